@@ -1,0 +1,160 @@
+# Works from any folder: make -C <here> <target>. Everything it makes stands
+# under .venvs/, .jars/ and .state/ of this folder; `make help` lists targets.
+.DEFAULT_GOAL := help
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DELETE_ON_ERROR:
+
+ROOT := $(CURDIR)
+PYTHON ?= $(shell for p in python3.11 "$${PYENV_ROOT:-$$HOME/.pyenv}"/versions/3.11.*/bin/python3.11; do "$$p" -c '' 2>/dev/null && command -v "$$p" && break; done)
+UV := .venvs/tools/bin/uv
+PY := .venvs/platform/bin/python
+SLICEWISE := .venvs/platform/bin/slicewise
+
+# No tool fetches an interpreter, writes an index address into a lock, or talks
+# about its own upgrades.
+export UV_PYTHON_DOWNLOADS := never
+export UV_NO_CONFIG := 1
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+# Several setups at once (one per environment) share one cache; linking fails
+# over file systems, copying is quiet.
+export UV_LINK_MODE ?= copy
+
+# A stamp is named by what it was made from: a changed lock, interpreter or
+# folder is a new stamp, and an unchanged one costs nothing.
+key = $(firstword $(shell (cat $(1) 2>/dev/null; echo "$(ROOT) $(PYTHON)") | cksum))
+TOOLS_STAMP    := .venvs/tools/.made-$(call key,requirements/tools.txt)
+PLATFORM_STAMP := .venvs/platform/.made-$(call key,requirements/platform.txt pyproject.toml)
+SPARK_STAMP    := .venvs/spark/.made-$(call key,requirements/spark.txt pyproject.toml)
+AIRFLOW_STAMP  := .venvs/airflow/.made-$(call key,requirements.txt pyproject.toml)
+SPARK_JARS     := .jars/spark/.made-$(call key,pom.xml)
+KAFKA_JARS     := .jars/kafka/.made-$(call key,pom-broker.xml)
+STAMPS := $(PLATFORM_STAMP) $(SPARK_STAMP) $(AIRFLOW_STAMP) $(SPARK_JARS) $(KAFKA_JARS)
+LOCKED := $(shell command -v flock >/dev/null && echo "flock .venvs/.setup.lock")
+
+# ---------------------------------------------------------------- people
+.PHONY: help
+help: ## this list
+	@awk -F':.*## ' '/^[a-z][a-z-]*:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+
+.PHONY: run
+run: setup ## set up, start everything, load the real data, check it, and leave it running
+	@$(SLICEWISE) run
+
+.PHONY: down
+down: ## stop everything that runs, and leave no process
+	@if [ -x $(SLICEWISE) ]; then $(SLICEWISE) down; else echo "nothing is set up, so nothing runs"; fi
+
+.PHONY: status
+status: ## the truth about each part
+	@if [ -x $(SLICEWISE) ]; then $(SLICEWISE) status; else echo "nothing is set up: make run"; fi
+
+.PHONY: clean
+clean: ## stop everything and forget its state (environments and jars stay)
+	@if [ -x $(SLICEWISE) ]; then $(SLICEWISE) clean; fi
+
+# ----------------------------------------------------------------- tests
+# A test runs in the environment that carries what it imports: tests/dags in
+# Airflow's, files named test_spark_*.py in Spark's, all others in the
+# platform's (tests/conftest.py selects).
+PYTEST := -m pytest -p no:cacheprovider
+SERVERLESS := tests/unit tests/laws tests/contract tests/architecture tests/faults
+
+.PHONY: test-fast
+test-fast: setup ## what needs no server, in under two minutes
+	@$(PY) $(PYTEST) -q -m "not server and not spark and not airflow" $(wildcard $(SERVERLESS))
+
+.PHONY: test
+test: setup ## the whole suite; starts and stops the servers that it needs
+	@$(PY) $(PYTEST) tests
+	@.venvs/spark/bin/python $(PYTEST) tests
+	@.venvs/airflow/bin/python $(PYTEST) tests
+
+.PHONY: lint
+lint: setup ## ruff and mypy strict
+	@.venvs/platform/bin/ruff check .
+	@.venvs/platform/bin/ruff format --check .
+	@.venvs/platform/bin/mypy
+
+.PHONY: format
+format: setup ## let ruff write the layout
+	@.venvs/platform/bin/ruff format .
+	@.venvs/platform/bin/ruff check --fix .
+
+# ----------------------------------------------------------------- set-up
+.PHONY: check
+check: ## is everything here that set-up needs
+	@PYTHON="$(PYTHON)" bash requirements/check.sh
+
+.PHONY: setup
+setup: ## the locked environments and jars (nothing to do if they stand)
+	@if ! ls $(TOOLS_STAMP) $(STAMPS) >/dev/null 2>&1; then \
+	  $(MAKE) --no-print-directory check; \
+	  mkdir -p .venvs .jars; \
+	  start=$$SECONDS; \
+	  $(LOCKED) $(MAKE) --no-print-directory $(TOOLS_STAMP); \
+	  $(LOCKED) $(MAKE) --no-print-directory -j5 stamps; \
+	  echo "set up in $$((SECONDS - start)) s"; \
+	fi
+
+.PHONY: stamps
+stamps: $(STAMPS)
+
+$(TOOLS_STAMP):
+	@echo "setup: tools"
+	@rm -rf .venvs/tools
+	@"$(PYTHON)" -m venv .venvs/tools
+	@.venvs/tools/bin/python -m pip install -q --require-hashes --no-deps -r requirements/tools.txt
+	@touch $@
+
+# $(1) environment, $(2) its lock
+define environment
+	@echo "setup: $(1) environment"
+	@rm -f .venvs/$(1)/.made-*
+	@$(UV) venv -q --allow-existing --python "$(PYTHON)" .venvs/$(1)
+	@$(UV) pip sync -q --python .venvs/$(1)/bin/python --require-hashes $(2)
+	@$(UV) pip install -q --python .venvs/$(1)/bin/python --no-deps --no-build-isolation -e .
+	@touch $@
+	@echo "setup: $(1) environment stands"
+endef
+
+$(PLATFORM_STAMP): $(TOOLS_STAMP)
+	$(call environment,platform,requirements/platform.txt)
+
+$(SPARK_STAMP): $(TOOLS_STAMP)
+	$(call environment,spark,requirements/spark.txt)
+
+$(AIRFLOW_STAMP): $(TOOLS_STAMP)
+	$(call environment,airflow,requirements.txt)
+
+# $(1) folder, $(2) pom
+define jars
+	@echo "setup: jars for $(1)"
+	@rm -rf .jars/$(1) .jars/$(1).part
+	@mvn -B -q -Dstyle.color=never -f $(2) dependency:copy-dependencies -DincludeScope=runtime \
+	  -DoutputDirectory="$(ROOT)/.jars/$(1).part" | sed "s/\x1b\[[0-9;]*m//g"
+	@mv .jars/$(1).part .jars/$(1)
+	@touch $@
+endef
+
+$(SPARK_JARS):
+	$(call jars,spark,pom.xml)
+
+$(KAFKA_JARS):
+	$(call jars,kafka,pom-broker.xml)
+
+# ------------------------------------------------------------------ locks
+# Hashes, no index addresses. Pins that stand are kept; UPGRADE=1 renews them.
+COMPILE = $(UV) pip compile -q --python "$(PYTHON)" --python-version 3.11 --generate-hashes --no-emit-index-url \
+  --no-header $(if $(UPGRADE),--upgrade)
+
+.PHONY: lock
+lock: $(TOOLS_STAMP) ## resolve requirements/*.in again (UPGRADE=1 takes newer versions)
+	@$(COMPILE) requirements/tools.in -o requirements/tools.txt
+	@$(COMPILE) requirements/platform.in -o requirements/platform.txt
+	@$(COMPILE) requirements/spark.in -c requirements/platform.txt -o requirements/spark.txt
+	@$(COMPILE) requirements/airflow.in -o requirements.txt
+	@for lock in requirements.txt requirements/platform.txt requirements/spark.txt requirements/tools.txt; do \
+	  { sed -n '/^# /p;/^$$/q' requirements/lock-header.txt | sed "s|@LOCK@|$$lock|"; cat $$lock; } > $$lock.part; \
+	  mv $$lock.part $$lock; \
+	done
