@@ -1,0 +1,106 @@
+"""The import table of the project as data, and the reader of imports that the test uses.
+
+A module belongs to one layer; it may import its own layer's siblings only where the layer says so, and every layer to its left.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+PACKAGE = ROOT / "include" / "slicewise"
+
+# Left may be imported by right, never back. Within one tuple the parts may import each other, except in SIBLINGS.
+LAYERS: tuple[tuple[str, ...], ...] = (
+    ("errors", "settings", "clock"),
+    ("cover", "slices", "aggregates"),
+    ("features",),
+    ("codec",),
+    ("merge", "token"),
+    ("stores",),
+    ("spark", "serving", "training", "checks", "lifecycle", "replay"),
+    ("local",),
+    ("cli",),
+)
+# The last working layer: its parts meet only through stores/ports and the layers to the left. What pure decisions a
+# part needs it takes from lifecycle, which imports none of them.
+SIBLINGS = frozenset({"spark", "serving", "training", "checks", "lifecycle", "replay"})
+ALLOWED_BETWEEN_SIBLINGS = frozenset({("spark", "lifecycle"), ("checks", "lifecycle"), ("training", "lifecycle")})
+
+# Third-party packages that only some places may import.
+ONLY_IN: dict[str, tuple[str, ...]] = {
+    "pyspark": ("include/slicewise/spark", "include/slicewise/checks", "spark_jobs", "tests", "benchmarks"),
+    "redis": ("include/slicewise/stores/redis", "tests", "benchmarks"),
+    "hiredis": ("include/slicewise/stores/redis", "tests", "benchmarks"),
+    "great_expectations": ("include/slicewise/checks", "tests"),
+    "airflow": ("dags", "plugins", "tests"),
+    "confluent_kafka": ("include/slicewise/stores/kafka", "tests", "benchmarks"),
+    "pyiceberg": ("include/slicewise/stores/iceberg", "tests", "benchmarks"),
+}
+# DAG files are parsed every few seconds: nothing heavy at module level.
+HEAVY = frozenset({"pyspark", "pyarrow", "pandas", "numpy", "great_expectations", "redis", "pyiceberg", "duckdb"})
+
+
+@dataclass(frozen=True)
+class Import:
+    """One import statement: the file, its line, the full dotted name, and whether it runs when the module is loaded."""
+
+    path: Path
+    line: int
+    name: str
+    at_module_level: bool
+
+
+def imports_of(path: Path) -> Iterator[Import]:
+    """Every import of a file that runs at some time; those for type checkers alone are left out."""
+    yield from _walk(ast.parse(path.read_text(encoding="utf-8")), path, at_module_level=True)
+
+
+def _walk(node: ast.AST, path: Path, at_module_level: bool) -> Iterator[Import]:
+    for child in ast.iter_child_nodes(node):
+        if isinstance(child, ast.Import):
+            for alias in child.names:
+                yield Import(path, child.lineno, alias.name, at_module_level)
+        elif isinstance(child, ast.ImportFrom):
+            yield from _from(child, path, at_module_level)
+        elif isinstance(child, ast.If) and "TYPE_CHECKING" in ast.unparse(child.test):
+            continue
+        else:
+            inner = at_module_level and not isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda)
+            yield from _walk(child, path, inner)
+
+
+def _from(node: ast.ImportFrom, path: Path, at_module_level: bool) -> Iterator[Import]:
+    base = node.module or ""
+    if node.level:
+        parts = list(path.relative_to(ROOT / "include").with_suffix("").parts)
+        parts = parts[: len(parts) - node.level]
+        base = ".".join([*parts, *([node.module] if node.module else [])])
+    for alias in node.names:
+        yield Import(path, node.lineno, f"{base}.{alias.name}" if base else alias.name, at_module_level)
+
+
+def part_of(name: str) -> str | None:
+    """The part of slicewise that a dotted name lies in: `slicewise.stores.redis.wire` -> `stores`."""
+    pieces = name.split(".")
+    if pieces[0] != "slicewise" or len(pieces) < 2:
+        return None
+    known = {part for layer in LAYERS for part in layer}
+    piece = pieces[1]
+    if piece in known:
+        return piece
+    stem = piece.split("_")[0]
+    return stem if stem in known else None
+
+
+def layer_of(part: str) -> int:
+    """The position of a part in the table."""
+    return next(i for i, layer in enumerate(LAYERS) if part in layer)
+
+
+def python_files(*folders: str) -> list[Path]:
+    """The project's Python files under the given folders, in a fixed order."""
+    return sorted(path for folder in folders for path in (ROOT / folder).rglob("*.py"))
