@@ -132,7 +132,7 @@ define jars
 	@echo "setup: jars for $(1)"
 	@rm -rf .jars/$(1) .jars/$(1).part
 	@mvn -B -q -Dstyle.color=never -f $(2) dependency:copy-dependencies -DincludeScope=runtime \
-	  -DoutputDirectory="$(ROOT)/.jars/$(1).part" | sed "s/\x1b\[[0-9;]*m//g"
+	  -DoutputDirectory="$(ROOT)/.jars/$(1).part" 2>&1 | sed "s/\x1b\[[0-9;]*m//g"
 	@mv .jars/$(1).part .jars/$(1)
 	@touch $@
 endef

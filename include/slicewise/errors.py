@@ -1,0 +1,149 @@
+"""Every error of slicewise says what was wrong, where, what was expected and what to do next."""
+
+from __future__ import annotations
+
+
+class SlicewiseError(Exception):
+    """Base of all errors that slicewise raises on purpose.
+
+    A subclass exists for each decision that a caller can take; the text is for people, the
+    attributes for programs.
+    """
+
+    def __init__(
+        self,
+        what: str,
+        *,
+        where: str | None = None,
+        expected: str | None = None,
+        next_step: str | None = None,
+    ) -> None:
+        super().__init__(what)
+        self.what = what
+        self.where = where
+        self.expected = expected
+        self.next_step = next_step
+
+    def __str__(self) -> str:
+        parts = [self.what]
+        if self.where:
+            parts.append(f"where: {self.where}")
+        if self.expected:
+            parts.append(f"expected: {self.expected}")
+        if self.next_step:
+            parts.append(f"next step: {self.next_step}")
+        return "\n  ".join(parts)
+
+    def __reduce__(self) -> tuple[object, ...]:
+        # Errors cross processes (Spark's workers, Airflow's): keyword arguments and a subclass's
+        # own attributes must survive pickling.
+        return (_rebuild, (type(self), dict(self.__dict__)))
+
+
+def _rebuild(kind: type[SlicewiseError], state: dict[str, object]) -> SlicewiseError:
+    error = kind.__new__(kind)
+    Exception.__init__(error, state["what"])
+    error.__dict__.update(state)
+    return error
+
+
+class DefinitionError(SlicewiseError):
+    """A definition cannot be what its author wrote: correct the definition."""
+
+
+class SettingsError(SlicewiseError):
+    """A setting is missing or malformed, or a program that it names is not there."""
+
+
+class BadRequest(SlicewiseError):
+    """A request is malformed: correct the request."""
+
+
+class UnknownName(SlicewiseError):
+    """A request names a view, feature, feature set or column that does not exist."""
+
+
+class CodecError(SlicewiseError):
+    """Stored or received bytes are not what the format says: nothing was decoded from them."""
+
+
+class StoreUnavailable(SlicewiseError):
+    """A store did not answer: try again, or use the declared behaviour on failure."""
+
+
+class IncarnationChanged(StoreUnavailable):
+    """The store restarted or failed over: what was read or written belongs to another life of it.
+
+    Start again from the store's own marks.
+    """
+
+
+class GapRefused(SlicewiseError):
+    """A write would leave out the events between the ledger and the batch: start at the ledger."""
+
+
+class EpochSuperseded(SlicewiseError):
+    """A newer deployment stands: read it and plan again."""
+
+
+class NotReady(SlicewiseError):
+    """A unit is still being built."""
+
+    def __init__(
+        self,
+        what: str,
+        *,
+        progress: float,
+        where: str | None = None,
+        expected: str | None = None,
+        next_step: str | None = None,
+    ) -> None:
+        """progress: the part that is built, from 0 to 1."""
+        super().__init__(what, where=where, expected=expected, next_step=next_step)
+        self.progress = progress
+
+
+class BeyondRetention(SlicewiseError):
+    """A window reaches before what the online store keeps: ask later, or offline."""
+
+    def __init__(
+        self,
+        what: str,
+        *,
+        earliest_at_us: int,
+        where: str | None = None,
+        expected: str | None = None,
+        next_step: str | None = None,
+    ) -> None:
+        """earliest_at_us: the earliest `at` that can be answered, in microseconds UTC."""
+        super().__init__(what, where=where, expected=expected, next_step=next_step)
+        self.earliest_at_us = earliest_at_us
+
+
+class BehindToken(SlicewiseError):
+    """The store does not yet contain all that the given token contains: ask again."""
+
+    def __init__(
+        self,
+        what: str,
+        *,
+        retry_after_s: float,
+        where: str | None = None,
+        expected: str | None = None,
+        next_step: str | None = None,
+    ) -> None:
+        """retry_after_s: seconds after which asking again is worth it."""
+        super().__init__(what, where=where, expected=expected, next_step=next_step)
+        self.retry_after_s = retry_after_s
+
+
+class ServerError(SlicewiseError):
+    """An embedded server did not start, does not answer, or did not stop."""
+
+
+class CommitConflict(SlicewiseError):
+    """Another writer committed first: read the table again and decide anew."""
+
+
+class DataLoss(SlicewiseError):
+    """Events or state that an answer needs are gone: repair by replay."""

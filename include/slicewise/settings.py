@@ -1,0 +1,221 @@
+"""One settings object drives the embedded default and production alike, and never shows a secret.
+
+Precedence of every value: the environment, then what the supervisor wrote into
+`<state_dir>/endpoints.json`, then a default. Needs the standard library only, since every
+environment (Airflow's too) reads its settings here.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import tomllib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from slicewise.errors import SettingsError
+
+ENDPOINTS = "endpoints.json"
+PROJECT_FILE = "slicewise.toml"
+_USERINFO = re.compile(r"(?<=://)[^/@\s]+@")
+
+
+@dataclass(frozen=True, repr=False)
+class Settings:
+    """Where everything is. Each field is the variable SLICEWISE_<FIELD> of the environment
+    (state_dir and project_dir: SLICEWISE_STATE and SLICEWISE_PROJECT)."""
+
+    home: Path
+    """Folder that holds dags/, plugins/, spark_jobs/, .venvs/ and .jars/."""
+    state_dir: Path
+    """All that the embedded servers keep."""
+    project_dir: Path
+    """The user's project: the folder of slicewise.toml."""
+    definitions: Path
+    """The Python file with the project's definitions (slicewise.toml: `definitions`)."""
+
+    redis_url: str
+    kafka_bootstrap: str
+    catalog_name: str
+    """The same for the JVM and PyIceberg, else they do not see each other's tables."""
+    catalog_uri: str
+    """As SQLAlchemy writes it; catalog_jdbc_uri is the same for the JVM."""
+    warehouse: str
+    serving_url: str
+    airflow_url: str
+
+    fold_interval_ms: int
+    """Least time between the starts of two micro-batches of the stream."""
+    max_events_per_batch: int
+    """Bound of one micro-batch over all partitions of a source, for surges and catching up."""
+
+    redis_maxmemory: str
+    """As Redis writes it: 2gb."""
+    kafka_retention_ms: int
+    """How long the broker keeps the log (by its timestamps); -1 keeps all."""
+    kafka_partitions: int
+    """Partitions of a topic that slicewise creates."""
+
+    platform_python: Path
+    spark_python: Path
+    spark_submit: Path
+    airflow_bin: Path
+    spark_jars: Path
+    kafka_jars: Path
+
+    @staticmethod
+    def load(env: Mapping[str, str] | None = None, cwd: Path | None = None) -> Settings:
+        """Settings from `env` (os.environ), the supervisor's endpoints and defaults.
+
+        cwd is where the search for the project starts, upwards. Raises SettingsError.
+        """
+        env = os.environ if env is None else env
+        home = _path(env, "SLICEWISE_HOME", Path(__file__).resolve().parents[2])
+        state_dir = _path(env, "SLICEWISE_STATE", home / ".state")
+        project_dir = _project_dir(env, Path.cwd() if cwd is None else cwd, home)
+        endpoints = _endpoints(state_dir / ENDPOINTS)
+
+        def text(name: str, default: str) -> str:
+            return env.get(_variable(name)) or endpoints.get(name) or default
+
+        def number(name: str, default: int, least: int = 1) -> int:
+            return _number(_variable(name), text(name, str(default)), least)
+
+        def path(name: str, default: Path) -> Path:
+            return _path(env, _variable(name), default)
+
+        redis_url = text("redis_url", "redis://127.0.0.1:6379/0")
+        serving_url = text("serving_url", "http://127.0.0.1:8000")
+        airflow_url = text("airflow_url", "http://127.0.0.1:8080")
+        for name, value, schemes in (
+            ("redis_url", redis_url, ("redis", "rediss", "unix")),
+            ("serving_url", serving_url, ("http", "https")),
+            ("airflow_url", airflow_url, ("http", "https")),
+        ):
+            _check_url(_variable(name), value, schemes)
+        spark_bin = home / ".venvs" / "spark" / "bin"
+        return Settings(
+            home=home,
+            state_dir=state_dir,
+            project_dir=project_dir,
+            definitions=path("definitions", _definitions(project_dir)),
+            redis_url=redis_url,
+            kafka_bootstrap=text("kafka_bootstrap", "127.0.0.1:9092"),
+            catalog_name=text("catalog_name", "slicewise"),
+            catalog_uri=text("catalog_uri", f"sqlite:///{state_dir}/catalog.db?timeout=60"),
+            warehouse=text("warehouse", f"file://{state_dir}/warehouse"),
+            serving_url=serving_url,
+            airflow_url=airflow_url,
+            fold_interval_ms=number("fold_interval_ms", 100, 0),
+            max_events_per_batch=number("max_events_per_batch", 200_000),
+            redis_maxmemory=text("redis_maxmemory", "4gb"),
+            kafka_retention_ms=number("kafka_retention_ms", -1, -1),
+            kafka_partitions=number("kafka_partitions", 2),
+            platform_python=path("platform_python", home / ".venvs/platform/bin/python"),
+            spark_python=path("spark_python", spark_bin / "python"),
+            spark_submit=path("spark_submit", spark_bin / "spark-submit"),
+            airflow_bin=path("airflow_bin", home / ".venvs/airflow/bin/airflow"),
+            spark_jars=path("spark_jars", home / ".jars/spark"),
+            kafka_jars=path("kafka_jars", home / ".jars/kafka"),
+        )
+
+    @property
+    def catalog_jdbc_uri(self) -> str:
+        """catalog_uri as the JVM's JDBC drivers write it, without user and password."""
+        parts = urlsplit(self.catalog_uri)
+        if parts.scheme.startswith("sqlite"):
+            return "jdbc:sqlite:" + parts.path.replace("//", "/", 1)
+        if parts.scheme.startswith("postgresql"):
+            return f"jdbc:postgresql://{parts.netloc.rpartition('@')[2]}{parts.path}"
+        raise SettingsError(
+            f"catalog of kind {parts.scheme!r}",
+            where="SLICEWISE_CATALOG_URI",
+            expected="sqlite:///<file> or postgresql+psycopg2://<user>:<password>@<host>/<database>",
+        )
+
+    def to_env(self) -> dict[str, str]:
+        """The variables that make a child process load these very settings."""
+        return {_variable(each.name): str(getattr(self, each.name)) for each in fields(self)}
+
+    def __repr__(self) -> str:
+        shown = (f"{each.name}={redacted(str(getattr(self, each.name)))}" for each in fields(self))
+        return f"Settings({', '.join(shown)})"
+
+
+def redacted(text: str) -> str:
+    """`text` with the user and password of every URL in it masked."""
+    return _USERINFO.sub("***@", text)
+
+
+def _variable(name: str) -> str:
+    short = {"state_dir": "STATE", "project_dir": "PROJECT"}
+    return "SLICEWISE_" + short.get(name, name.upper())
+
+
+def _path(env: Mapping[str, str], variable: str, default: Path) -> Path:
+    # symbolic links are kept: the interpreter of a virtual environment is one
+    return Path(env[variable]).expanduser().absolute() if env.get(variable) else default
+
+
+def _number(variable: str, value: str, least: int) -> int:
+    try:
+        number = int(value)
+    except ValueError:
+        number = least - 1
+    if number < least:
+        raise SettingsError(
+            f"{value!r} is no usable number",
+            where=variable,
+            expected=f"an integer of at least {least}",
+        )
+    return number
+
+
+def _check_url(variable: str, value: str, schemes: tuple[str, ...]) -> None:
+    parts = urlsplit(value)
+    if parts.scheme not in schemes or not (parts.netloc or parts.scheme == "unix"):
+        raise SettingsError(
+            f"{redacted(value)!r} is no usable address",
+            where=variable,
+            expected=" or ".join(f"{scheme}://…" for scheme in schemes),
+        )
+
+
+def _endpoints(file: Path) -> dict[str, str]:
+    if not file.is_file():
+        return {}
+    named = _parsed(file, json.loads).get("settings", {})
+    return {str(k): str(v) for k, v in named.items()} if isinstance(named, dict) else {}
+
+
+def _project_dir(env: Mapping[str, str], cwd: Path, home: Path) -> Path:
+    named = env.get("SLICEWISE_PROJECT")
+    if named:
+        path = Path(named).expanduser().absolute()
+        return path.parent if path.name == PROJECT_FILE else path
+    for folder in (cwd, *cwd.parents):
+        if (folder / PROJECT_FILE).is_file():
+            return folder
+    return home / "examples" / "flights"
+
+
+def _definitions(project_dir: Path) -> Path:
+    file = project_dir / PROJECT_FILE
+    if not file.is_file():
+        return project_dir / "features.py"
+    named = _parsed(file, tomllib.loads).get("definitions", "features.py")
+    if not isinstance(named, str):
+        raise SettingsError(
+            f"definitions = {named!r}", where=str(file), expected='definitions = "features.py"'
+        )
+    return project_dir / named
+
+
+def _parsed(file: Path, loads: Callable[[str], dict[str, object]]) -> dict[str, object]:
+    try:
+        return loads(file.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise SettingsError(str(error), where=str(file), expected="a readable file") from error

@@ -1,0 +1,37 @@
+"""A test is collected by the environment that carries what it imports, and by no other.
+
+tests/dags belongs to the Airflow environment, files named test_spark_*.py to Spark's, all others
+to the platform's; `make test` runs all three, so that nothing is left out.
+"""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+
+ENVIRONMENT = (
+    "spark"
+    if find_spec("great_expectations")
+    else "airflow"
+    if find_spec("airflow")
+    else "platform"
+)
+
+
+def environment_of(path: Path) -> str:
+    """The environment that a test file runs in."""
+    if "dags" in path.relative_to(Path(__file__).parent).parts[:1]:
+        return "airflow"
+    return "spark" if path.name.startswith("test_spark_") else "platform"
+
+
+def pytest_ignore_collect(collection_path: Path) -> bool | None:
+    if collection_path.suffix == ".py" and collection_path.name.startswith("test_"):
+        return True if environment_of(collection_path) != ENVIRONMENT else None
+    return None
+
+
+def pytest_report_header() -> str:
+    return f"environment: {ENVIRONMENT}"
