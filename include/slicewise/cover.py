@@ -1,0 +1,96 @@
+"""A cover says, per place, the first offset that a result does not contain; it only grows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+
+from slicewise.errors import CodecError
+
+Place = tuple[str, int]
+"""(topic id: 32 lower-case hex digits, partition)"""
+
+_HEX = frozenset("0123456789abcdef")
+
+
+@dataclass(frozen=True)
+class Cover:
+    """First offset not contained, per (topic id, partition); a place that is absent has 0.
+
+    Zeros are dropped and places sorted when a cover is made, so that equal covers are equal
+    values, hashes and bytes.
+    """
+
+    offsets: Mapping[Place, int] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        kept = {}
+        for place in sorted(self.offsets):
+            topic, partition = place
+            offset = self.offsets[place]
+            if offset < 0 or partition < 0 or len(topic) != 32 or not _HEX.issuperset(topic):
+                raise CodecError(
+                    f"{offset} at {place!r} is no entry of a cover",
+                    expected="(topic id of 32 hex digits, partition >= 0) -> offset >= 0",
+                )
+            if offset:
+                kept[place] = int(offset)
+        object.__setattr__(self, "offsets", MappingProxyType(kept))
+
+    def __hash__(self) -> int:
+        return hash(tuple(self.offsets.items()))
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return (Cover, (dict(self.offsets),))  # a mapping proxy cannot be pickled
+
+    def __iter__(self) -> Iterator[Place]:
+        return iter(self.offsets)
+
+    def __bool__(self) -> bool:
+        return bool(self.offsets)
+
+    def get(self, place: Place) -> int:
+        """First offset of `place` that is not contained."""
+        return self.offsets.get(place, 0)
+
+    def contains(self, place: Place, offset: int) -> bool:
+        return offset < self.get(place)
+
+    def join(self, other: Cover) -> Cover:
+        """Per place the larger: what two results contain together."""
+        joined = dict(self.offsets)
+        for place, offset in other.offsets.items():
+            if offset > joined.get(place, 0):
+                joined[place] = offset
+        return Cover(joined)
+
+    def dominates(self, other: Cover) -> bool:
+        """Whether this cover contains everything that `other` contains."""
+        return all(self.get(place) >= offset for place, offset in other.offsets.items())
+
+    def pack(self) -> bytes:
+        """Canonical msgpack: {topic hex: {partition: offset}}, keys sorted, zeros left out."""
+        import msgpack  # here, so that Airflow's environment can import this module without it
+
+        nested: dict[str, dict[int, int]] = {}
+        for (topic, partition), offset in self.offsets.items():
+            nested.setdefault(topic, {})[partition] = offset
+        return bytes(msgpack.packb(nested))
+
+    @staticmethod
+    def unpack(raw: bytes) -> Cover:
+        """The cover that `pack` wrote; CodecError for any other bytes."""
+        import msgpack
+
+        try:
+            nested = msgpack.unpackb(raw, strict_map_key=False)
+            cover = Cover({(t, p): o for t, entry in nested.items() for p, o in entry.items()})
+        except (ValueError, TypeError, AttributeError, msgpack.exceptions.UnpackException) as error:
+            raise CodecError(
+                f"{len(raw)} bytes are no packed cover: {error}",
+                expected="canonical msgpack {topic id: {partition: offset}}",
+            ) from error
+        if cover.pack() != bytes(raw):
+            raise CodecError("a packed cover is not in canonical form", expected="what pack writes")
+        return cover

@@ -1,0 +1,295 @@
+"""Boundaries are multiples of a step since the epoch, in microseconds UTC; intervals half-open."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+from slicewise.errors import DefinitionError
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
+SECOND_US = 1_000_000
+MINUTE_US = 60 * SECOND_US
+HOUR_US = 60 * MINUTE_US
+DAY_US = 24 * HOUR_US
+
+SLICES: tuple[int, ...] = tuple(
+    int(seconds * SECOND_US) for seconds in (0.1, 1, 2, 5, 10, 30, 60, 300, 900, 3600)
+)
+"""Slices that the planner chooses from, ascending."""
+
+LEVELS: tuple[int, ...] = (MINUTE_US, HOUR_US, DAY_US)
+MAX_STEPS = 1_500
+"""A sliding window is read in at most so many steps of its resolution, where a level allows it."""
+MAX_FOLD = 60
+"""Windows whose own slices differ by more than this are stored in different units."""
+
+Kind = Literal["sliding", "tumbling", "hopping"]
+Mode = Literal["live", "at", "event_time"]
+
+_UNITS = (
+    ("w", 7 * DAY_US),
+    ("d", DAY_US),
+    ("h", HOUR_US),
+    ("m", MINUTE_US),
+    ("s", SECOND_US),
+    ("ms", 1_000),
+    ("us", 1),
+)
+_DURATION = re.compile("".join(rf"(?:(\d+){unit}(?![a-z]))?" for unit, _ in _UNITS))
+_LONGEST_US = 10_000 * DAY_US
+
+
+def parse_duration(text: str) -> int:
+    """Microseconds of "10m", "7d", "100ms", "1h30m": units w d h m s ms us, the larger first.
+
+    Raises DefinitionError for anything else, zero included.
+    """
+    matched = _DURATION.fullmatch(text) if isinstance(text, str) else None
+    total = 0
+    if matched and text.isascii():
+        total = sum(
+            int(digits) * size
+            for digits, (_, size) in zip(matched.groups(), _UNITS, strict=True)
+            if digits
+        )
+    if not 0 < total <= _LONGEST_US:
+        raise DefinitionError(
+            f"{text!r} is no duration",
+            expected="a positive number and a unit of w d h m s ms us, as in 10m, 7d or 1h30m",
+            next_step="write it so, at most 10000d",
+        )
+    return total
+
+
+def format_duration(us: int) -> str:
+    """The shortest text that one unit allows: 90 minutes is "90m", seven days "7d"."""
+    for unit, size in _UNITS[1:]:  # weeks are read, never written
+        if us % size == 0:
+            return f"{us // size}{unit}"
+    raise AssertionError("every integer is a multiple of a microsecond")
+
+
+def floor(t: int, step: int) -> int:
+    """The latest multiple of `step` at or before t."""
+    return t // step * step
+
+
+def ceil(t: int, step: int) -> int:
+    """The earliest multiple of `step` at or after t."""
+    return -(-t // step) * step
+
+
+@dataclass(frozen=True)
+class Window:
+    """The interval that a feature answers for. `hop_us`: 0 for sliding, the length for tumbling.
+
+    `open`: the window that is still filling, instead of the last complete one (tumbling and
+    hopping only). `label` is the author's own text of the window; columns are named by it.
+    """
+
+    kind: Kind
+    length_us: int
+    hop_us: int = 0
+    open: bool = False
+    label: str = ""
+
+    def __post_init__(self) -> None:
+        if not self.label:
+            label = format_duration(self.length_us)
+            if self.kind == "hopping":
+                label += f"_{format_duration(self.hop_us)}"
+            object.__setattr__(self, "label", label)
+
+    def column_suffix(self) -> str:
+        """ "1h", "tumbling_1h", "hopping_1h_10m"; "_open" follows where the window is open."""
+        if self.kind == "sliding":
+            return self.label
+        return f"{self.kind}_{self.label}" + ("_open" if self.open else "")
+
+    def steps_us(self) -> tuple[int, ...]:
+        """What a slice must divide."""
+        return (self.length_us, self.hop_us) if self.hop_us else (self.length_us,)
+
+
+def sliding(length: str) -> Window:
+    """The window of the given length that ends now; what a plain text among windows means."""
+    return Window("sliding", parse_duration(length), label=length)
+
+
+def tumbling(length: str, *, open: bool = False) -> Window:  # noqa: A002  the definitions' word
+    """Windows side by side: the last complete one or, with `open`, the one that is filling."""
+    us = parse_duration(length)
+    return Window("tumbling", us, us, open, label=length)
+
+
+def hopping(length: str, *, every: str, open: bool = False) -> Window:  # noqa: A002
+    """Windows of `length` that end at each multiple of `every`; `every` is at most the length."""
+    length_us, every_us = parse_duration(length), parse_duration(every)
+    if every_us > length_us:
+        raise DefinitionError(
+            f"a hopping window of {length} cannot move by {every}: events would be in no window",
+            expected=f"every <= {length}",
+            next_step="shorten `every` or lengthen the window",
+        )
+    return Window("hopping", length_us, every_us, open, label=f"{length}_{every}")
+
+
+def as_window(window: str | Window) -> Window:
+    """A window from what a definition may give: a duration is a sliding window."""
+    return window if isinstance(window, Window) else sliding(window)
+
+
+def default_slice(windows: Iterable[Window]) -> int:
+    """The largest of SLICES that divides lengths and hops and is at most a tenth of any length.
+
+    Every one of SLICES divides the hour. Raises DefinitionError if none fits.
+    """
+    windows = tuple(windows)
+    steps = {step for window in windows for step in window.steps_us()}
+    shortest = min(windows, key=lambda window: window.length_us)
+    for slice_us in reversed(SLICES):
+        if slice_us * 10 <= shortest.length_us and all(step % slice_us == 0 for step in steps):
+            return slice_us
+    raise DefinitionError(
+        f"no slice fits the windows {', '.join(w.column_suffix() for w in windows)}",
+        expected=f"lengths and hops that are multiples of {format_duration(SLICES[0])}, "
+        f"and no window under {format_duration(10 * SLICES[0])}",
+        next_step="change the window, or declare slice= on the view",
+    )
+
+
+def check_slice(slice_us: int, windows: Iterable[Window]) -> None:
+    """Refuse a declared slice that does not divide the hour and every length and hop."""
+    text = format_duration(slice_us)
+    if HOUR_US % slice_us:
+        raise DefinitionError(
+            f"a slice of {text} does not divide the hour",
+            expected="a slice that divides 1h, such as 1s, 30s, 1m, 5m, 15m or 1h",
+            next_step="declare such a slice, or none",
+        )
+    for window in windows:
+        for step in window.steps_us():
+            if step % slice_us:
+                raise DefinitionError(
+                    f"the window {window.column_suffix()} is not divisible by the slice {text}: "
+                    f"{format_duration(step)} is no multiple of it",
+                    expected=f"lengths and hops that are multiples of {text}",
+                    next_step="change the window or the declared slice",
+                )
+
+
+def resolution(window: Window, slice_us: int) -> int:
+    """The step to which a window's bounds are aligned: the slice, or minute, hour or day.
+
+    Sliding: the finest level with length / r <= 1,500 (if none, the coarsest). Tumbling and
+    hopping bounds are exact whatever the level: the coarsest that divides length and hop.
+    """
+    levels = [slice_us, *(v for v in LEVELS if v > slice_us and v % slice_us == 0)]
+    if window.kind == "sliding":
+        return next((r for r in levels if window.length_us <= MAX_STEPS * r), levels[-1])
+    common = math.gcd(*window.steps_us())
+    return next(r for r in reversed(levels) if common % r == 0)
+
+
+def reach_us(window: Window, slice_us: int) -> int:
+    """How far before t a live window's start can lie, in microseconds (never exceeded)."""
+    if window.kind == "sliding":
+        return window.length_us + resolution(window, slice_us)
+    return window.length_us + window.hop_us
+
+
+def bounds(window: Window, mode: Mode, t_us: int, slice_us: int) -> tuple[int, int]:
+    """(start, end) of the window read at t, half-open.
+
+    live: up to the slice in which t lies, that one included. at: whole slices before t.
+    event_time: ends at t exactly; only this end can lie inside a slice (DESIGN's table). An open
+    window ends where a sliding one of the same mode does: it never contains what lies after t.
+    """
+    start, end = _bounds(window, mode, t_us, slice_us, min)
+    return int(start), int(end)
+
+
+def bounds_columns(
+    window: Window, mode: Mode, t_us: npt.NDArray[np.int64], slice_us: int
+) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """`bounds` for a whole column of t (int64 microseconds)."""
+    import numpy as np
+
+    start, end = _bounds(window, mode, t_us, slice_us, np.minimum)
+    return start, end
+
+
+def _bounds(
+    window: Window, mode: Mode, t: Any, slice_us: int, smaller: Callable[[Any, Any], Any]
+) -> tuple[Any, Any]:
+    # One arithmetic for a number and for a column of them.
+    if mode == "live":
+        present = ceil(t, slice_us)
+    elif mode == "at":
+        present = floor(t, slice_us)
+    else:
+        present = t
+    if window.kind == "sliding":
+        return floor(t - window.length_us, resolution(window, slice_us)), present
+    complete = floor(t, window.hop_us)
+    if not window.open:
+        return complete - window.length_us, complete
+    end = complete + window.hop_us
+    return end - window.length_us, smaller(end, present)
+
+
+@dataclass(frozen=True)
+class SliceRange:
+    """[start, end) inside one hour, read as rows of `level_us` (the slice, or the minute)."""
+
+    start_us: int
+    end_us: int
+    level_us: int
+
+
+@dataclass(frozen=True)
+class Segments:
+    """What a reader combines for an interval: disjoint, and together exactly the interval.
+
+    `days` and `hours` are numbered since the epoch; `hours` lie outside of `days`, `ranges`
+    outside of both.
+    """
+
+    days: range
+    hours: tuple[int, ...]
+    ranges: tuple[SliceRange, ...]
+
+
+def segments(start_us: int, end_us: int, slice_us: int, resolution_us: int) -> Segments:
+    """Whole days, whole hours outside of them, and slices outside of those, of [start, end).
+
+    Requires bounds that are multiples of the slice, as live and at have. A range is read at the
+    resolution where both its ends are multiples of it, else by slices.
+    """
+    if start_us % slice_us or end_us % slice_us:
+        raise ValueError(f"[{start_us}, {end_us}) is not cut at slices of {slice_us}")
+    if end_us <= start_us:
+        return Segments(range(0), (), ())
+    first_hour, last_hour = ceil(start_us, HOUR_US) // HOUR_US, end_us // HOUR_US
+    edges: list[tuple[int, int]]
+    if first_hour > last_hour:  # inside one hour
+        return Segments(range(0), (), (_range(start_us, end_us, slice_us, resolution_us),))
+    edges = [(start_us, first_hour * HOUR_US), (last_hour * HOUR_US, end_us)]
+    ranges = tuple(_range(a, b, slice_us, resolution_us) for a, b in edges if a < b)
+    first_day, last_day = -(-first_hour // 24), last_hour // 24
+    if first_day >= last_day:
+        return Segments(range(0), tuple(range(first_hour, last_hour)), ranges)
+    hours = (*range(first_hour, first_day * 24), *range(last_day * 24, last_hour))
+    return Segments(range(first_day, last_day), hours, ranges)
+
+
+def _range(start_us: int, end_us: int, slice_us: int, resolution_us: int) -> SliceRange:
+    coarse = resolution_us < HOUR_US and not (start_us % resolution_us or end_us % resolution_us)
+    return SliceRange(start_us, end_us, resolution_us if coarse else slice_us)
