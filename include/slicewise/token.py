@@ -18,7 +18,7 @@ from typing import Any
 import msgpack
 
 from slicewise.cover import Cover, Place
-from slicewise.errors import BadRequest, SlicewiseError
+from slicewise.errors import BadRequest, CodecError
 
 VERSION = 1
 MODES = ("live", "at", "event_time")
@@ -113,17 +113,13 @@ def decode_all(text: str) -> tuple[Token, ...]:
     return tuple(_decode(part) for part in text.split(SEPARATOR))
 
 
-def missing_places(
-    wanted: Token, base: Cover, ahead: Mapping[int, Cover], hours: tuple[int, int]
-) -> tuple[Place, ...]:
+def missing_places(wanted: Token, base: Cover, ahead: Mapping[int, Cover], hours: tuple[int, int]) -> tuple[Place, ...]:
     """Places at which an answer (base, ahead) lacks events that the wanted token contains.
 
     hours: the half-open range of hours that the answer reaches; what lies outside of it is in no
     answer of this read. Empty when the answer contains at least all that `wanted` does.
     """
-    behind = {
-        place for place, offset in wanted.base.offsets.items() if base.get(place) < offset
-    }
+    behind = {place for place, offset in wanted.base.offsets.items() if base.get(place) < offset}
     for hour, cover in wanted.ahead.items():
         if hours[0] <= hour < hours[1]:
             held = base.join(ahead[hour]) if hour in ahead else base
@@ -132,8 +128,7 @@ def missing_places(
 
 
 def _pack(value: object) -> bytes:
-    packed = msgpack.packb(value, use_bin_type=True)
-    assert isinstance(packed, bytes)
+    return bytes(msgpack.packb(value, use_bin_type=True))
     return packed
 
 
@@ -143,8 +138,8 @@ _NOTHING_AHEAD = _pack({})
 def _pack_ahead(ahead: Mapping[int, Cover]) -> bytes:
     if not ahead:
         return _NOTHING_AHEAD
-    packed = msgpack.Packer().pack_map_header(len(ahead))
-    return packed + b"".join(_pack(hour) + ahead[hour].pack() for hour in sorted(ahead))
+    header = bytes(msgpack.Packer().pack_map_header(len(ahead)))
+    return header + b"".join(_pack(hour) + ahead[hour].pack() for hour in sorted(ahead))
 
 
 def _text(body: bytes) -> str:
@@ -163,13 +158,16 @@ def _decode(text: str) -> Token:
         if seal_bytes != _CRC_HEAD + zlib.crc32(body).to_bytes(4, "little"):
             raise _bad("a token that was cut or changed")
         token = _token(msgpack.unpackb(sealed, strict_map_key=False))
-        again = encode(
-            token.unit, token.definition, token.base, token.ahead, token.mode, token.bounds
-        )
-    except SlicewiseError:
+        again = encode(token.unit, token.definition, token.base, token.ahead, token.mode, token.bounds)
+    except BadRequest:
         raise
     except (
-        binascii.Error, UnicodeError, ValueError, TypeError, LookupError, OverflowError,
+        CodecError,
+        binascii.Error,
+        ValueError,
+        TypeError,
+        LookupError,
+        OverflowError,
         msgpack.UnpackException,
     ) as error:
         raise _bad(f"not a token ({type(error).__name__})") from error
@@ -184,6 +182,8 @@ def _token(values: Any) -> Token:
     version, unit, definition, mode, base, ahead, bounds, _ = values
     if version != VERSION or isinstance(version, bool):
         raise _bad(f"a token of version {version!r}")
+    if not isinstance(ahead, dict):
+        raise TypeError("no map of hours")
     if len(unit) != 8 or len(definition) != 8:
         raise ValueError("a fingerprint is eight bytes")
     return Token(
