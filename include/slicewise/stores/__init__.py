@@ -1,0 +1,1 @@
+"""Stores are reached through ports: what is written is written whole or not at all."""

@@ -1,0 +1,206 @@
+"""What may be written is decided here, by pure functions, for every store and for the simulator.
+
+A rule stands in one function each. Adapters only read what a rule asks for, and write what it
+answers under a check that all that was read still stands.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum
+
+import msgpack
+import numpy as np
+import numpy.typing as npt
+
+from slicewise.cover import Cover, Place
+from slicewise.errors import CodecError, EpochSuperseded, GapRefused, StoreUnavailable
+from slicewise.slices import HOUR_US
+
+START_SEQ = 0
+"""Stands for the start cover of a unit, older than every archive seq."""
+MAX_OFFSET = 2**53
+"""Offsets stay below, so that a Lua number holds them exactly."""
+
+Hours = dict[int, int]
+"""Compacted hours of one entity and day: hour -> seq."""
+
+
+# ------------------------------------------------------------------ hours of a day
+def pack_hours(hours: Mapping[int, int]) -> bytes:
+    """The field `c`: canonical msgpack of [[hour, seq], ...], ascending."""
+    return bytes(msgpack.packb(sorted([hour, seq] for hour, seq in hours.items())))
+
+
+def unpack_hours(raw: bytes | None) -> Hours:
+    """hour -> seq of the field `c`; none where the field is absent. CodecError otherwise."""
+    if raw is None:
+        return {}
+    try:
+        pairs = msgpack.unpackb(raw)
+        hours = {hour: seq for hour, seq in pairs}
+    except (ValueError, TypeError, msgpack.exceptions.UnpackException) as error:
+        raise CodecError(f"{len(raw)} bytes are no list of hours: {error}") from error
+    if pack_hours(hours) != raw:
+        raise CodecError("a list of hours is not in canonical form", expected="[[hour, seq], ...]")
+    return hours
+
+
+def hours_digest(raw: bytes) -> bytes:
+    """The eight bytes by which a day total `d` names the `c` that it is the total of."""
+    return hashlib.blake2b(raw, digest_size=8).digest()
+
+
+# ------------------------------------------------------------------ fold
+def hour_floor(place: Place, start: Cover, hours: Mapping[int, int], covers: Mapping[int, Cover], hour: int) -> int:
+    """First offset of `place` that a fold of `hour` may still bring in.
+
+    What lies below the unit's start cover belongs to its backfill, whether that has swapped its
+    hours yet or not: a fold may begin anywhere at or below the ledger, so it does see such events
+    (after a loss, in a replay, from a zombie), and would count them beside the backfill.
+    """
+    seq = hours.get(hour)
+    if seq is None or seq == START_SEQ:
+        return start.get(place)
+    return max(start.get(place), covers[seq].get(place))
+
+
+def rows_to_keep(
+    offsets: npt.NDArray[np.int64], last: npt.NDArray[np.int64], floors: npt.NDArray[np.int64]
+) -> npt.NDArray[np.bool_]:
+    """Per row: not applied yet (beyond the entity's last), nor in its compacted hour."""
+    kept: npt.NDArray[np.bool_] = (offsets > last) & (offsets >= floors)
+    return kept
+
+
+def expiry_s(end_us: int, retention_us: int) -> int:
+    """Second at which what ends at end_us can no longer be reached by a read."""
+    return -((end_us + retention_us) // -1_000_000)
+
+
+def kept_from_us(now_us: int, retention_us: int, step_us: int) -> int:
+    """Earliest start of a window that a read at the store's time now_us may still ask for."""
+    return -((now_us - retention_us) // -step_us) * step_us
+
+
+def hour_of(number: int, slice_us: int) -> int:
+    """The hour in which slice `number` lies."""
+    return number * slice_us // HOUR_US
+
+
+# ------------------------------------------------------------------ ledger
+def check_batch(
+    places: frozenset[Place],
+    ledger: Cover,
+    current: tuple[int, str],
+    start: Cover,
+    epoch: int,
+    units: str,
+    earliest: Cover,
+) -> None:
+    """Whether a batch that begins at `start` may be folded, or may advance the ledger.
+
+    places: those that have a ledger; current: (epoch, digest of the deployed units) in the marks;
+    earliest: first offsets of the log, by which a topic that has no ledger yet begins.
+    Raises EpochSuperseded, GapRefused.
+    """
+    if current != (epoch, units):
+        raise EpochSuperseded(
+            f"the batch was planned in epoch {epoch}, the store is in epoch {current[0]}",
+            next_step="read the deployment again and start at the ledger",
+        )
+    for place, offset in start.offsets.items():
+        held = ledger_of(places, ledger, place, earliest)
+        if offset > held:
+            raise GapRefused(
+                f"a batch begins at {offset}, the store holds events up to {held} only",
+                where=f"topic {place[0]} partition {place[1]}",
+                expected="a batch that begins at or before the ledger",
+                next_step="start at the ledger",
+            )
+
+
+def ledger_of(places: frozenset[Place], ledger: Cover, place: Place, earliest: Cover) -> int:
+    """Where `place` stands: its ledger; else the log's first offset if the whole topic is new; a
+    partition that was added to a known topic begins at 0."""
+    if place in places:
+        return ledger.get(place)
+    if any(topic == place[0] for topic, _ in places):
+        return 0
+    return earliest.get(place)
+
+
+# ------------------------------------------------------------------ swap
+class Swap(Enum):
+    SWAP = "swap"
+    LEAVE_OVER = "leave over"
+    STALE = "stale"
+
+
+@dataclass(frozen=True)
+class Running:
+    """Header of a running partial: what it holds of one slice and place lies in [first, last]."""
+
+    field: bytes
+    place: Place
+    first: int
+    last: int
+
+
+def swap_decision(
+    seq: int, cover: Cover, current: int | None, running: Sequence[Running]
+) -> tuple[Swap, tuple[bytes, ...]]:
+    """Whether an entity's compacted hour may replace what stands, and which fields go with it.
+
+    current: the seq that stands for this hour; running: those of this hour's slices. A partial
+    that straddles the cover can be neither kept nor deleted: the entity is left over. An older
+    seq never replaces a newer.
+    """
+    if current is not None and seq < current:
+        return Swap.STALE, ()
+    if any(part.first < cover.get(part.place) <= part.last for part in running):
+        return Swap.LEAVE_OVER, ()
+    return Swap.SWAP, tuple(part.field for part in running if part.last < cover.get(part.place))
+
+
+def check_swap(seq: int, cover: Cover, start: Cover) -> None:
+    """A result of the archive holds the backfill's events too, or must wait.
+
+    Below a unit's start cover nothing is folded. An hour compacted to a cover that lies behind it
+    would claim the hour, keep the backfill from it, and lack what lies between.
+    """
+    if seq == START_SEQ:
+        if cover != start:
+            raise GapRefused("a backfill was made for another start cover", next_step="run the backfill again")
+    elif not cover.dominates(start):
+        raise GapRefused(
+            f"the cover of archive seq {seq} lies behind the unit's start cover",
+            next_step="archive up to the start cover, then compact again",
+        )
+
+
+# ------------------------------------------------------------------ deployment and store
+def aliases_to_set(
+    views: Mapping[str, Sequence[str]], current: Mapping[str, tuple[str, ...]], ready: Iterable[str]
+) -> dict[str, tuple[str, ...]]:
+    """view -> unit fingerprints of the views whose name may point to the deployed units: those
+    that have no alias yet, and those whose units are all ready."""
+    done = set(ready)
+    return {view: tuple(units) for view, units in views.items() if view not in current or done.issuperset(units)}
+
+
+def check_server(version: str, policy: str, role: str) -> None:
+    """Raises StoreUnavailable for a server on which the promises do not hold."""
+    numbers = tuple(int(part) for part in version.split(".")[:2] if part.isdigit())
+    if numbers < (7, 0):
+        raise StoreUnavailable(f"the store is version {version}", expected="7.0 or newer")
+    if policy != "noeviction":
+        raise StoreUnavailable(
+            f"the store evicts keys ({policy}): answers would miss events without a sign",
+            expected="maxmemory-policy noeviction",
+            next_step="set it in the store's configuration and restart",
+        )
+    if role != "master":
+        raise StoreUnavailable(f"the store's node is a {role}", expected="a primary")

@@ -1,0 +1,126 @@
+"""Every key of an entity has one tag, and one value has exactly one text.
+
+docs/format.md, section "Keys, fields, marks", gives the grammar with golden vectors.
+"""
+
+from __future__ import annotations
+
+import datetime
+import decimal
+import re
+from collections.abc import Sequence
+from functools import lru_cache
+from urllib.parse import quote
+
+from slicewise.cover import Place
+from slicewise.errors import CodecError
+
+MARKS = b"sw:marks:{0}"
+HOURS = b"c"
+TOTAL = b"d"
+_EPOCH_ORDINAL = datetime.date(1970, 1, 1).toordinal()
+_EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
+_PLAIN = re.compile(r"[A-Za-z0-9_.~-]*", re.ASCII).fullmatch
+
+
+def _encoded(text: str) -> str:
+    if _PLAIN(text):
+        return text
+    try:
+        return quote(text, safe="")
+    except UnicodeEncodeError as error:  # a lone surrogate has no UTF-8
+        raise CodecError(
+            "text that is no Unicode cannot be a key",
+            expected="text without lone surrogates",
+            next_step="refuse the record where it is parsed",
+        ) from error
+
+
+def value_text(value: object) -> str:
+    """The text of an entity value in a key: integers and booleans as JSON writes them, timestamps
+    as microseconds, decimals with all digits of their scale, text percent-encoded as UTF-8."""
+    if isinstance(value, str):
+        return _encoded(value)
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, int):
+        return str(value)
+    if isinstance(value, decimal.Decimal):
+        return f"{value:f}"
+    if isinstance(value, datetime.datetime) and value.tzinfo is not None:
+        return str((value - _EPOCH) // datetime.timedelta(microseconds=1))
+    raise CodecError(
+        f"a {type(value).__name__} cannot be part of a key",
+        expected="text, an integer, a boolean, a decimal or an instant with a zone",
+    )
+
+
+def entity_tags(
+    columns: Sequence[tuple[str, str]],
+    values: Sequence[Sequence[object]],
+    partition: int | None = None,
+    count: int = 1,
+) -> list[bytes]:
+    """One tag per entity.
+
+    columns: (name, type) in sorted order; values: per column its value for each entity, as
+    `pyarrow.Array.to_pylist` gives them; partition: of the spread unit's keys, else None;
+    count: how many tags, where there is no column to say it (a global view).
+    """
+    heads = [f"{_encoded(name)}:{_encoded(kind)}:" for name, kind in columns]
+    tail = "" if partition is None else f";p={partition}"
+    if not columns:
+        return [tail.encode()] * count
+    if len(columns) == 1:
+        head = heads[0]
+        return [f"{head}{value_text(value)}{tail}".encode() for value in values[0]]
+    return [
+        (",".join(map(str.__add__, heads, map(value_text, row))) + tail).encode() for row in zip(*values, strict=True)
+    ]
+
+
+def hot_key(generation: int, tag: bytes, unit: str) -> bytes:
+    return b"sw:%d:{%s}:%s:hot" % (generation, tag, unit.encode())
+
+
+@lru_cache(maxsize=4096)
+def day_text(day: int) -> str:
+    """yyyymmdd of a day counted since 1970-01-01."""
+    return datetime.date.fromordinal(_EPOCH_ORDINAL + day).strftime("%Y%m%d")
+
+
+def day_key(generation: int, tag: bytes, unit: str, day: int) -> bytes:
+    return b"sw:%d:{%s}:%s:day:%s" % (generation, tag, unit.encode(), day_text(day).encode())
+
+
+def guard_field(place: Place) -> bytes:
+    return b"l:%s:%d" % (place[0].encode(), place[1])
+
+
+def running_field(number: int, place: Place) -> bytes:
+    return b"r:%d:%s:%d" % (number, place[0].encode(), place[1])
+
+
+def hour_fields(hour: int) -> tuple[bytes, bytes, bytes]:
+    """Hour total, slices, minutes."""
+    return b"h:%d" % hour, b"s:%d" % hour, b"m:%d" % hour
+
+
+def parse_place(topic: bytes, partition: bytes) -> Place:
+    return topic.decode(), int(partition)
+
+
+def swapped_key(generation: int, unit: str) -> bytes:
+    return b"sw:%d:swapped:%s:{0}" % (generation, unit.encode())
+
+
+def covers_key(generation: int, source: str) -> bytes:
+    return b"sw:%d:covers:%s:{0}" % (generation, _encoded(source).encode())
+
+
+def manifest_key(digest: str) -> bytes:
+    return b"sw:manifest:%s" % digest.encode()
+
+
+def status_key(part: str) -> bytes:
+    return b"sw:status:%s" % part.encode()

@@ -1,0 +1,234 @@
+"""What the rest of slicewise asks of the online store; adapters keep one contract suite."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from slicewise.aggregates.base import Columns
+from slicewise.codec import Layout
+from slicewise.cover import Cover, Place
+
+
+@dataclass(frozen=True)
+class Incarnation:
+    """One life of a store node; a restart or failover begins another."""
+
+    run_id: str
+    replication_id: str
+
+
+@dataclass(frozen=True)
+class Marks:
+    """What a node claims about what it holds; it falls back with the data."""
+
+    generation: int
+    epoch: int
+    units: str
+    """Digest of the deployment; "" before the first."""
+    places: frozenset[Place]
+    """Places that have a ledger, also those at 0."""
+    ledger: Cover
+    starts: Mapping[str, Cover]
+    """Unit -> start cover: below it the backfill's, from it on the fold's."""
+    ready: frozenset[str]
+    building: Mapping[str, tuple[int, int]]
+    """Unit -> hours (done, total) of its backfill."""
+    aliases: Mapping[str, tuple[str, ...]]
+    """View -> fingerprints of the units that answer under its name."""
+    topics: Mapping[str, str]
+    """Topic name -> topic id."""
+    retired: frozenset[str]
+    """Units that were deployed once; their old state still stands."""
+
+
+class StoredUnit(Protocol):
+    """What a store must know of a unit; `features.plan.Unit` is one."""
+
+    @property
+    def storage_fingerprint(self) -> str: ...
+    @property
+    def source(self) -> str: ...
+    @property
+    def view(self) -> str: ...
+    @property
+    def slice_us(self) -> int: ...
+    @property
+    def retention_us(self) -> int: ...
+    @property
+    def layout(self) -> Layout: ...
+
+
+class Deployable(Protocol):
+    """What `deploy` writes; `features.plan.Deployment` is one."""
+
+    @property
+    def digest(self) -> str: ...
+    @property
+    def units(self) -> Sequence[StoredUnit]: ...
+    def to_json(self) -> str: ...
+
+
+Accumulate = Callable[[npt.NDArray[np.int64], npt.NDArray[np.int64], int], Sequence[Columns]]
+"""(row numbers of the batch, group of each, number of groups) -> one Columns per partial of the
+layout. Asked for the rows that are kept; asked again for the entities whose read no longer stood."""
+
+
+@dataclass(frozen=True)
+class FoldBatch:
+    """Rows of one unit and one place, in offset order."""
+
+    unit: StoredUnit
+    place: Place
+    tags: Sequence[bytes]
+    """One per entity (`keys.entity_tags`)."""
+    entity: npt.NDArray[np.int64]
+    """Per row: index into tags."""
+    offset: npt.NDArray[np.int64]
+    """Per row, ascending."""
+    number: npt.NDArray[np.int64]
+    """Per row: its slice, counted since the epoch in units of the unit's slice."""
+    accumulate: Accumulate
+
+
+@dataclass(frozen=True)
+class FoldOutcome:
+    """rows: all; applied, known (at or below an entity's last), compacted (below their hour's
+    cover), expired: parts of them. entities: written. misses: reads that no longer stood."""
+
+    rows: int = 0
+    applied: int = 0
+    known: int = 0
+    compacted: int = 0
+    expired: int = 0
+    entities: int = 0
+    misses: int = 0
+
+
+@dataclass(frozen=True)
+class HourEntry:
+    """One entity's compacted hour, as codec envelopes of one seq."""
+
+    tag: bytes
+    total: bytes
+    slices: bytes
+    minutes: bytes | None = None
+
+
+@dataclass(frozen=True)
+class SwapOutcome:
+    """Entities by what became of them; left_over: indices into the entries."""
+
+    swapped: int
+    stale: int
+    expired: int
+    left_over: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class UnitRead:
+    """Keys of one unit and entity; per day key its fields."""
+
+    hot: bytes | None
+    days: tuple[tuple[bytes, tuple[bytes, ...]], ...] = ()
+
+
+@dataclass(frozen=True)
+class EntityRead:
+    """Units under one tag, read in one transaction."""
+
+    units: tuple[UnitRead, ...]
+
+
+@dataclass(frozen=True)
+class UnitReply:
+    hot: list[bytes]
+    """Field, value, field, value, ..."""
+    days: list[list[bytes | None]]
+
+
+@dataclass(frozen=True)
+class ReadReply:
+    """Time and marks were read on the same connection, before the data."""
+
+    time_us: int
+    marks: Marks
+    incarnation: Incarnation
+    entities: list[list[UnitReply]]
+
+
+class OnlineStore(Protocol):
+    """One connection to a store node. It is bound to the incarnation that it found when it was
+    opened, and to the generation of its marks; it never reconnects: after StoreUnavailable or
+    IncarnationChanged open another, and start again from the marks."""
+
+    @property
+    def incarnation(self) -> Incarnation: ...
+    @property
+    def generation(self) -> int:
+        """Generation that this connection's keys name. NotReady before `initialise`."""
+        ...
+
+    def close(self) -> None: ...
+    def time_us(self) -> int: ...
+    def marks(self) -> Marks: ...
+    def initialise(self) -> Marks:
+        """A store without marks gets a new generation; idempotent."""
+        ...
+
+    def begin_batch(self, start: Cover, epoch: int, units: str, earliest: Cover = ...) -> Marks:
+        """To be asked before the first fold of a batch: EpochSuperseded, GapRefused."""
+        ...
+
+    def fold(self, batch: FoldBatch) -> FoldOutcome: ...
+    def advance_ledger(self, start: Cover, end: Cover, epoch: int, units: str, earliest: Cover = ...) -> Cover:
+        """At the end of a batch; the ledger after it. EpochSuperseded, GapRefused."""
+        ...
+
+    def deploy(
+        self,
+        deployment: Deployable,
+        expected_epoch: int,
+        topics: Mapping[str, str] = ...,
+        earliest: Cover = ...,
+    ) -> Marks:
+        """One script: epoch + 1, digest, start cover := ledger for new units, aliases.
+
+        earliest: first offsets of the log, where topics are new: ledger and start covers begin
+        there. A deployment that stands already changes nothing."""
+        ...
+
+    def manifest(self, digest: str) -> str | None: ...
+    def put_cover(self, source: str, seq: int, cover: Cover) -> None:
+        """What archive seq stands for; immutable, registered before the first swap that uses it."""
+        ...
+
+    def covers(self, source: str) -> Mapping[int, Cover]: ...
+    def swap(
+        self, unit: StoredUnit, hour: int, seq: int, cover: Cover, entries: Sequence[HourEntry]
+    ) -> SwapOutcome: ...
+    def mark_swapped(self, unit: StoredUnit, hour: int, seq: int) -> bool:
+        """After every entity of the hour was swapped; False if a newer seq stands."""
+        ...
+
+    def swapped(self, unit: StoredUnit) -> Mapping[int, int]: ...
+    def total_day(self, unit: StoredUnit, tags: Sequence[bytes], day: int) -> int:
+        """Writes the total of each entity's compacted hours; how many were written."""
+        ...
+
+    def mark_building(self, unit: StoredUnit, done: int, total: int) -> None: ...
+    def mark_ready(self, unit: StoredUnit, start: Cover, views: Mapping[str, Sequence[str]] = ...) -> None:
+        """The backfill of all that lies below `start` stands. Refused when the unit's start cover
+        is another."""
+        ...
+
+    def read(self, reads: Sequence[EntityRead]) -> ReadReply: ...
+    def put_status(self, part: str, text: str) -> None:
+        """What a running part says about itself, for people and health checks."""
+        ...
+
+    def status(self, part: str) -> str | None: ...
