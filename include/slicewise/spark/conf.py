@@ -1,0 +1,73 @@
+"""Every Spark job of slicewise runs under this one configuration, however it is started.
+
+The values are plain text and need no pyspark, so that a DAG can hand them to spark-submit and a
+session started in process can use the same.
+"""
+
+from __future__ import annotations
+
+from urllib.parse import urlsplit
+
+from slicewise.settings import Settings
+
+_CHECKPOINTS = (
+    "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
+)
+# A small heap grows by full collections; a serial collector needs no threads of its own on a
+# machine that also carries the servers.
+_JAVA = "-XX:+UseSerialGC -XX:+UseStringDeduplication -Xss4m -Dderby.system.home={scratch}"
+
+
+def job_conf(settings: Settings, *, memory: str = "1g") -> dict[str, str]:
+    """What a bounded job (archive, compaction, backfill, check, maintenance) runs under."""
+    name = settings.catalog_name
+    catalog = f"spark.sql.catalog.{name}"
+    scratch = settings.state_dir / "spark"
+    conf = {
+        "spark.driver.extraClassPath": f"{settings.spark_jars}/*",
+        "spark.executor.extraClassPath": f"{settings.spark_jars}/*",
+        "spark.driver.memory": memory,
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.driver.extraJavaOptions": _JAVA.format(scratch=scratch),
+        "spark.local.dir": str(scratch / "tmp"),
+        "spark.sql.warehouse.dir": str(scratch / "unused"),
+        "spark.pyspark.python": str(settings.spark_python),
+        "spark.pyspark.driver.python": str(settings.spark_python),
+        "spark.python.daemon.module": "slicewise.spark.daemon",
+        "spark.python.unix.domain.socket.enabled": "true",
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.sql.session.timeZone": "UTC",
+        "spark.sql.ansi.enabled": "true",
+        "spark.sql.shuffle.partitions": "2",
+        "spark.sql.execution.arrow.maxRecordsPerBatch": "65536",
+        "spark.sql.extensions": (
+            "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions"
+        ),
+        catalog: "org.apache.iceberg.spark.SparkCatalog",
+        f"{catalog}.catalog-impl": "org.apache.iceberg.jdbc.JdbcCatalog",
+        f"{catalog}.uri": settings.catalog_jdbc_uri,
+        f"{catalog}.warehouse": settings.warehouse,
+        f"{catalog}.cache-enabled": "false",
+        f"{catalog}.jdbc.schema-version": "V1",
+        f"{catalog}.jdbc.busy_timeout": "60000",
+    }
+    secret = urlsplit(settings.catalog_uri)
+    if secret.username:
+        conf[f"{catalog}.jdbc.user"] = secret.username
+        conf[f"{catalog}.jdbc.password"] = secret.password or ""
+    return conf
+
+
+def stream_conf(settings: Settings) -> dict[str, str]:
+    """What the stream runs under: the same, with an empty trigger made cheap (docs/adr)."""
+    return job_conf(settings) | {
+        "spark.sql.adaptive.enabled": "false",
+        "spark.sql.streaming.checkpointFileManagerClass": _CHECKPOINTS,
+        "spark.sql.streaming.noDataMicroBatches.enabled": "false",
+        "spark.sql.streaming.metricsEnabled": "false",
+        "spark.sql.streaming.minBatchesToRetain": "2",
+        "spark.sql.streaming.numRecentProgressUpdates": "4",
+        "spark.locality.wait": "0",
+    }
