@@ -17,8 +17,8 @@ PACKAGE = ROOT / "include" / "slicewise"
 LAYERS: tuple[tuple[str, ...], ...] = (
     ("errors", "settings", "clock"),
     ("cover", "slices", "aggregates"),
-    ("features",),
     ("codec",),
+    ("features",),
     ("merge", "token"),
     ("stores",),
     ("spark", "serving", "training", "checks", "lifecycle", "replay"),

@@ -1,0 +1,40 @@
+"""Bytes to columns and back: the rows of a unit, and the values that the online store keeps."""
+
+from __future__ import annotations
+
+from slicewise.codec.envelopes import (
+    Day,
+    Raw,
+    Running,
+    Slices,
+    Total,
+    day_digest,
+    pack_day,
+    pack_running,
+    pack_slices,
+    pack_total,
+    unpack_day,
+    unpack_running,
+    unpack_slices,
+    unpack_total,
+)
+from slicewise.codec.layout import CODEC_VERSION, Layout
+
+__all__ = [
+    "CODEC_VERSION",
+    "Day",
+    "Layout",
+    "Raw",
+    "Running",
+    "Slices",
+    "Total",
+    "day_digest",
+    "pack_day",
+    "pack_running",
+    "pack_slices",
+    "pack_total",
+    "unpack_day",
+    "unpack_running",
+    "unpack_slices",
+    "unpack_total",
+]

@@ -1,0 +1,140 @@
+"""Every value in the online store ends in the CRC-32 of all bytes before it.
+
+An unpacked value is a view into the given bytes, never a copy; a value whose
+checksum or size does not hold is refused with CodecError. Numbers are little-endian.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import struct
+import zlib
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from slicewise.errors import CodecError
+
+Raw = bytes | bytearray | memoryview
+
+_CRC = struct.Struct("<I")
+_RUNNING = struct.Struct("<qq")
+_SEQ = struct.Struct("<Q")
+_SLICES = struct.Struct("<QI")
+DIGEST_BYTES = 8
+
+
+class Running(NamedTuple):
+    """A running partial: offsets of the first and the last event in it, and its encoded row."""
+
+    first: int
+    last: int
+    row: memoryview
+
+
+class Slices(NamedTuple):
+    """Rows of a compacted hour: slice (or minute) numbers [n], ascending, and their block."""
+
+    seq: int
+    numbers: NDArray[np.int64]
+    block: memoryview
+
+
+class Total(NamedTuple):
+    """The total of a compacted hour: archive seq and encoded row."""
+
+    seq: int
+    row: memoryview
+
+
+class Day(NamedTuple):
+    """The total of a day: digest of the `c` that it was made from, and encoded row."""
+
+    digest: bytes
+    row: memoryview
+
+
+def pack_running(first: int, last: int, row: Raw) -> bytes:
+    """Value of `r:`: first i64, last i64, row, CRC."""
+    return _sealed(_RUNNING.pack(first, last) + row)
+
+
+def unpack_running(raw: Raw) -> Running:
+    """Reads what `pack_running` made."""
+    body = _opened(raw, _RUNNING.size, "running partial")
+    first, last = _RUNNING.unpack_from(body)
+    return Running(first, last, body[_RUNNING.size :])
+
+
+def pack_total(seq: int, row: Raw) -> bytes:
+    """Value of `h:`: seq u64, row, CRC."""
+    return _sealed(_SEQ.pack(seq) + row)
+
+
+def unpack_total(raw: Raw) -> Total:
+    """Reads what `pack_total` made."""
+    body = _opened(raw, _SEQ.size, "hour total")
+    (seq,) = _SEQ.unpack_from(body)
+    return Total(seq, body[_SEQ.size :])
+
+
+def pack_slices(seq: int, numbers: Sequence[int] | NDArray[np.int64], block: Raw) -> bytes:
+    """Value of `s:` and `m:`: seq u64, n u32, n numbers i64 ascending, block of n rows, CRC."""
+    column = np.asarray(numbers, "<i8")
+    if (column[1:] <= column[:-1]).any():
+        raise CodecError("slice numbers do not ascend", expected="each greater than the one before")
+    return _sealed(b"".join((_SLICES.pack(seq, len(column)), column.tobytes(), block)))
+
+
+def unpack_slices(raw: Raw) -> Slices:
+    """Reads what `pack_slices` made."""
+    body = _opened(raw, _SLICES.size, "slices of an hour")
+    seq, n = _SLICES.unpack_from(body)
+    end = _SLICES.size + 8 * n
+    if end > len(body):
+        raise CodecError(f"{len(body)} bytes cannot hold {n} slice numbers", where="slices of an hour")
+    numbers = np.frombuffer(body[_SLICES.size : end], "<i8")
+    if (numbers[1:] <= numbers[:-1]).any():
+        raise CodecError("slice numbers do not ascend", where="slices of an hour")
+    return Slices(seq, numbers, body[end:])
+
+
+def pack_day(digest: bytes, row: Raw) -> bytes:
+    """Value of `d`: digest of `c` (8 bytes), row, CRC."""
+    if len(digest) != DIGEST_BYTES:
+        raise CodecError(f"a digest of {len(digest)} bytes", expected=f"{DIGEST_BYTES}")
+    return _sealed(digest + row)
+
+
+def unpack_day(raw: Raw) -> Day:
+    """Reads what `pack_day` made."""
+    body = _opened(raw, DIGEST_BYTES, "day total")
+    return Day(bytes(body[:DIGEST_BYTES]), body[DIGEST_BYTES:])
+
+
+def day_digest(compacted: Raw) -> bytes:
+    """Digest of a day's `c` value: the first 8 bytes of its SHA-256."""
+    return hashlib.sha256(compacted).digest()[:DIGEST_BYTES]
+
+
+def _sealed(body: bytes) -> bytes:
+    return body + _CRC.pack(zlib.crc32(body))
+
+
+def _opened(raw: Raw, least: int, where: str) -> memoryview:
+    view = memoryview(raw)
+    size = len(view) - _CRC.size
+    if size < least:
+        raise CodecError(f"{len(view)} bytes are too few", where=where, expected=f"{least + 4} or more")
+    body = view[:size]
+    (stated,) = _CRC.unpack_from(view, size)
+    found = zlib.crc32(body)
+    if stated != found:
+        raise CodecError(
+            f"checksum {found:08x} where {stated:08x} is stated",
+            where=where,
+            next_step="the stored value is damaged: rebuild the store's hour or unit",
+        )
+    return body
