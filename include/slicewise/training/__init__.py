@@ -1,0 +1,1 @@
+"""Training sets: what was known, rebuilt with the bits that were served."""

@@ -1,0 +1,48 @@
+"""Ranges over sorted arrays are expanded whole-column, and never more of them at once than a stated number of items."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import numpy.typing as npt
+
+Ints = npt.NDArray[np.int64]
+
+
+def expand(first: Ints, beyond: Ints) -> tuple[Ints, Ints]:
+    """All positions of the ranges `[first[i], beyond[i])`, and for each position the `i` that it belongs to.
+
+    An empty or inverted range has no position.
+    """
+    counts = np.maximum(beyond - first, 0)
+    owner = np.repeat(np.arange(len(first), dtype=np.int64), counts)
+    before = np.cumsum(counts) - counts
+    positions = np.arange(len(owner), dtype=np.int64) - before[owner] + first[owner]
+    return positions, owner
+
+
+def batches(counts: Ints, limit: int) -> Iterator[slice]:
+    """Consecutive runs of rows whose counts sum to at most `limit`; a row above the limit is a run of its own.
+
+    Every row costs at least one, so that rows without items are bounded too.
+    """
+    total = np.cumsum(np.maximum(counts, 1))
+    start = 0
+    while start < len(counts):
+        done = int(total[start - 1]) if start else 0
+        stop = max(int(np.searchsorted(total, done + limit, side="right")), start + 1)
+        yield slice(start, stop)
+        start = stop
+
+
+def group_starts(*keys: Ints) -> tuple[Ints, Ints]:
+    """Of rows sorted by `keys`: the group of each row (dense, from 0), and each group's first row."""
+    n = len(keys[0])
+    if n == 0:
+        return np.zeros(0, np.int64), np.zeros(0, np.int64)
+    new = np.zeros(n, np.bool_)
+    new[0] = True
+    for key in keys:
+        new[1:] |= key[1:] != key[:-1]
+    return np.cumsum(new, dtype=np.int64) - 1, np.flatnonzero(new).astype(np.int64)
