@@ -129,7 +129,6 @@ def missing_places(wanted: Token, base: Cover, ahead: Mapping[int, Cover], hours
 
 def _pack(value: object) -> bytes:
     return bytes(msgpack.packb(value, use_bin_type=True))
-    return packed
 
 
 _NOTHING_AHEAD = _pack({})

@@ -18,11 +18,13 @@ from slicewise.codec.envelopes import (
     unpack_slices,
     unpack_total,
 )
+from slicewise.codec.hours import Hours, pack_hours, unpack_hours
 from slicewise.codec.layout import CODEC_VERSION, Layout
 
 __all__ = [
     "CODEC_VERSION",
     "Day",
+    "Hours",
     "Layout",
     "Raw",
     "Running",
@@ -30,10 +32,12 @@ __all__ = [
     "Total",
     "day_digest",
     "pack_day",
+    "pack_hours",
     "pack_running",
     "pack_slices",
     "pack_total",
     "unpack_day",
+    "unpack_hours",
     "unpack_running",
     "unpack_slices",
     "unpack_total",

@@ -6,51 +6,26 @@ answers under a check that all that was read still stands.
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 
-import msgpack
 import numpy as np
 import numpy.typing as npt
 
+from slicewise.codec import day_digest
+from slicewise.codec import pack_hours as pack_hours
+from slicewise.codec import unpack_hours as unpack_hours
 from slicewise.cover import Cover, Place
-from slicewise.errors import CodecError, EpochSuperseded, GapRefused, StoreUnavailable
+from slicewise.errors import EpochSuperseded, GapRefused, StoreUnavailable
 from slicewise.slices import HOUR_US
 
+hours_digest = day_digest
+"""The eight bytes by which a day total `d` names the `c` that it is the total of."""
 START_SEQ = 0
 """Stands for the start cover of a unit, older than every archive seq."""
 MAX_OFFSET = 2**53
 """Offsets stay below, so that a Lua number holds them exactly."""
-
-Hours = dict[int, int]
-"""Compacted hours of one entity and day: hour -> seq."""
-
-
-# ------------------------------------------------------------------ hours of a day
-def pack_hours(hours: Mapping[int, int]) -> bytes:
-    """The field `c`: canonical msgpack of [[hour, seq], ...], ascending."""
-    return bytes(msgpack.packb(sorted([hour, seq] for hour, seq in hours.items())))
-
-
-def unpack_hours(raw: bytes | None) -> Hours:
-    """hour -> seq of the field `c`; none where the field is absent. CodecError otherwise."""
-    if raw is None:
-        return {}
-    try:
-        pairs = msgpack.unpackb(raw)
-        hours = {hour: seq for hour, seq in pairs}
-    except (ValueError, TypeError, msgpack.exceptions.UnpackException) as error:
-        raise CodecError(f"{len(raw)} bytes are no list of hours: {error}") from error
-    if pack_hours(hours) != raw:
-        raise CodecError("a list of hours is not in canonical form", expected="[[hour, seq], ...]")
-    return hours
-
-
-def hours_digest(raw: bytes) -> bytes:
-    """The eight bytes by which a day total `d` names the `c` that it is the total of."""
-    return hashlib.blake2b(raw, digest_size=8).digest()
 
 
 # ------------------------------------------------------------------ fold
