@@ -9,15 +9,9 @@ from __future__ import annotations
 from importlib.util import find_spec
 from pathlib import Path
 
-import pytest
+pytest_plugins = ["tests.support.servers"]
 
-ENVIRONMENT = (
-    "spark"
-    if find_spec("great_expectations")
-    else "airflow"
-    if find_spec("airflow")
-    else "platform"
-)
+ENVIRONMENT = "spark" if find_spec("great_expectations") else "airflow" if find_spec("airflow") else "platform"
 
 
 def environment_of(path: Path) -> str:

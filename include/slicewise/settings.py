@@ -59,6 +59,9 @@ class Settings:
     kafka_partitions: int
     """Partitions of a topic that slicewise creates."""
 
+    spark_master: str
+    """Where bounded jobs and the stream run: local[2], or spark://host:port."""
+
     platform_python: Path
     spark_python: Path
     spark_submit: Path
@@ -114,6 +117,7 @@ class Settings:
             redis_maxmemory=text("redis_maxmemory", "4gb"),
             kafka_retention_ms=number("kafka_retention_ms", -1, -1),
             kafka_partitions=number("kafka_partitions", 2),
+            spark_master=text("spark_master", "local[2]"),
             platform_python=path("platform_python", home / ".venvs/platform/bin/python"),
             spark_python=path("spark_python", spark_bin / "python"),
             spark_submit=path("spark_submit", spark_bin / "spark-submit"),
@@ -208,9 +212,7 @@ def _definitions(project_dir: Path) -> Path:
         return project_dir / "features.py"
     named = _parsed(file, tomllib.loads).get("definitions", "features.py")
     if not isinstance(named, str):
-        raise SettingsError(
-            f"definitions = {named!r}", where=str(file), expected='definitions = "features.py"'
-        )
+        raise SettingsError(f"definitions = {named!r}", where=str(file), expected='definitions = "features.py"')
     return project_dir / named
 
 

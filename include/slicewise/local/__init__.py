@@ -1,0 +1,1 @@
+"""The embedded servers: what is started here is stopped here, and nothing else is ever touched."""

@@ -1,0 +1,339 @@
+"""Airflow is asked over its REST API, as a person would ask it, and answers are typed.
+
+Used by `slicewise run` (backfills of the past hours, the first check), by the DAG that pauses
+another, and by tests. Airflow's own words: a run belongs to a DAG; a backfill makes runs, one per
+partition key.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+import httpx
+
+from slicewise.errors import BadRequest, ServerError, UnknownName
+
+_OVER = ("success", "failed")
+Progress = Callable[[Sequence["DagRun"]], None]
+
+
+@dataclass(frozen=True)
+class DagRun:
+    """One run of a DAG."""
+
+    dag_id: str
+    run_id: str
+    run_type: str
+    state: str
+    partition_key: str | None
+    seconds: float | None
+    """None until it is over."""
+
+    @property
+    def over(self) -> bool:
+        return self.state in _OVER
+
+    @property
+    def well(self) -> bool:
+        return self.state == "success"
+
+
+class AirflowApi:
+    """A session with one Airflow. Use as a context manager.
+
+    Without user and password (SLICEWISE_AIRFLOW_USER, SLICEWISE_AIRFLOW_PASSWORD) it asks for the
+    token that Airflow's simple auth manager gives to everybody on an embedded platform.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        user: str | None = None,
+        password: str | None = None,
+        sleep: Callable[[float], None] = time.sleep,
+        monotonic: Callable[[], float] = time.monotonic,
+        timeout_s: float = 60.0,
+    ) -> None:
+        self.url = url.rstrip("/")
+        self._user = user or os.environ.get("SLICEWISE_AIRFLOW_USER")
+        self._password = password or os.environ.get("SLICEWISE_AIRFLOW_PASSWORD")
+        self._sleep = sleep
+        self._monotonic = monotonic
+        self._http = httpx.Client(base_url=self.url, timeout=timeout_s, trust_env=False)
+        self._signed_in = False
+
+    def __enter__(self) -> AirflowApi:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._http.close()
+
+    # ------------------------------------------------------------- Airflow itself
+    def health(self) -> Mapping[str, str]:
+        """The state of each component: metadatabase, scheduler, triggerer, dag_processor."""
+        answer = self._send("GET", "/api/v2/monitor/health", signed=False)
+        return {name: str((part or {}).get("status")) for name, part in answer.items()}
+
+    def dag_ids(self) -> frozenset[str]:
+        """The DAGs that Airflow has parsed."""
+        answer = self._send("GET", "/api/v2/dags", params={"limit": 200})
+        return frozenset(dag["dag_id"] for dag in answer["dags"])
+
+    def import_errors(self) -> tuple[str, ...]:
+        """DAG files that do not load, with the reason."""
+        answer = self._send("GET", "/api/v2/importErrors", params={"limit": 100})
+        return tuple(f"{e['filename']}: {e['stack_trace']}" for e in answer["import_errors"])
+
+    def wait_for_dags(self, names: Sequence[str], timeout_s: float = 120.0) -> None:
+        """Returns when all of `names` are parsed. Raises ServerError naming those that are not."""
+        deadline = self._monotonic() + timeout_s
+        while missing := set(names) - self.dag_ids():
+            if self._monotonic() > deadline:
+                errors = "; ".join(self.import_errors()) or "no import errors"
+                raise ServerError(
+                    f"Airflow has not parsed {', '.join(sorted(missing))}: {errors}",
+                    where=self.url,
+                    next_step="look at the log of the dag processor",
+                )
+            self._sleep(0.5)
+
+    # ------------------------------------------------------------- DAGs and runs
+    def is_paused(self, dag_id: str) -> bool:
+        return bool(self._send("GET", f"/api/v2/dags/{dag_id}")["is_paused"])
+
+    def pause(self, dag_id: str) -> None:
+        """The scheduler starts no new run."""
+        self._send("PATCH", f"/api/v2/dags/{dag_id}", json={"is_paused": True})
+
+    def unpause(self, dag_id: str) -> None:
+        self._send("PATCH", f"/api/v2/dags/{dag_id}", json={"is_paused": False})
+
+    def trigger(
+        self,
+        dag_id: str,
+        *,
+        conf: Mapping[str, object] | None = None,
+        partition_key: str | None = None,
+    ) -> DagRun:
+        """Queues a run; conf sets the DAG's params. A paused DAG's run stays queued."""
+        body: dict[str, object] = {"logical_date": None, "conf": dict(conf or {})}
+        if partition_key is not None:
+            body["partition_key"] = partition_key
+        return _run(self._send("POST", f"/api/v2/dags/{dag_id}/dagRuns", json=body))
+
+    def run(self, dag_id: str, run_id: str) -> DagRun:
+        return _run(self._send("GET", f"/api/v2/dags/{dag_id}/dagRuns/{run_id}"))
+
+    def runs(self, dag_id: str, *, limit: int = 100, run_type: str | None = None) -> list[DagRun]:
+        """The newest runs first."""
+        params: dict[str, object] = {"limit": limit, "order_by": "-id"}
+        if run_type:
+            params["run_type"] = run_type
+        answer = self._send("GET", f"/api/v2/dags/{dag_id}/dagRuns", params=params)
+        return [_run(each) for each in answer["dag_runs"]]
+
+    def wait(self, run: DagRun, *, timeout_s: float, progress: Progress | None = None) -> DagRun:
+        """The run when it is over. Raises ServerError after timeout_s."""
+        done = self._wait(lambda: [self.run(run.dag_id, run.run_id)], f"run {run.run_id}", timeout_s, progress)
+        return done[0]
+
+    def end(self, run: DagRun, state: str = "failed") -> None:
+        """Ends a run that is under way, as a person can from the UI."""
+        path = f"/api/v2/dags/{run.dag_id}/dagRuns/{run.run_id}"
+        self._send("PATCH", path, json={"state": state})
+
+    def task_states(self, run: DagRun) -> Mapping[str, str]:
+        """Task id -> state."""
+        path = f"/api/v2/dags/{run.dag_id}/dagRuns/{run.run_id}/taskInstances"
+        found = self._send("GET", path)["task_instances"]
+        return {each["task_id"]: str(each["state"]) for each in found}
+
+    def xcom(self, run: DagRun, task_id: str) -> object:
+        """What a task returned."""
+        path = f"/api/v2/dags/{run.dag_id}/dagRuns/{run.run_id}/taskInstances/{task_id}/xcomEntries/return_value"
+        return self._send("GET", path, params={"stringify": "false"})["value"]
+
+    def log(self, run: DagRun, task_id: str, attempt: int = 1) -> str:
+        """A task's log as text."""
+        path = f"/api/v2/dags/{run.dag_id}/dagRuns/{run.run_id}/taskInstances/{task_id}/logs/{attempt}"
+        content = self._send("GET", path)["content"]
+        return "\n".join(str(line.get("event", line)) if isinstance(line, dict) else str(line) for line in content)
+
+    # ------------------------------------------------------------- backfills
+    def backfill(
+        self,
+        dag_id: str,
+        first: datetime,
+        last: datetime,
+        *,
+        conf: Mapping[str, object] | None = None,
+        max_active_runs: int = 1,
+        timeout_s: float,
+        progress: Progress | None = None,
+    ) -> list[DagRun]:
+        """Runs every partition whose start lies in [first, last], also those that ran before.
+
+        Oldest first. Returns the runs when all are over. Raises BadRequest when the range holds no
+        partition, ServerError after timeout_s.
+        """
+        if first.tzinfo is None or last.tzinfo is None:
+            raise BadRequest("a backfill's range needs time zones", expected="aware datetimes")
+        deadline = self._monotonic() + timeout_s
+        body: dict[str, object] = {
+            "dag_id": dag_id,
+            "from_date": first.astimezone(UTC).isoformat(),
+            "to_date": last.astimezone(UTC).isoformat(),
+            "max_active_runs": max_active_runs,
+            "reprocess_behavior": "completed",
+            "dag_run_conf": dict(conf or {}),
+        }
+        keys = self._partitions(dag_id, body)
+        before = self.runs(dag_id, run_type="backfill", limit=1)
+        newest_before = before[0].run_id if before else None
+        self._create_backfill(body, deadline)
+
+        def look() -> list[DagRun]:
+            found = []
+            for run in self.runs(dag_id, run_type="backfill", limit=max(100, len(keys))):
+                if run.run_id == newest_before:
+                    break
+                found.append(run)
+            return sorted(found, key=lambda run: run.partition_key or "")
+
+        left = max(0.0, deadline - self._monotonic())
+        return self._wait(look, f"backfill of {dag_id}", left, progress, least=len(keys))
+
+    def _partitions(self, dag_id: str, body: Mapping[str, object]) -> list[str]:
+        answer = self._send("POST", "/api/v2/backfills/dry_run", json=dict(body))
+        keys = [str(each["partition_key"]) for each in answer["backfills"]]
+        if not keys:
+            raise BadRequest(
+                f"no partition of {dag_id} starts between {body['from_date']} and {body['to_date']}",
+                expected="a range that holds at least one partition's start",
+            )
+        return keys
+
+    def _create_backfill(self, body: Mapping[str, object], deadline: float) -> None:
+        # Airflow allows one backfill per DAG, and calls one complete some seconds after its last run.
+        while True:
+            try:
+                self._send("POST", "/api/v2/backfills", json=dict(body))
+                return
+            except _Conflict:
+                if self._monotonic() > deadline:
+                    raise
+                self._sleep(1.0)
+
+    # ------------------------------------------------------------- plumbing
+    def _wait(
+        self,
+        look: Callable[[], list[DagRun]],
+        what: str,
+        timeout_s: float,
+        progress: Progress | None,
+        least: int = 1,
+    ) -> list[DagRun]:
+        deadline = self._monotonic() + timeout_s
+        seen: list[tuple[str, str]] = []
+        while True:
+            runs = look()
+            states = [(run.run_id, run.state) for run in runs]
+            if progress is not None and states != seen:
+                progress(runs)
+            seen = states
+            if len(runs) >= least and all(run.over for run in runs):
+                return runs
+            if self._monotonic() > deadline:
+                standing = ", ".join(f"{run.run_id}={run.state}" for run in runs if not run.over)
+                raise ServerError(
+                    f"{what} is not over after {timeout_s:.0f} s: {standing or 'no run was made'}",
+                    where=self.url,
+                    next_step="look at it in the Airflow UI; is the DAG paused, the scheduler healthy?",
+                )
+            self._sleep(0.5)
+
+    def _sign_in(self) -> None:
+        try:
+            if self._user:
+                body = {"username": self._user, "password": self._password or ""}
+                answer = self._http.post("/auth/token", json=body)
+            else:
+                answer = self._http.get("/auth/token")
+        except httpx.HTTPError as error:
+            raise self._unreachable(error) from error
+        if answer.status_code >= 400:
+            raise ServerError(
+                f"Airflow refuses the sign-in ({answer.status_code})",
+                where=self.url,
+                next_step="set SLICEWISE_AIRFLOW_USER and SLICEWISE_AIRFLOW_PASSWORD",
+            )
+        self._http.headers["Authorization"] = f"Bearer {answer.json()['access_token']}"
+        self._signed_in = True
+
+    def _send(
+        self,
+        method: str,
+        path: str,
+        *,
+        params: Mapping[str, object] | None = None,
+        json: Mapping[str, object] | None = None,
+        signed: bool = True,
+        again: bool = True,
+    ) -> dict[str, Any]:
+        if signed and not self._signed_in:
+            self._sign_in()
+        headers = {"Accept": "application/json"}
+        try:
+            query = {k: str(v) for k, v in (params or {}).items()}
+            answer = self._http.request(method, path, params=query, json=json, headers=headers)
+        except httpx.HTTPError as error:
+            raise self._unreachable(error) from error
+        if answer.status_code == 401 and signed and again:  # the token is a day old at most
+            self._signed_in = False
+            return self._send(method, path, params=params, json=json, again=False)
+        if answer.status_code < 400:
+            found: dict[str, Any] = answer.json() if answer.content else {}
+            return found
+        what = f"{method} {path}: {answer.status_code} {_detail(answer)}"
+        if answer.status_code == 404:
+            raise UnknownName(what, where=self.url)
+        if answer.status_code == 409:
+            raise _Conflict(what, where=self.url)
+        if answer.status_code < 500:
+            raise BadRequest(what, where=self.url)
+        raise ServerError(what, where=self.url, next_step="look at the log of Airflow's api-server")
+
+    def _unreachable(self, error: Exception) -> ServerError:
+        return ServerError(
+            f"Airflow does not answer: {error or type(error).__name__}",
+            where=self.url,
+            next_step="is it up? slicewise status",
+        )
+
+
+class _Conflict(BadRequest):
+    """Something of that kind is under way already."""
+
+
+def _detail(answer: httpx.Response) -> str:
+    try:
+        return str(answer.json().get("detail", ""))[:300]
+    except (ValueError, AttributeError):
+        return answer.text[:300]
+
+
+def _run(raw: Mapping[str, Any]) -> DagRun:
+    return DagRun(
+        dag_id=str(raw["dag_id"]),
+        run_id=str(raw["dag_run_id"]),
+        run_type=str(raw["run_type"]),
+        state=str(raw["state"]),
+        partition_key=raw.get("partition_key"),
+        seconds=raw.get("duration"),
+    )

@@ -1,0 +1,73 @@
+"""The embedded Airflow runs this repository's dags/ and plugins/, and its tasks load our settings."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import os
+import signal
+
+from slicewise.local import health
+from slicewise.local.ports import HOST
+from slicewise.local.service import Service
+from slicewise.local.state import StateFolder
+from slicewise.settings import Settings
+
+NAME = "airflow"
+
+
+def environment(settings: Settings, state: StateFolder, port: int, log_ports: tuple[int, int]) -> dict[str, str]:
+    """Airflow's variables; log_ports are those of the scheduler's and the triggerer's logs."""
+    home = state.path / NAME
+    secret = state.secret("airflow")
+    fernet = base64.urlsafe_b64encode(hashlib.sha256(secret.encode()).digest()).decode()
+    return {
+        "PATH": f"{settings.airflow_bin.parent}{os.pathsep}{os.environ.get('PATH', os.defpath)}",
+        "AIRFLOW_HOME": str(home),
+        "AIRFLOW__CORE__AUTH_MANAGER": (
+            "airflow.api_fastapi.auth.managers.simple.simple_auth_manager.SimpleAuthManager"
+        ),
+        # only this machine reaches it: no password stands between a newcomer and the pages
+        "AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_ALL_ADMINS": "True",
+        "AIRFLOW__CORE__DAGS_FOLDER": str(settings.home / "dags"),
+        "AIRFLOW__CORE__PLUGINS_FOLDER": str(settings.home / "plugins"),
+        "AIRFLOW__CORE__EXECUTOR": "LocalExecutor",
+        "AIRFLOW__CORE__PARALLELISM": "4",
+        "AIRFLOW__CORE__LOAD_EXAMPLES": "False",
+        "AIRFLOW__CORE__FERNET_KEY": fernet,
+        "AIRFLOW__CORE__EXECUTION_API_SERVER_URL": f"http://{HOST}:{port}/execution/",
+        "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN": f"sqlite:///{home}/airflow.db",
+        "AIRFLOW__API__HOST": HOST,
+        "AIRFLOW__API__PORT": str(port),
+        "AIRFLOW__API__BASE_URL": f"http://{HOST}:{port}/",
+        "AIRFLOW__API__WORKERS": "1",
+        "AIRFLOW__API__SECRET_KEY": secret,
+        "AIRFLOW__API_AUTH__JWT_SECRET": secret,
+        "AIRFLOW__LOGGING__BASE_LOG_FOLDER": str(state.path / "logs" / "airflow-tasks"),
+        "AIRFLOW__LOGGING__WORKER_LOG_SERVER_HOST": HOST,
+        "AIRFLOW__LOGGING__WORKER_LOG_SERVER_PORT": str(log_ports[0]),
+        "AIRFLOW__LOGGING__TRIGGER_LOG_SERVER_PORT": str(log_ports[1]),
+        "AIRFLOW__USAGE_DATA_COLLECTION__ENABLED": "False",
+        "AIRFLOW_CONN_SPARK_DEFAULT": json.dumps({"conn_type": "spark", "host": settings.spark_master}),
+        "NO_COLOR": "1",
+    }
+
+
+def service(settings: Settings, state: StateFolder, port: int, log_ports: tuple[int, int]) -> Service:
+    """Airflow standalone: scheduler, dag processor, API server and triggerer below one process."""
+    return Service(
+        name=NAME,
+        argv=(str(settings.airflow_bin), "standalone"),
+        cwd=state.path,
+        health=lambda _: health.airflow(port),
+        address=f"http://{HOST}:{port}",
+        env=environment(settings, state, port, log_ports),
+        prepare=lambda: (state.path / NAME).mkdir(mode=0o700, exist_ok=True),
+        # it would start the stream again
+        stop_order=10,
+        # standalone hands only an interrupt on to its children
+        stop_signal=signal.SIGINT,
+        start_timeout_s=240.0,
+        stop_timeout_s=30.0,
+    )

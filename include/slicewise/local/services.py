@@ -1,0 +1,119 @@
+"""Which services there are, and where: the only place that an embedded server is added to."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from slicewise.local import airflow_server, health, kafka_broker, ports, redis_server, stream
+from slicewise.local.ports import HOST
+from slicewise.local.service import Service
+from slicewise.local.state import StateFolder
+from slicewise.settings import Settings
+
+SERVING = "serving"
+STREAM = stream.NAME
+
+# Every port that a service listens on.
+PORTS: Mapping[str, tuple[str, ...]] = {
+    redis_server.NAME: ("redis",),
+    kafka_broker.NAME: ("kafka", "kafka_controller"),
+    SERVING: ("serving",),
+    airflow_server.NAME: ("airflow", "airflow_scheduler_logs", "airflow_triggerer_logs"),
+}
+# The setting by which the others find a service.
+SETTING: Mapping[str, str] = {
+    redis_server.NAME: "redis_url",
+    kafka_broker.NAME: "kafka_bootstrap",
+    SERVING: "serving_url",
+    airflow_server.NAME: "airflow_url",
+}
+NAMES = (*PORTS, STREAM)
+
+
+@dataclass(frozen=True)
+class Platform:
+    """The embedded services of one state folder, and the settings that lead to them."""
+
+    state: StateFolder
+    settings: Settings
+    services: Mapping[str, Service]
+    external: Mapping[str, str]
+    """Name and address of servers that a setting of the user's names instead of ours."""
+
+
+def build(
+    settings: Settings,
+    choose_port: Callable[[str, int | None], int] | None = None,
+    env: Mapping[str, str] = os.environ,
+) -> Platform:
+    """The services at the ports that they had last.
+
+    choose_port(name, last one) names a port for each that is wanted anew; without it nothing is
+    chosen, and a service that never had a port is left out. env tells which addresses the user set.
+    """
+    state = StateFolder(settings.state_dir)
+    remembered, written = state.ports(), state.addresses()
+    # set by the user, and not merely what our own supervisor handed to its children
+    external = {
+        name: getattr(settings, setting)
+        for name, setting in SETTING.items()
+        if env.get(f"SLICEWISE_{setting.upper()}", written.get(setting)) != written.get(setting)
+    }
+    if choose_port is not None:
+        remembered = {
+            port: choose_port(port, remembered.get(port))
+            for service, needed in PORTS.items()
+            if service not in external
+            for port in needed
+        }
+    here = [
+        name for name, needed in PORTS.items() if name not in external and all(port in remembered for port in needed)
+    ]
+    ours: dict[str, Any] = {SETTING[name]: _address(name, remembered) for name in here}
+    settings = replace(settings, **ours)
+    if choose_port is not None:
+        addresses = {setting: getattr(settings, setting) for setting in SETTING.values()}
+        state.write_endpoints(remembered, addresses)
+    services = {name: _service(name, settings, state, remembered) for name in here}
+    services[STREAM] = stream.service(settings, state)
+    return Platform(state, settings, services, external)
+
+
+def chooser(held: Mapping[str, int]) -> Callable[[str, int | None], int]:
+    """Chooses ports: those in `held` are our own running servers' and stay."""
+    taken: set[int] = set(held.values())
+
+    def choose(name: str, last: int | None) -> int:
+        port = held[name] if name in held else ports.choose(last, taken)
+        taken.add(port)
+        return port
+
+    return choose
+
+
+def _address(name: str, remembered: Mapping[str, int]) -> str:
+    port = remembered[PORTS[name][0]]
+    schemes = {redis_server.NAME: "redis://{}:{}/0", kafka_broker.NAME: "{}:{}"}
+    return schemes.get(name, "http://{}:{}").format(HOST, port)
+
+
+def _service(name: str, settings: Settings, state: StateFolder, remembered: Mapping[str, int]) -> Service:
+    own = [remembered[port] for port in PORTS[name]]
+    if name == redis_server.NAME:
+        return redis_server.service(settings, state, own[0])
+    if name == kafka_broker.NAME:
+        return kafka_broker.service(settings, state, own[0], own[1])
+    if name == airflow_server.NAME:
+        return airflow_server.service(settings, state, own[0], (own[1], own[2]))
+    return Service(
+        name=SERVING,
+        argv=(str(settings.platform_python), "-m", "slicewise.serving"),
+        cwd=state.path,
+        health=lambda _: health.http_ok(own[0], "/healthz"),
+        address=f"http://{HOST}:{own[0]}",
+        after=(redis_server.NAME,),
+        stop_order=30,
+    )

@@ -1,0 +1,184 @@
+"""Up twice changes nothing, down leaves no process, status tells what is and not what was noted."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from itertools import groupby
+
+import psutil
+
+from slicewise.errors import ServerError
+from slicewise.local import control, services
+from slicewise.local.control import Say
+from slicewise.local.process import Birth, descendants
+from slicewise.local.service import Service
+from slicewise.local.services import Platform
+from slicewise.local.state import StateFolder
+from slicewise.settings import Settings
+
+
+@dataclass(frozen=True)
+class ServiceStatus:
+    """One service, as it is now."""
+
+    name: str
+    state: str
+    """up, ill (runs and is not well), down, or external (a server of the user's)."""
+    detail: str
+    address: str
+    pid: int | None
+    uptime_s: float | None
+    memory_bytes: int | None
+    """Of the process and all below it, shared pages counted once each."""
+    log: str
+
+
+def up(settings: Settings, say: Say, only: Iterable[str] | None = None) -> Settings:
+    """Starts what does not run, waits until all are well; the settings that lead to them.
+
+    only: names of services to start; all that are always on by default. Raises ServerError.
+    """
+    state = StateFolder(settings.state_dir)
+    state.create()
+    with state.locked():
+        platform = _build_for_start(settings, state)
+        wanted = [
+            service
+            for service in platform.services.values()
+            if (service.always_on if only is None else service.name in set(only))
+        ]
+        for name, address in platform.external.items():
+            say(f"{name:<8} external at {address.rpartition('@')[2]}")
+        _start_all(wanted, platform, say)
+    return platform.settings
+
+
+def _build_for_start(settings: Settings, state: StateFolder) -> Platform:
+    before = services.build(settings)
+    remembered = state.ports()
+    held = {
+        port: remembered[port]
+        for name, service in before.services.items()
+        if control.running(service, state) is not None
+        for port in services.PORTS.get(name, ())
+    }
+    return services.build(settings, services.chooser(held))
+
+
+def _start_all(wanted: list[Service], platform: Platform, say: Say) -> None:
+    """In waves: each service as soon as those that it comes after are well."""
+    done = {name for name in platform.services if name not in {each.name for each in wanted}}
+    left = list(wanted)
+    while left:
+        wave = [service for service in left if set(service.after) <= done | set(platform.external)]
+        with ThreadPoolExecutor(max(1, len(wave))) as pool:
+            for future in [pool.submit(_ensure, service, platform, say) for service in wave]:
+                future.result()
+        done |= {service.name for service in wave}
+        left = [service for service in left if service not in wave]
+
+
+def _ensure(service: Service, platform: Platform, say: Say) -> None:
+    birth = control.running(service, platform.state)
+    if birth is not None and service.health(birth.pid) is None:
+        say(f"{service.name:<8} runs already at {service.address}")
+        return
+    if birth is None:
+        say(f"{service.name:<8} starting")
+        birth = control.start(service, platform.state, platform.settings)
+    seconds = control.await_well(service, birth, platform.state, say)
+    say(f"{service.name:<8} up after {seconds:.1f} s at {service.address}")
+
+
+def down(settings: Settings, say: Say) -> None:
+    """Stops all, the stream too, then whatever they left behind."""
+    state = StateFolder(settings.state_dir)
+    if not state.path.exists():
+        say("nothing runs")
+        return
+    state.create()
+    with state.locked():
+        known = services.build(settings).services
+        stopped = 0
+        by_order = sorted(known.values(), key=lambda service: service.stop_order)
+        for _, together in groupby(by_order, key=lambda service: service.stop_order):
+            wave = list(together)
+            with ThreadPoolExecutor(len(wave)) as pool:
+                stopped += sum(pool.map(lambda each: _stop(each, state, say), wave))
+        stopped += control.sweep(state)
+    if not stopped:
+        say("nothing runs")
+
+
+def _stop(service: Service, state: StateFolder, say: Say) -> bool:
+    if control.running(service, state) is not None:
+        say(f"{service.name:<8} stopping")
+    begun = time.monotonic()
+    stopped = control.stop(service, state)
+    if stopped:
+        say(f"{service.name:<8} stopped after {time.monotonic() - begun:.1f} s")
+    return stopped
+
+
+def clean(settings: Settings, say: Say) -> None:
+    """Stops all and forgets everything that they kept."""
+    down(settings, say)
+    StateFolder(settings.state_dir).remove()
+    say(f"removed {settings.state_dir}")
+
+
+def status(settings: Settings) -> list[ServiceStatus]:
+    """Each service as it is now; asks the processes and the servers themselves."""
+    state = StateFolder(settings.state_dir)
+    platform = services.build(settings)
+    return [_status_of(name, platform, state) for name in services.NAMES]
+
+
+def _status_of(name: str, platform: Platform, state: StateFolder) -> ServiceStatus:
+    log = str(state.log(name))
+    if name in platform.external:
+        address = platform.external[name].rpartition("@")[2]
+        return ServiceStatus(name, "external", "", address, None, None, None, "")
+    service = platform.services.get(name)
+    birth = control.running(service, state) if service else None
+    if service is None or birth is None:
+        return ServiceStatus(name, "down", "", "", None, None, None, log)
+    reason = service.health(birth.pid)
+    usage = _usage(birth)
+    return ServiceStatus(
+        name,
+        "up" if reason is None else "ill",
+        reason or "",
+        service.address,
+        birth.pid,
+        usage.get("uptime_s"),
+        int(usage["memory"]) if "memory" in usage else None,
+        log,
+    )
+
+
+def _usage(birth: Birth) -> Mapping[str, float]:
+    try:
+        root = psutil.Process(birth.pid)
+        memory = 0
+        for each in (birth, *descendants(birth)):
+            full = psutil.Process(each.pid).memory_full_info()
+            memory += getattr(full, "pss", 0) or full.rss
+        return {"uptime_s": max(0.0, time.time() - root.create_time()), "memory": memory}
+    except (psutil.Error, OSError):
+        return {}
+
+
+def require_up(settings: Settings, names: Iterable[str]) -> None:
+    """Raises ServerError, naming what to do, unless all of these are up or external."""
+    ill = [each for each in status(settings) if each.name in set(names) and each.state in ("down", "ill")]
+    if ill:
+        raise ServerError(
+            ", ".join(f"{each.name} is {each.state}" for each in ill),
+            where=str(settings.state_dir),
+            expected="all up",
+            next_step="slicewise up starts them; slicewise status shows each",
+        )
