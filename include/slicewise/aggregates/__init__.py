@@ -17,12 +17,23 @@ from slicewise.aggregates.counting import Count
 from slicewise.aggregates.events import Event, Rows
 from slicewise.aggregates.fields import IDENTITY, Field, Fixed, Items, Texts
 from slicewise.aggregates.ragged import Ragged, RaggedBytes
+from slicewise.aggregates.sums import Mean, Sum
 from slicewise.aggregates.values import canonicalise
 
 
 def count(column: str | None = None) -> Count:
     """Number of events; with a column, of events where it is not null."""
     return Count(column)
+
+
+def sum(column: str) -> Sum:
+    """Exact sum of a number column, rounded once."""
+    return Sum(column)
+
+
+def mean(column: str) -> Mean:
+    """Exact mean of a number column, rounded once."""
+    return Mean(column)
 
 
 __all__ = [
@@ -46,4 +57,6 @@ __all__ = [
     "canonicalise",
     "count",
     "from_spec",
+    "mean",
+    "sum",
 ]

@@ -1,0 +1,212 @@
+"""An exact sum is one integer in two's complement, in 32-bit limbs, of exactly one form.
+
+The integer counts units (1, 10^-scale, or 2^-1074 for doubles). Low zero limbs are left out
+(`start` counts them), the top limb is signed and as few limbs as possible follow; zero has
+no limb and start 0. Whole columns are added lane by lane in 64-bit integers, with carries
+settled before any lane could overflow (superaccumulator: Kulisch, and Neal, arXiv:1505.05571).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from slicewise.aggregates.ragged import Int64, Ragged, offsets_of
+from slicewise.errors import CodecError, SlicewiseError
+
+LIMB_BITS = 32
+MASK = np.int64(2**LIMB_BITS - 1)
+MOST_LANES = 72
+"""Lanes of the largest sum: 2^1024 in units of 2^-1074, times 2^63 events, and the sign."""
+CARRY_LANES = 2
+LONG_CHUNK = 2**20  # values below 2^33: sums of a chunk stay below 2^53, exact in doubles
+SHORT_CHUNK = 2**15  # temporaries stay in cache
+CELLS = 2**22  # lanes x groups held at once: 32 MiB
+
+Pieces = Sequence[tuple[Int64 | int, Int64]]
+"""(lane of each number, or one for all; its signed value there, below 2^33) per part of a number."""
+Part = slice | Int64
+
+
+@dataclass(frozen=True, eq=False)
+class Numbers:
+    """Numbers [size] to be added, split into pieces only a part at a time, so that caches hold them."""
+
+    size: int
+    least: int  # first lane that any number reaches
+    most: int  # last lane
+    pieces: Callable[[Part], Pieces]
+
+
+def of_integers(values: Int64) -> Numbers:
+    """int64 values as parts of 32 bits."""
+
+    def pieces(part: Part) -> Pieces:
+        return [(0, values[part] & MASK), (1, values[part] >> LIMB_BITS)]
+
+    return Numbers(len(values), 0, 1, pieces)
+
+
+def of_words(words: NDArray[np.uint64]) -> Numbers:
+    """128-bit two's complement words [n, 2], low word first, as parts of 32 bits."""
+
+    def pieces(part: Part) -> Pieces:
+        low, high = words[part, 0].view(np.int64), words[part, 1].view(np.int64)
+        mask, bits = MASK, LIMB_BITS
+        return [(0, low & mask), (1, (low >> bits) & mask), (2, high & mask), (3, high >> bits)]
+
+    return Numbers(len(words), 0, 3, pieces)
+
+
+def of_doubles(values: NDArray[np.float64]) -> Numbers:
+    """Doubles, in units of 2^-1074, by their bits; raises SlicewiseError for NaN and infinities."""
+    least, most = 2**12, 0
+    for begin in range(0, len(values), SHORT_CHUNK):
+        biased = (values[begin : begin + SHORT_CHUNK].view(np.int64) >> 52) & 0x7FF
+        least, most = min(least, int(biased.min())), max(most, int(biased.max()))
+    if most == 0x7FF:
+        raise SlicewiseError(
+            "NaN or an infinity reached an exact sum",
+            expected="finite doubles: row logic refuses the others, or leaves the row out",
+        )
+
+    def pieces(part: Part) -> Pieces:
+        bits = values[part].view(np.int64)
+        biased = (bits >> 52) & 0x7FF
+        shift = np.maximum(biased - 1, 0)
+        mantissa = (bits & (2**52 - 1)) | (np.minimum(biased, 1) << 52)
+        lane, shift = shift >> 5, shift & 31
+        sign = 1 | (bits >> 63)
+        low = (mantissa & MASK) << shift
+        high = (mantissa >> LIMB_BITS) << shift
+        middle = (low >> LIMB_BITS) + (high & MASK)
+        parts = (low & MASK, middle, high >> LIMB_BITS)
+        return [(lane + i if i else lane, value * sign) for i, value in enumerate(parts)]
+
+    return Numbers(len(values), max(0, least - 1) >> 5, (max(0, most - 1) >> 5) + 2, pieces)
+
+
+def of_limbs(start: NDArray[np.int32], limbs: Ragged) -> Numbers:
+    """The limbs of partials, each a number of its own."""
+    return of_lanes(*signed_limbs(start, limbs))
+
+
+def of_lanes(lane: Int64, values: Int64) -> Numbers:
+    """values · 2^(32 · lane), |values| < 2^33."""
+    if len(lane) == 0:
+        return Numbers(0, 0, 0, lambda _: [])
+    return Numbers(len(lane), int(lane.min()), int(lane.max()), lambda part: [(lane[part], values[part])])
+
+
+def signed_limbs(start: NDArray[np.int32], limbs: Ragged) -> tuple[Int64, Int64]:
+    """(lane, signed value) of each limb of partials."""
+    lengths = limbs.lengths
+    lane = np.arange(len(limbs.values)) + np.repeat(start - limbs.offsets[:-1], lengths)
+    values = limbs.values.astype(np.int64)
+    top = limbs.offsets[1:][lengths > 0] - 1
+    values[top] = limbs.values[top].view(np.int32)
+    return lane, values
+
+
+def add(numbers: Numbers, groups: Int64, n_groups: int) -> tuple[NDArray[np.int32], Ragged]:
+    """(start, limbs) [n_groups] of the sum of each group's numbers; groups [numbers.size]."""
+    if numbers.size == 0:
+        return np.zeros(n_groups, np.int32), Ragged.empty(n_groups, "<u4")
+    least, most = numbers.least, numbers.most
+    if least < 0 or most >= MOST_LANES:
+        raise CodecError(f"a sum with limbs {least} to {most}", expected=f"0 to {MOST_LANES - 1}")
+    lanes = most - least + 1 + CARRY_LANES
+    if n_groups * lanes <= CELLS:
+        return _trim(_lanes(numbers, None, groups, n_groups, lanes), least)
+    # Runs of groups, so that few lanes stand in memory at once.
+    order = np.argsort(groups, kind="stable")
+    step = max(1, CELLS // lanes)
+    firsts = range(0, n_groups, step)
+    edges = [*np.searchsorted(groups[order], firsts).tolist(), len(order)]
+    starts: list[NDArray[np.int32]] = []
+    parts: list[Ragged] = []
+    for first, begin, end in zip(firsts, edges, edges[1:], strict=False):
+        rows = order[begin:end]
+        n = min(step, n_groups - first)
+        start, limbs = _trim(_lanes(numbers, rows, groups[rows] - first, n, lanes), least)
+        starts.append(start)
+        parts.append(limbs)
+    return np.concatenate(starts), Ragged.concat(parts)
+
+
+def _lanes(numbers: Numbers, rows: Int64 | None, groups: Int64, n: int, lanes: int) -> Int64:
+    """Settled lanes [lanes, n] of these rows (None: all): each in 0..2^32, the top one signed."""
+    total = np.zeros((lanes, n), np.int64)
+    # No chunk shorter than the table that it fills, none so long that a bin could pass 2^53.
+    chunk = min(LONG_CHUNK, max(SHORT_CHUNK, lanes * n))
+    for begin in range(0, len(groups), chunk):
+        part = slice(begin, begin + chunk)
+        for lane, values in numbers.pieces(part if rows is None else rows[part]):
+            if isinstance(lane, int):
+                total[lane - numbers.least] += _bins(groups[part], values, n)
+            else:
+                cells = (lane - numbers.least) * n + groups[part]
+                total += _bins(cells, values, lanes * n).reshape(lanes, n)
+        for j in range(lanes - 1):
+            total[j + 1] += total[j] >> LIMB_BITS
+            total[j] &= MASK
+    return total
+
+
+def _bins(cells: Int64, values: Int64, n: int) -> Int64:
+    """Sums of |values| < 2^33 per cell: exact in doubles for up to 2^20 of them."""
+    return np.bincount(cells, weights=values, minlength=n).astype(np.int64)
+
+
+def _trim(total: Int64, least: int) -> tuple[NDArray[np.int32], Ragged]:
+    """Canonical (start, limbs) of settled lanes [lanes, n]."""
+    lanes, n = total.shape
+    digits = (total & MASK).astype(np.uint32)
+    negative = total[-1] < 0
+    fill = np.where(negative, np.uint32(MASK), np.uint32(0))
+    differs = digits != fill
+    high = lanes - 1 - np.argmax(differs[::-1], axis=0)
+    high[~differs.any(axis=0)] = -1
+    sign_bit = np.where(high >= 0, digits[high, np.arange(n)] >> 31 != 0, False)
+    # One limb more where the highest one that is no mere sign does not show the sign itself.
+    top = high + (sign_bit != negative)
+    first = np.argmax(digits != 0, axis=0)
+    lengths = np.maximum(top - first + 1, 0)
+    lane = np.arange(lanes)[:, None]
+    kept = (lane >= first) & (lane <= top)
+    start = np.where(lengths > 0, first + least, 0).astype(np.int32)
+    return start, Ragged(offsets_of(lengths), digits.T[kept.T])
+
+
+# ---- rows
+
+
+def to_int(start: int, limbs: Iterable[int]) -> int:
+    """The integer of one partial."""
+    raw = b"".join(limb.to_bytes(4, "little") for limb in limbs)
+    return int.from_bytes(raw, "little", signed=True) << (LIMB_BITS * start)
+
+
+def of_int(value: int) -> tuple[int, tuple[int, ...]]:
+    """(start, limbs) of an integer."""
+    if value == 0:
+        return 0, ()
+    start = ((value & -value).bit_length() - 1) // LIMB_BITS
+    value >>= LIMB_BITS * start
+    count = (value if value > 0 else ~value).bit_length() // LIMB_BITS + 1
+    raw = value.to_bytes(4 * count, "little", signed=True)
+    return start, tuple(int.from_bytes(raw[i : i + 4], "little") for i in range(0, len(raw), 4))
+
+
+def to_ints(start: NDArray[Any], limbs: Ragged) -> list[int]:
+    """The integers of partials [n], one Python integer each."""
+    raw = limbs.values.astype("<u4", copy=False).tobytes()
+    ends = (limbs.offsets * 4).tolist()
+    return [
+        int.from_bytes(raw[ends[i] : ends[i + 1]], "little", signed=True) << (LIMB_BITS * lane)
+        for i, lane in enumerate(start.tolist())
+    ]
