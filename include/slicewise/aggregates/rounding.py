@@ -145,7 +145,8 @@ def _divide(digits: NDArray[np.uint64], divisor: NDArray[np.uint64]) -> NDArray[
         whole = (rest << np.uint64(32)) | digits[j]
         digits[j] = whole // divisor
         rest = whole - digits[j] * divisor
-    return rest != 0
+    left: NDArray[np.bool_] = rest != 0
+    return left
 
 
 def _leading(digits: NDArray[np.uint64]) -> tuple[Int64, Int64, NDArray[np.bool_]]:

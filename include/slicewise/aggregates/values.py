@@ -78,7 +78,7 @@ def _with_validity(values: pa.Array, like: pa.Array) -> pa.Array:
 
 
 def _canonical_doubles(values: NDArray[Any]) -> NDArray[Any]:
-    positive = values + values.dtype.type(0)  # −0.0 + 0.0 is +0.0; all else stays
+    positive: NDArray[Any] = values + values.dtype.type(0)  # −0.0 + 0.0 is +0.0; all else stays
     nan = np.isnan(values)
     if nan.any():
         positive[nan] = QUIET_NAN.view(np.float64).astype(values.dtype)
@@ -189,7 +189,7 @@ class ValueType:
 def _primitive(array: pa.Array) -> NDArray[Any]:
     """The values of a fixed-width column as they stand, whatever stands under its nulls."""
     if pa.types.is_date32(array.type):
-        kind = np.dtype("<i4")
+        kind: np.dtype[Any] = np.dtype("<i4")
     elif pa.types.is_timestamp(array.type):
         kind = np.dtype("<i8")
     else:
