@@ -74,7 +74,7 @@ test: setup ## the whole suite; starts and stops the servers that it needs
 lint: setup ## ruff and mypy strict
 	@.venvs/platform/bin/ruff check .
 	@.venvs/platform/bin/ruff format --check .
-	@.venvs/platform/bin/mypy
+	@.venvs/platform/bin/mypy include tests $(wildcard spark_jobs benchmarks dags plugins)
 
 .PHONY: format
 format: setup ## let ruff write the layout

@@ -101,6 +101,9 @@ def _prepare(settings: Settings, folder: Path, port: int, controller_port: int) 
         "share.coordinator.state.topic.replication.factor": 1,
         "share.coordinator.state.topic.min.isr": 1,
         "group.initial.rebalance.delay.ms": 0,
+        # a killed broker may register again only when its last session is over
+        "broker.session.timeout.ms": 4000,
+        "broker.heartbeat.interval.ms": 500,
     }
     (folder / "log4j2.properties").write_text(_LOGGING)
     server = folder / "server.properties"

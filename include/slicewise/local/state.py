@@ -93,7 +93,7 @@ class StateFolder:
             file.parent.mkdir(mode=0o700, exist_ok=True)
             part = file.with_suffix(".part")
             part.touch(mode=0o600)
-            part.write_text(secrets.token_urlsafe(32))
+            part.write_text(secrets.token_urlsafe(64))
             part.replace(file)
         return file.read_text()
 

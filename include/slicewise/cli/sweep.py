@@ -1,0 +1,41 @@
+"""find keys of the online store without or with over-long expiry, set them right, report"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+
+from slicewise.settings import Settings
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--dry-run", action="store_true", help="report only")
+    parser.add_argument("--json", action="store_true", help="the report as one JSON object")
+
+
+def run(arguments: argparse.Namespace, settings: Settings) -> int:
+    from slicewise.lifecycle.sweep import Finding, rules_of, verdict
+    from slicewise.stores.redis import sweep as store
+
+    generation, manifest = store.deployed(settings.redis_url)
+    rules = rules_of(generation, manifest)
+    found = store.sweep(
+        settings.redis_url,
+        generation,
+        lambda key, expires_at_s, now_us: verdict(key, expires_at_s, now_us, rules),
+        dry_run=arguments.dry_run,
+        progress=lambda scanned: print(f"scanned {scanned} keys", file=sys.stderr),
+    )
+    report: dict[str, object] = {
+        "scanned": found["scanned"],
+        **{finding.value: found[finding.value] for finding in Finding},
+        "changed": found["changed"],
+        "dry_run": arguments.dry_run,
+    }
+    if arguments.json:
+        print(json.dumps(report))
+    else:
+        for name, value in report.items():
+            print(f"{name:<15} {value}")
+    return 0

@@ -1,0 +1,54 @@
+"""Commands are found by their module's name, explain themselves, and report errors without a traceback."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from slicewise import cli
+
+
+@pytest.fixture(autouse=True)
+def empty_state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SLICEWISE_STATE", str(tmp_path / "state"))
+
+
+@pytest.mark.parametrize("name", cli.command_names())
+def test_every_command_explains_itself(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        cli.main([name, "--help"])
+    assert ended.value.code == 0
+    assert f"slicewise {name}" in capsys.readouterr().out
+
+
+def test_status_tells_the_truth_when_nothing_runs(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["status", "--json"]) == 1
+    rows = json.loads(capsys.readouterr().out)
+    assert {row["name"]: row["state"] for row in rows} == dict.fromkeys(
+        ("redis", "kafka", "serving", "airflow", "stream"), "down"
+    )
+
+
+def test_down_with_nothing_running_succeeds(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["down"]) == 0
+    assert "nothing runs" in capsys.readouterr().out
+
+
+def test_an_error_is_told_in_its_own_words(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "thesis.txt").write_text("years of work")
+    monkeypatch.setenv("SLICEWISE_STATE", str(tmp_path))
+    assert cli.main(["up"]) == 1
+    told = capsys.readouterr().err
+    assert "SLICEWISE_STATE" in told
+    assert "Traceback" not in told
+
+
+def test_an_unknown_command_is_wrong_usage(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        cli.main(["fly"])
+    assert ended.value.code == 2
+    assert "status" in capsys.readouterr().err
