@@ -1,0 +1,1 @@
+"""Definitions are frozen data: what a user declares, and what is deployed from it."""

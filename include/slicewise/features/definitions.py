@@ -1,0 +1,385 @@
+"""A definition is frozen data, checked as soon as its author writes it; nothing here runs."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import FrameType, MappingProxyType
+from typing import TYPE_CHECKING, Any
+
+from slicewise.errors import DefinitionError
+from slicewise.features.types import TIME_FORMS, TIMESTAMP, column_type, time_form
+from slicewise.slices import Window, as_window, parse_duration
+
+if TYPE_CHECKING:
+    from slicewise.aggregates import Aggregate
+
+_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,62}")
+_TOPIC = re.compile(r"[A-Za-z0-9._-]{1,200}")
+# columns of log.<source> and slices.<unit> that are the platform's own
+_LOG_COLUMNS = {"archive_seq", "kind", "topic_id", "partition", "offset", "kafka_time", "archive_time"}
+_EVENT_COLUMNS = {"event_time", "hour", "slice", "reason", "raw", "events", "cover", "seq", "at"}
+RESERVED = frozenset(_LOG_COLUMNS | _EVENT_COLUMNS)
+Scalar = str | int | float | bool | None
+
+
+@dataclass(frozen=True)
+class Location:
+    """File and line where a definition was written, for messages."""
+
+    file: str
+    line: int
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line}"
+
+
+def _location() -> Location | None:
+    package = str(Path(__file__).parents[1])
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None:
+        file = frame.f_code.co_filename
+        if not file.startswith((package, "<")):
+            return Location(file, frame.f_lineno)
+        frame = frame.f_back
+    return None
+
+
+def _at(what: str, name: str, location: Location | None) -> str:
+    return f"{what} {name!r}" + (f" ({location})" if location else "")
+
+
+def check_name(name: object, what: str, where: str) -> None:
+    """Refuse what is no name: names become columns, keys and file names."""
+    if not isinstance(name, str) or not _NAME.fullmatch(name):
+        raise DefinitionError(
+            f"{name!r} is no name of {what}",
+            where=where,
+            expected="a letter, then letters, digits and _, at most 63",
+            next_step="rename it",
+        )
+
+
+def _frozen(mapping: Mapping[str, Any]) -> Mapping[str, Any]:
+    return MappingProxyType(dict(mapping))
+
+
+def _texts(value: str | Iterable[str], what: str, where: str) -> tuple[str, ...]:
+    if isinstance(value, str) or not all(isinstance(v, str) for v in value):
+        raise DefinitionError(f"{what} is {value!r}", where=where, expected=f"a list of texts: {what}=[…]")
+    return tuple(value)
+
+
+@dataclass(frozen=True)
+class KafkaSource:
+    """Events of a topic: JSON objects with these columns.
+
+    schema: column -> string, int64 (or long), double, boolean, decimal(p,s), or for instants
+    timestamp_us, timestamp_ms, timestamp_s (integers) or timestamp_rfc3339 (text with zone); all
+    instants of a source have one form. timestamp: the column that is the event time. max_lateness,
+    max_ahead: how far an event's time may lie before and after the time of its Kafka record;
+    beyond, the record is kept aside with its reason. required: columns that may not be null (the
+    timestamp never may). allow_nan: double columns in which NaN and infinities are values.
+    topic: the source's name by default.
+    """
+
+    name: str
+    schema: Mapping[str, str]
+    timestamp: str
+    max_lateness: str = "1d"
+    max_ahead: str = "1m"
+    topic: str | None = None
+    required: Sequence[str] = ()
+    allow_nan: Sequence[str] = ()
+    history: None = None
+    owner: str | None = None
+    location: Location | None = field(default_factory=_location, compare=False, repr=False)
+
+    @property
+    def where(self) -> str:
+        return _at("source", self.name, self.location)
+
+    def __post_init__(self) -> None:
+        where = self.where
+        check_name(self.name, "a source", where)
+        if not isinstance(self.schema, Mapping) or not self.schema:
+            raise DefinitionError("a source has no columns", where=where, expected='schema={"user_id": "string", …}')
+        seen: dict[str, str] = {}
+        for column, declared in self.schema.items():
+            check_name(column, "a column", where)
+            _refuse_reserved(column, where)
+            if column.lower() in seen:
+                raise DefinitionError(
+                    f"columns {seen[column.lower()]!r} and {column!r} differ in case only",
+                    where=where,
+                    expected="names that differ in more, since SQL does not see case",
+                    next_step="rename one",
+                )
+            seen[column.lower()] = column
+            _with_place(lambda d=declared: column_type(d), f"column {column!r} of {where}")
+        if self.schema.get(self.timestamp, "").strip().lower() not in TIME_FORMS:
+            raise DefinitionError(
+                f"the timestamp {self.timestamp!r} is "
+                + (self.schema.get(self.timestamp) or "no column of the schema"),
+                where=where,
+                expected="a column of type " + ", ".join(TIME_FORMS),
+                next_step="declare it so in the schema",
+            )
+        forms = {time_form(t) for t in self.schema.values() if column_type(t) == TIMESTAMP}
+        if len(forms) > 1:
+            raise DefinitionError(
+                f"instants in different forms: {', '.join(sorted(forms))}",
+                where=where,
+                expected="one form for all instants of a source",
+                next_step="declare the others as long or string",
+            )
+        object.__setattr__(self, "schema", _frozen(self.schema))
+        for option in ("required", "allow_nan"):
+            names = _texts(getattr(self, option), option, where)
+            for column in names:
+                if column not in self.schema:
+                    raise DefinitionError(
+                        f"{option} names {column!r}, which is no column",
+                        where=where,
+                        expected="one of " + ", ".join(self.schema),
+                    )
+                if option == "allow_nan" and column_type(self.schema[column]) != "double":
+                    raise DefinitionError(
+                        f"allow_nan names {column!r}, which is {self.schema[column]}",
+                        where=where,
+                        expected="a double column",
+                    )
+            object.__setattr__(self, option, tuple(sorted(set(names))))
+        for option in ("max_lateness", "max_ahead"):
+            _with_place(lambda o=option: parse_duration(getattr(self, o)), f"{option} of {where}")
+        if not _TOPIC.fullmatch(self.topic or self.name):
+            raise DefinitionError(f"{self.topic!r} is no topic name", where=where)
+        if self.history is not None:
+            raise DefinitionError(
+                "history= cannot be imported yet",
+                where=where,
+                expected="history=None",
+                next_step="produce the history to the topic, with its own Kafka timestamps",
+            )
+
+
+@dataclass(frozen=True)
+class Feature:
+    """An aggregate over windows: `<feature>_<window>` are its columns."""
+
+    name: str
+    aggregate: Aggregate
+    windows: Sequence[Window | str]
+    location: Location | None = field(default_factory=_location, compare=False, repr=False)
+
+    def __post_init__(self) -> None:
+        from slicewise.aggregates import Aggregate
+
+        where = _at("feature", self.name, self.location)
+        check_name(self.name, "a feature", where)
+        if not isinstance(self.aggregate, Aggregate):
+            raise DefinitionError(
+                f"{self.aggregate!r} is no aggregate",
+                where=where,
+                expected='an aggregate such as sw.count() or sw.sum("column")',
+            )
+        if isinstance(self.windows, str | Window) or not self.windows:
+            raise DefinitionError(
+                f"windows are {self.windows!r}",
+                where=where,
+                expected='a list with at least one window: windows=["10m", sw.tumbling("1h")]',
+            )
+        windows = tuple(_with_place(lambda w=w: as_window(w), where) for w in self.windows)
+        object.__setattr__(self, "windows", windows)
+        _refuse_twice([w.column_suffix() for w in windows], "window", where)
+
+    def columns(self) -> tuple[str, ...]:
+        """Names of the columns that it answers."""
+        return tuple(f"{self.name}_{as_window(w).column_suffix()}" for w in self.windows)
+
+
+@dataclass(frozen=True)
+class Case:
+    """A test of a view: after these events, a read at `at` answers `expect`.
+
+    events: dicts in log order with the source's columns (and optionally partition, offset,
+    kafka_time). at: RFC 3339 text with zone, or integer microseconds. entity: the entity's columns
+    (may be left out where the events hold one entity). expect: feature column -> value.
+    """
+
+    events: tuple[Mapping[str, Any], ...]
+    at: str | int
+    expect: Mapping[str, Any]
+    entity: Mapping[str, Scalar] | None = None
+    mode: str = "event_time"
+    name: str | None = None
+    location: Location | None = field(default_factory=_location, compare=False, repr=False)
+
+
+def case(
+    *,
+    events: Sequence[Mapping[str, Any]],
+    at: str | int,
+    expect: Mapping[str, Any],
+    entity: Mapping[str, Scalar] | None = None,
+    mode: str = "event_time",
+    name: str | None = None,
+) -> Case:
+    """A test of a view, run by `slicewise check` through the whole path of `sw.evaluate`."""
+    location = _location()
+    if not expect:
+        raise DefinitionError("a case expects nothing", where=str(location), expected='expect={"plays_10m": 3}')
+    if mode not in ("event_time", "at", "live"):
+        raise DefinitionError(f"{mode!r} is no mode", where=str(location), expected="event_time, at or live")
+    frozen = tuple(_frozen(event) for event in events)
+    return Case(
+        frozen,
+        at,
+        _frozen(expect),
+        None if entity is None else _frozen(entity),
+        mode,
+        name,
+        location,
+    )
+
+
+@dataclass(frozen=True)
+class FeatureView:
+    """Features over one source and one entity key.
+
+    entity: columns of the source that are the key; none for a global view. where: row logic that
+    an event must satisfy. columns: computed columns, name -> row logic. slice: declared slice
+    (the planner's choice by default). spread: one set of keys per partition, for few hot entities.
+    """
+
+    name: str
+    source: KafkaSource
+    entity: Sequence[str]
+    features: Sequence[Feature]
+    where: str | None = None
+    columns: Mapping[str, str] = field(default_factory=dict)
+    slice: str | None = None
+    spread: bool = False
+    owner: str | None = None
+    tests: Sequence[Case] = ()
+    location: Location | None = field(default_factory=_location, compare=False, repr=False)
+
+    @property
+    def place(self) -> str:
+        """The view and where it was written, for messages."""
+        return _at("view", self.name, self.location)
+
+    def __post_init__(self) -> None:
+        where = self.place
+        check_name(self.name, "a view", where)
+        if not isinstance(self.source, KafkaSource):
+            raise DefinitionError(f"source is {self.source!r}", where=where, expected="a sw.KafkaSource")
+        object.__setattr__(self, "entity", _texts(self.entity, "entity", where))
+        _refuse_twice(self.entity, "entity column", where)
+        if not self.features or not all(isinstance(f, Feature) for f in self.features):
+            raise DefinitionError("a view has no features", where=where, expected="features=[sw.Feature(…), …]")
+        object.__setattr__(self, "features", tuple(self.features))
+        _refuse_twice([f.name for f in self.features], "feature", where)
+        _refuse_twice([c for f in self.features for c in f.columns()], "feature column", where)
+        for column in self.columns:
+            check_name(column, "a computed column", where)
+            _refuse_reserved(column, where)
+            if column.lower() in {name.lower() for name in self.source.schema}:
+                raise DefinitionError(
+                    f"the computed column {column!r} has the name of a column of the source",
+                    where=where,
+                    expected="a name of its own",
+                    next_step="rename it",
+                )
+        _refuse_twice([c.lower() for c in self.columns], "computed column", where)
+        object.__setattr__(self, "columns", _frozen(self.columns))
+        if self.slice is not None:
+            _with_place(lambda: parse_duration(self.slice or ""), f"slice of {where}")
+        if not all(isinstance(test, Case) for test in self.tests):
+            raise DefinitionError("tests are cases", where=where, expected="tests=[sw.case(…)]")
+        object.__setattr__(self, "tests", tuple(self.tests))
+
+
+@dataclass(frozen=True)
+class FeatureSet:
+    """Named features of many views, read together: features=["listening:plays_7d", …].
+
+    defaults: values to answer instead of null, by ref or, where that is unambiguous, by column.
+    """
+
+    name: str
+    features: Sequence[str]
+    defaults: Mapping[str, Scalar] = field(default_factory=dict)
+    owner: str | None = None
+    location: Location | None = field(default_factory=_location, compare=False, repr=False)
+
+    @property
+    def where(self) -> str:
+        return _at("feature set", self.name, self.location)
+
+    def __post_init__(self) -> None:
+        where = self.where
+        check_name(self.name, "a feature set", where)
+        refs = _texts(self.features, "features", where)
+        if not refs:
+            raise DefinitionError("a feature set is empty", where=where, expected='["view:column"]')
+        for ref in refs:
+            if ref.count(":") != 1:
+                raise DefinitionError(
+                    f"{ref!r} is no feature", where=where, expected='"view:column", as in "listening:plays_7d"'
+                )
+        _refuse_twice(refs, "feature", where)
+        object.__setattr__(self, "features", refs)
+        object.__setattr__(self, "defaults", _frozen(self.defaults))
+
+
+@dataclass(frozen=True)
+class Project:
+    """Everything that a project's module declares; sources are those of its views."""
+
+    name: str
+    views: tuple[FeatureView, ...]
+    feature_sets: tuple[FeatureSet, ...] = ()
+
+    @staticmethod
+    def of(name: str, definitions: Iterable[object]) -> Project:
+        """A project of whatever is a view or a feature set among these objects."""
+        views: dict[int, FeatureView] = {}
+        sets: dict[int, FeatureSet] = {}
+        for value in definitions:
+            if isinstance(value, FeatureView):
+                views[id(value)] = value
+            elif isinstance(value, FeatureSet):
+                sets[id(value)] = value
+        return Project(name, tuple(views.values()), tuple(sets.values()))
+
+
+def _refuse_twice(names: Sequence[str], what: str, where: str) -> None:
+    for name in names:
+        if names.count(name) > 1:
+            raise DefinitionError(
+                f"{what} {name!r} stands twice",
+                where=where,
+                expected="each name once",
+                next_step="rename or remove one",
+            )
+
+
+def _refuse_reserved(column: str, where: str) -> None:
+    if column.lower() in RESERVED:
+        raise DefinitionError(
+            f"{column!r} is a column that the platform adds itself",
+            where=where,
+            expected="any name but " + ", ".join(sorted(RESERVED)),
+            next_step="rename it in the producer, or leave it out of the schema",
+        )
+
+
+def _with_place(make: Any, where: str) -> Any:
+    try:
+        return make()
+    except DefinitionError as error:
+        raise DefinitionError(error.what, where=where, expected=error.expected, next_step=error.next_step) from error

@@ -1,0 +1,69 @@
+"""Equal stored bytes have equal storage fingerprints; whatever bears on them is in the text."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from slicewise.codec import CODEC_VERSION
+from slicewise.features.expression import ROW_LOGIC_VERSION, canonical
+
+if TYPE_CHECKING:
+    from slicewise.features.plan import Source, Unit
+
+# Settings of the engines that bear on values; a change of one is a change of every fingerprint.
+ENGINE: Mapping[str, Any] = {"ansi": True, "collation": "UTF8_BINARY", "time_zone": "UTC"}
+
+
+def canonical_json(value: Any) -> str:
+    """JSON with sorted keys, no spaces, ASCII only; NaN and infinities are refused."""
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
+
+
+def fingerprint(value: Any) -> str:
+    """First 16 hex digits of the SHA-256 of the canonical JSON."""
+    return hashlib.sha256(canonical_json(value).encode("ascii")).hexdigest()[:16]
+
+
+def storage_payload(unit: Unit, source: Source) -> dict[str, Any]:
+    """What the storage fingerprint of a unit covers; docs/format.md, "Fingerprints"."""
+    types = dict(source.columns)
+    return {
+        "codec": CODEC_VERSION,
+        "columns": {name: types[name] for name in unit.reads},
+        "engine": dict(ENGINE),
+        "entity": [list(column) for column in unit.entity],
+        "event_time": [source.timestamp, source.time_form],
+        "partials": [json.loads(partial.partial_id()) for partial in unit.layout.partials],
+        "row_logic": {
+            "version": ROW_LOGIC_VERSION,
+            "where": None if unit.where is None else canonical(unit.where.tree),
+            "columns": {name: canonical(column.tree) for name, column in unit.columns},
+        },
+        "slice_us": unit.slice_us,
+        "source": source.name,
+        "spread": unit.spread,
+        "view": unit.view,
+    }
+
+
+def definition_payload(unit: Unit) -> dict[str, Any]:
+    """What the definition fingerprint of a unit covers: the features over what is stored."""
+    return {
+        "storage": unit.storage_fingerprint,
+        "features": [
+            {
+                "column": feature.column,
+                "aggregate": feature.aggregate.spec(),
+                "window": {
+                    "kind": feature.window.kind,
+                    "length_us": feature.window.length_us,
+                    "hop_us": feature.window.hop_us,
+                    "open": feature.window.open,
+                },
+            }
+            for feature in sorted(unit.features, key=lambda feature: feature.column)
+        ],
+    }

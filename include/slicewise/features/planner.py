@@ -1,0 +1,258 @@
+"""Definitions become units: the slice, levels and retention follow from the windows alone."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pyarrow as pa
+
+from slicewise.aggregates import Aggregate
+from slicewise.errors import DefinitionError, SlicewiseError
+from slicewise.features.definitions import FeatureSet, FeatureView, KafkaSource, Project
+from slicewise.features.expression import RowExpression
+from slicewise.features.names import listed, nearest
+from slicewise.features.plan import Deployment, PlannedSet, Source, Unit, build_unit
+from slicewise.features.rowlogic import parse_expression
+from slicewise.features.types import DOUBLE, arrow_type, column_type, decimal_parts, time_form
+from slicewise.slices import (
+    HOUR_US,
+    MAX_FOLD,
+    Window,
+    as_window,
+    check_slice,
+    default_slice,
+    parse_duration,
+    reach_us,
+    resolution,
+)
+
+_Wanted = tuple[str, str, Window, Aggregate]
+
+
+def plan_project(project: Project) -> Deployment:
+    """The deployment of a project; DefinitionError for whatever is wrong in it."""
+    if not project.views:
+        raise DefinitionError(
+            f"project {project.name!r} declares no view",
+            expected="at least one sw.FeatureView at the top level of its module",
+            next_step="declare one; `slicewise init` writes an example",
+        )
+    _unique([view.name for view in project.views], "view", [v.place for v in project.views])
+    sets = project.feature_sets
+    _unique([each.name for each in sets], "feature set", [s.where for s in sets])
+    sources = _sources(project.views)
+    by_name = {source.name: source for source in sources}
+    units = tuple(unit for view in project.views for unit in plan_view(view, by_name[view.source.name]))
+    bare = Deployment(project.name, sources, units, ())
+    return Deployment(project.name, sources, units, tuple(_planned_set(s, bare) for s in sets))
+
+
+def plan_source(source: KafkaSource) -> Source:
+    """A declared source as data."""
+    return Source(
+        name=source.name,
+        topic=source.topic or source.name,
+        columns=tuple((name, column_type(kind)) for name, kind in source.schema.items()),
+        timestamp=source.timestamp,
+        time_form=time_form(source.schema[source.timestamp]),
+        max_lateness_us=parse_duration(source.max_lateness),
+        max_ahead_us=parse_duration(source.max_ahead),
+        required=tuple(source.required),
+        allow_nan=tuple(source.allow_nan),
+        owner=source.owner,
+    )
+
+
+def plan_view(view: FeatureView, source: Source) -> tuple[Unit, ...]:
+    """The units of a view: one, or more where its windows' own slices differ over 60-fold."""
+    entity = tuple(_entity(view, column, source) for column in view.entity)
+    where, columns = _row_logic(view, source)
+    wanted: list[_Wanted] = []
+    for feature in view.features:
+        place = f"feature {feature.name!r} of {view.place}"
+        _check_aggregate(feature.aggregate, source, columns, place)
+        for window in map(as_window, feature.windows):
+            column = f"{feature.name}_{window.column_suffix()}"
+            wanted.append((column, feature.name, window, feature.aggregate))
+    used = {column for *_, aggregate in wanted for column in aggregate.inputs}
+    kept = tuple((name, e) for name, e in columns.items() if name in used)
+    return tuple(
+        build_unit(
+            source,
+            view=view.name,
+            entity=entity,
+            spread=view.spread or not entity,
+            slice_us=slice_us,
+            where=where,
+            columns=kept,
+            features=tuple(group),
+            levels=_levels(group, slice_us),
+            retention_us=max(reach_us(w, slice_us) for _, _, w, _ in group) + source.max_lateness_us,
+            owner=view.owner,
+        )
+        for slice_us, group in _groups(view, wanted)
+    )
+
+
+def _sources(views: Sequence[FeatureView]) -> tuple[Source, ...]:
+    found: dict[str, tuple[KafkaSource, Source]] = {}
+    for view in views:
+        declared = view.source
+        known = found.setdefault(declared.name, (declared, plan_source(declared)))
+        if known[1] != plan_source(declared):
+            raise DefinitionError(
+                f"two different sources are named {declared.name!r}",
+                where=f"{known[0].where} and {declared.where}",
+                expected="one definition for a name",
+                next_step="share one object, or rename one",
+            )
+    sources = tuple(planned for _, planned in found.values())
+    for source in sources:
+        same = [each.name for each in sources if each.topic == source.topic]
+        if len(same) > 1:
+            raise DefinitionError(
+                f"topic {source.topic!r} is read by several sources: {', '.join(same)}",
+                expected="one source for a topic",
+                next_step="merge their schemas into one source",
+            )
+    return sources
+
+
+def _entity(view: FeatureView, column: str, source: Source) -> tuple[str, str]:
+    kinds = dict(source.columns)
+    if column not in kinds:
+        raise DefinitionError(
+            f"the entity names {column!r}, which is no column of source {source.name!r}",
+            where=view.place,
+            expected="columns of the source: " + listed(kinds),
+            next_step=nearest(column, kinds),
+        )
+    if kinds[column] == DOUBLE or decimal_parts(kinds[column]):
+        raise DefinitionError(
+            f"the entity column {column!r} is {kinds[column]}",
+            where=view.place,
+            expected="string, long, boolean or an instant: equal keys must be equal bytes",
+            next_step="produce the key as string or long",
+        )
+    return column, kinds[column]
+
+
+def _row_logic(view: FeatureView, source: Source) -> tuple[RowExpression | None, dict[str, RowExpression]]:
+    kinds = dict(source.columns)
+    columns: dict[str, RowExpression] = {}
+    for name, text in view.columns.items():
+        place = f"column {name!r} of {view.place}"
+        columns[name] = parse_expression(text, kinds, where=place, defined=columns)
+    if view.where is None:
+        return None, columns
+    place = f"where of {view.place}"
+    return parse_expression(view.where, kinds, where=place, defined=columns, boolean=True), columns
+
+
+def _check_aggregate(aggregate: Aggregate, source: Source, columns: dict[str, RowExpression], place: str) -> None:
+    kinds = {**dict(source.columns), **{name: e.kind for name, e in columns.items()}}
+    for column in aggregate.inputs:
+        if column not in kinds:
+            raise DefinitionError(
+                f"{aggregate.describe()} reads unknown column {column!r}",
+                where=place,
+                expected="a column of the source or of the view: " + listed(kinds),
+                next_step=nearest(column, kinds),
+            )
+        if column in source.allow_nan and aggregate.kind != "count":
+            raise DefinitionError(
+                f"{aggregate.describe()} reads {column!r}, which allows NaN and infinities",
+                where=place,
+                expected="finite values",
+                next_step=f'compute a column from it, such as "CASE WHEN ABS({column}) < 1e308 THEN {column} END"',
+            )
+    try:
+        aggregate.bind({name: arrow_type(kind) for name, kind in kinds.items()})
+    except SlicewiseError as error:
+        raise DefinitionError(
+            error.what,
+            where=place,
+            expected=error.expected,
+            next_step=error.next_step or "choose another column or aggregate",
+        ) from error
+
+
+def _groups(view: FeatureView, wanted: Sequence[_Wanted]) -> list[tuple[int, list[_Wanted]]]:
+    windows = [window for _, _, window, _ in wanted]
+    try:
+        if view.slice is not None:
+            slice_us = parse_duration(view.slice)
+            check_slice(slice_us, windows)
+            return [(slice_us, list(wanted))]
+        own = {window: default_slice([window]) for window in windows}
+        groups: list[list[_Wanted]] = []
+        for each in sorted(wanted, key=lambda each: own[each[2]]):
+            if groups and own[each[2]] <= MAX_FOLD * own[groups[-1][0][2]]:
+                groups[-1].append(each)
+            else:
+                groups.append([each])
+        return [(default_slice([w for _, _, w, _ in group]), [e for e in wanted if e in group]) for group in groups]
+    except DefinitionError as error:
+        raise DefinitionError(
+            error.what, where=view.place, expected=error.expected, next_step=error.next_step
+        ) from error
+
+
+def _levels(group: Sequence[_Wanted], slice_us: int) -> tuple[int, ...]:
+    found = {resolution(w, slice_us) for _, _, w, _ in group if w.kind == "sliding"}
+    return tuple(sorted(level for level in found if slice_us < level < HOUR_US))
+
+
+def _planned_set(declared: FeatureSet, deployment: Deployment) -> PlannedSet:
+    outputs: dict[str, pa.DataType] = {}
+    for ref in declared.features:
+        try:
+            _, feature = deployment.resolve(ref)
+        except SlicewiseError as error:
+            raise DefinitionError(
+                f"{ref!r}: {error.what}",
+                where=declared.where,
+                expected=error.expected,
+                next_step=error.next_step,
+            ) from error
+        outputs[ref] = feature.aggregate.output_type
+    return PlannedSet(
+        declared.name,
+        tuple(declared.features),
+        tuple(sorted(_defaults(declared, outputs))),
+        declared.owner,
+    )
+
+
+def _defaults(declared: FeatureSet, outputs: dict[str, pa.DataType]) -> list[tuple[str, object]]:
+    found: list[tuple[str, object]] = []
+    for key, value in declared.defaults.items():
+        refs = [ref for ref in outputs if key in (ref, ref.partition(":")[2])]
+        if len(refs) != 1:
+            raise DefinitionError(
+                f"the default {key!r} names {'several features' if refs else 'no feature'}",
+                where=declared.where,
+                expected="one of " + listed(refs or outputs),
+                next_step=nearest(key, outputs),
+            )
+        try:
+            pa.scalar(value, outputs[refs[0]])
+        except (pa.ArrowInvalid, pa.ArrowTypeError, TypeError, ValueError, OverflowError) as error:
+            raise DefinitionError(
+                f"the default {value!r} of {refs[0]!r} is no {outputs[refs[0]]}",
+                where=declared.where,
+                expected=f"a value of type {outputs[refs[0]]}",
+            ) from error
+        found.append((refs[0], value))
+    return found
+
+
+def _unique(names: Sequence[str], what: str, places: Sequence[str]) -> None:
+    for name in names:
+        if names.count(name) > 1:
+            raise DefinitionError(
+                f"{what} {name!r} is defined twice",
+                where=" and ".join(p for n, p in zip(names, places, strict=True) if n == name),
+                expected="each name once",
+                next_step="rename one",
+            )
