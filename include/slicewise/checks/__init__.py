@@ -1,0 +1,1 @@
+"""The check that online and offline agree: recomputed by other means than those that are checked."""

@@ -1,0 +1,95 @@
+"""The check's own arithmetic: exact by Python's integers and `math.fsum`, sharing nothing with the algebra.
+
+Every function takes plain Python values and is called per group by Spark.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from decimal import Context, Decimal
+from fractions import Fraction
+
+OVERFLOW = "overflow"
+LONG_MIN, LONG_MAX = -(2**63), 2**63 - 1
+_UNIT = 1_074  # the smallest double is 2^-1074: every finite double is an integer of that unit
+_WIDE = Context(prec=400)
+
+
+def sum_doubles(values: Iterable[float]) -> float | None:
+    """The exact real sum, rounded once half-even; null for no values or beyond the largest double."""
+    numbers = list(values)
+    if not numbers:
+        return None
+    try:
+        total = math.fsum(numbers)
+    except OverflowError:  # a partial sum of fsum's, not necessarily the sum
+        total = _as_double(exact_sum(numbers))
+    return None if math.isinf(total) else total + 0.0
+
+
+def mean_doubles(values: Iterable[float]) -> float | None:
+    """The exact real sum over the count, rounded once half-even."""
+    numbers = list(values)
+    if not numbers:
+        return None
+    mean = _as_double(exact_sum(numbers) / len(numbers))
+    return None if math.isinf(mean) else mean + 0.0
+
+
+def exact_sum(numbers: Iterable[float]) -> Fraction:
+    """The sum of finite doubles as a rational number."""
+    total = 0
+    for number in numbers:
+        numerator, denominator = number.as_integer_ratio()
+        total += numerator << (_UNIT - denominator.bit_length() + 1)
+    return Fraction(total, 1 << _UNIT)
+
+
+def sum_longs(values: Iterable[int]) -> int | None:
+    """The sum, or null for no values or outside of 64 bits."""
+    numbers = list(values)
+    total = sum(numbers)
+    return total if numbers and LONG_MIN <= total <= LONG_MAX else None
+
+
+def mean_longs(values: Iterable[int]) -> float | None:
+    """The exact sum over the count, rounded once half-even."""
+    numbers = list(values)
+    return _as_double(Fraction(sum(numbers), len(numbers))) + 0.0 if numbers else None
+
+
+def sum_decimals(values: Iterable[Decimal]) -> Decimal | None:
+    """The exact sum; null for no values."""
+    numbers = list(values)
+    total = Decimal(0)
+    for number in numbers:
+        total = _WIDE.add(total, number)
+    return total if numbers else None
+
+
+def absolute_sum(values: Iterable[float]) -> float:
+    """Σ|x|, rounded up by at most one unit: the scale of a plain sum's error."""
+    return math.fsum(abs(value) for value in values)
+
+
+def plain_sum_agrees(plain: float | None, exact: float | None, n: int, absolute: float) -> bool:
+    """Whether an ordinary sum of n doubles lies as near to the exact one as its rounding allows.
+
+    The bound of n − 1 additions, each off by at most half a unit: n · 2⁻⁵³ · Σ|x| (Higham,
+    Accuracy and Stability of Numerical Algorithms, 4.2), with one more unit for the exact sum's
+    own rounding. A plain sum that overflowed on its way says nothing.
+    """
+    if exact is None:  # no values, or beyond the largest double: there a plain sum says nothing
+        return n > 0 or plain is None
+    if plain is None or not math.isfinite(plain):
+        return plain is not None
+    bound = Fraction(n + 1, 2**53) * Fraction(absolute)
+    return abs(Fraction(plain) - Fraction(exact)) <= bound
+
+
+def _as_double(value: Fraction) -> float:
+    try:
+        return value.numerator / value.denominator  # integer true division rounds once, half-even
+    except OverflowError:
+        return math.copysign(math.inf, value.numerator)

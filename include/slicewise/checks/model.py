@@ -1,0 +1,108 @@
+"""What the check compares, as data: every compared value has both sides, its bounds and a verdict."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any, Protocol
+
+from slicewise.token import Token
+
+
+class Verdict(StrEnum):
+    """What comparing the two sides said."""
+
+    EQUAL = "equal"
+    MISMATCH = "mismatch"
+    MISSING = "missing"  # offline has a value, online is empty
+    EXTRA = "extra"  # online has a value, offline is empty
+
+
+class Cause(StrEnum):
+    """The likeliest reason of a difference: which change to the question gives the online value."""
+
+    NONE = ""
+    LATE = "late"  # without the events that came after their hour was over
+    LAG = "lag"  # with another cover than the token's
+    BOUNDARY = "boundary"  # with a bound moved by a slice, or the bounds themselves are wrong
+    EXPIRY = "expiry"  # with the window cut short at its start
+    TIE = "tie"  # the same rank, another event of the same value
+    LOGIC = "logic"  # none of these
+
+
+@dataclass(frozen=True)
+class OnlineAnswer:
+    """What the online store answered for one entity of one unit.
+
+    values: by feature column. token: of that unit, with the effective bounds of each column.
+    """
+
+    entity: Mapping[str, Any]
+    values: Mapping[str, Any]
+    token: Token
+
+
+class OnlineReader(Protocol):
+    """How the check reads predictions: through the same door as everyone."""
+
+    def read(
+        self, refs: Sequence[str], entities: Sequence[Mapping[str, Any]], at_us: int | None
+    ) -> Sequence[tuple[Mapping[str, Any], Sequence[Token]]]:
+        """Per entity its values by ref ("view:column") and its tokens, one per unit.
+
+        at_us: microseconds UTC; None asks for the present.
+        """
+        ...
+
+
+@dataclass(frozen=True)
+class Compared:
+    """One value of one entity on both sides, as canonical bytes."""
+
+    view: str
+    feature: str
+    entity: str
+    mode: str
+    start_us: int
+    end_us: int
+    online: bytes
+    offline: bytes
+    verdict: Verdict
+    cause: Cause = Cause.NONE
+    token: str = ""
+
+
+@dataclass(frozen=True)
+class PlainSum:
+    """An ordinary SQL sum beside the exact one: how far apart they may be, and are."""
+
+    view: str
+    feature: str
+    entity: str
+    agrees: bool
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """One run of the check.
+
+    expected_views: those that must be among the compared, else the check proves nothing.
+    """
+
+    run: str
+    started_us: int
+    finished_us: int
+    sample: int
+    expected_views: tuple[str, ...]
+    compared: tuple[Compared, ...]
+    plain_sums: tuple[PlainSum, ...]
+    notes: tuple[str, ...] = ()
+
+    def wrong(self) -> tuple[Compared, ...]:
+        """What is not equal."""
+        return tuple(row for row in self.compared if row.verdict is not Verdict.EQUAL)
+
+    def per_million(self) -> float:
+        """Values that are not equal, per million compared."""
+        return 1e6 * len(self.wrong()) / len(self.compared) if self.compared else 0.0

@@ -1,0 +1,48 @@
+"""Two answers agree if and only if their canonical bytes are equal: 3 is not 3.0, and every bit of a double counts."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal
+from typing import Any
+
+import msgpack
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_NAMED = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
+
+
+def canonical(value: object) -> bytes:
+    """Canonical bytes of a value: msgpack, doubles as eight bytes, instants as microseconds.
+
+    Decimals are their text; structs are maps with sorted keys.
+    """
+    packed = msgpack.packb(_plain(value), use_bin_type=True)
+    assert isinstance(packed, bytes)
+    return packed
+
+
+def _plain(value: object) -> Any:
+    if value is None or isinstance(value, bool | str | bytes | int):
+        return value
+    if isinstance(value, float):
+        return math.nan if math.isnan(value) else value
+    if isinstance(value, Decimal):
+        return format(value, "f")
+    if isinstance(value, datetime):
+        aware = value if value.tzinfo is not None else value.replace(tzinfo=UTC)  # Spark gives naive UTC
+        return (aware - _EPOCH) // timedelta(microseconds=1)
+    if isinstance(value, date):
+        return value.isoformat()
+    if isinstance(value, Mapping):
+        return {str(name): _plain(value[name]) for name in sorted(value)}
+    if isinstance(value, Sequence):
+        return [_plain(item) for item in value]
+    raise TypeError(f"{type(value).__name__} is no value of a feature")
+
+
+def shown(raw: bytes) -> str:
+    """A value's canonical bytes as text for people; doubles in the shortest form that reads back."""
+    return repr(msgpack.unpackb(raw, strict_map_key=False))

@@ -1,0 +1,119 @@
+"""The whole path in one process: what `evaluate` answers is what the platform serves for these events.
+
+Row logic, canonical values, slices, accumulate, encode, decode, combine, finish: all by the code
+that the platform runs, without a server.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from slicewise.aggregates import Columns, Finished
+from slicewise.errors import BadRequest
+from slicewise.features.definitions import FeatureView, Project
+from slicewise.features.plan import Deployment, PlannedFeature, Unit, plan
+from slicewise.slices import Mode, bounds_columns
+from slicewise.training.entities import entities_of
+from slicewise.training.given import typed_events
+from slicewise.training.local import Bounds, Question, answer
+from slicewise.training.ranges import Ints
+from slicewise.training.rows import unit_events
+from slicewise.training.spine import AT, Spine, as_table, read_spine
+
+MODES: tuple[Mode, ...] = ("event_time", "at", "live")
+MODE = "mode"
+REFUSED = b"slicewise.refused"
+ERRORS = b"slicewise.errors"
+
+
+def evaluate(view: FeatureView, events: object, queries: object) -> pa.Table:
+    """What the view answers to each query, given these events in log order.
+
+    events: an Arrow table, a pandas frame or a list of dicts with the source's columns, and
+    optionally `partition`, `offset` and `kafka_time` (see typed_events). queries: likewise with the
+    entity columns, `at` (aware) and optionally `mode`: "event_time" (default), "at" or "live".
+    All events are known to every query, whenever they came.
+
+    Returns one row per query: entity columns, `at`, and a column per feature and window. Schema
+    metadata: `slicewise.refused`, records and values that the platform would refuse, by reason;
+    `slicewise.errors`, features whose value is null because of an error. Raises DefinitionError
+    and BadRequest.
+    """
+    deployment = plan(Project.of("evaluate", [view]))
+    units = deployment.view(view.name)
+    typed, refused = typed_events(deployment.source(units[0].source), events)
+    spine = read_spine(queries, dict(units[0].entity))
+    modes = _modes(spine.table)
+    finished: dict[str, Finished] = {}
+    refusals = dict(refused)
+    for unit in units:
+        known = entities_of(spine.table, [name for name, _ in unit.entity])
+        own = unit_events(unit, typed, known)
+        for reason, count in own.refused.items():  # of the view: the same in each of its units
+            refusals[reason] = max(refusals.get(reason, 0), count)
+        question = Question(
+            own.entities.numbers(spine.table),
+            {feature.column: _bounds(unit, feature, modes, spine) for feature in unit.features},
+        )
+        finished |= answer(own, unit.features, question, _Transit(unit))
+    return _table(view, spine, units, finished, refusals)
+
+
+@dataclass(frozen=True)
+class _Transit:
+    """Encode and decode: the bytes that would stand in a store."""
+
+    unit: Unit
+
+    def __call__(self, columns: list[Columns], n: int) -> list[Columns]:
+        layout = self.unit.layout
+        return layout.decode_blocks([layout.encode_block(columns)], [n])
+
+
+def _modes(table: pa.Table) -> list[Mode]:
+    if MODE not in table.column_names:
+        return ["event_time"] * int(table.num_rows)
+    modes: list[Mode] = []
+    for row, value in enumerate(table[MODE].to_pylist()):
+        if value is not None and value not in MODES:
+            raise BadRequest(
+                f"{value!r} is no mode",
+                where=f"queries, column {MODE!r}, row {row}",
+                expected="event_time, at or live",
+            )
+        modes.append(value or "event_time")
+    return modes
+
+
+def _bounds(unit: Unit, feature: PlannedFeature, modes: Sequence[Mode], spine: Spine) -> Bounds:
+    start, end = np.zeros(len(spine), np.int64), np.zeros(len(spine), np.int64)
+    asked = np.array(modes, dtype=object)
+    for mode in MODES:
+        rows: Ints = np.flatnonzero(asked == mode).astype(np.int64)
+        if len(rows):
+            start[rows], end[rows] = bounds_columns(feature.window, mode, spine.at_us[rows], unit.slice_us)
+    return start, end
+
+
+def _table(
+    view: FeatureView,
+    spine: Spine,
+    units: Sequence[Unit],
+    finished: Mapping[str, Finished],
+    refused: Mapping[str, int],
+) -> pa.Table:
+    entity = [name for name, _ in units[0].entity]
+    columns: dict[str, Any] = {name: spine.table[name] for name in (*entity, AT)}
+    order = [column for feature in view.features for column in feature.columns()]
+    columns |= {column: finished[column].values for column in order}
+    errors = sorted({f"{c}: {code}" for c in order for code in finished[c].errors.values()})
+    notes = {
+        REFUSED: ", ".join(f"{reason}={refused[reason]}" for reason in sorted(refused)).encode(),
+        ERRORS: ", ".join(errors).encode(),
+    }
+    return pa.table(columns).replace_schema_metadata(notes)

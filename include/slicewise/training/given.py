@@ -1,0 +1,179 @@
+"""Events that a caller gives become the typed rows that the archive would hold, and bad ones are left out as it would.
+
+A record is refused (counted by reason) where the platform refuses it: a required column is null,
+the time is too late or too far ahead of the Kafka timestamp, a double is NaN or infinite. A value
+of another type than the schema's is the caller's mistake and an error.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from slicewise.errors import BadRequest
+from slicewise.features.plan import Source
+from slicewise.features.types import DOUBLE, TIMESTAMP, arrow_type
+from slicewise.training.instants import as_timestamps, instant_us, instants_us
+from slicewise.training.ranges import Ints
+from slicewise.training.spine import as_table
+
+TOPIC = "0" * 32
+"""The topic id of events that never were in a topic."""
+
+_TICKS = {"s": 1_000_000, "ms": 1_000, "us": 1}
+_OFFSETS = {"partition": pa.int32(), "offset": pa.int64()}
+
+
+def typed_events(source: Source, given: object) -> tuple[pa.Table, Mapping[str, int]]:
+    """Typed events in log order with `event_time`, `topic_id`, `partition`, `offset`; and refusals.
+
+    given: an Arrow table, a pandas frame or a list of dicts with the source's columns (a missing
+    one is null) and, optionally, partition (0), offset (the row's number) and kafka_time (the
+    event time). Instants may be aware datetimes, RFC 3339 text or integers in the source's form.
+    """
+    table = as_table(given, "events")
+    _refuse_unknown(source, table)
+    columns = {name: _column(source, table, name, kind) for name, kind in source.columns}
+    missing = {
+        f"missing_required:{name}": columns[name].is_null().to_numpy(zero_copy_only=False)
+        for name in (*source.required, source.timestamp)
+    }
+    event_time = columns[source.timestamp].cast(pa.int64()).fill_null(0).to_numpy()
+    kafka_time = _kafka_time(table, event_time)
+    reasons = missing | {
+        **_not_finite(source, columns),
+        "too_late": event_time < kafka_time - source.max_lateness_us,
+        "too_far_ahead": event_time > kafka_time + source.max_ahead_us,
+    }
+    kept = np.ones(table.num_rows, np.bool_)
+    refused: dict[str, int] = {}
+    for reason, rows in reasons.items():  # the first reason that holds is the record's
+        if (kept & rows).any():
+            refused[reason] = int((kept & rows).sum())
+        kept &= ~rows
+    identity = {
+        "event_time": pa.array(event_time),
+        "topic_id": pa.array([TOPIC] * table.num_rows, pa.string()),
+        "partition": _offsets(table, "partition", np.zeros(table.num_rows, np.int64)),
+        "offset": _offsets(table, "offset", np.arange(table.num_rows, dtype=np.int64)),
+    }
+    typed = pa.table({**columns, **identity})
+    _refuse_repeated(typed)
+    return typed.filter(pa.array(kept)), refused
+
+
+def _refuse_unknown(source: Source, table: pa.Table) -> None:
+    known = [name for name, _ in source.columns]
+    for name in table.column_names:
+        if name not in (*known, *_OFFSETS, "kafka_time"):
+            raise BadRequest(
+                f"events have a column {name!r} that the source {source.name!r} does not have",
+                where="events",
+                expected="columns of " + ", ".join((*known, *_OFFSETS, "kafka_time")),
+                next_step="correct the name, or declare the column in the source's schema",
+            )
+
+
+def _refuse_repeated(typed: pa.Table) -> None:
+    pairs = typed.select(["partition", "offset"])
+    if pairs.group_by(["partition", "offset"]).aggregate([]).num_rows != pairs.num_rows:
+        raise BadRequest(
+            "two events have one offset in one partition",
+            where="events",
+            expected="each (partition, offset) once: it is the event's identity",
+            next_step="leave `offset` out, or number the events",
+        )
+
+
+def _column(source: Source, table: pa.Table, name: str, kind: str) -> pa.Array:
+    where = f"events, column {name!r}"
+    target = arrow_type(kind)
+    if name not in table.column_names:
+        return pa.nulls(table.num_rows, target)
+    column = table[name].combine_chunks()
+    if pa.types.is_null(column.type):
+        return pa.nulls(table.num_rows, target)
+    if kind == TIMESTAMP:
+        return _instants(source, column, where)
+    if not _fits(column.type, target):
+        raise BadRequest(
+            f"the column is of type {column.type}",
+            where=where,
+            expected=kind,
+            next_step="give values of the type that the source's schema declares",
+        )
+    try:
+        return column.cast(target)
+    except pa.ArrowInvalid as error:
+        raise BadRequest(f"a value does not fit: {error}", where=where, expected=kind) from error
+
+
+_SAME: tuple[Callable[[pa.DataType], bool], ...] = (
+    lambda kind: bool(pa.types.is_string(kind) or pa.types.is_large_string(kind)),
+    lambda kind: bool(pa.types.is_boolean(kind)),
+)
+
+
+def _fits(given: pa.DataType, target: pa.DataType) -> bool:
+    """JSON has numbers, text and booleans; an integer column takes no fraction, not even 1.0."""
+    if pa.types.is_dictionary(given):
+        return _fits(given.value_type, target)
+    if any(same(given) or same(target) for same in _SAME):
+        return any(same(given) and same(target) for same in _SAME)
+    if pa.types.is_integer(target):
+        return bool(pa.types.is_integer(given))
+    return bool(pa.types.is_integer(given) or pa.types.is_floating(given) or pa.types.is_decimal(given))
+
+
+def _instants(source: Source, column: pa.Array, where: str) -> pa.Array:
+    valid = np.asarray(column.is_valid().to_numpy(zero_copy_only=False))
+    places = pa.array(np.flatnonzero(valid))
+    known = instants_us(pa.chunked_array([column.take(places)]), where)
+    if pa.types.is_integer(column.type):
+        known = known * _TICKS.get(source.time_form, 1)
+    whole = np.zeros(len(column), np.int64)
+    whole[valid] = known
+    stamped = as_timestamps(whole)
+    return pc.if_else(pa.array(valid), stamped, pa.scalar(None, stamped.type))
+
+
+def _not_finite(source: Source, columns: Mapping[str, pa.Array]) -> dict[str, Any]:
+    return {
+        f"out_of_range:{name}": ~pc.fill_null(pc.is_finite(columns[name]), True).to_numpy(zero_copy_only=False)
+        for name, kind in source.columns
+        if kind == DOUBLE and name not in source.allow_nan
+    }
+
+
+def _kafka_time(table: pa.Table, event_time: Ints) -> Ints:
+    if "kafka_time" not in table.column_names:
+        return event_time
+    return np.array(
+        [
+            event_time[row] if value is None else instant_us(value, f"events, kafka_time, row {row}")
+            for row, value in enumerate(table["kafka_time"].to_pylist())
+        ],
+        np.int64,
+    ).reshape(-1)
+
+
+def _offsets(table: pa.Table, name: str, default: Ints) -> pa.Array:
+    if name not in table.column_names:
+        return pa.array(default).cast(_OFFSETS[name])
+    column = table[name].combine_chunks()
+    given = pa.array(default).cast(pa.int64())
+    if not pa.types.is_null(column.type):
+        if not pa.types.is_integer(column.type):
+            raise BadRequest(
+                f"the column is of type {column.type}",
+                where=f"events, column {name!r}",
+                expected="integers",
+            )
+        given = pc.coalesce(column.cast(pa.int64()), given)
+    if len(given) and (pc.min(given).as_py() or 0) < 0:
+        raise BadRequest(f"a negative {name}", where="events", expected=f"{name} >= 0")
+    return given.cast(_OFFSETS[name])

@@ -1,0 +1,179 @@
+"""A spine is entities and instants without nulls or guesses: every row asks one question, also if rows repeat."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from slicewise.errors import BadRequest, SlicewiseError
+from slicewise.features.types import BOOLEAN, STRING, TIMESTAMP, arrow_type
+from slicewise.token import Token, decode_all
+from slicewise.training.instants import as_timestamps, instants_us
+from slicewise.training.ranges import Ints
+
+AT, TOKEN = "at", "token"
+
+
+@dataclass(frozen=True)
+class Spine:
+    """Rows to be answered for: entity columns of their declared types, `at`, and what else was given.
+
+    table: all columns as given, entity columns cast and `at` as timestamps in UTC. at_us: int64.
+    """
+
+    table: pa.Table
+    at_us: Ints
+
+    def __len__(self) -> int:
+        return int(self.table.num_rows)
+
+    def tokens(self) -> list[tuple[Token, ...]]:
+        """Per row the tokens of its `token` column, one per unit. Raises BadRequest."""
+        if TOKEN not in self.table.column_names:
+            raise BadRequest(
+                "the spine has no tokens",
+                where="spine",
+                expected=f"a column {TOKEN!r} with the tokens that answers carried",
+                next_step='add it, or ask with knowledge="event_time"',
+            )
+        out = []
+        for row, text in enumerate(self.table[TOKEN].to_pylist()):
+            if not isinstance(text, str):
+                raise BadRequest(
+                    f"{text!r} is no token",
+                    where=f"spine, column {TOKEN!r}, row {row}",
+                    expected="the text that an answer carried",
+                    next_step="drop the row",
+                )
+            out.append(decode_all(text))
+        return out
+
+    def digest(self) -> str:
+        """SHA-256 of the spine's Arrow form: equal spines, equal digests, in every process."""
+        sink = io.BytesIO()
+        with pa.ipc.new_stream(sink, self.table.schema) as stream:
+            stream.write_table(self.table.combine_chunks())
+        return hashlib.sha256(sink.getvalue()).hexdigest()
+
+
+def read_spine(given: object, entity: Mapping[str, str]) -> Spine:
+    """The spine in an Arrow table, a pandas frame, a list of dicts, or a Parquet file's path.
+
+    entity: declared type of each entity column. Raises BadRequest for a missing column, a null, a
+    value that is not of its column's type, and an instant without zone.
+    """
+    table = as_table(given, "spine")
+    missing = [name for name in (*entity, AT) if name not in table.column_names]
+    if missing:
+        raise BadRequest(
+            f"the spine lacks {', '.join(missing)}",
+            where="spine",
+            expected=f"the columns {', '.join((*entity, AT))}",
+            next_step=f"add them; it has {', '.join(table.column_names) or 'no columns'}",
+        )
+    for name, kind in entity.items():
+        table = _put(table, name, typed(table[name], name, kind, "spine"))
+    at_us = instants_us(table[AT], f"spine, column {AT!r}")
+    table = _put(table, AT, pa.chunked_array([as_timestamps(at_us)]))
+    # What pandas writes beside a schema differs from version to version, and says nothing here.
+    return Spine(table.replace_schema_metadata(None).combine_chunks(), at_us)
+
+
+def as_table(given: object, where: str) -> pa.Table:
+    """An Arrow table of what a caller may hand in. Raises BadRequest for all else."""
+    if isinstance(given, pa.Table):
+        return given
+    if isinstance(given, pa.RecordBatch):
+        return pa.Table.from_batches([given])
+    if isinstance(given, str | Path):
+        return _file(Path(given), where)
+    if hasattr(given, "to_arrow"):  # polars
+        return pa.table(given.to_arrow())
+    if type(given).__module__.startswith("pandas") and hasattr(given, "columns"):
+        return pa.Table.from_pandas(given, preserve_index=False)
+    if isinstance(given, Sequence) and all(isinstance(row, Mapping) for row in given):
+        return _listed(given, where)
+    raise BadRequest(
+        f"{type(given).__name__} is no table",
+        where=where,
+        expected="an Arrow table, a pandas frame, a list of dicts or the path of a Parquet file",
+    )
+
+
+def typed(column: pa.ChunkedArray, name: str, kind: str, where: str) -> pa.ChunkedArray:
+    """An entity column in its declared type, without nulls."""
+    if column.null_count:
+        row = next(i for i, value in enumerate(column) if not value.is_valid)
+        raise BadRequest(
+            f"{column.null_count} of {len(column)} values are null",
+            where=f"{where}, column {name!r}, row {row}",
+            expected="an entity in every row",
+            next_step="drop the rows without entity",
+        )
+    if kind == TIMESTAMP:
+        return pa.chunked_array([as_timestamps(instants_us(column, f"{where}, column {name!r}"))])
+    if len(column) and _family(column.type) != _FAMILIES.get(kind, "number"):
+        # An integer is not the text of it: the store would know another entity.
+        raise _mistyped(column, name, kind, where)
+    try:
+        return column.cast(arrow_type(kind))
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+        raise _mistyped(column, name, kind, where) from error
+
+
+_FAMILIES = {STRING: "text", BOOLEAN: "boolean"}
+
+
+def _family(kind: pa.DataType) -> str:
+    if pa.types.is_dictionary(kind):
+        return _family(kind.value_type)
+    if pa.types.is_string(kind) or pa.types.is_large_string(kind):
+        return "text"
+    if pa.types.is_boolean(kind):
+        return "boolean"
+    is_number = pa.types.is_integer(kind) or pa.types.is_floating(kind)
+    return "number" if is_number or pa.types.is_decimal(kind) else "other"
+
+
+def _mistyped(column: pa.ChunkedArray, name: str, kind: str, where: str) -> SlicewiseError:
+    return BadRequest(
+        f"the column is of type {column.type}",
+        where=f"{where}, column {name!r}",
+        expected=f"{kind}, as the view's entity is declared",
+        next_step="cast the column",
+    )
+
+
+def _file(path: Path, where: str) -> pa.Table:
+    try:
+        return pq.read_table(path)
+    except (OSError, pa.ArrowInvalid) as error:
+        raise BadRequest(
+            f"{path} cannot be read as Parquet: {error}", where=where, expected="a Parquet file"
+        ) from error
+
+
+def _listed(rows: Sequence[Any], where: str) -> pa.Table:
+    names = list(dict.fromkeys(name for row in rows for name in row))
+    columns: dict[str, pa.Array] = {}
+    for name in names:
+        try:
+            columns[name] = pa.array([row.get(name) for row in rows])
+        except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
+            raise BadRequest(
+                f"values of several types: {error}",
+                where=f"{where}, column {name!r}",
+                expected="one type per column",
+            ) from error
+    return pa.table(columns)
+
+
+def _put(table: pa.Table, name: str, column: pa.ChunkedArray) -> pa.Table:
+    return table.set_column(table.column_names.index(name), name, column)
