@@ -1,0 +1,69 @@
+"""Every aggregate and every kind of window, over a one-column key, a two-column key and no key."""
+
+import slicewise as sw
+
+payments = sw.KafkaSource(
+    "payments",
+    schema={
+        "card": "string",
+        "shop": "string",
+        "amount": "double",
+        "items": "long",
+        "accepted": "boolean",
+        "paid_at": "timestamp_us",
+    },
+    timestamp="paid_at",
+    max_lateness="1d",
+    max_ahead="5m",
+)
+
+WINDOWS = ["10m", "1h", "1d", sw.tumbling("1h"), sw.hopping("2h", every="30m")]
+
+by_card = sw.FeatureView(
+    "by_card",
+    source=payments,
+    entity=["card"],
+    columns={"dear": "amount >= 100"},
+    features=[
+        sw.Feature("payments", sw.count(), windows=WINDOWS),
+        sw.Feature("amounts", sw.count("amount"), windows=WINDOWS),
+        sw.Feature("spent", sw.sum("amount"), windows=WINDOWS),
+        sw.Feature("basket", sw.mean("amount"), windows=WINDOWS),
+        sw.Feature("items", sw.sum("items"), windows=WINDOWS),
+        sw.Feature("least", sw.min("amount"), windows=WINDOWS),
+        sw.Feature("most", sw.max("amount"), windows=WINDOWS),
+        sw.Feature("dearest_shop", sw.argmax("shop", by="amount"), windows=WINDOWS),
+        sw.Feature("cheapest_shop", sw.argmin("shop", by="amount"), windows=WINDOWS),
+        sw.Feature("last_shops", sw.last_k("shop", k=3), windows=WINDOWS),
+        sw.Feature("dearest", sw.top_k("shop", by="amount", k=3), windows=WINDOWS),
+        sw.Feature("shops", sw.distinct_count("shop"), windows=WINDOWS),
+        sw.Feature("all_accepted", sw.bool_and("accepted"), windows=WINDOWS),
+        sw.Feature("any_dear", sw.bool_or("dear"), windows=WINDOWS),
+    ],
+)
+
+by_card_and_shop = sw.FeatureView(
+    "by_card_and_shop",
+    source=payments,
+    entity=["shop", "card"],
+    where="amount > 0",
+    features=[
+        sw.Feature("payments", sw.count(), windows=["1h", "1d"]),
+        sw.Feature("spent", sw.sum("amount"), windows=["1h", "1d"]),
+    ],
+)
+
+everything = sw.FeatureView(
+    "everything",
+    source=payments,
+    entity=[],
+    features=[
+        sw.Feature("payments", sw.count(), windows=["10m", "1h", "1d"]),
+        sw.Feature("turnover", sw.sum("amount"), windows=["10m", "1h", "1d"]),
+    ],
+)
+
+risk = sw.FeatureSet(
+    "risk",
+    features=["by_card:payments_1h", "by_card:spent_1d", "by_card:any_dear_1d", "everything:payments_10m"],
+)

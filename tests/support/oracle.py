@@ -1,0 +1,155 @@
+"""What an answer must be, by brute force over raw events: quadratic, obvious, and sharing no code with the product.
+
+Numbers are added as fractions and rounded once; order is decided by plain tuples. Nothing here imports slicewise.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+MINUTE = 60_000_000
+HOUR = 60 * MINUTE
+DAY = 24 * HOUR
+
+
+@dataclass(frozen=True)
+class OracleEvent:
+    """One event of the raw log: its time in microseconds, its identity, and its columns as the producer meant them."""
+
+    time: int
+    topic: str
+    partition: int
+    offset: int
+    columns: Mapping[str, Any]
+
+    @property
+    def order(self) -> tuple[int, str, int, int]:
+        return (self.time, self.topic, self.partition, self.offset)
+
+
+def as_double(exact: Fraction) -> float | None:
+    """The double nearest to an exact number, half to even; none when it lies beyond the largest."""
+    try:
+        return exact.numerator / exact.denominator
+    except OverflowError:
+        return None
+
+
+def _present(events: Iterable[OracleEvent], column: str) -> list[OracleEvent]:
+    return [e for e in events if e.columns.get(column) is not None]
+
+
+def count(events: Sequence[OracleEvent], column: str | None = None) -> int:
+    return len(events) if column is None else len(_present(events, column))
+
+
+def sum_(events: Sequence[OracleEvent], column: str) -> float | int | None:
+    values = [e.columns[column] for e in _present(events, column)]
+    if not values:
+        return None
+    exact = sum(Fraction(v) for v in values)
+    return int(exact) if all(isinstance(v, int) for v in values) else as_double(exact)
+
+
+def mean(events: Sequence[OracleEvent], column: str) -> float | None:
+    values = [Fraction(e.columns[column]) for e in _present(events, column)]
+    return as_double(sum(values, Fraction(0)) / len(values)) if values else None
+
+
+def min_(events: Sequence[OracleEvent], column: str) -> Any:
+    return min((e.columns[column] for e in _present(events, column)), default=None)
+
+
+def max_(events: Sequence[OracleEvent], column: str) -> Any:
+    return max((e.columns[column] for e in _present(events, column)), default=None)
+
+
+def _ranked(events: Sequence[OracleEvent], by: str, largest: bool) -> list[OracleEvent]:
+    # Two stable sorts: the earliest in the total order first, then by value, so that ties keep the earliest.
+    ordered = sorted(_present(events, by), key=lambda e: e.order)
+    return sorted(ordered, key=lambda e: e.columns[by], reverse=largest)
+
+
+def _reverse_is_stable() -> None:
+    # Python keeps the order of equal elements also with reverse=True; the ranking above rests on it.
+    assert sorted([(1, "a"), (1, "b")], key=lambda p: p[0], reverse=True) == [(1, "a"), (1, "b")]
+
+
+_reverse_is_stable()
+
+
+def argmax(events: Sequence[OracleEvent], payload: str, by: str) -> Any:
+    ranked = _ranked(events, by, largest=True)
+    return ranked[0].columns.get(payload) if ranked else None
+
+
+def argmin(events: Sequence[OracleEvent], payload: str, by: str) -> Any:
+    ranked = _ranked(events, by, largest=False)
+    return ranked[0].columns.get(payload) if ranked else None
+
+
+def top_k(events: Sequence[OracleEvent], payload: str, by: str, k: int) -> list[tuple[Any, Any]] | None:
+    """(by, payload) of the k largest; none when there is no event with a value."""
+    ranked = _ranked(events, by, largest=True)[:k]
+    return [(e.columns[by], e.columns.get(payload)) for e in ranked] or None
+
+
+def last_k(events: Sequence[OracleEvent], column: str, k: int) -> list[Any] | None:
+    """The values of the k latest events, newest first; none when there is none."""
+    latest = sorted(_present(events, column), key=lambda e: e.order, reverse=True)[:k]
+    return [e.columns[column] for e in latest] or None
+
+
+def distinct_count(events: Sequence[OracleEvent], column: str) -> int:
+    return len({e.columns[column] for e in _present(events, column)})
+
+
+def bool_and(events: Sequence[OracleEvent], column: str) -> bool | None:
+    values = [e.columns[column] for e in _present(events, column)]
+    return all(values) if values else None
+
+
+def bool_or(events: Sequence[OracleEvent], column: str) -> bool | None:
+    values = [e.columns[column] for e in _present(events, column)]
+    return any(values) if values else None
+
+
+BY_KIND: dict[str, Callable[..., Any]] = {
+    "count": count,
+    "sum": sum_,
+    "mean": mean,
+    "min": min_,
+    "max": max_,
+    "argmax": argmax,
+    "argmin": argmin,
+    "top_k": top_k,
+    "last_k": last_k,
+    "distinct_count": distinct_count,
+    "bool_and": bool_and,
+    "bool_or": bool_or,
+}
+
+
+def inside(events: Iterable[OracleEvent], start: int, end: int) -> list[OracleEvent]:
+    """The events of a half-open interval of event time."""
+    return [e for e in events if start <= e.time < end]
+
+
+def covered(
+    events: Iterable[OracleEvent],
+    base: Mapping[tuple[str, int], int],
+    ahead: Mapping[int, Mapping[tuple[str, int], int]],
+) -> list[OracleEvent]:
+    """The events that an answer with this base cover and these covers of hours must hold: DESIGN's rule of the token."""
+    return [
+        e
+        for e in events
+        if e.offset
+        < max(
+            base.get((e.topic, e.partition), 0),
+            ahead.get(e.time // HOUR, {}).get((e.topic, e.partition), 0),
+        )
+    ]
