@@ -19,6 +19,13 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 # Several setups at once (one per environment) share one cache; linking fails
 # over file systems, copying is quiet.
 export UV_LINK_MODE ?= copy
+# uv does not read pip's settings: what they say of certificates and the index holds for it too.
+ifneq ($(PIP_CERT),)
+export SSL_CERT_FILE ?= $(PIP_CERT)
+endif
+ifneq ($(PIP_INDEX_URL),)
+export UV_DEFAULT_INDEX ?= $(PIP_INDEX_URL)
+endif
 
 # A stamp is named by what it was made from: a changed lock, interpreter or
 # folder is a new stamp, and an unchanged one costs nothing.
