@@ -7,53 +7,58 @@ one plan serves every read until a bound moves.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from slicewise import slices
 from slicewise import token as tokens
-from slicewise.features.plan import PlannedFeature, Unit
-from slicewise.slices import DAY_US, HOUR_US, MINUTE_US
+from slicewise.aggregates.base import Aggregate
+from slicewise.cover import Place
+from slicewise.slices import HOUR_US
+
+if TYPE_CHECKING:
+    from slicewise.features.plan import PlannedFeature, Unit
 
 ReadMode = Literal["live", "at"]
 Interval = tuple[int, int]
-BoolRow = npt.NDArray[np.bool_]
+Int64 = npt.NDArray[np.int64]
 HOURS_PER_DAY = 24
-
 COVERED_HOURS, DAY_TOTAL = b"c", b"d"
+NOWHERE = 0
+"""The mask of no window; masks are numbered rows of `ReadPlan.masks`."""
 
 
 @dataclass(frozen=True)
 class HourTotal:
-    """Field `h:<hour>`: counts in the windows of `inside` (bool, one per interval)."""
+    """Field `h:<hour>`: counts in the windows of `mask`."""
 
     hour: int
-    inside: BoolRow
+    mask: int
 
 
 @dataclass(frozen=True)
 class HourRows:
-    """Field `s:<hour>` or `m:<hour>`: each row counts in the windows whose part of this hour holds it.
+    """Field `s:<hour>` or `m:<hour>`: a row counts in the windows whose part of the hour holds it.
 
-    starts, ends: int64 per interval, row numbers of `level_us`, half-open; equal where none.
+    cuts: row numbers at which a window's part begins or ends, ascending; masks: per region between
+    cuts (len(cuts) + 1) the mask of the windows.
     """
 
     hour: int
-    level_us: int
-    starts: npt.NDArray[np.int64]
-    ends: npt.NDArray[np.int64]
+    cuts: Int64
+    masks: Int64
 
 
 @dataclass(frozen=True)
 class DayTotal:
-    """Fields `c` and `d`: the whole day counts in the windows of `inside`."""
+    """Field `d`, valid while it names the day's `c`: the day counts in the windows of `mask`."""
 
     day: int
-    inside: BoolRow
+    mask: int
 
 
 Part = HourTotal | HourRows | DayTotal | None
@@ -66,8 +71,26 @@ class DayFields:
     day: int
     """Days since the epoch."""
     names: tuple[bytes, ...]
+    """`c` before `d`, `h:` before the `m:` and `s:` of the same hour."""
     parts: tuple[Part, ...]
-    """One per name; None at `c`, which its day's total is checked against."""
+    """One per name; None at `c`."""
+
+
+class HotField(NamedTuple):
+    """A field of a hot hash: a guard, a running partial, or one that this read does not count."""
+
+    kind: Literal["l", "r", "e", "x"]
+    place: Place
+    hour: int
+    mask: int
+
+
+@dataclass(frozen=True)
+class Finisher:
+    """A finish that some features share: of partial number `partial`, by `aggregate`."""
+
+    partial: int
+    aggregate: Aggregate
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,8 +104,15 @@ class ReadPlan:
     """Distinct effective bounds, (start_us, end_us)."""
     interval_of: tuple[int, ...]
     """Per feature its interval."""
+    finishers: tuple[Finisher, ...]
+    finisher_of: tuple[int, ...]
+    """Per feature its finisher."""
     days: tuple[DayFields, ...]
     """Ascending by day."""
+    masks: npt.NDArray[np.bool_]
+    """[masks, intervals]: sets of windows; NOWHERE is the empty one."""
+    hot: HourRows
+    """How running partials count, by slice (of all hours)."""
     start_us: int
     """Where the earliest window starts: what must still be kept."""
     hours: tuple[int, int]
@@ -91,25 +121,13 @@ class ReadPlan:
     token_tail: bytes
     without_total: frozenset[int]
     """Days that are read hour by hour, because their total was found to be out of date."""
-    boundaries: npt.NDArray[np.int64]
-    """Slices at which any interval starts or ends, ascending."""
-    inside: npt.NDArray[np.bool_]
-    """[len(boundaries) + 1, intervals]: by region between boundaries, the windows that hold it."""
-    memory: dict[bytes, object] = field(default_factory=dict, repr=False)
-    """What the merge has learned about field names under this plan; bounded by its user."""
+    learned: dict[bytes, HotField] = field(default_factory=dict, repr=False)
+    """What the hot fields seen so far mean under this plan: parsed once, not once per entity."""
 
     @property
     def bounds(self) -> dict[str, Interval]:
         """Feature column -> effective bounds."""
-        return {
-            feature.column: self.intervals[i]
-            for feature, i in zip(self.features, self.interval_of, strict=True)
-        }
-
-    def region(self, slice_number: int) -> BoolRow:
-        """Which intervals hold this slice."""
-        row: BoolRow = self.inside[np.searchsorted(self.boundaries, slice_number, side="right")]
-        return row
+        return {feature.column: self.intervals[i] for feature, i in zip(self.features, self.interval_of, strict=True)}
 
 
 def plan_key(unit: Unit, t_us: int) -> tuple[int, bool]:
@@ -132,17 +150,22 @@ def plan_read(
     """The plan of one unit's features at t (microseconds UTC; `live`: the serving clock)."""
     found: dict[Interval, int] = {}
     interval_of = []
-    resolution_of: dict[Interval, int] = {}
+    steps: dict[Interval, int] = {}
     for planned in features:
         interval = slices.bounds(planned.window, mode, t_us, unit.slice_us)
         step = slices.resolution(planned.window, unit.slice_us)
         # equal bounds of different windows are read once, by the finer of their resolutions
-        resolution_of[interval] = min(step, resolution_of.get(interval, step))
+        steps[interval] = min(step, steps.get(interval, step))
         interval_of.append(found.setdefault(interval, len(found)))
     intervals = tuple(found)
     start_us = min(start for start, _ in intervals)
     end_us = max(end for _, end in intervals)
-    boundaries, inside = _regions(intervals, unit.slice_us)
+    masks = _Masks(len(intervals))
+    finishers: dict[Finisher, int] = {}
+    finisher_of = tuple(finishers.setdefault(Finisher(f.partial, f.aggregate), len(finishers)) for f in features)
+    days = _day_fields(unit, [(i, steps[i]) for i in intervals], without_total, masks)
+    edges = [(s // unit.slice_us, e // unit.slice_us) for s, e in intervals]
+    hot = _rows(-1, edges, masks)
     bounds = {f.column: intervals[i] for f, i in zip(features, interval_of, strict=True)}
     return ReadPlan(
         unit=unit,
@@ -150,88 +173,86 @@ def plan_read(
         mode=mode,
         intervals=intervals,
         interval_of=tuple(interval_of),
-        days=_day_fields(unit, [(i, resolution_of[i]) for i in intervals], without_total),
+        finishers=tuple(finishers),
+        finisher_of=finisher_of,
+        days=days,
+        masks=masks.table(),
+        hot=hot,
         start_us=start_us,
         hours=(start_us // HOUR_US, -(-end_us // HOUR_US)),
         token_head=tokens.head(unit.storage_fingerprint, unit.definition_fingerprint, mode),
         token_tail=tokens.tail(bounds),
         without_total=without_total,
-        boundaries=boundaries,
-        inside=inside,
     )
 
 
-def _regions(
-    intervals: Sequence[Interval], slice_us: int
-) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.bool_]]:
-    cuts = sorted({edge // slice_us for interval in intervals for edge in interval})
-    inside = np.zeros((len(cuts) + 1, len(intervals)), np.bool_)
-    for i, (start, end) in enumerate(intervals):
-        for region in range(1, len(cuts)):
-            first = cuts[region - 1]
-            inside[region, i] = start // slice_us <= first < end // slice_us
-    return np.array(cuts, np.int64), inside
+class _Masks:
+    """Numbers each set of windows once."""
+
+    def __init__(self, intervals: int) -> None:
+        self._intervals = intervals
+        self._numbers: dict[frozenset[int], int] = {frozenset(): NOWHERE}
+
+    def number(self, windows: Iterable[int]) -> int:
+        return self._numbers.setdefault(frozenset(windows), len(self._numbers))
+
+    def table(self) -> npt.NDArray[np.bool_]:
+        table = np.zeros((len(self._numbers), self._intervals), np.bool_)
+        for windows, number in self._numbers.items():
+            table[number, sorted(windows)] = True
+        return table
 
 
-@dataclass
-class _Gathered:
-    """Which intervals need which stored thing, while the plan is made."""
-
-    intervals: int
-    days: dict[int, BoolRow] = field(default_factory=dict)
-    hours: dict[int, BoolRow] = field(default_factory=dict)
-    rows: dict[tuple[int, int], HourRows] = field(default_factory=dict)
-
-    def whole(self, where: dict[int, BoolRow], number: int, interval: int) -> None:
-        where.setdefault(number, np.zeros(self.intervals, np.bool_))[interval] = True
-
-    def part(self, hour: int, level_us: int, interval: int, start_us: int, end_us: int) -> None:
-        nothing = HourRows(
-            hour, level_us, np.zeros(self.intervals, np.int64), np.zeros(self.intervals, np.int64)
-        )
-        rows = self.rows.setdefault((hour, level_us), nothing)
-        rows.starts[interval], rows.ends[interval] = start_us // level_us, end_us // level_us
+def _rows(hour: int, spans: Sequence[tuple[int, int] | None], masks: _Masks) -> HourRows:
+    """spans: per interval its half-open range of row numbers, None where it has none."""
+    cuts = sorted({edge for span in spans if span for edge in span})
+    regions = [NOWHERE]
+    for first in cuts:
+        regions.append(masks.number(i for i, span in enumerate(spans) if span and span[0] <= first < span[1]))
+    return HourRows(hour, np.array(cuts, np.int64), np.array(regions, np.int64))
 
 
 def _day_fields(
-    unit: Unit, intervals: Sequence[tuple[Interval, int]], without_total: frozenset[int]
+    unit: Unit,
+    intervals: Sequence[tuple[Interval, int]],
+    without_total: frozenset[int],
+    masks: _Masks,
 ) -> tuple[DayFields, ...]:
-    gathered = _Gathered(len(intervals))
+    days: dict[int, set[int]] = {}
+    hours: dict[int, set[int]] = {}
+    rows: dict[tuple[int, int], dict[int, tuple[int, int]]] = {}
     for i, ((start, end), resolution_us) in enumerate(intervals):
         parts = slices.segments(start, end, unit.slice_us, resolution_us)
         for day in parts.days:
-            if day not in without_total:
-                gathered.whole(gathered.days, day, i)
-                continue
-            for hour in range(day * HOURS_PER_DAY, (day + 1) * HOURS_PER_DAY):
-                gathered.whole(gathered.hours, hour, i)
+            if day in without_total:
+                for hour in range(day * HOURS_PER_DAY, (day + 1) * HOURS_PER_DAY):
+                    hours.setdefault(hour, set()).add(i)
+            else:
+                days.setdefault(day, set()).add(i)
         for hour in parts.hours:
-            gathered.whole(gathered.hours, hour, i)
+            hours.setdefault(hour, set()).add(i)
         for piece in parts.ranges:
+            hour = piece.start_us // HOUR_US
             level = piece.level_us if piece.level_us in unit.levels else unit.slice_us
-            gathered.part(piece.start_us // HOUR_US, level, i, piece.start_us, piece.end_us)
-    return _named(gathered, unit.slice_us)
-
-
-def _named(gathered: _Gathered, slice_us: int) -> tuple[DayFields, ...]:
+            span = (piece.start_us // level, piece.end_us // level)
+            rows.setdefault((hour, level), {})[i] = span
+            # Where the hour has a total, its rows must be there too: missing ones are noticed.
+            hours.setdefault(hour, set())
     fields: dict[int, list[tuple[bytes, Part]]] = {}
-    for day, inside in gathered.days.items():
-        fields.setdefault(day, []).extend(
-            [(COVERED_HOURS, None), (DAY_TOTAL, DayTotal(day, inside))]
-        )
-    for hour, inside in gathered.hours.items():
-        name = b"h:%d" % hour
-        fields.setdefault(hour // HOURS_PER_DAY, []).append((name, HourTotal(hour, inside)))
-    for (hour, level), rows in gathered.rows.items():
-        name = (b"m:%d" if level == MINUTE_US != slice_us else b"s:%d") % hour
-        fields.setdefault(hour // HOURS_PER_DAY, []).append((name, rows))
-    ordered = []
-    for day in sorted(fields):
-        entries = sorted(fields[day], key=lambda entry: entry[0])
-        ordered.append(
-            DayFields(day, tuple(name for name, _ in entries), tuple(part for _, part in entries))
-        )
-    return tuple(ordered)
+    for day, windows in days.items():
+        total = DayTotal(day, masks.number(windows))
+        fields.setdefault(day, []).extend([(COVERED_HOURS, None), (DAY_TOTAL, total)])
+    for hour, windows in hours.items():
+        entry = (b"h:%d" % hour, HourTotal(hour, masks.number(windows)))
+        fields.setdefault(hour // HOURS_PER_DAY, []).append(entry)
+    for (hour, level), spans in rows.items():
+        name = (b"s:%d" if level == unit.slice_us else b"m:%d") % hour
+        part = _rows(hour, [spans.get(i) for i in range(len(intervals))], masks)
+        fields.setdefault(hour // HOURS_PER_DAY, []).append((name, part))
+    return tuple(
+        DayFields(day, *map(tuple, zip(*sorted(fields[day], key=_name), strict=True))) for day in sorted(fields)
+    )
 
 
-assert DAY_US == HOURS_PER_DAY * HOUR_US
+def _name(entry: tuple[bytes, Part]) -> bytes:
+    return entry[0]

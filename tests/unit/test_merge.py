@@ -1,0 +1,387 @@
+"""An answer holds exactly the events that its token says, whatever was compacted, totalled or late.
+
+Each event's value is a power of two of its own, so that the exact sum names the events counted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, cast
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from slicewise import aggregates, codec, slices
+from slicewise import token as tokens
+from slicewise.aggregates import Aggregate, Rows
+from slicewise.codec import Layout
+from slicewise.cover import Cover, Place
+from slicewise.errors import CodecError, DataLoss
+from slicewise.merge import Base, Merged, Stored, merge
+from slicewise.merge_plan import ReadMode, ReadPlan, plan_key, plan_read
+from slicewise.slices import DAY_US, HOUR_US, MINUTE_US, Window, as_window, hopping, tumbling
+
+TOPIC = "00112233445566778899aabbccddeeff"
+SUM = aggregates.sum("v").bind({"v": pa.int64()})
+COUNT = aggregates.count().bind({})
+MONDAY = 15_706 * DAY_US  # 2013-01-01
+
+
+@dataclass(frozen=True)
+class UnitUnderTest:
+    """What a plan reads of a unit."""
+
+    slice_us: int
+    layout: Layout
+    levels: tuple[int, ...] = ()
+    storage_fingerprint: str = "00" * 8
+    definition_fingerprint: str = "11" * 8
+
+
+@dataclass(frozen=True)
+class FeatureUnderTest:
+    column: str
+    window: Window
+    aggregate: Aggregate
+    partial: int
+
+
+@dataclass(frozen=True)
+class Made:
+    """One event: where it stands, when it happened, and the power of two that names it."""
+
+    place: Place
+    offset: int
+    time: int
+    bit: int
+
+
+def unit_of(slice_us: int) -> UnitUnderTest:
+    return UnitUnderTest(slice_us, Layout.of([SUM, COUNT]), (MINUTE_US,) if slice_us < MINUTE_US else ())
+
+
+def features_of(unit: UnitUnderTest, windows: Sequence[Window]) -> list[FeatureUnderTest]:
+    return [
+        FeatureUnderTest(f"{name}_{i}", window, aggregate, unit.layout.index(aggregate))
+        for i, window in enumerate(windows)
+        for name, aggregate in (("s", SUM), ("n", COUNT))
+    ]
+
+
+def plan_of(
+    unit: UnitUnderTest, windows: Sequence[Window], mode: ReadMode, t: int, without: frozenset[int] = frozenset()
+) -> ReadPlan:
+    return plan_read(cast(Any, unit), cast(Any, features_of(unit, windows)), mode, t, without)
+
+
+@dataclass
+class StoreUnderTest:
+    """Stored fields of one entity, encoded as the store keeps them; it knows no window."""
+
+    unit: UnitUnderTest
+    ledger: dict[Place, int]
+    covers: dict[int, Cover] = field(default_factory=dict)
+    hot: dict[bytes, bytes] = field(default_factory=dict)
+    days: dict[int, dict[bytes, bytes]] = field(default_factory=dict)
+
+    def row(self, events: Sequence[Made]) -> bytes:
+        return self.rows([events])
+
+    def rows(self, groups: Sequence[Sequence[Made]]) -> bytes:
+        flat = [(i, e) for i, events in enumerate(groups) for e in events]
+        owners = np.array([i for i, _ in flat], np.int64)
+        columns = Rows(
+            np.array([e.time for _, e in flat], np.int64),
+            np.zeros(len(flat), np.uint64),
+            np.zeros(len(flat), np.uint64),
+            np.array([e.place[1] for _, e in flat], np.int32),
+            np.array([e.offset for _, e in flat], np.int64),
+            {"v": pa.array([1 << e.bit for _, e in flat], pa.int64())},
+        )
+        layout = self.unit.layout
+        return layout.encode_block([p.accumulate_columns(columns, owners, len(groups)) for p in layout.partials])
+
+    def fold(self, events: Sequence[Made]) -> None:
+        grouped: dict[tuple[int, Place], list[Made]] = {}
+        for e in events:
+            grouped.setdefault((e.time // self.unit.slice_us, e.place), []).append(e)
+            self.hot[b"l:%s:%d" % (e.place[0].encode(), e.place[1])] = b"%d" % max(
+                x.offset for x in events if x.place == e.place
+            )
+        for (number, place), part in grouped.items():
+            name = b"r:%d:%s:%d" % (number, place[0].encode(), place[1])
+            offsets = [e.offset for e in part]
+            self.hot[name] = codec.pack_running(min(offsets), max(offsets), self.row(part))
+
+    def compact(self, hour: int, seq: int, events: Sequence[Made]) -> None:
+        day = self.days.setdefault(hour // 24, {})
+        if not events:
+            return
+        day[b"h:%d" % hour] = codec.pack_total(seq, self.row(events))
+        levels = [(b"s", self.unit.slice_us), *((b"m", level) for level in self.unit.levels)]
+        for letter, level in levels:
+            numbers = sorted({e.time // level for e in events})
+            block = self.rows([[e for e in events if e.time // level == n] for n in numbers])
+            day[b"%s:%d" % (letter, hour)] = codec.pack_slices(seq, numbers, block)
+        hours = codec.unpack_hours(day.get(b"c")) | {hour: seq}
+        day[b"c"] = codec.pack_hours(hours)
+
+    def total(self, number: int, events: Sequence[Made]) -> None:
+        day = self.days.get(number, {})
+        if b"c" in day:
+            day[b"d"] = codec.pack_day(codec.day_digest(day[b"c"]), self.row(events))
+
+    def base(self) -> Base:
+        return Base(Cover(self.ledger), Cover(), self.covers)
+
+    def read(self, plan: ReadPlan, entity: int = 0) -> Stored:
+        hot = [part for pair in self.hot.items() for part in pair]
+        days = [[self.days.get(d.day, {}).get(name) for name in d.names] for d in plan.days]
+        return Stored(entity, None, hot, days)
+
+
+def values(merged: Merged, entity: int = 0) -> dict[str, Any]:
+    plan = merged.plan
+    return {
+        feature.column: merged.finished[plan.finisher_of[i]]
+        .values[entity * len(plan.intervals) + plan.interval_of[i]]
+        .as_py()
+        for i, feature in enumerate(plan.features)
+    }
+
+
+def answer(store: StoreUnderTest, windows: Sequence[Window], mode: ReadMode, t: int) -> Merged:
+    """Reads as a reader does: once, and once more with the hours of days without a valid total."""
+    plan = plan_of(store.unit, windows, mode, t)
+    merged = merge(plan, [store.read(plan)], 1, store.base())
+    if merged.stale_days:
+        plan = plan_of(store.unit, windows, mode, t, merged.stale_days)
+        merged = merge(plan, [store.read(plan)], 1, store.base())
+    assert not merged.stale_days
+    return merged
+
+
+def assert_token_true(merged: Merged, events: Sequence[Made]) -> None:
+    """Every value is what the token says, by brute force over the events."""
+    token = tokens.decode(merged.token(0))
+    found = values(merged)
+    for column, (start, end) in token.bounds.items():
+        inside = [
+            e
+            for e in events
+            if start <= e.time < end
+            and e.offset
+            < max(
+                token.base.offsets.get(e.place, 0),
+                token.ahead.get(e.time // HOUR_US, Cover()).offsets.get(e.place, 0),
+            )
+        ]
+        exact = sum(1 << e.bit for e in inside) if inside else None
+        assert found[column] == (exact if column.startswith("s") else len(inside)), (column, start, end)
+
+
+WINDOWS = [
+    as_window("10m"),
+    as_window("1h"),
+    as_window("6h"),
+    as_window("1d"),
+    as_window("7d"),
+    tumbling("1h"),
+    tumbling("1d", open=True),
+    hopping("2h", every="20m"),
+]
+
+
+@st.composite
+def histories(draw: st.DrawFn) -> tuple[StoreUnderTest, list[Made], list[Window], ReadMode, int]:
+    slice_us = draw(st.sampled_from([MINUTE_US, 10 * 1_000_000, HOUR_US // 12]))
+    unit = unit_of(slice_us)
+    now = MONDAY + 9 * DAY_US + draw(st.integers(0, 2 * DAY_US))
+    places = [(TOPIC, p) for p in range(draw(st.integers(1, 2)))]
+    hot_hours = st.sampled_from([0, 0, 0, 1, 2, 3, 5, 23, 24, 25, 49, 150, 170])
+    moments = st.builds(lambda h, us: now - h * HOUR_US - us, hot_hours, st.integers(0, HOUR_US + 3))
+    events: list[Made] = []
+    for bit, (place, time) in enumerate(draw(st.lists(st.tuples(st.sampled_from(places), moments), max_size=40))):
+        offset = sum(e.place == place for e in events) * 3 + draw(st.integers(0, 2))
+        events.append(Made(place, offset, time, bit))
+
+    def end(place: Place) -> int:
+        return max((e.offset + 1 for e in events if e.place == place), default=0)
+
+    # The stream has folded a prefix of each place; its ledger lies anywhere at or below that.
+    folded = {p: draw(st.integers(0, end(p))) for p in places}
+    store = StoreUnderTest(unit, {p: draw(st.integers(0, folded[p])) for p in places})
+    # Two archives; hours were compacted by either, and may be ahead of the stream.
+    for archive in (1, 2):
+        low = store.covers.get(1, Cover())
+        store.covers[archive] = Cover({p: draw(st.integers(low.get(p), end(p))) for p in places})
+    hours = sorted({e.time // HOUR_US for e in events})
+    seq_of = {h: draw(st.sampled_from([None, 1, 2])) for h in hours}
+
+    def in_cover(e: Made) -> bool:
+        seq = seq_of[e.time // HOUR_US]
+        return seq is not None and store.covers[seq].contains(e.place, e.offset)
+
+    for hour, seq in seq_of.items():
+        if seq is not None:
+            store.compact(hour, seq, [e for e in events if e.time // HOUR_US == hour and in_cover(e)])
+    store.fold([e for e in events if e.offset < folded[e.place] and not in_cover(e)])
+    for day in sorted(store.days):
+        if draw(st.booleans()):
+            store.total(day, [e for e in events if e.time // DAY_US == day and in_cover(e)])
+            if draw(st.booleans()) and b"c" in store.days[day]:  # a swap after the total
+                stale = codec.pack_day(b"\0" * 8, store.row(events[:1]))
+                store.days[day][b"d"] = stale
+    windows = draw(st.lists(st.sampled_from(WINDOWS), min_size=1, max_size=5, unique=True))
+    mode: ReadMode = draw(st.sampled_from(["live", "at"]))
+    t = now if mode == "live" else now - draw(st.integers(0, HOUR_US))
+    return store, events, windows, mode, t
+
+
+@settings(max_examples=300, deadline=None)
+@given(histories())
+def test_an_answer_holds_exactly_the_events_that_its_token_says(
+    history: tuple[StoreUnderTest, list[Made], list[Window], ReadMode, int],
+) -> None:
+    store, events, windows, mode, t = history
+    assert_token_true(answer(store, windows, mode, t), events)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(histories(), min_size=2, max_size=4), st.data())
+def test_a_batch_answers_each_entity_as_if_it_were_asked_alone(
+    drawn: list[tuple[StoreUnderTest, list[Made], list[Window], ReadMode, int]], data: st.DataObject
+) -> None:
+    _, _, windows, mode, t = data.draw(st.sampled_from(drawn))
+    slice_us = drawn[0][0].unit.slice_us
+    stores = [store for store, *_ in drawn if store.unit.slice_us == slice_us]
+    alone = [answer(store, windows, mode, t) for store in stores]
+    unit = stores[0].unit
+    every_day = frozenset(range((t - 8 * DAY_US) // DAY_US, t // DAY_US + 1))
+    plan = plan_of(unit, windows, mode, t, every_day)
+    for store, one in zip(stores, alone, strict=True):
+        # one base serves a batch: each store stands here for an entity under the same ledger
+        together = merge(plan, [store.read(plan, 1)], 3, store.base())
+        assert values(together, 1) == values(one)
+        assert together.token(1) == one.token(0)
+        empty = values(together, 0)
+        assert all(v is None if c.startswith("s") else v == 0 for c, v in empty.items())
+
+
+def simple() -> tuple[StoreUnderTest, int]:
+    store = StoreUnderTest(unit_of(MINUTE_US), {(TOPIC, 0): 10}, {1: Cover({(TOPIC, 0): 10})})
+    return store, MONDAY + 12 * HOUR_US + 30 * MINUTE_US
+
+
+def test_without_the_covers_rule_a_running_partial_of_a_compacted_hour_would_count_twice() -> None:
+    store, t = simple()
+    early = Made((TOPIC, 0), 4, t - HOUR_US, 0)
+    late = Made((TOPIC, 0), 12, t - HOUR_US, 1)
+    store.compact(early.time // HOUR_US, 1, [early])
+    store.fold([early])  # left behind by a swap that died: wholly below the cover
+    assert values(answer(store, [as_window("6h")], "live", t))["s_0"] == 1
+    store.fold([late])
+    assert values(answer(store, [as_window("6h")], "live", t))["s_0"] == 3
+
+
+def test_a_running_partial_that_straddles_a_cover_is_refused() -> None:
+    store, t = simple()
+    events = [Made((TOPIC, 0), 4, t - HOUR_US, 0), Made((TOPIC, 0), 12, t - HOUR_US, 1)]
+    store.compact(events[0].time // HOUR_US, 1, events[:1])
+    store.fold(events)
+    with pytest.raises(DataLoss, match="straddles"):
+        answer(store, [as_window("6h")], "live", t)
+
+
+def test_a_day_total_counts_only_while_it_names_the_days_hours() -> None:
+    store, t = simple()
+    first, second = (Made((TOPIC, 0), i, t - 2 * DAY_US + i * HOUR_US, i) for i in (0, 1))
+    store.compact(first.time // HOUR_US, 1, [first])
+    store.total(first.time // DAY_US, [first])
+    plan = plan_of(store.unit, [as_window("7d")], "live", t)
+    assert merge(plan, [store.read(plan)], 1, store.base()).stale_days == frozenset()
+    store.compact(second.time // HOUR_US, 1, [second])
+    assert merge(plan, [store.read(plan)], 1, store.base()).stale_days == {first.time // DAY_US}
+    assert values(answer(store, [as_window("7d")], "live", t))["s_0"] == 3
+
+
+def test_rows_of_a_compacted_hour_that_are_gone_are_noticed() -> None:
+    store, t = simple()
+    event = Made((TOPIC, 0), 0, t - HOUR_US, 0)
+    hour = event.time // HOUR_US
+    store.compact(hour, 1, [event])
+    del store.days[hour // 24][b"s:%d" % hour]
+    with pytest.raises(DataLoss, match="not kept"):
+        answer(store, [as_window("1h")], "live", t)
+
+
+def test_damaged_bytes_are_refused() -> None:
+    store, t = simple()
+    store.fold([Made((TOPIC, 0), 0, t - MINUTE_US, 0)])
+    name = next(name for name in store.hot if name.startswith(b"r:"))
+    raw = bytearray(store.hot[name])
+    raw[20] ^= 1
+    store.hot[name] = bytes(raw)
+    with pytest.raises(CodecError, match="checksum"):
+        answer(store, [as_window("1h")], "live", t)
+    store.hot = {b"r:x:y": b""}
+    with pytest.raises(CodecError, match="hot field"):
+        answer(store, [as_window("1h")], "live", t)
+
+
+def test_a_seq_that_the_reader_does_not_know_is_not_guessed() -> None:
+    store, t = simple()
+    store.compact(t // HOUR_US - 1, 7, [Made((TOPIC, 0), 0, t - HOUR_US, 0)])
+    with pytest.raises(KeyError):
+        answer(store, [as_window("6h")], "live", t)
+
+
+def test_the_hours_of_a_spread_units_part_claim_that_partition_alone() -> None:
+    # Partition 0's part was swapped at a cover ahead of the stream; partition 1's was not yet.
+    cover = Cover({(TOPIC, 0): 10, (TOPIC, 1): 10})
+    store, t = simple()
+    store.ledger, store.covers = {}, {1: cover}
+    event = Made((TOPIC, 0), 4, t - HOUR_US, 0)
+    store.compact(event.time // HOUR_US, 1, [event])
+    plan = plan_of(store.unit, [as_window("6h")], "live", t)
+    part = store.read(plan)
+    parts = [
+        Stored(0, 0, part.hot, part.days),
+        Stored(0, 1, [], [[None] * len(d.names) for d in plan.days]),
+    ]
+    merged = merge(plan, parts, 1, store.base())
+    assert merged.ahead[0] == {event.time // HOUR_US: Cover({(TOPIC, 0): 10})}
+
+
+@given(st.integers(0, 40 * DAY_US), st.integers(0, 3 * MINUTE_US), st.sampled_from(WINDOWS))
+def test_equal_plan_keys_have_equal_bounds(t: int, step: int, window: Window) -> None:
+    unit = unit_of(MINUTE_US)
+    t += 30 * DAY_US
+    if plan_key(cast(Any, unit), t) == plan_key(cast(Any, unit), t + step):
+        for mode in ("live", "at"):
+            one = slices.bounds(window, mode, t, unit.slice_us)
+            assert one == slices.bounds(window, mode, t + step, unit.slice_us)
+
+
+@pytest.mark.parametrize(("length", "most"), [("10m", 6), ("1h", 6), ("1d", 32), ("7d", 62), ("30d", 110)])
+def test_the_fields_of_a_read_are_bounded_whatever_the_length(length: str, most: int) -> None:
+    unit = unit_of(MINUTE_US)
+    for step in range(0, DAY_US, 17 * MINUTE_US):
+        plan = plan_of(unit, [as_window(length)], "live", MONDAY + 60 * DAY_US + step)
+        assert sum(len(day.names) for day in plan.days) <= most
+
+
+def token_of(merged: Merged) -> Mapping[int, Cover]:
+    return tokens.decode(merged.token(0)).ahead
+
+
+def test_covers_that_the_ledger_has_passed_are_not_in_the_token() -> None:
+    store, t = simple()
+    store.compact(t // HOUR_US - 1, 1, [Made((TOPIC, 0), 4, t - HOUR_US, 0)])
+    assert token_of(answer(store, [as_window("6h")], "live", t)) == {}
+    store.ledger = {(TOPIC, 0): 9}
+    assert token_of(answer(store, [as_window("6h")], "live", t)) == {t // HOUR_US - 1: store.covers[1]}
