@@ -23,7 +23,7 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
     found = store.sweep(
         settings.redis_url,
         generation,
-        lambda key, expires_at_s, now_us: verdict(key, expires_at_s, now_us, rules),
+        lambda key, expires_at_s, now_us, fields: verdict(key, expires_at_s, now_us, rules, fields),
         dry_run=arguments.dry_run,
         progress=lambda scanned: print(f"scanned {scanned} keys", file=sys.stderr),
     )

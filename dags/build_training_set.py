@@ -1,0 +1,38 @@
+"""### Build a training set
+
+Trigger with a spine (a Parquet file with the entity columns and `at`), features (a feature set, or
+`view:column` separated by commas) and where to write. Every value is the one that a prediction at
+that moment would have got; the manifest beside the file rebuilds the same bytes.
+[Runbook](docs/runbook.md#a-training-set-fails)
+"""
+
+from __future__ import annotations
+
+from airflow.sdk import DAG, Param, get_current_context, task
+from slicewise_airflow.alerts import page
+
+with DAG(
+    dag_id="build_training_set",
+    doc_md=__doc__,
+    schedule=None,
+    max_active_runs=2,
+    tags=["slicewise", "training"],
+    params={
+        "spine": Param("", type="string", description="Parquet file: entity columns and at"),
+        "features": Param("", type="string", description="a feature set, or view:column, comma separated"),
+        "knowledge": Param("event_time", enum=["event_time", "token"], description="what was known"),
+        "out": Param("", type="string", description="Parquet file to write"),
+    },
+    default_args={"owner": "slicewise", "on_failure_callback": page},
+):
+
+    @task
+    def build() -> dict[str, object]:
+        """Run `slicewise dataset build` with the run's params."""
+        from slicewise.lifecycle.jobs import dataset_arguments
+        from slicewise_airflow.commands import run_command
+        from slicewise_airflow.spark import run_of
+
+        return run_command("dataset", "build", *dataset_arguments(run_of(get_current_context())))
+
+    build()

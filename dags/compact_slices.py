@@ -1,0 +1,46 @@
+"""### Compact the hours that are over
+
+One run per hour; the run's partition key is the hour that ended. The job archives the log up to
+now, then rewrites every slice of the hour (what is there ⊕ what came late), in Iceberg and in
+Redis, and the totals of days that are over. A scheduled run goes on with other hours that late
+events made dirty; the rest stays dirty for the next run.
+
+**Backfill**: choose *Backfill* above and a range of hours, or trigger one run with an hour as its
+partition key. A backfill run takes its hour alone. Running an hour again changes no value.
+Each task's log and its XCom list the slices: events, entities, late events, bytes.
+[Runbook](docs/runbook.md#compaction-fails)
+"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from airflow.sdk import DAG, CronPartitionTimetable, Param
+from slicewise.lifecycle.jobs import compact_arguments
+from slicewise_airflow.alerts import page
+from slicewise_airflow.spark import SparkJob
+
+with DAG(
+    dag_id="compact_slices",
+    doc_md=__doc__,
+    schedule=CronPartitionTimetable("0 * * * *", timezone="UTC", run_offset=-1),
+    catchup=False,
+    max_active_runs=1,
+    tags=["slicewise", "compaction"],
+    params={
+        "from_raw": Param(False, type="boolean", description="recompute from raw events; gives the same bytes"),
+        "only": Param(False, type="boolean", description="this hour alone, as a backfill does"),
+        "max_hours": Param(24, type="integer", minimum=1, description="most hours in one run"),
+    },
+    default_args={"owner": "slicewise", "on_failure_callback": page},
+):
+    SparkJob(
+        task_id="compact",
+        job="compact",
+        arguments=compact_arguments,
+        retries=2,
+        retry_delay=timedelta(seconds=20),
+        execution_timeout=timedelta(minutes=50),
+        # a backfill and the scheduled run would only wait for each other's commits
+        max_active_tis_per_dag=1,
+    )

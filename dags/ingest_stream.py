@@ -1,0 +1,40 @@
+"""### Keep the stream running
+
+Runs for ever. Each run makes sure that a stream driver is up (a process of its own, which outlives
+Airflow's workers; nothing happens if it is), then watches it for an hour without holding a worker:
+heartbeat and lag. A driver that is lost makes the run red and pages; the next run starts it again,
+from the store's ledger, so that nothing is lost or counted twice.
+
+Pause this DAG, or run `stop_stream`, before stopping the stream on purpose.
+[Runbook](docs/runbook.md#the-stream-is-not-well)
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+from airflow.sdk import DAG, Param, task
+from slicewise_airflow.alerts import page
+from slicewise_airflow.stream import StreamHealth
+
+with DAG(
+    dag_id="ingest_stream",
+    doc_md=__doc__,
+    # without one the second run would get the first one's logical date and never be made
+    start_date=datetime(2024, 1, 1, tzinfo=UTC),
+    schedule="@continuous",
+    catchup=False,
+    max_active_runs=1,
+    tags=["slicewise", "stream"],
+    params={"watch_s": Param(3600, type="integer", minimum=1, description="seconds to watch the stream")},
+    default_args={"owner": "slicewise", "on_failure_callback": page},
+):
+
+    @task(retries=3, retry_delay=timedelta(seconds=15), execution_timeout=timedelta(minutes=5))
+    def ensure_running() -> dict[str, object]:
+        """Start the stream driver unless it runs."""
+        from slicewise_airflow.commands import run_command
+
+        return run_command("stream", "ensure")
+
+    ensure_running() >> StreamHealth(task_id="watch", for_s=3600)

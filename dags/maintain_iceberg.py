@@ -1,0 +1,33 @@
+"""### Keep the tables small
+
+Daily: rewrites small files and manifests, expires old snapshots, removes files that no snapshot
+names. Data sets and covers that are still needed keep theirs.
+[Runbook](docs/runbook.md#maintenance-fails)
+"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from airflow.sdk import DAG, CronTriggerTimetable, Param
+from slicewise.lifecycle.jobs import maintain_arguments
+from slicewise_airflow.alerts import page
+from slicewise_airflow.spark import SparkJob
+
+with DAG(
+    dag_id="maintain_iceberg",
+    doc_md=__doc__,
+    schedule=CronTriggerTimetable("40 3 * * *", timezone="UTC"),
+    catchup=False,
+    max_active_runs=1,
+    tags=["slicewise", "maintenance"],
+    params={"keep_days": Param(7, type="integer", minimum=1, description="snapshots younger than this stay")},
+    default_args={"owner": "slicewise", "on_failure_callback": page},
+):
+    SparkJob(
+        task_id="maintain",
+        job="maintain",
+        arguments=maintain_arguments,
+        retries=1,
+        retry_delay=timedelta(minutes=5),
+    )

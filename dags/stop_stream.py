@@ -1,0 +1,40 @@
+"""### Stop the stream
+
+Pauses `ingest_stream`, so that nothing starts the driver again, then asks the driver to drain: it
+finishes its batch, advances the ledger and ends. Unpause `ingest_stream` to start again; it goes on
+exactly where it stopped.
+[Runbook](docs/runbook.md#the-stream-does-not-stop)
+"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from airflow.sdk import DAG, task
+from slicewise_airflow.alerts import page
+
+with DAG(
+    dag_id="stop_stream",
+    doc_md=__doc__,
+    schedule=None,
+    max_active_runs=1,
+    tags=["slicewise", "stream"],
+    default_args={"owner": "slicewise", "on_failure_callback": page},
+):
+
+    @task(retries=2, retry_delay=timedelta(seconds=5))
+    def pause_ingest() -> None:
+        """Keep ingest_stream from starting the driver again."""
+        from slicewise_airflow.api import airflow_api
+
+        with airflow_api() as api:
+            api.pause("ingest_stream")
+
+    @task(retries=1, execution_timeout=timedelta(minutes=5))
+    def drain() -> dict[str, object]:
+        """SIGTERM to the driver; wait until it has finished its batch and ended."""
+        from slicewise_airflow.commands import run_command
+
+        return run_command("stream", "stop")
+
+    pause_ingest() >> drain()

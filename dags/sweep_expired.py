@@ -1,0 +1,35 @@
+"""### Sweep keys that would stay for ever
+
+Every six hours: looks at every key of the online store for one that has no expiry, or one longer
+than any read can need, sets it right, deletes keys of earlier generations, and reports what it
+found. In a healthy store it finds nothing.
+[Runbook](docs/runbook.md#the-sweep-finds-keys)
+"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from airflow.sdk import DAG, CronTriggerTimetable, Param, get_current_context, task
+from slicewise_airflow.alerts import page
+
+with DAG(
+    dag_id="sweep_expired",
+    doc_md=__doc__,
+    schedule=CronTriggerTimetable("15 */6 * * *", timezone="UTC"),
+    catchup=False,
+    max_active_runs=1,
+    tags=["slicewise", "maintenance"],
+    params={"dry_run": Param(False, type="boolean", description="report only")},
+    default_args={"owner": "slicewise", "on_failure_callback": page},
+):
+
+    @task(retries=2, retry_delay=timedelta(seconds=30))
+    def sweep() -> dict[str, object]:
+        """Find keys without or with over-long expiry, fix them, report."""
+        from slicewise_airflow.commands import run_command
+
+        dry = get_current_context()["params"]["dry_run"]
+        return run_command("sweep", "--json", *(["--dry-run"] if dry else []))
+
+    sweep()

@@ -1,0 +1,1 @@
+"""Decisions about running the platform are pure functions here: nothing in this package does I/O."""

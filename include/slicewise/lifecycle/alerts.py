@@ -1,0 +1,97 @@
+"""A failure is told once, in one shape, with the page that says what to do; where to is configuration.
+
+The log event is always written. Further channels are those that the environment names.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+Kind = Literal["webhook", "slack", "smtp", "pagerduty"]
+
+RUNBOOK = "docs/runbook.md"
+ANCHORS: Mapping[str, str] = {
+    "ingest_stream": "the-stream-is-not-well",
+    "stop_stream": "the-stream-does-not-stop",
+    "compact_slices": "compaction-fails",
+    "backfill_view": "a-view-stays-in-building",
+    "maintain_iceberg": "maintenance-fails",
+    "sweep_expired": "the-sweep-finds-keys",
+    "check_consistency": "the-check-is-red",
+    "build_training_set": "a-training-set-fails",
+}
+
+
+@dataclass(frozen=True)
+class Alert:
+    """A task that failed, or a run that missed its deadline."""
+
+    event: Literal["task_failed", "deadline_missed"]
+    dag: str
+    task: str
+    run: str
+    error: str
+    runbook: str
+    url: str
+
+    def text(self) -> str:
+        """One line for people and for chat."""
+        return f"slicewise {self.event}: {self.dag}.{self.task} ({self.run}): {self.error}. Runbook: {self.runbook}"
+
+    def fields(self) -> dict[str, str]:
+        """For logs and webhooks: names and values."""
+        return {
+            "event": self.event,
+            "dag": self.dag,
+            "task": self.task,
+            "run": self.run,
+            "error": self.error,
+            "runbook": self.runbook,
+            "url": self.url,
+        }
+
+
+@dataclass(frozen=True)
+class Channel:
+    """Somewhere an alert goes besides the log: a URL, an Airflow connection, or addresses."""
+
+    kind: Kind
+    target: str
+
+
+_VARIABLES: tuple[tuple[str, Kind], ...] = (
+    ("SLICEWISE_ALERT_WEBHOOK", "webhook"),
+    ("SLICEWISE_ALERT_SLACK_CONN", "slack"),
+    ("SLICEWISE_ALERT_SMTP_TO", "smtp"),
+    ("SLICEWISE_ALERT_PAGERDUTY_CONN", "pagerduty"),
+)
+
+
+def channels(env: Mapping[str, str]) -> tuple[Channel, ...]:
+    """The channels that the environment configures, in a fixed order."""
+    return tuple(Channel(kind, env[name]) for name, kind in _VARIABLES if env.get(name))
+
+
+def runbook_link(dag: str, base: str = "") -> str:
+    """The runbook's section for a DAG; base is where the repository can be read, if anywhere."""
+    page = f"{base.rstrip('/')}/{RUNBOOK}" if base else RUNBOOK
+    anchor = ANCHORS.get(dag)
+    return f"{page}#{anchor}" if anchor else page
+
+
+def alert(
+    dag: str, task: str, run: str, error: object, *, url: str = "", runbook_base: str = ""
+) -> Alert:
+    """An alert for a failed task. Of an error only its first line is told: the log has the rest."""
+    first = (str(error) if error is not None else "").strip().splitlines()
+    return Alert(
+        event="task_failed",
+        dag=dag,
+        task=task,
+        run=run,
+        error=(first[0] if first else "no error was recorded")[:300],
+        runbook=runbook_link(dag, runbook_base),
+        url=url,
+    )

@@ -1,0 +1,108 @@
+"""What a bounded job is asked to do follows from its Airflow run alone: the same run, the same arguments."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+
+from slicewise.errors import BadRequest
+
+_HOUR = re.compile(r"\d{4}-\d{2}-\d{2}T\d{2}(:00(:00)?)?(Z|\+00:00)?")
+
+
+@dataclass(frozen=True)
+class Run:
+    """What of an Airflow run a decision may depend on."""
+
+    run_type: str
+    """scheduled, manual, backfill, asset_triggered."""
+    partition_key: str | None
+    run_after: datetime
+    params: Mapping[str, object]
+
+
+def hour_of(text: str) -> str:
+    """An hour as jobs take it, `2026-11-21T08`, from a partition key. Raises BadRequest."""
+    if not _HOUR.fullmatch(text):
+        raise BadRequest(
+            f"{text!r} is no hour",
+            where="partition key",
+            expected="2026-11-21T08:00:00, in UTC",
+            next_step="trigger the run with the hour's start as its partition key",
+        )
+    hour = text[:13]
+    try:
+        datetime.strptime(hour, "%Y-%m-%dT%H").replace(tzinfo=UTC)
+    except ValueError as error:
+        raise BadRequest(f"{text!r} is no hour of the calendar", where="partition key") from error
+    return hour
+
+
+def last_finished_hour(now: datetime) -> str:
+    """The hour that ended last at `now` (aware)."""
+    start = now.astimezone(UTC).replace(minute=0, second=0, microsecond=0) - timedelta(hours=1)
+    return start.strftime("%Y-%m-%dT%H")
+
+
+def compact_arguments(run: Run) -> tuple[str, ...]:
+    """Arguments of spark_jobs/compact.py.
+
+    A scheduled run compacts its hour and then other dirty ones; a backfill takes its hour alone,
+    so that its runs do not repeat each other's work. A run that a person starts without a key is
+    about the hour that ended last.
+    """
+    hour = hour_of(run.partition_key) if run.partition_key else last_finished_hour(run.run_after)
+    arguments = ["--hour", hour, "--json"]
+    if run.run_type == "backfill" or run.params.get("only"):
+        arguments.append("--only")
+    if run.params.get("from_raw"):
+        arguments += ["--from", "raw"]
+    max_hours = run.params.get("max_hours")
+    if max_hours is not None:
+        arguments += ["--max-hours", str(_positive("max_hours", max_hours))]
+    return tuple(arguments)
+
+
+def backfill_arguments(run: Run) -> tuple[str, ...]:
+    """Arguments of spark_jobs/backfill.py: one view, or all that are not ready."""
+    view = str(run.params.get("view") or "").strip()
+    return ("--view", view, "--json") if view else ("--json",)
+
+
+def maintain_arguments(run: Run) -> tuple[str, ...]:
+    """Arguments of spark_jobs/maintain.py."""
+    days = _positive("keep_days", run.params.get("keep_days", 7))
+    return ("--keep-days", str(days), "--json")
+
+
+def check_arguments(run: Run, report_dir: str) -> tuple[str, ...]:
+    """Arguments of spark_jobs/check.py; its HTML report goes below report_dir."""
+    sample = _positive("sample", run.params.get("sample", 500))
+    return ("--sample", str(sample), "--report", report_dir, "--json")
+
+
+def dataset_arguments(run: Run) -> tuple[str, ...]:
+    """Arguments of `slicewise dataset build`."""
+    missing = [name for name in ("spine", "features", "out") if not run.params.get(name)]
+    if missing:
+        raise BadRequest(
+            f"a training set needs {', '.join(missing)}",
+            where="params of build_training_set",
+            expected="spine (a Parquet file), features (a feature set or view:column, comma separated), out",
+            next_step="trigger the run with these params",
+        )
+    knowledge = str(run.params.get("knowledge") or "event_time")
+    arguments = ["--spine", str(run.params["spine"]), "--features", str(run.params["features"])]
+    return (*arguments, "--knowledge", knowledge, "--out", str(run.params["out"]), "--json")
+
+
+def _positive(name: str, value: object) -> int:
+    try:
+        number = int(str(value))
+    except ValueError:
+        number = 0
+    if number < 1:
+        raise BadRequest(f"{name} = {value!r}", where="params", expected="a whole number above 0")
+    return number

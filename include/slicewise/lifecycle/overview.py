@@ -1,0 +1,138 @@
+"""One picture of the platform, made from what the store holds alone: for the UI page, the CLI and checks of health."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from slicewise.errors import BadRequest
+from slicewise.lifecycle.health import Health, Limits, StreamStatus, judge
+from slicewise.slices import HOUR_US
+from slicewise.stores.redis.status import StoreStatus
+
+JOBS = ("compact", "check", "backfill", "maintain", "sweep")
+
+
+@dataclass(frozen=True)
+class ViewLine:
+    """One unit of a view."""
+
+    view: str
+    unit: str
+    ready: bool
+    built: float
+    """Part of its history that is built, from 0 to 1."""
+    hours: int
+    """Hours that are compacted."""
+    newest_hour: str | None
+    """Start of the newest compacted hour, `2026-11-21T08Z`."""
+
+
+@dataclass(frozen=True)
+class JobLine:
+    """The last run of a job, as it reported."""
+
+    job: str
+    ok: bool
+    age_s: float
+    report: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Overview:
+    """What somebody who looks after the platform asks first."""
+
+    now_us: int
+    generation: int | None
+    epoch: int | None
+    health: Health
+    streams: tuple[StreamStatus, ...]
+    views: tuple[ViewLine, ...]
+    jobs: tuple[JobLine, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values for a page; ages in seconds."""
+        found = asdict(self)
+        found["health"]["well"] = self.health.well
+        for line, status in zip(found["streams"], self.streams, strict=True):
+            line["heartbeat_age_s"] = (self.now_us - status.heartbeat_us) / 1e6
+        return found
+
+
+def streams_of(status: StoreStatus) -> tuple[tuple[StreamStatus, ...], tuple[str, ...]]:
+    """What the drivers said, and for each source whose words cannot be read the reason."""
+    found, unread = [], []
+    for source in status.sources:
+        text = status.parts.get(f"stream:{source}")
+        if text is None:
+            continue
+        try:
+            found.append(StreamStatus.parse(source, text))
+        except BadRequest as error:
+            unread.append(error.what)
+    return tuple(found), tuple(unread)
+
+
+def health_of(status: StoreStatus, limits: Limits) -> Health:
+    """The health of all streams at the store's time."""
+    streams, unread = streams_of(status)
+    judged = judge(streams, status.sources, status.now_us, limits)
+    return Health((*judged.reasons, *unread), stopped=judged.stopped and not unread)
+
+
+def overview(status: StoreStatus, limits: Limits) -> Overview:
+    """The picture."""
+    streams, _ = streams_of(status)
+    return Overview(
+        now_us=status.now_us,
+        generation=_number(status.marks.get("generation")),
+        epoch=_number(status.marks.get("epoch")),
+        health=health_of(status, limits),
+        streams=streams,
+        views=tuple(_view(unit, status) for unit in status.units),
+        jobs=_jobs(status),
+    )
+
+
+def job_record(report: Mapping[str, object], *, ok: bool, at_us: int) -> str:
+    """What a job leaves in the store for the page: its report without long lists."""
+    short = {k: v for k, v in report.items() if not isinstance(v, Sequence | Mapping) or isinstance(v, str)}
+    return json.dumps({"ok": ok, "at_us": at_us, "report": short}, sort_keys=True)
+
+
+def _view(unit: Mapping[str, Any], status: StoreStatus) -> ViewLine:
+    fingerprint = str(unit["storage_fingerprint"])
+    hours = status.swapped.get(fingerprint, {})
+    ready = f"y:{fingerprint}" in status.marks
+    built = status.marks.get(f"b:{fingerprint}", b"0/1").decode().partition("/")
+    total = _number(built[2].encode()) or 1
+    return ViewLine(
+        view=str(unit["view"]),
+        unit=fingerprint,
+        ready=ready,
+        built=1.0 if ready else (_number(built[0].encode()) or 0) / total,
+        hours=len(hours),
+        newest_hour=_hour(max(hours)) if hours else None,
+    )
+
+
+def _jobs(status: StoreStatus) -> tuple[JobLine, ...]:
+    lines = []
+    for job in JOBS:
+        text = status.parts.get(f"job:{job}")
+        if text is not None:
+            said = json.loads(text)
+            age_s = max(0.0, (status.now_us - int(said["at_us"])) / 1e6)
+            lines.append(JobLine(job, bool(said["ok"]), age_s, said.get("report", {})))
+    return tuple(lines)
+
+
+def _hour(number: int) -> str:
+    return datetime.fromtimestamp(number * HOUR_US / 1e6, UTC).strftime("%Y-%m-%dT%HZ")
+
+
+def _number(raw: bytes | None) -> int | None:
+    return int(raw) if raw is not None and raw.isdigit() else None

@@ -1,0 +1,100 @@
+"""A job's report is one JSON object, the last such line that it prints; without one it did not finish its work."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from slicewise.errors import SlicewiseError
+
+Report = Mapping[str, object]
+SLICE_COLUMNS = ("unit", "hour", "slice", "events", "entities", "late", "bytes")
+
+
+class ReportMissing(SlicewiseError):
+    """A job ended without saying what it did: treat it as failed and look at its log."""
+
+
+@dataclass
+class ReportReader:
+    """Passes the lines of a job's output on, and keeps the last that is a JSON object."""
+
+    report: Report | None = None
+
+    def read(self, lines: Iterable[str]) -> Iterator[str]:
+        for line in lines:
+            found = report_in(line)
+            if found is not None:
+                self.report = found
+            yield line
+
+    def required(self, job: str) -> Report:
+        """The report; raises ReportMissing when the job printed none."""
+        if self.report is None:
+            raise ReportMissing(
+                f"job {job!r} printed no report",
+                expected="a JSON object on one line of its standard output",
+                next_step="read the job's log above; run it by hand with --json",
+            )
+        return self.report
+
+
+def report_in(line: str) -> Report | None:
+    """The JSON object that a line is, if it is one."""
+    text = line.strip()
+    if not (text.startswith("{") and text.endswith("}")):
+        return None
+    try:
+        found = json.loads(text)
+    except ValueError:
+        return None
+    return found if isinstance(found, dict) else None
+
+
+def slice_rows(report: Report) -> list[dict[str, object]]:
+    """The slices that a compaction wrote, one row each, in the order that it wrote them."""
+    rows = report.get("slices") or ()
+    return [dict(row) for row in rows if isinstance(row, Mapping)] if _sequence(rows) else []
+
+
+def table(rows: Sequence[Mapping[str, object]], columns: Sequence[str]) -> list[str]:
+    """Rows as aligned lines for a task's log, numbers to the right; the header first."""
+    cells = [[_cell(row.get(name)) for name in columns] for row in rows]
+    widths = [
+        max([len(name), *(len(line[i]) for line in cells)]) for i, name in enumerate(columns)
+    ]
+    right = [
+        bool(rows) and all(isinstance(row.get(name), int | float) for row in rows)
+        for name in columns
+    ]
+
+    def line(values: Sequence[str]) -> str:
+        padded = (
+            value.rjust(width) if number else value.ljust(width)
+            for value, width, number in zip(values, widths, right, strict=True)
+        )
+        return "  ".join(padded).rstrip()
+
+    return [line(list(columns)), *(line(each) for each in cells)]
+
+
+def summary(report: Report) -> str:
+    """The report's plain values as `key=value` words; lists are counted."""
+    words = []
+    for key, value in report.items():
+        if _sequence(value):
+            words.append(f"{key}={len(value)}")  # type: ignore[arg-type]
+        elif not isinstance(value, Mapping):
+            words.append(f"{key}={_cell(value)}")
+    return " ".join(words)
+
+
+def _cell(value: object) -> str:
+    if value is None:
+        return "-"
+    return f"{value:.3g}" if isinstance(value, float) else str(value)
+
+
+def _sequence(value: object) -> bool:
+    return isinstance(value, Sequence) and not isinstance(value, str | bytes)

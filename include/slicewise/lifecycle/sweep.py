@@ -1,0 +1,157 @@
+"""No key of the online store outlives what any read can reach, and none that a read can reach is ever shortened.
+
+A bound is generous by SLACK_S: the fold's own expiry, set from event time, always lies below it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from enum import Enum
+
+from slicewise.slices import DAY_US
+
+SLACK_S = 7_200
+_RUNNING = re.compile(rb"r:(\d+):.+", re.DOTALL)
+_STATE = re.compile(rb"sw:(\d+):\{([^{}]*)\}:([0-9a-f]{16}):(.+)", re.DOTALL)
+_NODE = re.compile(rb"sw:(?:marks:\{0\}|manifest:[0-9a-f]{64}|status:.+)", re.DOTALL)
+_GENERATION = re.compile(rb"sw:(\d+):(?:swapped|covers):.+:\{0\}", re.DOTALL)
+_DAY = re.compile(rb"day:(\d{8})")
+
+
+@dataclass(frozen=True)
+class UnitRule:
+    """What bounds the keys of one deployed unit."""
+
+    retention_us: int
+    max_ahead_us: int
+    slice_us: int
+
+
+@dataclass(frozen=True)
+class SweepRules:
+    """A store as its marks and manifest described it when the sweep began."""
+
+    generation: int
+    units: Mapping[str, UnitRule]
+    """Storage fingerprint -> rule."""
+
+    @property
+    def longest_us(self) -> int:
+        """For units that are deployed no more: nobody keeps longer than this."""
+        return max((unit.retention_us + unit.max_ahead_us for unit in self.units.values()), default=DAY_US)
+
+
+class Finding(Enum):
+    WELL = "well"
+    NO_EXPIRY = "no_expiry"
+    OVER_LONG = "over_long"
+    OLD_GENERATION = "old_generation"
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What is found about a key; expire_at_s: the expiry that it must get, if any."""
+
+    finding: Finding
+    unit: str = ""
+    expire_at_s: int | None = None
+    needs_fields: bool = False
+    """To be asked again, with the names of the hash's fields."""
+
+    @property
+    def name(self) -> str:
+        return self.finding.value
+
+    @property
+    def delete(self) -> bool:
+        return self.finding is Finding.OLD_GENERATION
+
+
+_WELL = Verdict(Finding.WELL)
+
+
+def verdict(
+    key: bytes,
+    expires_at_s: int | None,
+    now_us: int,
+    rules: SweepRules,
+    fields: Sequence[bytes] | None = None,
+) -> Verdict:
+    """About one key. expires_at_s: its expiry in seconds since the epoch, None if it has none;
+    fields: the names of its fields, where a first verdict asked for them.
+
+    Keys of another generation are read and written by nobody: they go. Marks, manifests, the
+    hours and covers of this generation and lifetime totals have no expiry, by design.
+    """
+    if _NODE.fullmatch(key):
+        return _WELL
+    owned = _GENERATION.fullmatch(key)
+    if owned:
+        return _WELL if int(owned[1]) == rules.generation else Verdict(Finding.OLD_GENERATION)
+    state = _STATE.fullmatch(key)
+    if state is None:
+        return Verdict(Finding.UNKNOWN)
+    if int(state[1]) != rules.generation:
+        return Verdict(Finding.OLD_GENERATION)
+    unit, kind = state[3].decode(), state[4]
+    if kind == b"t":
+        return _WELL
+    bound_s = _bound_s(unit, kind, now_us, rules)
+    if bound_s is None:
+        return Verdict(Finding.UNKNOWN, unit)
+    # A producer's clock may run far ahead, and event times are judged by it: what the hash holds
+    # decides, not the store's clock alone.
+    ask = kind == b"hot" and fields is None and unit in rules.units
+    if fields is not None and unit in rules.units:
+        bound_s = max(bound_s, _reach_s(fields, rules.units[unit]))
+    if expires_at_s is None:
+        return Verdict(Finding.NO_EXPIRY, unit, bound_s, needs_fields=ask)
+    # a retired unit's own retention is not known any more: only a missing expiry is a finding
+    if expires_at_s > bound_s and unit in rules.units:
+        return Verdict(Finding.OVER_LONG, unit, bound_s, needs_fields=ask)
+    return _WELL
+
+
+def _reach_s(fields: Sequence[bytes], rule: UnitRule) -> int:
+    """Second after which no read reaches the newest running partial; 0 without one."""
+    found = [_RUNNING.fullmatch(name) for name in fields]
+    newest = max((int(each[1]) for each in found if each), default=-1)
+    return -(((newest + 1) * rule.slice_us + rule.retention_us) // -1_000_000) if newest >= 0 else 0
+
+
+def _bound_s(unit: str, kind: bytes, now_us: int, rules: SweepRules) -> int | None:
+    """Second after which no read reaches the key; None for a kind of key that is not known."""
+    rule = rules.units.get(unit)
+    reach_us = rules.longest_us if rule is None else rule.retention_us
+    ahead_us = DAY_US if rule is None else rule.max_ahead_us
+    if kind == b"hot":
+        # its newest event can lie as far ahead as the source allows
+        return -((now_us + ahead_us + reach_us) // -1_000_000) + SLACK_S
+    day = _DAY.fullmatch(kind)
+    if day is None:
+        return None
+    try:
+        start = datetime.strptime(day[1].decode(), "%Y%m%d").replace(tzinfo=UTC)
+    except ValueError:
+        return None
+    return int(start.timestamp()) + -((DAY_US + reach_us) // -1_000_000) + SLACK_S
+
+
+def rules_of(generation: int, manifest: Mapping[str, object]) -> SweepRules:
+    """The rules of a deployment, from its manifest's JSON."""
+    sources = {str(each["name"]): int(each["max_ahead_us"]) for each in _maps(manifest.get("sources"))}
+    units = {
+        str(unit["storage_fingerprint"]): UnitRule(
+            int(unit["retention_us"]), sources.get(str(unit["source"]), DAY_US), int(unit["slice_us"])
+        )
+        for unit in _maps(manifest.get("units"))
+    }
+    return SweepRules(generation, units)
+
+
+def _maps(value: object) -> list[Mapping[str, str]]:
+    return [each for each in value if isinstance(each, Mapping)] if isinstance(value, list) else []

@@ -1,0 +1,105 @@
+"""A bounded Spark job runs through the Spark provider, under the job configuration of slicewise, and must report.
+
+The driver is spark-submit of the Spark environment; nothing of pyspark is imported here.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
+from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
+from airflow.sdk.exceptions import AirflowNotFoundException
+
+from slicewise.lifecycle.jobs import Run
+from slicewise.lifecycle.reports import SLICE_COLUMNS, ReportReader, slice_rows, summary, table
+from slicewise.settings import Settings
+from slicewise_airflow.record import record
+
+
+class _ReportingHook(SparkSubmitHook):
+    """The provider's hook; it also reads the job's report out of what it logs."""
+
+    def __init__(self, reader: ReportReader, **arguments: Any) -> None:
+        super().__init__(**arguments)
+        self._reader = reader
+
+    def _process_spark_submit_log(self, itr: Iterator[Any]) -> None:
+        super()._process_spark_submit_log(self._reader.read(itr))
+
+
+class SparkJob(SparkSubmitOperator):
+    """Runs `spark_jobs/<job>.py` with the arguments that `arguments(run)` gives.
+
+    The Airflow connection `spark_default` names the master; without one it is the setting
+    `spark_master`. Returns the job's report (XCom), and logs the slices that it lists.
+    """
+
+    def __init__(self, *, job: str, arguments: Callable[[Run], Sequence[str]], **kwargs: Any) -> None:
+        kwargs.setdefault("name", f"slicewise-{job}")
+        super().__init__(**kwargs)
+        self.job = job
+        self.arguments = arguments
+        self._reader = ReportReader()
+
+    def execute(self, context: Any) -> dict[str, object]:
+        from slicewise.spark.conf import job_conf
+
+        settings = Settings.load()
+        self.application = str(settings.home / "spark_jobs" / f"{self.job}.py")
+        self.application_args = list(self.arguments(run_of(context)))
+        # The session sets passwords itself; on a command line every user could read them.
+        self.conf = {k: v for k, v in job_conf(settings).items() if not k.endswith(".password")}
+        self.env_vars = settings.to_env() | {
+            "PYSPARK_PYTHON": str(settings.spark_python),
+            "PYSPARK_DRIVER_PYTHON": str(settings.spark_python),
+        }
+        self._spark_binary = str(settings.spark_submit)
+        self._default_connection(settings.spark_master)
+        self.log.info("event=job_submitted job=%s arguments=%s", self.job, self.application_args)
+        try:
+            super().execute(context)
+            report = dict(self._reader.required(self.job))
+        except Exception:
+            record(settings, self.job, self._reader.report or {}, ok=False)
+            raise
+        record(settings, self.job, report, ok=True)
+        self.log.info("event=job_reported job=%s %s", self.job, summary(report))
+        rows = slice_rows(report)
+        for line in table(rows, SLICE_COLUMNS) if rows else ():
+            self.log.info("%s", line)
+        return report
+
+    def _get_hook(self) -> SparkSubmitHook:
+        return _ReportingHook(
+            self._reader,
+            conf=self.conf,
+            conn_id=self._conn_id,
+            name=self.name,
+            application_args=self.application_args,
+            env_vars=self.env_vars,
+            spark_binary=self._spark_binary,
+            verbose=self._verbose,
+        )
+
+    def _default_connection(self, master: str) -> None:
+        # The provider falls back to YARN when the connection is missing, which nobody wants here.
+        try:
+            SparkSubmitHook.get_connection(self._conn_id)
+        except AirflowNotFoundException:
+            connection = json.dumps({"conn_type": "spark", "host": master})
+            os.environ[f"AIRFLOW_CONN_{self._conn_id.upper()}"] = connection
+
+
+def run_of(context: Any) -> Run:
+    """What of an Airflow context decisions may depend on."""
+    run = context["dag_run"]
+    return Run(
+        run_type=getattr(run.run_type, "value", str(run.run_type)),
+        partition_key=run.partition_key,
+        run_after=run.run_after,
+        params=dict(context["params"]),
+    )

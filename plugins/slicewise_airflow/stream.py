@@ -1,0 +1,120 @@
+"""Watching the stream holds no worker: a trigger looks every few seconds, and wakes the task when it is lost or time is up."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator
+from typing import Any
+
+from airflow.sdk import BaseOperator
+from airflow.sdk.exceptions import AirflowException, AirflowSkipException
+from airflow.triggers.base import BaseTrigger, TriggerEvent
+
+from slicewise.errors import SlicewiseError
+from slicewise.lifecycle.health import Health, Limits, Watch
+from slicewise.lifecycle.overview import health_of
+
+
+class StreamNotWell(AirflowException):
+    """The stream was lost for several looks in a row; the next run ensures it again."""
+
+
+class StreamHealthTrigger(BaseTrigger):
+    """Looks at the stream's status every `every_s` seconds until the deadline.
+
+    Fires once: {"outcome": "well" | "lost" | "stopped", "reasons": [...], "looks": n}.
+    Deadline and grace are points in time, so that a restart of the triggerer does not extend them.
+    """
+
+    def __init__(
+        self, deadline_s: float, grace_until_s: float, every_s: float, patience: int, heartbeat_age_s: float
+    ) -> None:
+        super().__init__()
+        self.deadline_s = deadline_s
+        self.grace_until_s = grace_until_s
+        self.every_s = every_s
+        self.patience = patience
+        self.heartbeat_age_s = heartbeat_age_s
+
+    def serialize(self) -> tuple[str, dict[str, Any]]:
+        return (
+            "slicewise_airflow.stream.StreamHealthTrigger",
+            {
+                "deadline_s": self.deadline_s,
+                "grace_until_s": self.grace_until_s,
+                "every_s": self.every_s,
+                "patience": self.patience,
+                "heartbeat_age_s": self.heartbeat_age_s,
+            },
+        )
+
+    async def run(self) -> AsyncIterator[TriggerEvent]:
+        watch = Watch(self.patience, int(self.grace_until_s * 1e6))
+        limits = Limits(heartbeat_age_us=int(self.heartbeat_age_s * 1e6))
+        looks = 0
+        while True:
+            health = await asyncio.to_thread(look, limits)
+            looks += 1
+            watch = watch.after(health, time.time_ns() // 1_000)
+            if watch.stopped or watch.lost or time.time() >= self.deadline_s:
+                break
+            left = max(0.0, self.deadline_s - time.time())
+            await asyncio.sleep(min(self.every_s, left))
+        yield TriggerEvent({"outcome": watch.outcome, "reasons": list(health.reasons), "looks": looks})
+
+
+def look(limits: Limits) -> Health:
+    """One look at the stream, through the status that its drivers write into the store."""
+    from slicewise.settings import Settings
+    from slicewise.stores.redis.status import read_status
+
+    try:
+        status = read_status(Settings.load().redis_url)
+    except SlicewiseError as error:
+        return Health((f"the store cannot be asked: {error.what}",))
+    return health_of(status, limits)
+
+
+class StreamHealth(BaseOperator):
+    """Succeeds after `for_s` seconds of a stream that is well, fails as soon as it is lost."""
+
+    def __init__(
+        self,
+        *,
+        for_s: float,
+        every_s: float = 5.0,
+        patience: int = 4,
+        heartbeat_age_s: float = 30.0,
+        grace_s: float = 120.0,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        self.for_s = for_s
+        self.every_s = every_s
+        self.patience = patience
+        self.heartbeat_age_s = heartbeat_age_s
+        self.grace_s = grace_s
+
+    def execute(self, context: Any) -> None:
+        # params can shorten the watch, for a try by hand and for tests
+        for_s = float(context["params"].get("watch_s") or self.for_s)
+        self.defer(
+            trigger=StreamHealthTrigger(
+                deadline_s=time.time() + for_s,
+                grace_until_s=time.time() + min(self.grace_s, for_s),
+                every_s=self.every_s,
+                patience=self.patience,
+                heartbeat_age_s=self.heartbeat_age_s,
+            ),
+            method_name="done",
+        )
+
+    def done(self, context: Any, event: dict[str, Any]) -> dict[str, Any]:
+        """What the trigger saw becomes the task's state."""
+        self.log.info("event=stream_watched outcome=%s looks=%s", event["outcome"], event["looks"])
+        if event["outcome"] == "lost":
+            raise StreamNotWell("; ".join(event["reasons"]) or "it was never seen well")
+        if event["outcome"] == "stopped":
+            raise AirflowSkipException("the stream was stopped on purpose")
+        return event

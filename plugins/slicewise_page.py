@@ -1,0 +1,70 @@
+"""The first page about slicewise in the Airflow UI; nothing of it is imported before somebody opens it."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+from airflow.plugins_manager import AirflowPlugin
+from fastapi import Depends, FastAPI
+from fastapi.responses import HTMLResponse, JSONResponse
+
+PREFIX = "/slicewise"
+PAGE = Path(__file__).with_name("slicewise_page.html")
+
+
+def _app() -> FastAPI:
+    from airflow.api_fastapi.auth.managers.models.resource_details import AccessView
+    from airflow.api_fastapi.core_api.security import requires_access_view
+
+    # who may see Airflow's own pages may see this one; there is no page without a sign-in
+    app = FastAPI(
+        title="slicewise",
+        docs_url=None,
+        redoc_url=None,
+        openapi_url=None,
+        dependencies=[Depends(requires_access_view(AccessView.WEBSITE))],
+    )
+
+    @app.get("/", response_class=HTMLResponse)
+    async def page() -> HTMLResponse:
+        return HTMLResponse(PAGE.read_text(encoding="utf-8"))
+
+    @app.get("/status.json")
+    async def status() -> JSONResponse:
+        return JSONResponse(*await asyncio.to_thread(_status), headers={"Cache-Control": "no-store"})
+
+    return app
+
+
+def _status() -> tuple[dict[str, Any], int]:
+    from slicewise.errors import SlicewiseError
+    from slicewise.lifecycle.health import Limits
+    from slicewise.lifecycle.overview import JOBS, overview
+    from slicewise.settings import Settings
+    from slicewise.stores.redis.status import read_status
+
+    try:
+        settings = Settings.load()
+        found = overview(read_status(settings.redis_url, JOBS), Limits())
+    except SlicewiseError as error:
+        return {"error": {"what": error.what, "next_step": error.next_step}}, 503
+    return found.to_json() | {"serving_url": settings.serving_url}, 200
+
+
+class SlicewisePage(AirflowPlugin):  # type: ignore[misc]  # Airflow is opaque to the type checker here
+    """Registers the page and its place in the navigation."""
+
+    name = "slicewise"
+    fastapi_apps = [{"app": _app(), "url_prefix": PREFIX, "name": "slicewise"}]
+    external_views = [
+        {
+            "name": "Slicewise",
+            "href": f"{PREFIX}/",
+            "destination": "nav",
+            "url_route": "slicewise",
+            "category": "browse",
+            "nav_top_level": True,
+        }
+    ]

@@ -1,0 +1,48 @@
+"""A failure is told with its runbook page, and only where the environment says."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from slicewise.lifecycle.alerts import ANCHORS, RUNBOOK, alert, channels, runbook_link
+
+ROOT = Path(__file__).resolve().parents[3]
+
+
+def test_without_configuration_there_is_the_log_alone() -> None:
+    assert channels({}) == ()
+    assert channels({"SLICEWISE_ALERT_WEBHOOK": ""}) == ()
+
+
+def test_channels_are_those_that_the_environment_names() -> None:
+    env = {"SLICEWISE_ALERT_SLACK_CONN": "slack", "SLICEWISE_ALERT_WEBHOOK": "https://hook", "OTHER": "x"}
+    assert [(each.kind, each.target) for each in channels(env)] == [("webhook", "https://hook"), ("slack", "slack")]
+
+
+def test_an_alert_tells_the_first_line_of_the_error_only() -> None:
+    told = alert("compact_slices", "compact", "r1", ValueError("a\nsecond line"))
+    assert told.error == "a"
+    assert "second" not in told.text()
+    assert told.runbook.endswith("#compaction-fails")
+    assert alert("x", "y", "z", None).error == "no error was recorded"
+
+
+def test_the_link_follows_the_base_of_the_repository() -> None:
+    assert runbook_link("stop_stream", "https://host/blob/main/") == (
+        "https://host/blob/main/docs/runbook.md#the-stream-does-not-stop"
+    )
+    assert runbook_link("unknown") == RUNBOOK
+
+
+@pytest.mark.parametrize("dag", sorted(ANCHORS))
+def test_every_link_leads_to_a_section_of_the_runbook(dag: str) -> None:
+    headings = re.findall(r"^#+ (.+)$", (ROOT / RUNBOOK).read_text(encoding="utf-8"), re.MULTILINE)
+    anchors = {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+    assert ANCHORS[dag] in anchors
+
+
+def test_every_dag_has_a_section() -> None:
+    assert {path.stem for path in (ROOT / "dags").glob("*.py")} == set(ANCHORS)

@@ -1,0 +1,80 @@
+"""What a job is asked to do, from its Airflow run."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta, timezone
+
+import pytest
+
+from slicewise.errors import BadRequest
+from slicewise.lifecycle.jobs import (
+    Run,
+    backfill_arguments,
+    check_arguments,
+    compact_arguments,
+    dataset_arguments,
+    hour_of,
+    last_finished_hour,
+    maintain_arguments,
+)
+
+AT = datetime(2026, 11, 21, 9, 0, tzinfo=UTC)
+
+
+def run(run_type: str = "scheduled", key: str | None = "2026-11-21T08:00:00", **params: object) -> Run:
+    return Run(run_type, key, AT, params)
+
+
+def test_a_scheduled_run_takes_its_hour_and_then_other_dirty_ones() -> None:
+    assert compact_arguments(run()) == ("--hour", "2026-11-21T08", "--json")
+
+
+def test_a_backfill_run_takes_its_hour_alone() -> None:
+    assert compact_arguments(run("backfill"))[-1] == "--only"
+    assert "--only" not in compact_arguments(run("manual"))
+
+
+def test_a_run_without_a_key_is_about_the_hour_that_ended_last() -> None:
+    assert compact_arguments(run("manual", None))[1] == "2026-11-21T08"
+    assert last_finished_hour(datetime(2026, 11, 21, 0, 59, tzinfo=UTC)) == "2026-11-20T23"
+    berlin = timezone(timedelta(hours=1))
+    assert last_finished_hour(datetime(2026, 11, 21, 0, 59, tzinfo=berlin)) == "2026-11-20T22"
+
+
+def test_params_become_arguments() -> None:
+    given = compact_arguments(run(from_raw=True, only=True, max_hours=3))
+    assert given == ("--hour", "2026-11-21T08", "--json", "--only", "--from", "raw", "--max-hours", "3")
+    assert backfill_arguments(run(view=" by_carrier ")) == ("--view", "by_carrier", "--json")
+    assert backfill_arguments(run(view=None)) == ("--json",)
+    assert maintain_arguments(run(keep_days=2)) == ("--keep-days", "2", "--json")
+    assert check_arguments(run(sample=7), "out") == ("--sample", "7", "--report", "out", "--json")
+
+
+@pytest.mark.parametrize("key", ["2026-11-21", "2026-11-21T08:30:00", "2026-13-01T00:00:00", "x", "2026-11-21T24:00:00"])
+def test_a_key_that_is_no_hour_is_refused(key: str) -> None:
+    with pytest.raises(BadRequest, match="no hour"):
+        hour_of(key)
+
+
+@pytest.mark.parametrize("key", ["2026-11-21T08", "2026-11-21T08:00", "2026-11-21T08:00:00", "2026-11-21T08:00:00Z"])
+def test_an_hour_has_one_text(key: str) -> None:
+    assert hour_of(key) == "2026-11-21T08"
+
+
+@pytest.mark.parametrize("value", [0, -1, "many", None])
+def test_a_number_that_is_none_is_refused(value: object) -> None:
+    with pytest.raises(BadRequest, match="sample"):
+        check_arguments(run(sample=value), "out")
+
+
+def test_a_training_set_without_its_params_names_those_that_are_missing() -> None:
+    with pytest.raises(BadRequest, match="spine, out"):
+        dataset_arguments(run(features="churn_v1"))
+
+
+def test_a_training_set_is_built_from_its_params() -> None:
+    given = dataset_arguments(run(spine="s.parquet", features="churn_v1", out="o.parquet", knowledge="token"))
+    assert given == (
+        *("--spine", "s.parquet", "--features", "churn_v1"),
+        *("--knowledge", "token", "--out", "o.parquet", "--json"),
+    )

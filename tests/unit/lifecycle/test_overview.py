@@ -1,0 +1,54 @@
+"""The picture of the platform is what the store holds, in a shape for people."""
+
+from __future__ import annotations
+
+import json
+
+from slicewise.lifecycle.health import Limits
+from slicewise.lifecycle.overview import health_of, job_record, overview
+from slicewise.slices import HOUR_US
+from slicewise.stores.redis.status import StoreStatus
+
+NOW = 1_700_000_000_000_000
+UNIT, NEW = "a" * 16, "b" * 16
+MANIFEST = {
+    "sources": [{"name": "flights"}],
+    "units": [{"view": "by_carrier", "storage_fingerprint": UNIT}, {"view": "by_route", "storage_fingerprint": NEW}],
+}
+
+
+def stored(**parts: str) -> StoreStatus:
+    marks = {"generation": b"3", "epoch": b"2", f"y:{UNIT}": b"1", f"b:{NEW}": b"3/12"}
+    hour = NOW // HOUR_US
+    return StoreStatus(NOW, marks, MANIFEST, parts, {UNIT: {hour - 1: 4, hour - 2: 4}, NEW: {}})
+
+
+def test_views_show_what_is_built_and_compacted() -> None:
+    ready, building = overview(stored(), Limits()).views
+    assert (ready.ready, ready.built, ready.hours, ready.newest_hour) == (True, 1.0, 2, "2023-11-14T21Z")
+    assert (building.ready, building.built, building.hours, building.newest_hour) == (False, 0.25, 0, None)
+
+
+def test_an_unread_status_is_a_reason_and_not_an_exception() -> None:
+    health = health_of(stored(**{"stream:flights": "torn"}), Limits())
+    assert not health.well
+    assert any("cannot be read" in reason for reason in health.reasons)
+
+
+def test_a_job_leaves_its_plain_figures_and_its_age() -> None:
+    text = job_record({"values": 10, "mismatches": 0, "slices": [1, 2], "n": {}}, ok=True, at_us=NOW - 90_000_000)
+    (line,) = overview(stored(**{"job:check": text}), Limits()).jobs
+    assert (line.job, line.ok, line.age_s, line.report) == ("check", True, 90.0, {"values": 10, "mismatches": 0})
+
+
+def test_an_empty_store_is_shown_as_empty() -> None:
+    found = overview(StoreStatus(NOW), Limits())
+    assert (found.views, found.streams, found.jobs, found.epoch) == ((), (), (), None)
+    assert not found.health.well
+
+
+def test_the_picture_is_plain_json() -> None:
+    said = json.dumps({"state": "running", "heartbeat_us": NOW - 2_000_000, "lag": 0})
+    found = json.loads(json.dumps(overview(stored(**{"stream:flights": said}), Limits()).to_json()))
+    assert found["health"]["well"]
+    assert found["streams"][0]["heartbeat_age_s"] == 2.0

@@ -1,0 +1,37 @@
+"""What a job reports is read from its output, and shown as a table."""
+
+from __future__ import annotations
+
+import pytest
+
+from slicewise.lifecycle.reports import ReportMissing, ReportReader, slice_rows, summary, table
+
+LINES = ["26/11/21 INFO {not json}", '{"hours": 1}', "[1]", '{"hours": 2, "slices": [{"slice": 1}]}', "done"]
+
+
+def test_the_last_object_is_the_report_and_every_line_is_passed_on() -> None:
+    reader = ReportReader()
+    assert list(reader.read(LINES)) == LINES
+    assert reader.required("compact")["hours"] == 2
+
+
+def test_a_job_without_a_report_has_not_done_its_work() -> None:
+    reader = ReportReader()
+    list(reader.read(["fine", "{broken}", "3"]))
+    with pytest.raises(ReportMissing, match="compact"):
+        reader.required("compact")
+
+
+def test_slices_are_listed_one_row_each() -> None:
+    assert slice_rows({"slices": [{"slice": 1}, {"slice": 2}]}) == [{"slice": 1}, {"slice": 2}]
+    assert slice_rows({"slices": "none"}) == []
+    assert slice_rows({}) == []
+
+
+def test_a_table_aligns_numbers_to_the_right() -> None:
+    rows = [{"unit": "a", "events": 7}, {"unit": "longer", "events": 12_345}]
+    assert table(rows, ("unit", "events")) == ["unit    events", "a            7", "longer   12345"]
+
+
+def test_a_summary_counts_lists_and_leaves_nested_objects_out() -> None:
+    assert summary({"hours": 2, "slices": [1, 2, 3], "x": {"y": 1}, "p": 0.123456}) == "hours=2 slices=3 p=0.123"

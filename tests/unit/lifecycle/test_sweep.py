@@ -1,0 +1,101 @@
+"""Which keys the sweep finds, and what expiry it gives them."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+import pytest
+
+from slicewise.lifecycle.sweep import SLACK_S, Finding, SweepRules, UnitRule, rules_of, verdict
+from slicewise.slices import DAY_US
+from slicewise.stores import keys
+from slicewise.stores.decisions import expiry_s
+
+UNIT, OTHER = "a" * 16, "b" * 16
+MINUTE = 60_000_000
+RULE = UnitRule(retention_us=2 * DAY_US, max_ahead_us=MINUTE, slice_us=MINUTE)
+RULES = SweepRules(generation=3, units={UNIT: RULE})
+NOW = int(datetime(2026, 11, 21, 9, tzinfo=UTC).timestamp()) * 1_000_000
+DAY = NOW // DAY_US
+TAG = keys.entity_tags([("name", "string")], [["{strange}:é"]])[0]
+HOT = keys.hot_key(3, TAG, UNIT)
+TODAY = keys.day_key(3, TAG, UNIT, DAY)
+BOUND_HOT = NOW // 1_000_000 + 60 + 2 * 86_400 + SLACK_S
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        keys.MARKS,
+        keys.manifest_key("f" * 64),
+        keys.status_key("stream:flights"),
+        keys.swapped_key(3, UNIT),
+        keys.covers_key(3, "flights"),
+        b"sw:3:{" + TAG + b"}:" + UNIT.encode() + b":t",
+    ],
+)
+def test_what_stands_without_expiry_by_design_is_well(key: bytes) -> None:
+    assert verdict(key, None, NOW, RULES).finding is Finding.WELL
+
+
+@pytest.mark.parametrize(
+    "key", [keys.hot_key(2, TAG, UNIT), keys.day_key(4, TAG, UNIT, DAY), keys.swapped_key(2, UNIT), keys.covers_key(2, "s")]
+)
+def test_keys_of_another_generation_go(key: bytes) -> None:
+    found = verdict(key, NOW // 1_000_000 + 5, NOW, RULES)
+    assert found.finding is Finding.OLD_GENERATION
+    assert found.delete
+
+
+def test_an_expiry_as_the_fold_and_the_swap_set_it_is_well() -> None:
+    now_slice_end = NOW + RULE.max_ahead_us + MINUTE
+    assert verdict(HOT, expiry_s(now_slice_end, RULE.retention_us), NOW, RULES).finding is Finding.WELL
+    last_hour_end = (DAY + 1) * DAY_US
+    assert verdict(TODAY, expiry_s(last_hour_end, RULE.retention_us), NOW, RULES).finding is Finding.WELL
+
+
+def test_a_missing_expiry_gets_the_end_of_what_a_read_may_reach() -> None:
+    found = verdict(HOT, None, NOW, RULES, fields=[])
+    assert (found.finding, found.expire_at_s) == (Finding.NO_EXPIRY, BOUND_HOT)
+    found = verdict(TODAY, None, NOW, RULES)
+    assert found.expire_at_s == (DAY + 1) * 86_400 + 2 * 86_400 + SLACK_S
+
+
+def test_an_expiry_one_second_beyond_the_bound_is_too_long() -> None:
+    assert verdict(HOT, BOUND_HOT, NOW, RULES, fields=[]).finding is Finding.WELL
+    assert verdict(HOT, BOUND_HOT + 1, NOW, RULES, fields=[]).finding is Finding.OVER_LONG
+
+
+def test_running_partials_ahead_of_the_stores_clock_are_never_shortened() -> None:
+    # a producer's clock was ten days ahead: its events are good, and must stay as long as any
+    ahead = (NOW + 10 * DAY_US) // MINUTE
+    needed = expiry_s((ahead + 1) * MINUTE, RULE.retention_us)
+    assert verdict(HOT, needed, NOW, RULES).needs_fields
+    fields = [b"l:t:0", keys.running_field(5, ("ab", 0)), keys.running_field(ahead, ("ab", 1))]
+    assert verdict(HOT, needed, NOW, RULES, fields).finding is Finding.WELL
+    assert verdict(HOT, needed + 1, NOW, RULES, fields).expire_at_s == needed
+
+
+def test_a_unit_that_is_deployed_no_more_gets_an_expiry_and_keeps_one_that_it_has() -> None:
+    key = keys.hot_key(3, TAG, OTHER)
+    assert verdict(key, None, NOW, RULES).finding is Finding.NO_EXPIRY
+    assert verdict(key, NOW // 1_000_000 + 10**9, NOW, RULES).finding is Finding.WELL
+
+
+@pytest.mark.parametrize(
+    "key", [b"sw:3:x", b"sw:3:{a}:" + UNIT.encode() + b":odd", b"sw:3:{a}:" + UNIT.encode() + b":day:20261399", b"sw:"]
+)
+def test_what_is_not_known_is_reported_and_left_alone(key: bytes) -> None:
+    found = verdict(key, None, NOW, RULES)
+    assert found.finding is Finding.UNKNOWN
+    assert found.expire_at_s is None
+    assert not found.delete
+
+
+def test_rules_come_from_the_deployed_manifest() -> None:
+    manifest = {
+        "sources": [{"name": "s", "max_ahead_us": MINUTE}],
+        "units": [{"storage_fingerprint": UNIT, "source": "s", "retention_us": 2 * DAY_US, "slice_us": MINUTE}],
+    }
+    assert rules_of(3, manifest) == RULES
+    assert rules_of(1, {}).longest_us == DAY_US
