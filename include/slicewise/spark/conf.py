@@ -15,7 +15,7 @@ _CHECKPOINTS = (
 )
 # A small heap grows by full collections; a serial collector needs no threads of its own on a
 # machine that also carries the servers.
-_JAVA = "-XX:+UseSerialGC -XX:+UseStringDeduplication -Xss4m -Dderby.system.home={scratch}"
+_JAVA = "-XX:+UseSerialGC -Xss4m -Dderby.system.home={scratch}"
 
 
 def job_conf(settings: Settings, *, memory: str = "1g") -> dict[str, str]:

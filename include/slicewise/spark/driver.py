@@ -1,0 +1,190 @@
+"""The driver keeps one query per deployed source alive, and drains them when it is told to stop.
+
+What can be mended by planning again from the marks is (a new epoch at once, a lost store with
+growing pauses); lost data and a failure that returns without any progress end it, loudly.
+"""
+
+from __future__ import annotations
+
+import signal
+import threading
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+from slicewise.clock import Clock
+from slicewise.errors import DataLoss, EpochSuperseded, SlicewiseError, StoreUnavailable
+from slicewise.features.plan import Deployment
+from slicewise.settings import Settings
+from slicewise.spark.log import event, warning
+from slicewise.spark.session import stream_session
+from slicewise.spark.status import Metrics, SourceStatus, write_heartbeat
+from slicewise.spark.streaming import SourceQuery, forget_checkpoints, plan_stream
+from slicewise.stores.kafka.log import KafkaLog
+from slicewise.stores.ports import Marks, OnlineStore
+from slicewise.stores.redis import open_store
+
+TICK_S = 0.5
+_PAUSES_S = (0.1, 0.5, 1.0, 2.0, 5.0)
+_ENDLESS = 20
+"""Failures in a row, without a batch applied between them, after which the driver gives up."""
+
+
+@dataclass
+class Driver:
+    """One process's streams. `run` returns the exit code."""
+
+    settings: Settings
+    clock: Clock
+    stop: threading.Event = field(default_factory=threading.Event)
+    metrics: Metrics = field(default_factory=Metrics)
+    _queries: dict[str, SourceQuery] = field(default_factory=dict)
+    _statuses: dict[str, SourceStatus] = field(default_factory=dict)
+    _bound: tuple[int, str, int] | None = None
+    _failures: int = 0
+    _applied: int = 0
+    _port: int = 0
+
+    def run(self) -> int:
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, lambda *_: self.stop.set())
+        forget_checkpoints(self.settings.state_dir)
+        (self.settings.state_dir / "stream").mkdir(parents=True, exist_ok=True)
+        self._port = self.metrics.serve()
+        session = stream_session(self.settings)
+        event("stream_started", metrics_port=self._port)
+        code = 0
+        while not self.stop.is_set():
+            try:
+                store = open_store(self.settings.redis_url)
+                try:
+                    self._attend(session, store)
+                finally:
+                    store.close()
+            except DataLoss as error:
+                warning("stream_refused", error=str(error))
+                self._tell("refused", str(error))
+                code = 3
+                break
+            except SlicewiseError as error:
+                if not self._pause(error):
+                    code = 1
+                    break
+        self._drain("stopped")
+        session.stop()
+        event("stream_stopped", code=code)
+        return code
+
+    def _attend(self, session: SparkSession, store: OnlineStore) -> None:
+        """Until told to stop: plans when the marks change, and looks after the queries."""
+        while not self.stop.is_set():
+            marks = store.marks()
+            bound = (marks.epoch, marks.units, marks.generation)
+            if bound != self._bound or not all(q.active for q in self._queries.values()):
+                self._plan(session, store, marks)
+                self._bound = bound
+            self._report(store)
+            self.stop.wait(TICK_S)
+
+    def _plan(self, session: SparkSession, store: OnlineStore, marks: Marks) -> None:
+        ended = [query.error() for query in self._queries.values() if not query.active]
+        self._drain("running")
+        for error in ended:
+            if error is not None and not isinstance(error, EpochSuperseded):
+                raise error if isinstance(error, SlicewiseError) else _Ended.of(error)
+        manifest = store.manifest(marks.units) if marks.units else None
+        if manifest is None:
+            event("nothing_deployed")
+            return
+        deployment = Deployment.from_json(manifest)
+        log = KafkaLog(self.settings.kafka_bootstrap)
+        marks = store.marks()  # the ledger after the drain
+        for source in deployment.sources:
+            plan = plan_stream(deployment, source, marks, log)
+            if not plan.units:
+                continue
+            status = self._statuses.setdefault(
+                source.name, SourceStatus(source.name, self.clock, self.metrics)
+            )
+            status.state = "running"
+            self._queries[source.name] = SourceQuery(
+                session, self.settings, plan, manifest, status
+            )
+            event("query_started", source=source.name, epoch=plan.epoch, start=dict(plan.start))
+
+    def _report(self, store: OnlineStore) -> None:
+        for name, query in self._queries.items():
+            self._statuses[name].lagging(query.lag())
+        applied = sum(status.records for status in self._statuses.values())
+        if applied > self._applied:
+            self._applied, self._failures = applied, 0
+        for name, figures in self._figures().items():
+            store.put_status(f"stream:{name}", _text(figures))
+
+    def _figures(self) -> Mapping[str, Mapping[str, Any]]:
+        figures = {name: status.to_json() for name, status in self._statuses.items()}
+        file = self.settings.state_dir / "stream" / "heartbeat.json"
+        write_heartbeat(file, figures, self._port)
+        return figures
+
+    def _pause(self, error: SlicewiseError) -> bool:
+        """Waits before the next attempt; False when there shall be none."""
+        self._drain("running")
+        self._bound = None
+        pause = _PAUSES_S[min(self._failures, len(_PAUSES_S) - 1)]
+        self._failures += 1
+        warning("stream_interrupted", failures=self._failures, pause_s=pause, error=str(error))
+        for status in self._statuses.values():
+            status.restarted(error.what)
+        self._figures()
+        # a store that is away may stay away for long: that is no fault of the stream
+        if self._failures >= _ENDLESS and not isinstance(error, StoreUnavailable):
+            self._tell("failed", str(error))
+            return False
+        self.stop.wait(pause)
+        return True
+
+    def _drain(self, state: str) -> None:
+        for name, query in self._queries.items():
+            query.drain()
+            event("query_drained", source=name)
+        self._queries.clear()
+        if state != "running":
+            self._tell(state, None)
+
+    def _tell(self, state: str, error: str | None) -> None:
+        """The last word; a store that is away cannot hear it, the heartbeat file does."""
+        for status in self._statuses.values():
+            if status.state == "running":
+                status.state, status.last_error = state, error or status.last_error
+        figures = self._figures()
+        try:
+            store = open_store(self.settings.redis_url)
+            for name, each in figures.items():
+                store.put_status(f"stream:{name}", _text(each))
+            store.close()
+        except StoreUnavailable as away:
+            warning("status_not_stored", error=away.what)
+
+
+class _Ended(SlicewiseError):
+    """A query ended by an error of Spark's."""
+
+    @staticmethod
+    def of(error: BaseException) -> _Ended:
+        text = str(error)
+        if "may have been lost" in text or "KAFKA_DATA_LOSS" in text:
+            raise DataLoss(
+                "Kafka lost records that were not applied yet",
+                where=text[:400],
+                next_step="rebuild the store from the archive, or accept the loss",
+            ) from error
+        return _Ended("a query ended", where=text[:2000], next_step="read the driver's log")
+
+
+def _text(figures: Mapping[str, Any]) -> str:
+    import json
+
+    return json.dumps(figures)

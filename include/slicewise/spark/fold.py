@@ -1,0 +1,236 @@
+"""A task folds the rows of its Kafka partitions, in offset order, into the store it was planned for.
+
+The store's life (incarnation), generation, epoch and units are those of the query; a connection
+that finds another life fails the task, and with it the batch. Nothing here retries.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from slicewise.aggregates.columns import Columns
+from slicewise.aggregates.events import Rows
+from slicewise.clock import SystemClock
+from slicewise.errors import IncarnationChanged, SlicewiseError
+from slicewise.features.plan import Deployment, Unit
+from slicewise.stores import keys
+from slicewise.stores.ports import FoldBatch, FoldOutcome, Incarnation, OnlineStore
+from slicewise.stores.redis import open_store
+
+OUTCOME = pa.schema([("outcome", pa.string())])
+_SAMPLE = 64
+"""Rows of a task whose freshness is told to the driver."""
+
+
+@dataclass(frozen=True)
+class Placed:
+    """Where a unit's columns stand in the rows that a task gets (`rows.UnitColumns`)."""
+
+    unit: str
+    keep: str
+    entity: tuple[str, ...]
+    inputs: Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class FoldTask:
+    """What the executors do with a batch; picklable, the same for every batch of a query."""
+
+    redis_url: str
+    incarnation: Incarnation
+    generation: int
+    manifest: str
+    topic_id: str
+    placed: tuple[Placed, ...]
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Outcomes, one JSON text per Kafka partition."""
+        frames = [batch for batch in batches if batch.num_rows]
+        if not frames:
+            return
+        table = pa.Table.from_batches(frames).combine_chunks()
+        store = _connection(self.redis_url, self.incarnation, self.generation)
+        deployment = _deployment(self.manifest)
+        outcomes = []
+        for partition in pc.unique(table["partition"]).to_pylist():
+            part = table.filter(pc.equal(table["partition"], partition))
+            try:
+                outcomes.append(self._fold(store, deployment, part, partition))
+            except SlicewiseError:
+                _drop(self.redis_url)
+                raise
+        texts = [json.dumps(asdict(outcome)) for outcome in outcomes]
+        yield pa.RecordBatch.from_arrays([pa.array(texts, pa.string())], schema=OUTCOME)
+
+    def _fold(
+        self, store: OnlineStore, deployment: Deployment, table: pa.Table, partition: int
+    ) -> PartitionOutcome:
+        rows = SourceRows.of(table, self.topic_id, partition)
+        units = {}
+        for placed in self.placed:
+            unit = deployment.unit(placed.unit)
+            codes = table[placed.keep].combine_chunks()
+            batch = batch_of(unit, placed, rows)
+            outcome = store.fold(batch) if batch is not None else FoldOutcome()
+            units[placed.unit] = asdict(outcome) | {"left_out": _counts(codes)}
+        visible = SystemClock().now_us()
+        kafka_time = rows.table["kafka_time"].to_numpy()
+        step = max(1, len(kafka_time) // _SAMPLE)
+        fresh = ((visible - kafka_time[::step]) / 1000).round(1).tolist()
+        bad = _counts(table["reason"].combine_chunks())
+        return PartitionOutcome(partition, table.num_rows, bad, units, fresh)
+
+
+@dataclass(frozen=True)
+class PartitionOutcome:
+    """What became of the rows of one Kafka partition."""
+
+    partition: int
+    records: int
+    bad: Mapping[str, int]
+    """Reason -> records."""
+    units: Mapping[str, Mapping[str, Any]]
+    """Unit -> FoldOutcome, and the rows left out of the unit by code (`rows.REASONS`)."""
+    freshness_ms: Sequence[float] = field(default_factory=list)
+    """Kafka timestamp to visible, of some rows."""
+
+
+@dataclass(frozen=True, eq=False)
+class SourceRows:
+    """Rows of one place in offset order."""
+
+    table: pa.Table
+    topic_id: str
+    partition: int
+
+    @staticmethod
+    def of(table: pa.Table, topic_id: str, partition: int) -> SourceRows:
+        offsets = table["offset"].to_numpy()
+        if len(offsets) > 1 and not bool(np.all(offsets[1:] > offsets[:-1])):
+            table = table.take(pc.sort_indices(table["offset"]))
+        return SourceRows(table, topic_id, partition)
+
+
+def batch_of(unit: Unit, placed: Placed, source: SourceRows) -> FoldBatch | None:
+    """The unit's rows as the store folds them; None without any."""
+    table = source.table.filter(pc.equal(source.table[placed.keep], 0))
+    if not table.num_rows:
+        return None
+    values, entity = entities_of(table, placed.entity)
+    partition = source.partition if unit.spread else None
+    tags = keys.entity_tags(unit.entity, values, partition, count=1)
+    rows = rows_of(unit, table, placed.inputs, source.topic_id)
+
+    def accumulate(
+        chosen: NDArray[np.int64], groups: NDArray[np.int64], n_groups: int
+    ) -> list[Columns]:
+        taken = rows if len(chosen) == len(rows) else rows.take(chosen)
+        return [part.accumulate_columns(taken, groups, n_groups) for part in unit.layout.partials]
+
+    return FoldBatch(
+        unit=unit,
+        place=(source.topic_id, source.partition),
+        tags=tags,
+        entity=entity,
+        offset=rows.offset,
+        number=rows.time // unit.slice_us,
+        accumulate=accumulate,
+    )
+
+
+def rows_of(unit: Unit, table: pa.Table, inputs: Mapping[str, str], topic_id: str) -> Rows:
+    """A table's rows as the algebra reads them."""
+    n = table.num_rows
+    types = {
+        name: kind
+        for partial in unit.layout.partials
+        for name, kind in zip(partial.inputs, partial.types or (), strict=True)
+    }
+    return Rows(
+        time=table["event_time"].to_numpy(),
+        topic_hi=np.full(n, int(topic_id[:16], 16), np.uint64),
+        topic_lo=np.full(n, int(topic_id[16:], 16), np.uint64),
+        partition=table["partition"].to_numpy(),
+        offset=table["offset"].to_numpy(),
+        columns={
+            name: _array(table[column]).cast(types[name]) for name, column in inputs.items()
+        },
+    )
+
+
+def entities_of(
+    table: pa.Table, columns: Sequence[str]
+) -> tuple[list[list[object]], NDArray[np.int64]]:
+    """Per column the values of each entity, and per row its entity. Nothing per row in Python."""
+    n = table.num_rows
+    if not columns:
+        return [], np.zeros(n, np.int64)
+    encoded = [_array(table[column]).dictionary_encode() for column in columns]
+    codes = [each.indices.to_numpy(zero_copy_only=False).astype(np.int64) for each in encoded]
+    if len(columns) == 1:
+        return [encoded[0].dictionary.to_pylist()], codes[0]
+    joint = codes[0]
+    for each, code in zip(encoded[1:], codes[1:], strict=True):
+        dense = np.unique(joint, return_inverse=True)[1]  # keeps products within 64 bits
+        joint = dense * len(each.dictionary) + code
+    _, first, entity = np.unique(joint, return_index=True, return_inverse=True)
+    values = [
+        each.dictionary.take(pa.array(code[first])).to_pylist()
+        for each, code in zip(encoded, codes, strict=True)
+    ]
+    return values, entity.astype(np.int64)
+
+
+def _array(column: pa.ChunkedArray) -> pa.Array:
+    whole = column.combine_chunks()
+    return whole.chunk(0) if isinstance(whole, pa.ChunkedArray) else whole
+
+
+def _counts(column: pa.Array) -> dict[str, int]:
+    counted = pc.value_counts(column).to_pylist()
+    return {str(each["values"]): each["counts"] for each in counted if each["values"]}
+
+
+@lru_cache(maxsize=4)
+def _deployment(manifest: str) -> Deployment:
+    return Deployment.from_json(manifest)
+
+
+# Connections live as long as their worker process. One that failed, or that found another life of
+# the store than its batch's, is dropped: a task that is tried again opens its own, and the check of
+# the incarnation stands before its first write.
+_CONNECTIONS: dict[str, OnlineStore] = {}
+
+
+def _connection(url: str, incarnation: Incarnation, generation: int) -> OnlineStore:
+    store = _CONNECTIONS.get(url)
+    if store is not None and (store.incarnation != incarnation or store.generation != generation):
+        _drop(url)
+        store = None
+    if store is None:
+        store = open_store(url)
+        _CONNECTIONS[url] = store
+    if store.incarnation != incarnation or store.generation != generation:
+        _drop(url)
+        raise IncarnationChanged(
+            "the store is in another life than the batch was planned for",
+            where=f"run id {store.incarnation.run_id}",
+            expected=f"run id {incarnation.run_id}",
+            next_step="the stream starts again from the ledger by itself",
+        )
+    return store
+
+
+def _drop(url: str) -> None:
+    store = _CONNECTIONS.pop(url, None)
+    if store is not None:
+        store.close()

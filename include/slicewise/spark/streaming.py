@@ -1,0 +1,226 @@
+"""The ledger is the only cover: every start begins there, with a checkpoint that nobody kept.
+
+A query is bound to one deployment (epoch, units), one life of the store and one topic id; when one
+of them changes, the query ends and another is planned from the marks. A batch is parsed and
+selected in the JVM, folded by a task per Kafka partition, and only then does the ledger advance.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import threading
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming import StreamingQuery
+
+from slicewise.cover import Cover, Place
+from slicewise.errors import DataLoss, SlicewiseError
+from slicewise.features.plan import Deployment, Source
+from slicewise.settings import Settings
+from slicewise.spark.fold import FoldTask, Placed
+from slicewise.spark.log import event
+from slicewise.spark.parse import parsed
+from slicewise.spark.rows import REASONS, UnitColumns, with_units
+from slicewise.spark.status import SourceStatus
+from slicewise.stores.decisions import ledger_of
+from slicewise.stores.kafka.log import KafkaLog
+from slicewise.stores.ports import Marks, OnlineStore
+from slicewise.stores.redis import open_store
+
+ALWAYS = ("partition", "offset", "kafka_time", "event_time", "reason")
+
+
+@dataclass(frozen=True)
+class StreamPlan:
+    """What a query is bound to."""
+
+    source: Source
+    deployment: Deployment
+    epoch: int
+    topic_id: str
+    earliest: Cover
+    start: Mapping[int, int]
+    """Partition -> first offset."""
+
+    @property
+    def units(self) -> tuple[str, ...]:
+        return tuple(
+            unit.storage_fingerprint
+            for unit in self.deployment.units
+            if unit.source == self.source.name
+        )
+
+
+def plan_stream(deployment: Deployment, source: Source, marks: Marks, log: KafkaLog) -> StreamPlan:
+    """Where the source's query begins: at the ledger. DataLoss when the log has lost what the
+    ledger lacks, or stands for another topic than the one that was deployed."""
+    known = marks.topics.get(source.topic)
+    topic_id = log.topic_id(source.topic)
+    if known is not None and known != topic_id:
+        log.check_topic(source.topic, known)
+    earliest, latest = log.earliest(source.topic), log.latest(source.topic)
+    start = {}
+    for partition in range(log.partitions(source.topic)):
+        place: Place = (topic_id, partition)
+        start[partition] = ledger_of(marks.places, marks.ledger, place, earliest)
+        _check_log(place, start[partition], earliest.get(place), latest.get(place))
+    return StreamPlan(source, deployment, marks.epoch, topic_id, earliest, start)
+
+
+def _check_log(place: Place, ledger: int, earliest: int, latest: int) -> None:
+    where = f"topic {place[0]} partition {place[1]}"
+    if earliest > ledger:
+        raise DataLoss(
+            f"{earliest - ledger} offsets are gone from the log before they were applied",
+            where=f"{where}: ledger {ledger}, log begins at {earliest}",
+            expected="a retention longer than the stream's longest stop",
+            next_step="rebuild the store from the archive (slicewise rebuild), or accept the loss",
+        )
+    if ledger > latest:
+        raise DataLoss(
+            f"the log ends at {latest}, the ledger stands at {ledger}",
+            where=where,
+            expected="a log that holds what was applied",
+            next_step="the broker lost acknowledged records: compare with the archive",
+        )
+
+
+class SourceQuery:
+    """One running query of one source."""
+
+    def __init__(
+        self,
+        session: SparkSession,
+        settings: Settings,
+        plan: StreamPlan,
+        manifest: str,
+        status: SourceStatus,
+    ) -> None:
+        self.plan = plan
+        self.failure: SlicewiseError | None = None
+        self._session = session
+        self._settings = settings
+        self._status = status
+        self._log = KafkaLog(settings.kafka_bootstrap)
+        self._store: OnlineStore = open_store(settings.redis_url)
+        self._end = self._cover(plan.start)
+        self._between = threading.Lock()
+        self._draining = False
+        self._checkpoint = settings.state_dir / "stream" / "checkpoints" / uuid4().hex
+        frame, placed = self._frame()
+        task = FoldTask(
+            redis_url=settings.redis_url,
+            incarnation=self._store.incarnation,
+            generation=self._store.generation,
+            manifest=manifest,
+            topic_id=plan.topic_id,
+            placed=placed,
+        )
+        folded = frame.mapInArrow(task, "outcome string")
+        self.query: StreamingQuery = (
+            folded.writeStream.queryName(f"fold-{plan.source.name}")
+            .option("checkpointLocation", str(self._checkpoint))
+            .trigger(processingTime=f"{settings.fold_interval_ms} milliseconds")
+            .foreachBatch(self._batch)
+            .start()
+        )
+
+    def _frame(self) -> tuple[DataFrame, tuple[Placed, ...]]:
+        records = kafka_stream(self._session, self._settings, self.plan)
+        units = [self.plan.deployment.unit(each) for each in self.plan.units]
+        frame, columns = with_units(parsed(records, self.plan.source), units)
+        needed = dict.fromkeys((*ALWAYS, *(name for each in columns for name in each.needed())))
+        return frame.select(*needed), tuple(map(_placed, self.plan.units, columns))
+
+    def _batch(self, outcomes: DataFrame, batch_id: int) -> None:
+        with self._between:
+            if self._draining:
+                return
+            try:
+                self._apply(outcomes, batch_id)
+            except SlicewiseError as error:
+                self.failure = error
+                raise
+
+    def _apply(self, outcomes: DataFrame, batch_id: int) -> None:
+        plan, begun = self.plan, time.monotonic()
+        start, end = self._end, self._cover(self._offsets(batch_id))
+        bound = (plan.epoch, plan.deployment.digest, plan.earliest)
+        self._log.check_topic(plan.source.topic, plan.topic_id)
+        self._store.begin_batch(start, *bound)
+        told = [json.loads(row.outcome) for row in outcomes.collect()]
+        self._log.check_topic(plan.source.topic, plan.topic_id)
+        self._store.advance_ledger(start, end, *bound)
+        self._end = end
+        seconds = time.monotonic() - begun
+        records = self._status.applied(told, seconds, REASONS)
+        event("batch_applied", source=plan.source.name, batch=batch_id, records=records, s=seconds)
+
+    def _cover(self, offsets: Mapping[int, int]) -> Cover:
+        return Cover({(self.plan.topic_id, p): offset for p, offset in offsets.items()})
+
+    def _offsets(self, batch_id: int) -> dict[int, int]:
+        """End of a batch, from the offset log that Spark wrote before it began the batch."""
+        lines = (self._checkpoint / "offsets" / str(batch_id)).read_text().splitlines()
+        ends = json.loads(lines[-1])[self.plan.source.topic]
+        return {int(partition): offset for partition, offset in ends.items()}
+
+    @property
+    def active(self) -> bool:
+        return bool(self.query.isActive)
+
+    def lag(self) -> dict[int, int]:
+        """Events in the log that are not applied yet, per partition."""
+        latest = self._log.latest(self.plan.source.topic)
+        return {p: latest.get((t, p)) - self._end.get((t, p)) for t, p in latest}
+
+    def error(self) -> BaseException | None:
+        """Why it ended, if it ended by itself."""
+        return self.failure or self.query.exception()
+
+    def drain(self) -> None:
+        """Ends it between two batches: one that runs is finished and its ledger advanced."""
+        self._draining = True  # a batch that has not begun yet does nothing
+        with self._between:
+            self.query.stop()
+        self._store.close()
+        shutil.rmtree(self._checkpoint, ignore_errors=True)
+
+
+def kafka_stream(session: SparkSession, settings: Settings, plan: StreamPlan) -> DataFrame:
+    """The source's records from where the plan begins, committed ones only."""
+    start = {plan.source.topic: {str(p): offset for p, offset in plan.start.items()}}
+    options: dict[str, Any] = kafka_options(settings) | {
+        "subscribe": plan.source.topic,
+        "startingOffsets": json.dumps(start),
+        "failOnDataLoss": "true",
+        "maxOffsetsPerTrigger": str(settings.max_events_per_batch),
+    }
+    return session.readStream.format("kafka").options(**options).load()
+
+
+def kafka_options(settings: Settings) -> dict[str, str]:
+    """Of every read of a topic by Spark."""
+    return {
+        "kafka.bootstrap.servers": settings.kafka_bootstrap,
+        "kafka.isolation.level": "read_committed",
+        "kafka.max.poll.records": "20000",
+        "kafka.max.partition.fetch.bytes": str(8 << 20),
+        "kafka.fetch.max.wait.ms": "50",
+    }
+
+
+def _placed(unit: str, columns: UnitColumns) -> Placed:
+    return Placed(unit, columns.keep, columns.entity, dict(columns.inputs))
+
+
+def forget_checkpoints(state_dir: Path) -> None:
+    """Nothing is ever read from a checkpoint of another start."""
+    shutil.rmtree(state_dir / "stream" / "checkpoints", ignore_errors=True)

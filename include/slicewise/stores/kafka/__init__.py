@@ -1,0 +1,1 @@
+"""What the platform asks of Kafka beside reading records: topics' identities, offsets, producing."""
