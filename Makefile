@@ -54,7 +54,7 @@ down: ## stop everything that runs, and leave no process
 
 .PHONY: status
 status: ## the truth about each part
-	@if [ -x $(SLICEWISE) ]; then $(SLICEWISE) status; else echo "nothing is set up: make run"; fi
+	@if [ -x $(SLICEWISE) ]; then $(SLICEWISE) status || true; else echo "nothing is set up: make run"; fi
 
 .PHONY: clean
 clean: ## stop everything and forget its state (environments and jars stay)
