@@ -107,6 +107,16 @@ def ledger_of(places: frozenset[Place], ledger: Cover, place: Place, earliest: C
     return earliest.get(place)
 
 
+def advanced(places: frozenset[Place], ledger: Cover, end: Cover, earliest: Cover) -> dict[Place, int]:
+    """Where the ledger moves after a batch that may advance it: per place to the larger."""
+    return {
+        place: offset
+        for place, offset in end.offsets.items()
+        if place not in places or offset > ledger.get(place)
+        if offset >= ledger_of(places, ledger, place, earliest)
+    }
+
+
 # ------------------------------------------------------------------ swap
 class Swap(Enum):
     SWAP = "swap"
@@ -125,19 +135,24 @@ class Running:
 
 
 def swap_decision(
-    seq: int, cover: Cover, current: int | None, running: Sequence[Running]
+    seq: int,
+    cover: Cover,
+    current: int | None,
+    running: Sequence[Running],
+    tail: Sequence[Running] = (),
 ) -> tuple[Swap, tuple[bytes, ...]]:
     """Whether an entity's compacted hour may replace what stands, and which fields go with it.
 
-    current: the seq that stands for this hour; running: those of this hour's slices. A partial
-    that straddles the cover can be neither kept nor deleted: the entity is left over. An older
-    seq never replaces a newer.
+    current: the seq that stands for this hour; running, tail: those of this hour's slices (a tail
+    field is one event: first = last). A partial that straddles the cover can be neither kept nor
+    deleted: the entity is left over. An older seq never replaces a newer.
     """
     if current is not None and seq < current:
         return Swap.STALE, ()
     if any(part.first < cover.get(part.place) <= part.last for part in running):
         return Swap.LEAVE_OVER, ()
-    return Swap.SWAP, tuple(part.field for part in running if part.last < cover.get(part.place))
+    below = [part for part in (*running, *tail) if part.last < cover.get(part.place)]
+    return Swap.SWAP, tuple(part.field for part in below)
 
 
 def check_swap(seq: int, cover: Cover, start: Cover) -> None:

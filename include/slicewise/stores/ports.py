@@ -9,7 +9,7 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
-from slicewise.aggregates.base import Columns
+from slicewise.aggregates.columns import Columns
 from slicewise.codec import Layout
 from slicewise.cover import Cover, Place
 

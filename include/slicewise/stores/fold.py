@@ -1,0 +1,317 @@
+"""Of a batch, each entity's rows go in once and whole, or not at all, whoever else writes.
+
+Per entity: read its guard, the running partials that it touches and the covers of its hours; drop
+what stands already; combine in whole columns over all entities; write under a check that all that
+was read still stands. Entities whose read no longer stood are read and aggregated again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from slicewise import codec
+from slicewise.aggregates.columns import Columns
+from slicewise.cover import Cover
+from slicewise.errors import StoreUnavailable
+from slicewise.slices import DAY_US
+from slicewise.stores import decisions, keys
+from slicewise.stores.ports import FoldBatch, FoldOutcome
+from slicewise.stores.steps import (
+    ABSENT,
+    ATTEMPTS,
+    MISSED,
+    Change,
+    Command,
+    Fields,
+    KeyChange,
+    Steps,
+    begins,
+    contended,
+    exact,
+)
+
+Int64 = npt.NDArray[np.int64]
+CHUNK = 4096
+"""Entities of one pipeline."""
+MAX_SLICES = 512
+"""Slices of one entity in one atomic run: bounds the arguments and the time of a script."""
+
+CoversOf = Any
+"""(seqs) -> Steps[Mapping[int, Cover]]"""
+
+
+@dataclass(frozen=True)
+class Groups:
+    """Rows of some entities by (entity, slice), each group's in offset order."""
+
+    rows: Int64
+    """Row numbers of the batch, sorted by entity, slice, offset."""
+    group: Int64
+    """Per sorted row: its group."""
+    entities: Int64
+    """Distinct entities [n]."""
+    bounds: Int64
+    """Groups of entity i: bounds[i] .. bounds[i + 1]."""
+    owner: Int64
+    """Per group: position of its entity in `entities`."""
+    number: Int64
+    """Per group: its slice."""
+
+    @staticmethod
+    def of(batch: FoldBatch, rows: Int64) -> Groups:
+        entity, number = batch.entity[rows], batch.number[rows]
+        order = np.lexsort((number, entity))
+        entity, number = entity[order], number[order]
+        starts_entity = np.ones(len(rows), np.bool_)
+        starts_entity[1:] = entity[1:] != entity[:-1]
+        starts_group = starts_entity.copy()
+        starts_group[1:] |= number[1:] != number[:-1]
+        owner = (np.cumsum(starts_entity) - 1)[starts_group]
+        entities = entity[starts_entity]
+        return Groups(
+            rows=rows[order],
+            group=np.cumsum(starts_group) - 1,
+            entities=entities,
+            bounds=np.searchsorted(owner, np.arange(len(entities) + 1)),
+            owner=owner,
+            number=number[starts_group],
+        )
+
+
+def fold(generation: int, start: Cover, covers_of: CoversOf, batch: FoldBatch) -> Steps[FoldOutcome]:
+    """Brings a batch in. Any replay, in any batch boundaries, by any number of writers, adds
+    nothing. Requires rows in offset order and offsets below 2^53."""
+    offsets = batch.offset
+    if len(offsets) and (
+        int(offsets[-1]) >= decisions.MAX_OFFSET or int(offsets[0]) < 0 or bool((offsets[1:] < offsets[:-1]).any())
+    ):
+        raise StoreUnavailable(
+            "the rows of a batch are not in offset order, or beyond what the store can compare",
+            expected=f"ascending offsets from 0 to {decisions.MAX_OFFSET}",
+        )
+    total = FoldOutcome()
+    for run in runs(batch):
+        rows = run
+        for _ in range(ATTEMPTS):
+            outcome, missed = yield from _attempt(generation, start, covers_of, batch, rows)
+            total = _add(total, outcome)
+            if not len(missed):
+                break
+            rows = rows[np.isin(batch.entity[rows], missed)]
+        else:
+            raise contended(f"unit {batch.unit.storage_fingerprint}")
+    return total
+
+
+def runs(batch: FoldBatch, chunk: int = CHUNK, max_slices: int = MAX_SLICES) -> Iterator[Int64]:
+    """Rows in the order in which they are brought in: a chunk of entities at a time, and of an
+    entity that touches too many slices consecutive runs, each atomic."""
+    n = len(batch.offset)
+    if not n:
+        return
+    order = np.argsort(batch.entity, kind="stable")
+    ends = np.searchsorted(batch.entity[order], np.arange(len(batch.tags) + 1))
+    sizes = np.diff(ends)
+    hot = [
+        int(entity)
+        for entity in np.flatnonzero(sizes > max_slices)
+        if len(np.unique(batch.number[order[ends[entity] : ends[entity + 1]]])) > max_slices
+    ]
+    for one in hot:
+        rows = order[ends[one] : ends[one + 1]]
+        seen: set[int] = set()
+        begin = 0
+        for at, number in enumerate(batch.number[rows].tolist()):
+            if number not in seen and len(seen) == max_slices:
+                yield rows[begin:at]
+                seen, begin = set(), at
+            seen.add(number)
+        yield rows[begin:]
+    rest = order if not hot else order[~np.isin(batch.entity[order], hot)]
+    entity = batch.entity[rest]
+    distinct = np.flatnonzero(np.r_[True, entity[1:] != entity[:-1]]) if len(rest) else rest
+    cuts = np.r_[distinct[::chunk], len(rest)]
+    for begin, end in pairwise(cuts.tolist()):
+        yield rest[begin:end]
+
+
+def _attempt(
+    generation: int, start: Cover, covers_of: CoversOf, batch: FoldBatch, rows: Int64
+) -> Generator[Sequence[Command], list[Any], tuple[FoldOutcome, Int64]]:
+    """One read and one write of all entities of these rows; the entities to take again."""
+    unit, place, groups = batch.unit, batch.place, Groups.of(batch, rows)
+    guard = keys.guard_field(place)
+    names = [b"r:%d:%s" % (number, guard[2:]) for number in groups.number.tolist()]
+    bounds = groups.bounds.tolist()
+    entities = groups.entities.tolist()
+    hot_keys = [keys.hot_key(generation, batch.tags[e], unit.storage_fingerprint) for e in entities]
+    days = _days(generation, batch, groups)
+
+    replies = yield [
+        *[Fields(hot_keys[i], [guard, *names[bounds[i] : bounds[i + 1]]]) for i in range(len(entities))],
+        *[Fields(key, [keys.HOURS]) for _, _, key in days],
+    ]
+    guards = [reply[0] for reply in replies[: len(entities)]]
+    running = [value for reply in replies[: len(entities)] for value in reply[1:]]
+    hours = [reply[0] for reply in replies[len(entities) :]]
+
+    floors = yield from _floors(start, covers_of, batch, groups, days, hours)
+    last = np.array([-1 if raw is None else int(raw) for raw in guards], np.int64)
+    offset = batch.offset[groups.rows]
+    kept = decisions.rows_to_keep(offset, last[groups.owner[groups.group]], floors[groups.group])
+    new_last = np.maximum(last, np.maximum.reduceat(offset, np.searchsorted(groups.group, groups.bounds[:-1])))
+    values = _combine(batch, groups, kept, floors, running)
+
+    wanted: list[Change] = []
+    owners: list[int] = []
+    expiries = [
+        decisions.expiry_s((number + 1) * unit.slice_us, unit.retention_us) for number in groups.number.tolist()
+    ]
+    day_checks: dict[int, list[KeyChange]] = {}
+    for (i, _, key), raw in zip(days, hours, strict=True):
+        day_checks.setdefault(i, []).append(KeyChange(key, ((keys.HOURS, exact(raw)),)))
+    for i, reached in enumerate(new_last.tolist()):
+        low, high = bounds[i], bounds[i + 1]
+        checks = [(guard, exact(guards[i]))]
+        sets = []
+        for g in range(low, high):
+            value = values.get(g)
+            if value is not None:
+                found = running[g]
+                checks.append((names[g], ABSENT if found is None else begins(found[:16])))
+                sets.append((names[g], value, expiries[g]))
+        if not sets and reached == last[i]:
+            continue
+        sets.append((guard, b"%d" % reached, expiries[high - 1]))
+        wanted.append(Change((KeyChange(hot_keys[i], checks, sets), *day_checks[i])))
+        owners.append(i)
+    done = (yield wanted) if wanted else []
+
+    missed = np.zeros(len(entities), np.bool_)
+    missed[[i for i, reply in zip(owners, done, strict=True) if reply == MISSED]] = True
+    expired = sum(
+        min(reply, len(change.keys[0].sets) - 1) for change, reply in zip(wanted, done, strict=True) if reply > 0
+    )
+    stood = ~missed[groups.owner[groups.group]]
+    known = offset <= last[groups.owner[groups.group]]
+    outcome = FoldOutcome(
+        rows=int(stood.sum()),
+        applied=int((stood & kept).sum()),
+        known=int((stood & known).sum()),
+        compacted=int((stood & ~known & ~kept).sum()),
+        expired=expired,
+        entities=len(owners) - int(missed.sum()),
+        misses=int(missed.sum()),
+    )
+    return outcome, groups.entities[missed]
+
+
+def _days(generation: int, batch: FoldBatch, groups: Groups) -> list[tuple[int, int, bytes]]:
+    """Distinct (position of entity, day, key of the day's hash) that the groups touch."""
+    day = groups.number * batch.unit.slice_us // DAY_US
+    first = np.ones(len(day), np.bool_)
+    first[1:] = (day[1:] != day[:-1]) | (groups.owner[1:] != groups.owner[:-1])
+    fingerprint = batch.unit.storage_fingerprint
+    return [
+        (i, d, keys.day_key(generation, batch.tags[e], fingerprint, d))
+        for i, e, d in zip(
+            groups.owner[first].tolist(),
+            groups.entities[groups.owner[first]].tolist(),
+            day[first].tolist(),
+            strict=True,
+        )
+    ]
+
+
+@lru_cache(maxsize=65_536)
+def _hours(raw: bytes) -> Mapping[int, int]:
+    return decisions.unpack_hours(raw)
+
+
+def _floors(
+    start: Cover,
+    covers_of: CoversOf,
+    batch: FoldBatch,
+    groups: Groups,
+    days: list[tuple[int, int, bytes]],
+    found: list[bytes | None],
+) -> Generator[Sequence[Command], list[Any], Int64]:
+    """Per group: the first offset that may still come in."""
+    floors = np.full(len(groups.number), start.get(batch.place), np.int64)
+    if not any(found):
+        return floors
+    by_entity: dict[int, dict[int, int]] = {}
+    for (i, _, _), raw in zip(days, found, strict=True):
+        if raw is not None:
+            by_entity.setdefault(i, {}).update(_hours(raw))
+    seqs = {seq for hours in by_entity.values() for seq in hours.values()}
+    covers = yield from covers_of(seqs)
+    slice_us, bounds = batch.unit.slice_us, groups.bounds
+    for i, hours in by_entity.items():
+        for g in range(bounds[i], bounds[i + 1]):
+            hour = decisions.hour_of(int(groups.number[g]), slice_us)
+            floors[g] = decisions.hour_floor(batch.place, start, hours, covers, hour)
+    return floors
+
+
+def _combine(
+    batch: FoldBatch,
+    groups: Groups,
+    kept: npt.NDArray[np.bool_],
+    floors: Int64,
+    running: list[bytes | None],
+) -> dict[int, bytes]:
+    """group -> its new running partial, for the groups that keep a row."""
+    rows, group = groups.rows[kept], groups.group[kept]
+    if not len(rows):
+        return {}
+    starts = np.flatnonzero(np.r_[True, group[1:] != group[:-1]])
+    present = group[starts]
+    dense = np.cumsum(np.r_[False, group[1:] != group[:-1]])
+    offset = batch.offset[rows]
+    first = np.minimum.reduceat(offset, starts)
+    last = np.maximum.reduceat(offset, starts)
+    partials = batch.accumulate(rows, dense, len(present))
+
+    olds: list[Any] = []
+    at: list[int] = []
+    for position, g in enumerate(present.tolist()):
+        found = running[g]
+        if found is None:
+            continue
+        old = codec.unpack_running(found)
+        if old.last < floors[g]:
+            continue  # in the compacted hour already; the swap deletes such, this only makes sure
+        olds.append(old.row)
+        at.append(position)
+        first[position] = min(first[position], old.first)
+        last[position] = max(last[position], old.last)
+    layout = batch.unit.layout
+    if olds:
+        stored = layout.decode_blocks(olds, [1] * len(olds))
+        into = np.r_[np.arange(len(present)), np.array(at, np.int64)]
+        partials = [
+            aggregate.combine_columns(Columns.concat([new, old_part]), into, len(present))
+            for aggregate, new, old_part in zip(layout.partials, partials, stored, strict=True)
+        ]
+    encoded = layout.encode_rows(partials)
+    return {
+        g: codec.pack_running(low, high, row)
+        for g, low, high, row in zip(present.tolist(), first.tolist(), last.tolist(), encoded, strict=True)
+    }
+
+
+def _add(a: FoldOutcome, b: FoldOutcome) -> FoldOutcome:
+    return FoldOutcome(*(x + y for x, y in zip(_counts(a), _counts(b), strict=True)))
+
+
+def _counts(outcome: FoldOutcome) -> tuple[int, ...]:
+    o = outcome
+    return o.rows, o.applied, o.known, o.compacted, o.expired, o.entities, o.misses

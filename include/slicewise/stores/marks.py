@@ -1,0 +1,312 @@
+"""What is claimed about a node lives on the node, is written after its data, and falls with it.
+
+Every change of the marks is one compare-and-set under the generation that this connection is
+bound to: a store that was emptied, deployed to or advanced in between refuses it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterable, Mapping, Sequence
+from typing import Any
+
+from slicewise.cover import Cover, Place
+from slicewise.errors import DefinitionError, EpochSuperseded, GapRefused, IncarnationChanged
+from slicewise.stores import decisions, keys
+from slicewise.stores.ports import Deployable, Marks, StoredUnit
+from slicewise.stores.steps import (
+    ABSENT,
+    ATTEMPTS,
+    MISSED,
+    Change,
+    Command,
+    Fields,
+    KeyChange,
+    PutText,
+    Steps,
+    Time,
+    Whole,
+    contended,
+    exact,
+)
+
+Checks = list[tuple[bytes, bytes]]
+Sets = list[tuple[bytes, bytes, int]]
+_PLACES = b"places"
+
+
+def ledger_field(place: Place) -> bytes:
+    return b"g:%s:%d" % (place[0].encode(), place[1])
+
+
+def parse(flat: Sequence[bytes]) -> Marks | None:
+    """The marks in a reply to HGETALL; None where they are missing."""
+    raw = dict(zip(flat[::2], flat[1::2], strict=True))
+    if b"generation" not in raw:
+        return None
+    ledger: dict[Place, int] = {}
+    starts, building, aliases, topics = {}, {}, {}, {}
+    ready, retired = set(), set()
+    for field, value in raw.items():
+        kind, _, name = field.decode().partition(":")
+        if kind == "g" and name:
+            topic, _, partition = name.rpartition(":")
+            ledger[topic, int(partition)] = int(value)
+        elif kind == "s" and name:
+            starts[name] = Cover.unpack(value)
+        elif kind == "y" and name:
+            ready.add(name)
+        elif kind == "z" and name:
+            retired.add(name)
+        elif kind == "b" and name:
+            done, _, total = value.partition(b"/")
+            building[name] = (int(done), int(total))
+        elif kind == "a" and name:
+            aliases[name] = tuple(value.decode().split(","))
+        elif kind == "t" and name:
+            topics[name] = value.decode()
+    return Marks(
+        generation=int(raw[b"generation"]),
+        epoch=int(raw[b"epoch"]),
+        units=raw[b"units"].decode(),
+        places=frozenset(ledger),
+        ledger=Cover(ledger),
+        starts=starts,
+        ready=frozenset(ready),
+        building=building,
+        aliases=aliases,
+        topics=topics,
+        retired=frozenset(retired),
+    )
+
+
+def bound(marks: Marks | None, generation: int) -> Marks:
+    """The marks, if they are of this generation; IncarnationChanged otherwise."""
+    if marks is None or marks.generation != generation:
+        found = "no marks" if marks is None else f"generation {marks.generation}"
+        raise IncarnationChanged(
+            f"the store was emptied: it has {found}, this connection is of {generation}",
+            next_step="open a new connection, initialise, deploy, and start at the ledger",
+        )
+    return marks
+
+
+def read(generation: int) -> Steps[Marks]:
+    (flat,) = yield [Whole(keys.MARKS)]
+    return bound(parse(flat), generation)
+
+
+def change(
+    generation: int,
+    checks: Iterable[tuple[bytes, bytes]],
+    sets: Sets,
+    deletes: Sequence[bytes] = (),
+    *others: KeyChange,
+) -> Change:
+    """A change of the marks (and of keys in their slot) within one generation."""
+    stands = (b"generation", exact(b"%d" % generation))
+    return Change((KeyChange(keys.MARKS, [stands, *checks], sets, deletes), *others))
+
+
+def initialise() -> Steps[Marks]:
+    """A store without marks gets the store's own time as its generation: it never repeats."""
+    for _ in range(ATTEMPTS):
+        flat, now = yield [Whole(keys.MARKS), Time()]
+        marks = parse(flat)
+        if marks is not None:
+            return marks
+        yield [
+            Change(
+                (
+                    KeyChange(
+                        keys.MARKS,
+                        [(b"generation", ABSENT)],
+                        [
+                            (b"generation", b"%d" % now, 0),
+                            (b"epoch", b"0", 0),
+                            (b"units", b"", 0),
+                            (_PLACES, b"0", 0),
+                        ],
+                    ),
+                )
+            )
+        ]
+    raise contended("marks")
+
+
+def advance_ledger(generation: int, start: Cover, end: Cover, epoch: int, units: str, earliest: Cover) -> Steps[Cover]:
+    """The ledger after a batch from `start` to `end`: no gap, the newest epoch, its units."""
+    for _ in range(ATTEMPTS):
+        marks = yield from read(generation)
+        decisions.check_batch(marks.places, marks.ledger, (marks.epoch, marks.units), start, epoch, units, earliest)
+        reached = decisions.advanced(marks.places, marks.ledger, end, earliest)
+        sets: Sets = [(ledger_field(p), b"%d" % o, 0) for p, o in reached.items()]
+        new = set(reached) - marks.places
+        if new:
+            sets.append((_PLACES, b"%d" % (len(marks.places) + len(new)), 0))
+        if not sets:
+            return marks.ledger
+        checks = [
+            (b"epoch", exact(b"%d" % epoch)),
+            (b"units", exact(units.encode())),
+            *_standing(marks, {*reached, *start, *end}),
+            *_places(marks),
+        ]
+        (reply,) = yield [change(generation, checks, sets)]
+        if reply != MISSED:
+            return marks.ledger.join(Cover(reached))
+    raise contended("ledger")
+
+
+def _standing(marks: Marks, places: Iterable[Place]) -> Checks:
+    return [
+        (
+            ledger_field(place),
+            exact(b"%d" % marks.ledger.get(place)) if place in marks.places else ABSENT,
+        )
+        for place in sorted(places)
+    ]
+
+
+def _places(marks: Marks) -> Checks:
+    """No place was added: a start cover would lack it."""
+    return [(_PLACES, exact(b"%d" % len(marks.places)))]
+
+
+def deploy(
+    generation: int,
+    deployment: Deployable,
+    expected_epoch: int,
+    topics: Mapping[str, str],
+    earliest: Cover,
+) -> Steps[Marks]:
+    """Epoch + 1, digest, start cover := ledger for new units, aliases, in one change."""
+    yield [PutText(keys.manifest_key(deployment.digest), deployment.to_json().encode())]
+    units = {unit.storage_fingerprint: unit for unit in deployment.units}
+    views: dict[str, list[str]] = {}
+    for fingerprint, unit in units.items():
+        views.setdefault(unit.view, []).append(fingerprint)
+    for _ in range(ATTEMPTS):
+        marks = yield from read(generation)
+        unknown = any(marks.topics.get(name) != topic for name, topic in topics.items())
+        if marks.units == deployment.digest and not unknown:
+            return marks
+        if marks.epoch != expected_epoch:
+            raise EpochSuperseded(
+                f"epoch {marks.epoch} stands, the deployment was planned on {expected_epoch}",
+                next_step="plan again and apply",
+            )
+        returning = sorted(marks.retired & set(units))
+        if returning:
+            raise DefinitionError(
+                f"units {', '.join(returning)} were deployed before and left out since",
+                expected="units that never stopped, or new ones: events are missing in between",
+                next_step="sweep the retired units, then apply again",
+            )
+        known = {topic for topic, _ in marks.places}
+        begun = {p: o for p, o in earliest.offsets.items() if p[0] not in known}
+        start = marks.ledger.join(Cover(begun))
+        new = sorted(set(units) - set(marks.starts))
+        at_once = new if not start else []  # nothing lies below
+        ready = (marks.ready | set(at_once)) & set(units)
+        gone = sorted(set(marks.starts) - set(units) - marks.retired)
+        aliases = decisions.aliases_to_set(views, {v: a for v, a in marks.aliases.items() if v in views}, ready)
+        sets: Sets = [
+            (b"epoch", b"%d" % (marks.epoch + 1), 0),
+            (b"units", deployment.digest.encode(), 0),
+            (_PLACES, b"%d" % (len(marks.places) + len(begun)), 0),
+            *[(ledger_field(p), b"%d" % o, 0) for p, o in begun.items()],
+            *[(b"s:%s" % u.encode(), start.pack(), 0) for u in new],
+            *[(b"y:%s" % u.encode(), b"1", 0) for u in at_once],
+            *[(b"z:%s" % u.encode(), b"%d" % marks.epoch, 0) for u in gone],
+            *[(b"a:%s" % v.encode(), ",".join(f).encode(), 0) for v, f in aliases.items()],
+            *[(b"t:%s" % n.encode(), t.encode(), 0) for n, t in topics.items()],
+        ]
+        deletes = [
+            *[b"y:%s" % u.encode() for u in gone],
+            *[b"b:%s" % u.encode() for u in gone],
+            *[b"a:%s" % v.encode() for v in set(marks.aliases) - set(views)],
+        ]
+        checks = [
+            (b"epoch", exact(b"%d" % expected_epoch)),
+            *_standing(marks, {*marks.places, *begun}),
+            *_places(marks),
+        ]
+        (reply,) = yield [change(generation, checks, sets, deletes)]
+        if reply != MISSED:
+            return (yield from read(generation))
+    raise contended("deployment")
+
+
+def mark_ready(generation: int, unit: StoredUnit, start: Cover, views: Mapping[str, Sequence[str]]) -> Steps[None]:
+    """All that lies below the unit's start cover stands; names take their aliases."""
+    name = unit.storage_fingerprint
+    for _ in range(ATTEMPTS):
+        marks = yield from read(generation)
+        if marks.starts.get(name) != start or name in marks.retired:
+            raise GapRefused(
+                f"unit {name} has another start cover than the backfill that was made",
+                next_step="run the backfill again",
+            )
+        aliases = decisions.aliases_to_set(views, marks.aliases, marks.ready | {name})
+        sets: Sets = [
+            (b"y:%s" % name.encode(), b"1", 0),
+            *[(b"a:%s" % v.encode(), ",".join(f).encode(), 0) for v, f in aliases.items()],
+        ]
+        checks = [
+            (b"epoch", exact(b"%d" % marks.epoch)),
+            (b"s:%s" % name.encode(), exact(start.pack())),
+        ]
+        (reply,) = yield [change(generation, checks, sets, [b"b:%s" % name.encode()])]
+        if reply != MISSED:
+            return
+    raise contended("ready mark")
+
+
+def mark_building(generation: int, unit: StoredUnit, done: int, total: int) -> Steps[None]:
+    name = unit.storage_fingerprint.encode()
+    (reply,) = yield [change(generation, [], [(b"b:%s" % name, b"%d/%d" % (done, total), 0)])]
+    if reply == MISSED:
+        yield from read(generation)  # says what changed
+
+
+def mark_swapped(generation: int, unit: StoredUnit, hour: int, seq: int) -> Steps[bool]:
+    """False where a newer seq stands."""
+    key, field = keys.swapped_key(generation, unit.storage_fingerprint), b"%d" % hour
+    for _ in range(ATTEMPTS):
+        ((found,),) = yield [Fields(key, [field])]
+        if found is not None and int(found) > seq:
+            return False
+        other = KeyChange(key, [(field, exact(found))], [(field, b"%d" % seq, 0)])
+        (reply,) = yield [change(generation, [], [], (), other)]
+        if reply != MISSED:
+            return True
+        yield from read(generation)
+    raise contended("swapped mark")
+
+
+def swapped(generation: int, unit: StoredUnit) -> Steps[dict[int, int]]:
+    (flat,) = yield [Whole(keys.swapped_key(generation, unit.storage_fingerprint))]
+    return {int(hour): int(seq) for hour, seq in zip(flat[::2], flat[1::2], strict=True)}
+
+
+def put_cover(generation: int, source: str, seq: int, cover: Cover) -> Steps[None]:
+    """Registers what an archive seq stands for; another cover for the same seq is refused."""
+    if seq <= decisions.START_SEQ:
+        raise GapRefused(f"archive seq {seq}", expected="1 or more: 0 is the start cover")
+    key, field = keys.covers_key(generation, source), b"%d" % seq
+    other = KeyChange(key, [(field, ABSENT)], [(field, cover.pack(), 0)])
+    (reply,) = yield [change(generation, [], [], (), other)]
+    if reply != MISSED:
+        return
+    yield from read(generation)
+    ((found,),) = yield [Fields(key, [field])]
+    if found != cover.pack():
+        raise GapRefused(
+            f"archive seq {seq} of {source} stands for another cover already",
+            next_step="archive again: a seq names one cover for ever",
+        )
+
+
+def covers(generation: int, source: str) -> Generator[Sequence[Command], list[Any], dict[int, Cover]]:
+    (flat,) = yield [Whole(keys.covers_key(generation, source))]
+    return {int(seq): Cover.unpack(raw) for seq, raw in zip(flat[::2], flat[1::2], strict=True)}

@@ -1,0 +1,184 @@
+"""A store in memory keeps every promise of a real node, and fails as one does, on command.
+
+For unit tests and the simulator. A server has incarnations; its connections die with theirs. It
+can lose its last writes (a prefix is left, as after a crash with an append-only file) and it can
+be emptied, which keeps the incarnation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from slicewise.clock import Clock
+from slicewise.errors import StoreUnavailable
+from slicewise.stores import decisions
+from slicewise.stores.ports import Incarnation
+from slicewise.stores.steps import (
+    MISSED,
+    Change,
+    Command,
+    Fields,
+    KeyChange,
+    PutText,
+    Text,
+    Time,
+    Together,
+    stands,
+)
+from slicewise.stores.store import Store
+
+HISTORY = 64
+"""Writes that a crash may take back."""
+
+
+@dataclass
+class Hash:
+    """One key: its fields, and the second at which it expires (0: never)."""
+
+    fields: dict[bytes, bytes] = field(default_factory=dict)
+    expiry: int = 0
+
+
+Undo = Callable[[], None]
+
+
+class MemoryServer:
+    """A node: keys, a clock of its own, and one life after another."""
+
+    def __init__(self, clock: Clock, version: str = "7.0.0", policy: str = "noeviction") -> None:
+        decisions.check_server(version, policy, "master")
+        self.clock = clock
+        self.hashes: dict[bytes, Hash] = {}
+        self.texts: dict[bytes, bytes] = {}
+        self.life = 0
+        self._undo: list[Undo] = []
+
+    @property
+    def incarnation(self) -> Incarnation:
+        return Incarnation(f"memory-{self.life}", f"memory-{self.life}")
+
+    def connect(self) -> MemoryNode:
+        return MemoryNode(self)
+
+    def restart(self, lost_writes: int = 0) -> int:
+        """Another life, without the last writes; how many were lost."""
+        lost = min(lost_writes, len(self._undo))
+        for _ in range(lost):
+            self._undo.pop()()
+        self._undo.clear()
+        self.life += 1
+        return lost
+
+    def flush(self) -> None:
+        """Empties the store within the same life: connections stay up."""
+        self.hashes.clear()
+        self.texts.clear()
+        self._undo.clear()
+
+    # ------------------------------------------------------------ commands
+    def execute(self, command: Command) -> Any:
+        """One command, atomically."""
+        if isinstance(command, Time):
+            return self.clock.now_us()
+        if isinstance(command, Fields):
+            found = self._hash(command.key)
+            return [None if found is None else found.fields.get(name) for name in command.fields]
+        if isinstance(command, Change):
+            return self._change(command)
+        if isinstance(command, Text):
+            return self.texts.get(command.key)
+        if isinstance(command, PutText):
+            before = self.texts.get(command.key)
+            self._remember(lambda: self._put_back(command.key, before))
+            self.texts[command.key] = command.value
+            return None
+        if isinstance(command, Together):
+            return [self.execute(inner) for inner in command.commands]
+        found = self._hash(command.key)
+        return [part for pair in found.fields.items() for part in pair] if found else []
+
+    def _hash(self, key: bytes) -> Hash | None:
+        found = self.hashes.get(key)
+        if found is not None and found.expiry and found.expiry * 1_000_000 <= self.clock.now_us():
+            del self.hashes[key]
+            return None
+        return found
+
+    def _change(self, change: Change) -> int:
+        """What scripts/compare_and_set.lua does."""
+        for key in change.keys:
+            found = self._hash(key.key)
+            fields = {} if found is None else found.fields
+            if not all(stands(want, fields.get(name)) for name, want in key.checks):
+                return MISSED
+        before = [(key.key, self._copy(key.key)) for key in change.keys]
+        self._remember(lambda: self._restore(before))
+        return sum(self._write(key) for key in change.keys)
+
+    def _write(self, change: KeyChange) -> int:
+        now = self.clock.now_us() // 1_000_000
+        sets = [entry for entry in change.sets if entry[2] == 0 or entry[2] > now]
+        found = self._hash(change.key)
+        if sets:
+            stood = found is not None
+            found = self.hashes.setdefault(change.key, Hash())
+            for name, value, expiry in sets:
+                found.fields[name] = value
+                if expiry and (not stood or expiry > found.expiry):
+                    found.expiry = max(found.expiry, expiry)
+        if found is not None:
+            for name in change.deletes:
+                found.fields.pop(name, None)
+            if not found.fields:
+                del self.hashes[change.key]
+        return len(change.sets) - len(sets)
+
+    # ------------------------------------------------------------ losing writes
+    def _copy(self, key: bytes) -> Hash | None:
+        found = self.hashes.get(key)
+        return None if found is None else Hash(dict(found.fields), found.expiry)
+
+    def _restore(self, before: list[tuple[bytes, Hash | None]]) -> None:
+        for key, value in before:
+            if value is None:
+                self.hashes.pop(key, None)
+            else:
+                self.hashes[key] = value
+
+    def _put_back(self, key: bytes, value: bytes | None) -> None:
+        if value is None:
+            self.texts.pop(key, None)
+        else:
+            self.texts[key] = value
+
+    def _remember(self, undo: Undo) -> None:
+        self._undo.append(undo)
+        del self._undo[:-HISTORY]
+
+
+class MemoryNode:
+    """One connection: dead when its server's life is over."""
+
+    def __init__(self, server: MemoryServer) -> None:
+        self.server = server
+        self.incarnation = server.incarnation
+        self._open = True
+
+    def run(self, commands: Sequence[Command]) -> list[Any]:
+        return [self.run_one(command) for command in commands]
+
+    def run_one(self, command: Command) -> Any:
+        if not self._open or self.server.incarnation != self.incarnation:
+            self._open = False
+            raise StoreUnavailable("the store closed the connection", next_step="open a new connection")
+        return self.server.execute(command)
+
+    def close(self) -> None:
+        self._open = False
+
+
+def open_memory(server: MemoryServer) -> Store:
+    """A store over a new connection to a server in memory."""
+    return Store(server.connect())

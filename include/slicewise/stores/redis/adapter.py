@@ -1,0 +1,230 @@
+"""A store on Redis is bound to the incarnation that answered when its connection opened."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections import deque
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeVar
+
+import hiredis
+
+from slicewise.cover import Cover
+from slicewise.errors import StoreUnavailable
+from slicewise.stores import decisions
+from slicewise.stores.operations import Operations, read_commands
+from slicewise.stores.ports import EntityRead, Incarnation, ReadReply
+from slicewise.stores.redis.commands import SCRIPT, decode, encode
+from slicewise.stores.redis.wire import NOT_YET, Address, Connection, ReplyError, pack, reader
+from slicewise.stores.steps import Command, Steps
+from slicewise.stores.store import Store
+
+T = TypeVar("T")
+
+_HELLO = (pack((b"INFO",)), pack((b"SCRIPT", b"LOAD", SCRIPT)))
+
+
+def open_store(url: str, timeout_s: float = 30.0) -> Store:
+    """A store over a new connection. Raises StoreUnavailable where nobody answers, or a server
+    does on which the promises do not hold."""
+    return Store(RedisNode(Address.parse(url), timeout_s))
+
+
+def check_hello(replies: Sequence[Any], address: Address) -> Incarnation:
+    for reply in replies:
+        if isinstance(reply, ReplyError):
+            raise StoreUnavailable(f"the store refuses: {reply}", where=str(address))
+    info = parse_info(replies[0])
+    decisions.check_server(
+        info.get("redis_version", "0"),
+        info.get("maxmemory_policy", "unknown"),
+        info.get("role", "unknown"),
+    )
+    return Incarnation(info["run_id"], info["master_replid"])
+
+
+def parse_info(raw: bytes) -> Mapping[str, str]:
+    lines = (line.partition(":") for line in raw.decode().splitlines() if not line.startswith("#"))
+    return {name: value for name, _, value in lines}
+
+
+class RedisNode:
+    """One blocking connection."""
+
+    def __init__(self, address: Address, timeout_s: float) -> None:
+        self._connection = Connection(address, timeout_s)
+        try:
+            self.incarnation = check_hello(self._connection.exchange(_HELLO, 2), address)
+        except BaseException:
+            self._connection.close()
+            raise
+
+    def run(self, commands: Sequence[Command]) -> list[Any]:
+        packed, replies = encode(commands)
+        return decode(commands, self._connection.exchange(packed, replies))
+
+    def close(self) -> None:
+        self._connection.close()
+
+
+class AsyncReader:
+    """Reads for many requests at once over one connection: sent as they come, answered in order.
+
+    Like every connection it lives once: after StoreUnavailable, open another.
+    """
+
+    def __init__(self, address: Address, timeout_s: float) -> None:
+        self.address = address
+        self._timeout_s = timeout_s
+        self._protocol = _Protocol(address)
+        self._steps: Operations | None = None
+
+    @classmethod
+    async def open(cls, url: str, timeout_s: float = 5.0) -> AsyncReader:
+        self = cls(Address.parse(url), timeout_s)
+        loop = asyncio.get_running_loop()
+        address = self.address
+        try:
+            async with asyncio.timeout(timeout_s):
+                if address.path is not None:
+                    await loop.create_unix_connection(lambda: self._protocol, address.path)
+                else:
+                    await loop.create_connection(
+                        lambda: self._protocol, address.host, address.port, ssl=address.tls or None
+                    )
+                greeting = address.greeting()
+                packed = [*greeting, *_HELLO]
+                replies = await self._protocol.exchange(b"".join(packed), len(packed))
+        except (OSError, TimeoutError) as error:
+            self.close()
+            raise StoreUnavailable(f"the store does not answer: {error}", where=str(address)) from error
+        try:
+            self._steps = Operations(check_hello(replies[len(greeting) :], address))
+            await self._drive(self._steps.bind())
+        except BaseException:
+            self.close()
+            raise
+        return self
+
+    @property
+    def operations(self) -> Operations:
+        if self._steps is None:
+            raise StoreUnavailable("the connection is closed", where=str(self.address))
+        return self._steps
+
+    @property
+    def incarnation(self) -> Incarnation:
+        return self.operations.incarnation
+
+    @property
+    def generation(self) -> int:
+        return self.operations.generation
+
+    @property
+    def closed(self) -> bool:
+        return self._protocol.dead is not None
+
+    async def read(self, reads: Sequence[EntityRead]) -> ReadReply:
+        """As `OnlineStore.read`."""
+        commands = read_commands(reads)
+        return self.operations.read_reply(reads, await self._run(commands))
+
+    async def manifest(self, digest: str) -> str | None:
+        return await self._drive(self.operations.manifest(digest))
+
+    async def covers(self, source: str) -> Mapping[int, Cover]:
+        return await self._drive(self.operations.covers(source))
+
+    async def status(self, part: str) -> str | None:
+        return await self._drive(self.operations.status(part))
+
+    async def _drive(self, steps: Steps[T]) -> T:
+        try:
+            commands = next(steps)
+            while True:
+                commands = steps.send(await self._run(commands))
+        except StopIteration as done:
+            value: T = done.value
+            return value
+
+    async def _run(self, commands: Sequence[Command]) -> list[Any]:
+        packed, n = encode(commands)
+        try:
+            async with asyncio.timeout(self._timeout_s):
+                replies = await self._protocol.exchange(b"".join(packed), n)
+        except TimeoutError as error:
+            # The answer may still come, for this request only: but a node that is this late is
+            # no node to wait for with every later request.
+            self._protocol.fail(f"no answer within {self._timeout_s} s")
+            raise StoreUnavailable(
+                f"the store did not answer within {self._timeout_s} s", where=str(self.address)
+            ) from error
+        return decode(commands, replies)
+
+    def close(self) -> None:
+        self._protocol.fail("closed")
+
+
+class _Protocol(asyncio.Protocol):
+    """Replies in the order of the requests."""
+
+    def __init__(self, address: Address) -> None:
+        self._address = address
+        self._reader = reader()
+        self._transport: asyncio.Transport | None = None
+        self._waiting: deque[tuple[asyncio.Future[list[Any]], int]] = deque()
+        self._replies: list[Any] = []
+        self.dead: str | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+
+    def exchange(self, packed: bytes, replies: int) -> asyncio.Future[list[Any]]:
+        if self.dead is not None or self._transport is None:
+            raise self._error()
+        future: asyncio.Future[list[Any]] = asyncio.get_running_loop().create_future()
+        self._waiting.append((future, replies))
+        self._transport.write(packed)
+        return future
+
+    def data_received(self, data: bytes) -> None:
+        self._reader.feed(data)
+        replies = self._replies
+        try:
+            while self._waiting:
+                future, wanted = self._waiting[0]
+                while len(replies) < wanted:
+                    reply = self._reader.gets()
+                    if reply is NOT_YET:
+                        return
+                    replies.append(reply)
+                self._waiting.popleft()
+                if not future.done():  # its request was cancelled: the replies were for it alone
+                    future.set_result(replies)
+                replies = self._replies = []
+        except hiredis.ProtocolError as error:
+            self.fail(str(error))
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.fail(str(exc) if exc else "the store closed the connection")
+
+    def fail(self, why: str) -> None:
+        """Dead from now on; everybody who waits is told."""
+        if self.dead is None:
+            self.dead = why
+        if self._transport is not None:
+            with contextlib.suppress(RuntimeError):  # the loop may be closed already
+                self._transport.abort()
+        waiting, self._waiting = self._waiting, deque()
+        for future, _ in waiting:
+            if not future.done():
+                future.set_exception(self._error())
+
+    def _error(self) -> StoreUnavailable:
+        return StoreUnavailable(
+            f"the connection is over: {self.dead}",
+            where=str(self._address),
+            next_step="open a new connection",
+        )

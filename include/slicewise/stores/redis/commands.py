@@ -1,0 +1,101 @@
+"""Steps' commands as Redis commands, and their replies back; no command outside Redis 7.0."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from importlib.resources import files
+from typing import Any
+
+from slicewise.errors import CodecError, StoreUnavailable
+from slicewise.stores.redis.wire import ReplyError, pack
+from slicewise.stores.steps import Change, Command, Fields, PutText, Text, Time, Together, Whole
+
+SCRIPT = (files(__package__) / "scripts" / "compare_and_set.lua").read_bytes()
+_SHA = hashlib.sha1(SCRIPT, usedforsecurity=False).hexdigest().encode()
+MAX_VALUE = 64 << 20
+"""Bytes of one value; Redis itself takes 512 MiB, but a script copies what it checks."""
+
+_TIME = pack((b"TIME",))
+_MULTI = pack((b"MULTI",))
+_EXEC = pack((b"EXEC",))
+
+
+def encode(commands: Sequence[Command]) -> tuple[list[bytes], int]:
+    """Packed commands, and how many replies they bring."""
+    packed: list[bytes] = []
+    replies = len(commands)
+    for command in commands:
+        if isinstance(command, Fields):
+            packed.append(pack((b"HMGET", command.key, *command.fields)))
+        elif isinstance(command, Change):
+            packed.append(_change(command))
+        elif isinstance(command, Whole):
+            packed.append(pack((b"HGETALL", command.key)))
+        elif isinstance(command, Together):
+            packed.append(_MULTI)
+            inside, n = encode(command.commands)
+            packed += inside
+            packed.append(_EXEC)
+            replies += n + 1
+        elif isinstance(command, Time):
+            packed.append(_TIME)
+        elif isinstance(command, Text):
+            packed.append(pack((b"GET", command.key)))
+        else:
+            packed.append(pack((b"SET", command.key, command.value)))
+    return packed, replies
+
+
+def _change(change: Change) -> bytes:
+    words: list[bytes] = [b"EVALSHA", _SHA, b"%d" % len(change.keys)]
+    words += [key.key for key in change.keys]
+    for key in change.keys:
+        words.append(b"%d" % len(key.checks))
+        for check in key.checks:
+            words += check
+    for key in change.keys:
+        words.append(b"%d" % len(key.sets))
+        for field, value, expiry in key.sets:
+            if len(value) > MAX_VALUE:
+                raise CodecError(
+                    f"a value of {len(value)} bytes",
+                    where=field.decode(),
+                    expected=f"at most {MAX_VALUE}",
+                    next_step="lower the aggregate's capacity or threshold",
+                )
+            words += (field, value, b"%d" % expiry)
+        words.append(b"%d" % len(key.deletes))
+        words += key.deletes
+    return pack(tuple(words))
+
+
+def decode(commands: Sequence[Command], replies: Sequence[Any]) -> list[Any]:
+    """One answer per command. A reply that is an error is raised: nothing of it is guessed."""
+    out: list[Any] = []
+    at = 0
+    for command in commands:
+        reply = replies[at]
+        at += 1
+        if isinstance(command, Together):
+            at += len(command.commands)
+            reply = replies[at]
+            at += 1
+            if isinstance(reply, list):
+                for inner in reply:
+                    _check(inner)
+        _check(reply)
+        if isinstance(command, Time):
+            reply = int(reply[0]) * 1_000_000 + int(reply[1])
+        elif isinstance(command, PutText):
+            reply = None
+        out.append(reply)
+    return out
+
+
+def _check(reply: Any) -> None:
+    if isinstance(reply, ReplyError):
+        raise StoreUnavailable(
+            f"the store refuses a command: {reply}",
+            next_step="see the store's log; open a new connection and start again from its marks",
+        )

@@ -1,0 +1,117 @@
+"""A store operation is a generator: it yields what to read or change, and is sent the replies.
+
+It does no I/O, so that one code runs against Redis, against memory, and in the simulator, which
+stops it between any two commands. What is yielded together is pipelined, in order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Sequence
+from typing import Any, NamedTuple, TypeVar
+
+from slicewise.errors import StoreUnavailable
+
+T = TypeVar("T")
+
+
+class Time(NamedTuple):
+    """-> microseconds UTC by the store's clock."""
+
+
+class Fields(NamedTuple):
+    """-> value or None per field of a hash."""
+
+    key: bytes
+    fields: Sequence[bytes]
+
+
+class Whole(NamedTuple):
+    """-> [field, value, field, value, ...] of a hash."""
+
+    key: bytes
+
+
+class Text(NamedTuple):
+    """-> the text, or None."""
+
+    key: bytes
+
+
+class PutText(NamedTuple):
+    """-> None."""
+
+    key: bytes
+    value: bytes
+
+
+class Together(NamedTuple):
+    """-> the replies of commands that are run as one transaction, under one tag."""
+
+    commands: Sequence[Fields | Whole]
+
+
+class KeyChange(NamedTuple):
+    """What must still stand in one hash, and what is then written to it."""
+
+    key: bytes
+    checks: Sequence[tuple[bytes, bytes]]
+    """At least one (field, ABSENT | exact(value) | begins(prefix))."""
+    sets: Sequence[tuple[bytes, bytes, int]] = ()
+    """(field, value, expiry in seconds UTC): left out if that second has passed; the key expires
+    with its latest. Expiry 0: always written, for ever."""
+    deletes: Sequence[bytes] = ()
+
+
+class Change(NamedTuple):
+    """-> MISSED where a check does not hold and nothing was written; else how many sets were left
+    out because they had expired. All or nothing, over all keys (of one tag)."""
+
+    keys: Sequence[KeyChange]
+
+
+Command = Time | Fields | Whole | Text | PutText | Together | Change
+Steps = Generator[Sequence[Command], list[Any], T]
+
+MISSED = -1
+ABSENT = b""
+ATTEMPTS = 64
+"""A check fails because another writer made progress; more often in a row is no race."""
+
+
+def exact(value: bytes | None) -> bytes:
+    """The check that a field has this value, or is absent (None)."""
+    return ABSENT if value is None else b"=" + value
+
+
+def begins(prefix: bytes) -> bytes:
+    """The check that a field's value begins so."""
+    return b"^" + prefix
+
+
+def stands(want: bytes, found: bytes | None) -> bool:
+    """What the script decides about one check."""
+    if want == ABSENT or found is None:
+        return want == ABSENT and found is None
+    value = want[1:]
+    return found == value if want[:1] == b"=" else found.startswith(value)
+
+
+def drive(steps: Steps[T], run: Callable[[Sequence[Command]], list[Any]]) -> T:
+    """Runs an operation to its end against `run`, which answers commands in order."""
+    replies: list[Any] = []
+    try:
+        commands = next(steps)
+        while True:
+            replies = run(commands)
+            commands = steps.send(replies)
+    except StopIteration as done:
+        value: T = done.value
+        return value
+
+
+def contended(where: str) -> StoreUnavailable:
+    return StoreUnavailable(
+        f"other writers changed what was read {ATTEMPTS} times in a row",
+        where=where,
+        next_step="see which processes write to this store",
+    )

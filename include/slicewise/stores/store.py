@@ -1,0 +1,130 @@
+"""One connection's operations, run to their end; the server behind it is a `Node`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol, TypeVar
+
+from slicewise.cover import Cover
+from slicewise.stores.operations import NOTHING, Operations
+from slicewise.stores.ports import (
+    Deployable,
+    EntityRead,
+    FoldBatch,
+    FoldOutcome,
+    HourEntry,
+    Incarnation,
+    Marks,
+    ReadReply,
+    StoredUnit,
+    SwapOutcome,
+)
+from slicewise.stores.steps import Command, Steps, drive
+
+T = TypeVar("T")
+
+
+class Node(Protocol):
+    """A connection to a store node. It answers commands in order, and never reconnects."""
+
+    @property
+    def incarnation(self) -> Incarnation: ...
+    def run(self, commands: Sequence[Command]) -> list[Any]: ...
+    def close(self) -> None: ...
+
+
+class Store:
+    """The online store over one connection: `ports.OnlineStore`."""
+
+    def __init__(self, node: Node) -> None:
+        self.node = node
+        self.steps = Operations(node.incarnation)
+        self._run(self.steps.bind())
+
+    def _run(self, steps: Steps[T]) -> T:
+        return drive(steps, self.node.run)
+
+    def __enter__(self) -> Store:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    @property
+    def incarnation(self) -> Incarnation:
+        return self.steps.incarnation
+
+    @property
+    def generation(self) -> int:
+        return self.steps.generation
+
+    def close(self) -> None:
+        self.node.close()
+
+    def time_us(self) -> int:
+        return self._run(self.steps.time_us())
+
+    def marks(self) -> Marks:
+        return self._run(self.steps.marks())
+
+    def initialise(self) -> Marks:
+        return self._run(self.steps.initialise())
+
+    def begin_batch(self, start: Cover, epoch: int, units: str, earliest: Cover = NOTHING) -> Marks:
+        return self._run(self.steps.begin_batch(start, epoch, units, earliest))
+
+    def fold(self, batch: FoldBatch) -> FoldOutcome:
+        return self._run(self.steps.fold(batch))
+
+    def advance_ledger(self, start: Cover, end: Cover, epoch: int, units: str, earliest: Cover = NOTHING) -> Cover:
+        return self._run(self.steps.advance_ledger(start, end, epoch, units, earliest))
+
+    def deploy(
+        self,
+        deployment: Deployable,
+        expected_epoch: int,
+        topics: Mapping[str, str] | None = None,
+        earliest: Cover = NOTHING,
+    ) -> Marks:
+        return self._run(self.steps.deploy(deployment, expected_epoch, topics or {}, earliest))
+
+    def manifest(self, digest: str) -> str | None:
+        return self._run(self.steps.manifest(digest))
+
+    def put_cover(self, source: str, seq: int, cover: Cover) -> None:
+        self._run(self.steps.put_cover(source, seq, cover))
+
+    def covers(self, source: str) -> Mapping[int, Cover]:
+        return self._run(self.steps.covers(source))
+
+    def swap(self, unit: StoredUnit, hour: int, seq: int, cover: Cover, entries: Sequence[HourEntry]) -> SwapOutcome:
+        return self._run(self.steps.swap(unit, hour, seq, cover, entries))
+
+    def mark_swapped(self, unit: StoredUnit, hour: int, seq: int) -> bool:
+        return self._run(self.steps.mark_swapped(unit, hour, seq))
+
+    def swapped(self, unit: StoredUnit) -> Mapping[int, int]:
+        return self._run(self.steps.swapped(unit))
+
+    def total_day(self, unit: StoredUnit, tags: Sequence[bytes], day: int) -> int:
+        return self._run(self.steps.total_day(unit, tags, day))
+
+    def mark_building(self, unit: StoredUnit, done: int, total: int) -> None:
+        self._run(self.steps.mark_building(unit, done, total))
+
+    def mark_ready(
+        self,
+        unit: StoredUnit,
+        start: Cover,
+        views: Mapping[str, Sequence[str]] | None = None,
+    ) -> None:
+        self._run(self.steps.mark_ready(unit, start, views or {}))
+
+    def read(self, reads: Sequence[EntityRead]) -> ReadReply:
+        return self._run(self.steps.read(reads))
+
+    def put_status(self, part: str, text: str) -> None:
+        self._run(self.steps.put_status(part, text))
+
+    def status(self, part: str) -> str | None:
+        return self._run(self.steps.status(part))

@@ -1,0 +1,114 @@
+"""Folding: every event once, whatever is replayed, by whomever, in whatever boundaries."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+
+import pytest
+
+from slicewise.errors import StoreUnavailable
+from slicewise.slices import HOUR_US, MINUTE_US
+from slicewise.stores import keys
+from slicewise.stores.ports import EntityRead, UnitRead, UnitReply
+from slicewise.stores.store import Store
+from tests.contract.conftest import Bench
+from tests.support.stored import Event, StoreUnit, fold_batch, guards_of, running_of, seen_in, tag
+
+SEED = 20_260_101
+
+
+def hot(store: Store, unit: StoreUnit, entity: int) -> UnitReply:
+    key = keys.hot_key(store.generation, tag(entity), unit.storage_fingerprint)
+    return store.read([EntityRead((UnitRead(key),))]).entities[0][0]
+
+
+def seen(store: Store, unit: StoreUnit, entity: int) -> list[tuple[int, int]]:
+    return seen_in(unit, [part.row for part in running_of(hot(store, unit, entity)).values()])
+
+
+def some(bench: Bench, count: int, entities: int, rng: random.Random, partition: int = 0) -> list[Event]:
+    return [
+        Event(rng.randrange(entities), bench.hour_us + rng.randrange(2 * HOUR_US), partition, offset)
+        for offset in range(count)
+    ]
+
+
+def of(events: Sequence[Event], entity: int) -> list[tuple[int, int]]:
+    return sorted((e.partition, e.offset) for e in events if e.entity == entity)
+
+
+def test_a_batch_is_in_every_entity_and_slice_once(bench: Bench) -> None:
+    events = some(bench, 400, 7, random.Random(SEED))
+    outcome = bench.store.fold(fold_batch(bench.unit, events))
+    assert (outcome.rows, outcome.applied, outcome.entities) == (400, 400, 7)
+    for entity in range(7):
+        assert seen(bench.store, bench.unit, entity) == of(events, entity)
+        for (number, _), part in running_of(hot(bench.store, bench.unit, entity)).items():
+            inside = [e for e in events if e.entity == entity and e.time_us // bench.unit.slice_us == number]
+            assert (part.first, part.last) == (inside[0].offset, inside[-1].offset)
+        assert guards_of(hot(bench.store, bench.unit, entity)) == {0: of(events, entity)[-1][1]}
+
+
+def test_replays_in_any_boundaries_by_any_connection_add_nothing(bench: Bench) -> None:
+    rng = random.Random(SEED)
+    print(f"seed {SEED}")
+    events = some(bench, 300, 5, rng)
+    writers = [bench.store, bench.connect(), bench.connect()]
+    reached = 0
+    while reached < len(events):
+        begin = rng.randrange(reached + 1)
+        end = min(len(events), begin + rng.randrange(1, 80))
+        if end > begin:
+            rng.choice(writers).fold(fold_batch(bench.unit, events[begin:end]))
+            reached = max(reached, end)
+    for entity in range(5):
+        assert seen(bench.store, bench.unit, entity) == of(events, entity)
+
+
+def test_partitions_have_guards_and_partials_of_their_own(bench: Bench) -> None:
+    rng = random.Random(SEED)
+    both = [some(bench, 50, 3, rng, partition) for partition in (0, 1)]
+    for events in both:
+        bench.store.fold(fold_batch(bench.unit, events))
+    for entity in range(3):
+        assert seen(bench.store, bench.unit, entity) == sorted(of(both[0], entity) + of(both[1], entity))
+
+
+def test_late_and_early_events_land_in_their_own_slices(bench: Bench) -> None:
+    #  offsets   0         1              2
+    #  slices    |  k  |  k+1  |  k-5  |          arrival is not the order of time
+    s = bench.unit.slice_us
+    events = [Event(1, bench.hour_us + at, 0, o) for o, at in enumerate([0, s, -5 * s])]
+    for event in events:
+        bench.store.fold(fold_batch(bench.unit, [event]))
+    k = bench.hour_us // s
+    assert {number for number, _ in running_of(hot(bench.store, bench.unit, 1))} == {k - 5, k, k + 1}
+    assert seen(bench.store, bench.unit, 1) == of(events, 1)
+
+
+def test_a_hot_entity_is_cut_into_consecutive_atomic_runs(bench: Bench) -> None:
+    unit = StoreUnit(storage_fingerprint="00000000000000bb", slice_us=MINUTE_US // 6)
+    bench.deploy(bench.store, bench.unit, unit)
+    rng = random.Random(SEED)
+    events = [Event(1, bench.hour_us + rng.randrange(3 * HOUR_US), 0, o) for o in range(3_000)]
+    outcome = bench.store.fold(fold_batch(unit, events))
+    assert outcome.applied == 3_000
+    assert outcome.entities > 1, "one run would have touched more slices than a script may"
+    assert seen(bench.store, unit, 1) == of(events, 1)
+
+
+def test_what_no_read_can_reach_is_not_written(bench: Bench) -> None:
+    old = bench.hour_us - bench.unit.retention_us - 2 * HOUR_US
+    outcome = bench.store.fold(fold_batch(bench.unit, [Event(1, old, 0, 0)]))
+    assert outcome.expired == 1
+    assert hot(bench.store, bench.unit, 1).hot == []
+    outcome = bench.store.fold(fold_batch(bench.unit, [Event(1, old, 0, 1), Event(1, bench.hour_us, 0, 2)]))
+    assert outcome.expired == 1
+    assert seen(bench.store, bench.unit, 1) == [(0, 2)]
+    assert guards_of(hot(bench.store, bench.unit, 1)) == {0: 2}
+
+
+def test_rows_out_of_offset_order_are_refused(bench: Bench) -> None:
+    with pytest.raises(StoreUnavailable):
+        bench.store.fold(fold_batch(bench.unit, [Event(1, bench.hour_us, 0, 5), Event(1, bench.hour_us, 0, 4)]))

@@ -1,0 +1,205 @@
+"""Units, events and an aggregate that keeps every event's identity: what a store test writes and reads.
+
+The identity multiset is a partial in which a lost event and a doubled event both show.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from slicewise import codec
+from slicewise.aggregates.base import Aggregate, Finished, State
+from slicewise.aggregates.columns import Columns
+from slicewise.aggregates.counting import Count
+from slicewise.aggregates.events import Event as AlgebraEvent
+from slicewise.aggregates.events import Rows
+from slicewise.aggregates.fields import Field, Items
+from slicewise.aggregates.ragged import Ragged
+from slicewise.codec import Layout
+from slicewise.cover import Cover, Place
+from slicewise.slices import HOUR_US, MINUTE_US
+from slicewise.stores import keys
+from slicewise.stores.ports import FoldBatch, HourEntry, UnitReply
+
+Int64 = NDArray[np.int64]
+TOPIC = "0123456789abcdef0123456789abcdef"
+SEEN = np.dtype([("partition", "<i8"), ("offset", "<i8")])
+
+
+@dataclass(frozen=True)
+class Identities(Aggregate):
+    """The sorted multiset of (partition, offset) of its events: nothing is deduplicated."""
+
+    kind = "identities"
+
+    @property
+    def inputs(self) -> tuple[str, ...]:
+        return ()
+
+    def accepts(self, column: str, kind: pa.DataType) -> str | None:  # noqa: ARG002
+        return None
+
+    def stored(self) -> Mapping[str, Any]:
+        return {"form": "identities"}
+
+    @cached_property
+    def fields(self) -> tuple[Field, ...]:
+        return (Items("seen", SEEN),)
+
+    @property
+    def output_type(self) -> pa.DataType:
+        return pa.int64()
+
+    def accumulate_columns(self, rows: Rows, groups: Int64, n_groups: int) -> Columns:
+        seen = np.empty(len(rows), SEEN)
+        seen["partition"], seen["offset"] = rows.partition, rows.offset
+        return _grouped(seen, groups, n_groups)
+
+    def combine_columns(self, partials: Columns, groups: Int64, n_groups: int) -> Columns:
+        seen = partials.items("seen")
+        return _grouped(seen.values, np.repeat(groups, np.diff(seen.offsets)), n_groups)
+
+    def finish_columns(self, partials: Columns) -> Finished:
+        return Finished(pa.array(np.diff(partials.items("seen").offsets)))
+
+    def accumulate(self, state: State, event: AlgebraEvent) -> State:
+        raise AssertionError("whole columns only")
+
+    def combine(self, a: State, b: State) -> State:
+        raise AssertionError("whole columns only")
+
+    def finish(self, state: State) -> Any:
+        raise AssertionError("whole columns only")
+
+
+def _grouped(seen: NDArray[Any], groups: Int64, n_groups: int) -> Columns:
+    order = np.lexsort((seen["offset"], seen["partition"], groups))
+    offsets = np.searchsorted(groups[order], np.arange(n_groups + 1)).astype(np.int64)
+    return Columns(n_groups, {"seen": Ragged(offsets, seen[order])})
+
+
+class Event(NamedTuple):
+    """One event as a store test knows it: entity number, time, identity."""
+
+    entity: int
+    time_us: int
+    partition: int
+    offset: int
+
+
+@dataclass(frozen=True)
+class StoreUnit:
+    """`ports.StoredUnit` with the identity multiset and a count."""
+
+    storage_fingerprint: str = "00000000000000aa"
+    source: str = "plays"
+    view: str = "listening"
+    slice_us: int = 10 * MINUTE_US
+    retention_us: int = 48 * HOUR_US
+    layout: Layout = field(default_factory=lambda: Layout.of([Identities().bind({}), Count().bind({})]))
+
+
+@dataclass(frozen=True)
+class StoreDeployment:
+    """`ports.Deployable`."""
+
+    digest: str
+    units: tuple[StoreUnit, ...]
+
+    def to_json(self) -> str:
+        return f'{{"digest": "{self.digest}"}}'
+
+
+def tag(entity: int, name: str = "user") -> bytes:
+    return keys.entity_tags([(name, "int64")], [[entity]])[0]
+
+
+def place(partition: int = 0) -> Place:
+    return TOPIC, partition
+
+
+def cover(*offsets: int) -> Cover:
+    """First offsets not contained of partitions 0, 1, ..."""
+    return Cover({place(p): o for p, o in enumerate(offsets)})
+
+
+def rows_of(events: Sequence[Event]) -> Rows:
+    n = len(events)
+    return Rows(
+        time=np.array([e.time_us for e in events], np.int64),
+        topic_hi=np.full(n, int(TOPIC[:16], 16), np.uint64),
+        topic_lo=np.full(n, int(TOPIC[16:], 16), np.uint64),
+        partition=np.array([e.partition for e in events], np.int32),
+        offset=np.array([e.offset for e in events], np.int64),
+        columns={},
+    )
+
+
+def fold_batch(unit: StoreUnit, events: Sequence[Event], name: str = "user") -> FoldBatch:
+    """A batch of events of one partition, in offset order."""
+    rows = rows_of(events)
+    entities = sorted({e.entity for e in events})
+    position = {entity: i for i, entity in enumerate(entities)}
+
+    def accumulate(chosen: Int64, groups: Int64, n_groups: int) -> list[Columns]:
+        part = rows.take(chosen)
+        return [a.accumulate_columns(part, groups, n_groups) for a in unit.layout.partials]
+
+    return FoldBatch(
+        unit=unit,
+        place=place(events[0].partition),
+        tags=[tag(e, name) for e in entities],
+        entity=np.array([position[e.entity] for e in events], np.int64),
+        offset=rows.offset,
+        number=rows.time // unit.slice_us,
+        accumulate=accumulate,
+    )
+
+
+def hour_entry(unit: StoreUnit, entity: int, seq: int, events: Sequence[Event], name: str = "user") -> HourEntry:
+    """What compaction makes of an entity's events of one hour."""
+    numbers, groups = np.unique([e.time_us // unit.slice_us for e in events], return_inverse=True)
+    rows = rows_of(events)
+    parts = [a.accumulate_columns(rows, groups.astype(np.int64), len(numbers)) for a in unit.layout.partials]
+    zero = np.zeros(len(numbers), np.int64)
+    whole = [a.combine_columns(p, zero, 1) for a, p in zip(unit.layout.partials, parts, strict=True)]
+    return HourEntry(
+        tag(entity, name),
+        codec.pack_total(seq, unit.layout.encode_rows(whole)[0]),
+        codec.pack_slices(seq, numbers, unit.layout.encode_block(parts)),
+    )
+
+
+def seen_in(unit: StoreUnit, rows: Iterable[memoryview | bytes]) -> list[tuple[int, int]]:
+    """(partition, offset) of all events in encoded rows, sorted, doubles kept; the count agrees."""
+    blocks = list(rows)
+    if not blocks:
+        return []
+    decoded = unit.layout.decode_blocks(blocks, [1] * len(blocks))
+    names = [a.kind for a in unit.layout.partials]
+    seen = decoded[names.index("identities")].items("seen")
+    assert np.array_equal(np.diff(seen.offsets), decoded[names.index("count")].fixed("n"))
+    return sorted((int(p), int(o)) for p, o in seen.values.tolist())
+
+
+def running_of(reply: UnitReply) -> dict[tuple[int, int], codec.Running]:
+    """(slice, partition) -> running partial of a hot hash."""
+    out = {}
+    for name, value in zip(reply.hot[::2], reply.hot[1::2], strict=True):
+        if name.startswith(b"r:"):
+            _, number, _, partition = name.split(b":")
+            out[int(number), int(partition)] = codec.unpack_running(value)
+    return out
+
+
+def guards_of(reply: UnitReply) -> dict[int, int]:
+    """partition -> last applied offset."""
+    pairs = zip(reply.hot[::2], reply.hot[1::2], strict=True)
+    return {int(name.split(b":")[2]): int(value) for name, value in pairs if name.startswith(b"l:")}
