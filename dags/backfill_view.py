@@ -11,9 +11,10 @@ from __future__ import annotations
 from datetime import timedelta
 
 from airflow.sdk import DAG, Param
-from slicewise.lifecycle.jobs import backfill_arguments
 from slicewise_airflow.alerts import page
 from slicewise_airflow.spark import SparkJob
+
+from slicewise.lifecycle.jobs import backfill_arguments
 
 with DAG(
     dag_id="backfill_view",

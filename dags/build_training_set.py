@@ -29,9 +29,10 @@ with DAG(
     @task
     def build() -> dict[str, object]:
         """Run `slicewise dataset build` with the run's params."""
-        from slicewise.lifecycle.jobs import dataset_arguments
         from slicewise_airflow.commands import run_command
         from slicewise_airflow.spark import run_of
+
+        from slicewise.lifecycle.jobs import dataset_arguments
 
         return run_command("dataset", "build", *dataset_arguments(run_of(get_current_context())))
 

@@ -16,9 +16,10 @@ from __future__ import annotations
 from datetime import timedelta
 
 from airflow.sdk import DAG, CronPartitionTimetable, Param
-from slicewise.lifecycle.jobs import compact_arguments
 from slicewise_airflow.alerts import page
 from slicewise_airflow.spark import SparkJob
+
+from slicewise.lifecycle.jobs import compact_arguments
 
 with DAG(
     dag_id="compact_slices",

@@ -10,9 +10,10 @@ from __future__ import annotations
 from datetime import timedelta
 
 from airflow.sdk import DAG, CronTriggerTimetable, Param
-from slicewise.lifecycle.jobs import maintain_arguments
 from slicewise_airflow.alerts import page
 from slicewise_airflow.spark import SparkJob
+
+from slicewise.lifecycle.jobs import maintain_arguments
 
 with DAG(
     dag_id="maintain_iceberg",

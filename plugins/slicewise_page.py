@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from airflow.plugins_manager import AirflowPlugin
 from fastapi import Depends, FastAPI
@@ -57,8 +57,8 @@ class SlicewisePage(AirflowPlugin):  # type: ignore[misc]  # Airflow is opaque t
     """Registers the page and its place in the navigation."""
 
     name = "slicewise"
-    fastapi_apps = [{"app": _app(), "url_prefix": PREFIX, "name": "slicewise"}]
-    external_views = [
+    fastapi_apps: ClassVar[list[dict[str, Any]]] = [{"app": _app(), "url_prefix": PREFIX, "name": "slicewise"}]
+    external_views: ClassVar[list[dict[str, Any]]] = [
         {
             "name": "Slicewise",
             "href": f"{PREFIX}/",

@@ -32,7 +32,7 @@ def page(context: Mapping[str, Any]) -> None:
             _tell(channel, told, context)
         except Exception as error:  # noqa: BLE001 - whatever a channel raises, the failure stands
             # its own text may carry the address, which is a secret
-            log.error("event='alert_not_delivered' kind=%r error=%r", channel.kind, type(error).__name__)  # noqa: TRY400
+            log.error("event='alert_not_delivered' kind=%r error=%r", channel.kind, type(error).__name__)
 
 
 def _tell(channel: Channel, told: Alert, context: Mapping[str, Any]) -> None:

@@ -1,4 +1,4 @@
-"""A task that runs a `slicewise` command runs it in the platform environment and believes its exit code and its report."""
+"""A `slicewise` command of a task runs in the platform environment; its exit code and its report are believed."""
 
 from __future__ import annotations
 
@@ -49,9 +49,7 @@ class _Ended:
 
 def _stream(command: Sequence[str], env: dict[str, str], reader: ReportReader) -> _Ended | None:
     last = ""
-    with subprocess.Popen(
-        command, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
-    ) as process:
+    with subprocess.Popen(command, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:
         assert process.stdout is not None
         for line in reader.read(process.stdout):
             last = line.strip() or last

@@ -1,4 +1,4 @@
-"""Watching the stream holds no worker: a trigger looks every few seconds, and wakes the task when it is lost or time is up."""
+"""Watching the stream holds no worker: a trigger looks at it, and wakes the task when it is lost or time is up."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ class StreamHealth(BaseOperator):
             method_name="done",
         )
 
-    def done(self, context: Any, event: dict[str, Any]) -> dict[str, Any]:
+    def done(self, context: Any, event: dict[str, Any]) -> dict[str, Any]:  # noqa: ARG002 - Airflow names it
         """What the trigger saw becomes the task's state."""
         self.log.info("event=stream_watched outcome=%s looks=%s", event["outcome"], event["looks"])
         if event["outcome"] == "lost":

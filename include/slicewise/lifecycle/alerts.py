@@ -81,9 +81,7 @@ def runbook_link(dag: str, base: str = "") -> str:
     return f"{page}#{anchor}" if anchor else page
 
 
-def alert(
-    dag: str, task: str, run: str, error: object, *, url: str = "", runbook_base: str = ""
-) -> Alert:
+def alert(dag: str, task: str, run: str, error: object, *, url: str = "", runbook_base: str = "") -> Alert:
     """An alert for a failed task. Of an error only its first line is told: the log has the rest."""
     first = (str(error) if error is not None else "").strip().splitlines()
     return Alert(

@@ -13,8 +13,10 @@ from typing import Literal
 
 from slicewise.errors import BadRequest
 
-State = Literal["running", "draining", "stopped"]
-_STATES: tuple[State, ...] = ("running", "draining", "stopped")
+State = Literal["running", "stopped", "refused", "failed"]
+_STATES: tuple[State, ...] = ("running", "stopped", "refused", "failed")
+
+_SAID = {"refused": "the driver refuses to go on", "failed": "the driver gave up"}
 
 
 @dataclass(frozen=True)
@@ -31,6 +33,7 @@ class StreamStatus:
     freshness_p50_ms: float | None
     """Kafka timestamp to visible, over the last batches; None before the first."""
     freshness_p99_ms: float | None
+    last_error: str | None = None
 
     @staticmethod
     def parse(source: str, text: str) -> StreamStatus:
@@ -49,6 +52,7 @@ class StreamStatus:
                 events_per_s=float(raw.get("events_per_s") or 0.0),
                 freshness_p50_ms=_optional(raw.get("freshness_p50_ms")),
                 freshness_p99_ms=_optional(raw.get("freshness_p99_ms")),
+                last_error=raw.get("last_error"),
             )
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise BadRequest(
@@ -85,9 +89,7 @@ class Health:
         return not self.reasons
 
 
-def judge(
-    statuses: Sequence[StreamStatus], sources: Sequence[str], now_us: int, limits: Limits
-) -> Health:
+def judge(statuses: Sequence[StreamStatus], sources: Sequence[str], now_us: int, limits: Limits) -> Health:
     """The health of the streams over `sources`, all of them, at now_us by the store's clock.
 
     A source without a status is as unwell as a silent one: a driver that never came up writes none.
@@ -111,15 +113,13 @@ def judge(
 def _reasons(status: StreamStatus, now_us: int, limits: Limits) -> list[str]:
     reasons = []
     age_us = now_us - status.heartbeat_us
-    if status.state == "stopped":
+    if status.state in ("refused", "failed"):
+        reasons.append(f"{_SAID[status.state]}: {status.last_error or 'see its log'}")
+    elif status.state == "stopped":
         reasons.append("stopped while other sources are running")
     elif age_us > limits.heartbeat_age_us:
         reasons.append(f"no heartbeat for {age_us / 1e6:.0f} s")
-    if (
-        limits.lag_events is not None
-        and status.lag_events > limits.lag_events
-        and status.events_per_s <= 0
-    ):
+    if limits.lag_events is not None and status.lag_events > limits.lag_events and status.events_per_s <= 0:
         reasons.append(f"{status.lag_events} events behind, and none are being applied")
     if (
         limits.freshness_p99_ms is not None

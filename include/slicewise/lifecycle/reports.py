@@ -54,20 +54,14 @@ def report_in(line: str) -> Report | None:
 
 def slice_rows(report: Report) -> list[dict[str, object]]:
     """The slices that a compaction wrote, one row each, in the order that it wrote them."""
-    rows = report.get("slices") or ()
-    return [dict(row) for row in rows if isinstance(row, Mapping)] if _sequence(rows) else []
+    return [dict(row) for row in _listed(report.get("slices")) if isinstance(row, Mapping)]
 
 
 def table(rows: Sequence[Mapping[str, object]], columns: Sequence[str]) -> list[str]:
     """Rows as aligned lines for a task's log, numbers to the right; the header first."""
     cells = [[_cell(row.get(name)) for name in columns] for row in rows]
-    widths = [
-        max([len(name), *(len(line[i]) for line in cells)]) for i, name in enumerate(columns)
-    ]
-    right = [
-        bool(rows) and all(isinstance(row.get(name), int | float) for row in rows)
-        for name in columns
-    ]
+    widths = [max([len(name), *(len(line[i]) for line in cells)]) for i, name in enumerate(columns)]
+    right = [bool(rows) and all(isinstance(row.get(name), int | float) for row in rows) for name in columns]
 
     def line(values: Sequence[str]) -> str:
         padded = (
@@ -83,8 +77,8 @@ def summary(report: Report) -> str:
     """The report's plain values as `key=value` words; lists are counted."""
     words = []
     for key, value in report.items():
-        if _sequence(value):
-            words.append(f"{key}={len(value)}")  # type: ignore[arg-type]
+        if _is_list(value):
+            words.append(f"{key}={len(_listed(value))}")
         elif not isinstance(value, Mapping):
             words.append(f"{key}={_cell(value)}")
     return " ".join(words)
@@ -96,5 +90,9 @@ def _cell(value: object) -> str:
     return f"{value:.3g}" if isinstance(value, float) else str(value)
 
 
-def _sequence(value: object) -> bool:
+def _is_list(value: object) -> bool:
     return isinstance(value, Sequence) and not isinstance(value, str | bytes)
+
+
+def _listed(value: object) -> Sequence[object]:
+    return value if isinstance(value, Sequence) and not isinstance(value, str | bytes) else ()

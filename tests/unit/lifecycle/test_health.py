@@ -52,6 +52,14 @@ def test_a_stopped_driver_of_a_source_that_is_no_more_deployed_says_nothing() ->
     assert judge([status(), status("gone", state="stopped")], ["flights"], NOW, LIMITS).well
 
 
+@pytest.mark.parametrize(("state", "words"), [("refused", "refuses to go on"), ("failed", "gave up")])
+def test_a_driver_that_ended_by_itself_tells_why(state: str, words: str) -> None:
+    said = {"state": state, "heartbeat_us": NOW, "last_error": "records are gone"}
+    judged = judge([StreamStatus.parse("flights", json.dumps(said))], ["flights"], NOW, LIMITS)
+    assert judged.reasons == (f"flights: the driver {words}: records are gone",)
+    assert not judged.stopped
+
+
 def test_lag_counts_only_when_nothing_is_applied() -> None:
     limits = Limits(lag_events=100)
     assert judge([status(lag=100)], ["flights"], NOW, limits).well

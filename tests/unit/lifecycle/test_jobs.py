@@ -50,7 +50,9 @@ def test_params_become_arguments() -> None:
     assert check_arguments(run(sample=7), "out") == ("--sample", "7", "--report", "out", "--json")
 
 
-@pytest.mark.parametrize("key", ["2026-11-21", "2026-11-21T08:30:00", "2026-13-01T00:00:00", "x", "2026-11-21T24:00:00"])
+@pytest.mark.parametrize(
+    "key", ["2026-11-21", "2026-11-21T08:30:00", "2026-13-01T00:00:00", "x", "2026-11-21T24:00:00"]
+)
 def test_a_key_that_is_no_hour_is_refused(key: str) -> None:
     with pytest.raises(BadRequest, match="no hour"):
         hour_of(key)

@@ -39,7 +39,8 @@ def test_what_stands_without_expiry_by_design_is_well(key: bytes) -> None:
 
 
 @pytest.mark.parametrize(
-    "key", [keys.hot_key(2, TAG, UNIT), keys.day_key(4, TAG, UNIT, DAY), keys.swapped_key(2, UNIT), keys.covers_key(2, "s")]
+    "key",
+    [keys.hot_key(2, TAG, UNIT), keys.day_key(4, TAG, UNIT, DAY), keys.swapped_key(2, UNIT), keys.covers_key(2, "s")],
 )
 def test_keys_of_another_generation_go(key: bytes) -> None:
     found = verdict(key, NOW // 1_000_000 + 5, NOW, RULES)

@@ -82,7 +82,8 @@ def _swapped(client: Any, status: StoreStatus) -> dict[str, dict[int, int]]:
 
 
 @contextmanager
-def connected(url: str, timeout_s: float) -> Iterator[Any]:
+def connected(url: str, timeout_s: float = 5.0) -> Iterator[Any]:
+    """A redis-py client; its errors become StoreUnavailable."""
     import redis
 
     client = redis.Redis.from_url(url, socket_timeout=timeout_s, socket_connect_timeout=timeout_s)
