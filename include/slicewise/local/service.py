@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from slicewise.local.ports import HOST
 from slicewise.local.process import SERVICE
 from slicewise.settings import Settings
 
@@ -49,8 +50,11 @@ class Service:
             for name, value in os.environ.items()
             if name not in _DROPPED and not name.startswith(("AIRFLOW_", "_AIRFLOW", "SLICEWISE_"))
         }
+        # Spark would listen on the machine's outer address
+        spark = {"SPARK_LOCAL_IP": HOST} if settings.spark_master.startswith("local") else {}
         return {
             **kept,
+            **spark,
             "PYTHONUNBUFFERED": "1",
             # setproctitle writes over the variables by which a process is found again
             "SPT_NOENV": "1",

@@ -1,0 +1,61 @@
+"""The first command says what is missing and how to get it, before it makes anything."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+NEEDED_BY_MAKE = ("bash", "sh", "sed", "head", "cat", "awk", "ls", "cksum", "mkdir", "env")
+
+
+@pytest.fixture
+def bare(tmp_path: Path) -> dict[str, str]:
+    """A machine that has make and little else."""
+    for name in NEEDED_BY_MAKE:
+        program = shutil.which(name)
+        assert program is not None
+        (tmp_path / name).symlink_to(program)
+    return {"PATH": str(tmp_path), "HOME": str(tmp_path)}
+
+
+def _check(env: dict[str, str], python: str = "") -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        ["/bin/bash", str(ROOT / "requirements" / "check.sh")],
+        env={**env, "PYTHON": python},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=30,
+    )
+
+
+def test_everything_that_is_missing_is_named_at_once_with_a_way_to_get_it(bare: dict[str, str]) -> None:
+    done = _check(bare)
+    assert done.returncode == 1
+    for thing in ("Python 3.11", "JDK 17", "Maven", "git"):
+        [at] = [i for i, line in enumerate(done.stderr.splitlines()) if line.startswith(f"missing: {thing}")]
+        assert "install" in done.stderr.splitlines()[at + 1]
+
+
+def test_a_jdk_of_another_version_is_not_taken_for_17(bare: dict[str, str]) -> None:
+    java = Path(bare["PATH"]) / "java"
+    java.write_text("#!/bin/sh\necho 'openjdk version \"21.0.4\" 2024-07-16' >&2\n")
+    java.chmod(0o755)
+    assert "JDK 17 (found: 21" in _check(bare).stderr
+
+
+def test_this_machine_has_all() -> None:
+    python = str(ROOT / ".venvs" / "tools" / "bin" / "python")
+    done = _check(dict(os.environ), python)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_help_lists_every_target_that_people_call() -> None:
+    told = subprocess.run(["make", "-C", str(ROOT), "help"], capture_output=True, text=True, check=True).stdout
+    for target in ("run", "down", "status", "clean", "setup", "test", "test-fast", "lint", "lock"):
+        assert f"make {target} " in told
