@@ -11,17 +11,22 @@ from pathlib import Path
 
 pytest_plugins = ["tests.support.servers"]
 
+TESTS = Path(__file__).parent
 ENVIRONMENT = "spark" if find_spec("great_expectations") else "airflow" if find_spec("airflow") else "platform"
 
 
 def environment_of(path: Path) -> str:
     """The environment that a test file runs in."""
-    if "dags" in path.relative_to(Path(__file__).parent).parts[:1]:
+    if "dags" in path.relative_to(TESTS).parts[:1]:
         return "airflow"
     return "spark" if path.name.startswith("test_spark_") else "platform"
 
 
 def pytest_ignore_collect(collection_path: Path) -> bool | None:
+    if collection_path.is_dir():
+        # a folder's conftest imports as its tests do
+        of_airflow = collection_path == TESTS / "dags"
+        return True if collection_path.parent == TESTS and of_airflow != (ENVIRONMENT == "airflow") else None
     if collection_path.suffix == ".py" and collection_path.name.startswith("test_"):
         return True if environment_of(collection_path) != ENVIRONMENT else None
     return None
