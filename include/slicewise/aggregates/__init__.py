@@ -12,17 +12,22 @@ from slicewise.aggregates.base import (
     State,
     from_spec,
 )
+from slicewise.aggregates.booleans import BoolAnd, BoolOr
 from slicewise.aggregates.columns import Columns
 from slicewise.aggregates.counting import Count
+from slicewise.aggregates.distinct import DistinctCount
 from slicewise.aggregates.events import Event, Rows
+from slicewise.aggregates.extremes import Max, Min
 from slicewise.aggregates.fields import IDENTITY, Field, Fixed, Items, Texts
+from slicewise.aggregates.latest import LastK
 from slicewise.aggregates.ragged import Ragged, RaggedBytes
+from slicewise.aggregates.ranked import ArgMax, ArgMin, BottomK, TopK
 from slicewise.aggregates.sums import Mean, Sum
 from slicewise.aggregates.values import canonicalise
 
 
 def count(column: str | None = None) -> Count:
-    """Number of events; with a column, of events where it is not null."""
+    """Number of events; with a column, of events where it is not null. Of no events 0."""
     return Count(column)
 
 
@@ -34,6 +39,56 @@ def sum(column: str) -> Sum:
 def mean(column: str) -> Mean:
     """Exact mean of a number column, rounded once."""
     return Mean(column)
+
+
+def min(column: str) -> Min:
+    """The least value; text by its UTF-8 bytes."""
+    return Min(column)
+
+
+def max(column: str) -> Max:
+    """The greatest value; text by its UTF-8 bytes."""
+    return Max(column)
+
+
+def argmin(payload: str, *, by: str) -> ArgMin:
+    """The payload of the event with the least `by`, the earliest of several."""
+    return ArgMin(payload, by)
+
+
+def argmax(payload: str, *, by: str) -> ArgMax:
+    """The payload of the event with the greatest `by`, the earliest of several."""
+    return ArgMax(payload, by)
+
+
+def top_k(payload: str, *, by: str, k: int) -> TopK:
+    """The k events of greatest `by`: list<struct<by, payload>>, greatest first."""
+    return TopK(payload, by, k)
+
+
+def bottom_k(payload: str, *, by: str, k: int) -> BottomK:
+    """The k events of least `by`: list<struct<by, payload>>, least first."""
+    return BottomK(payload, by, k)
+
+
+def last_k(column: str, *, k: int) -> LastK:
+    """The values, not null, of the k latest events: a list, newest first."""
+    return LastK(column, k)
+
+
+def distinct_count(column: str, *, threshold: int = 256, precision: int = 12) -> DistinctCount:
+    """Number of distinct values: exact up to `threshold`, beyond it HyperLogLog's estimate."""
+    return DistinctCount(column, threshold, precision)
+
+
+def bool_and(column: str) -> BoolAnd:
+    """Whether all values that are not null are true."""
+    return BoolAnd(column)
+
+
+def bool_or(column: str) -> BoolOr:
+    """Whether any value that is not null is true."""
+    return BoolOr(column)
 
 
 __all__ = [
@@ -54,9 +109,19 @@ __all__ = [
     "Rows",
     "State",
     "Texts",
+    "argmax",
+    "argmin",
+    "bool_and",
+    "bool_or",
+    "bottom_k",
     "canonicalise",
     "count",
+    "distinct_count",
     "from_spec",
+    "last_k",
+    "max",
     "mean",
+    "min",
     "sum",
+    "top_k",
 ]

@@ -56,6 +56,13 @@ class Columns:
             raise TypeError(f"{name} is not a Texts field")
         return found
 
+    def lists(self, name: str) -> Ragged | RaggedBytes:
+        """The lists of an `Items` or `Texts` field."""
+        found = self.values[name]
+        if isinstance(found, np.ndarray):
+            raise TypeError(f"{name} is a Fixed field")
+        return found
+
     def take(self, indices: Int64) -> Columns:
         """These rows, in this order; a row may be taken more than once."""
         taken: dict[str, Values] = {

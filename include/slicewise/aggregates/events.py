@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,6 +15,9 @@ from slicewise.aggregates.ragged import Int64
 
 Identity = tuple[int, int, int, int, int]
 """(event time with its sign bit flipped, topic id high and low half, partition, offset)."""
+
+
+EVERY = slice(None)
 
 
 @dataclass(frozen=True)
@@ -56,18 +59,19 @@ class Rows:
     def __len__(self) -> int:
         return len(self.time)
 
-    def identities(self) -> NDArray[np.void]:
-        """Identities [n] of dtype IDENTITY."""
-        out = np.empty(len(self), IDENTITY)
-        out["time"] = self.time.view(np.uint64) ^ np.uint64(SIGN_BIT)
-        out["topic_hi"] = self.topic_hi
-        out["topic_lo"] = self.topic_lo
-        out["partition"] = self.partition
-        out["offset"] = self.offset
+    def identities(self, indices: Int64 | slice = EVERY) -> NDArray[np.void]:
+        """Identities, of dtype IDENTITY, of these events."""
+        time = self.time[indices]
+        out = np.empty(len(time), IDENTITY)
+        out["time"] = time.view(np.uint64) ^ np.uint64(SIGN_BIT)
+        out["topic_hi"] = self.topic_hi[indices]
+        out["topic_lo"] = self.topic_lo[indices]
+        out["partition"] = self.partition[indices]
+        out["offset"] = self.offset[indices]
         return out
 
-    def take(self, indices: Int64) -> Rows:
-        """These events, in this order."""
+    def take(self, indices: Int64, names: Iterable[str] | None = None) -> Rows:
+        """These events, in this order, with these columns (None: all)."""
         chosen = pa.array(indices)
         return Rows(
             self.time[indices],
@@ -75,8 +79,15 @@ class Rows:
             self.topic_lo[indices],
             self.partition[indices],
             self.offset[indices],
-            {name: array.take(chosen) for name, array in self.columns.items()},
+            {name: self.columns[name].take(chosen) for name in (self.columns if names is None else names)},
         )
+
+    def present(self, column: str, names: Iterable[str], groups: Int64) -> tuple[Rows, Int64]:
+        """The events whose column is not null, with these columns, and their groups."""
+        if self.columns[column].null_count == 0:
+            return self, groups
+        valid = np.flatnonzero(self.columns[column].is_valid().to_numpy(zero_copy_only=False))
+        return self.take(valid, names), groups[valid]
 
     def events(self) -> list[Event]:
         """The same events in row form."""

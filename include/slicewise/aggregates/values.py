@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from slicewise.aggregates.fields import Field, Items, Texts
-from slicewise.aggregates.ragged import Int64
+from slicewise.aggregates.ragged import Int64, Ragged, RaggedBytes
 
 QUIET_NAN = np.uint64(0x7FF8_0000_0000_0000)
 EXACT = Context(prec=200)  # wider than any decimal128 or sum of them
@@ -107,20 +107,22 @@ class ValueType:
     # ---- whole columns
 
     def store(self, array: pa.Array) -> Any:
-        """Stored values of a column: a NumPy array, or a LargeBinaryArray.
-
-        What stands for a null is not defined, but for text it is an empty string.
-        """
+        """Stored values of a column: a NumPy array, or a LargeBinaryArray; a null as 0 or no bytes."""
         if is_text(self.arrow):
             return pc.fill_null(array.cast(pa.large_binary()), b"")
         if is_decimal(self.arrow):
-            return _decimal_keys(array)
+            keys = _decimal_keys(array)
+            return keys if array.null_count == 0 else pc.if_else(array.is_valid(), keys, pa.scalar(b"", keys.type))
         if pa.types.is_boolean(self.arrow):
             return pc.fill_null(array, False).cast(pa.uint8()).to_numpy()
         raw = _primitive(array)
         if is_double(self.arrow):
-            return _canonical_doubles(raw).astype(np.float64, copy=False)
-        return raw.astype(np.int64, copy=False)
+            values = _canonical_doubles(raw).astype(np.float64, copy=False)
+        else:
+            values = raw.astype(np.int64, copy=False)
+        if array.null_count == 0:
+            return values
+        return np.where(array.is_valid().to_numpy(zero_copy_only=False), values, values.dtype.type(0))
 
     def load(self, values: Any, valid: NDArray[np.bool_] | None = None) -> pa.Array:
         """Column of the Arrow type from stored values; null where not `valid`."""
@@ -149,12 +151,26 @@ class ValueType:
         NaN, where a column allows it, is greater than every number, as in Spark.
         """
         if self.dtype is None:
+            if len(values) == 0:
+                return np.empty(0, np.int64)
             ranks = pc.rank(values, sort_keys="ascending", tiebreaker="dense")
             return np.asarray(ranks.to_numpy()).astype(np.int64)
         if self.dtype == "<f8":
             bits = np.ascontiguousarray(values).view(np.int64)
             return bits ^ ((bits >> 63) & np.int64(2**63 - 1))
         return np.asarray(values).astype(np.int64, copy=False)
+
+    def unorder(self, keys: Int64) -> NDArray[Any]:
+        """Stored values of fixed width from what `order` gave."""
+        if self.dtype == "<f8":
+            return (keys ^ ((keys >> 63) & np.int64(2**63 - 1))).view(np.float64)
+        return keys.astype(self.dtype)
+
+    def listed(self, stored: Any, chosen: Int64, offsets: Int64) -> Ragged | RaggedBytes:
+        """The chosen stored values as lists of rows."""
+        if self.dtype is None:
+            return RaggedBytes.from_strings(offsets, stored.take(pa.array(chosen)))
+        return Ragged(offsets, stored[chosen])
 
     # ---- rows
 
@@ -230,6 +246,11 @@ def _from_decimal_keys(keys: pa.Array, kind: pa.DataType) -> pa.Array:
     words[:, 1] = big[:, 0].astype(np.uint64) ^ np.uint64(1 << 63)
     words[lengths != 16] = 0
     return pa.Decimal128Array.from_buffers(kind, len(keys), [None, pa.py_buffer(words.reshape(-1))])
+
+
+def flat(lists: Ragged | RaggedBytes) -> Any:
+    """All stored values of all rows, as `ValueType.store` gives them."""
+    return lists.values if isinstance(lists, Ragged) else lists.strings()
 
 
 def non_null(array: pa.Array, groups: Int64) -> tuple[pa.Array, Int64, NDArray[np.bool_] | None]:
