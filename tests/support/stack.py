@@ -1,0 +1,182 @@
+"""The platform without Airflow, on real servers in a folder of its own: Redis, Kafka, the stream's driver, serving, jobs.
+
+It is driven by the same commands and functions that people and Airflow use.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import httpx
+from confluent_kafka import Consumer, Producer, TopicPartition
+
+from slicewise.local import stream, supervisor
+from slicewise.local.process import wait_gone
+from slicewise.settings import Settings
+from slicewise.stores.kafka.log import KafkaLog
+from slicewise.stores.ports import OnlineStore
+from slicewise.stores.redis import open_store
+
+WAIT_S = 120.0
+
+
+class Stack:
+    """Running servers; `settings` lead to them."""
+
+    def __init__(self, state: Path, project: Path, overrides: Mapping[str, str] | None = None) -> None:
+        given = {"SLICEWISE_STATE": str(state), "SLICEWISE_PROJECT": str(project), **(overrides or {})}
+        self.settings = Settings.load(given)
+        self._producer: Producer | None = None
+
+    def up(self, *services: str) -> None:
+        """Starts servers (all but Airflow by default) and waits until they are well."""
+        self.settings = supervisor.up(self.settings, print, only=services or ("redis", "kafka", "serving"))
+
+    def down(self) -> None:
+        """Stops everything that this stack started."""
+        supervisor.down(self.settings, print)
+
+    # ---------------------------------------------------------------- the user's commands
+    def cli(self, *arguments: str, check: bool = True, timeout_s: float = 300) -> subprocess.CompletedProcess[str]:
+        """`slicewise …` as a person runs it."""
+        argv = [str(self.settings.platform_python), "-m", "slicewise", *arguments]
+        return self._command(argv, check, timeout_s)
+
+    def job(self, name: str, *arguments: str, check: bool = True, timeout_s: float = 300) -> dict[str, Any]:
+        """A bounded Spark job; its report."""
+        script = self.settings.home / "spark_jobs" / f"{name}.py"
+        done = self._command([str(self.settings.spark_python), str(script), *arguments, "--json"], check, timeout_s)
+        lines = [line for line in done.stdout.splitlines() if line.startswith("{")]
+        assert lines, f"{name} reported nothing\n{done.stdout[-2000:]}\n{done.stderr[-4000:]}"
+        report: dict[str, Any] = json.loads(lines[-1])
+        return report
+
+    def _command(self, argv: Sequence[str], check: bool, timeout_s: float) -> subprocess.CompletedProcess[str]:
+        python = str(self.settings.spark_python)
+        env = {**os.environ, **self.settings.to_env(), "PYSPARK_PYTHON": python, "PYSPARK_DRIVER_PYTHON": python}
+        done = subprocess.run(argv, capture_output=True, text=True, timeout=timeout_s, env=env, check=False)
+        assert not check or done.returncode == 0, (
+            f"{' '.join(argv)} ended with {done.returncode}\n{done.stdout[-3000:]}\n{done.stderr[-6000:]}"
+        )
+        return done
+
+    # ---------------------------------------------------------------- the stream
+    def start_stream(self) -> int:
+        """Starts the driver; its pid."""
+        found = stream.ensure_stream(self.settings)
+        assert found.pid is not None
+        return found.pid
+
+    def kill_stream(self) -> None:
+        """SIGKILL, to the driver and to all that it started, in the middle of whatever it does."""
+        service = stream.service(self.settings, supervisor.StateFolder(self.settings.state_dir))
+        birth = supervisor.control.running(service, supervisor.StateFolder(self.settings.state_dir))
+        assert birth is not None, "the driver does not run"
+        tree = [birth, *supervisor.descendants(birth)]
+        for each in tree:
+            each.signal(9)
+        assert not wait_gone(tree, 20.0)
+
+    def stop_stream(self) -> None:
+        """SIGTERM: it drains."""
+        stream.stop_stream(self.settings)
+
+    def wait_applied(self, topic: str, timeout_s: float = WAIT_S) -> None:
+        """Waits until the ledger has reached the end of the topic."""
+        with KafkaLog(self.settings.kafka_bootstrap) as log:
+            end = log.latest(topic)
+
+        def reached() -> str | None:
+            with self.store() as store:
+                ledger = store.marks().ledger
+            return None if ledger.dominates(end) else f"ledger {dict(ledger.offsets)} of {dict(end.offsets)}"
+
+        self.wait(reached, f"topic {topic} to be applied", timeout_s)
+
+    def wait(self, reason: Callable[[], str | None], what: str, timeout_s: float = WAIT_S) -> None:
+        """Polls until `reason` gives None; fails with the last reason."""
+        deadline = time.monotonic() + timeout_s
+        while (why := reason()) is not None:
+            if time.monotonic() > deadline:
+                log = self.settings.state_dir / "logs" / "stream.log"
+                tail = log.read_text()[-3000:] if log.exists() else ""
+                raise AssertionError(f"{what}: not within {timeout_s:.0f} s: {why}\n{tail}")
+            time.sleep(0.05)
+
+    # ---------------------------------------------------------------- log, store, answers
+    @contextmanager
+    def store(self) -> Iterator[OnlineStore]:
+        """A connection to the online store."""
+        store = open_store(self.settings.redis_url)
+        try:
+            yield store
+        finally:
+            store.close()
+
+    def produce(self, topic: str, records: Sequence[tuple[int, bytes, int]]) -> None:
+        """(partition, value, Kafka time in milliseconds) in this order; returns when all stand."""
+        if self._producer is None:
+            self._producer = Producer({"bootstrap.servers": self.settings.kafka_bootstrap, "linger.ms": 5})
+        for partition, value, time_ms in records:
+            while True:
+                try:
+                    self._producer.produce(topic, value=value, partition=partition, timestamp=time_ms)
+                    break
+                except BufferError:
+                    self._producer.poll(0.1)
+        assert self._producer.flush(60) == 0
+
+    def records(self, topic: str) -> list[tuple[str, int, int, int, bytes]]:
+        """The whole log by a reader of its own: (topic id, partition, offset, Kafka time ms, value)."""
+        with KafkaLog(self.settings.kafka_bootstrap) as log:
+            topic_id, latest = log.topic_id(topic), log.latest(topic)
+        consumer = Consumer(
+            {
+                "bootstrap.servers": self.settings.kafka_bootstrap,
+                "group.id": "oracle",
+                "enable.auto.commit": False,
+                "isolation.level": "read_committed",
+                "auto.offset.reset": "earliest",
+            }
+        )
+        found: list[tuple[str, int, int, int, bytes]] = []
+        try:
+            for (_, partition), end in latest.offsets.items():
+                consumer.assign([TopicPartition(topic, partition, 0)])
+                seen = 0
+                while seen < end:
+                    message = consumer.poll(10.0)
+                    assert message is not None, f"partition {partition} gave {seen} of {end}"
+                    assert message.error() is None, message.error()
+                    seen = message.offset() + 1
+                    stamp = message.timestamp()[1]
+                    found.append((topic_id, partition, message.offset(), stamp, message.value() or b""))
+        finally:
+            consumer.close()
+        return found
+
+    def ask(self, **body: Any) -> dict[str, Any]:
+        """POST /v1/features; the answer."""
+        answer = httpx.post(f"{self.settings.serving_url}/v1/features", json=body, timeout=30, trust_env=False)
+        assert answer.status_code == 200, answer.text
+        parsed: dict[str, Any] = answer.json()
+        return parsed
+
+
+@contextmanager
+def stack(project: Path, overrides: Mapping[str, str] | None = None) -> Iterator[Stack]:
+    """A stack in a temporary folder, gone with all its processes and data afterwards."""
+    with TemporaryDirectory(prefix="slicewise-stack-") as folder:
+        made = Stack(Path(folder) / "state", project, overrides)
+        try:
+            yield made
+        finally:
+            made.down()
