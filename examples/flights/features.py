@@ -1,0 +1,176 @@
+"""How late New York's flights are: by carrier, by route, and for the whole city.
+
+The events are the flights of 2013, the year compressed into a day: an hour of these windows is
+fifteen days of 2013. An event's time is the scheduled departure; it is logged when the flight
+arrives (a cancelled one: when it should have left), so events are truly out of order.
+"""
+
+import slicewise as sw
+
+flights = sw.KafkaSource(
+    "flights",
+    schema={
+        "number": "int64",
+        "scheduled": "timestamp_us",
+        "carrier": "string",
+        "flight": "int64",
+        "tailnum": "string",
+        "origin": "string",
+        "dest": "string",
+        "distance": "int64",
+        "dep_delay": "int64",  # minutes; null for a cancelled flight
+        "arr_delay": "int64",
+        "air_time": "int64",
+        "cancelled": "boolean",
+    },
+    timestamp="scheduled",
+    max_lateness="15m",  # the latest flight of 2013 arrived 32 hours late, here five minutes
+    required=["carrier", "cancelled"],
+    owner="operations",
+)
+
+
+def flight(at: int, carrier: str = "UA", delay: int | None = 0, **more: object) -> dict[str, object]:
+    """An event for the tests below: `at` in seconds after the epoch."""
+    event = {
+        "scheduled": at * 1_000_000,
+        "carrier": carrier,
+        "flight": 1,
+        "tailnum": "N1",
+        "origin": "EWR",
+        "dest": "IAH",
+        "distance": 1400,
+        "dep_delay": delay,
+        "arr_delay": delay,
+        "air_time": None if delay is None else 200,
+        "cancelled": delay is None,
+    }
+    return {**event, **more}
+
+
+carrier = sw.FeatureView(
+    "carrier",
+    source=flights,
+    entity=["carrier"],
+    columns={
+        "late": "dep_delay > 15",
+        "route": "CONCAT(origin, '-', dest)",
+        "made_up": "dep_delay - arr_delay",
+    },
+    features=[
+        sw.Feature("flights", sw.count(), windows=["10m", "1h", "6h", "1d", sw.tumbling("1h")]),
+        # count() counts cancelled flights, count("dep_delay") those that left
+        sw.Feature("departed", sw.count("dep_delay"), windows=["10m", "1h", "1d"]),
+        sw.Feature("delay_total", sw.sum("dep_delay"), windows=["1h", "1d"]),
+        sw.Feature(
+            "delay",
+            sw.mean("dep_delay"),
+            windows=["10m", "1h", "6h", "1d", sw.hopping("1h", every="10m")],
+        ),
+        sw.Feature("delay_least", sw.min("dep_delay"), windows=["1h", "1d"]),
+        sw.Feature("delay_most", sw.max("dep_delay"), windows=["1h", "1d"]),
+        sw.Feature("worst_route", sw.argmax("route", by="dep_delay"), windows=["1h", "1d"]),
+        sw.Feature("best_route", sw.argmin("route", by="dep_delay"), windows=["1h"]),
+        sw.Feature("last_delays", sw.last_k("dep_delay", k=5), windows=["1h"]),
+        sw.Feature("planes", sw.distinct_count("tailnum"), windows=["1h", "1d"]),
+        sw.Feature("any_late", sw.bool_or("late"), windows=["10m", "1h"]),
+        sw.Feature("all_late", sw.bool_and("late"), windows=["10m"]),
+        sw.Feature("made_up", sw.mean("made_up"), windows=["1d"]),
+    ],
+    owner="operations",
+    tests=[
+        sw.case(
+            name="a cancelled flight counts, but has no delay",
+            events=[flight(600), flight(660, delay=30), flight(720, delay=None)],
+            entity={"carrier": "UA"},
+            at="1970-01-01T00:13:00Z",
+            expect={"flights_10m": 3, "departed_10m": 2, "delay_10m": 15.0, "any_late_10m": True},
+        ),
+        sw.case(
+            name="an event at the very moment of the question is not in the answer",
+            events=[flight(600), flight(780)],
+            entity={"carrier": "UA"},
+            at="1970-01-01T00:13:00Z",
+            expect={"flights_1h": 1},
+        ),
+        sw.case(
+            name="a carrier without flights has counts of zero and no delay",
+            events=[flight(600)],
+            entity={"carrier": "ZZ"},
+            at="1970-01-01T00:13:00Z",
+            expect={"flights_1d": 0, "delay_1d": None},
+        ),
+    ],
+)
+
+route = sw.FeatureView(
+    "route",
+    source=flights,
+    entity=["origin", "dest"],
+    # of flights that arrived: both are null for others, and division by zero is null too
+    columns={"miles_per_hour": "distance * 60 / air_time"},
+    features=[
+        sw.Feature("flights", sw.count(), windows=["1h", "1d"]),
+        sw.Feature("delay", sw.mean("arr_delay"), windows=["1h", "6h", "1d"]),
+        sw.Feature("speed", sw.mean("miles_per_hour"), windows=["6h", "1d"]),
+        sw.Feature("speed_total", sw.sum("miles_per_hour"), windows=["1d"]),
+        sw.Feature("fastest_carrier", sw.argmax("carrier", by="miles_per_hour"), windows=["1d"]),
+        sw.Feature("carriers", sw.distinct_count("carrier"), windows=["1d", sw.tumbling("6h")]),
+    ],
+    owner="operations",
+    tests=[
+        sw.case(
+            name="a route is its two airports",
+            events=[flight(600, delay=10), flight(601, delay=20, dest="MIA")],
+            entity={"origin": "EWR", "dest": "MIA"},
+            at="1970-01-01T00:30:00Z",
+            expect={"flights_1h": 1, "delay_1h": 20.0, "speed_6h": 420.0},
+        )
+    ],
+)
+
+long_haul = sw.FeatureView(
+    "long_haul",
+    source=flights,
+    entity=["carrier"],
+    where="distance >= 1500 AND NOT cancelled",
+    features=[
+        sw.Feature("flights", sw.count(), windows=["1h", "1d"]),
+        sw.Feature("miles", sw.sum("distance"), windows=["1d"]),
+        sw.Feature("all_made_it", sw.bool_and("arrived"), windows=["1d"]),
+    ],
+    columns={"arrived": "arr_delay IS NOT NULL"},
+    owner="operations",
+)
+
+new_york = sw.FeatureView(
+    "new_york",
+    source=flights,
+    entity=[],  # one entity: everything
+    columns={"flight_name": "CONCAT(carrier, CAST(flight AS STRING))"},
+    features=[
+        sw.Feature("flights", sw.count(), windows=["10m", "1h", sw.hopping("1h", every="10m")]),
+        sw.Feature("cancelled", sw.bool_or("cancelled"), windows=["10m"]),
+        sw.Feature("delay", sw.mean("dep_delay"), windows=["10m", "1h", sw.tumbling("1h")]),
+        sw.Feature("worst", sw.top_k("flight_name", by="dep_delay", k=3), windows=["10m", "1h"]),
+        sw.Feature("destinations", sw.distinct_count("dest"), windows=["1h"]),
+    ],
+    owner="operations",
+)
+
+delay_risk = sw.FeatureSet(
+    "delay_risk",
+    features=[
+        "carrier:delay_10m",
+        "carrier:delay_1h",
+        "carrier:flights_1h",
+        "carrier:departed_1h",
+        "carrier:worst_route_1h",
+        "route:delay_6h",
+        "route:flights_1d",
+        "new_york:delay_10m",
+        "new_york:worst_10m",
+    ],
+    defaults={"carrier:delay_10m": 0.0, "route:delay_6h": 0.0},
+    owner="operations",
+)

@@ -1,0 +1,1 @@
+"""Events for the example project and for benchmarks: equal arguments make equal events."""

@@ -1,0 +1,101 @@
+"""A replay goes on where the topic ends, whatever became of the process that wrote it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from slicewise.clock import Clock
+from slicewise.errors import DataLoss
+from slicewise.replay.flights import Year
+from slicewise.replay.schedule import Event, Pace, Schedule
+
+BATCH = 10_000
+LONGEST_WAIT_S = 0.5
+
+
+class Sink(Protocol):
+    """Where events go: all of a batch, or none."""
+
+    def append(self, events: Sequence[Event]) -> None: ...
+
+
+@dataclass(frozen=True)
+class Standing:
+    """The newest event of a partition, as the topic has it."""
+
+    value: bytes
+    time_ms: int
+
+
+def resume(year: Year, pace: Pace, standing: Mapping[int, Standing], now_us: int) -> tuple[Schedule, int]:
+    """The schedule that the topic follows, and the number of the next event.
+
+    An empty topic starts a schedule now. Raises DataLoss where the topic holds something else than
+    this replay: other events, or the same at another pace.
+    """
+    found = [_number(partition, each) for partition, each in standing.items()]
+    if not found:
+        return Schedule(year, pace, pace.base_us(now_us)), 0
+    newest, last = max(found, key=lambda pair: pair[0])
+    at_zero = Schedule(year, pace, 0)
+    base_us = _scheduled(last) - at_zero.event(newest).event_us
+    schedule = Schedule(year, pace, base_us)
+    for number, each in found:
+        expected = schedule.event(number)
+        if each.value != expected.value or each.time_ms != expected.arrival_us // 1000:
+            raise DataLoss(
+                f"event {number} of the topic is not that of this replay",
+                expected="a topic that this replay wrote, with the same --speed, --share, --offset",
+                next_step="give the same options, or another --topic",
+            )
+    return schedule, newest + 1
+
+
+def _number(partition: int, standing: Standing) -> tuple[int, Standing]:
+    try:
+        return int(json.loads(standing.value)["number"]), standing
+    except (ValueError, KeyError, TypeError) as error:
+        raise DataLoss(
+            f"partition {partition} ends with a record that no replay wrote",
+            expected="a topic of the replay's own",
+            next_step="give another --topic",
+        ) from error
+
+
+def _scheduled(standing: Standing) -> int:
+    return int(json.loads(standing.value)["scheduled"])
+
+
+def run(
+    schedule: Schedule,
+    first: int,
+    sink: Sink,
+    clock: Clock,
+    wait: Callable[[float], bool],
+    *,
+    history_only: bool,
+    progress: Callable[[int, int], None] | None = None,
+) -> int:
+    """Appends events from `first` on, each when it is due; the number of the next one.
+
+    What is overdue goes as fast as the log takes it. Ends when `wait` (seconds, and whether to
+    stop) says so or, with history_only, at the last event that arrived before the start.
+    """
+    next_number = first
+    while True:
+        limit = schedule.live_from_us if history_only else clock.now_us()
+        due = schedule.due(limit)
+        if next_number < due:
+            end = min(due, next_number + BATCH)
+            sink.append([schedule.event(number) for number in range(next_number, end)])
+            next_number = end
+            if progress is not None:
+                progress(next_number, due)
+        elif history_only:
+            return next_number
+        pause_us = 0 if next_number < due else schedule.arrival_us(next_number) - clock.now_us()
+        if wait(min(max(pause_us, 0) / 1e6, LONGEST_WAIT_S)):
+            return next_number
