@@ -1,4 +1,4 @@
-"""The check is green if and only if every expectation of this suite holds on the joined table; nothing compared is red."""
+"""The check is green if and only if every expectation holds on the joined table; nothing compared is red."""
 
 from __future__ import annotations
 

@@ -16,14 +16,14 @@ import pyarrow as pa
 from slicewise.aggregates import Columns, Finished
 from slicewise.errors import BadRequest
 from slicewise.features.definitions import FeatureView, Project
-from slicewise.features.plan import Deployment, PlannedFeature, Unit, plan
+from slicewise.features.plan import PlannedFeature, Unit, plan
 from slicewise.slices import Mode, bounds_columns
 from slicewise.training.entities import entities_of
 from slicewise.training.given import typed_events
 from slicewise.training.local import Bounds, Question, answer
 from slicewise.training.ranges import Ints
 from slicewise.training.rows import unit_events
-from slicewise.training.spine import AT, Spine, as_table, read_spine
+from slicewise.training.spine import AT, Spine, read_spine
 
 MODES: tuple[Mode, ...] = ("event_time", "at", "live")
 MODE = "mode"

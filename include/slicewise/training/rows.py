@@ -77,7 +77,7 @@ def row_logic(unit: Unit, events: pa.Table) -> tuple[pa.Table, Mapping[str, int]
     with duckdb.connect() as engine:
         engine.execute("SET threads = 2")
         engine.register("events", _as_numbers(ordered))
-        text = f"SELECT {', '.join(selected)} FROM events{where} ORDER BY {_ROW}"  # noqa: S608
+        text = f"SELECT {', '.join(selected)} FROM events{where} ORDER BY {_ROW}"
         result = engine.sql(text).to_arrow_table()
     kinds |= {name: expression.kind for name, expression in computed.items()}
     return _accepted(_typed(result, kinds), entity, tuple(computed))

@@ -131,7 +131,9 @@ class SliceTree:
         accumulated from the events themselves.
         """
         spans = self._spans(entity, start_us, end_us)
-        counts = np.sum([span.beyond - span.first for span in spans], axis=0, dtype=np.int64)
+        counts = np.zeros(len(entity), np.int64)
+        for span in spans:
+            counts += span.beyond - span.first
         parts = [self._combine(spans, part, wanted) for part in batches(counts, ITEMS_AT_ONCE)]
         if not parts:
             return [Columns.empty(self.layout.partials[position].fields, 0) for position in wanted]

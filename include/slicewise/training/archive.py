@@ -1,0 +1,91 @@
+"""Offline answers come from the archive alone: a read says up to which archive seq, and never goes beyond what that covers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import pyarrow as pa
+
+from slicewise.cover import Cover
+from slicewise.errors import BadRequest
+from slicewise.features.plan import Source
+from slicewise.slices import HOUR_US
+from slicewise.token import Token
+from slicewise.training.instants import as_timestamps
+
+
+@dataclass(frozen=True)
+class Archived:
+    """How far the archive of a source reaches.
+
+    seq: the newest archive seq. cover: per place the first offset that is not archived.
+    until_us: when that archive was taken; what came before then is in it. snapshot_id: the table's.
+    """
+
+    seq: int
+    cover: Cover
+    until_us: int
+    snapshot_id: int
+
+
+class Archive(Protocol):
+    """The events of sources, as the hourly archive keeps them."""
+
+    def reaches(self, source: str) -> Archived:
+        """How far the archive of this source reaches now. Raises DataLoss if there is none."""
+        ...
+
+    def events(self, source: Source, columns: Sequence[str], start_us: int, end_us: int, seq: int) -> pa.Table:
+        """Good events with time in [start_us, end_us) of archive seqs up to `seq`.
+
+        Gives the columns, and event_time (int64 microseconds), topic_id, partition, offset. What
+        a seq holds never changes, so that the same seq gives the same events for ever.
+        """
+        ...
+
+
+def refuse_beyond(source: str, archived: Archived, latest_us: int) -> None:
+    """Refuse an `at` after the archive was taken: events before it may not be archived yet."""
+    if latest_us > archived.until_us:
+        raise BadRequest(
+            f"`at` of {_text(latest_us)} is later than the archive of {source!r}",
+            where="at",
+            expected=f"`at` up to {_text(archived.until_us)}",
+            next_step=_ARCHIVE_NOW,
+        )
+
+
+def refuse_unarchived(source: str, archived: Archived, tokens: Sequence[Token]) -> None:
+    """Refuse tokens that contain events that are not archived yet."""
+    for row, token in enumerate(tokens):
+        wanted = token.base
+        for cover in token.ahead.values():
+            wanted = wanted.join(cover)
+        behind = [place for place in wanted if archived.cover.get(place) < wanted.get(place)]
+        if behind:
+            topic, partition = behind[0]
+            raise BadRequest(
+                f"the token of row {row} reaches beyond the archive of {source!r}: it contains "
+                f"offsets up to {wanted.get(behind[0])} of partition {partition} (topic {topic}), "
+                f"archived are those below {archived.cover.get(behind[0])}",
+                where="token",
+                expected=f"tokens of answers up to {_text(archived.until_us)}",
+                next_step=_ARCHIVE_NOW,
+            )
+
+
+_ARCHIVE_NOW = "archive now (the first step of compact_slices: run that DAG), then ask again"
+
+
+def _text(instant: int) -> str:
+    import numpy as np
+
+    stamp: str = as_timestamps(np.array([instant], np.int64))[0].as_py().isoformat()
+    return stamp
+
+
+def hours_of(start_us: int, end_us: int) -> tuple[int, int]:
+    """The half-open range of hours that hold events of [start_us, end_us)."""
+    return start_us // HOUR_US, -(-end_us // HOUR_US)

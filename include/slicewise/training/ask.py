@@ -1,0 +1,181 @@
+"""Features of many units are answered for one spine by one rule: bounds by mode, or those that a token recorded."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from slicewise.aggregates import Finished
+from slicewise.errors import BadRequest
+from slicewise.features.definitions import FeatureSet
+from slicewise.features.plan import Deployment, PlannedFeature, Unit
+from slicewise.slices import bounds_columns
+from slicewise.token import Token
+from slicewise.training.archive import Archive, Archived, refuse_beyond, refuse_unarchived
+from slicewise.training.entities import entities_of
+from slicewise.training.knowledge import Covers
+from slicewise.training.local import Bounds, Question, UnitEvents, answer
+from slicewise.training.rows import unit_events
+from slicewise.training.spine import Spine
+
+KNOWLEDGE = ("event_time", "token")
+
+
+@dataclass(frozen=True)
+class Asked:
+    """The features of one unit that a request names, with the refs under which they are answered."""
+
+    unit: Unit
+    features: tuple[PlannedFeature, ...]
+
+    def ref(self, feature: PlannedFeature) -> str:
+        """ "view:column"."""
+        return f"{self.unit.view}:{feature.column}"
+
+
+def resolve(deployment: Deployment, features: object) -> tuple[tuple[str, ...], tuple[Asked, ...]]:
+    """Refs in the order asked, and what each unit is asked for.
+
+    features: a feature set (object or name), or a list of refs "view:column". Raises UnknownName
+    and BadRequest.
+    """
+    refs = _refs(deployment, features)
+    if not refs:
+        raise BadRequest("no features", where="features", expected='refs such as "view:column"')
+    twice = sorted({ref for ref in refs if refs.count(ref) > 1})
+    if twice:
+        raise BadRequest(f"{', '.join(twice)} stand twice", where="features", expected="each feature once")
+    units: dict[str, tuple[Unit, list[PlannedFeature]]] = {}
+    for ref in refs:
+        unit, feature = deployment.resolve(ref)
+        units.setdefault(unit.storage_fingerprint, (unit, []))[1].append(feature)
+    return refs, tuple(Asked(unit, tuple(some)) for unit, some in units.values())
+
+
+def _refs(deployment: Deployment, features: object) -> tuple[str, ...]:
+    if isinstance(features, FeatureSet):
+        return tuple(features.features)
+    if isinstance(features, str):
+        if ":" in features:
+            return (features,)
+        return deployment.feature_set(features).features
+    if isinstance(features, Sequence) and all(isinstance(ref, str) for ref in features):
+        return tuple(features)
+    raise BadRequest(
+        f"{features!r} names no features",
+        where="features",
+        expected='the name of a feature set, or a list of refs such as ["view:column"]',
+    )
+
+
+def entity_types(asked: Sequence[Asked]) -> dict[str, str]:
+    """Declared type of every entity column that the spine must have."""
+    types: dict[str, str] = {}
+    for each in asked:
+        for name, kind in each.unit.entity:
+            if types.setdefault(name, kind) != kind:
+                raise BadRequest(
+                    f"the entity column {name!r} is {types[name]} in one view and {kind} in another",
+                    where="features",
+                    expected="views that agree on their entity",
+                    next_step="ask for them in two data sets",
+                )
+    return types
+
+
+def answer_spine(
+    deployment: Deployment,
+    archive: Archive,
+    archived: Mapping[str, Archived],
+    asked: Sequence[Asked],
+    spine: Spine,
+    knowledge: str,
+) -> dict[str, Finished]:
+    """Finished values by ref, one per row of the spine.
+
+    archived: how far each source is read. Raises BadRequest where the spine asks for more.
+    """
+    tokens = spine.tokens() if knowledge == "token" else None
+    finished: dict[str, Finished] = {}
+    for each in asked:
+        unit = each.unit
+        reach = archived[unit.source]
+        if tokens is None:
+            if len(spine):
+                refuse_beyond(unit.source, reach, int(spine.at_us.max()))
+            bounds = _by_event_time(each, spine)
+            own = None
+        else:
+            own = [_of_unit(unit, row, some) for row, some in enumerate(tokens)]
+            refuse_unarchived(unit.source, reach, own)
+            bounds = _recorded(each, own)
+        events = read_unit(deployment, archive, unit, bounds, reach.seq, spine)
+        covers = None if own is None else Covers.of(own, events.places)
+        question = Question(events.entities.numbers(spine.table), bounds, covers)
+        some_finished = answer(events, each.features, question)
+        finished |= {each.ref(feature): some_finished[feature.column] for feature in each.features}
+    return finished
+
+
+def read_unit(
+    deployment: Deployment,
+    archive: Archive,
+    unit: Unit,
+    bounds: Mapping[str, Bounds],
+    seq: int,
+    spine: Spine | None,
+) -> UnitEvents:
+    """The unit's events within all of the bounds; of the spine's entities, if one is given."""
+    starts = [int(start.min()) for start, _ in bounds.values() if len(start)]
+    ends = [int(end.max()) for _, end in bounds.values() if len(end)]
+    start, end = (min(starts), max(ends)) if starts else (0, 0)
+    source = deployment.source(unit.source)
+    events = archive.events(source, unit.reads, start, max(start, end), seq)
+    known = None
+    if spine is not None:
+        known = entities_of(spine.table, [name for name, _ in unit.entity])
+    return unit_events(unit, events, known)
+
+
+def _by_event_time(asked: Asked, spine: Spine) -> dict[str, Bounds]:
+    unit = asked.unit
+    return {
+        feature.column: bounds_columns(feature.window, "event_time", spine.at_us, unit.slice_us)
+        for feature in asked.features
+    }
+
+
+def _of_unit(unit: Unit, row: int, tokens: Sequence[Token]) -> Token:
+    for token in tokens:
+        if token.unit == unit.storage_fingerprint:
+            return token
+    raise BadRequest(
+        f"no token of row {row} is of view {unit.view!r} as it is deployed (unit {unit.storage_fingerprint})",
+        where="token",
+        expected="the token of an answer that read this view",
+        next_step="ask for the features that the answer had, or with the deployment of its time",
+    )
+
+
+def _recorded(asked: Asked, tokens: Sequence[Token]) -> dict[str, Bounds]:
+    bounds: dict[str, Any] = {}
+    for feature in asked.features:
+        pairs = [_bounds_of(feature, row, token) for row, token in enumerate(tokens)]
+        both = np.array(pairs, np.int64).reshape(-1, 2)
+        bounds[feature.column] = (both[:, 0], both[:, 1])
+    return bounds
+
+
+def _bounds_of(feature: PlannedFeature, row: int, token: Token) -> tuple[int, int]:
+    found = token.bounds.get(feature.column)
+    if found is None:
+        raise BadRequest(
+            f"the token of row {row} says nothing of {feature.column!r}",
+            where="token",
+            expected="one of " + ", ".join(sorted(token.bounds)),
+            next_step="ask for the features that the answer had",
+        )
+    return found

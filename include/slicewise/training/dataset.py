@@ -1,0 +1,203 @@
+"""A data set is a function of its manifest and spine: built twice, it is the same bytes."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from slicewise.aggregates import Finished
+from slicewise.errors import BadRequest, DataLoss
+from slicewise.features.plan import Deployment
+from slicewise.training.archive import Archive, Archived
+from slicewise.training.ask import KNOWLEDGE, Asked, answer_spine, entity_types, resolve
+from slicewise.training.manifest import (
+    SPINE_SUFFIX,
+    SUFFIX,
+    Manifest,
+    beside,
+    described,
+)
+from slicewise.training.snapshots import answer_snapshot
+from slicewise.training.spine import Spine, read_spine
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+@dataclass(frozen=True)
+class DataSet:
+    """A training set or a snapshot: its table, its manifest, and the spine that was asked for.
+
+    Feature columns are named by their refs, "view:column", as requests name them.
+    """
+
+    table: pa.Table
+    manifest: Manifest
+    spine: Spine | None = None
+
+    def to_arrow(self) -> pa.Table:
+        """The table."""
+        return self.table
+
+    def to_pandas(self) -> pd.DataFrame:
+        """The table as a pandas frame; integers with nulls keep their type (Int64)."""
+        import pandas as pd
+
+        nullable = {pa.int64(): pd.Int64Dtype(), pa.bool_(): pd.BooleanDtype()}
+        return self.table.to_pandas(types_mapper=nullable.get)
+
+    def to_parquet(self, path: str | Path) -> Manifest:
+        """Write the table, and beside it its manifest and spine; the manifest that was written."""
+        target = Path(path)
+        content = parquet_bytes(self.table)
+        manifest = replace(self.manifest, content=hashlib.sha256(content).hexdigest())
+        target.write_bytes(content)
+        if self.spine is not None:
+            beside(target, SPINE_SUFFIX).write_bytes(parquet_bytes(self.spine.table))
+        beside(target, SUFFIX).write_text(manifest.to_json(), encoding="utf-8")
+        return manifest
+
+
+def parquet_bytes(table: pa.Table) -> bytes:
+    """Parquet bytes of a table: equal tables, equal bytes, under one version of pyarrow."""
+    sink = io.BytesIO()
+    pq.write_table(table.combine_chunks(), sink, compression="zstd", row_group_size=1 << 20)
+    return sink.getvalue()
+
+
+def build_training_set(
+    deployment: Deployment,
+    archive: Archive,
+    spine: object,
+    features: object,
+    knowledge: str,
+    archived: Mapping[str, Archived] | None = None,
+) -> DataSet:
+    """The spine's rows with the values of the features, in the spine's order.
+
+    archived: how far each source is read; None reads all that is archived now.
+    """
+    if knowledge not in KNOWLEDGE:
+        raise BadRequest(
+            f"knowledge {knowledge!r}",
+            where="knowledge",
+            expected="event_time (all that is known now) or token (what an answer contained)",
+        )
+    refs, asked = resolve(deployment, features)
+    rows = spine if isinstance(spine, Spine) else read_spine(spine, entity_types(asked))
+    reach = archived or _reach(archive, asked)
+    finished = answer_spine(deployment, archive, reach, asked, rows, knowledge)
+    table = rows.table
+    for ref in refs:
+        if ref in table.column_names:
+            raise BadRequest(
+                f"the spine has a column {ref!r} already",
+                where="spine",
+                expected="no column of that name",
+                next_step="rename it",
+            )
+        table = table.append_column(ref, finished[ref].values)
+    manifest = Manifest(
+        "training_set",
+        knowledge,
+        refs,
+        deployment.to_json(),
+        described(reach),
+        _units(asked),
+        spine=rows.digest(),
+        rows=table.num_rows,
+        errors=_errors(refs, finished),
+    )
+    return DataSet(table, manifest, rows)
+
+
+def build_snapshot(
+    deployment: Deployment,
+    archive: Archive,
+    features: object,
+    ats_us: Sequence[int],
+    archived: Mapping[str, Archived] | None = None,
+) -> DataSet:
+    """All entities that have an event in some window of the features, at each of the instants.
+
+    Rows are ordered by instant, then by entity. Views must share one entity key; a global view's
+    features stand in every row.
+    """
+    refs, asked = resolve(deployment, features)
+    reach = archived or _reach(archive, asked)
+    ats = tuple(sorted(set(ats_us)))
+    table, finished = answer_snapshot(deployment, archive, reach, asked, ats)
+    for ref in refs:
+        table = table.append_column(ref, finished[ref].values)
+    manifest = Manifest(
+        "snapshot",
+        "event_time",
+        refs,
+        deployment.to_json(),
+        described(reach),
+        _units(asked),
+        ats_us=ats,
+        rows=table.num_rows,
+        errors=_errors(refs, finished),
+    )
+    return DataSet(table, manifest)
+
+
+def rebuild(archive: Archive, manifest: Manifest, spine: object | None, where: str) -> DataSet:
+    """The data set of a manifest, once more from the archive.
+
+    Raises BadRequest if the spine is not the manifest's, DataLoss if the archive no longer gives
+    what it gave.
+    """
+    deployment = manifest.deployed()
+    if manifest.kind == "snapshot":
+        again = build_snapshot(deployment, archive, list(manifest.features), manifest.ats_us, manifest.archived())
+    else:
+        _, asked = resolve(deployment, list(manifest.features))
+        rows = read_spine(spine, entity_types(asked))
+        if rows.digest() != manifest.spine:
+            raise BadRequest(
+                "the spine is not the one that the data set was built for",
+                where=where,
+                expected=f"a spine of SHA-256 {manifest.spine}",
+                next_step="give the spine file that was written beside the data set",
+            )
+        again = build_training_set(
+            deployment,
+            archive,
+            rows,
+            list(manifest.features),
+            manifest.knowledge,
+            manifest.archived(),
+        )
+    found = hashlib.sha256(parquet_bytes(again.table)).hexdigest()
+    if manifest.content and found != manifest.content:
+        same = manifest.pyarrow == pa.__version__
+        raise DataLoss(
+            f"the data set is {found} now and was {manifest.content}",
+            where=where,
+            expected="the same bytes",
+            next_step="see whether archived rows were deleted"
+            if same
+            else f"rebuild with pyarrow {manifest.pyarrow}; this is {pa.__version__}",
+        )
+    return again
+
+
+def _reach(archive: Archive, asked: Sequence[Asked]) -> dict[str, Archived]:
+    return {source: archive.reaches(source) for source in {each.unit.source for each in asked}}
+
+
+def _units(asked: Sequence[Asked]) -> dict[str, str]:
+    return {each.unit.storage_fingerprint: each.unit.definition_fingerprint for each in asked}
+
+
+def _errors(refs: Sequence[str], finished: Mapping[str, Finished]) -> dict[str, int]:
+    return {ref: len(finished[ref].errors) for ref in refs if finished[ref].errors}

@@ -1,0 +1,115 @@
+"""A manifest holds all that a data set depends on: from it and its spine the same bytes are built again."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from slicewise.cover import Cover
+from slicewise.errors import BadRequest
+from slicewise.features.plan import Deployment
+from slicewise.training.archive import Archived
+
+FORMAT = 1
+SUFFIX = ".manifest.json"
+SPINE_SUFFIX = ".spine.parquet"
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """What was asked and of what it was answered.
+
+    kind: "training_set" or "snapshot". deployment: its canonical JSON. sources: name -> archive
+    seq, snapshot id, cover (hex) and the instant that the archive reached. ats_us: of a snapshot.
+    errors: ref -> number of values that are null because of an error. content: SHA-256 of the
+    Parquet bytes, empty until they are written.
+    """
+
+    kind: str
+    knowledge: str
+    features: tuple[str, ...]
+    deployment: str
+    sources: Mapping[str, Mapping[str, Any]]
+    units: Mapping[str, str]
+    spine: str = ""
+    ats_us: tuple[int, ...] = ()
+    rows: int = 0
+    errors: Mapping[str, int] = field(default_factory=dict)
+    pyarrow: str = pa.__version__
+    content: str = ""
+
+    @property
+    def name(self) -> str:
+        """What tells this data set from all others: 16 hex digits of all but where it was written."""
+        return hashlib.sha256(self.to_json().encode()).hexdigest()[:16]
+
+    def to_json(self) -> str:
+        """Canonical JSON: sorted keys, so that equal manifests are equal bytes."""
+        values = asdict(self) | {"format": FORMAT}
+        return json.dumps(values, sort_keys=True, indent=1, ensure_ascii=False) + "\n"
+
+    @staticmethod
+    def from_json(text: str, where: str) -> Manifest:
+        """The manifest of this JSON. Raises BadRequest."""
+        try:
+            raw = json.loads(text)
+            version = raw.pop("format")
+            if version != FORMAT:
+                raise ValueError(f"format {version!r}")
+            raw["features"], raw["ats_us"] = tuple(raw["features"]), tuple(raw["ats_us"])
+            return Manifest(**raw)
+        except (ValueError, TypeError, KeyError, AttributeError) as error:
+            raise BadRequest(
+                f"this is no manifest: {error}",
+                where=where,
+                expected=f"what to_parquet wrote beside a data set, format {FORMAT}",
+            ) from error
+
+    @staticmethod
+    def read(path: Path) -> Manifest:
+        """The manifest in a file. Raises BadRequest."""
+        try:
+            text = path.read_text(encoding="utf-8")
+        except OSError as error:
+            raise BadRequest(f"cannot read it: {error}", where=str(path)) from error
+        return Manifest.from_json(text, str(path))
+
+    def deployed(self) -> Deployment:
+        """The deployment that the data set was built with."""
+        return Deployment.from_json(self.deployment)
+
+    def archived(self) -> dict[str, Archived]:
+        """How far each source was read."""
+        return {
+            name: Archived(
+                each["seq"],
+                Cover.unpack(bytes.fromhex(each["cover"])),
+                each["until_us"],
+                each["snapshot_id"],
+            )
+            for name, each in self.sources.items()
+        }
+
+
+def described(archived: Mapping[str, Archived]) -> dict[str, dict[str, Any]]:
+    """How far each source was read, as a manifest keeps it."""
+    return {
+        name: {
+            "seq": each.seq,
+            "cover": each.cover.pack().hex(),
+            "until_us": each.until_us,
+            "snapshot_id": each.snapshot_id,
+        }
+        for name, each in sorted(archived.items())
+    }
+
+
+def beside(path: Path, suffix: str) -> Path:
+    """The file that belongs to a data set's Parquet file: churn.parquet -> churn.manifest.json."""
+    return path.with_name(path.name.removesuffix(".parquet") + suffix)

@@ -1,0 +1,147 @@
+"""`sw.evaluate` answers what brute force over the events answers, for every aggregate, window and mode."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+import slicewise as sw
+from slicewise.errors import BadRequest
+from slicewise.training.evaluate import REFUSED, evaluate
+from tests.support.oracle import HOUR, MINUTE, inside
+from tests.unit.training.world import AGGREGATES, START, expected, oracle_events, random_events, same, view
+
+TEN = 10 * MINUTE
+
+
+def _bounds(column: str, mode: str, at: int) -> tuple[int, int]:
+    """DESIGN's table for this view, whose slice is a minute, by hand."""
+    end = {"event_time": at, "at": at // MINUTE * MINUTE, "live": -(-at // MINUTE) * MINUTE}[mode]
+    if column.endswith("_hopping_1h_10m"):
+        return at // TEN * TEN - HOUR, at // TEN * TEN
+    if column.endswith("_tumbling_1h"):
+        return at // HOUR * HOUR - HOUR, at // HOUR * HOUR
+    length = TEN if column.endswith("_10m") else 3 * HOUR
+    return (at - length) // MINUTE * MINUTE, end
+
+
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("entity", [("user",), ("device", "user"), ()], ids=["one", "two", "global"])
+def test_every_value_is_that_of_brute_force(seed: int, entity: tuple[str, ...]) -> None:
+    events = random_events(seed, 400)
+    queries: list[dict[str, Any]] = []
+    for i, mode in enumerate(("event_time", "at", "live") * 4):
+        at = START + (seed * 37 + i * 31) * MINUTE + (0, 1, 59_999_999)[i % 3]
+        key = {"user": ["ann", "Zoë", "", "nobody"][i % 4], "device": i % 3}
+        queries.append({"at": at, "mode": mode, **{name: key[name] for name in entity}})
+    answered = evaluate(view(entity), events, queries).to_pylist()
+    raw, compared = oracle_events(events), 0
+    for query, row in zip(queries, answered, strict=True):
+        own = [e for e in raw if all(e.columns[name] == query[name] for name in entity)]
+        for column in row.keys() - {*entity, "at"}:
+            start, end = _bounds(column, query["mode"], query["at"])
+            name = next(n for n in sorted(AGGREGATES, key=len, reverse=True) if column.startswith(n + "_"))
+            wanted = expected(name, inside(own, start, end))
+            assert same(row[column], wanted), (seed, column, query, row[column], wanted)
+            compared += 1
+    assert compared == 12 * 4 * len(AGGREGATES)
+
+
+def test_an_event_at_the_end_of_a_window_is_not_in_it() -> None:
+    #        10:00          10:10
+    # window [o-------------x)        o counts, x does not
+    plays = _few({"played_at": START}, {"played_at": START + TEN})
+    (row,) = _asked(plays, START + TEN)
+    assert row["n_10m"] == 1
+
+
+def test_a_late_event_counts_in_its_own_time() -> None:
+    plays = _few({"played_at": START + TEN}, {"played_at": START + MINUTE})
+    early, late = _asked(plays, START + 2 * MINUTE), _asked(plays, START + 11 * MINUTE)
+    assert (early[0]["n_10m"], late[0]["n_10m"]) == (1, 2)
+
+
+def test_an_unknown_entity_has_empty_aggregates() -> None:
+    (row,) = evaluate(view(["user"]), [], [{"user": "nobody", "at": START}]).to_pylist()
+    assert {row["n_10m"], row["songs_10m"]} == {0}
+    assert row["seconds_10m"] is None
+
+
+def test_a_sum_beyond_the_largest_double_is_null_and_named() -> None:
+    table = evaluate(
+        view(["user"]), _few(*({"seconds": 1.7e308, "played_at": START},) * 2), [{"user": "ann", "at": START + 1}]
+    )
+    assert table["seconds_10m"].to_pylist() == [None]
+    assert table["n_10m"].to_pylist() == [2]
+    assert b"seconds_10m: overflow" in table.schema.metadata[b"slicewise.errors"]
+
+
+def test_what_the_platform_refuses_is_left_out_and_counted() -> None:
+    strict = sw.KafkaSource(
+        "plays", schema={"user": "string", "x": "double", "t": "timestamp_us"}, timestamp="t",
+        max_lateness="1h", max_ahead="1m", required=["x"],
+    )  # fmt: skip
+    one = sw.FeatureView(
+        "v", source=strict, entity=["user"], columns={"inverse": "1e308 * x"},
+        features=[sw.Feature("n", sw.count(), ["1h"]), sw.Feature("i", sw.sum("inverse"), ["1h"])],
+    )  # fmt: skip
+    good = {"user": "ann", "x": 1.0, "t": START, "kafka_time": START}
+    events = [
+        good,
+        {**good, "x": None},
+        {**good, "x": float("nan")},
+        {**good, "x": 1e308},  # the computed value is infinite: refused by this view
+        {**good, "t": START - HOUR - 1},
+        {**good, "t": START + MINUTE + 1},
+        {**good, "user": None},
+        {**good, "t": None},
+    ]
+    table = evaluate(one, events, [{"user": "ann", "at": START + 1}])
+    assert table["n_1h"].to_pylist() == [1]
+    assert table.schema.metadata[REFUSED] == (
+        b"missing_required:t=1, missing_required:x=1, not_finite:inverse=1, null_entity=1, "
+        b"out_of_range:x=1, too_far_ahead=1, too_late=1"
+    )
+
+
+def test_events_may_come_as_an_arrow_table() -> None:
+    at = pa.array([datetime(2026, 1, 1, tzinfo=UTC)] * 2, pa.timestamp("ns", "Europe/Berlin"))
+    table = pa.table({"user": ["ann", "bob"], "seconds": pa.array([10, 20], pa.int32()), "played_at": at})
+    rows = evaluate(view(["user"]), table, [{"user": "bob", "at": "2026-01-01T00:00:01Z"}]).to_pylist()
+    assert rows[0]["seconds_10m"] == 20.0
+
+
+@pytest.mark.parametrize(
+    ("events", "queries", "says"),
+    [
+        ([{"user": "a", "played_at": START, "sonk": "x"}], [], "sonk"),
+        ([{"user": 7, "played_at": START}], [], "column 'user'"),
+        ([{"user": "a", "stars": 1.0, "played_at": START}], [], "column 'stars'"),
+        ([{"user": "a", "played_at": datetime(2026, 1, 1)}], [], "no time zone"),  # noqa: DTZ001
+        ([{"user": "a", "played_at": "2026-01-01T00:00:00"}], [], "no time zone"),
+        ([{"user": "a", "played_at": START, "offset": 1}] * 2, [], "one offset"),
+        ([], [{"user": "a"}], "lacks at"),
+        ([], [{"at": START}], "lacks user"),
+        ([], [{"user": "a", "at": None}], "null"),
+        ([], [{"user": None, "at": START}], "null"),
+        ([], [{"user": 3, "at": START}], "type int64"),
+        ([], [{"user": "a", "at": datetime(2026, 1, 1)}], "no time zone"),  # noqa: DTZ001
+        ([], [{"user": "a", "at": START, "mode": "never"}], "never"),
+        (7, [], "int is no table"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_meant_is_refused_with_its_place(events: Any, queries: Any, says: str) -> None:
+    with pytest.raises(BadRequest, match=says):
+        evaluate(view(["user"]), events, queries)
+
+
+def _few(*events: dict[str, Any]) -> list[dict[str, Any]]:
+    return [{"user": "ann", "seconds": 30.0, **event} for event in events]
+
+
+def _asked(events: list[dict[str, Any]], at: int) -> list[dict[str, Any]]:
+    rows: list[dict[str, Any]] = evaluate(view(["user"]), events, [{"user": "ann", "at": at}]).to_pylist()
+    return rows

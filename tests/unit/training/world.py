@@ -1,0 +1,144 @@
+"""A small source with a view that has every aggregate, random events over it, and the oracle's answers."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+import slicewise as sw
+from slicewise.cover import Cover, Place
+from slicewise.features.plan import Source
+from slicewise.training.archive import Archived
+from slicewise.training.given import typed_events
+from tests.support import oracle
+from tests.support.oracle import MINUTE, OracleEvent
+
+START = 1_767_225_600_000_000  # 2026-01-01T00:00:00Z
+TOPIC = "0" * 32
+SCHEMA = {
+    "user": "string",
+    "device": "int64",
+    "song": "string",
+    "seconds": "double",
+    "stars": "int64",
+    "skipped": "boolean",
+    "played_at": "timestamp_us",
+}
+
+PLAYS = sw.KafkaSource("plays", schema=SCHEMA, timestamp="played_at", max_lateness="30d", max_ahead="30d")
+AGGREGATES: dict[str, tuple[Any, str, tuple[Any, ...]]] = {
+    "n": (sw.count(), "count", ()),
+    "rated": (sw.count("stars"), "count", ("stars",)),
+    "seconds": (sw.sum("seconds"), "sum", ("seconds",)),
+    "stars": (sw.sum("stars"), "sum", ("stars",)),
+    "mean_minutes": (sw.mean("minutes"), "mean", ("minutes",)),
+    "mean_stars": (sw.mean("stars"), "mean", ("stars",)),
+    "shortest": (sw.min("seconds"), "min", ("seconds",)),
+    "last_name": (sw.max("song"), "max", ("song",)),
+    "least_song": (sw.argmin("song", by="stars"), "argmin", ("song", "stars")),
+    "best_song": (sw.argmax("song", by="stars"), "argmax", ("song", "stars")),
+    "best": (sw.top_k("song", by="seconds", k=3), "top_k", ("song", "seconds", 3)),
+    "latest": (sw.last_k("song", k=3), "last_k", ("song", 3)),
+    "songs": (sw.distinct_count("song"), "distinct_count", ("song",)),
+    "all_skipped": (sw.bool_and("skipped"), "bool_and", ("skipped",)),
+    "any_skipped": (sw.bool_or("skipped"), "bool_or", ("skipped",)),
+}
+WINDOWS: tuple[Any, ...] = ("10m", "3h", sw.tumbling("1h"), sw.hopping("1h", every="10m"))
+
+
+def view(entity: Sequence[str], windows: Sequence[Any] = WINDOWS, name: str = "listening") -> sw.FeatureView:
+    """Every aggregate over the windows; sixty seconds are a minute, and short plays do not count."""
+    return sw.FeatureView(
+        name,
+        source=PLAYS,
+        entity=list(entity),
+        where="seconds >= 10 OR seconds IS NULL",
+        columns={"minutes": "seconds / 60"},
+        features=[sw.Feature(name, made, windows=list(windows)) for name, (made, _, _) in AGGREGATES.items()],
+    )
+
+
+def random_events(seed: int, n: int, span_us: int = 6 * 60 * MINUTE) -> list[dict[str, Any]]:
+    """Events in log order, out of order in time, with ties, nulls, signed zeros and huge doubles."""
+    rng = np.random.default_rng(seed)
+    doubles = [0.0, -0.0, 0.1, 10.0, 29.7, 1e16, -1e16, 1e308, 5e-324, 33.3]
+    offsets = [0, 0, 0]
+    events = []
+    for _ in range(n):
+        partition = int(rng.integers(3))
+        time = START + int(rng.integers(span_us // (MINUTE // 2))) * (MINUTE // 2) + int(rng.integers(2)) * 7
+        seconds = doubles[rng.integers(len(doubles))] if rng.random() < 0.5 else float(rng.normal(60, 40))
+        events.append(
+            {
+                "user": ["ann", "bob", "Zoë", ""][rng.integers(4)],
+                "device": int(rng.integers(3)),
+                "song": None if rng.random() < 0.1 else f"song-{rng.integers(9)}",
+                "seconds": None if rng.random() < 0.1 else seconds,
+                "stars": None if rng.random() < 0.2 else int(rng.integers(-2, 6)),
+                "skipped": [None, True, False][rng.integers(3)],
+                "played_at": time,
+                "partition": partition,
+                "offset": offsets[partition],
+            }
+        )
+        offsets[partition] += int(rng.integers(1, 3))  # offsets have holes, as after transactions
+    return events
+
+
+def oracle_events(events: Sequence[Mapping[str, Any]]) -> list[OracleEvent]:
+    """The view's rows, by the oracle's own reading of its row logic."""
+    out = []
+    for event in events:
+        seconds = event["seconds"]
+        if seconds is None or seconds >= 10:
+            columns = {**event, "minutes": None if seconds is None else seconds / 60}
+            out.append(OracleEvent(event["played_at"], TOPIC, event["partition"], event["offset"], columns))
+    return out
+
+
+def expected(name: str, events: Sequence[OracleEvent]) -> Any:
+    """The oracle's value of an aggregate over these events."""
+    _, kind, arguments = AGGREGATES[name]
+    return oracle.BY_KIND[kind](events, *arguments)
+
+
+def same(found: Any, wanted: Any) -> bool:
+    """Equal in value and type, doubles bit for bit; a ranked item is (by, payload) to the oracle."""
+    if isinstance(found, float) and isinstance(wanted, float):
+        return found == wanted and math.copysign(1, found) == math.copysign(1, wanted)
+    if isinstance(found, list) and isinstance(wanted, list):
+        return len(found) == len(wanted) and all(map(same, found, wanted))
+    if isinstance(found, dict) and isinstance(wanted, tuple):
+        return same(found["by"], wanted[0]) and same(found["payload"], wanted[1])
+    return type(found) is type(wanted) and bool(found == wanted)
+
+
+class ListedArchive:
+    """The archive's port over a list of typed events, each of one archive seq."""
+
+    def __init__(self, source: Source, batches: Sequence[Sequence[Mapping[str, Any]]], until_us: int) -> None:
+        self.tables = []
+        for seq, batch in enumerate(batches, start=1):
+            typed, refused = typed_events(source, list(batch))
+            assert not refused
+            self.tables.append(typed.append_column("seq", pa.array([seq] * typed.num_rows, pa.int64())))
+        self.until_us = until_us
+        self.reads: list[tuple[int, int]] = []
+
+    def reaches(self, source: str) -> Archived:
+        offsets: dict[Place, int] = {}
+        for event in pa.concat_tables(self.tables).select(["partition", "offset"]).to_pylist():
+            place = (TOPIC, event["partition"])
+            offsets[place] = max(offsets.get(place, 0), event["offset"] + 1)
+        return Archived(len(self.tables), Cover(offsets), self.until_us, 7)
+
+    def events(self, source: Source, columns: Sequence[str], start_us: int, end_us: int, seq: int) -> pa.Table:
+        self.reads.append((start_us, end_us))
+        table = pa.concat_tables(self.tables)
+        time = table["event_time"].to_numpy()
+        keep = (time >= start_us) & (time < end_us) & (table["seq"].to_numpy() <= seq)
+        return table.filter(pa.array(keep)).select([*columns, "event_time", "topic_id", "partition", "offset"])
