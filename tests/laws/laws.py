@@ -1,0 +1,241 @@
+"""The laws of the algebra, each a function of a bound aggregate, some events and a source of choices."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from random import Random
+
+import numpy as np
+import pyarrow as pa
+
+from slicewise.aggregates import (
+    Aggregate,
+    Columns,
+    Event,
+    Failed,
+    Finished,
+    Invertible,
+    Ragged,
+    RaggedBytes,
+    Rows,
+    count,
+    last_k,
+)
+from slicewise.aggregates.columns import Values
+from slicewise.codec import Layout
+from tests.laws import oracle
+
+Law = Callable[[Aggregate, Sequence[Event], Random], None]
+
+
+def rows_of(aggregate: Aggregate, events: Sequence[Event]) -> Rows:
+    """Column form of the events, with the columns that the aggregate reads."""
+    return Rows.from_events(events, {column: aggregate.type_of(column) for column in aggregate.inputs})
+
+
+def one(aggregate: Aggregate, events: Sequence[Event]) -> Columns:
+    """The partial of all the events, by the column form."""
+    return aggregate.accumulate_columns(rows_of(aggregate, events), np.zeros(len(events), np.int64), 1)
+
+
+def raw(aggregate: Aggregate, partials: Columns) -> bytes:
+    """All bytes that would be stored."""
+    return Layout((aggregate,)).encode_block([partials])
+
+
+def join(aggregate: Aggregate, *partials: Columns) -> Columns:
+    """The partials combined into one, by the column form."""
+    whole = Columns.concat(partials)
+    return aggregate.combine_columns(whole, np.zeros(whole.n, np.int64), 1)
+
+
+def split(events: Sequence[Event], random: Random, parts: int) -> list[list[Event]]:
+    """The events dealt out at random."""
+    dealt: list[list[Event]] = [[] for _ in range(parts)]
+    for event in events:
+        dealt[random.randrange(parts)].append(event)
+    return dealt
+
+
+def empty_is_the_identity(aggregate: Aggregate, events: Sequence[Event], random: Random) -> None:  # noqa: ARG001
+    state = _state(aggregate, events)
+    assert aggregate.combine(state, aggregate.empty()) == state
+    assert aggregate.combine(aggregate.empty(), state) == state
+    partial, empty = one(aggregate, events), one(aggregate, [])
+    assert raw(aggregate, empty) == raw(aggregate, Columns.empty(aggregate.fields, 1))
+    assert raw(aggregate, join(aggregate, partial, empty)) == raw(aggregate, partial)
+    assert raw(aggregate, join(aggregate, empty, partial)) == raw(aggregate, partial)
+
+
+def combine_is_commutative(aggregate: Aggregate, events: Sequence[Event], random: Random) -> None:
+    a, b = split(events, random, 2)
+    assert aggregate.combine(_state(aggregate, a), _state(aggregate, b)) == aggregate.combine(
+        _state(aggregate, b), _state(aggregate, a)
+    )
+    x, y = one(aggregate, a), one(aggregate, b)
+    assert raw(aggregate, join(aggregate, x, y)) == raw(aggregate, join(aggregate, y, x))
+
+
+def combine_is_associative(aggregate: Aggregate, events: Sequence[Event], random: Random) -> None:
+    parts = split(events, random, 3)
+    a, b, c = (_state(aggregate, part) for part in parts)
+    combine = aggregate.combine
+    assert combine(combine(a, b), c) == combine(a, combine(b, c))
+    x, y, z = (one(aggregate, part) for part in parts)
+    left = join(aggregate, join(aggregate, x, y), z)
+    assert raw(aggregate, left) == raw(aggregate, join(aggregate, x, join(aggregate, y, z)))
+    assert raw(aggregate, left) == raw(aggregate, join(aggregate, x, y, z))
+
+
+def any_split_gives_the_same_bytes(aggregate: Aggregate, events: Sequence[Event], random: Random) -> None:
+    partials = [one(aggregate, part) for part in split(events, random, random.randint(1, 6))]
+    while len(partials) > 1:  # any tree: join two at random until one is left
+        random.shuffle(partials)
+        partials.append(join(aggregate, partials.pop(), partials.pop()))
+    assert raw(aggregate, partials[0]) == raw(aggregate, one(aggregate, events))
+
+
+def any_order_gives_the_same_bytes(aggregate: Aggregate, events: Sequence[Event], random: Random) -> None:
+    shuffled = random.sample(events, len(events))
+    assert raw(aggregate, one(aggregate, shuffled)) == raw(aggregate, one(aggregate, events))
+    assert _state(aggregate, shuffled) == _state(aggregate, events)
+
+
+def groups_do_not_touch_each_other(aggregate: Aggregate, events: Sequence[Event], random: Random) -> None:
+    n_groups = random.randint(1, 5)
+    groups = np.array([random.randrange(n_groups) for _ in events], np.int64)
+    together = aggregate.accumulate_columns(rows_of(aggregate, events), groups, n_groups)
+    apart = [one(aggregate, [e for e, g in zip(events, groups, strict=True) if g == i]) for i in range(n_groups)]
+    assert raw(aggregate, together) == raw(aggregate, Columns.concat(apart))
+    doubled = aggregate.combine_columns(together, np.arange(n_groups)[::-1].copy(), n_groups + 1)
+    mirrored = [*reversed(apart), one(aggregate, [])]
+    assert raw(aggregate, doubled) == raw(aggregate, Columns.concat(mirrored))
+
+
+def rows_and_columns_agree(aggregate: Aggregate, events: Sequence[Event], random: Random) -> None:
+    parts = split(events, random, 3)
+    states = [_state(aggregate, part) for part in parts]
+    partials = Columns.concat([one(aggregate, part) for part in parts])
+    assert aggregate.from_columns(partials) == states
+    assert raw(aggregate, aggregate.to_columns(states)) == raw(aggregate, partials)
+    whole = aggregate.combine(aggregate.combine(states[0], states[1]), states[2])
+    joined = aggregate.combine_columns(partials, np.zeros(3, np.int64), 1)
+    assert aggregate.from_columns(joined) == [whole]
+    values = [aggregate.finish(state) for state in [*states, whole]]
+    finished = aggregate.finish_columns(Columns.concat([partials, joined]))
+    assert finished.values.type == aggregate.output_type
+    assert _same(finished, values, aggregate.output_type)
+
+
+def the_oracle_agrees(aggregate: Aggregate, events: Sequence[Event], random: Random) -> None:
+    parts = split(events, random, 2)
+    joined = join(aggregate, *(one(aggregate, part) for part in parts))
+    value = oracle.expected(aggregate, events)
+    wanted = [Failed(str(value)) if isinstance(value, oracle.Error) else value]
+    assert _same(aggregate.finish_columns(joined), wanted, aggregate.output_type)
+
+
+def bytes_come_back(aggregate: Aggregate, events: Sequence[Event], random: Random) -> None:
+    layout = Layout.of([aggregate, *_neighbours(aggregate)])
+    parts = split(events, random, random.randint(1, 4))
+    columns = [Columns.concat([one(partial, part) for part in parts]) for partial in layout.partials]
+    block, rows = layout.encode_block(columns), layout.encode_rows(columns)
+    n = len(parts)
+    for decoded in (
+        layout.decode_blocks([block], [n]),
+        layout.decode_blocks(rows, [1] * n),
+        layout.from_arrow(pa.table(layout.to_arrow(columns), schema=pa.schema(layout.arrow_fields()))),
+    ):
+        assert layout.encode_block(decoded) == block
+    twice = layout.decode_blocks([block, rows[-1], block], [n, 1, n])
+    again = [Columns.concat([c, c.take(np.array([n - 1])), c]) for c in columns]
+    assert layout.encode_rows(twice) == layout.encode_rows(again) == [*rows, rows[-1], *rows]
+
+
+def inputs_stay_as_they_are(aggregate: Aggregate, events: Sequence[Event], random: Random) -> None:
+    rows = rows_of(aggregate, events)
+    groups = np.array([random.randrange(3) for _ in events], np.int64)
+    partials = aggregate.accumulate_columns(rows, groups, 3)
+    state, other = _state(aggregate, events), aggregate.empty()
+    before = (_snapshot(rows), groups.tobytes(), _snapshot_columns(partials), repr(state), repr(other))
+    aggregate.accumulate_columns(rows, groups, 3)
+    aggregate.combine_columns(partials, np.zeros(3, np.int64), 1)
+    aggregate.finish_columns(partials)
+    for event in events:
+        aggregate.accumulate(state, event)
+    aggregate.combine(state, other)
+    aggregate.finish(state)
+    assert before == (_snapshot(rows), groups.tobytes(), _snapshot_columns(partials), repr(state), repr(other))
+
+
+def deduct_undoes_combine(aggregate: Aggregate, events: Sequence[Event], random: Random) -> None:
+    if not isinstance(aggregate, Invertible):
+        return
+    a, b = split(events, random, 2)
+    whole, part, rest = one(aggregate, events), one(aggregate, a), one(aggregate, b)
+    assert raw(aggregate, aggregate.deduct_columns(whole, part)) == raw(aggregate, rest)
+    assert aggregate.deduct(_state(aggregate, events), _state(aggregate, a)) == _state(aggregate, b)
+
+
+LAWS: tuple[Law, ...] = (
+    empty_is_the_identity,
+    combine_is_commutative,
+    combine_is_associative,
+    any_split_gives_the_same_bytes,
+    any_order_gives_the_same_bytes,
+    groups_do_not_touch_each_other,
+    rows_and_columns_agree,
+    the_oracle_agrees,
+    bytes_come_back,
+    inputs_stay_as_they_are,
+    deduct_undoes_combine,
+)
+
+
+def _state(aggregate: Aggregate, events: Sequence[Event]) -> tuple[object, ...]:
+    state = aggregate.empty()
+    for event in events:
+        state = aggregate.accumulate(state, event)
+    return state
+
+
+def _neighbours(aggregate: Aggregate) -> list[Aggregate]:
+    """Partials with fields of every kind over the same columns, to stand beside the one under test."""
+    types = {column: aggregate.type_of(column) for column in aggregate.inputs}
+    return [count().bind({}), *(last_k(column, k=2).bind(types) for column in types)]
+
+
+def _same(finished: Finished, wanted: Sequence[object], kind: pa.DataType) -> bool:
+    errors = {i: value.code for i, value in enumerate(wanted) if isinstance(value, Failed)}
+    values = pa.array([None if isinstance(value, Failed) else value for value in wanted], kind)
+    return dict(finished.errors) == errors and _bits(finished.values) == _bits(values)
+
+
+def _bits(values: pa.Array) -> object:
+    """Plain values that are equal only where the bits are: +0.0 is not -0.0, NaN is NaN."""
+    if pa.types.is_list(values.type):
+        return [None if value is None else _bits(value) for value in (scalar.values for scalar in values)]
+    if pa.types.is_struct(values.type):
+        return [_bits(values.field(i)) for i in range(values.type.num_fields)]
+    if pa.types.is_float64(values.type):
+        return [None if value is None else value.hex() for value in values.to_pylist()]
+    if pa.types.is_timestamp(values.type):
+        return values.cast(pa.int64()).to_pylist()
+    return values.to_pylist()
+
+
+def _snapshot(rows: Rows) -> list[object]:
+    arrays = (rows.time, rows.topic_hi, rows.topic_lo, rows.partition, rows.offset)
+    return [*(array.tobytes() for array in arrays), *(repr(_bits(array)) for array in rows.columns.values())]
+
+
+def _snapshot_columns(partials: Columns) -> list[bytes]:
+    return [part for values in partials.values.values() for part in _bytes_of(values)]
+
+
+def _bytes_of(values: Values) -> list[bytes]:
+    if isinstance(values, Ragged):
+        return [values.offsets.tobytes(), values.values.tobytes()]
+    if isinstance(values, RaggedBytes):
+        return [values.offsets.tobytes(), values.ends.tobytes(), values.data.tobytes()]
+    return [values.tobytes()]

@@ -1,0 +1,201 @@
+"""What every aggregate must finish to, by brute force over a list of events; shares no code with the algebra."""
+
+from __future__ import annotations
+
+import decimal
+import math
+from collections.abc import Callable, Sequence
+from decimal import Decimal
+from fractions import Fraction
+from typing import Any
+
+import pyarrow as pa
+import xxhash
+
+from slicewise.aggregates import Aggregate, Event
+
+OVERFLOW = "overflow"
+SEED = 0x736C696365776973
+LARGEST = Fraction(int(math.ldexp(1.0, 1000))) * 2**24 * (1 - Fraction(1, 2**53))
+
+
+class Error(str):
+    """A value that is null with this error code."""
+
+
+def expected(aggregate: Aggregate, events: Sequence[Event]) -> Any:
+    """The finished value, or an `Error`."""
+    return ORACLES[aggregate.kind](aggregate, events)
+
+
+def nearest_double(exact: Fraction) -> float | Error:
+    """Half to even, by hand: no float arithmetic before the last, exact, step."""
+    if exact == 0:
+        return 0.0
+    magnitude, exponent = abs(exact), -1074
+    while magnitude / Fraction(2) ** exponent >= 2**53:
+        exponent += 64
+    while exponent > -1074 and magnitude / Fraction(2) ** exponent < 2**52:
+        exponent -= 1
+    scaled = magnitude / Fraction(2) ** exponent
+    whole = scaled.numerator // scaled.denominator
+    rest = scaled - whole
+    if rest > Fraction(1, 2) or (rest == Fraction(1, 2) and whole % 2):
+        whole += 1
+    if whole * Fraction(2) ** exponent > LARGEST:
+        return Error(OVERFLOW)
+    return math.copysign(math.ldexp(float(whole), exponent), 1 if exact > 0 else -1)
+
+
+def _values(events: Sequence[Event], column: str) -> list[Any]:
+    found = [event.columns[column] for event in events]
+    return [value + 0.0 if isinstance(value, float) else value for value in found if value is not None]
+
+
+def _key(value: Any) -> Any:
+    return value.encode() if isinstance(value, str) else value
+
+
+def _place(event: Event) -> tuple[int, ...]:
+    return (event.time, event.topic_hi, event.topic_lo, event.partition, event.offset)
+
+
+def _count(aggregate: Any, events: Sequence[Event]) -> int:
+    return len(events) if aggregate.column is None else len(_values(events, aggregate.column))
+
+
+def _as_decimal(exact: Fraction, kind: pa.DataType) -> Decimal | Error:
+    scaled = abs(exact) * 10**kind.scale + Fraction(1, 2)
+    unscaled = scaled.numerator // scaled.denominator
+    if len(str(unscaled)) > kind.precision:
+        return Error(OVERFLOW)
+    with decimal.localcontext(prec=100):
+        return Decimal(unscaled if exact >= 0 else -unscaled) / 10**kind.scale
+
+
+def _sum(aggregate: Any, events: Sequence[Event]) -> Any:
+    values = _values(events, aggregate.column)
+    if not values:
+        return None
+    total = sum((Fraction(value) for value in values), Fraction(0))
+    kind = aggregate.types[0]
+    if pa.types.is_decimal(kind):
+        return _as_decimal(total, pa.decimal128(min(38, kind.precision + 10), kind.scale))
+    if pa.types.is_floating(kind):
+        return nearest_double(total)
+    return int(total) if -(2**63) <= total <= 2**63 - 1 else Error(OVERFLOW)
+
+
+def _mean(aggregate: Any, events: Sequence[Event]) -> Any:
+    values = _values(events, aggregate.column)
+    if not values:
+        return None
+    mean = sum((Fraction(value) for value in values), Fraction(0)) / len(values)
+    kind = aggregate.types[0]
+    if pa.types.is_decimal(kind):
+        return _as_decimal(mean, pa.decimal128(min(38, kind.precision + 4), min(38, kind.scale + 4)))
+    return nearest_double(mean)
+
+
+def _extreme(choose: Callable[..., Any]) -> Callable[[Any, Sequence[Event]], Any]:
+    return lambda aggregate, events: choose(_values(events, aggregate.column), key=_key, default=None)
+
+
+def _ranked(largest: bool, single: bool) -> Callable[[Any, Sequence[Event]], Any]:
+    def rank(aggregate: Any, events: Sequence[Event]) -> Any:
+        left = [event for event in events if event.columns[aggregate.by] is not None]
+        chosen: list[Event] = []
+        while left and len(chosen) < (1 if single else aggregate.k):
+            keys = [_key(event.columns[aggregate.by]) for event in left]
+            best = max(keys) if largest else min(keys)
+            winner = min((e for e, key in zip(left, keys, strict=True) if key == best), key=_place)
+            left.remove(winner)
+            chosen.append(winner)
+        entries = [
+            {"by": _plus(event.columns[aggregate.by]), "payload": _plus(event.columns[aggregate.payload])}
+            for event in chosen
+        ]
+        if not entries:
+            return None
+        return entries[0]["payload"] if single else entries
+
+    return rank
+
+
+def _plus(value: Any) -> Any:
+    return value + 0.0 if isinstance(value, float) else value
+
+
+def _last(aggregate: Any, events: Sequence[Event]) -> Any:
+    held = sorted((e for e in events if e.columns[aggregate.column] is not None), key=_place, reverse=True)
+    return [_plus(event.columns[aggregate.column]) for event in held[: aggregate.k]] or None
+
+
+def _distinct(aggregate: Any, events: Sequence[Event]) -> int:
+    kind = aggregate.types[0]
+    raw = {_canonical_bytes(value, kind) for value in _values(events, aggregate.column)}
+    text = pa.types.is_string(kind) or pa.types.is_decimal(kind)
+    if len(raw) <= aggregate.threshold and not (text and sum(map(len, raw)) > 2**aggregate.precision):
+        return len(raw)
+    registers = [0] * 2**aggregate.precision
+    for value in raw:
+        bits = format(xxhash.xxh64(value, seed=SEED).intdigest(), "064b")
+        index, rest = int(bits[: aggregate.precision], 2), bits[aggregate.precision :]
+        registers[index] = max(registers[index], (rest + "1").index("1") + 1)
+    return ertl(registers, aggregate.precision)
+
+
+def _canonical_bytes(value: Any, kind: pa.DataType) -> bytes:
+    if isinstance(value, str):
+        return value.encode()
+    if isinstance(value, Decimal):
+        return (int(value.scaleb(kind.scale, decimal.Context(prec=60))) + 2**127).to_bytes(16, "big")
+    return int(value).to_bytes(8, "little", signed=True)
+
+
+def ertl(registers: Sequence[int], precision: int) -> int:
+    """Ertl's improved estimator in 60-digit decimals, term by term as its series are defined."""
+    with decimal.localcontext(prec=60):
+        m, q = Decimal(2**precision), 64 - precision
+        share = [Decimal(registers.count(k)) for k in range(q + 2)]
+        x, sigma = share[0] / m, share[0] / m
+        for k in range(1, 200):
+            sigma += x ** (2**k) * Decimal(2) ** (k - 1) if x < 1 else Decimal("Infinity")
+        x = 1 - share[q + 1] / m
+        tau = Decimal(0)
+        if x not in (0, 1):
+            tau, root = 1 - x, x
+            for k in range(1, 200):
+                root = root.sqrt()
+                tau -= (1 - root) ** 2 / Decimal(2) ** k
+            tau /= 3
+        z = m * tau / Decimal(2) ** q + m * sigma
+        z += sum(share[k] / Decimal(2) ** k for k in range(1, q + 1))
+        return round(m * m / (2 * Decimal(2).ln()) / z)
+
+
+def _all(aggregate: Any, events: Sequence[Event]) -> bool | None:
+    values = _values(events, aggregate.column)
+    return all(values) if values else None
+
+
+def _some(aggregate: Any, events: Sequence[Event]) -> bool | None:
+    values = _values(events, aggregate.column)
+    return any(values) if values else None
+
+
+ORACLES: dict[str, Callable[[Any, Sequence[Event]], Any]] = {
+    "count": _count,
+    "sum": _sum,
+    "mean": _mean,
+    "min": _extreme(min),
+    "max": _extreme(max),
+    "argmin": _ranked(largest=False, single=True),
+    "argmax": _ranked(largest=True, single=True),
+    "top_k": _ranked(largest=True, single=False),
+    "bottom_k": _ranked(largest=False, single=False),
+    "last_k": _last,
+    "distinct_count": _distinct,
+    "bool_and": _all,
+    "bool_or": _some,
+}
