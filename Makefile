@@ -29,11 +29,11 @@ endif
 
 # A stamp is named by what it was made from: a changed lock, interpreter or
 # folder is a new stamp, and an unchanged one costs nothing.
-key = $(firstword $(shell (cat $(1) 2>/dev/null; echo "$(ROOT) $(PYTHON)") | cksum))
+key = $(firstword $(shell (cat $(1) 2>/dev/null; sed '/^.tool.ruff/,$$d' pyproject.toml; echo "$(ROOT) $(PYTHON)") | cksum))
 TOOLS_STAMP    := .venvs/tools/.made-$(call key,requirements/tools.txt)
-PLATFORM_STAMP := .venvs/platform/.made-$(call key,requirements/platform.txt pyproject.toml)
-SPARK_STAMP    := .venvs/spark/.made-$(call key,requirements/spark.txt pyproject.toml)
-AIRFLOW_STAMP  := .venvs/airflow/.made-$(call key,requirements.txt pyproject.toml)
+PLATFORM_STAMP := .venvs/platform/.made-$(call key,requirements/platform.txt)
+SPARK_STAMP    := .venvs/spark/.made-$(call key,requirements/spark.txt)
+AIRFLOW_STAMP  := .venvs/airflow/.made-$(call key,requirements.txt)
 SPARK_JARS     := .jars/spark/.made-$(call key,pom.xml)
 KAFKA_JARS     := .jars/kafka/.made-$(call key,pom-broker.xml)
 STAMPS := $(PLATFORM_STAMP) $(SPARK_STAMP) $(AIRFLOW_STAMP) $(SPARK_JARS) $(KAFKA_JARS)
