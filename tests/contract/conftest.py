@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
-import itertools
-import time
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any, TypeVar
 
 import pytest
+import redis
 
-from slicewise.clock import ManualClock
+from slicewise.clock import SystemClock
 from slicewise.slices import HOUR_US
 from slicewise.stores.memory import MemoryServer, open_memory
 from slicewise.stores.redis import open_store
+from slicewise.stores.steps import Command, Steps, drive
 from slicewise.stores.store import Store
-from tests.support.servers import RedisServer
+from tests.support.servers import RedisServer, running
 from tests.support.stored import StoreDeployment, StoreUnit
 
-_numbers = itertools.count(1)
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -42,48 +43,76 @@ class Bench:
         return deployment
 
 
+def racing(store: Store, steps: Steps[T], race: Callable[[Sequence[Command]], None]) -> T:
+    """Runs an operation; `race` acts after each exchange, before its replies are looked at."""
+
+    def run(commands: Sequence[Command]) -> list[Any]:
+        replies = store.node.run(commands)
+        race(commands)
+        return replies
+
+    return drive(steps, run)
+
+
 def new_unit(**changes: object) -> StoreUnit:
     return StoreUnit(storage_fingerprint=uuid.uuid4().hex[:16], **changes)  # type: ignore[arg-type]
 
 
+@dataclass(frozen=True)
+class Backend:
+    """One empty store of one adapter."""
+
+    connect: Callable[[], Store]
+    empty: Callable[[], None]
+
+
 @pytest.fixture(params=["memory", pytest.param("redis", marks=pytest.mark.server)])
-def connect(request: pytest.FixtureRequest) -> Iterator[Callable[[], Store]]:
-    """Opens connections to one empty store."""
+def backend(request: pytest.FixtureRequest) -> Iterator[Backend]:
     opened: list[Store] = []
     if request.param == "memory":
-        server = MemoryServer(ManualClock(time.time_ns() // 1_000))
+        server = MemoryServer(SystemClock())
+        empty = server.flush
 
-        def connect() -> Store:
-            opened.append(open_memory(server))
-            return opened[-1]
+        def open_one() -> Store:
+            return open_memory(server)
 
     else:
         real: RedisServer = request.getfixturevalue("contract_redis")
-        real_empty(real)
 
-        def connect() -> Store:
-            opened.append(open_store(real.url))
-            return opened[-1]
+        def empty() -> None:
+            with redis.Redis.from_url(real.operator_url) as client:
+                client.flushall()
 
-    yield connect
+        def open_one() -> Store:
+            return open_store(real.url)
+
+    def connect() -> Store:
+        opened.append(open_one())
+        return opened[-1]
+
+    empty()
+    yield Backend(connect, empty)
     for store in opened:
         store.close()
+
+
+@pytest.fixture
+def connect(backend: Backend) -> Callable[[], Store]:
+    """Opens connections to one empty store."""
+    return backend.connect
+
+
+@pytest.fixture
+def empty(backend: Backend) -> Callable[[], None]:
+    """Empties the store, as only an operator can."""
+    return backend.empty
 
 
 @pytest.fixture(scope="session")
 def contract_redis() -> Iterator[RedisServer]:
     """A server of the suite's own: it is emptied for every test."""
-    from tests.support.servers import running
-
     with running(RedisServer) as server:
         yield server
-
-
-def real_empty(server: RedisServer) -> None:
-    import redis
-
-    with redis.Redis.from_url(server.operator_url) as client:
-        client.flushall()
 
 
 @pytest.fixture

@@ -7,13 +7,24 @@ from collections.abc import Sequence
 
 import pytest
 
-from slicewise.errors import StoreUnavailable
+from slicewise.errors import EpochSuperseded, StoreUnavailable
 from slicewise.slices import HOUR_US, MINUTE_US
 from slicewise.stores import keys
 from slicewise.stores.ports import EntityRead, UnitRead, UnitReply
+from slicewise.stores.steps import Command, Fields
 from slicewise.stores.store import Store
-from tests.contract.conftest import Bench
-from tests.support.stored import Event, StoreUnit, fold_batch, guards_of, running_of, seen_in, tag
+from tests.contract.conftest import Bench, new_unit, racing
+from tests.support.stored import (
+    Event,
+    StoreUnit,
+    cover,
+    fold_batch,
+    guards_of,
+    hour_entry,
+    running_of,
+    seen_in,
+    tag,
+)
 
 SEED = 20_260_101
 
@@ -52,7 +63,6 @@ def test_a_batch_is_in_every_entity_and_slice_once(bench: Bench) -> None:
 
 def test_replays_in_any_boundaries_by_any_connection_add_nothing(bench: Bench) -> None:
     rng = random.Random(SEED)
-    print(f"seed {SEED}")
     events = some(bench, 300, 5, rng)
     writers = [bench.store, bench.connect(), bench.connect()]
     reached = 0
@@ -107,6 +117,43 @@ def test_what_no_read_can_reach_is_not_written(bench: Bench) -> None:
     assert outcome.expired == 1
     assert seen(bench.store, bench.unit, 1) == [(0, 2)]
     assert guards_of(hot(bench.store, bench.unit, 1)) == {0: 2}
+
+
+def test_events_below_the_start_cover_are_the_backfills(bench: Bench) -> None:
+    # A fold may begin anywhere at or below the ledger; what lies below a unit's start cover is
+    # brought by its backfill, before or after.
+    #  offsets  0 1 2 | 3 4      ledger at 3 when the second unit is deployed
+    events = [Event(1, bench.hour_us + o, 0, o) for o in range(5)]
+    units = bench.store.marks().units
+    bench.store.fold(fold_batch(bench.unit, events[:3]))
+    bench.store.advance_ledger(cover(), cover(3), bench.store.marks().epoch, units)
+    second = new_unit()
+    bench.deploy(bench.store, bench.unit, second)
+    bench.store.fold(fold_batch(second, events))
+    assert seen(bench.store, second, 1) == [(0, 3), (0, 4)]
+    assert guards_of(hot(bench.store, second, 1)) == {0: 4}
+    entry = hour_entry(second, 1, 0, events[:3])
+    assert bench.store.swap(second, bench.hour, 0, cover(3), [entry]).swapped == 1
+    assert seen(bench.store, second, 1) == [(0, 3), (0, 4)]
+
+
+def test_a_fold_of_a_unit_that_is_not_deployed_is_refused(bench: Bench) -> None:
+    with pytest.raises(EpochSuperseded):
+        bench.store.fold(fold_batch(new_unit(), [Event(1, bench.hour_us, 0, 0)]))
+
+
+def test_a_read_that_no_longer_stands_is_taken_again(bench: Bench) -> None:
+    # Another writer folds between our read and our write: the first write must miss.
+    events = [Event(1, bench.hour_us + o, 0, o) for o in range(6)]
+    other = bench.connect()
+
+    def race(commands: Sequence[Command]) -> None:
+        if isinstance(commands[0], Fields) and commands[0].key.endswith(b":hot"):
+            other.fold(fold_batch(bench.unit, events[:4]))
+
+    outcome = racing(bench.store, bench.store.steps.fold(fold_batch(bench.unit, events)), race)
+    assert (outcome.misses, outcome.known, outcome.applied) == (1, 4, 2)
+    assert seen(bench.store, bench.unit, 1) == of(events, 1)
 
 
 def test_rows_out_of_offset_order_are_refused(bench: Bench) -> None:

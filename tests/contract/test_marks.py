@@ -1,0 +1,205 @@
+"""Marks: generation, ledger, deployment, readiness, covers; each claim changes whole or not at all."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import pytest
+
+from slicewise.cover import Cover
+from slicewise.errors import DefinitionError, EpochSuperseded, GapRefused, IncarnationChanged, NotReady
+from slicewise.stores.ports import Marks
+from slicewise.stores.steps import Command, Whole
+from slicewise.stores.store import Store
+from tests.contract.conftest import Bench, new_unit, racing
+from tests.support.stored import TOPIC, StoreDeployment, StoreUnit, cover
+
+
+def advance(store: Store, start: Cover, end: Cover, earliest: Cover | None = None) -> Cover:
+    marks = store.marks()
+    return store.advance_ledger(start, end, marks.epoch, marks.units, earliest or Cover())
+
+
+def test_a_store_without_marks_gets_a_generation_once(connect: Callable[[], Store]) -> None:
+    first, second = connect(), connect()
+    with pytest.raises(NotReady):
+        _ = first.generation
+    marks = first.initialise()
+    assert marks.generation == first.generation == second.initialise().generation == connect().generation
+    assert (marks.epoch, marks.units, marks.ledger) == (0, "", Cover())
+
+
+def test_a_batch_that_leaves_a_gap_is_refused_at_both_ends(bench: Bench) -> None:
+    advance(bench.store, cover(), cover(10, 5))
+    marks = bench.store.marks()
+    for start in (cover(11, 5), cover(10, 6), cover(0, 0, 1)):
+        with pytest.raises(GapRefused):
+            bench.store.begin_batch(start, marks.epoch, marks.units)
+        with pytest.raises(GapRefused):
+            bench.store.advance_ledger(start, cover(20, 20, 20), marks.epoch, marks.units)
+    assert bench.store.marks() == marks
+
+
+def test_the_ledger_never_falls(bench: Bench) -> None:
+    assert advance(bench.store, cover(), cover(10, 5)) == cover(10, 5)
+    assert advance(bench.store, cover(3), cover(7, 9)) == cover(10, 9)
+    assert bench.store.marks().ledger == cover(10, 9)
+
+
+def test_a_new_topic_begins_at_its_earliest_offset_and_an_added_partition_at_zero(bench: Bench) -> None:
+    assert advance(bench.store, cover(100), cover(110), earliest=cover(100)) == cover(110)
+    with pytest.raises(GapRefused):
+        advance(bench.store, cover(110, 50), cover(110, 60), earliest=cover(100, 50))
+    assert advance(bench.store, cover(110), cover(110, 60)) == cover(110, 60)
+
+
+def test_a_known_place_whose_log_moved_on_is_a_gap(bench: Bench) -> None:
+    # The log's retention passed the ledger: its earliest offset lies beyond, nothing may pretend.
+    advance(bench.store, cover(), cover(10))
+    with pytest.raises(GapRefused):
+        advance(bench.store, cover(15), cover(20), earliest=cover(15))
+
+
+def test_a_batch_of_an_older_epoch_or_of_other_units_is_refused(bench: Bench) -> None:
+    old = bench.store.marks()
+    bench.deploy(bench.store, bench.unit, new_unit())
+    new = bench.store.marks()
+    assert new.epoch == old.epoch + 1
+    for epoch, units in ((old.epoch, old.units), (new.epoch, old.units), (old.epoch, new.units)):
+        with pytest.raises(EpochSuperseded):
+            bench.store.begin_batch(cover(), epoch, units)
+        with pytest.raises(EpochSuperseded):
+            bench.store.advance_ledger(cover(), cover(1), epoch, units)
+    assert bench.store.marks().ledger == Cover()
+
+
+def test_a_start_cover_is_the_ledger_at_deployment_and_never_moves(bench: Bench) -> None:
+    advance(bench.store, cover(), cover(10, 4))
+    second = new_unit(view="other")
+    bench.deploy(bench.store, bench.unit, second)
+    advance(bench.store, cover(10, 4), cover(30, 30))
+    bench.deploy(bench.store, bench.unit, second, new_unit())
+    marks = bench.store.marks()
+    assert marks.starts[bench.unit.storage_fingerprint] == Cover()
+    assert marks.starts[second.storage_fingerprint] == cover(10, 4)
+
+
+def test_a_deployment_raced_by_the_ledger_still_starts_at_the_ledger(bench: Bench) -> None:
+    advance(bench.store, cover(), cover(10))
+    second, marks = new_unit(), bench.store.marks()
+    other, reads = bench.connect(), list[Sequence[Command]]()
+
+    def race(commands: Sequence[Command]) -> None:
+        if isinstance(commands[0], Whole) and len(reads) < 2:  # a place is added, too
+            reads.append(commands)
+            n = 10 * len(reads)
+            other.advance_ledger(cover(n), cover(n + 10, n), marks.epoch, marks.units)
+
+    deployment = StoreDeployment("raced", (bench.unit, second))
+    racing(bench.store, bench.store.steps.deploy(deployment, marks.epoch, {}, Cover()), race)
+    assert len(reads) == 2
+    assert bench.store.marks().starts[second.storage_fingerprint] == bench.store.marks().ledger == cover(30, 20)
+
+
+def test_earliest_offsets_of_new_topics_are_ledger_and_start_cover(connect: Callable[[], Store]) -> None:
+    store = connect()
+    store.initialise()
+    unit = StoreUnit()
+    marks = store.deploy(StoreDeployment("d", (unit,)), 0, {"plays": TOPIC}, cover(7, 3))
+    assert marks.ledger == marks.starts[unit.storage_fingerprint] == cover(7, 3)
+    assert marks.topics == {"plays": TOPIC}
+    assert unit.storage_fingerprint not in marks.ready, "history may lie below"
+
+
+def test_deploying_what_stands_changes_nothing(bench: Bench) -> None:
+    marks = bench.store.marks()
+    again = StoreDeployment(marks.units, (bench.unit,))
+    assert bench.store.deploy(again, marks.epoch) == bench.store.deploy(again, marks.epoch - 1) == marks
+    with pytest.raises(EpochSuperseded):
+        bench.store.deploy(StoreDeployment("other", (bench.unit,)), marks.epoch - 1)
+    assert bench.store.manifest(marks.units) == again.to_json()
+    assert bench.store.manifest("unknown") is None
+
+
+def test_a_unit_that_was_left_out_does_not_come_back_with_a_hole(bench: Bench) -> None:
+    bench.deploy(bench.store, new_unit(view="other"))
+    marks = bench.store.marks()
+    assert marks.retired == {bench.unit.storage_fingerprint}
+    assert "listening" not in marks.aliases
+    with pytest.raises(DefinitionError):
+        bench.deploy(bench.store, bench.unit)
+    assert bench.store.marks() == marks
+
+
+def test_a_name_points_to_its_first_unit_at_once_and_to_a_later_one_when_ready(bench: Bench) -> None:
+    first = bench.unit.storage_fingerprint
+    assert bench.store.marks().aliases == {"listening": (first,)}
+    assert first in bench.store.marks().ready, "nothing lies below its start cover"
+    advance(bench.store, cover(), cover(10))
+    second = new_unit()
+    bench.deploy(bench.store, bench.unit, second)
+    name = second.storage_fingerprint
+    assert name not in bench.store.marks().ready
+    assert bench.store.marks().aliases == {"listening": (first,)}
+    bench.store.mark_building(second, 3, 4)
+    assert bench.store.marks().building == {name: (3, 4)}
+    with pytest.raises(GapRefused):
+        bench.store.mark_ready(second, cover(9))
+    bench.store.mark_ready(second, cover(10), {"listening": [first, name]})
+    marks: Marks = bench.store.marks()
+    assert marks.ready == {first, name}
+    assert marks.aliases == {"listening": (first, name)}
+    assert marks.building == {}
+
+
+def test_what_a_seq_stands_for_never_changes(bench: Bench) -> None:
+    bench.store.put_cover("plays", 1, cover(5))
+    bench.store.put_cover("plays", 1, cover(5))
+    for seq, offsets in ((1, cover(6)), (0, cover(5))):
+        with pytest.raises(GapRefused):
+            bench.store.put_cover("plays", seq, offsets)
+    assert bench.connect().covers("plays") == {1: cover(5)}
+
+
+def test_an_older_seq_never_replaces_a_newer_swapped_mark(bench: Bench) -> None:
+    assert bench.store.mark_swapped(bench.unit, 5, 2)
+    assert bench.store.mark_swapped(bench.unit, 5, 2)
+    assert not bench.store.mark_swapped(bench.unit, 5, 1)
+    assert bench.store.mark_swapped(bench.unit, 6, 0)
+    assert bench.store.swapped(bench.unit) == {5: 2, 6: 0}
+
+
+def test_an_emptied_store_refuses_the_connections_of_its_old_generation(
+    bench: Bench, empty: Callable[[], None]
+) -> None:
+    marks, old = bench.store.marks(), bench.store.incarnation
+    empty()
+    new = bench.connect()
+    new.initialise()
+    bench.deploy(new, bench.unit)
+    assert new.incarnation == old, "emptying keeps the incarnation: only the generation tells"
+    assert new.generation > bench.store.generation
+    refused: list[Callable[[], object]] = [
+        bench.store.marks,
+        bench.store.initialise,
+        lambda: bench.store.begin_batch(cover(), marks.epoch, marks.units),
+        lambda: bench.store.advance_ledger(cover(), cover(1), marks.epoch, marks.units),
+        lambda: bench.store.mark_ready(bench.unit, cover()),
+        lambda: bench.store.mark_building(bench.unit, 1, 2),
+        lambda: bench.store.mark_swapped(bench.unit, 5, 1),
+        lambda: bench.store.put_cover("plays", 1, cover(1)),
+        lambda: bench.store.read([]),
+        lambda: bench.deploy(bench.store, bench.unit),
+    ]
+    for call in refused:
+        with pytest.raises(IncarnationChanged):
+            call()
+    assert new.marks().ledger == Cover()
+    assert new.swapped(bench.unit) == {}
+
+
+def test_status_is_what_was_put_last(bench: Bench) -> None:
+    assert bench.store.status("stream:plays") is None
+    bench.store.put_status("stream:plays", '{"lag": 1}')
+    bench.store.put_status("stream:plays", '{"lag": 0}')
+    assert bench.connect().status("stream:plays") == '{"lag": 0}'

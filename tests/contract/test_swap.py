@@ -1,0 +1,213 @@
+"""Swapping: an entity's hour is compacted or running, never both and never neither."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+
+from slicewise import codec
+from slicewise.cover import Cover
+from slicewise.errors import DataLoss, GapRefused
+from slicewise.slices import DAY_US, HOUR_US
+from slicewise.stores import keys
+from slicewise.stores.ports import EntityRead, UnitRead, UnitReply
+from slicewise.stores.steps import Command, Whole
+from slicewise.stores.store import Store
+from tests.contract.conftest import Bench, new_unit, racing
+from tests.support.stored import (
+    Event,
+    StoreUnit,
+    cover,
+    fold_batch,
+    guards_of,
+    hour_entry,
+    running_of,
+    seen_in,
+    tag,
+)
+
+
+def whole(store: Store, unit: StoreUnit, entity: int, hour: int) -> UnitReply:
+    """Hot, then of the hour's day: c, d and the hour's fields."""
+    day = keys.day_key(store.generation, tag(entity), unit.storage_fingerprint, hour * HOUR_US // DAY_US)
+    fields = (keys.HOURS, keys.TOTAL, *keys.hour_fields(hour))
+    hot = keys.hot_key(store.generation, tag(entity), unit.storage_fingerprint)
+    return store.read([EntityRead((UnitRead(hot, ((day, fields),)),))]).entities[0][0]
+
+
+def running(reply: UnitReply, unit: StoreUnit) -> list[tuple[int, int]]:
+    return seen_in(unit, [part.row for part in running_of(reply).values()])
+
+
+def compacted(reply: UnitReply, unit: StoreUnit) -> list[tuple[int, int]]:
+    """What the hour holds; total and slices agree."""
+    total, slices = reply.days[0][2], reply.days[0][3]
+    if total is None or slices is None:
+        assert total is slices is None
+        return []
+    rows = codec.unpack_slices(slices)
+    parts = unit.layout.decode_blocks([rows.block], [len(rows.numbers)])
+    assert codec.unpack_total(total).seq == rows.seq
+    inside = seen_in(unit, unit.layout.encode_rows(parts))
+    assert inside == seen_in(unit, [codec.unpack_total(total).row])
+    return inside
+
+
+def ids(events: list[Event]) -> list[tuple[int, int]]:
+    return sorted((e.partition, e.offset) for e in events)
+
+
+def test_what_the_hour_contains_leaves_hot_and_what_lies_beyond_stays(bench: Bench) -> None:
+    #            hour           next hour
+    #  offsets  0 1 2 | 4 5      3            cover 3: offsets 4 and 5 came after the archive
+    s = bench.unit.slice_us
+    events = [Event(1, bench.hour_us + at, 0, o) for o, at in enumerate([0, s, s, HOUR_US, 2 * s, 3 * s])]
+    store, unit = bench.store, bench.unit
+    store.fold(fold_batch(unit, events))
+    store.put_cover("plays", 1, cover(3))
+    outcome = store.swap(unit, bench.hour, 1, cover(3), [hour_entry(unit, 1, 1, events[:3])])
+    assert (outcome.swapped, outcome.stale, outcome.left_over) == (1, 0, ())
+    reply = whole(store, unit, 1, bench.hour)
+    assert compacted(reply, unit) == ids(events[:3])
+    assert running(reply, unit) == ids(events[3:])
+    assert codec.unpack_hours(reply.days[0][0]) == {bench.hour: 1}
+    assert guards_of(reply) == {0: 5}
+
+
+def test_a_swap_twice_is_the_same_and_replays_after_it_add_nothing(bench: Bench) -> None:
+    events = [Event(1, bench.hour_us, 0, o) for o in range(4)]
+    store, unit = bench.store, bench.unit
+    store.put_cover("plays", 1, cover(4))
+    entry = hour_entry(unit, 1, 1, events)
+    for step in range(3):  # before the stream came so far, after, and after a replay
+        assert store.swap(unit, bench.hour, 1, cover(4), [entry]).swapped == 1
+        outcome = bench.connect().fold(fold_batch(unit, events))
+        assert (outcome.applied, outcome.compacted + outcome.known) == (0, 4), step
+    reply = whole(store, unit, 1, bench.hour)
+    assert compacted(reply, unit) == ids(events)
+    assert running(reply, unit) == []
+    assert guards_of(reply) == {0: 3}, "the guard moves though all rows were dropped"
+
+
+def test_a_straddled_entity_is_left_over_until_a_later_cover(bench: Bench) -> None:
+    #  offsets  0 1 | 2       one running partial holds all three, the cover is 2
+    events = [Event(1, bench.hour_us, 0, o) for o in range(3)] + [Event(2, bench.hour_us, 0, 3)]
+    store, unit = bench.store, bench.unit
+    store.fold(fold_batch(unit, events))
+    store.put_cover("plays", 1, cover(2))
+    store.put_cover("plays", 2, cover(4))
+    outcome = store.swap(unit, bench.hour, 1, cover(2), [hour_entry(unit, 1, 1, events[:2])])
+    assert (outcome.swapped, outcome.left_over) == (0, (0,))
+    reply = whole(store, unit, 1, bench.hour)
+    assert (running(reply, unit), compacted(reply, unit)) == (ids(events[:3]), [])
+    entries = [hour_entry(unit, 1, 2, events[:3]), hour_entry(unit, 2, 2, events[3:])]
+    assert store.swap(unit, bench.hour, 2, cover(4), entries).swapped == 2
+    reply = whole(store, unit, 1, bench.hour)
+    assert (running(reply, unit), compacted(reply, unit)) == ([], ids(events[:3]))
+
+
+def test_an_older_seq_never_replaces_a_newer(bench: Bench) -> None:
+    events = [Event(1, bench.hour_us, 0, o) for o in range(4)]
+    store, unit = bench.store, bench.unit
+    store.put_cover("plays", 1, cover(2))
+    store.put_cover("plays", 2, cover(4))
+    store.swap(unit, bench.hour, 2, cover(4), [hour_entry(unit, 1, 2, events)])
+    for seq, offsets in ((1, cover(2)), (0, cover())):
+        outcome = bench.connect().swap(unit, bench.hour, seq, offsets, [hour_entry(unit, 1, seq, events[:2])])
+        assert (outcome.swapped, outcome.stale) == (0, 1)
+    assert compacted(whole(store, unit, 1, bench.hour), unit) == ids(events)
+
+
+def test_a_fold_between_a_swaps_read_and_its_write_is_seen(bench: Bench) -> None:
+    # Without the check of the guards the event would be in the hour and in hot.
+    events = [Event(1, bench.hour_us, 0, o) for o in range(2)]
+    store, unit = bench.store, bench.unit
+    store.put_cover("plays", 1, cover(2))
+    store.fold(fold_batch(unit, events[:1]))
+    other = bench.connect()
+
+    def race(commands: Sequence[Command]) -> None:
+        if isinstance(commands[0], Whole) and commands[0].key.endswith(b":hot"):
+            other.fold(fold_batch(unit, events))
+
+    entry = hour_entry(unit, 1, 1, events)
+    outcome = racing(store, store.steps.swap(unit, bench.hour, 1, cover(2), [entry]), race)
+    assert outcome.swapped == 1
+    assert other.fold(fold_batch(unit, events)).applied == 0
+    reply = whole(store, unit, 1, bench.hour)
+    assert (running(reply, unit), compacted(reply, unit)) == ([], ids(events))
+
+
+def test_a_cover_behind_the_start_cover_must_wait(bench: Bench) -> None:
+    # It would claim the hour, keep the backfill from it, and lack what lies between the two.
+    marks = bench.store.marks()
+    bench.store.advance_ledger(Cover(), cover(10), marks.epoch, marks.units)
+    second = new_unit()
+    bench.deploy(bench.store, bench.unit, second)
+    bench.store.put_cover("plays", 1, cover(9))
+    with pytest.raises(GapRefused):
+        bench.store.swap(second, bench.hour, 1, cover(9), [])
+    with pytest.raises(GapRefused):
+        bench.store.swap(second, bench.hour, 0, cover(9), [])
+    assert bench.store.swap(second, bench.hour, 0, cover(10), []).swapped == 0
+
+
+def test_a_seq_that_nobody_registered_is_not_swapped(bench: Bench) -> None:
+    with pytest.raises(DataLoss):
+        bench.store.swap(bench.unit, bench.hour, 9, cover(1), [])
+    bench.store.put_cover("plays", 9, cover(1))
+    with pytest.raises(DataLoss):
+        bench.store.swap(bench.unit, bench.hour, 9, cover(2), [])
+
+
+def test_an_hour_that_no_read_can_reach_is_not_written(bench: Bench) -> None:
+    hour = bench.hour - bench.unit.retention_us // HOUR_US - 2
+    events = [Event(1, hour * HOUR_US, 0, 0)]
+    bench.store.put_cover("plays", 1, cover(1))
+    outcome = bench.store.swap(bench.unit, hour, 1, cover(1), [hour_entry(bench.unit, 1, 1, events)])
+    assert (outcome.swapped, outcome.expired) == (0, 1)
+    assert whole(bench.store, bench.unit, 1, hour).days[0][0] is None
+
+
+def test_a_day_total_is_of_all_its_hours_and_valid_until_one_is_swapped(bench: Bench) -> None:
+    store, unit = bench.store, bench.unit
+    day = bench.hour_us // DAY_US - 1
+    hours = [day * 24 + 3, day * 24 + 7]
+    events = [Event(1, hour * HOUR_US + i, 0, i) for i, hour in enumerate(hours)]
+    for seq in (1, 2):
+        store.put_cover("plays", seq, cover(2 + seq))
+    for hour, event in zip(hours, events, strict=True):
+        store.swap(unit, hour, 1, cover(3), [hour_entry(unit, 1, 1, [event])])
+    assert store.total_day(unit, [tag(1), tag(2)], day) == 1
+    reply = whole(store, unit, 1, hours[0])
+    assert reply.days[0][1] is not None
+    total = codec.unpack_day(reply.days[0][1])
+    assert total.digest == codec.day_digest(reply.days[0][0] or b"")
+    assert seen_in(unit, [total.row]) == ids(events)
+    late = Event(1, hours[0] * HOUR_US, 0, 3)
+    store.swap(unit, hours[0], 2, cover(4), [hour_entry(unit, 1, 2, [events[0], late])])
+    reply = whole(store, unit, 1, hours[0])
+    assert reply.days[0][1] is not None
+    assert codec.unpack_day(reply.days[0][1]).digest != codec.day_digest(reply.days[0][0] or b"")
+    assert store.total_day(unit, [tag(1)], day) == 1
+    reply = whole(store, unit, 1, hours[0])
+    assert seen_in(unit, [codec.unpack_day(reply.days[0][1] or b"").row]) == ids([*events, late])
+
+
+@pytest.mark.parametrize("exchange", [0, 1])
+def test_a_day_total_raced_by_a_swap_is_not_written(bench: Bench, exchange: int) -> None:
+    store, unit = bench.store, bench.unit
+    events = [Event(1, bench.hour_us, 0, o) for o in range(2)]
+    for seq in (1, 2):
+        store.put_cover("plays", seq, cover(seq))
+    store.swap(unit, bench.hour, 1, cover(1), [hour_entry(unit, 1, 1, events[:1])])
+    other, seen = bench.connect(), list[Sequence[Command]]()
+
+    def race(commands: Sequence[Command]) -> None:
+        if len(seen) == exchange:
+            other.swap(unit, bench.hour, 2, cover(2), [hour_entry(unit, 1, 2, events)])
+        seen.append(commands)
+
+    assert racing(store, store.steps.total_day(unit, [tag(1)], bench.hour_us // DAY_US), race) == 0
+    assert whole(store, unit, 1, bench.hour).days[0][1] is None
