@@ -118,7 +118,10 @@ $(TOOLS_STAMP):
 define environment
 	@echo "setup: $(1) environment"
 	@rm -f .venvs/$(1)/.made-*
+	@# scripts name their folder and interpreter: where either changed, nothing is kept
+	@echo "$(ROOT) $(PYTHON)" | cmp -s - .venvs/$(1)/.place || rm -rf .venvs/$(1)
 	@$(UV) venv -q --allow-existing --python "$(PYTHON)" .venvs/$(1)
+	@echo "$(ROOT) $(PYTHON)" > .venvs/$(1)/.place
 	@$(UV) pip sync -q --python .venvs/$(1)/bin/python --require-hashes $(2)
 	@$(UV) pip install -q --python .venvs/$(1)/bin/python --no-deps --no-build-isolation -e .
 	@touch $@
