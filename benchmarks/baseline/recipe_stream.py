@@ -24,10 +24,7 @@ from pyspark.sql import functions as f
 
 BUCKET_SECONDS = 60
 KEEP_SECONDS = 7 * 24 * 3600
-CHECKPOINTS = (
-    "org.apache.spark.sql.execution.streaming.checkpointing."
-    "FileSystemBasedCheckpointFileManager"
-)
+CHECKPOINTS = "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
 _clients: dict[str, redis.Redis] = {}
 
 
@@ -82,9 +79,7 @@ def main() -> None:
         .option("maxOffsetsPerTrigger", arguments.max_events)
         .load()
         .select(
-            f.from_json(
-                f.col("value").cast("string"), "user_id string, seconds double, played_at long"
-            ).alias("event")
+            f.from_json(f.col("value").cast("string"), "user_id string, seconds double, played_at long").alias("event")
         )
         .select(
             "event.user_id",

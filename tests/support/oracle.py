@@ -50,7 +50,7 @@ def sum_(events: Sequence[OracleEvent], column: str) -> float | int | None:
     values = [e.columns[column] for e in _present(events, column)]
     if not values:
         return None
-    exact = sum(Fraction(v) for v in values)
+    exact = sum((Fraction(v) for v in values), Fraction(0))
     return int(exact) if all(isinstance(v, int) for v in values) else as_double(exact)
 
 
@@ -143,7 +143,7 @@ def covered(
     base: Mapping[tuple[str, int], int],
     ahead: Mapping[int, Mapping[tuple[str, int], int]],
 ) -> list[OracleEvent]:
-    """The events that an answer with this base cover and these covers of hours must hold: DESIGN's rule of the token."""
+    """The events that an answer with this base cover and these covers of hours must hold."""
     return [
         e
         for e in events

@@ -1,4 +1,4 @@
-"""The platform without Airflow, on real servers in a folder of its own: Redis, Kafka, the stream's driver, serving, jobs.
+"""The platform without Airflow, on real servers in a folder of its own.
 
 It is driven by the same commands and functions that people and Airflow use.
 """
@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -18,8 +19,9 @@ from typing import Any
 import httpx
 from confluent_kafka import Consumer, Producer, TopicPartition
 
-from slicewise.local import stream, supervisor
-from slicewise.local.process import wait_gone
+from slicewise.local import control, stream, supervisor
+from slicewise.local.process import descendants, wait_gone
+from slicewise.local.state import StateFolder
 from slicewise.settings import Settings
 from slicewise.stores.kafka.log import KafkaLog
 from slicewise.stores.ports import OnlineStore
@@ -47,7 +49,7 @@ class Stack:
     # ---------------------------------------------------------------- the user's commands
     def cli(self, *arguments: str, check: bool = True, timeout_s: float = 300) -> subprocess.CompletedProcess[str]:
         """`slicewise …` as a person runs it."""
-        argv = [str(self.settings.platform_python), "-m", "slicewise", *arguments]
+        argv = [str(self.settings.platform_python.parent / "slicewise"), *arguments]
         return self._command(argv, check, timeout_s)
 
     def job(self, name: str, *arguments: str, check: bool = True, timeout_s: float = 300) -> dict[str, Any]:
@@ -77,12 +79,12 @@ class Stack:
 
     def kill_stream(self) -> None:
         """SIGKILL, to the driver and to all that it started, in the middle of whatever it does."""
-        service = stream.service(self.settings, supervisor.StateFolder(self.settings.state_dir))
-        birth = supervisor.control.running(service, supervisor.StateFolder(self.settings.state_dir))
+        state = StateFolder(self.settings.state_dir)
+        birth = control.running(stream.service(self.settings, state), state)
         assert birth is not None, "the driver does not run"
-        tree = [birth, *supervisor.descendants(birth)]
+        tree = [birth, *descendants(birth)]
         for each in tree:
-            each.signal(9)
+            each.signal(signal.SIGKILL)
         assert not wait_gone(tree, 20.0)
 
     def stop_stream(self) -> None:
@@ -156,9 +158,10 @@ class Stack:
                     message = consumer.poll(10.0)
                     assert message is not None, f"partition {partition} gave {seen} of {end}"
                     assert message.error() is None, message.error()
-                    seen = message.offset() + 1
-                    stamp = message.timestamp()[1]
-                    found.append((topic_id, partition, message.offset(), stamp, message.value() or b""))
+                    offset, stamp = message.offset(), message.timestamp()[1]
+                    assert offset is not None
+                    seen = offset + 1
+                    found.append((topic_id, partition, offset, stamp, message.value() or b""))
         finally:
             consumer.close()
         return found

@@ -7,7 +7,7 @@ import dataclasses
 import json
 
 from slicewise.local import supervisor
-from slicewise.local.services import STREAM
+from slicewise.local.services import ON_DEMAND
 from slicewise.local.supervisor import ServiceStatus
 from slicewise.settings import Settings
 
@@ -23,7 +23,7 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
     else:
         for row in rows:
             print(_line(row))
-    return 0 if all(row.state in ("up", "external") for row in rows if row.name != STREAM) else 1
+    return 0 if all(row.state in ("up", "external") for row in rows if row.name not in ON_DEMAND) else 1
 
 
 def _line(row: ServiceStatus) -> str:

@@ -15,6 +15,7 @@ from slicewise.settings import Settings
 
 SERVING = "serving"
 STREAM = stream.NAME
+REPLAY = "replay"
 
 # Every port that a service listens on.
 PORTS: Mapping[str, tuple[str, ...]] = {
@@ -30,7 +31,9 @@ SETTING: Mapping[str, str] = {
     SERVING: "serving_url",
     airflow_server.NAME: "airflow_url",
 }
-NAMES = (*PORTS, STREAM)
+NAMES = (*PORTS, STREAM, REPLAY)
+# Started by their owner, and down for as long as nobody wants them.
+ON_DEMAND = frozenset({STREAM, REPLAY})
 
 
 @dataclass(frozen=True)
@@ -79,6 +82,7 @@ def build(
         state.write_endpoints(remembered, addresses)
     services = {name: _service(name, settings, state, remembered) for name in here}
     services[STREAM] = stream.service(settings, state)
+    services[REPLAY] = _replay(settings, state)
     return Platform(state, settings, services, external)
 
 
@@ -98,6 +102,20 @@ def _address(name: str, remembered: Mapping[str, int]) -> str:
     port = remembered[PORTS[name][0]]
     schemes = {redis_server.NAME: "redis://{}:{}/0", kafka_broker.NAME: "{}:{}"}
     return schemes.get(name, "http://{}:{}").format(HOST, port)
+
+
+def _replay(settings: Settings, state: StateFolder) -> Service:
+    """The example's events: the past at once, then live; it goes on where its topic ends."""
+    return Service(
+        name=REPLAY,
+        argv=(str(settings.platform_python.parent / "slicewise"), REPLAY),
+        cwd=state.path,
+        health=lambda _: None,
+        address="",
+        after=(kafka_broker.NAME,),
+        stop_order=15,
+        always_on=False,
+    )
 
 
 def _service(name: str, settings: Settings, state: StateFolder, remembered: Mapping[str, int]) -> Service:

@@ -1,0 +1,43 @@
+"""When a topic's log begins, by the Kafka timestamps of its records."""
+
+from __future__ import annotations
+
+from confluent_kafka import Consumer, KafkaException, TopicPartition
+
+from slicewise.errors import StoreUnavailable
+from slicewise.stores.kafka.log import KafkaLog
+
+TIMEOUT_S = 15.0
+
+
+def first_time_us(log: KafkaLog, topic: str) -> int | None:
+    """The smallest Kafka timestamp among the first records of the partitions; None for an empty topic.
+
+    Raises StoreUnavailable where the broker does not answer.
+    """
+    earliest, latest = log.earliest(topic), log.latest(topic)
+    filled = [(place[1], offset) for place, offset in earliest.offsets.items() if latest.get(place) > offset]
+    consumer = Consumer(
+        {
+            "bootstrap.servers": log.bootstrap,
+            "group.id": "slicewise-first-records",
+            "isolation.level": "read_committed",
+            "enable.auto.commit": False,
+            "auto.offset.reset": "error",
+        }
+    )
+    found = []
+    try:
+        for partition, offset in filled:
+            consumer.assign([TopicPartition(topic, partition, offset)])
+            message = consumer.poll(TIMEOUT_S)
+            error = None if message is None else message.error()
+            if message is None or error is not None:
+                why = "no answer" if error is None else error.str()
+                raise StoreUnavailable(f"cannot read the beginning of topic {topic!r}: {why}", where=log.bootstrap)
+            found.append(int(message.timestamp()[1]) * 1000)
+    except KafkaException as error:
+        raise StoreUnavailable(f"cannot read the beginning of topic {topic!r}: {error}", where=log.bootstrap) from error
+    finally:
+        consumer.close()
+    return min(found, default=None)
