@@ -12,10 +12,18 @@ from typing import Any
 
 from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
 from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
-from airflow.sdk.exceptions import AirflowNotFoundException
+from airflow.sdk.exceptions import AirflowException, AirflowNotFoundException
 
 from slicewise.lifecycle.jobs import Run
-from slicewise.lifecycle.reports import SLICE_COLUMNS, ReportReader, slice_rows, summary, table
+from slicewise.lifecycle.reports import (
+    SLICE_COLUMNS,
+    JobFailed,
+    ReportMissing,
+    ReportReader,
+    slice_rows,
+    summary,
+    table,
+)
 from slicewise.settings import Settings
 from slicewise_airflow.record import record
 
@@ -29,6 +37,14 @@ class _ReportingHook(SparkSubmitHook):
 
     def _process_spark_submit_log(self, itr: Iterator[Any]) -> None:
         super()._process_spark_submit_log(self._reader.read(itr))
+
+    def submit(self, application: str = "", **kwargs: Any) -> str | None:
+        try:
+            driver: str | None = super().submit(application, **kwargs)
+            return driver
+        finally:
+            if self._submit_sp is not None and self._submit_sp.stdout is not None:
+                self._submit_sp.stdout.close()
 
 
 class SparkJob(SparkSubmitOperator):
@@ -63,8 +79,13 @@ class SparkJob(SparkSubmitOperator):
         try:
             super().execute(context)
             report = dict(self._reader.required(self.job))
-        except Exception:
+        except AirflowException as error:
             record(settings, self.job, self._reader.report or {}, ok=False)
+            raise JobFailed(
+                f"job {self.job!r} failed: {self._reader.why}", next_step="its output stands above"
+            ) from error
+        except ReportMissing:
+            record(settings, self.job, {}, ok=False)
             raise
         record(settings, self.job, report, ok=True)
         self.log.info("event=job_reported job=%s %s", self.job, summary(report))

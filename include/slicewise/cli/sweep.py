@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+from collections import Counter
 
 from slicewise.settings import Settings
 
@@ -18,16 +19,19 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
     from slicewise.lifecycle.sweep import Finding, rules_of, verdict
     from slicewise.stores.redis import sweep as store
 
-    generation, manifest = store.deployed(settings.redis_url)
-    rules = rules_of(generation, manifest)
-    found = store.sweep(
-        settings.redis_url,
-        generation,
-        lambda key, expires_at_s, now_us, fields: verdict(key, expires_at_s, now_us, rules, fields),
-        dry_run=arguments.dry_run,
-        progress=lambda scanned: print(f"scanned {scanned} keys", file=sys.stderr),
-    )
+    standing = store.deployed(settings.redis_url)
+    found: Counter[str] = Counter()
+    if standing is not None:
+        rules = rules_of(*standing)
+        found = store.sweep(
+            settings.redis_url,
+            rules.generation,
+            lambda key, expires_at_s, now_us, fields: verdict(key, expires_at_s, now_us, rules, fields),
+            dry_run=arguments.dry_run,
+            progress=lambda scanned: print(f"scanned {scanned} keys", file=sys.stderr),
+        )
     report: dict[str, object] = {
+        "deployed": standing is not None,
         "scanned": found["scanned"],
         **{finding.value: found[finding.value] for finding in Finding},
         "changed": found["changed"],

@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from slicewise.errors import SlicewiseError
 
+# slicewise.errors.GapRefused: ...   ValueError: ...
+_EXCEPTION = re.compile(r"(?:[A-Za-z_]\w*\.)+[A-Z]\w*: \S|[A-Z]\w*(?:Error|Exception): \S")
+
 Report = Mapping[str, object]
 SLICE_COLUMNS = ("unit", "hour", "slice", "events", "entities", "late", "bytes")
+
+
+class JobFailed(SlicewiseError):
+    """A job or command ended with an error: its output, in the task's log, says which."""
 
 
 class ReportMissing(SlicewiseError):
@@ -21,13 +29,24 @@ class ReportReader:
     """Passes the lines of a job's output on, and keeps the last that is a JSON object."""
 
     report: Report | None = None
+    last_line: str = ""
+    error_line: str = ""
+    """The last line that names an exception, as a traceback ends."""
 
     def read(self, lines: Iterable[str]) -> Iterator[str]:
         for line in lines:
             found = report_in(line)
             if found is not None:
                 self.report = found
+            self.last_line = line.strip() or self.last_line
+            if _EXCEPTION.match(line):
+                self.error_line = line.strip()
             yield line
+
+    @property
+    def why(self) -> str:
+        """What the output says about a failure, in a line."""
+        return self.error_line or self.last_line or "it printed nothing"
 
     def required(self, job: str) -> Report:
         """The report; raises ReportMissing when the job printed none."""

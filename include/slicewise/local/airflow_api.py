@@ -163,7 +163,7 @@ class AirflowApi:
         """A task's log as text."""
         path = f"/api/v2/dags/{run.dag_id}/dagRuns/{run.run_id}/taskInstances/{task_id}/logs/{attempt}"
         content = self._send("GET", path)["content"]
-        return "\n".join(str(line.get("event", line)) if isinstance(line, dict) else str(line) for line in content)
+        return "\n".join(_line(each) for each in content)
 
     # ------------------------------------------------------------- backfills
     def backfill(
@@ -319,6 +319,14 @@ class AirflowApi:
 
 class _Conflict(BadRequest):
     """Something of that kind is under way already."""
+
+
+def _line(raw: object) -> str:
+    if not isinstance(raw, Mapping):
+        return str(raw)
+    said = str(raw.get("event", ""))
+    errors = [f"{e.get('exc_type')}: {e.get('exc_value')}" for e in raw.get("error_detail") or ()]
+    return "\n".join([said, *errors])
 
 
 def _detail(answer: httpx.Response) -> str:

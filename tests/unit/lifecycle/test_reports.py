@@ -35,3 +35,13 @@ def test_a_table_aligns_numbers_to_the_right() -> None:
 
 def test_a_summary_counts_lists_and_leaves_nested_objects_out() -> None:
     assert summary({"hours": 2, "slices": [1, 2, 3], "x": {"y": 1}, "p": 0.123456}) == "hours=2 slices=3 p=0.123"
+
+
+def test_why_a_job_failed_is_the_exception_that_its_traceback_ends_with() -> None:
+    reader = ReportReader()
+    list(reader.read(["Traceback ...", "slicewise.errors.GapRefused: events are gone", "  where: topic x", ""]))
+    assert reader.why == "slicewise.errors.GapRefused: events are gone"
+    silent = ReportReader()
+    list(silent.read(["26/11/21 WARN Utils: your hostname", "killed"]))
+    assert silent.why == "killed"
+    assert ReportReader().why == "it printed nothing"

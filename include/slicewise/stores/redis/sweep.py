@@ -11,7 +11,6 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Protocol
 
-from slicewise.errors import NotReady
 from slicewise.stores.keys import MARKS, manifest_key
 from slicewise.stores.redis.status import connected
 
@@ -37,18 +36,12 @@ Decide = Callable[[bytes, int | None, int, Sequence[bytes] | None], Found]
 they were asked for) -> what is found."""
 
 
-def deployed(url: str) -> tuple[int, dict[str, Any]]:
-    """Generation and manifest of the store. NotReady before the first deployment."""
+def deployed(url: str) -> tuple[int, dict[str, Any]] | None:
+    """Generation and manifest of the store; None before the first deployment."""
     with connected(url) as client:
         marks = client.hgetall(MARKS)
-        text = client.get(manifest_key(marks.get(b"units", b"").decode())) if marks else None
-    if not marks or text is None:
-        raise NotReady(
-            "nothing is deployed in the store, so nothing is known of its keys",
-            progress=0.0,
-            next_step="slicewise apply",
-        )
-    return int(marks[b"generation"]), json.loads(text)
+        text = client.get(manifest_key(marks[b"units"].decode())) if marks.get(b"units") else None
+    return None if text is None else (int(marks[b"generation"]), json.loads(text))
 
 
 def sweep(

@@ -1,0 +1,113 @@
+"""Which hours to compact follows from what is archived, compacted and swapped; nobody reports it.
+
+Hours are counted since 1970, seqs from 1; seq 0 stands for a unit's start cover.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum
+
+
+class Why(Enum):
+    """What makes an hour dirty."""
+
+    EVENTS = "events"
+    """Archived events that its compacted rows do not hold."""
+    SWAP = "swap"
+    """Compacted rows that the online store does not hold, or not for every entity."""
+
+
+@dataclass(frozen=True)
+class DirtyHour:
+    hour: int
+    why: Why
+
+
+NOTHING = -1
+"""Holds no archive's events: what stands was made for another start cover, or lies behind it."""
+
+
+@dataclass(frozen=True)
+class Compacted:
+    """What stands of an hour. seq: of its header; holds: the newest archive all of whose events
+    it contains (`seq` itself, or what a start cover contains), or NOTHING."""
+
+    seq: int
+    holds: int
+
+
+@dataclass(frozen=True)
+class UnitHours:
+    """What is known of a unit's hours.
+
+    newest: hour -> newest archive among its source's events; compacted: hour -> what stands in
+    `slices`; swapped: hour -> seq that the online store holds, marked when no entity was left over.
+    kept_from: first hour that the online store still keeps; older ones are compacted, not swapped.
+    """
+
+    newest: Mapping[int, int]
+    compacted: Mapping[int, Compacted]
+    swapped: Mapping[int, int]
+    kept_from: int = 0
+
+    def dirty(self, hour: int) -> DirtyHour | None:
+        """Why the hour is dirty; None when it is clean."""
+        newest, stands = self.newest.get(hour, 0), self.compacted.get(hour)
+        if newest and (stands is None or newest > stands.holds):
+            return DirtyHour(hour, Why.EVENTS)
+        if stands is None or hour < self.kept_from or self.swapped.get(hour, NOTHING) >= stands.seq:
+            return None
+        return DirtyHour(hour, Why.SWAP)
+
+
+def dirty_hours(unit: UnitHours, now_hour: int) -> list[DirtyHour]:
+    """Dirty hours that are over at the start of now_hour, oldest first."""
+    hours = sorted(hour for hour in {*unit.newest, *unit.compacted} if hour < now_hour)
+    return [found for hour in hours if (found := unit.dirty(hour)) is not None]
+
+
+def hours_to_compact(
+    units: Sequence[UnitHours], key_hour: int | None, only: bool, max_hours: int, now_hour: int
+) -> list[int]:
+    """The hours of a run: its key first, then other dirty ones, oldest first, at most max_hours.
+
+    An hour is of the run when it is dirty for any unit. A clean key, or one that is not over, is
+    no hour of the run. only: the key alone.
+    """
+    dirty = {each.hour for unit in units for each in dirty_hours(unit, now_hour)}
+    first = [key_hour] if key_hour is not None and key_hour in dirty else []
+    others = [] if only else sorted(dirty - set(first))
+    return (first + others)[:max_hours]
+
+
+class Fill(Enum):
+    """What a backfill does for an hour."""
+
+    COMPUTE = "compute"
+    """Nothing stands: compact exactly the events below the start cover."""
+    SWAP = "swap"
+    """What stands holds all of them: swap it."""
+    RECOMPACT = "recompact"
+    """What stands was made for another start cover, or lacks events below this one: compact to
+    the newest archive."""
+
+
+def fill_of(compacted: int | None, holds_start: bool, is_start: bool) -> Fill:
+    """compacted: the seq that stands; holds_start: its cover contains the start cover; is_start:
+    its cover is the start cover."""
+    if compacted is None:
+        return Fill.COMPUTE
+    if compacted == 0:
+        return Fill.SWAP if is_start else Fill.RECOMPACT
+    return Fill.SWAP if holds_start else Fill.RECOMPACT
+
+
+def days_to_total(hours: Iterable[int], key_hour: int | None, now_hour: int) -> list[int]:
+    """Days that are over and of which hours were swapped; with the first hour of a day as key,
+    also the day before, whose last hour may have had no events."""
+    days = {hour // 24 for hour in hours}
+    if key_hour is not None and key_hour % 24 == 0:
+        days.add(key_hour // 24 - 1)
+    return sorted(day for day in days if (day + 1) * 24 <= now_hour)

@@ -1,0 +1,42 @@
+"""Airflow in these tests has a home of its own, and this repository's dags/ and plugins/.
+
+Airflow reads its variables when it is first imported, so they are set before any test module is.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+_HOME = tempfile.TemporaryDirectory(prefix="slicewise-airflow-")
+
+for _name in [name for name in os.environ if name.startswith(("AIRFLOW", "SLICEWISE_"))]:
+    del os.environ[_name]
+os.environ.update(
+    AIRFLOW_HOME=_HOME.name,
+    AIRFLOW__CORE__DAGS_FOLDER=str(ROOT / "dags"),
+    AIRFLOW__CORE__PLUGINS_FOLDER=str(ROOT / "plugins"),
+    AIRFLOW__CORE__LOAD_EXAMPLES="False",
+    AIRFLOW__CORE__UNIT_TEST_MODE="True",
+    AIRFLOW__DATABASE__SQL_ALCHEMY_CONN=f"sqlite:///{_HOME.name}/airflow.db",
+    AIRFLOW__USAGE_DATA_COLLECTION__ENABLED="False",
+    SLICEWISE_STATE=f"{_HOME.name}/state",
+)
+
+# puts plugins/ where modules are found, as every part of Airflow does when it starts
+import airflow  # noqa: E402, F401
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    # Airflow and its providers warn about their own dependencies; ours stay errors
+    config.addinivalue_line(
+        "filterwarnings", "ignore::DeprecationWarning:(airflow|pathspec|pydantic|starlette|fastapi).*"
+    )
+
+
+def pytest_unconfigure() -> None:
+    _HOME.cleanup()

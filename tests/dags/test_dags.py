@@ -1,0 +1,113 @@
+"""Every DAG file loads quickly, yields its one DAG, and pulls nothing heavy into the parser."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from airflow.dag_processing.dagbag import DagBag
+from airflow.sdk import CronPartitionTimetable
+
+ROOT = Path(__file__).resolve().parents[2]
+FILES = sorted((ROOT / "dags").glob("*.py"))
+EXPECTED = {
+    "backfill_view",
+    "build_training_set",
+    "check_consistency",
+    "compact_slices",
+    "ingest_stream",
+    "maintain_iceberg",
+    "stop_stream",
+    "sweep_expired",
+}
+HEAVY = ["pyspark", "pyarrow", "numpy", "pandas", "redis", "hiredis", "great_expectations", "pyiceberg", "duckdb"]
+# What the parser has loaded anyway (Airflow, the Spark provider) is not the DAG file's own cost.
+MEASURE = """
+import importlib.util, json, sys, time
+import airflow.sdk, airflow.providers.apache.spark.operators.spark_submit, airflow.providers.standard.decorators.python
+import airflow.sdk.definitions.decorators
+found = {}
+for path in sys.argv[1:]:
+    begun = time.process_time()
+    spec = importlib.util.spec_from_file_location("dag_under_test", path)
+    spec.loader.exec_module(importlib.util.module_from_spec(spec))
+    found[path] = time.process_time() - begun
+print("RESULT " + json.dumps({"seconds": found, "modules": sorted(sys.modules)}))
+"""
+
+
+@pytest.fixture(scope="module")
+def bag() -> DagBag:
+    return DagBag(ROOT / "dags")
+
+
+def test_every_file_loads(bag: DagBag) -> None:
+    assert bag.import_errors == {}
+
+
+def test_each_file_yields_the_one_dag_that_it_is_named_after(bag: DagBag) -> None:
+    by_file: dict[str, list[str]] = {}
+    for dag_id, dag in bag.dags.items():
+        by_file.setdefault(Path(dag.fileloc).stem, []).append(dag_id)
+    assert by_file == {name: [name] for name in EXPECTED}
+    assert {path.stem for path in FILES} == EXPECTED
+
+
+@pytest.fixture(scope="module")
+def measured() -> dict[str, dict[str, float] | list[str]]:
+    done = subprocess.run(
+        [sys.executable, "-c", MEASURE, *map(str, FILES)],
+        env=os.environ,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    line = next(line for line in done.stdout.splitlines() if line.startswith("RESULT "))
+    found: dict[str, dict[str, float] | list[str]] = json.loads(line.removeprefix("RESULT "))
+    return found
+
+
+def test_a_dag_file_takes_little_time_to_parse(measured: dict[str, dict[str, float]]) -> None:
+    slow = {Path(path).stem: f"{s:.2f} s" for path, s in measured["seconds"].items() if s > 0.5}
+    assert not slow, f"CPU seconds above 0.5: {slow}"
+
+
+def test_parsing_loads_nothing_heavy(measured: dict[str, list[str]]) -> None:
+    assert not set(HEAVY) & set(measured["modules"])
+
+
+def test_every_task_pages_when_it_fails(bag: DagBag) -> None:
+    silent = [
+        f"{dag.dag_id}.{task.task_id}"
+        for dag in bag.dags.values()
+        for task in dag.tasks
+        if not task.on_failure_callback
+    ]
+    assert not silent
+
+
+def test_every_dag_explains_itself_and_links_its_runbook_section(bag: DagBag) -> None:
+    bare = [dag.dag_id for dag in bag.dags.values() if "docs/runbook.md#" not in (dag.doc_md or "")]
+    assert not bare
+
+
+def test_compaction_runs_by_the_hour_one_at_a_time(bag: DagBag) -> None:
+    dag = bag.dags["compact_slices"]
+    assert isinstance(dag.timetable, CronPartitionTimetable)
+    assert dag.max_active_runs == 1
+    assert [task.max_active_tis_per_dag for task in dag.tasks] == [1]
+
+
+def test_a_red_check_is_never_retried_into_green(bag: DagBag) -> None:
+    assert [task.retries for task in bag.dags["check_consistency"].tasks] == [0]
+
+
+def test_a_continuous_dag_has_a_start_so_that_its_second_run_is_made(bag: DagBag) -> None:
+    assert bag.dags["ingest_stream"].start_date is not None
+    assert bag.dags["ingest_stream"].max_active_runs == 1

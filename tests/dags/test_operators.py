@@ -1,0 +1,133 @@
+"""The operators hand over what the decisions say, and believe exit codes and reports alone."""
+
+from __future__ import annotations
+
+import logging
+import shlex
+from datetime import UTC, datetime
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from slicewise_airflow.alerts import page
+from slicewise_airflow.commands import run_command
+from slicewise_airflow.spark import SparkJob
+from slicewise_airflow.stream import StreamHealth, StreamHealthTrigger, StreamNotWell
+
+from slicewise.lifecycle.jobs import compact_arguments
+from slicewise.lifecycle.reports import JobFailed, ReportMissing
+
+
+def context(run_type: str = "backfill", **params: object) -> dict[str, Any]:
+    run = SimpleNamespace(
+        run_type=run_type, partition_key="2026-11-21T08:00:00", run_after=datetime(2026, 11, 21, 9, tzinfo=UTC)
+    )
+    return {"dag_run": run, "params": params}
+
+
+@pytest.fixture
+def program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Makes a program that stands where spark-submit or slicewise would, and writes down its arguments."""
+    monkeypatch.setenv("SLICEWISE_STATE", str(tmp_path / "state"))
+    monkeypatch.setenv("SLICEWISE_REDIS_URL", "redis://127.0.0.1:1/0")
+
+    def make(name: str, output: str, code: int = 0) -> Path:
+        path = tmp_path / name
+        path.write_text(
+            f'#!/bin/sh\necho "$@" > {shlex.quote(str(tmp_path / "given"))}\n'
+            f"env > {shlex.quote(str(tmp_path / 'env'))}\nprintf '%s\\n' {shlex.quote(output)}\nexit {code}\n"
+        )
+        path.chmod(0o755)
+        monkeypatch.setenv("SLICEWISE_SPARK_SUBMIT", str(path))
+        monkeypatch.setenv("SLICEWISE_PLATFORM_PYTHON", str(tmp_path / "python"))
+        return tmp_path / "given"
+
+    return make
+
+
+def job() -> SparkJob:
+    return SparkJob(task_id="compact", job="compact", arguments=compact_arguments)
+
+
+def test_a_job_is_submitted_with_the_decided_arguments_and_returns_its_report(program: Any) -> None:
+    given = program("submit", 'noise\n{"hours": 1, "slices": [{"slice": 5, "events": 2}]}\nmore noise')
+    assert job().execute(context()) == {"hours": 1, "slices": [{"slice": 5, "events": 2}]}
+    words = given.read_text().split()
+    assert words[-4:] == ["--hour", "2026-11-21T08", "--json", "--only"]
+    assert words[words.index("--master") + 1] == "local[2]"
+    assert any(word.endswith("spark_jobs/compact.py") for word in words)
+
+
+def test_the_slices_are_listed_in_the_tasks_log(program: Any, caplog: pytest.LogCaptureFixture) -> None:
+    program("submit", '{"slices": [{"unit": "u", "hour": "h", "slice": 5, "events": 2, "late": 1, "bytes": 9}]}')
+    task = job()
+    with caplog.at_level(logging.INFO):
+        task.execute(context())
+    assert "unit  hour  slice  events  entities  late  bytes" in caplog.text
+
+
+def test_a_job_that_succeeds_without_a_report_fails(program: Any) -> None:
+    program("submit", "all fine")
+    with pytest.raises(ReportMissing, match="compact"):
+        job().execute(context())
+
+
+def test_a_job_that_reports_and_fails_is_failed(program: Any) -> None:
+    program("submit", '{"mismatches": 1}\nslicewise.errors.GapRefused: events are gone\n  where: x', code=2)
+    with pytest.raises(JobFailed, match=r"job 'compact' failed: slicewise\.errors\.GapRefused: events are gone"):
+        job().execute(context())
+
+
+def test_no_password_stands_on_a_command_line(program: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SLICEWISE_CATALOG_URI", "postgresql+psycopg2://slicewise:hidden-word@db/catalog")
+    given = program("submit", "{}")
+    job().execute(context())
+    assert "hidden-word" not in given.read_text()
+
+
+def test_a_configured_connection_names_the_master(program: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AIRFLOW_CONN_SPARK_DEFAULT", '{"conn_type": "spark", "host": "spark://master:7077"}')
+    given = program("submit", "{}")
+    job().execute(context())
+    words = given.read_text().split()
+    assert words[words.index("--master") + 1] == "spark://master:7077"
+
+
+def test_a_command_returns_its_report(program: Any) -> None:
+    given = program("slicewise", 'working\n{"scanned": 3}')
+    assert run_command("sweep", "--json") == {"scanned": 3}
+    assert given.read_text().split() == ["sweep", "--json"]
+
+
+def test_a_command_that_fails_says_its_last_words(program: Any) -> None:
+    program("slicewise", "slicewise sweep: the store does not answer", code=1)
+    with pytest.raises(JobFailed, match="exit code 1: slicewise sweep: the store does not answer"):
+        run_command("sweep", "--json")
+
+
+def test_the_trigger_survives_its_serialisation() -> None:
+    trigger = StreamHealthTrigger(100.0, 50.0, 5.0, 4, 30.0)
+    path, arguments = trigger.serialize()
+    assert path == f"{StreamHealthTrigger.__module__}.{StreamHealthTrigger.__qualname__}"
+    assert StreamHealthTrigger(**arguments).serialize() == (path, arguments)
+
+
+def test_a_lost_stream_fails_the_watch_with_its_reasons() -> None:
+    watch = StreamHealth(task_id="watch", for_s=5)
+    event = {"outcome": "lost", "reasons": ["flights: no heartbeat for 31 s"], "looks": 9}
+    with pytest.raises(StreamNotWell, match="no heartbeat for 31 s"):
+        watch.done({}, event)
+    assert watch.done({}, event | {"outcome": "well"})["looks"] == 9
+
+
+def test_a_channel_that_fails_hides_neither_the_failure_nor_its_own(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setenv("SLICEWISE_ALERT_WEBHOOK", "http://127.0.0.1:1/secret-path")
+    instance = SimpleNamespace(dag_id="compact_slices", task_id="compact", run_id="r", log_url="")
+    page({"task_instance": instance, "exception": ValueError("broken")})
+    assert "event='task_failed'" in caplog.text
+    assert "docs/runbook.md#compaction-fails" in caplog.text
+    assert "alert_not_delivered" in caplog.text
+    assert "secret-path" not in caplog.text
