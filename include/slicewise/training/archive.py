@@ -1,4 +1,4 @@
-"""Offline answers come from the archive alone: a read says up to which archive seq, and never goes beyond what that covers."""
+"""Offline answers come from the archive alone, up to a stated seq, and never beyond what that covers."""
 
 from __future__ import annotations
 

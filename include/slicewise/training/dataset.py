@@ -51,7 +51,8 @@ class DataSet:
         import pandas as pd
 
         nullable = {pa.int64(): pd.Int64Dtype(), pa.bool_(): pd.BooleanDtype()}
-        return self.table.to_pandas(types_mapper=nullable.get)
+        frame: pd.DataFrame = self.table.to_pandas(types_mapper=nullable.get)
+        return frame
 
     def to_parquet(self, path: str | Path) -> Manifest:
         """Write the table, and beside it its manifest and spine; the manifest that was written."""

@@ -72,7 +72,7 @@ def test_a_training_set_by_event_time_is_brute_force(seed: int) -> None:
     events, archive = _archive(seed)
     raw = oracle_events(events)
     rng = np.random.default_rng(seed)
-    spine = [
+    spine: list[dict[str, Any]] = [
         {"user": ["ann", "bob", "nobody"][i % 3], "at": START + int(rng.integers(6 * HOUR)), "label": i}
         for i in range(30)
     ]
@@ -97,7 +97,8 @@ def _tokens(rng: np.random.Generator, archive: ListedArchive, at: int) -> tuple[
         (START // HOUR) + int(h): {(TOPIC, p): int(rng.integers(whole.get((TOPIC, p)) + 1)) for p in range(3)}
         for h in rng.choice(6, 2, replace=False)
     }
-    texts, intervals = [], {}
+    texts: list[str] = []
+    intervals: dict[str, tuple[int, int]] = {}
     for name in ("users", "everyone"):
         (unit,) = DEPLOYMENT.view(name)
         own = {f.column: bounds(f.window, "live", at, unit.slice_us) for f in unit.features}
@@ -187,7 +188,7 @@ def test_a_rebuild_of_another_spine_or_archive_is_refused(tmp_path: Path) -> Non
         Manifest.from_json(json.dumps({"format": 9}), "a")
 
 
-def test_a_snapshot_has_every_entity_with_an_event_in_some_window(tmp_path: Path) -> None:
+def test_a_snapshot_has_every_entity_with_an_event_in_some_window() -> None:
     events, archive = _archive(9, 60)
     raw = oracle_events(events)
     ats = list(instants(START + HOUR, START + 6 * HOUR, HOUR))

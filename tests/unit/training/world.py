@@ -129,7 +129,7 @@ class ListedArchive:
         self.until_us = until_us
         self.reads: list[tuple[int, int]] = []
 
-    def reaches(self, source: str) -> Archived:
+    def reaches(self, source: str) -> Archived:  # noqa: ARG002
         offsets: dict[Place, int] = {}
         for event in pa.concat_tables(self.tables).select(["partition", "offset"]).to_pylist():
             place = (TOPIC, event["partition"])

@@ -1,0 +1,79 @@
+"""A row of `ops.*` is written once, after what it tells of, and never changed."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pyarrow as pa
+from pyiceberg.catalog.sql import SqlCatalog
+from pyiceberg.exceptions import CommitFailedException
+from pyiceberg.expressions import And, BooleanExpression, EqualTo
+from pyiceberg.io.pyarrow import schema_to_pyarrow
+
+from slicewise.errors import CommitConflict
+from slicewise.stores.iceberg.catalog import ensure
+from slicewise.stores.iceberg.log import load
+from slicewise.stores.iceberg.schemas import COVER, Table
+
+ATTEMPTS = 20
+_PAUSE_S = 0.1
+_UTC_US = pa.timestamp("us", tz="UTC")
+
+
+def append(catalog: SqlCatalog, table: Table, rows: Sequence[Mapping[str, Any]]) -> None:
+    """Append rows (column -> value; instants as integer microseconds UTC) in one commit.
+
+    Raises CommitConflict when others commit first every time.
+    """
+    if not rows:
+        return
+    for attempt in range(ATTEMPTS):
+        target = ensure(catalog, table)
+        schema = schema_to_pyarrow(target.schema(), include_field_ids=False)
+        try:
+            target.append(pa.table([_column(rows, field) for field in schema], schema=schema))
+        except CommitFailedException as error:
+            if attempt + 1 == ATTEMPTS:
+                raise CommitConflict(
+                    f"others committed first {ATTEMPTS} times",
+                    where=".".join(table.identifier),
+                    next_step="try again",
+                ) from error
+            time.sleep(_PAUSE_S)
+        else:
+            return
+
+
+def _column(rows: Sequence[Mapping[str, Any]], field: pa.Field) -> pa.Array:
+    values = [row.get(field.name) for row in rows]
+    if pa.types.is_timestamp(field.type):
+        return pa.array(values, pa.int64()).cast(_UTC_US).cast(field.type)
+    return pa.array(values, field.type)
+
+
+def records(catalog: SqlCatalog, table: Table, **equal: str | int) -> list[dict[str, Any]]:
+    """The rows whose named columns have these values."""
+    conditions: list[BooleanExpression] = [EqualTo(name, value) for name, value in equal.items()]
+    found = ensure(catalog, table)
+    scan = (
+        found.scan(row_filter=And(*conditions))
+        if len(conditions) > 1
+        else (found.scan(row_filter=conditions[0]) if conditions else found.scan())
+    )
+    rows: list[dict[str, Any]] = scan.to_arrow().to_pylist()
+    return rows
+
+
+def archived_until_us(catalog: SqlCatalog, source: str, seq: int) -> int | None:
+    """When this archive of a source was taken (microseconds UTC); None if there is none."""
+    table = load(catalog, source)
+    if table is None or table.current_snapshot() is None:
+        return None
+    found = table.scan(
+        row_filter=And(EqualTo("kind", COVER), EqualTo("archive_seq", seq)),
+        selected_fields=("archive_time",),
+    ).to_arrow()
+    times = [value for value in found["archive_time"].cast(pa.int64()).to_pylist() if value is not None]
+    return min(times, default=None)

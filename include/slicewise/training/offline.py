@@ -1,0 +1,108 @@
+"""What is deployed and what is archived, as training reads them: the store's manifest and Iceberg's tables."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from slicewise.clock import Clock, SystemClock
+from slicewise.errors import DataLoss, NotReady
+from slicewise.features.plan import Deployment, Source
+from slicewise.settings import Settings
+from slicewise.training.archive import Archived
+from slicewise.training.manifest import Manifest
+
+
+@dataclass(frozen=True)
+class IcebergArchive:
+    """The archive's port over `log.<source>`."""
+
+    catalog: Any
+
+    def reaches(self, source: str) -> Archived:
+        """See Archive."""
+        from slicewise.stores.iceberg.log import archive_state, load
+        from slicewise.stores.iceberg.records import archived_until_us
+
+        table = load(self.catalog, source)
+        state = archive_state(table) if table is not None else None
+        if state is None or state.snapshot_id is None or not state.seq:
+            raise DataLoss(
+                f"nothing of {source!r} is archived",
+                where=f"log.{source}",
+                expected="at least one archive",
+                next_step="archive now (the first step of compact_slices: run that DAG)",
+            )
+        until = archived_until_us(self.catalog, source, state.seq)
+        assert until is not None, "a seq comes from its cover rows"
+        return Archived(state.seq, state.cover, until, state.snapshot_id)
+
+    def events(self, source: Source, columns: Sequence[str], start_us: int, end_us: int, seq: int) -> pa.Table:
+        """See Archive."""
+        from slicewise.stores.iceberg.log import load, scan_events
+
+        table = load(self.catalog, source.name)
+        if table is None:
+            raise DataLoss(
+                f"the archive of {source.name!r} is gone",
+                where=f"log.{source.name}",
+                expected="the table that the data set was built from",
+            )
+        return scan_events(table, source, columns=columns, start_us=start_us, end_us=end_us, archive_seq=seq)
+
+
+@dataclass(frozen=True)
+class Offline:
+    """A platform's offline side."""
+
+    deployment: Deployment
+    archive: IcebergArchive
+    clock: Clock
+
+    @staticmethod
+    def open(settings: Settings, deployment: Deployment | None = None, clock: Clock | None = None) -> Offline:
+        """By these settings; `deployment` in place of the one that the store runs.
+
+        Raises StoreUnavailable, and NotReady where nothing is deployed.
+        """
+        from slicewise.stores.iceberg.catalog import open_catalog
+
+        archive = IcebergArchive(open_catalog(settings))
+        return Offline(deployment or deployed(settings), archive, clock or SystemClock())
+
+    def record(self, manifest: Manifest, name: str) -> None:
+        """Enter a data set in `ops.datasets`."""
+        from slicewise.stores.iceberg.records import append
+        from slicewise.stores.iceberg.schemas import DATASETS
+
+        row = {
+            "dataset_id": manifest.name,
+            "time": self.clock.now_us(),
+            "name": name,
+            "knowledge": manifest.knowledge,
+            "manifest": manifest.to_json(),
+            "rows": manifest.rows,
+        }
+        append(self.archive.catalog, DATASETS, [row])
+
+
+def deployed(settings: Settings) -> Deployment:
+    """The deployment that the online store runs. Raises StoreUnavailable, NotReady."""
+    from slicewise.stores.redis.adapter import open_store
+
+    store = open_store(settings.redis_url)
+    try:
+        digest = store.marks().units
+        text = store.manifest(digest) if digest else None
+    finally:
+        store.close()
+    if text is None:
+        raise NotReady(
+            "nothing is deployed on this store",
+            progress=0.0,
+            next_step="deploy the project: slicewise apply",
+        )
+    return Deployment.from_json(text)
