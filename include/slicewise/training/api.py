@@ -48,7 +48,10 @@ def snapshot(
     deployment: Deployment | None = None,
     settings: Settings | None = None,
 ) -> DataSet:
-    """The features of every entity that has events in some window, at `at`, or at start, start + every, … before end."""
+    """The features of every entity that has events in some window, at each of the instants.
+
+    Either `at`, or start, start + every, … before end; aware. Other arguments as of training_set.
+    """
     offline = Offline.open(settings or Settings.load(), deployment)
     return build_snapshot(offline.deployment, offline.archive, features, snapshot_instants(at, start, end, every))
 

@@ -70,7 +70,9 @@ def test_a_training_set_of_the_running_deployment(settings: Settings, own_redis:
     store.deploy(DEPLOYMENT, store.marks().epoch)
     store.close()
     raw = oracle_events(_archived(settings, 21))
-    spine = [{"user": u, "at": START + i * 41 * MINUTE} for i in range(8) for u in ("ann", "Zoë", "nobody")]
+    spine: list[dict[str, Any]] = [
+        {"user": u, "at": START + i * 41 * MINUTE} for i in range(8) for u in ("ann", "Zoë", "nobody")
+    ]
     built = sw.training_set(spine, REFS, settings=with_redis)
     rows = built.to_arrow().to_pylist()
     assert sum(_check(row, given["at"], raw) for given, row in zip(spine, rows, strict=True)) == 24 * len(REFS)

@@ -136,7 +136,14 @@ class ListedArchive:
             offsets[place] = max(offsets.get(place, 0), event["offset"] + 1)
         return Archived(len(self.tables), Cover(offsets), self.until_us, 7)
 
-    def events(self, source: Source, columns: Sequence[str], start_us: int, end_us: int, seq: int) -> pa.Table:
+    def events(
+        self,
+        source: Source,  # noqa: ARG002
+        columns: Sequence[str],
+        start_us: int,
+        end_us: int,
+        seq: int,
+    ) -> pa.Table:
         self.reads.append((start_us, end_us))
         table = pa.concat_tables(self.tables)
         time = table["event_time"].to_numpy()

@@ -9,7 +9,6 @@ from typing import Any
 import pyarrow as pa
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.exceptions import CommitFailedException
-from pyiceberg.expressions import And, BooleanExpression, EqualTo
 from pyiceberg.io.pyarrow import schema_to_pyarrow
 
 from slicewise.errors import CommitConflict
@@ -53,16 +52,9 @@ def _column(rows: Sequence[Mapping[str, Any]], field: pa.Field) -> pa.Array:
     return pa.array(values, field.type)
 
 
-def records(catalog: SqlCatalog, table: Table, **equal: str | int) -> list[dict[str, Any]]:
-    """The rows whose named columns have these values."""
-    conditions: list[BooleanExpression] = [EqualTo(name, value) for name, value in equal.items()]
-    found = ensure(catalog, table)
-    scan = (
-        found.scan(row_filter=And(*conditions))
-        if len(conditions) > 1
-        else (found.scan(row_filter=conditions[0]) if conditions else found.scan())
-    )
-    rows: list[dict[str, Any]] = scan.to_arrow().to_pylist()
+def records(catalog: SqlCatalog, table: Table) -> list[dict[str, Any]]:
+    """All rows of a table, as they were written."""
+    rows: list[dict[str, Any]] = ensure(catalog, table).scan().to_arrow().to_pylist()
     return rows
 
 
@@ -72,7 +64,7 @@ def archived_until_us(catalog: SqlCatalog, source: str, seq: int) -> int | None:
     if table is None or table.current_snapshot() is None:
         return None
     found = table.scan(
-        row_filter=And(EqualTo("kind", COVER), EqualTo("archive_seq", seq)),
+        row_filter=f"kind = '{COVER}' and archive_seq = {seq:d}",
         selected_fields=("archive_time",),
     ).to_arrow()
     times = [value for value in found["archive_time"].cast(pa.int64()).to_pylist() if value is not None]
