@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from decimal import Decimal
+from random import Random
 from typing import Any
 
 import pyarrow as pa
@@ -25,10 +26,11 @@ def values_of(kind: pa.DataType) -> st.SearchStrategy[Any]:
     return st.one_of(_edges(kind), _edges(kind), _any(kind), st.none())
 
 
-def _edges(kind: pa.DataType) -> st.SearchStrategy[Any]:
+def edges_of(kind: pa.DataType) -> list[Any]:
+    """The edges of this type."""
     if pa.types.is_decimal(kind):
         most = 10**kind.precision - 1
-        return st.sampled_from([0, 1, -1, 5, -5, most, -most]).map(lambda n: _decimal(n, kind))
+        return [_decimal(unscaled, kind) for unscaled in (0, 1, -1, 5, -5, most, -most)]
     edges: dict[str, list[Any]] = {
         "double": DOUBLES,
         "int64": INTEGERS,
@@ -37,7 +39,11 @@ def _edges(kind: pa.DataType) -> st.SearchStrategy[Any]:
         "timestamp[us, tz=UTC]": INSTANTS,
         "date32[day]": DAYS,
     }
-    return st.sampled_from(edges[str(kind)])
+    return edges[str(kind)]
+
+
+def _edges(kind: pa.DataType) -> st.SearchStrategy[Any]:
+    return st.sampled_from(edges_of(kind))
 
 
 def _any(kind: pa.DataType) -> st.SearchStrategy[Any]:
@@ -59,24 +65,25 @@ def _decimal(unscaled: int, kind: pa.DataType) -> Decimal:
 
 
 @st.composite
-def events(draw: st.DrawFn, types: Mapping[str, pa.DataType], most: int = 16) -> list[Event]:
-    """Up to `most` events in any order; no two of one place share an offset."""
-    place = st.tuples(st.sampled_from(TOPICS), st.integers(0, 2), st.one_of(st.integers(0, 30), st.just(2**53 - 1)))
-    places = draw(st.lists(place, max_size=most, unique=True))
-    few = draw(st.booleans())  # half of the time all values come from two or three: ties everywhere
-    columns = {
-        name: draw(st.lists(values_of(kind), min_size=1, max_size=3)) if few else None for name, kind in types.items()
+def events(draw: st.DrawFn, types: Mapping[str, pa.DataType], most: int = 24) -> list[Event]:
+    """Up to `most` events in any order; no two of one place share an offset.
+
+    Hypothesis draws pools of values, small ones (ties everywhere) and large ones; which event
+    has which value of its pool follows from a drawn seed, so that many events cost few draws.
+    """
+    pools = {
+        name: draw(st.lists(values_of(kind), min_size=1, max_size=8, unique_by=repr)) for name, kind in types.items()
     }
+    for name, kind in types.items():
+        if draw(st.booleans()):
+            pools[name] += edges_of(kind)
+    random = Random(draw(st.integers(0, 2**32)))
+    chosen = {
+        (*random.choice(TOPICS), random.randrange(3), random.choice([*range(30), 2**53 - 1]))
+        for _ in range(draw(st.one_of(st.just(most), st.integers(0, most))))
+    }
+    times = random.sample(TIMES, random.randint(1, len(TIMES)))
     return [
-        Event(
-            draw(st.sampled_from(TIMES)),
-            *topic,
-            partition,
-            offset,
-            {
-                name: draw(st.sampled_from(columns[name] or [None]) if few else values_of(kind))
-                for name, kind in types.items()
-            },
-        )
-        for topic, partition, offset in places
+        Event(random.choice(times), *place, {name: random.choice(pool) for name, pool in pools.items()})
+        for place in random.sample(sorted(chosen), len(chosen))
     ]

@@ -147,6 +147,8 @@ def bytes_come_back(aggregate: Aggregate, events: Sequence[Event], random: Rando
         layout.from_arrow(pa.table(layout.to_arrow(columns), schema=pa.schema(layout.arrow_fields()))),
     ):
         assert layout.encode_block(decoded) == block
+        for partial, before, after in zip(layout.partials, columns, decoded, strict=True):
+            assert repr(partial.from_columns(after)) == repr(partial.from_columns(before))
     twice = layout.decode_blocks([block, rows[-1], block], [n, 1, n])
     again = [Columns.concat([c, c.take(np.array([n - 1])), c]) for c in columns]
     assert layout.encode_rows(twice) == layout.encode_rows(again) == [*rows, rows[-1], *rows]

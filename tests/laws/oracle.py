@@ -70,7 +70,8 @@ def _as_decimal(exact: Fraction, kind: pa.DataType) -> Decimal | Error:
     if len(str(unscaled)) > kind.precision:
         return Error(OVERFLOW)
     with decimal.localcontext(prec=100):
-        return Decimal(unscaled if exact >= 0 else -unscaled) / 10**kind.scale
+        value: Decimal = Decimal(unscaled if exact >= 0 else -unscaled) / 10**kind.scale
+        return value
 
 
 def _sum(aggregate: Any, events: Sequence[Event]) -> Any:

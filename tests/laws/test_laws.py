@@ -26,7 +26,7 @@ def _name(aggregate: Aggregate) -> str:
 def test_every_aggregate_obeys(aggregate: Aggregate, law: Law) -> None:
     types = {column: aggregate.type_of(column) for column in aggregate.inputs}
 
-    @settings(max_examples=12, deadline=None, database=None, suppress_health_check=list(HealthCheck), print_blob=True)
+    @settings(max_examples=8, deadline=None, database=None, suppress_health_check=list(HealthCheck), print_blob=True)
     @given(events(types), st.integers(0, 2**32))
     def holds(chosen: list[object], seed: int) -> None:
         law(aggregate, chosen, Random(seed))  # type: ignore[arg-type]
