@@ -203,3 +203,18 @@ def test_status_is_what_was_put_last(bench: Bench) -> None:
     bench.store.put_status("stream:plays", '{"lag": 1}')
     bench.store.put_status("stream:plays", '{"lag": 0}')
     assert bench.connect().status("stream:plays") == '{"lag": 0}'
+
+
+def test_a_store_emptied_between_marks_and_data_is_no_empty_answer(bench: Bench, empty: Callable[[], None]) -> None:
+    # The marks would claim a ledger for data that is gone.
+    steps = bench.store.steps.read([])
+    commands = next(steps)
+    replies = []
+    for command in commands:
+        replies += bench.store.node.run([command])
+        if isinstance(command, Whole):
+            empty()
+            with bench.connect() as other:
+                other.initialise()
+    with pytest.raises(IncarnationChanged):
+        steps.send(replies)

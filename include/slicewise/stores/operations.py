@@ -183,7 +183,10 @@ class Operations:
             found = marks.bound(marks.parse(flat), self.generation)
             self._marks = (flat, found)
         entities = []
-        for entity, found_fields in zip(reads, replies[2:], strict=True):
+        if replies[-1] != [b"%d" % self.generation]:
+            # Emptied in between: the marks would claim what the data no longer holds.
+            marks.bound(None, self.generation)
+        for entity, found_fields in zip(reads, replies[2:-1], strict=True):
             position = 0
             units = []
             for unit in entity.units:
@@ -206,7 +209,7 @@ class Operations:
 
 
 def read_commands(reads: Sequence[EntityRead]) -> list[Command]:
-    """Time and marks first, then one transaction per tag."""
+    """Time and marks first, then one transaction per tag; last, whether the marks still stand."""
     commands: list[Command] = [Time(), Whole(keys.MARKS)]
     for entity in reads:
         inside: list[Fields | Whole] = []
@@ -215,4 +218,5 @@ def read_commands(reads: Sequence[EntityRead]) -> list[Command]:
                 inside.append(Whole(unit.hot))
             inside += [Fields(key, fields) for key, fields in unit.days]
         commands.append(Together(inside))
+    commands.append(Fields(keys.MARKS, [b"generation"]))
     return commands
