@@ -6,6 +6,7 @@ The driver is spark-submit of the Spark environment; nothing of pyspark is impor
 from __future__ import annotations
 
 import json
+import logging
 import os
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -26,6 +27,8 @@ from slicewise.lifecycle.reports import (
 )
 from slicewise.settings import Settings
 from slicewise_airflow.record import record
+
+log = logging.getLogger("slicewise.jobs")
 
 
 class _ReportingHook(SparkSubmitHook):
@@ -75,7 +78,7 @@ class SparkJob(SparkSubmitOperator):
         }
         self._spark_binary = str(settings.spark_submit)
         self._default_connection(settings.spark_master)
-        self.log.info("event=job_submitted job=%s arguments=%s", self.job, self.application_args)
+        log.info("event=job_submitted job=%s arguments=%s", self.job, self.application_args)
         try:
             super().execute(context)
             report = dict(self._reader.required(self.job))
@@ -88,10 +91,10 @@ class SparkJob(SparkSubmitOperator):
             record(settings, self.job, {}, ok=False)
             raise
         record(settings, self.job, report, ok=True)
-        self.log.info("event=job_reported job=%s %s", self.job, summary(report))
+        log.info("event=job_reported job=%s %s", self.job, summary(report))
         rows = slice_rows(report)
         for line in table(rows, SLICE_COLUMNS) if rows else ():
-            self.log.info("%s", line)
+            log.info("%s", line)
         return report
 
     def _get_hook(self) -> SparkSubmitHook:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
 from collections.abc import AsyncIterator
 from typing import Any
@@ -14,6 +15,8 @@ from airflow.triggers.base import BaseTrigger, TriggerEvent
 from slicewise.errors import SlicewiseError
 from slicewise.lifecycle.health import Health, Limits, Watch
 from slicewise.lifecycle.overview import health_of
+
+log = logging.getLogger("slicewise.stream")
 
 
 class StreamNotWell(AirflowException):
@@ -112,7 +115,7 @@ class StreamHealth(BaseOperator):
 
     def done(self, context: Any, event: dict[str, Any]) -> dict[str, Any]:  # noqa: ARG002 - Airflow names it
         """What the trigger saw becomes the task's state."""
-        self.log.info("event=stream_watched outcome=%s looks=%s", event["outcome"], event["looks"])
+        log.info("event=stream_watched outcome=%s looks=%s", event["outcome"], event["looks"])
         if event["outcome"] == "lost":
             raise StreamNotWell("; ".join(event["reasons"]) or "it was never seen well")
         if event["outcome"] == "stopped":

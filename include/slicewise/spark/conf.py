@@ -27,8 +27,6 @@ def job_conf(settings: Settings, *, memory: str = "1g") -> dict[str, str]:
         "spark.driver.extraClassPath": f"{settings.spark_jars}/*",
         "spark.executor.extraClassPath": f"{settings.spark_jars}/*",
         "spark.driver.memory": memory,
-        "spark.driver.host": "127.0.0.1",
-        "spark.driver.bindAddress": "127.0.0.1",
         "spark.driver.extraJavaOptions": _JAVA.format(scratch=scratch),
         "spark.local.dir": str(scratch / "tmp"),
         "spark.sql.warehouse.dir": str(scratch / "unused"),
@@ -53,6 +51,13 @@ def job_conf(settings: Settings, *, memory: str = "1g") -> dict[str, str]:
         f"{catalog}.jdbc.schema-version": "V1",
         f"{catalog}.jdbc.busy_timeout": "60000",
     }
+    if settings.spark_master.startswith("local"):
+        # executors on other machines must reach the driver: elsewhere Spark takes the host's name
+        conf |= {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
+    if settings.warehouse.startswith("s3:"):
+        # address and credentials are the SDK's own variables (AWS_ENDPOINT_URL_S3, AWS_ACCESS_KEY_ID, ...)
+        conf[f"{catalog}.io-impl"] = "org.apache.iceberg.aws.s3.S3FileIO"
+        conf[f"{catalog}.s3.path-style-access"] = "true"
     secret = urlsplit(settings.catalog_uri)
     if secret.username:
         conf[f"{catalog}.jdbc.user"] = secret.username
