@@ -59,7 +59,7 @@ def _module(path: Path) -> ModuleType:
         raise DefinitionError(
             f"{error.msg}", where=f"{error.filename}:{error.lineno}", expected="Python 3.11"
         ) from error
-    except Exception as error:  # noqa: BLE001  the user's own code may raise anything
+    except Exception as error:  # the user's own code may raise anything
         raise DefinitionError(
             f"{type(error).__name__}: {error}",
             where=_line(error, file),

@@ -1,0 +1,205 @@
+"""What a plan costs, and what a change of it costs, is said before anything runs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any, Literal
+
+import numpy as np
+
+from slicewise.aggregates import Fixed, Items, Texts
+from slicewise.codec import Layout
+from slicewise.errors import DefinitionError
+from slicewise.features.fingerprint import canonical_json, storage_payload
+from slicewise.features.plan import Deployment, Unit
+from slicewise.slices import DAY_US, HOUR_US, bounds, format_duration, segments
+from slicewise.slices import resolution as resolution_of
+
+ChangeKind = Literal["unchanged", "new", "definition", "refused", "removed"]
+
+# Bytes around a stored row: field name, the entry itself, envelope (seq or first and last, CRC).
+RUNNING_OVERHEAD = 24 + 16 + 4 + len("r:1234567890123:") + 32 + len(":0")
+HOUR_OVERHEAD = 24 + 8 + 4 + len("h:123456")
+NUMBER = 8
+
+
+@dataclass(frozen=True)
+class Change:
+    """What deploying does to a view. reason: what differs, or what the change costs."""
+
+    view: str
+    kind: ChangeKind
+    reason: str
+    unit: str = ""
+
+
+@dataclass(frozen=True)
+class Explained:
+    """One unit of a plan. Sizes in bytes; lists and texts of open length count as empty.
+
+    bytes_per_row: one partial row. bytes_per_entity: of an entity with an event in every slice that
+    is kept, at most. reads_per_request: fields of Redis that a live read of all its features
+    takes, at most, besides the hot hash (read whole). windows: features by window.
+    """
+
+    view: str
+    unit: str
+    definition: str
+    entity: str
+    slice: str
+    levels: tuple[str, ...]
+    retention: str
+    features: int
+    partials: tuple[str, ...]
+    bytes_per_row: int
+    bytes_per_entity: int
+    reads_per_request: int
+    change: Change
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain JSON values."""
+        return asdict(self)
+
+
+def explain(new: Deployment, deployed: Deployment | None = None) -> list[Explained]:
+    """One row per unit, against what is deployed (None: nothing)."""
+    by_unit = {change.unit: change for change in changes(new, deployed)}
+    return [_explained(unit, by_unit[unit.storage_fingerprint]) for unit in new.units]
+
+
+def changes(new: Deployment, deployed: Deployment | None) -> tuple[Change, ...]:
+    """What deploying `new` does to every view and unit, removed views included.
+
+    A unit that changes under the name of a deployed view is refused: its partials could not answer
+    what is deployed, and both cannot stand under one name yet.
+    """
+    if deployed is None:
+        deployed = Deployment(new.project, (), (), ())
+    found = [_change(unit, new, deployed) for unit in new.units]
+    gone = [view for view in deployed.views if view not in new.views]
+    return (
+        *found,
+        *(Change(view, "removed", "no longer served; its partials expire") for view in gone),
+    )
+
+
+def refuse_changed_units(new: Deployment, deployed: Deployment | None) -> None:
+    """Raise DefinitionError where `changes` has a refused one."""
+    refused = [change for change in changes(new, deployed) if change.kind == "refused"]
+    if refused:
+        raise DefinitionError(
+            f"view {refused[0].view!r} is deployed with other partials: {refused[0].reason}",
+            where=", ".join(f"view {change.view!r}" for change in refused),
+            expected="what is stored under a name stays: same columns, row logic, partials, slice",
+            next_step="deploy the changed view under a new name, and move its readers",
+        )
+
+
+def _change(unit: Unit, new: Deployment, deployed: Deployment) -> Change:
+    view, fingerprint = unit.view, unit.storage_fingerprint
+    old = {each.storage_fingerprint: each for each in deployed.units}
+    if fingerprint in old:
+        same = old[fingerprint]
+        if same.definition_fingerprint == unit.definition_fingerprint:
+            return Change(view, "unchanged", "nothing to do", fingerprint)
+        longer = unit.retention_us > same.retention_us
+        refill = "; the longer window refills Redis from the offline slices" if longer else ""
+        return Change(view, "definition", f"answers from what is stored{refill}", fingerprint)
+    if view in deployed.views:
+        others = list(deployed.view(view))
+        nearest = min(others, key=lambda each: abs(each.slice_us - unit.slice_us))
+        reason = "; ".join(_differences(unit, new, nearest, deployed)) or "it stores other bytes"
+        return Change(view, "refused", reason, fingerprint)
+    return Change(
+        view,
+        "new",
+        f"stored from now on; {format_duration(unit.retention_us)} of history come from the archive",
+        fingerprint,
+    )
+
+
+def _differences(unit: Unit, new: Deployment, old: Unit, deployed: Deployment) -> list[str]:
+    now = storage_payload(unit, new.source(unit.source))
+    then = storage_payload(old, deployed.source(old.source))
+    found = []
+    for key in sorted(now):
+        if now[key] == then[key]:
+            continue
+        if key == "partials":
+            before = {canonical_json(each) for each in then[key]}
+            after = {canonical_json(each) for each in now[key]}
+            found += [f"partial added: {each}" for each in sorted(after - before)]
+            found += [f"partial removed: {each}" for each in sorted(before - after)]
+        else:
+            found.append(f"{key}: {canonical_json(then[key])} -> {canonical_json(now[key])}")
+    return found
+
+
+def row_bytes(layout: Layout) -> int:
+    """Bytes of one partial row whose lists and texts are empty."""
+    total = 0
+    for aggregate in layout.partials:
+        for field in aggregate.fields:
+            if isinstance(field, Fixed):
+                total += np.dtype(field.dtype).itemsize
+            elif isinstance(field, Items):
+                total += 4
+            elif isinstance(field, Texts):
+                total += 8
+    return total
+
+
+def reads_per_request(unit: Unit) -> int:
+    """Fields of day hashes that a live read of all features takes, at the worst time of a day."""
+    return max(_fields(unit, hour * HOUR_US + HOUR_US - 1) for hour in range(24))
+
+
+def _fields(unit: Unit, into_day_us: int) -> int:
+    t = 20_000 * DAY_US + into_day_us
+    fields: set[tuple[str, int]] = set()
+    for feature in unit.features:
+        start, end = bounds(feature.window, "live", t, unit.slice_us)
+        parts = segments(start, end, unit.slice_us, resolution_of(feature.window, unit.slice_us))
+        for day in parts.days:
+            fields |= {("c", day), ("d", day)}
+        fields |= {("h", hour) for hour in parts.hours} | {("c", hour // 24) for hour in parts.hours}
+        for part in parts.ranges:
+            hour = part.start_us // HOUR_US
+            level = "s" if part.level_us == unit.slice_us else "m"
+            fields |= {(level, hour), ("c", hour // 24)}
+    return len(fields)
+
+
+def _explained(unit: Unit, change: Change) -> Explained:
+    row = row_bytes(unit.layout)
+    per_hour = HOUR_US // unit.slice_us
+    hours = -(-unit.retention_us // HOUR_US)
+    minutes = sum(HOUR_US // level for level in unit.levels)
+    compacted = (per_hour + minutes) * (row + NUMBER) + row + (2 + len(unit.levels)) * HOUR_OVERHEAD
+    # The open hour and the one being compacted stand as running partials.
+    running = 2 * per_hour * (row + RUNNING_OVERHEAD)
+    return Explained(
+        view=unit.view,
+        unit=unit.storage_fingerprint,
+        definition=unit.definition_fingerprint,
+        entity=", ".join(name for name, _ in unit.entity) or "(global)",
+        slice=format_duration(unit.slice_us),
+        levels=tuple(format_duration(level) for level in unit.levels),
+        retention=format_duration(unit.retention_us),
+        features=len(unit.features),
+        partials=tuple(sorted(_partial_names(unit).values())),
+        bytes_per_row=row,
+        bytes_per_entity=hours * compacted + running,
+        reads_per_request=reads_per_request(unit),
+        change=change,
+    )
+
+
+def _partial_names(unit: Unit) -> Mapping[int, str]:
+    names: dict[int, list[str]] = {}
+    for feature in unit.features:
+        text = feature.aggregate.describe()
+        if text not in names.setdefault(feature.partial, []):
+            names[feature.partial].append(text)
+    return {partial: " and ".join(texts) for partial, texts in names.items()}

@@ -1,0 +1,182 @@
+"""Row logic gives the brute-force value on every hostile row, never throws, and refuses all else with its place."""
+
+import math
+
+import duckdb
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from slicewise.errors import DefinitionError
+from slicewise.features.expression import RowExpression
+from slicewise.features.rowlogic import parse_expression
+from slicewise.features.types import arrow_type
+from tests.support.rowlogic_vectors import EXPRESSIONS, ROWS, SCHEMA, expected, same
+
+
+def arrow(kind):
+    return pa.int64() if kind == "timestamp_us" else arrow_type(kind)
+
+
+TABLE = pa.table({name: pa.array([row[name] for row in ROWS], arrow(kind)) for name, kind in SCHEMA.items()})
+
+
+@pytest.fixture(scope="module")
+def engine():
+    with duckdb.connect() as connection:
+        connection.register("rows", TABLE)
+        yield connection
+
+
+def check(engine, text):
+    parsed = parse_expression(text, SCHEMA, where="here")
+    found = engine.sql(f"SELECT {parsed.duckdb()} AS v FROM rows").to_arrow_table()["v"]
+    assert found.type == arrow(parsed.kind), f"{text} is {parsed.kind}"
+    for row, one, other in zip(ROWS, found.to_pylist(), expected(text), strict=True):
+        assert same(one, other), f"{text} on {row}: DuckDB {one!r}, expected {other!r}"
+
+
+@pytest.mark.parametrize("text", EXPRESSIONS)
+def test_duckdb_gives_the_brute_force_value_of(engine, text):
+    check(engine, text)
+
+
+def grammar():
+    longs = st.sampled_from(["a", "b", "0", "1", "-7", "9223372036854775807", "CAST(x AS BIGINT)", "LENGTH(s)"])
+    doubles = st.sampled_from(["x", "y", "0.0", "1.5", "-2e300", "a / b", "CAST(b AS DOUBLE)", "CAST(s AS DOUBLE)"])
+    texts = st.sampled_from(["s", "r", "''", "'a'", "CAST(a AS STRING)", "s || r"])
+    booleans = st.sampled_from(["f", "g", "TRUE", "s = r", "x IS NULL"])
+
+    def grow(numbers, deeper):
+        return numbers | st.one_of(
+            st.builds("({} {} {})".format, deeper, st.sampled_from(["+", "-", "*", "/"]), deeper),
+            st.builds("ABS({})".format, deeper),
+            st.builds("(- {})".format, deeper),
+            st.builds(
+                "{}({}, {})".format, st.sampled_from(["LEAST", "GREATEST", "COALESCE", "NULLIF"]), deeper, deeper
+            ),
+            st.builds("CASE WHEN {} < {} THEN {} ELSE {} END".format, deeper, deeper, deeper, deeper),
+        )
+
+    numbers = st.recursive(longs | doubles, lambda deeper: grow(longs, deeper), max_leaves=6)
+    compare = st.sampled_from(["=", "<>", "<", "<=", ">", ">="])
+    conditions = (
+        st.builds("({} {} {})".format, numbers, compare, numbers)
+        | st.builds("({} {} {})".format, texts, compare, texts)
+        | booleans
+    )
+    logic = st.recursive(
+        conditions,
+        lambda deeper: (
+            st.builds("({} {} {})".format, deeper, st.sampled_from(["AND", "OR"]), deeper)
+            | st.builds("NOT {}".format, deeper)
+        ),
+        max_leaves=5,
+    )
+    return numbers | logic
+
+
+@settings(max_examples=250, deadline=None)
+@given(grammar())
+def test_duckdb_gives_the_brute_force_value_of_any_expression(text):
+    with duckdb.connect() as connection:
+        connection.register("rows", TABLE)
+        check(connection, text)
+
+
+@given(grammar())
+def test_an_expression_survives_json_and_its_canonical_form_decides_equality(text):
+    parsed = parse_expression(text, SCHEMA, where="here")
+    again = RowExpression.from_json(parsed.to_json())
+    assert again == parsed
+    assert again.spark() == parsed.spark()
+    spaced = parse_expression(f"  {text} ", SCHEMA, where="here")
+    assert spaced.tree == parsed.tree, "space is no difference"
+
+
+def test_computed_columns_stand_in_for_their_names():
+    minutes = parse_expression("x / 60", SCHEMA, where="here")
+    text = parse_expression("minutes > 1", SCHEMA, where="here", defined={"minutes": minutes})
+    assert text.tree == parse_expression("x / 60 > 1", SCHEMA, where="here").tree
+    assert text.columns == ("x",)
+
+
+@pytest.mark.parametrize(
+    ("text", "message", "position"),
+    [
+        ("a > 0 AND LOWER(s) = 'x'", "LOWER is not on the list", 11),
+        ("UPPER(s)", "UPPER is not on the list", 1),
+        ("a % 2", "% is not on the list", 1),
+        ("s LIKE 'x%'", "LIKE is not on the list", 1),
+        ("SUM(a)", "an aggregate is not row logic", 1),
+        ("SQRT(x)", "SQRT is not on the list", 1),
+        ("myfunction(a)", "myfunction is not on the list", 1),
+        ("a = (SELECT 1)", "not row logic", None),
+        ("SELECT a", "a query is not row logic", None),
+        ("a AS c", "ALIAS is not on the list", 1),
+        ("a.b", "without a table", 1),
+        ("a > 1 AND nope = 2", "unknown column 'nope'", 11),
+        ("s + 1", "arithmetic on string", 1),
+        ("d + 1", "arithmetic on decimal", 1),
+        ("d > 1.234", "double beside decimal", 1),
+        ("s = 1", "values of different types: long, string", 1),
+        ("t > 5", "values of different types: long, timestamp_us", 1),
+        ("CAST(x AS STRING)", "CAST of double to string", None),
+        ("CAST(a AS DATE)", "CAST to DATE", None),
+        ("LENGTH(a)", "LENGTH of long", None),
+        ("CONCAT(s, a)", "CONCAT of long", None),
+        ("f IS TRUE", "IS is for NULL only", 1),
+        ("a IN (SELECT 1)", "IN takes a list", 1),
+        ("9223372036854775808", "does not fit 64 bits", 1),
+        ("1e400", "beyond the largest double", 1),
+        ("a AND f", "a condition is boolean", 1),
+        ("NULL", "always null", None),
+        ("a +", "no expression", None),
+        ("a, b", "no expression", 2),
+        ("a; b", "not one expression", None),
+        ("", "row logic is an expression", None),
+        ("CURRENT_TIMESTAMP", "a clock is not row logic", None),
+        ("RAND() > 0.5", "a random number is not row logic", None),
+        ("GREATEST(a)", "at least two", None),
+        ("LEAST(f, g)", "LEAST of booleans", None),
+        ("'\x01'", "control characters", 1),
+    ],
+)
+def test_what_is_not_on_the_list_is_refused_with_its_place(text, message, position):
+    with pytest.raises(DefinitionError, match=message.replace("(", r"\(").replace("*", r"\*")) as refused:
+        parse_expression(text, SCHEMA, where="where of view 'v'")
+    assert "where of view 'v'" in str(refused.value.where)
+    if position is not None:
+        assert f"character {position}" in str(refused.value.where)
+    assert refused.value.expected
+
+
+def test_a_condition_must_be_boolean():
+    with pytest.raises(DefinitionError, match="a condition is boolean, this is long"):
+        parse_expression("a + 1", SCHEMA, where="here", boolean=True)
+
+
+def test_an_unknown_column_names_the_nearest():
+    with pytest.raises(DefinitionError) as refused:
+        parse_expression("secs > 1", {"seconds": "double"}, where="here")
+    assert "seconds" in str(refused.value.next_step)
+
+
+@pytest.mark.parametrize(
+    "text", ["(" * 3000 + "a" + ")" * 3000, "-" * 4000 + "a", "NULLIF(" * 600 + "a" + ", 1)" * 600]
+)
+def test_an_expression_without_measure_is_refused(text):
+    with pytest.raises(DefinitionError):
+        parse_expression(text, SCHEMA, where="here")
+
+
+def test_spark_text_holds_no_substitution_and_no_unescaped_quote():
+    text = parse_expression("s = '${env:HOME}''\\'", SCHEMA, where="here").spark()
+    assert "$" not in text
+    assert text == r"(`s` = '\u0024{env:HOME}\'\\')"
+
+
+def test_an_expression_of_constants_is_no_surprise():
+    assert expected("1 / 3")[0] == 1 / 3
+    assert math.isinf(expected("1e308 * 10")[0])
