@@ -1,37 +1,7 @@
-"""A log line is an event: its name, then key=value; no prose, no payloads, no secrets."""
+"""Events of the stream and the bounded jobs, written as everywhere: `slicewise.log`."""
 
 from __future__ import annotations
 
-import json
-import logging
-import sys
-
-_LOGGER = logging.getLogger("slicewise")
-
-
-def to_stderr() -> None:
-    """Sends events to standard error, with the time in UTC; standard output is for reports."""
-    handler = logging.StreamHandler(sys.stderr)
-    formatter = logging.Formatter("%(asctime)s %(levelname)s %(message)s", "%Y-%m-%dT%H:%M:%S")
-    formatter.converter = __import__("time").gmtime
-    handler.setFormatter(formatter)
-    _LOGGER.handlers[:] = [handler]
-    _LOGGER.setLevel(logging.INFO)
-    _LOGGER.propagate = False
-
-
-def event(name: str, **values: object) -> None:
-    _LOGGER.info(_line(name, values))
-
-
-def warning(name: str, **values: object) -> None:
-    _LOGGER.warning(_line(name, values))
-
-
-def _line(name: str, values: dict[str, object]) -> str:
-    return " ".join([name, *(f"{key}={_text(value)}" for key, value in values.items())])
-
-
-def _text(value: object) -> str:
-    text = f"{value:.6g}" if isinstance(value, float) else str(value)
-    return json.dumps(text) if not text or any(c in text for c in ' "\n=') else text
+from slicewise.log import event as event
+from slicewise.log import to_stderr as to_stderr
+from slicewise.log import warning as warning

@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 from collections import deque
 from collections.abc import Mapping, Sequence
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import hiredis
 
@@ -178,8 +178,8 @@ class _Protocol(asyncio.Protocol):
         self.dead: str | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
+        # uvloop's transports are no asyncio.Transport, but have all its methods
+        self._transport = cast("asyncio.Transport", transport)
 
     def exchange(self, packed: bytes, replies: int) -> asyncio.Future[list[Any]]:
         if self.dead is not None or self._transport is None:

@@ -1,0 +1,1 @@
+"""Answers come from one service object, whether asked over HTTP or in process."""

@@ -1,0 +1,55 @@
+"""`python -m slicewise.serving` answers until it is told to stop, then finishes what it began."""
+
+from __future__ import annotations
+
+import os
+import signal
+from urllib.parse import urlsplit
+
+import uvicorn
+
+from slicewise import log
+from slicewise.errors import SettingsError
+from slicewise.settings import Settings
+
+GRACE_S = 10
+WORKERS = "SLICEWISE_SERVING_WORKERS"
+
+
+def main() -> None:
+    """Listens where the setting serving_url says."""
+    log.to_stderr()
+    settings = Settings.load()
+    address = urlsplit(settings.serving_url)
+    workers = _workers(os.environ.get(WORKERS, "1"))
+    host, port = address.hostname or "127.0.0.1", address.port or 8000
+    # uvicorn finishes what runs, then raises the signal once more: having been told to stop is
+    # no failure
+    signal.signal(signal.SIGTERM, lambda *_: None)
+    log.event("serving_starts", host=host, port=port, workers=workers)
+    uvicorn.run(
+        "slicewise.serving.app:create",
+        factory=True,
+        host=host,
+        port=port,
+        workers=workers,
+        loop="uvloop",
+        http="httptools",
+        ws="none",
+        lifespan="on",
+        access_log=False,
+        log_level="warning",
+        server_header=False,
+        timeout_graceful_shutdown=GRACE_S,
+    )
+    log.event("serving_stopped")
+
+
+def _workers(text: str) -> int:
+    if not text.isdigit() or not 1 <= int(text) <= 64:
+        raise SettingsError(f"{text!r} workers", where=WORKERS, expected="a number from 1 to 64")
+    return int(text)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,100 @@
+"""An answer says what it contains: bounds per feature, a token per entity, and every flag."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from slicewise.serving.requests import Entity, instant_text
+from slicewise.serving.values import json_safe
+
+Interval = tuple[int, int]
+
+
+@dataclass(frozen=True)
+class EntityAnswer:
+    """Values of one entity, in the order of the answer's features."""
+
+    entity: Entity
+    values: tuple[Any, ...]
+    token: str
+    """Tokens of the units that were read, joined; "" where nothing was read (flag `default`)."""
+    errors: Mapping[str, str] = field(default_factory=dict)
+    """Feature -> error code, for values that are null because of an error (`overflow`)."""
+
+
+@dataclass(frozen=True)
+class SourceFreshness:
+    """How current the ledger of a source is, as far as this process knows."""
+
+    source: str
+    ledger_advanced_us: int | None
+    """Store's time at which this process last saw the ledger move; None: not since it started."""
+    lag_events: int | None
+    """Events in the log that are not applied yet, as the stream last said; None: it said nothing."""
+    heartbeat_us: int | None
+    """When the stream last said something."""
+
+
+@dataclass(frozen=True)
+class Answer:
+    """Features of some entities at one time."""
+
+    features: tuple[str, ...]
+    mode: str
+    t_us: int
+    """The serving clock (live) or the `at` that was asked for."""
+    bounds: Mapping[str, Interval]
+    """Feature -> effective (start_us, end_us), half-open."""
+    results: tuple[EntityAnswer, ...]
+    freshness: tuple[SourceFreshness, ...] = ()
+    flags: tuple[str, ...] = ()
+    """"stale": last known values, of `t_us`; "default": declared defaults; "overflow": see errors."""
+    doubles: tuple[bool, ...] = ()
+    """Per feature, whether a value may be NaN or infinite."""
+
+    def rows(self) -> Iterator[dict[str, Any]]:
+        """One dict per entity: its columns and its features."""
+        for result in self.results:
+            yield {**result.entity, **dict(zip(self.features, result.values, strict=True))}
+
+    def values(self, index: int = 0) -> dict[str, Any]:
+        """Feature -> value of one entity."""
+        return dict(zip(self.features, self.results[index].values, strict=True))
+
+    def to_wire(self, *, text: bool) -> dict[str, Any]:
+        """As the API writes it; text: for JSON, where NaN and infinities are text."""
+        names, unsafe = self.features, text and any(self.doubles)
+        results = []
+        for result in self.results:
+            values: Any = result.values
+            if unsafe:
+                values = [json_safe(value) for value in values]
+            wire: dict[str, Any] = {
+                "entity": result.entity,
+                "values": dict(zip(names, values, strict=True)),
+                "token": result.token,
+            }
+            if result.errors:
+                wire["errors"] = result.errors
+            results.append(wire)
+        return {
+            "mode": self.mode,
+            "t": instant_text(self.t_us),
+            "results": results,
+            "bounds": {name: [instant_text(a), instant_text(b)] for name, (a, b) in self.bounds.items()},
+            "freshness": {
+                each.source: {
+                    "ledger_advanced_at": _instant(each.ledger_advanced_us),
+                    "lag_events": each.lag_events,
+                    "stream_heartbeat_at": _instant(each.heartbeat_us),
+                }
+                for each in self.freshness
+            },
+            "flags": self.flags,
+        }
+
+
+def _instant(us: int | None) -> str | None:
+    return None if us is None else instant_text(us)

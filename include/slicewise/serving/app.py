@@ -1,0 +1,213 @@
+"""HTTP over the service object: parse once, one flow, encode once.
+
+Bare ASGI, since a framework costs more here than the whole answer.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections.abc import Awaitable, Callable, MutableMapping
+from typing import Any
+from urllib.parse import unquote
+
+from slicewise import log
+from slicewise.clock import Clock, SystemClock
+from slicewise.errors import BadRequest, SlicewiseError, StoreUnavailable, UnknownName
+from slicewise.serving import describe, http, openapi, page
+from slicewise.serving.connection import AsyncConnection
+from slicewise.serving.http import Response, encoded, error_response
+from slicewise.serving.metrics import CONTENT_TYPE, Metrics
+from slicewise.serving.requests import MAX_BODY_BYTES, parse_body
+from slicewise.serving.service import FeatureService
+
+Scope = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
+Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
+
+LISTEN_EVERY_S = 1.0
+RETRY_TOTALS_EVERY_S = 30.0
+
+
+class App:
+    """The ASGI application of one process."""
+
+    def __init__(self, redis_url: str, clock: Clock | None = None, timeout_s: float = 5.0) -> None:
+        self.metrics = Metrics()
+        self.connection = AsyncConnection(redis_url, timeout_s, self.metrics.store_seconds.observe)
+        self.service = FeatureService(clock or SystemClock())
+        self._listener: asyncio.Task[None] | None = None
+        self._features_seconds = self.metrics.request_seconds.labels("/v1/features")
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http":
+            await self._http(scope, receive, send)
+        elif scope["type"] == "lifespan":
+            await self._lifespan(receive, send)
+
+    # ------------------------------------------------------------ life
+    async def _lifespan(self, receive: Receive, send: Send) -> None:
+        while True:
+            message = await receive()
+            if message["type"] == "lifespan.startup":
+                self._listener = asyncio.create_task(self._listen())
+                await send({"type": "lifespan.startup.complete"})
+            elif message["type"] == "lifespan.shutdown":
+                await self.close()
+                await send({"type": "lifespan.shutdown.complete"})
+                return
+
+    async def close(self) -> None:
+        """Ends what runs in the background, and the connection."""
+        if self._listener is not None:
+            self._listener.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await self._listener
+        self.connection.close()
+
+    async def _listen(self) -> None:
+        """Keeps the catalog and the freshness current while nobody asks, and day totals in use."""
+        retry_totals = time.monotonic() + RETRY_TOTALS_EVERY_S
+        while True:
+            try:
+                catalog = self.service.catalog
+                if catalog is None:
+                    catalog = await self.connection.run(self.service.load())
+                await self.connection.run(self.service.freshness.listen(catalog))
+            except SlicewiseError as error:
+                log.warning("store_not_ready", kind=type(error).__name__, what=error.what)
+            if time.monotonic() >= retry_totals:
+                self.service.retry_totals()
+                retry_totals = time.monotonic() + RETRY_TOTALS_EVERY_S
+            await asyncio.sleep(LISTEN_EVERY_S)
+
+    # ------------------------------------------------------------ requests
+    async def _http(self, scope: Scope, receive: Receive, send: Send) -> None:
+        path, method = scope["path"], scope["method"]
+        start = time.perf_counter()
+        if path == "/v1/features" and method == "POST":
+            response = await self._features(scope, receive)
+            self._features_seconds.observe(time.perf_counter() - start)
+        else:
+            response = await self._other(path, method)
+            self.metrics.request_seconds.labels(_route(path)).observe(time.perf_counter() - start)
+        await send(
+            {
+                "type": "http.response.start",
+                "status": response.status,
+                "headers": [
+                    (b"content-type", response.content_type),
+                    (b"content-length", b"%d" % len(response.body)),
+                    *response.headers,
+                ],
+            }
+        )
+        body = b"" if method == "HEAD" else response.body
+        await send({"type": "http.response.body", "body": body})
+
+    async def _features(self, scope: Scope, receive: Receive) -> Response:
+        packed_in, packed_out = _packed(scope)
+        try:
+            body = await _body(receive)
+            request = parse_body(body, msgpack=packed_in)
+            answer = await self.connection.run(self.service.read(request))
+        except SlicewiseError as error:
+            self._count(error)
+            return error_response(error, msgpack=packed_out)
+        self.metrics.values.inc(len(answer.results) * len(answer.features))
+        for flag in answer.flags:
+            self.metrics.flags.labels(flag).inc()
+        return encoded(200, answer.to_wire(text=not packed_out), msgpack=packed_out)
+
+    def _count(self, error: SlicewiseError) -> None:
+        kind = type(error).__name__
+        self.metrics.errors.labels(kind).inc()
+        if http.status_of(error) >= 500:
+            log.warning("request_failed", kind=kind, what=error.what, where=error.where)
+
+    async def _other(self, path: str, method: str) -> Response:
+        known = path in _PAGES or path.startswith("/v1/features/")
+        if not known and path != "/v1/features":
+            error = UnknownName("no such page", expected=", ".join(_PAGES), next_step="see /")
+            return error_response(error)
+        if method not in ("GET", "HEAD"):
+            return http.method_refused(method, "GET" if path != "/v1/features" else "GET, POST")
+        try:
+            return await self._page(path)
+        except SlicewiseError as error:
+            self._count(error)
+            return error_response(error)
+
+    async def _page(self, path: str) -> Response:
+        if path == "/healthz":
+            return encoded(200, {"status": "ok"})
+        if path == "/metrics":
+            describe.gauges(self.metrics, self.service)
+            return Response(200, self.metrics.text(), CONTENT_TYPE.encode())
+        if path == "/openapi.json":
+            return encoded(200, openapi.document())
+        if path == "/readyz":
+            return await self._ready()
+        if path == "/":
+            with contextlib.suppress(SlicewiseError):
+                await self.connection.run(self.service.load())
+            return Response(200, page.html(self.service.catalog), http.HTML)
+        catalog = await self.connection.run(self.service.load())
+        if path == "/v1/features":
+            return encoded(200, describe.everything(catalog.deployment))
+        return encoded(200, describe.one(catalog.deployment, unquote(path[len("/v1/features/") :])))
+
+    async def _ready(self) -> Response:
+        try:
+            catalog = await self.connection.run(self.service.load())
+            report = await self.connection.run(describe.readiness(catalog))
+        except SlicewiseError as error:
+            body = {"ready": False, "reasons": [error.what], **http.error_body(error)}
+            return encoded(503, body)
+        return encoded(200 if report["ready"] else 503, report)
+
+
+_PAGES = ("/", "/healthz", "/readyz", "/metrics", "/openapi.json", "/v1/features")
+
+
+def _route(path: str) -> str:
+    if path.startswith("/v1/features/"):
+        return "/v1/features/{name}"
+    return path if path in _PAGES else "other"
+
+
+def _packed(scope: Scope) -> tuple[bool, bool]:
+    """Whether the request is msgpack, and whether the answer shall be."""
+    sent = accepted = False
+    for name, value in scope["headers"]:
+        if name == b"content-type":
+            sent = value.startswith((http.MSGPACK, b"application/x-msgpack"))
+        elif name == b"accept":
+            accepted = http.MSGPACK in value or b"application/x-msgpack" in value
+    return sent, accepted
+
+
+async def _body(receive: Receive) -> bytes:
+    message = await receive()
+    body: bytes = message.get("body", b"")
+    if not message.get("more_body"):
+        return body
+    chunks, size = [body], len(body)
+    while message.get("more_body"):
+        message = await receive()
+        if message["type"] == "http.disconnect":
+            raise StoreUnavailable("the client went away")
+        chunk = message.get("body", b"")
+        size += len(chunk)
+        if size > MAX_BODY_BYTES:
+            raise BadRequest("the body is too large", expected=f"at most {MAX_BODY_BYTES} bytes")
+        chunks.append(chunk)
+    return b"".join(chunks)
+
+
+def create() -> App:
+    """The application by the settings of the environment; each worker process calls it."""
+    from slicewise.settings import Settings
+
+    return App(Settings.load().redis_url)

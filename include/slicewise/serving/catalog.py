@@ -1,0 +1,236 @@
+"""What can be asked for is read from the store's own manifest, never from a user's module.
+
+A catalog is bound to the marks that it was made from; a reply under other marks makes it void.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from decimal import Decimal, InvalidOperation
+from typing import Any
+
+import pyarrow as pa
+
+from slicewise.cover import Cover, Place
+from slicewise.errors import BadRequest
+from slicewise.features.names import unknown
+from slicewise.features.plan import Deployment, PlannedFeature, Unit
+from slicewise.features.types import BOOLEAN, LONG, STRING, TIMESTAMP, decimal_parts
+from slicewise.serving.requests import Entity, Scalar, instant, instant_us
+from slicewise.serving.values import Converter, converter, has_doubles
+from slicewise.stores import keys
+from slicewise.stores.ports import Marks
+
+SELECTIONS = 1_000
+"""Lists of features that a catalog remembers the resolution of."""
+
+
+@dataclass(frozen=True, eq=False)
+class Part:
+    """The features of one unit in a selection."""
+
+    unit: Unit
+    source_topic: str
+    features: tuple[PlannedFeature, ...]
+    positions: tuple[int, ...]
+    """Where each feature stands in the selection."""
+    group: int
+    """Units of one group have one tag, and are read in one transaction."""
+
+
+@dataclass(frozen=True, eq=False)
+class Selection:
+    """Features of a request, resolved."""
+
+    refs: tuple[str, ...]
+    parts: tuple[Part, ...]
+    groups: tuple[tuple[tuple[tuple[str, str], ...], bool, str], ...]
+    """Per group: entity columns with types, whether spread, name of the source."""
+    columns: Mapping[str, str]
+    """Every entity column that a request must give, and its type."""
+    converters: tuple[Converter, ...]
+    doubles: tuple[bool, ...]
+    """Per feature, whether it may be a value that JSON lacks."""
+    defaults: tuple[Scalar, ...] | None
+    """Per feature what is answered instead of null (None: null); None where there is no default."""
+    feature_set: str | None
+    on_failure: str
+    max_staleness_us: int | None
+
+
+@dataclass(frozen=True, eq=False)
+class Catalog:
+    """A deployment under the marks of a store."""
+
+    deployment: Deployment
+    generation: int
+    epoch: int
+    digest: str
+    places: frozenset[Place]
+    topics: Mapping[str, str]
+    _selections: dict[object, Selection] = field(default_factory=dict)
+
+    @staticmethod
+    def of(deployment: Deployment, marks: Marks) -> Catalog:
+        return Catalog(deployment, marks.generation, marks.epoch, marks.units, marks.places, marks.topics)
+
+    def stands(self, marks: Marks) -> bool:
+        """Whether the marks of a reply are those that this catalog was made from."""
+        return (
+            marks.epoch == self.epoch
+            and marks.units == self.digest
+            and marks.generation == self.generation
+            and marks.places == self.places
+            and marks.topics == self.topics
+        )
+
+    def partitions(self, source: str) -> tuple[int, ...]:
+        """Partitions that a spread unit of this source has keys for."""
+        foreign = self.foreign_topics(self.deployment.source(source).topic)
+        return tuple(sorted({p for topic, p in self.places if topic not in foreign}))
+
+    def foreign_topics(self, topic: str) -> frozenset[str]:
+        """Ids of the topics that are known to be others; earlier lives of this one are not."""
+        return frozenset(id_ for name, id_ in self.topics.items() if name != topic)
+
+    def ledger_of(self, marks: Marks, topic: str) -> Cover:
+        """The ledger of one source's places."""
+        foreign = self.foreign_topics(topic)
+        if not foreign:
+            return marks.ledger
+        offsets = marks.ledger.offsets
+        return Cover({place: o for place, o in offsets.items() if place[0] not in foreign})
+
+    def select(self, refs: Sequence[str], feature_set: str | None) -> Selection:
+        """Raises UnknownName, with what exists and near names."""
+        key = feature_set if feature_set is not None else tuple(refs)
+        found = self._selections.get(key)
+        if found is None:
+            if len(self._selections) >= SELECTIONS:
+                self._selections.clear()
+            found = self._selections[key] = _select(self.deployment, refs, feature_set)
+        return found
+
+
+def _select(deployment: Deployment, refs: Sequence[str], name: str | None) -> Selection:
+    chosen = None if name is None else deployment.feature_set(name)
+    refs = tuple(refs) if chosen is None else chosen.features
+    by_unit: dict[str, list[tuple[int, PlannedFeature]]] = {}
+    units: dict[str, Unit] = {}
+    for position, ref in enumerate(refs):
+        unit, feature = deployment.resolve(ref)
+        units[unit.storage_fingerprint] = unit
+        by_unit.setdefault(unit.storage_fingerprint, []).append((position, feature))
+    groups: dict[Any, int] = {}
+    parts = []
+    for fingerprint, members in by_unit.items():
+        unit = units[fingerprint]
+        # a spread unit's keys are per partition of its source
+        group = (unit.entity, unit.spread, unit.source if unit.spread else "")
+        parts.append(
+            Part(
+                unit,
+                deployment.source(unit.source).topic,
+                tuple(feature for _, feature in members),
+                tuple(position for position, _ in members),
+                groups.setdefault(group, len(groups)),
+            )
+        )
+    kinds: list[pa.DataType] = [deployment.resolve(ref)[1].aggregate.output_type for ref in refs]
+    defaults = None
+    if chosen is not None and chosen.defaults:
+        given = dict(chosen.defaults)
+        defaults = tuple(given.get(ref) for ref in refs)
+    columns: dict[str, str] = {}
+    for unit in units.values():
+        for column, kind in unit.entity:
+            if columns.setdefault(column, kind) != kind:
+                raise BadRequest(
+                    f"entity column {column!r} has different types in the views asked for",
+                    where="features",
+                    expected="views whose entities can be given together",
+                    next_step="ask in two requests",
+                )
+    return Selection(
+        refs,
+        tuple(parts),
+        tuple(groups),
+        columns,
+        tuple(converter(kind) for kind in kinds),
+        tuple(has_doubles(kind) for kind in kinds),
+        defaults,
+        name,
+        getattr(chosen, "on_failure", "error"),
+        getattr(chosen, "max_staleness_us", None),
+    )
+
+
+def entity_tags(
+    selection: Selection, entities: Sequence[Entity], partitions: Mapping[str, Sequence[int]]
+) -> list[list[tuple[int | None, list[bytes]]]]:
+    """Per group its (partition or None, tag per entity). Raises BadRequest."""
+    columns = selection.columns
+    values: dict[str, list[object]] = {column: [] for column in columns}
+    for i, entity in enumerate(entities):
+        if len(entity) != len(columns) or not columns.keys() >= entity.keys():
+            _refuse(entity, columns, i)
+        for column, kind in columns.items():
+            values[column].append(_value(entity.get(column), kind, column, i))
+    found = []
+    for entity_columns, spread, source in selection.groups:
+        rows = [values[column] for column, _ in entity_columns]
+        parts: Sequence[int | None] = partitions[source] if spread else (None,)
+        found.append([(p, keys.entity_tags(entity_columns, rows, p, len(entities))) for p in parts])
+    return found
+
+
+def _refuse(entity: Entity, columns: Mapping[str, str], i: int) -> None:
+    where = f"entities[{i}]"
+    for column in entity:
+        if column not in columns:
+            error = unknown("entity column", column, columns, where)
+            raise BadRequest(error.what, where=where, expected=error.expected, next_step=error.next_step)
+    for column in columns:
+        if column not in entity:
+            raise BadRequest(
+                f"entity column {column!r} is missing",
+                where=where,
+                expected=", ".join(f"{name} ({kind})" for name, kind in columns.items()),
+            )
+
+
+def _value(value: Scalar, kind: str, column: str, i: int) -> object:
+    if kind == STRING and type(value) is str:
+        return value
+    typed: object = None
+    whole = kind == LONG and type(value) is int and -(2**63) <= value < 2**63
+    if whole or (kind == BOOLEAN and type(value) is bool):
+        typed = value
+    elif kind == TIMESTAMP and isinstance(value, str | int):
+        typed = instant(instant_us(value))
+    elif decimal_parts(kind) and type(value) in (str, int):
+        typed = _decimal(str(value), kind)
+    if typed is None:
+        raise BadRequest(
+            f"{value!r} is no value of entity column {column!r}",
+            where=f"entities[{i}]",
+            expected=f"a {kind}" + (", as text" if decimal_parts(kind) else ""),
+        )
+    return typed
+
+
+def _decimal(text: str, kind: str) -> Decimal | None:
+    parts = decimal_parts(kind)
+    assert parts is not None
+    precision, scale = parts
+    try:
+        number = Decimal(text)
+        if not number.is_finite():
+            return None
+        exact = number.quantize(Decimal(1).scaleb(-scale))
+    except InvalidOperation:
+        return None
+    if exact != number or len(exact.as_tuple().digits) > precision:
+        return None
+    return abs(exact) if exact.is_zero() else exact

@@ -1,0 +1,179 @@
+"""In process or over HTTP, a client asks the same questions and gets the same values."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from types import TracebackType
+from typing import Any, Self
+
+import httpx
+import msgspec
+
+from slicewise import errors
+from slicewise.clock import Clock, SystemClock
+from slicewise.errors import SlicewiseError, StoreUnavailable
+from slicewise.serving.answer import Answer, EntityAnswer, SourceFreshness
+from slicewise.serving.connection import SyncConnection
+from slicewise.serving.requests import Entity, checked, instant_us
+from slicewise.serving.service import FeatureService
+
+Features = str | Sequence[str]
+"""The name of a feature set, or refs "view:column"."""
+Entities = Mapping[str, Any] | Sequence[Mapping[str, Any]]
+
+
+class Client:
+    """Reads features from the online store in this process. Used by one thread at a time.
+
+    with sw.Client(redis_url) as client:
+        client.get(["listening:plays_1h"], {"user_id": "42"}).values()
+    """
+
+    def __init__(self, redis_url: str | None = None, *, clock: Clock | None = None, timeout_s: float = 5.0) -> None:
+        if redis_url is None:
+            from slicewise.settings import Settings
+
+            redis_url = Settings.load().redis_url
+        self._service = FeatureService(clock or SystemClock())
+        self._connection = SyncConnection.to(redis_url, timeout_s)
+
+    def get(
+        self,
+        features: Features,
+        entities: Entities,
+        at: str | int | datetime | None = None,
+        *,
+        min_token: str | None = None,
+    ) -> Answer:
+        """Features of one entity (a mapping) or several, now or at a past instant.
+
+        Raises BadRequest, UnknownName, NotReady, BeyondRetention, BehindToken, StoreUnavailable.
+        """
+        refs, name = _asked(features)
+        request = checked(refs, name, _entities(entities), at, min_token)
+        return self._connection.run(self._service.read(request))
+
+    def close(self) -> None:
+        self._connection.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: TracebackType | type[BaseException] | BaseException | None) -> None:
+        self.close()
+
+
+class HttpClient:
+    """Reads features from a serving API, as msgpack: doubles arrive as their eight bytes."""
+
+    def __init__(self, url: str | None = None, *, timeout_s: float = 5.0) -> None:
+        if url is None:
+            from slicewise.settings import Settings
+
+            url = Settings.load().serving_url
+        kind = "application/msgpack"
+        self._http = httpx.Client(
+            base_url=url,
+            timeout=timeout_s,
+            trust_env=False,
+            headers={"content-type": kind, "accept": kind},
+        )
+
+    def get(
+        self,
+        features: Features,
+        entities: Entities,
+        at: str | int | datetime | None = None,
+        *,
+        min_token: str | None = None,
+    ) -> Answer:
+        """As `Client.get`, over HTTP."""
+        refs, name = _asked(features)
+        body: dict[str, Any] = {"entities": _entities(entities)}
+        if name is None:
+            body["features"] = refs
+        else:
+            body["feature_set"] = name
+        if at is not None:
+            body["at"] = instant_us(at)
+        if min_token is not None:
+            body["min_token"] = min_token
+        try:
+            reply = self._http.post("/v1/features", content=msgspec.msgpack.encode(body))
+            wire = msgspec.msgpack.decode(reply.content)
+        except (httpx.HTTPError, msgspec.DecodeError) as error:
+            raise StoreUnavailable(
+                f"the serving API does not answer: {error}", where=str(self._http.base_url)
+            ) from error
+        if reply.status_code != 200:
+            raise _error(wire["error"])
+        return _answer(wire)
+
+    def close(self) -> None:
+        self._http.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: TracebackType | type[BaseException] | BaseException | None) -> None:
+        self.close()
+
+
+def _asked(features: Features) -> tuple[list[str] | None, str | None]:
+    return (None, features) if isinstance(features, str) else (list(features), None)
+
+
+def _entities(entities: Entities) -> list[Entity]:
+    if isinstance(entities, Mapping):
+        return [dict(entities)]
+    return [dict(entity) for entity in entities]
+
+
+def _error(wire: Mapping[str, Any]) -> SlicewiseError:
+    kind = getattr(errors, str(wire["kind"]), SlicewiseError)
+    parts = {name: wire.get(name) for name in ("where", "expected", "next_step")}
+    if kind is errors.NotReady:
+        return errors.NotReady(wire["what"], progress=wire.get("progress", 0.0), **parts)
+    if kind is errors.BeyondRetention:
+        return errors.BeyondRetention(wire["what"], earliest_at_us=wire["earliest_at_us"], **parts)
+    if kind is errors.BehindToken:
+        return errors.BehindToken(wire["what"], retry_after_s=1.0, **parts)
+    if isinstance(kind, type) and issubclass(kind, SlicewiseError):
+        return kind(wire["what"], **parts)
+    return SlicewiseError(wire["what"], **parts)
+
+
+def _answer(wire: Mapping[str, Any]) -> Answer:
+    results = wire["results"]
+    features = tuple(results[0]["values"])
+    return Answer(
+        features=features,
+        mode=wire["mode"],
+        t_us=instant_us(wire["t"]),
+        bounds={n: (instant_us(a), instant_us(b)) for n, (a, b) in wire["bounds"].items()},
+        results=tuple(
+            EntityAnswer(
+                each["entity"],
+                tuple(each["values"][name] for name in features),
+                each["token"],
+                each.get("errors", {}),
+            )
+            for each in results
+        ),
+        freshness=tuple(
+            SourceFreshness(
+                source,
+                _instant(each["ledger_advanced_at"]),
+                each["lag_events"],
+                _instant(each["stream_heartbeat_at"]),
+            )
+            for source, each in wire["freshness"].items()
+        ),
+        flags=tuple(wire["flags"]),
+        doubles=tuple(True for _ in features),
+    )
+
+
+def _instant(text: str | None) -> int | None:
+    return None if text is None else instant_us(text)

@@ -1,0 +1,95 @@
+"""What exists can be listed by whoever may ask for it, with what each name means."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from slicewise.features.plan import Deployment, PlannedFeature, Unit
+from slicewise.serving.catalog import Catalog
+from slicewise.serving.metrics import Metrics
+from slicewise.serving.service import FeatureService
+from slicewise.serving.steps import Flow, Read
+from slicewise.slices import format_duration
+from slicewise.stores.ports import ReadReply
+
+
+def everything(deployment: Deployment) -> dict[str, Any]:
+    """Views with their features, and feature sets."""
+    return {
+        "project": deployment.project,
+        "views": [view(deployment, name) for name in deployment.views],
+        "feature_sets": [feature_set(deployment, each.name) for each in deployment.feature_sets],
+    }
+
+
+def one(deployment: Deployment, name: str) -> dict[str, Any]:
+    """A view, a feature "view:column" or a feature set. Raises UnknownName."""
+    if ":" in name:
+        return _feature(*deployment.resolve(name))
+    if name in {each.name for each in deployment.feature_sets}:
+        return feature_set(deployment, name)
+    return view(deployment, name)
+
+
+def view(deployment: Deployment, name: str) -> dict[str, Any]:
+    """A view with its features."""
+    units = deployment.view(name)
+    return {
+        "name": name,
+        "source": units[0].source,
+        "owner": units[0].owner,
+        "entity": dict(units[0].entity),
+        "features": [_feature(unit, feature) for unit in units for feature in unit.features],
+    }
+
+
+def feature_set(deployment: Deployment, name: str) -> dict[str, Any]:
+    """A feature set with the entity columns that it needs."""
+    found = deployment.feature_set(name)
+    entity = {column: kind for ref in found.features for column, kind in deployment.resolve(ref)[0].entity}
+    return {
+        "name": name,
+        "owner": found.owner,
+        "features": list(found.features),
+        "defaults": dict(found.defaults),
+        "entity": entity,
+    }
+
+
+def _feature(unit: Unit, feature: PlannedFeature) -> dict[str, Any]:
+    return {
+        "ref": f"{unit.view}:{feature.column}",
+        "aggregate": feature.aggregate.describe(),
+        "type": str(feature.aggregate.output_type),
+        "window": feature.window.column_suffix(),
+        "slice": format_duration(unit.slice_us),
+        "unit": unit.storage_fingerprint,
+    }
+
+
+def readiness(catalog: Catalog) -> Flow[dict[str, Any]]:
+    """Whether every view answers, and why not."""
+    reply: ReadReply = yield Read(())
+    marks = reply.marks
+    reasons = []
+    for unit in catalog.deployment.units:
+        if unit.storage_fingerprint not in marks.ready:
+            done, total = marks.building.get(unit.storage_fingerprint, (0, 0))
+            reasons.append(f"view {unit.view} is building: {done} of {total} hours")
+    return {
+        "ready": not reasons,
+        "reasons": reasons,
+        "epoch": marks.epoch,
+        "generation": marks.generation,
+        "deployment": marks.units,
+    }
+
+
+def gauges(metrics: Metrics, service: FeatureService) -> None:
+    """Sets what is read off when metrics are asked for."""
+    now_us = service.clock.now_us()
+    for name, known in service.freshness.all().items():
+        if known.ledger_advanced_us is not None:
+            metrics.ledger_age.labels(name).set((now_us - known.ledger_advanced_us) / 1e6)
+        if known.lag_events is not None:
+            metrics.lag.labels(name).set(known.lag_events)

@@ -1,0 +1,73 @@
+"""Freshness is what was seen: when a ledger last moved, and what the stream last said of its lag."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from slicewise.cover import Cover
+from slicewise.serving.answer import SourceFreshness
+from slicewise.serving.catalog import Catalog, Selection
+from slicewise.serving.steps import Flow, Status
+from slicewise.stores.ports import Marks
+
+
+@dataclass
+class Freshness:
+    """Per source, remembered by this process."""
+
+    _marks: Marks | None = None
+    _ledgers: dict[str, Cover] = field(default_factory=dict)
+    _known: dict[str, SourceFreshness] = field(default_factory=dict)
+
+    def saw(self, catalog: Catalog, marks: Marks, time_us: int) -> None:
+        """A reply's marks, at the store's time."""
+        if marks is self._marks:
+            return
+        self._marks = marks
+        for source in catalog.deployment.sources:
+            ledger = catalog.ledger_of(marks, source.topic)
+            before = self._ledgers.get(source.name)
+            if ledger == before:
+                continue
+            self._ledgers[source.name] = ledger
+            if before is not None:
+                known = self._of(source.name)
+                self._known[source.name] = SourceFreshness(source.name, time_us, known.lag_events, known.heartbeat_us)
+
+    def of(self, selection: Selection) -> tuple[SourceFreshness, ...]:
+        """Of the sources of a selection."""
+        return tuple(self._of(name) for name in sorted({p.unit.source for p in selection.parts}))
+
+    def all(self) -> Mapping[str, SourceFreshness]:
+        return self._known
+
+    def listen(self, catalog: Catalog) -> Flow[None]:
+        """Reads what the stream says of each source."""
+        for source in catalog.deployment.sources:
+            text: str | None = yield Status(f"stream:{source.name}")
+            lag, heartbeat = _said(text)
+            known = self._of(source.name)
+            self._known[source.name] = SourceFreshness(source.name, known.ledger_advanced_us, lag, heartbeat)
+
+    def _of(self, source: str) -> SourceFreshness:
+        return self._known.get(source) or SourceFreshness(source, None, None, None)
+
+
+def _said(text: str | None) -> tuple[int | None, int | None]:
+    """(events of lag, heartbeat) of a stream's status; None for what it does not say."""
+    try:
+        raw: Any = json.loads(text) if text else {}
+    except ValueError:
+        raw = {}
+    if not isinstance(raw, dict):
+        return None, None
+    lag, heartbeat = raw.get("lag"), raw.get("heartbeat_us")
+    if isinstance(lag, dict) and all(isinstance(v, int) for v in lag.values()):
+        lag = sum(lag.values())
+    return (
+        lag if isinstance(lag, int) else None,
+        heartbeat if isinstance(heartbeat, int) else None,
+    )

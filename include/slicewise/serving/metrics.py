@@ -1,0 +1,49 @@
+"""What operators watch: requests, the store's share of them, freshness, and errors by kind."""
+
+from __future__ import annotations
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+
+_SECONDS = (
+    0.0001, 0.0002, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 5.0,
+)  # fmt: skip
+CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+
+
+class Metrics:
+    """Of one process."""
+
+    def __init__(self) -> None:
+        self.registry = CollectorRegistry()
+        self.request_seconds = Histogram(
+            "slicewise_request_seconds",
+            "Time from the whole request to the whole answer",
+            ["route"],
+            buckets=_SECONDS,
+            registry=self.registry,
+        )
+        self.store_seconds = Histogram(
+            "slicewise_store_seconds",
+            "Time of one round trip to the online store",
+            buckets=_SECONDS,
+            registry=self.registry,
+        )
+        self.values = Counter("slicewise_values_total", "Feature values answered", registry=self.registry)
+        self.errors = Counter("slicewise_errors_total", "Requests refused or failed", ["kind"], registry=self.registry)
+        self.flags = Counter("slicewise_flagged_total", "Answers by flag", ["flag"], registry=self.registry)
+        self.ledger_age = Gauge(
+            "slicewise_ledger_age_seconds",
+            "Time since this process last saw the ledger move",
+            ["source"],
+            registry=self.registry,
+        )
+        self.lag = Gauge(
+            "slicewise_lag_events",
+            "Events that are not applied yet, as the stream last said",
+            ["source"],
+            registry=self.registry,
+        )
+
+    def text(self) -> bytes:
+        """As Prometheus reads it."""
+        return bytes(generate_latest(self.registry))

@@ -1,0 +1,157 @@
+"""The OpenAPI document is made of the types and tables that the code itself runs on."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Any
+
+import msgspec
+
+from slicewise import __version__
+from slicewise.serving.requests import (
+    MAX_BODY_BYTES,
+    MAX_ENTITIES,
+    MAX_FEATURES,
+    FeaturesBody,
+)
+
+_VALUE = {"description": "null, number, text, boolean, list or object, by the feature's type"}
+_TEXT_OR_NULL = {"type": ["string", "null"]}
+_ERROR = {
+    "type": "object",
+    "required": ["error"],
+    "properties": {
+        "error": {
+            "type": "object",
+            "required": ["kind", "what", "where", "expected", "next_step"],
+            "properties": {
+                "kind": {"type": "string"},
+                "what": {"type": "string"},
+                "where": _TEXT_OR_NULL,
+                "expected": _TEXT_OR_NULL,
+                "next_step": _TEXT_OR_NULL,
+                "progress": {"type": "number", "description": "of a unit that is building"},
+                "earliest_at_us": {"type": "integer"},
+            },
+        }
+    },
+}
+_ANSWER = {
+    "type": "object",
+    "required": ["mode", "t", "results", "bounds", "freshness", "flags"],
+    "properties": {
+        "mode": {"enum": ["live", "at"]},
+        "t": {"type": "string", "format": "date-time"},
+        "results": {
+            "type": "array",
+            "items": {
+                "type": "object",
+                "required": ["entity", "values", "token"],
+                "properties": {
+                    "entity": {"type": "object"},
+                    "values": {"type": "object", "additionalProperties": _VALUE},
+                    "token": {"type": "string", "description": "what the answer contains, exactly"},
+                    "errors": {"type": "object", "additionalProperties": {"type": "string"}},
+                },
+            },
+        },
+        "bounds": {
+            "type": "object",
+            "description": "feature -> effective [start, end), RFC 3339",
+            "additionalProperties": {
+                "type": "array",
+                "items": {"type": "string", "format": "date-time"},
+                "minItems": 2,
+                "maxItems": 2,
+            },
+        },
+        "freshness": {"type": "object", "additionalProperties": {"type": "object"}},
+        "flags": {"type": "array", "items": {"enum": ["stale", "default", "overflow"]}},
+    },
+}
+
+
+@lru_cache(maxsize=1)
+def document() -> dict[str, Any]:
+    """OpenAPI 3.1."""
+    _, components = msgspec.json.schema_components([FeaturesBody], ref_template="#/components/schemas/{name}")
+    body = components["FeaturesBody"]
+    body["properties"]["entities"] |= {"minItems": 1, "maxItems": MAX_ENTITIES}
+    body["properties"]["features"]["maxItems"] = MAX_FEATURES
+    body["oneOf"] = [{"required": ["features"]}, {"required": ["feature_set"]}]
+    body["description"] = f"At most {MAX_BODY_BYTES} bytes. at: RFC 3339 with zone, or microseconds."
+    schemas = {**components, "Answer": _ANSWER, "Error": _ERROR}
+    name = {"name": "name", "in": "path", "required": True, "schema": {"type": "string"}}
+    return {
+        "openapi": "3.1.0",
+        "info": {"title": "slicewise", "version": __version__},
+        "paths": {
+            "/v1/features": {
+                "get": _get("What can be asked for"),
+                "post": {
+                    "summary": "Features of entities, live or at a past time",
+                    "requestBody": {
+                        "required": True,
+                        "content": _both({"$ref": "#/components/schemas/FeaturesBody"}),
+                    },
+                    "responses": {
+                        "200": {
+                            "description": "Values with their token",
+                            "content": _both({"$ref": "#/components/schemas/Answer"}),
+                        },
+                        **_errors(400, 404, 422, 500, 503),
+                    },
+                },
+            },
+            "/v1/features/{name}": {
+                "get": _get("A view, a feature view:column, or a feature set", 404),
+                "parameters": [name],
+            },
+            "/healthz": {"get": _get("Whether the process runs")},
+            "/readyz": {"get": _get("Whether every view answers, with the reasons why not")},
+            "/openapi.json": {"get": _get("This document")},
+            "/metrics": {"get": _page("For Prometheus", "text/plain")},
+            "/": {"get": _page("For people", "text/html")},
+        },
+        "components": {"schemas": schemas},
+    }
+
+
+def _both(schema: dict[str, Any]) -> dict[str, Any]:
+    return {"application/json": {"schema": schema}, "application/msgpack": {"schema": schema}}
+
+
+def _get(summary: str, *statuses: int) -> dict[str, Any]:
+    content = {"application/json": {"schema": {"type": "object"}}}
+    return {
+        "summary": summary,
+        "responses": {
+            "200": {"description": summary, "content": content},
+            **_errors(*statuses, 500, 503),
+        },
+    }
+
+
+def _page(summary: str, kind: str) -> dict[str, Any]:
+    content = {kind: {"schema": {"type": "string"}}}
+    return {"summary": summary, "responses": {"200": {"description": summary, "content": content}}}
+
+
+_MEANING = {
+    400: "The request is malformed",
+    404: "A name does not exist; the nearest that do are named",
+    422: "A window reaches before what is kept; the earliest `at` is named",
+    500: "What is stored is damaged or contradicts itself",
+    503: "Not ready, behind min_token, or the store does not answer; ask again",
+}
+
+
+def _errors(*statuses: int) -> dict[str, Any]:
+    content = {"application/json": {"schema": {"$ref": "#/components/schemas/Error"}}}
+    both = {**content, "application/msgpack": content["application/json"]}
+    found: dict[str, Any] = {}
+    for status in statuses:
+        found[str(status)] = {"description": _MEANING[status], "content": both}
+    for status in {503} & set(statuses):
+        found[str(status)]["headers"] = {"Retry-After": {"schema": {"type": "integer"}}}
+    return found

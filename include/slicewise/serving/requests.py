@@ -1,0 +1,143 @@
+"""A request is checked once, at the edge; inside, nothing checks again."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import msgspec
+
+from slicewise import token as tokens
+from slicewise.errors import BadRequest
+from slicewise.token import Token
+
+Scalar = str | int | float | bool | None
+Entity = dict[str, Scalar]
+
+MAX_BODY_BYTES = 1 << 20
+MAX_ENTITIES = 1_000
+MAX_FEATURES = 500
+MAX_VALUES = 100_000
+"""Entities times features of one request."""
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_LATEST_US = 253_402_300_800_000_000  # the year 10000
+
+
+class FeaturesBody(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
+    """What `POST /v1/features` is sent. Either `features` or `feature_set`."""
+
+    features: list[str] | None = None
+    feature_set: str | None = None
+    entities: list[Entity] = msgspec.field(default_factory=lambda: [{}])
+    at: str | int | None = None
+    min_token: str | None = None
+
+
+@dataclass(frozen=True)
+class FeaturesRequest:
+    """A checked request."""
+
+    features: tuple[str, ...]
+    """Refs "view:column"; empty where a feature set is asked for."""
+    feature_set: str | None
+    entities: tuple[Entity, ...]
+    at_us: int | None
+    """None: live."""
+    min_token: tuple[Token, ...] = ()
+
+
+_JSON = msgspec.json.Decoder(FeaturesBody)
+_MSGPACK = msgspec.msgpack.Decoder(FeaturesBody)
+
+
+def parse_body(body: bytes, *, msgpack: bool = False) -> FeaturesRequest:
+    """The request of a body in JSON or msgpack. Raises BadRequest."""
+    if len(body) > MAX_BODY_BYTES:
+        raise BadRequest(f"a body of {len(body)} bytes", expected=f"at most {MAX_BODY_BYTES} bytes")
+    try:
+        found = (_MSGPACK if msgpack else _JSON).decode(body)
+    except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
+        raise BadRequest(
+            f"the body is no request: {error}",
+            where="body",
+            expected='{"features": ["view:column", …], "entities": [{…}, …]}, optionally feature_set, at, min_token',
+            next_step="see /openapi.json",
+        ) from error
+    return checked(found.features, found.feature_set, found.entities, found.at, found.min_token)
+
+
+def checked(
+    features: list[str] | tuple[str, ...] | None,
+    feature_set: str | None,
+    entities: list[Entity] | tuple[Entity, ...],
+    at: str | int | datetime | None = None,
+    min_token: str | None = None,
+) -> FeaturesRequest:
+    """A request of these parts. Raises BadRequest."""
+    if (features is None) == (feature_set is None):
+        raise BadRequest(
+            "a request names features or a feature set",
+            where="features, feature_set",
+            expected="exactly one of the two",
+        )
+    refs = tuple(features or ())
+    if features is not None and not refs:
+        raise BadRequest("no feature is asked for", where="features", expected="at least one ref")
+    if len(refs) > MAX_FEATURES:
+        raise BadRequest(f"{len(refs)} features", where="features", expected=f"at most {MAX_FEATURES}")
+    if len(set(refs)) != len(refs):
+        twice = next(ref for ref in refs if refs.count(ref) > 1)
+        raise BadRequest(f"{twice!r} is asked for twice", where="features", expected="each once")
+    if not entities:
+        raise BadRequest(
+            "no entity is asked for",
+            where="entities",
+            expected="at least one; [{}] for global views",
+        )
+    if len(entities) > MAX_ENTITIES:
+        raise BadRequest(f"{len(entities)} entities", where="entities", expected=f"at most {MAX_ENTITIES}")
+    return FeaturesRequest(
+        refs,
+        feature_set,
+        tuple(entities),
+        None if at is None else instant_us(at),
+        () if min_token is None else tokens.decode_all(min_token),
+    )
+
+
+def instant_us(at: str | int | datetime) -> int:
+    """Microseconds UTC of an instant: RFC 3339 text or a datetime, both with zone, or an integer."""
+    us: int | None = None
+    if isinstance(at, bool):
+        us = None
+    elif isinstance(at, int):
+        us = at
+    else:
+        moment = at if isinstance(at, datetime) else _parsed(at)
+        if moment is not None and moment.tzinfo is not None:
+            us = (moment - _EPOCH) // timedelta(microseconds=1)
+    if us is None or not 0 <= us < _LATEST_US:
+        raise BadRequest(
+            f"{at!r} is no instant",
+            where="at",
+            expected="RFC 3339 with zone, as 2013-01-01T12:00:00Z, or microseconds since 1970",
+        )
+    return us
+
+
+def _parsed(text: Any) -> datetime | None:
+    try:
+        return datetime.fromisoformat(text)
+    except (ValueError, TypeError):
+        return None
+
+
+def instant(us: int) -> datetime:
+    """The aware datetime of microseconds UTC."""
+    return _EPOCH + timedelta(microseconds=us)
+
+
+def instant_text(us: int) -> str:
+    """RFC 3339 in UTC, with as many digits as it needs."""
+    return instant(us).replace(tzinfo=None).isoformat() + "Z"

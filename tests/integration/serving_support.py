@@ -1,0 +1,108 @@
+"""A serving process of its own on a store of its own, with a project whose events are known."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import httpx
+
+import slicewise as sw
+from slicewise.features.definitions import Project
+from slicewise.features.plan import Deployment, plan
+
+plays = sw.KafkaSource(
+    "plays",
+    schema={
+        "user_id": "string",
+        "country": "string",
+        "seconds": "double",
+        "n": "int64",
+        "played_at": "timestamp_us",
+    },
+    timestamp="played_at",
+    max_lateness="1d",
+)
+listening = sw.FeatureView(
+    "listening",
+    source=plays,
+    entity=["user_id"],
+    features=[
+        sw.Feature("plays", sw.count(), windows=["10m", "1h", "7d", sw.tumbling("1h")]),
+        sw.Feature("seconds", sw.sum("seconds"), windows=["1h", "7d"]),
+        sw.Feature("mean_seconds", sw.mean("seconds"), windows=["1h"]),
+        sw.Feature("total", sw.sum("n"), windows=["1h"]),
+    ],
+)
+places = sw.FeatureView(
+    "places",
+    source=plays,
+    entity=["country", "user_id"],
+    features=[sw.Feature("plays", sw.count(), windows=["1h", "1d"])],
+)
+everyone = sw.FeatureView(
+    "everyone", source=plays, entity=[], features=[sw.Feature("plays", sw.count(), windows=["1h", "1d"])]
+)
+churn = sw.FeatureSet(
+    "churn_v1",
+    features=["listening:plays_1h", "listening:seconds_1h", "everyone:plays_1h"],
+    defaults={"listening:seconds_1h": 0.0},
+)
+
+
+def deployment() -> Deployment:
+    """What the tests deploy."""
+    return plan(Project("tests", (listening, places, everyone), (churn,)))
+
+
+def free_port() -> int:
+    """A port that nobody listens on at this moment."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+@contextmanager
+def serving(redis_url: str, workers: int = 1) -> Iterator[str]:
+    """`python -m slicewise.serving` on a free port; its address. Stopped by its pid."""
+    url = f"http://127.0.0.1:{free_port()}"
+    with TemporaryDirectory(prefix="slicewise-serving-") as folder:
+        env = {
+            **os.environ,
+            "SLICEWISE_STATE": folder,
+            "SLICEWISE_REDIS_URL": redis_url,
+            "SLICEWISE_SERVING_URL": url,
+            "SLICEWISE_SERVING_WORKERS": str(workers),
+        }
+        log = Path(folder) / "log"
+        with log.open("wb") as out:
+            process = subprocess.Popen(
+                [sys.executable, "-m", "slicewise.serving"], env=env, stderr=out, stdout=out
+            )
+        try:
+            _await_up(url, process, log)
+            yield url
+        finally:
+            process.send_signal(signal.SIGTERM)
+            assert process.wait(20) == 0, log.read_text()
+
+
+def _await_up(url: str, process: subprocess.Popen[bytes], log: Path) -> None:
+    deadline = time.monotonic() + 30
+    while time.monotonic() < deadline:
+        assert process.poll() is None, log.read_text()
+        try:
+            if httpx.get(url + "/healthz", trust_env=False).status_code == 200:
+                return
+        except httpx.HTTPError:
+            time.sleep(0.02)
+    raise AssertionError(f"not up within 30 s:\n{log.read_text()}")

@@ -1,0 +1,172 @@
+"""Events folded into a real store as the stream folds them, for tests and benchmarks that read."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from slicewise.aggregates import Columns, Rows
+from slicewise.codec import pack_slices, pack_total
+from slicewise.cover import Cover, Place
+from slicewise.features.plan import Deployment, Unit
+from slicewise.features.types import arrow_type
+from slicewise.slices import HOUR_US, MINUTE_US
+from slicewise.stores import keys
+from slicewise.stores.ports import FoldBatch, HourEntry, OnlineStore
+
+TOPIC = "5" * 32
+
+
+@dataclass(frozen=True)
+class Event:
+    """One event: where it stands in the log, when it happened, and its columns."""
+
+    partition: int
+    offset: int
+    time_us: int
+    columns: Mapping[str, Any]
+
+    @property
+    def place(self) -> Place:
+        return (TOPIC, self.partition)
+
+
+@dataclass
+class Served:
+    """A store under one deployment of one source, whose ledger this feeder advances."""
+
+    store: OnlineStore
+    deployment: Deployment
+    seqs: int = 0
+    log: list[Event] = field(default_factory=list)
+
+    def deploy(self) -> None:
+        """Initialises and deploys; every unit is ready, since nothing lies below its start."""
+        marks = self.store.initialise()
+        topics = {source.topic: TOPIC for source in self.deployment.sources}
+        marks = self.store.deploy(self.deployment, marks.epoch, topics=topics)
+        views: dict[str, list[str]] = {}
+        for unit in self.deployment.units:
+            views.setdefault(unit.view, []).append(unit.storage_fingerprint)
+        for unit in self.deployment.units:
+            start = marks.starts[unit.storage_fingerprint]
+            self.store.mark_ready(unit, start, views)
+
+    def fold(self, events: Sequence[Event], *, advance: bool = True) -> None:
+        """Folds events (in offset order per partition) and, as a batch does, then advances."""
+        marks = self.store.marks()
+        for unit in self.deployment.units:
+            for partition in sorted({e.partition for e in events}):
+                mine = sorted((e for e in events if e.partition == partition), key=_offset)
+                self.store.fold(batch(unit, mine))
+        self.log.extend(events)
+        if advance:
+            ends: dict[Place, int] = {}
+            for e in events:
+                ends[e.place] = max(ends.get(e.place, 0), e.offset + 1)
+            start = Cover({place: marks.ledger.get(place) for place in ends})
+            self.store.advance_ledger(start, Cover(ends), marks.epoch, marks.units)
+
+    def compact(self, hour: int, cover: Cover) -> None:
+        """Compacts an hour up to a cover, as the job does: all entities, every level, then marks."""
+        self.seqs += 1
+        for source in self.deployment.sources:
+            self.store.put_cover(source.name, self.seqs, cover)
+        inside = [e for e in self.log if e.time_us // HOUR_US == hour and cover.contains(e.place, e.offset)]
+        for unit in self.deployment.units:
+            parts = {e.partition for e in inside} if unit.spread else {None}
+            for partition in parts:
+                mine = [e for e in inside if partition in (None, e.partition)]
+                entries = hour_entries(unit, mine, self.seqs, partition)
+                outcome = self.store.swap(unit, hour, self.seqs, cover, entries)
+                assert not outcome.left_over
+            self.store.mark_swapped(unit, hour, self.seqs)
+
+    def total(self, day: int) -> None:
+        """Writes the day's total of every entity."""
+        for unit in self.deployment.units:
+            for partition in sorted({e.partition for e in self.log}) if unit.spread else [None]:
+                self.store.total_day(unit, sorted(set(tags_of(unit, self.log, partition))), day)
+
+
+def _offset(event: Event) -> int:
+    return event.offset
+
+
+def tags_of(unit: Unit, events: Sequence[Event], partition: int | None) -> list[bytes]:
+    """Per event the tag of its entity."""
+    values = [[e.columns[column] for e in events] for column, _ in unit.entity]
+    return keys.entity_tags(unit.entity, values, partition, len(events))
+
+
+def rows_of(unit: Unit, events: Sequence[Event]) -> Rows:
+    """Events in column form, with the columns that the unit's aggregates read."""
+    halves = int(TOPIC[:16], 16), int(TOPIC[16:], 16)
+    return Rows(
+        np.array([e.time_us for e in events], np.int64),
+        np.full(len(events), halves[0], np.uint64),
+        np.full(len(events), halves[1], np.uint64),
+        np.array([e.partition for e in events], np.int32),
+        np.array([e.offset for e in events], np.int64),
+        {name: pa.array([e.columns[name] for e in events], arrow_type(kind)) for name, kind in unit.input_types},
+    )
+
+
+def accumulated(unit: Unit, rows: Rows, groups: npt.NDArray[np.int64], n: int) -> list[Columns]:
+    """Partials of each group."""
+    return [partial.accumulate_columns(rows, groups, n) for partial in unit.layout.partials]
+
+
+def batch(unit: Unit, events: Sequence[Event]) -> FoldBatch:
+    """A batch of one partition, in offset order."""
+    each = tags_of(unit, events, events[0].partition if unit.spread else None)
+    tags = sorted(set(each))
+    number = {tag: i for i, tag in enumerate(tags)}
+    rows = rows_of(unit, events)
+
+    def accumulate(chosen: npt.NDArray[np.int64], groups: npt.NDArray[np.int64], n: int) -> list[Columns]:
+        return accumulated(unit, rows.take(chosen), groups, n)
+
+    return FoldBatch(
+        unit=unit,
+        place=events[0].place,
+        tags=tags,
+        entity=np.array([number[tag] for tag in each], np.int64),
+        offset=rows.offset,
+        number=rows.time // unit.slice_us,
+        accumulate=accumulate,
+    )
+
+
+def hour_entries(unit: Unit, events: Sequence[Event], seq: int, partition: int | None) -> list[HourEntry]:
+    """One entry per entity of an hour's events."""
+    by_tag: dict[bytes, list[Event]] = {}
+    for tag, event in zip(tags_of(unit, events, partition), events, strict=True):
+        by_tag.setdefault(tag, []).append(event)
+    entries = []
+    for tag, mine in by_tag.items():
+        rows = rows_of(unit, mine)
+        whole = accumulated(unit, rows, np.zeros(len(mine), np.int64), 1)
+        minutes = None
+        if MINUTE_US in unit.levels and unit.slice_us != MINUTE_US:
+            minutes = _levelled(unit, rows, MINUTE_US, seq)
+        entries.append(
+            HourEntry(
+                tag,
+                pack_total(seq, unit.layout.encode_rows(whole)[0]),
+                _levelled(unit, rows, unit.slice_us, seq),
+                minutes,
+            )
+        )
+    return entries
+
+
+def _levelled(unit: Unit, rows: Rows, level_us: int, seq: int) -> bytes:
+    numbers, groups = np.unique(rows.time // level_us, return_inverse=True)
+    columns = accumulated(unit, rows, groups.astype(np.int64), len(numbers))
+    return pack_slices(seq, numbers, unit.layout.encode_block(columns))
