@@ -103,9 +103,14 @@ def _change(unit: Unit, new: Deployment, deployed: Deployment) -> Change:
         same = old[fingerprint]
         if same.definition_fingerprint == unit.definition_fingerprint:
             return Change(view, "unchanged", "nothing to do", fingerprint)
-        longer = unit.retention_us > same.retention_us
-        refill = "; the longer window refills Redis from the offline slices" if longer else ""
-        return Change(view, "definition", f"answers from what is stored{refill}", fingerprint)
+        if unit.retention_us > same.retention_us:
+            # What older windows need has expired already: answers would be short without a sign.
+            reason = (
+                f"a longer window needs {format_duration(unit.retention_us)} of history in Redis, which keeps "
+                f"{format_duration(same.retention_us)}"
+            )
+            return Change(view, "refused", reason, fingerprint)
+        return Change(view, "definition", "answers from what is stored", fingerprint)
     if view in deployed.views:
         others = list(deployed.view(view))
         nearest = min(others, key=lambda each: abs(each.slice_us - unit.slice_us))

@@ -1,0 +1,131 @@
+"""deploy the project's definitions onto the running platform, and wait until new views answer
+
+The plan is shown first. A new view is picked up by the stream at once; its history is built from the
+archive by Airflow's backfill_view, and it answers when that stands. A changed unit under the name of
+a deployed view is refused, with the reason; nothing is written then.
+
+  slicewise apply                 plan, deploy, wait
+  slicewise apply --no-wait       deploy, and let Airflow build the history
+  slicewise apply --remove --json also stop serving views that the project no longer has
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+from dataclasses import asdict
+from typing import TYPE_CHECKING
+
+from slicewise.settings import Settings
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from slicewise.features.explain import Change
+    from slicewise.features.plan import Deployment
+
+PATIENCE_S = 1800.0
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--json", action="store_true", help="print the outcome for programs")
+    parser.add_argument("--no-wait", action="store_true", help="do not wait for the history of new views")
+    parser.add_argument("--remove", action="store_true", help="allow views to go that the project no longer has")
+
+
+def run(arguments: argparse.Namespace, settings: Settings) -> int:
+    from slicewise.errors import DefinitionError
+    from slicewise.features.explain import changes, refuse_changed_units
+    from slicewise.features.plan import plan
+    from slicewise.features.project import load_project
+    from slicewise.local import deploy, supervisor
+
+    def say(line: str) -> None:
+        if not arguments.json:
+            print(line, flush=True)
+
+    planned = plan(load_project(settings.definitions))
+    supervisor.require_up(settings, ["redis", "kafka"])
+    with deploy.connected(settings) as store:
+        found = deploy.standing(store)
+        wanted = changes(planned, found.deployment)
+        for each in wanted:
+            say(f"{each.kind:<10} {each.view:<24} {each.reason}")
+        refuse_changed_units(planned, found.deployment)
+        gone = [each.view for each in wanted if each.kind == "removed"]
+        if gone and not arguments.remove:
+            raise DefinitionError(
+                f"the project no longer has {', '.join(gone)}, which is served",
+                where=str(settings.definitions),
+                next_step="put it back, or remove it for good: slicewise apply --remove",
+            )
+        marks = deploy.deploy(settings, store, planned, found.marks.epoch)
+        left = deploy.building(planned, marks)
+    say(f"deployed: epoch {marks.epoch}, {len(planned.views)} views")
+    if left:
+        _build(settings, planned, not arguments.no_wait, say)
+    if arguments.json:
+        print(json.dumps(_outcome(planned, wanted, marks.epoch, waited=not arguments.no_wait)))
+    else:
+        _example(settings, planned, wanted)
+    return 0
+
+
+def _build(settings: Settings, planned: Deployment, wait: bool, say: object) -> None:
+    from slicewise.errors import ServerError
+    from slicewise.local import deploy
+    from slicewise.local.airflow_api import AirflowApi
+
+    assert callable(say)
+    with AirflowApi(settings.airflow_url) as airflow:
+        airflow.unpause("backfill_view")
+        run = airflow.trigger("backfill_view")
+        say(f"backfill_view builds the history: {settings.airflow_url}/dags/backfill_view")
+        said, deadline = {}, time.monotonic() + PATIENCE_S
+        while wait:
+            with deploy.connected(settings) as store:
+                left = deploy.building(planned, store.marks())
+            if not left:
+                return
+            if left != said:
+                said = left
+                for view, (done, total) in left.items():
+                    say(f"building   {view:<24} {f'{done} of {total} hours' if total else 'queued'}")
+            now = airflow.run(run.dag_id, run.run_id)
+            if now.over and not now.well:
+                raise ServerError(
+                    f"backfill_view failed: {', '.join(left)} not built",
+                    where=f"{settings.airflow_url}/dags/backfill_view",
+                    next_step="read its log there, mend it, and run slicewise apply again: it goes on",
+                )
+            if time.monotonic() > deadline:
+                raise ServerError(
+                    f"{', '.join(left)} not built after {PATIENCE_S:.0f} s",
+                    next_step="it goes on by itself; slicewise status shows how far it is",
+                )
+            time.sleep(0.5)
+
+
+def _outcome(planned: Deployment, wanted: Sequence[Change], epoch: int, waited: bool) -> dict[str, object]:
+    return {
+        "project": planned.project,
+        "digest": planned.digest,
+        "epoch": epoch,
+        "ready": waited,
+        "changes": [asdict(each) for each in wanted],
+    }
+
+
+def _example(settings: Settings, planned: Deployment, wanted: Sequence[Change]) -> None:
+    fresh = [each.view for each in wanted if each.kind == "new"]
+    if not fresh:
+        return
+    unit = planned.view(fresh[0])[0]
+    entity = {name: "…" for name, _ in unit.entity}
+    body = {"features": [f"{unit.view}:{unit.features[0].column}"], "entities": [entity]}
+    print("ask it:")
+    print(
+        f"  curl -s {settings.serving_url}/v1/features -H 'content-type: application/json' "
+        f"-d '{json.dumps(body, ensure_ascii=False)}'"
+    )
