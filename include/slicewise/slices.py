@@ -19,9 +19,7 @@ MINUTE_US = 60 * SECOND_US
 HOUR_US = 60 * MINUTE_US
 DAY_US = 24 * HOUR_US
 
-SLICES: tuple[int, ...] = tuple(
-    int(seconds * SECOND_US) for seconds in (0.1, 1, 2, 5, 10, 30, 60, 300, 900, 3600)
-)
+SLICES: tuple[int, ...] = tuple(int(seconds * SECOND_US) for seconds in (0.1, 1, 2, 5, 10, 30, 60, 300, 900, 3600))
 """Slices that the planner chooses from, ascending."""
 
 LEVELS: tuple[int, ...] = (MINUTE_US, HOUR_US, DAY_US)
@@ -54,11 +52,7 @@ def parse_duration(text: str) -> int:
     matched = _DURATION.fullmatch(text) if isinstance(text, str) else None
     total = 0
     if matched and text.isascii():
-        total = sum(
-            int(digits) * size
-            for digits, (_, size) in zip(matched.groups(), _UNITS, strict=True)
-            if digits
-        )
+        total = sum(int(digits) * size for digits, (_, size) in zip(matched.groups(), _UNITS, strict=True) if digits)
     if not 0 < total <= _LONGEST_US:
         raise DefinitionError(
             f"{text!r} is no duration",
@@ -74,6 +68,16 @@ def format_duration(us: int) -> str:
         if us % size == 0:
             return f"{us // size}{unit}"
     raise AssertionError("every integer is a multiple of a microsecond")
+
+
+def format_span(us: int) -> str:
+    """The same for reading: "1d16m" instead of "1456m"."""
+    parts = []
+    for unit, size in _UNITS[1:]:
+        count, us = divmod(us, size)
+        if count:
+            parts.append(f"{count}{unit}")
+    return "".join(parts) or "0s"
 
 
 def floor(t: int, step: int) -> int:
@@ -226,9 +230,7 @@ def bounds_columns(
     return start, end
 
 
-def _bounds(
-    window: Window, mode: Mode, t: Any, slice_us: int, smaller: Callable[[Any, Any], Any]
-) -> tuple[Any, Any]:
+def _bounds(window: Window, mode: Mode, t: Any, slice_us: int, smaller: Callable[[Any, Any], Any]) -> tuple[Any, Any]:
     # One arithmetic for a number and for a column of them.
     if mode == "live":
         present = ceil(t, slice_us)

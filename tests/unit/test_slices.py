@@ -60,6 +60,11 @@ def test_a_formatted_duration_reads_back(us):
     assert sl.parse_duration(sl.format_duration(us)) == us
 
 
+@given(st.integers(1, 10_000 * D))
+def test_a_span_for_reading_is_the_same_duration(us):
+    assert sl.parse_duration(sl.format_span(us)) == us
+
+
 def test_a_column_is_named_by_the_authors_own_text():
     assert sl.sliding("24h").column_suffix() == "24h"
     assert sl.tumbling("1h").column_suffix() == "tumbling_1h"

@@ -13,7 +13,7 @@ from slicewise.codec import Layout
 from slicewise.errors import DefinitionError
 from slicewise.features.fingerprint import canonical_json, storage_payload
 from slicewise.features.plan import Deployment, Unit
-from slicewise.slices import DAY_US, HOUR_US, bounds, format_duration, segments
+from slicewise.slices import DAY_US, HOUR_US, bounds, format_duration, format_span, segments
 from slicewise.slices import resolution as resolution_of
 
 ChangeKind = Literal["unchanged", "new", "definition", "refused", "removed"]
@@ -119,7 +119,7 @@ def _change(unit: Unit, new: Deployment, deployed: Deployment) -> Change:
     return Change(
         view,
         "new",
-        f"stored from now on; {format_duration(unit.retention_us)} of history come from the archive",
+        f"stored from now on; {format_span(unit.retention_us)} of history come from the archive",
         fingerprint,
     )
 
@@ -191,7 +191,7 @@ def _explained(unit: Unit, change: Change) -> Explained:
         entity=", ".join(name for name, _ in unit.entity) or "(global)",
         slice=format_duration(unit.slice_us),
         levels=tuple(format_duration(level) for level in unit.levels),
-        retention=format_duration(unit.retention_us),
+        retention=format_span(unit.retention_us),
         features=len(unit.features),
         partials=tuple(sorted(_partial_names(unit).values())),
         bytes_per_row=row,

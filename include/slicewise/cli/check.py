@@ -1,0 +1,79 @@
+"""type the project's definitions and run their tests; needs no server"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+
+from slicewise.settings import PROJECT_FILE, Settings
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("project", nargs="?", help="folder of slicewise.toml (default: found upwards from here)")
+    parser.add_argument("--json", action="store_true", help="for programs")
+
+
+def definitions_of(project: str | None, settings: Settings) -> Path:
+    """The file with the definitions of the named project, or of the one that settings found."""
+    if project is None:
+        return settings.definitions
+    folder = Path(project).expanduser().absolute()
+    folder = folder.parent if folder.name == PROJECT_FILE else folder
+    return Settings.load({"SLICEWISE_PROJECT": str(folder)}).definitions
+
+
+def run(arguments: argparse.Namespace, settings: Settings) -> int:
+    from slicewise.cli._cases import run_case
+    from slicewise.features.plan import plan
+    from slicewise.features.project import load_project
+
+    file = definitions_of(arguments.project, settings)
+    project = load_project(file)
+    deployment = plan(project)
+    report: list[dict[str, object]] = []
+    failed = ran = 0
+    for view in project.views:
+        outcomes = [run_case(view, case, i) for i, case in enumerate(view.tests, 1)]
+        ran += len(outcomes)
+        failed += sum(not outcome.passed for outcome in outcomes)
+        features = {
+            f.column: str(f.aggregate.output_type) for unit in deployment.view(view.name) for f in unit.features
+        }
+        report.append(
+            {
+                "view": view.name,
+                "features": features,
+                "tests": [
+                    {
+                        "name": outcome.name,
+                        "passed": outcome.passed,
+                        "error": outcome.error,
+                        "refused": outcome.refused,
+                        "differences": [
+                            {"column": d.column, "expected": repr(d.expected), "answered": repr(d.answered)}
+                            for d in outcome.differences
+                        ],
+                    }
+                    for outcome in outcomes
+                ],
+            }
+        )
+        if not arguments.json:
+            print(f"view {view.name}: {len(features)} features, {len(outcomes)} tests")
+            for outcome in outcomes:
+                print(f"  {'ok  ' if outcome.passed else 'FAIL'} {outcome.name}")
+                for d in outcome.differences:
+                    print(f"       {d.column}: expected {d.expected!r}, answered {d.answered!r}")
+                if outcome.error:
+                    print("       " + outcome.error.replace("\n", "\n       "))
+                if outcome.refused and not outcome.passed:
+                    print(f"       left out: {outcome.refused}")
+    if arguments.json:
+        sets = [each.name for each in deployment.feature_sets]
+        whole = {"project": project.name, "ok": not failed, "views": report, "feature_sets": sets}
+        print(json.dumps(whole))
+    else:
+        said = f"{failed} of {ran} tests failed" if failed else f"{ran} tests passed"
+        print(f"project {project.name}: {len(project.views)} views, {len(project.feature_sets)} feature sets, {said}")
+    return 1 if failed else 0

@@ -1,0 +1,87 @@
+"""explain slices, sizes, reads and what deploying the project would change; changes nothing"""
+
+from __future__ import annotations
+
+import argparse
+import json
+
+from slicewise.errors import StoreUnavailable
+from slicewise.settings import Settings, redacted
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("project", nargs="?", help="folder of slicewise.toml (default: found upwards from here)")
+    parser.add_argument("--json", action="store_true", help="for programs")
+    parser.add_argument("--offline", action="store_true", help="do not compare with the running platform")
+
+
+def run(arguments: argparse.Namespace, settings: Settings) -> int:
+    from slicewise.cli.check import definitions_of
+    from slicewise.features.explain import changes, explain
+    from slicewise.features.plan import Deployment, plan
+    from slicewise.features.project import load_project
+    from slicewise.stores.redis.status import read_status
+
+    deployment = plan(load_project(definitions_of(arguments.project, settings)))
+    running, said = None, "compared with nothing, as asked"
+    if not arguments.offline:
+        try:
+            manifest = read_status(settings.redis_url).manifest  # reads only, unlike a deployment's connection
+            running = Deployment.from_json(json.dumps(manifest)) if manifest else None
+            said = "nothing is deployed yet" if running is None else f"compared with deployment {running.digest[:16]}"
+        except StoreUnavailable:
+            said = f"nothing runs at {redacted(settings.redis_url)}: compared with nothing"
+    rows = explain(deployment, running)
+    every = changes(deployment, running)
+    if arguments.json:
+        whole = {
+            "project": deployment.project,
+            "digest": deployment.digest,
+            "compared": said,
+            "units": [row.to_json() for row in rows],
+            "changes": [{"view": c.view, "change": c.kind, "reason": c.reason, "unit": c.unit} for c in every],
+        }
+        print(json.dumps(whole))
+        return 1 if any(change.kind == "refused" for change in every) else 0
+
+    header = (
+        "view",
+        "entity",
+        "slice",
+        "levels",
+        "kept",
+        "features",
+        "partials",
+        "row",
+        "entity at most",
+        "reads",
+        "change",
+    )
+    table = [
+        (
+            row.view,
+            row.entity,
+            row.slice,
+            ", ".join(("slice", *row.levels, "1h", "1d")),
+            row.retention,
+            str(row.features),
+            str(len(row.partials)),
+            f"{row.bytes_per_row} B",
+            _size(row.bytes_per_entity),
+            str(row.reads_per_request),
+            row.change.kind,
+        )
+        for row in rows
+    ]
+    widths = [max(len(line[i]) for line in (header, *table)) for i in range(len(header))]
+    for line in (header, *table):
+        print("  ".join(text.ljust(width) for text, width in zip(line, widths, strict=True)).rstrip())
+    print()
+    for change in every:
+        print(f"{change.view}: {change.kind}; {change.reason}")
+    print(f"\n{said}\nsizes count lists, texts and sets as empty; reads are fields besides the hot hash, at most")
+    return 1 if any(change.kind == "refused" for change in every) else 0
+
+
+def _size(count: int) -> str:
+    return f"{count / 1024:.0f} KiB" if count < 2**20 else f"{count / 2**20:.1f} MiB"

@@ -1,0 +1,166 @@
+"""A replay stands in its topic once and in order, whatever kills it."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+import uuid
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Consumer, TopicPartition
+
+from slicewise.errors import ServerError, StoreUnavailable
+from slicewise.replay import flights
+from slicewise.replay.run import Standing, resume
+from slicewise.replay.schedule import Pace, partition_of
+from slicewise.stores.kafka.log import KafkaLog
+from slicewise.stores.kafka.producer import Record, TransactionalWriter, last_records
+
+pytestmark = pytest.mark.server
+PARTITIONS = 3
+
+
+def start(broker, topic, *options):
+    command = [str(Path(sys.executable).with_name("slicewise")), "replay", "--topic", topic]
+    env = {**os.environ, "SLICEWISE_KAFKA_BOOTSTRAP": broker.bootstrap}
+    return subprocess.Popen(
+        [*command, "--partitions", str(PARTITIONS), *options], env=env, stderr=subprocess.PIPE, text=True
+    )
+
+
+def run(broker, topic, *options):
+    replay = start(broker, topic, "--history-only", *options)
+    _, said = replay.communicate(timeout=120)
+    assert replay.returncode == 0, said
+
+
+def read(broker, topic):
+    """All committed (number, partition, time_ms, value), in log order per partition."""
+    consumer = Consumer(
+        {
+            "bootstrap.servers": broker.bootstrap,
+            "group.id": uuid.uuid4().hex,
+            "isolation.level": "read_committed",
+            "enable.partition.eof": True,
+        }
+    )
+    consumer.assign([TopicPartition(topic, p, 0) for p in range(PARTITIONS)])
+    found, ends = [], 0
+    while ends < PARTITIONS:
+        message = consumer.poll(20)
+        assert message is not None, "the broker stopped answering"
+        if message.error():
+            ends += 1
+            continue
+        value = message.value()
+        found.append((json.loads(value)["number"], message.partition(), message.timestamp()[1], value))
+    consumer.close()
+    return found
+
+
+def standing(log, topic):
+    return sum(log.latest(topic).offsets.values())
+
+
+def created(broker):
+    """A topic of its own, whose partitions have their leaders."""
+    topic, log = f"replay-{uuid.uuid4().hex[:8]}", KafkaLog(broker.bootstrap)
+    log.create(topic, PARTITIONS)
+    deadline = time.monotonic() + 30
+    while True:
+        try:
+            assert standing(log, topic) == 0
+            return topic, log
+        except StoreUnavailable:
+            assert time.monotonic() < deadline, "the topic did not come up"
+            time.sleep(0.05)
+
+
+def once_and_in_order(found):
+    numbers = [number for number, *_ in found]
+    assert sorted(numbers) == list(range(len(numbers))), "each event once, none left out"
+    for partition in range(PARTITIONS):
+        own = [number for number, p, *_ in found if p == partition]
+        assert own == sorted(own), "the log's order is the order of arrival"
+
+
+def test_history_is_all_that_arrived_before_the_start_and_a_second_run_adds_nothing(kafka_broker):
+    topic = f"replay-{uuid.uuid4().hex[:8]}"
+    run(kafka_broker, topic, "--share", "0.02")
+    found = read(kafka_broker, topic)
+    once_and_in_order(found)
+    pace = Pace(share=0.02)
+    standing = {p: Standing(value, at) for _, p, at, value in found}
+    schedule, following = resume(flights.year(), pace, standing, now_us=0)
+    assert following == len(found) == schedule.due(schedule.live_from_us)
+    assert abs(schedule.live_from_us / 1e6 - time.time()) < 60, "the start is when it was started"
+    for number, partition, at, value in found:
+        event = schedule.event(number)
+        assert (value, at) == (event.value, event.arrival_us // 1000)
+        assert partition == partition_of(event.carrier, PARTITIONS)
+
+    run(kafka_broker, topic, "--share", "0.02")
+    assert read(kafka_broker, topic) == found
+
+
+def test_a_replay_killed_while_it_writes_goes_on_without_loss_or_repetition(kafka_broker):
+    topic, log = created(kafka_broker)
+    for kill in range(2):
+        before = standing(log, topic)
+        replay = start(kafka_broker, topic, "--history-only", "--share", "0.3")
+        deadline = time.monotonic() + 60
+        while standing(log, topic) == before:  # at least one batch, others on their way
+            assert time.monotonic() < deadline, "nothing was written"
+        replay.send_signal(signal.SIGKILL)
+        replay.communicate()
+        assert len(read(kafka_broker, topic)) < 90_000, f"kill {kill} came too late to show anything"
+    run(kafka_broker, topic, "--share", "0.3")
+    found = read(kafka_broker, topic)
+    once_and_in_order(found)
+    assert len(found) > 90_000
+
+
+def test_a_live_replay_goes_on_at_its_pace_and_stops_when_told(kafka_broker):
+    topic, log = created(kafka_broker)
+    # 30 times the default: some 100 events a second
+    options = ("--live", "--speed", "10950", "--share", "0.001", "--offset", "90d12h")
+    replay = start(kafka_broker, topic, *options)
+    deadline = time.monotonic() + 60
+    while standing(log, topic) < 700 and time.monotonic() < deadline:
+        time.sleep(0.1)
+    replay.terminate()
+    _, said = replay.communicate(timeout=30)
+    assert replay.returncode == 0, said
+    found = read(kafka_broker, topic)
+    once_and_in_order(found)
+    assert len(found) > 400
+    newest = max(at for _, _, at, _ in found)
+    assert newest <= time.time() * 1000, "nothing is produced before it is due"
+
+
+def test_a_second_writer_fences_the_first(kafka_broker):
+    topic, log = created(kafka_broker)
+    first = TransactionalWriter(kafka_broker.bootstrap, topic, topic)
+    first.append([Record(0, b"k", b"1", 1)])
+    second = TransactionalWriter(kafka_broker.bootstrap, topic, topic)
+    second.append([Record(0, b"k", b"2", 2)])
+    with pytest.raises(ServerError, match="took over"):
+        first.append([Record(0, b"k", b"3", 3)])
+    assert last_records(kafka_broker.bootstrap, topic, range(PARTITIONS)) == {0: Record(0, b"k", b"2", 2)}
+
+
+def test_the_last_record_is_found_behind_many_commit_markers(kafka_broker):
+    topic, log = created(kafka_broker)
+    writer = TransactionalWriter(kafka_broker.bootstrap, topic, topic)
+    writer.append([Record(1, b"k", b"here", 5)])
+    for _ in range(3):
+        # an aborted transaction leaves a marker and records that no committed read sees
+        writer._producer.begin_transaction()
+        for _ in range(10):
+            writer._producer.produce(topic, b"gone", partition=1)
+        writer._producer.flush()
+        writer._producer.abort_transaction()
+    assert last_records(kafka_broker.bootstrap, topic, range(PARTITIONS)) == {1: Record(1, b"k", b"here", 5)}
