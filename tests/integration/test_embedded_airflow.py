@@ -11,6 +11,7 @@ import pytest
 
 from slicewise.local import process, services, supervisor
 from slicewise.settings import Settings
+from tests.support.servers import listening
 
 pytestmark = [pytest.mark.server, pytest.mark.timeout(400)]
 
@@ -38,6 +39,7 @@ def test_airflow_runs_on_our_settings_and_leaves_no_orphan_when_its_head_is_kill
         for birth in process.marked(state.path, "airflow"):
             env = Path(f"/proc/{birth.pid}/environ").read_text(errors="replace").split("\0")
             assert f"SLICEWISE_STATE={state.path}" in env
+        assert listening(process.marked(state.path, "airflow")) == {("127.0.0.1", port)}
 
         head = process.root_of(state.path, "airflow")
         assert head is not None

@@ -20,7 +20,7 @@ from slicewise.errors import ServerError
 from slicewise.local import control, process, services, supervisor
 from slicewise.local.state import StateFolder
 from slicewise.settings import Settings
-from tests.support.servers import KafkaBroker, RedisServer
+from tests.support.servers import KafkaBroker, RedisServer, listening
 
 pytestmark = pytest.mark.server
 
@@ -112,8 +112,9 @@ def test_up_twice_changes_nothing_and_down_leaves_no_process(state: StateFolder)
     supervisor.up(settings, said.append, only=["redis", "kafka"])
     assert process.marked(state.path) == before
     assert len(before) == 2
+    assert {address.removeprefix("::ffff:") for address, _ in listening(before)} == {"127.0.0.1"}
     rows = {each.name: each.state for each in supervisor.status(settings)}
-    assert rows == {"redis": "up", "kafka": "up", "serving": "down", "airflow": "down", "stream": "down"}
+    assert rows == {name: "up" if name in ("redis", "kafka") else "down" for name in services.NAMES}
 
     ports = state.ports()
     supervisor.down(settings, said.append)

@@ -12,11 +12,12 @@ from __future__ import annotations
 
 import signal
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TypeVar
 
+import psutil
 import pytest
 
 from slicewise.local import control, services
@@ -27,6 +28,16 @@ from slicewise.local.process import Birth, wait_gone
 from slicewise.local.service import Service
 from slicewise.local.state import StateFolder
 from slicewise.settings import Settings
+
+
+def listening(processes: Iterable[Birth]) -> set[tuple[str, int]]:
+    """Every address and port that the processes listen on."""
+    return {
+        (connection.laddr.ip, connection.laddr.port)
+        for birth in processes
+        for connection in psutil.Process(birth.pid).net_connections("inet")
+        if connection.status == psutil.CONN_LISTEN
+    }
 
 
 class RunningServer:

@@ -6,7 +6,6 @@ import base64
 import hashlib
 import json
 import os
-import signal
 
 from slicewise.local import health
 from slicewise.local.ports import HOST
@@ -17,8 +16,8 @@ from slicewise.settings import Settings
 NAME = "airflow"
 
 
-def environment(settings: Settings, state: StateFolder, port: int, log_ports: tuple[int, int]) -> dict[str, str]:
-    """Airflow's variables; log_ports are those of the scheduler's and the triggerer's logs."""
+def environment(settings: Settings, state: StateFolder, port: int) -> dict[str, str]:
+    """Airflow's variables."""
     home = state.path / NAME
     secret = state.secret("airflow")
     fernet = base64.urlsafe_b64encode(hashlib.sha256(secret.encode()).digest()).decode()
@@ -45,29 +44,29 @@ def environment(settings: Settings, state: StateFolder, port: int, log_ports: tu
         "AIRFLOW__API__SECRET_KEY": secret,
         "AIRFLOW__API_AUTH__JWT_SECRET": secret,
         "AIRFLOW__LOGGING__BASE_LOG_FOLDER": str(state.path / "logs" / "airflow-tasks"),
-        "AIRFLOW__LOGGING__WORKER_LOG_SERVER_HOST": HOST,
-        "AIRFLOW__LOGGING__WORKER_LOG_SERVER_PORT": str(log_ports[0]),
-        "AIRFLOW__LOGGING__TRIGGER_LOG_SERVER_PORT": str(log_ports[1]),
         "AIRFLOW__USAGE_DATA_COLLECTION__ENABLED": "False",
         "AIRFLOW_CONN_SPARK_DEFAULT": json.dumps({"conn_type": "spark", "host": settings.spark_master}),
         "NO_COLOR": "1",
     }
 
 
-def service(settings: Settings, state: StateFolder, port: int, log_ports: tuple[int, int]) -> Service:
-    """Airflow standalone: scheduler, dag processor, API server and triggerer below one process."""
+def service(settings: Settings, state: StateFolder, port: int) -> Service:
+    """Scheduler, dag processor, API server and triggerer below one process."""
     return Service(
         name=NAME,
-        argv=(str(settings.airflow_bin), "standalone"),
+        argv=(
+            str(settings.airflow_bin.parent / "python"),
+            "-m",
+            "slicewise.local.airflow_head",
+            str(settings.airflow_bin),
+        ),
         cwd=state.path,
         health=lambda _: health.airflow(port),
         address=f"http://{HOST}:{port}",
-        env=environment(settings, state, port, log_ports),
+        env=environment(settings, state, port),
         prepare=lambda: (state.path / NAME).mkdir(mode=0o700, exist_ok=True),
         # it would start the stream again
         stop_order=10,
-        # standalone hands only an interrupt on to its children
-        stop_signal=signal.SIGINT,
         start_timeout_s=240.0,
         stop_timeout_s=30.0,
     )

@@ -22,7 +22,7 @@ PORTS: Mapping[str, tuple[str, ...]] = {
     redis_server.NAME: ("redis",),
     kafka_broker.NAME: ("kafka", "kafka_controller"),
     SERVING: ("serving",),
-    airflow_server.NAME: ("airflow", "airflow_scheduler_logs", "airflow_triggerer_logs"),
+    airflow_server.NAME: ("airflow",),
 }
 # The setting by which the others find a service.
 SETTING: Mapping[str, str] = {
@@ -125,7 +125,7 @@ def _service(name: str, settings: Settings, state: StateFolder, remembered: Mapp
     if name == kafka_broker.NAME:
         return kafka_broker.service(settings, state, own[0], own[1])
     if name == airflow_server.NAME:
-        return airflow_server.service(settings, state, own[0], (own[1], own[2]))
+        return airflow_server.service(settings, state, own[0])
     return Service(
         name=SERVING,
         argv=(str(settings.platform_python), "-m", "slicewise.serving"),
