@@ -42,6 +42,10 @@ class Stack:
         """Starts servers (all but Airflow by default) and waits until they are well."""
         self.settings = supervisor.up(self.settings, print, only=services or ("redis", "kafka", "serving"))
 
+    def status(self) -> list[supervisor.ServiceStatus]:
+        """Each service as it is."""
+        return supervisor.status(self.settings)
+
     def down(self) -> None:
         """Stops everything that this stack started."""
         supervisor.down(self.settings, print)

@@ -82,7 +82,8 @@ def _build(settings: Settings, planned: Deployment, wait: bool, say: object) -> 
         airflow.unpause("backfill_view")
         run = airflow.trigger("backfill_view")
         say(f"backfill_view builds the history: {settings.airflow_url}/dags/backfill_view")
-        said, deadline = {}, time.monotonic() + PATIENCE_S
+        said: dict[str, tuple[int, int]] = {}
+        deadline = time.monotonic() + PATIENCE_S
         while wait:
             with deploy.connected(settings) as store:
                 left = deploy.building(planned, store.marks())

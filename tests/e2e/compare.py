@@ -1,0 +1,113 @@
+"""Online, training and the oracle side by side, as bytes, for every entity and every feature column."""
+
+from __future__ import annotations
+
+import struct
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import pyarrow as pa
+
+from slicewise.features.plan import Deployment, Unit
+from slicewise.token import decode_all
+from tests.support import oracle
+from tests.support.oracle import OracleEvent
+from tests.support.stack import Stack
+
+
+@dataclass
+class Count:
+    """Compared values, and those that differ."""
+
+    compared: int = 0
+    wrong: list[str] = field(default_factory=list)
+
+    def check(self, what: str, expected: Any, found: Any) -> None:
+        self.compared += 1
+        if as_bytes(expected) != as_bytes(found):
+            self.wrong.append(f"{what}: expected {expected!r}, found {found!r}")
+
+
+def as_bytes(value: Any) -> bytes:
+    """A value with its type and all its bits."""
+    if isinstance(value, float):
+        return b"d" + struct.pack("<d", value)
+    if isinstance(value, Mapping):
+        return as_bytes(list(value.values()))
+    if isinstance(value, list | tuple):
+        return b"[" + b",".join(as_bytes(each) for each in value) + b"]"
+    return repr(value).encode()
+
+
+def oracle_value(spec: Mapping[str, Any], events: Sequence[OracleEvent]) -> Any:
+    """What an aggregate, given as its kind and parameters, answers over these events."""
+    parameters = {name: value for name, value in spec.items() if name != "kind" and value is not None}
+    if spec["kind"] in ("sum", "mean", "min", "max", "bool_and", "bool_or", "last_k", "distinct_count", "count"):
+        column = parameters.pop("column", None)
+        extra = {"k": parameters["k"]} if "k" in parameters else {}
+        arguments = () if column is None else (column,)
+        return oracle.BY_KIND[str(spec["kind"])](events, *arguments, **extra)
+    chosen = {name: parameters[name] for name in ("payload", "by", "k") if name in parameters}
+    if str(spec["kind"]).startswith("arg"):
+        chosen.pop("k", None)
+    return oracle.BY_KIND[str(spec["kind"])](events, **chosen)
+
+
+def by_entity(unit: Unit, events: Sequence[OracleEvent]) -> dict[tuple[Any, ...], list[OracleEvent]]:
+    """Events of each entity of a unit; those without a whole key, or that the view leaves out, are in none."""
+    found: dict[tuple[Any, ...], list[OracleEvent]] = defaultdict(list)
+    names = [name for name, _ in unit.entity]
+    for event in events:
+        key = tuple(event.columns[name] for name in names)
+        amount = event.columns["amount"]
+        if None not in key and (unit.view != "by_card_and_shop" or (amount is not None and amount > 0)):
+            found[key].append(event)
+    return found
+
+
+def compare(
+    stack: Stack, deployment: Deployment, events: Sequence[OracleEvent], at: str | None, count: Count
+) -> list[dict[str, Any]]:
+    """Every entity and column of every unit, online against the oracle; the rows (entity, at, token, values)."""
+    rows = []
+    for unit in deployment.units:
+        groups = by_entity(unit, events)
+        names = [name for name, _ in unit.entity]
+        keys = sorted(groups) or [()]
+        unknown: tuple[Any, ...] = tuple("nobody" for _ in names)
+        keys = [*keys, *([unknown] if names and unknown not in groups else [])]
+        for first in range(0, len(keys), 50):
+            part = keys[first : first + 50]
+            body: dict[str, Any] = {
+                "features": [f"{unit.view}:{f.column}" for f in unit.features],
+                "entities": [dict(zip(names, key, strict=True)) for key in part],
+            }
+            answer = stack.ask(**body, **({"at": at} if at else {}))
+            for key, result in zip(part, answer["results"], strict=True):
+                (token,) = decode_all(result["token"])
+                known = oracle.covered(
+                    groups.get(key, ()),
+                    token.base.offsets,
+                    {hour: cover.offsets for hour, cover in token.ahead.items()},
+                )
+                for feature in unit.features:
+                    start, end = token.bounds[feature.column]
+                    expected = oracle_value(feature.aggregate.spec(), oracle.inside(known, start, end))
+                    found = result["values"][f"{unit.view}:{feature.column}"]
+                    count.check(f"{unit.view} {key} {feature.column} at {at}", expected, found)
+                rows.append({"unit": unit, "key": key, "at": answer["t"], **result})
+    return rows
+
+
+def spine(unit: Unit, rows: Sequence[Mapping[str, Any]]) -> pa.Table:
+    """The rows of one unit as the spine of a training set by token."""
+    names = [name for name, _ in unit.entity]
+    chosen = [row for row in rows if row["unit"] is unit]
+    columns: dict[str, Any] = {
+        name: pa.array([row["key"][i] for row in chosen], pa.string()) for i, name in enumerate(names)
+    }
+    columns["at"] = pa.array([row["at"] for row in chosen]).cast(pa.timestamp("us", "UTC"))
+    columns["token"] = pa.array([row["token"] for row in chosen], pa.string())
+    return pa.table(columns)

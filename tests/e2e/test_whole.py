@@ -1,0 +1,174 @@
+"""The whole way on real servers, through crashes: online = training = oracle over the raw log, as bytes.
+
+produce → stream killed in the middle of a batch → started again → compaction → late events → compaction twice →
+Redis loses its last commands → everything once more, and every entity and window compared.
+"""
+
+from __future__ import annotations
+
+import shutil
+import time
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import psutil
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from slicewise.features.plan import Deployment
+from slicewise.local import deploy
+from tests.e2e.compare import Count, compare, spine
+from tests.e2e.payments import PARTITIONS, Produced, parse, payments
+from tests.support.oracle import HOUR, OracleEvent
+from tests.support.stack import Stack, stack
+
+pytestmark = [pytest.mark.server, pytest.mark.spark, pytest.mark.timeout(1500)]
+
+SEED = 20261121
+TOPIC = "payments"
+PROJECT = Path(__file__).parent / "project"
+# Small batches, so that a kill finds one open.
+SETTINGS = {"SLICEWISE_MAX_EVENTS_PER_BATCH": "1500", "SLICEWISE_KAFKA_PARTITIONS": str(PARTITIONS)}
+
+
+@pytest.fixture
+def platform() -> Iterator[Stack]:
+    with stack(PROJECT, SETTINGS) as running:
+        running.up()
+        yield running
+
+
+def now_us() -> int:
+    return time.time_ns() // 1000
+
+
+def produce(platform: Stack, records: list[Produced]) -> None:
+    platform.produce(TOPIC, [(each.partition, each.value, each.time_ms) for each in records])
+
+
+def raw_events(platform: Stack) -> tuple[list[OracleEvent], int]:
+    """Every good event of the log, and how many records are bad."""
+    records = platform.records(TOPIC)
+    parsed = [parse(topic, partition, offset, value) for topic, partition, offset, _, value in records]
+    return [event for event in parsed if event is not None], sum(event is None for event in parsed)
+
+
+def applied(platform: Stack) -> int:
+    with platform.store() as store:
+        return sum(store.marks().ledger.offsets.values())
+
+
+def hour_text(hours_ago: int) -> str:
+    return (datetime.now(UTC) - timedelta(hours=hours_ago)).strftime("%Y-%m-%dT%H")
+
+
+def ats() -> list[str | None]:
+    """Live, and instants of the past that cut hours, slices and days differently."""
+    now = datetime.now(UTC)
+    past = [now - timedelta(seconds=1), now - timedelta(minutes=47), now - timedelta(hours=3, minutes=11, seconds=7)]
+    return [None, *(each.strftime("%Y-%m-%dT%H:%M:%S.%fZ") for each in past)]
+
+
+def check_online(platform: Stack, deployment: Deployment, when: str) -> Count:
+    events, _ = raw_events(platform)
+    count = Count()
+    for at in ats():
+        compare(platform, deployment, events, at, count)
+    print(f"{when}: {count.compared} values compared with the oracle, {len(count.wrong)} differ")
+    assert not count.wrong, "\n".join(count.wrong[:20])
+    return count
+
+
+def redis_data(platform: Stack) -> Path:
+    return platform.settings.state_dir / "redis" / "appendonlydir"
+
+
+def lose_the_last_commands(platform: Stack, kept: Path) -> None:
+    """SIGKILLs Redis, puts its older append-only file back, starts it again."""
+    (row,) = [each for each in platform.status() if each.name == "redis"]
+    assert row.pid is not None
+    process = psutil.Process(row.pid)
+    process.kill()
+    process.wait(10)
+    shutil.rmtree(redis_data(platform))
+    shutil.copytree(kept, redis_data(platform))
+    platform.up("redis")
+
+
+def test_online_equals_training_equals_the_oracle_through_crashes_and_losses(platform: Stack, tmp_path: Path) -> None:
+    print(f"seed {SEED}")
+    platform.cli("apply", "--no-wait")
+    with deploy.connected(platform.settings) as store:
+        deployment = deploy.require_units(deploy.standing(store))
+
+    # --- the driver is killed in the middle of a batch, and another takes over
+    now = now_us()
+    produce(platform, payments(SEED, 12_000, now, now - 5 * HOUR, now, bad=40))
+    platform.start_stream()
+    platform.wait(lambda: None if applied(platform) >= 3_000 else "not begun", "the first batches")
+    platform.kill_stream()
+    killed_at = applied(platform)
+    assert killed_at < 12_040, "the kill came after the last batch: nothing was shown"
+    platform.start_stream()
+    platform.wait_applied(TOPIC)
+    total = check_online(platform, deployment, f"after SIGKILL at {killed_at} of 12,040").compared
+
+    # --- compaction changes no value; late events for compacted hours come in; compaction twice
+    first = platform.job("compact", "--hour", hour_text(1))
+    total += check_online(platform, deployment, "after compaction").compared
+    now = now_us()
+    produce(platform, payments(SEED + 1, 3_000, now, now - 5 * HOUR, now, bad=10))
+    platform.wait_applied(TOPIC)
+    total += check_online(platform, deployment, "late events after compaction").compared
+    second = platform.job("compact", "--hour", hour_text(1))
+    total += check_online(platform, deployment, "compacted again").compared
+    third = platform.job("compact", "--hour", hour_text(1))
+    print(f"compactions: {[{k: v for k, v in r.items() if isinstance(v, int)} for r in (first, second, third)]}")
+    total += check_online(platform, deployment, "compacted a third time").compared
+
+    # --- Redis comes back without its last commands
+    kept = tmp_path / "kept"
+    time.sleep(1.1)  # the append-only file is synced every second; this keeps a whole one
+    shutil.copytree(redis_data(platform), kept)
+    now = now_us()
+    produce(platform, payments(SEED + 2, 3_000, now, now - 5 * HOUR, now, bad=10))
+    platform.wait_applied(TOPIC)
+    lose_the_last_commands(platform, kept)
+    assert applied(platform) < 18_060, "the store lost nothing: nothing was shown"
+    platform.wait_applied(TOPIC)
+    total += check_online(platform, deployment, "after Redis lost its last commands").compared
+
+    # --- and training by the tokens of these answers gives the same bytes
+    platform.job("compact", "--hour", hour_text(1))
+    total += check_training(platform, deployment, tmp_path)
+    events, bad = raw_events(platform)
+    assert (len(events), bad) == (18_000, 60)
+    print(f"{total} values compared in all")
+
+
+def check_training(platform: Stack, deployment: Deployment, folder: Path) -> int:
+    """Training sets by token against what was served under these tokens, as bytes."""
+    events, _ = raw_events(platform)
+    count, served = Count(), Count()
+    rows = [row for at in ats() for row in compare(platform, deployment, events, at, served)]
+    assert not served.wrong, "\n".join(served.wrong[:20])
+    platform.job("compact", "--hour", hour_text(1))  # archives up to now: the tokens' covers are reached
+    for unit in deployment.units:
+        given, out = folder / f"{unit.view}.spine.parquet", folder / f"{unit.view}.parquet"
+        pq.write_table(spine(unit, rows), given)
+        refs = [f"{unit.view}:{feature.column}" for feature in unit.features]
+        platform.cli(
+            "dataset", "build", "--spine", str(given), "--features", *refs, "--knowledge", "token", "--out", str(out)
+        )
+        built: pa.Table = pq.read_table(out)
+        chosen = [row for row in rows if row["unit"] is unit]
+        assert built.num_rows == len(chosen)
+        for ref in refs:
+            column = built.column(ref) if ref in built.column_names else built.column(ref.partition(":")[2])
+            for row, found in zip(chosen, column.to_pylist(), strict=True):
+                count.check(f"training {ref} {row['key']} at {row['at']}", row["values"][ref], found)
+    print(f"training by token: {count.compared} values compared with what was served, {len(count.wrong)} differ")
+    assert not count.wrong, "\n".join(count.wrong[:20])
+    return count.compared + served.compared
