@@ -5,14 +5,12 @@ A channel that cannot be reached is an event of its own and never hides the fail
 
 from __future__ import annotations
 
-import logging
 import os
 from collections.abc import Mapping
 from typing import Any
 
 from slicewise.lifecycle.alerts import Alert, Channel, alert, channels
-
-log = logging.getLogger("slicewise.alerts")
+from slicewise.log import warning
 
 
 def page(context: Mapping[str, Any]) -> None:
@@ -26,13 +24,13 @@ def page(context: Mapping[str, Any]) -> None:
         url=getattr(instance, "log_url", "") or "",
         runbook_base=os.environ.get("SLICEWISE_RUNBOOK_BASE", ""),
     )
-    log.error(" ".join(f"{name}={value!r}" for name, value in told.fields().items()))
+    warning(told.event, **{name: value for name, value in told.fields().items() if name != "event"})
     for channel in channels(os.environ):
         try:
             _tell(channel, told, context)
         except Exception as error:  # noqa: BLE001 - whatever a channel raises, the failure stands
             # its own text may carry the address, which is a secret
-            log.error("event='alert_not_delivered' kind=%r error=%r", channel.kind, type(error).__name__)
+            warning("alert_not_delivered", kind=channel.kind, error=type(error).__name__)
 
 
 def _tell(channel: Channel, told: Alert, context: Mapping[str, Any]) -> None:

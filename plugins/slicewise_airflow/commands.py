@@ -7,6 +7,7 @@ import os
 import subprocess
 
 from slicewise.lifecycle.reports import JobFailed, ReportReader, summary
+from slicewise.log import event
 from slicewise.settings import Settings
 from slicewise_airflow.record import record
 
@@ -40,5 +41,5 @@ def run_command(*arguments: str) -> dict[str, object]:
         )
     report = dict(reader.required(f"slicewise {arguments[0]}"))
     record(settings, arguments[0], report, ok=True)
-    log.info("event=command_reported command=%s %s", arguments[0], summary(report))
+    event("command_reported", **(summary(report) | {"command": arguments[0]}))
     return report

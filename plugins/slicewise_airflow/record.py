@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Mapping
 
 from slicewise.clock import SystemClock
 from slicewise.errors import StoreUnavailable
 from slicewise.lifecycle.overview import job_record
+from slicewise.log import warning
 from slicewise.settings import Settings
 from slicewise.stores.redis.status import record_part
-
-log = logging.getLogger("slicewise.jobs")
 
 
 def record(settings: Settings, job: str, report: Mapping[str, object], *, ok: bool) -> None:
@@ -20,4 +18,4 @@ def record(settings: Settings, job: str, report: Mapping[str, object], *, ok: bo
     try:
         record_part(settings.redis_url, f"job:{job}", text)
     except StoreUnavailable as error:
-        log.warning("event=job_not_recorded job=%s reason=%s", job, error.what)
+        warning("job_not_recorded", job=job, reason=error.what)

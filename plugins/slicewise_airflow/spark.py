@@ -25,6 +25,7 @@ from slicewise.lifecycle.reports import (
     summary,
     table,
 )
+from slicewise.log import event
 from slicewise.settings import Settings
 from slicewise_airflow.record import record
 
@@ -78,7 +79,7 @@ class SparkJob(SparkSubmitOperator):
         }
         self._spark_binary = str(settings.spark_submit)
         self._default_connection(settings.spark_master)
-        log.info("event=job_submitted job=%s arguments=%s", self.job, self.application_args)
+        event("job_submitted", job=self.job, arguments=" ".join(self.application_args))
         try:
             super().execute(context)
             report = dict(self._reader.required(self.job))
@@ -91,7 +92,7 @@ class SparkJob(SparkSubmitOperator):
             record(settings, self.job, {}, ok=False)
             raise
         record(settings, self.job, report, ok=True)
-        log.info("event=job_reported job=%s %s", self.job, summary(report))
+        event("job_reported", **(summary(report) | {"job": self.job}))
         rows = slice_rows(report)
         for line in table(rows, SLICE_COLUMNS) if rows else ():
             log.info("%s", line)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import time
 from collections.abc import AsyncIterator
 from typing import Any
@@ -15,8 +14,7 @@ from airflow.triggers.base import BaseTrigger, TriggerEvent
 from slicewise.errors import SlicewiseError
 from slicewise.lifecycle.health import Health, Limits, Watch
 from slicewise.lifecycle.overview import health_of
-
-log = logging.getLogger("slicewise.stream")
+from slicewise.log import event as log_event
 
 
 class StreamNotWell(AirflowException):
@@ -115,7 +113,7 @@ class StreamHealth(BaseOperator):
 
     def done(self, context: Any, event: dict[str, Any]) -> dict[str, Any]:  # noqa: ARG002 - Airflow names it
         """What the trigger saw becomes the task's state."""
-        log.info("event=stream_watched outcome=%s looks=%s", event["outcome"], event["looks"])
+        log_event("stream_watched", outcome=event["outcome"], looks=event["looks"])
         if event["outcome"] == "lost":
             raise StreamNotWell("; ".join(event["reasons"]) or "it was never seen well")
         if event["outcome"] == "stopped":

@@ -127,7 +127,7 @@ def test_a_channel_that_fails_hides_neither_the_failure_nor_its_own(
     monkeypatch.setenv("SLICEWISE_ALERT_WEBHOOK", "http://127.0.0.1:1/secret-path")
     instance = SimpleNamespace(dag_id="compact_slices", task_id="compact", run_id="r", log_url="")
     page({"task_instance": instance, "exception": ValueError("broken")})
-    assert "event='task_failed'" in caplog.text
+    assert "task_failed dag=compact_slices" in caplog.text
     assert "docs/runbook.md#compaction-fails" in caplog.text
     assert "alert_not_delivered" in caplog.text
     assert "secret-path" not in caplog.text

@@ -10,10 +10,11 @@ from dataclasses import dataclass
 from slicewise.errors import SlicewiseError
 
 # slicewise.errors.GapRefused: ...   ValueError: ...
+_EVENT = re.compile(r'\bjob_failed\b.* error=("(?:[^"\\]|\\.)*"|\S+)')
 _EXCEPTION = re.compile(r"(?:[A-Za-z_]\w*\.)+[A-Z]\w*: \S|[A-Z]\w*(?:Error|Exception): \S")
 
 Report = Mapping[str, object]
-SLICE_COLUMNS = ("unit", "hour", "slice", "events", "entities", "late", "bytes")
+SLICE_COLUMNS = ("view", "unit", "hour", "slice", "events", "entities", "late", "bytes")
 
 
 class JobFailed(SlicewiseError):
@@ -31,7 +32,7 @@ class ReportReader:
     report: Report | None = None
     last_line: str = ""
     error_line: str = ""
-    """The last line that names an exception, as a traceback ends."""
+    """What the job's own event of its failure says, or the exception that a traceback ends with."""
 
     def read(self, lines: Iterable[str]) -> Iterator[str]:
         for line in lines:
@@ -39,8 +40,7 @@ class ReportReader:
             if found is not None:
                 self.report = found
             self.last_line = line.strip() or self.last_line
-            if _EXCEPTION.match(line):
-                self.error_line = line.strip()
+            self.error_line = error_in(line) or self.error_line
             yield line
 
     @property
@@ -57,6 +57,15 @@ class ReportReader:
                 next_step="read the job's log above; run it by hand with --json",
             )
         return self.report
+
+
+def error_in(line: str) -> str | None:
+    """The error that a line of output tells of, in one line."""
+    told = _EVENT.search(line)
+    if told:
+        text = str(json.loads(told[1])) if told[1].startswith('"') else told[1]
+        return text.partition("\n")[0]
+    return line.strip() if _EXCEPTION.match(line) else None
 
 
 def report_in(line: str) -> Report | None:
@@ -92,15 +101,10 @@ def table(rows: Sequence[Mapping[str, object]], columns: Sequence[str]) -> list[
     return [line(list(columns)), *(line(each) for each in cells)]
 
 
-def summary(report: Report) -> str:
-    """The report's plain values as `key=value` words; lists are counted."""
-    words = []
-    for key, value in report.items():
-        if _is_list(value):
-            words.append(f"{key}={len(_listed(value))}")
-        elif not isinstance(value, Mapping):
-            words.append(f"{key}={_cell(value)}")
-    return " ".join(words)
+def summary(report: Report) -> dict[str, object]:
+    """The report's plain values, as an event's; lists are counted, nested objects left out."""
+    counted = {key: len(_listed(value)) if _is_list(value) else value for key, value in report.items()}
+    return {key: value for key, value in counted.items() if key != "name" and not isinstance(value, Mapping)}
 
 
 def _cell(value: object) -> str:
