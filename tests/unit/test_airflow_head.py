@@ -17,7 +17,8 @@ def _program(folder: Path, scheduler: str) -> Path:
     """Takes Airflow's place: notes each part, which then does nothing for long."""
     program = folder / "airflow"
     program.write_text(
-        f'#!/bin/sh\necho "$@" >> {folder}/called\n[ $1 = db ] && exit 0\n[ $1 = scheduler ] && {scheduler}\nexec sleep 60\n'
+        f'#!/bin/sh\necho "$@" >> {folder}/called\n'
+        f"[ $1 = db ] && exit 0\n[ $1 = scheduler ] && {scheduler}\nexec sleep 60\n"
     )
     program.chmod(0o755)
     return program

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from slicewise import cli
+from slicewise.local import services
 
 
 @pytest.fixture(autouse=True)
@@ -26,9 +27,7 @@ def test_every_command_explains_itself(name: str, capsys: pytest.CaptureFixture[
 def test_status_tells_the_truth_when_nothing_runs(capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["status", "--json"]) == 1
     rows = json.loads(capsys.readouterr().out)
-    assert {row["name"]: row["state"] for row in rows} == dict.fromkeys(
-        ("redis", "kafka", "serving", "airflow", "stream"), "down"
-    )
+    assert {row["name"]: row["state"] for row in rows} == dict.fromkeys(services.NAMES, "down")
 
 
 def test_down_with_nothing_running_succeeds(capsys: pytest.CaptureFixture[str]) -> None:
