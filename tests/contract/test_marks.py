@@ -15,9 +15,9 @@ from tests.contract.conftest import Bench, new_unit, racing
 from tests.support.stored import TOPIC, StoreDeployment, StoreUnit, cover
 
 
-def advance(store: Store, start: Cover, end: Cover, earliest: Cover | None = None) -> Cover:
+def advance(store: Store, start: Cover, end: Cover) -> Cover:
     marks = store.marks()
-    return store.advance_ledger(start, end, marks.epoch, marks.units, earliest or Cover())
+    return store.advance_ledger(start, end, marks.epoch, marks.units)
 
 
 def test_a_store_without_marks_gets_a_generation_once(connect: Callable[[], Store]) -> None:
@@ -46,18 +46,30 @@ def test_the_ledger_never_falls(bench: Bench) -> None:
     assert bench.store.marks().ledger == cover(10, 9)
 
 
-def test_a_new_topic_begins_at_its_earliest_offset_and_an_added_partition_at_zero(bench: Bench) -> None:
-    assert advance(bench.store, cover(100), cover(110), earliest=cover(100)) == cover(110)
+def test_a_topic_begins_at_its_earliest_offset_when_it_is_deployed_and_an_added_partition_at_zero(
+    connect: Callable[[], Store],
+) -> None:
+    store, unit = connect(), StoreUnit()
+    store.initialise()
+    with pytest.raises(DefinitionError):
+        store.deploy(StoreDeployment("d", (unit,)), 0, {}, cover(7, 3))
+    marks = store.deploy(StoreDeployment("d", (unit,)), 0, {"plays": TOPIC}, cover(7, 3))
+    assert marks.ledger == marks.starts[unit.storage_fingerprint] == cover(7, 3)
+    assert marks.topics == {"plays": TOPIC}
+    assert unit.storage_fingerprint not in marks.ready, "history may lie below"
     with pytest.raises(GapRefused):
-        advance(bench.store, cover(110, 50), cover(110, 60), earliest=cover(100, 50))
-    assert advance(bench.store, cover(110), cover(110, 60)) == cover(110, 60)
+        advance(store, cover(7, 3, 5), cover(7, 3, 6))
+    assert advance(store, cover(7, 3, 0), cover(7, 3, 6)) == cover(7, 3, 6)
 
 
-def test_a_known_place_whose_log_moved_on_is_a_gap(bench: Bench) -> None:
-    # The log's retention passed the ledger: its earliest offset lies beyond, nothing may pretend.
-    advance(bench.store, cover(), cover(10))
+def test_a_known_topic_never_begins_later(bench: Bench) -> None:
+    # The log's retention passed what the store holds: nothing may pretend that it is new, not even
+    # where no batch has moved its ledger yet.
+    bench.deploy(bench.store, bench.unit, topics={"plays": TOPIC}, earliest=cover())
+    bench.deploy(bench.store, bench.unit, topics={"plays": TOPIC}, earliest=cover(4))
+    assert bench.store.marks().ledger == Cover()
     with pytest.raises(GapRefused):
-        advance(bench.store, cover(15), cover(20), earliest=cover(15))
+        advance(bench.store, cover(4), cover(9))
 
 
 def test_a_batch_of_an_older_epoch_or_of_other_units_is_refused(bench: Bench) -> None:
@@ -99,16 +111,6 @@ def test_a_deployment_raced_by_the_ledger_still_starts_at_the_ledger(bench: Benc
     racing(bench.store, bench.store.steps.deploy(deployment, marks.epoch, {}, Cover()), race)
     assert len(reads) == 2
     assert bench.store.marks().starts[second.storage_fingerprint] == bench.store.marks().ledger == cover(30, 20)
-
-
-def test_earliest_offsets_of_new_topics_are_ledger_and_start_cover(connect: Callable[[], Store]) -> None:
-    store = connect()
-    store.initialise()
-    unit = StoreUnit()
-    marks = store.deploy(StoreDeployment("d", (unit,)), 0, {"plays": TOPIC}, cover(7, 3))
-    assert marks.ledger == marks.starts[unit.storage_fingerprint] == cover(7, 3)
-    assert marks.topics == {"plays": TOPIC}
-    assert unit.storage_fingerprint not in marks.ready, "history may lie below"
 
 
 def test_deploying_what_stands_changes_nothing(bench: Bench) -> None:

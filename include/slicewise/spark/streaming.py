@@ -29,7 +29,6 @@ from slicewise.spark.log import event
 from slicewise.spark.parse import parsed
 from slicewise.spark.rows import REASONS, UnitColumns, with_units
 from slicewise.spark.status import SourceStatus
-from slicewise.stores.decisions import ledger_of
 from slicewise.stores.kafka.log import KafkaLog
 from slicewise.stores.ports import Marks, OnlineStore
 from slicewise.stores.redis import open_store
@@ -45,17 +44,12 @@ class StreamPlan:
     deployment: Deployment
     epoch: int
     topic_id: str
-    earliest: Cover
     start: Mapping[int, int]
     """Partition -> first offset."""
 
     @property
     def units(self) -> tuple[str, ...]:
-        return tuple(
-            unit.storage_fingerprint
-            for unit in self.deployment.units
-            if unit.source == self.source.name
-        )
+        return tuple(unit.storage_fingerprint for unit in self.deployment.units if unit.source == self.source.name)
 
 
 def plan_stream(deployment: Deployment, source: Source, marks: Marks, log: KafkaLog) -> StreamPlan:
@@ -69,9 +63,9 @@ def plan_stream(deployment: Deployment, source: Source, marks: Marks, log: Kafka
     start = {}
     for partition in range(log.partitions(source.topic)):
         place: Place = (topic_id, partition)
-        start[partition] = ledger_of(marks.places, marks.ledger, place, earliest)
+        start[partition] = marks.ledger.get(place)
         _check_log(place, start[partition], earliest.get(place), latest.get(place))
-    return StreamPlan(source, deployment, marks.epoch, topic_id, earliest, start)
+    return StreamPlan(source, deployment, marks.epoch, topic_id, start)
 
 
 def _check_log(place: Place, ledger: int, earliest: int, latest: int) -> None:
@@ -152,7 +146,7 @@ class SourceQuery:
     def _apply(self, outcomes: DataFrame, batch_id: int) -> None:
         plan, begun = self.plan, time.monotonic()
         start, end = self._end, self._cover(self._offsets(batch_id))
-        bound = (plan.epoch, plan.deployment.digest, plan.earliest)
+        bound = (plan.epoch, plan.deployment.digest)
         self._log.check_topic(plan.source.topic, plan.topic_id)
         self._store.begin_batch(start, *bound)
         told = [json.loads(row.outcome) for row in outcomes.collect()]

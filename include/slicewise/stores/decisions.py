@@ -66,19 +66,12 @@ def hour_of(number: int, slice_us: int) -> int:
 
 
 # ------------------------------------------------------------------ ledger
-def check_batch(
-    places: frozenset[Place],
-    ledger: Cover,
-    current: tuple[int, str],
-    start: Cover,
-    epoch: int,
-    units: str,
-    earliest: Cover,
-) -> None:
+def check_batch(ledger: Cover, current: tuple[int, str], start: Cover, epoch: int, units: str) -> None:
     """Whether a batch that begins at `start` may be folded, or may advance the ledger.
 
-    places: those that have a ledger; current: (epoch, digest of the deployed units) in the marks;
-    earliest: first offsets of the log, by which a topic that has no ledger yet begins.
+    current: (epoch, digest of the deployed units) in the marks. A place that has no ledger stands
+    at 0: a log that begins later is brought in by a deployment, with the start covers of its units.
+    (Were it the batch that says so, a loss of the ledger would skip what the log no longer has.)
     Raises EpochSuperseded, GapRefused.
     """
     if current != (epoch, units):
@@ -87,34 +80,27 @@ def check_batch(
             next_step="read the deployment again and start at the ledger",
         )
     for place, offset in start.offsets.items():
-        held = ledger_of(places, ledger, place, earliest)
-        if offset > held:
+        if offset > ledger.get(place):
             raise GapRefused(
-                f"a batch begins at {offset}, the store holds events up to {held} only",
+                f"a batch begins at {offset}, the store holds events up to {ledger.get(place)} only",
                 where=f"topic {place[0]} partition {place[1]}",
                 expected="a batch that begins at or before the ledger",
                 next_step="start at the ledger",
             )
 
 
-def ledger_of(places: frozenset[Place], ledger: Cover, place: Place, earliest: Cover) -> int:
-    """Where `place` stands: its ledger; else the log's first offset if the whole topic is new; a
-    partition that was added to a known topic begins at 0."""
-    if place in places:
-        return ledger.get(place)
-    if any(topic == place[0] for topic, _ in places):
-        return 0
-    return earliest.get(place)
-
-
-def advanced(places: frozenset[Place], ledger: Cover, end: Cover, earliest: Cover) -> dict[Place, int]:
+def advanced(ledger: Cover, end: Cover) -> dict[Place, int]:
     """Where the ledger moves after a batch that may advance it: per place to the larger."""
-    return {
-        place: offset
-        for place, offset in end.offsets.items()
-        if place not in places or offset > ledger.get(place)
-        if offset >= ledger_of(places, ledger, place, earliest)
-    }
+    return {place: offset for place, offset in end.offsets.items() if offset > ledger.get(place)}
+
+
+def begun(places: frozenset[Place], topics: Iterable[str], earliest: Cover) -> Cover:
+    """Where the ledger of topics begins that no deployment has known: at the log's first offsets.
+
+    topics: ids that are known already. A partition that is added to a known topic begins at 0.
+    """
+    known = {topic for topic, _ in places} | set(topics)
+    return Cover({place: offset for place, offset in earliest.offsets.items() if place[0] not in known})
 
 
 # ------------------------------------------------------------------ swap

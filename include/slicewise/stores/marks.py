@@ -133,18 +133,18 @@ def initialise() -> Steps[Marks]:
     raise contended("marks")
 
 
-def advance_ledger(generation: int, start: Cover, end: Cover, epoch: int, units: str, earliest: Cover) -> Steps[Cover]:
+def advance_ledger(generation: int, start: Cover, end: Cover, epoch: int, units: str) -> Steps[Cover]:
     """The ledger after a batch from `start` to `end`: no gap, the newest epoch, its units."""
     for _ in range(ATTEMPTS):
         marks = yield from read(generation)
-        decisions.check_batch(marks.places, marks.ledger, (marks.epoch, marks.units), start, epoch, units, earliest)
-        reached = decisions.advanced(marks.places, marks.ledger, end, earliest)
+        decisions.check_batch(marks.ledger, (marks.epoch, marks.units), start, epoch, units)
+        reached = decisions.advanced(marks.ledger, end)
+        if not reached:
+            return marks.ledger
         sets: Sets = [(ledger_field(p), b"%d" % o, 0) for p, o in reached.items()]
         new = set(reached) - marks.places
         if new:
             sets.append((_PLACES, b"%d" % (len(marks.places) + len(new)), 0))
-        if not sets:
-            return marks.ledger
         checks = [
             (b"epoch", exact(b"%d" % epoch)),
             (b"units", exact(units.encode())),
@@ -180,6 +180,8 @@ def deploy(
     earliest: Cover,
 ) -> Steps[Marks]:
     """Epoch + 1, digest, start cover := ledger for new units, aliases, in one change."""
+    if not {topic for topic, _ in earliest}.issubset(topics.values()):
+        raise DefinitionError("earliest offsets of a topic that is not named", expected="its name and id in topics")
     yield [PutText(keys.manifest_key(deployment.digest), deployment.to_json().encode())]
     units = {unit.storage_fingerprint: unit for unit in deployment.units}
     views: dict[str, list[str]] = {}
@@ -202,9 +204,8 @@ def deploy(
                 expected="units that never stopped, or new ones: events are missing in between",
                 next_step="sweep the retired units, then apply again",
             )
-        known = {topic for topic, _ in marks.places}
-        begun = {p: o for p, o in earliest.offsets.items() if p[0] not in known}
-        start = marks.ledger.join(Cover(begun))
+        begun = decisions.begun(marks.places, marks.topics.values(), earliest)
+        start = marks.ledger.join(begun)
         new = sorted(set(units) - set(marks.starts))
         at_once = new if not start else []  # nothing lies below
         ready = (marks.ready | set(at_once)) & set(units)
@@ -213,8 +214,8 @@ def deploy(
         sets: Sets = [
             (b"epoch", b"%d" % (marks.epoch + 1), 0),
             (b"units", deployment.digest.encode(), 0),
-            (_PLACES, b"%d" % (len(marks.places) + len(begun)), 0),
-            *[(ledger_field(p), b"%d" % o, 0) for p, o in begun.items()],
+            (_PLACES, b"%d" % (len(marks.places) + len(begun.offsets)), 0),
+            *[(ledger_field(p), b"%d" % o, 0) for p, o in begun.offsets.items()],
             *[(b"s:%s" % u.encode(), start.pack(), 0) for u in new],
             *[(b"y:%s" % u.encode(), b"1", 0) for u in at_once],
             *[(b"z:%s" % u.encode(), b"%d" % marks.epoch, 0) for u in gone],

@@ -67,13 +67,13 @@ class Operations:
             self._generation = found.generation
         return marks.bound(found, self._generation)
 
-    def begin_batch(self, start: Cover, epoch: int, units: str, earliest: Cover) -> Steps[Marks]:
+    def begin_batch(self, start: Cover, epoch: int, units: str) -> Steps[Marks]:
         found = yield from marks.read(self.generation)
-        decisions.check_batch(found.places, found.ledger, (found.epoch, found.units), start, epoch, units, earliest)
+        decisions.check_batch(found.ledger, (found.epoch, found.units), start, epoch, units)
         return found
 
-    def advance_ledger(self, start: Cover, end: Cover, epoch: int, units: str, earliest: Cover) -> Steps[Cover]:
-        return (yield from marks.advance_ledger(self.generation, start, end, epoch, units, earliest))
+    def advance_ledger(self, start: Cover, end: Cover, epoch: int, units: str) -> Steps[Cover]:
+        return (yield from marks.advance_ledger(self.generation, start, end, epoch, units))
 
     def deploy(
         self,

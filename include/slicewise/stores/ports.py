@@ -180,12 +180,12 @@ class OnlineStore(Protocol):
         """A store without marks gets a new generation; idempotent."""
         ...
 
-    def begin_batch(self, start: Cover, epoch: int, units: str, earliest: Cover = ...) -> Marks:
+    def begin_batch(self, start: Cover, epoch: int, units: str) -> Marks:
         """To be asked before the first fold of a batch: EpochSuperseded, GapRefused."""
         ...
 
     def fold(self, batch: FoldBatch) -> FoldOutcome: ...
-    def advance_ledger(self, start: Cover, end: Cover, epoch: int, units: str, earliest: Cover = ...) -> Cover:
+    def advance_ledger(self, start: Cover, end: Cover, epoch: int, units: str) -> Cover:
         """At the end of a batch; the ledger after it. EpochSuperseded, GapRefused."""
         ...
 

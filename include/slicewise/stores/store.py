@@ -70,14 +70,14 @@ class Store:
     def initialise(self) -> Marks:
         return self._run(self.steps.initialise())
 
-    def begin_batch(self, start: Cover, epoch: int, units: str, earliest: Cover = NOTHING) -> Marks:
-        return self._run(self.steps.begin_batch(start, epoch, units, earliest))
+    def begin_batch(self, start: Cover, epoch: int, units: str) -> Marks:
+        return self._run(self.steps.begin_batch(start, epoch, units))
 
     def fold(self, batch: FoldBatch) -> FoldOutcome:
         return self._run(self.steps.fold(batch))
 
-    def advance_ledger(self, start: Cover, end: Cover, epoch: int, units: str, earliest: Cover = NOTHING) -> Cover:
-        return self._run(self.steps.advance_ledger(start, end, epoch, units, earliest))
+    def advance_ledger(self, start: Cover, end: Cover, epoch: int, units: str) -> Cover:
+        return self._run(self.steps.advance_ledger(start, end, epoch, units))
 
     def deploy(
         self,
