@@ -119,6 +119,10 @@ class Aggregate(ABC):
 
         Aggregates with one partial_id share one partial: sum and mean of a column do.
         """
+        return self._partial_id
+
+    @cached_property
+    def _partial_id(self) -> str:
         types = {column: str(self.type_of(column)) for column in self.inputs}
         whole = {**self.stored(), "columns": types, "version": self.semantic_version}
         return json.dumps(whole, sort_keys=True, separators=(",", ":"), ensure_ascii=False)

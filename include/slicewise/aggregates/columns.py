@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from slicewise.aggregates.fields import Field, Fixed, Items
-from slicewise.aggregates.ragged import Int64, Ragged, RaggedBytes
+from slicewise.aggregates.ragged import Int64, Ragged, RaggedBytes, picked
 
 Values = NDArray[Any] | Ragged | RaggedBytes
 
@@ -65,10 +65,16 @@ class Columns:
 
     def take(self, indices: Int64) -> Columns:
         """These rows, in this order; a row may be taken more than once."""
-        taken: dict[str, Values] = {
-            name: values[indices] if isinstance(values, np.ndarray) else values.take(indices)
-            for name, values in self.values.items()
-        }
+        taken: dict[str, Values] = {}
+        shared: dict[int, tuple[Int64, Int64]] = {}  # lists of one length share their offsets, often
+        for name, values in self.values.items():
+            if isinstance(values, np.ndarray):
+                taken[name] = values[indices]
+                continue
+            of = id(values.offsets)
+            if of not in shared:
+                shared[of] = picked(values.offsets, indices)
+            taken[name] = values.gather(*shared[of])
         return Columns(len(indices), taken)
 
     @staticmethod

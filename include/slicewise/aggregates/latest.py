@@ -65,7 +65,7 @@ class LastK(Aggregate):
 
     def accumulate_columns(self, rows: Rows, groups: Int64, n_groups: int) -> Columns:
         rows, groups = rows.present(self.column, self.inputs, groups)
-        chosen, offsets = choose(rows_order(rows), groups, n_groups, self.k, newest=True)
+        chosen, offsets = choose(rows.time, rows_order(rows), groups, n_groups, self.k, newest=True)
         values = self.value.store(rows.columns[self.column].take(pa.array(chosen)))
         identity = Ragged(offsets, rows.identities(chosen))
         listed = self.value.listed(values, np.arange(len(chosen)), offsets)
@@ -74,7 +74,8 @@ class LastK(Aggregate):
     def combine_columns(self, partials: Columns, groups: Int64, n_groups: int) -> Columns:
         identity = partials.items("identity")
         of = groups[identity.row_numbers()]
-        chosen, offsets = choose(identity_order(identity.values), of, n_groups, self.k, newest=True)
+        time = identity.values["time"].astype(np.uint64)
+        chosen, offsets = choose(time, identity_order(identity.values), of, n_groups, self.k, newest=True)
         listed = self.value.listed(flat(partials.lists("value")), chosen, offsets)
         return Columns(n_groups, {"identity": Ragged(offsets, identity.values[chosen]), "value": listed})
 

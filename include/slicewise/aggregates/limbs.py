@@ -25,6 +25,8 @@ MOST_LANES = 72
 CARRY_LANES = 2
 LONG_CHUNK = 2**20  # values below 2^33: sums of a chunk stay below 2^53, exact in doubles
 SHORT_CHUNK = 2**15  # temporaries stay in cache
+FEW_GROUPS = 12
+"""Up to so many groups Python's integers are faster than the fixed cost of whole columns."""
 CELLS = 2**22  # lanes x groups held at once: 32 MiB
 
 Pieces = Sequence[tuple[Int64 | int, Int64]]
@@ -121,7 +123,7 @@ def add(numbers: Numbers, groups: Int64, n_groups: int) -> tuple[NDArray[np.int3
         raise CodecError(f"a sum with limbs {least} to {most}", expected=f"0 to {MOST_LANES - 1}")
     lanes = most - least + 1 + CARRY_LANES
     if n_groups * lanes <= CELLS:
-        return _trim(_lanes(numbers, None, groups, n_groups, lanes), least)
+        return _canonical(_lanes(numbers, None, groups, n_groups, lanes), least)
     # Runs of groups, so that few lanes stand in memory at once.
     order = np.argsort(groups, kind="stable")
     step = max(1, CELLS // lanes)
@@ -132,34 +134,52 @@ def add(numbers: Numbers, groups: Int64, n_groups: int) -> tuple[NDArray[np.int3
     for first, begin, end in zip(firsts, edges, edges[1:], strict=False):
         rows = order[begin:end]
         n = min(step, n_groups - first)
-        start, limbs = _trim(_lanes(numbers, rows, groups[rows] - first, n, lanes), least)
+        start, limbs = _canonical(_lanes(numbers, rows, groups[rows] - first, n, lanes), least)
         starts.append(start)
         parts.append(limbs)
     return np.concatenate(starts), Ragged.concat(parts)
 
 
 def _lanes(numbers: Numbers, rows: Int64 | None, groups: Int64, n: int, lanes: int) -> Int64:
-    """Settled lanes [lanes, n] of these rows (None: all): each in 0..2^32, the top one signed."""
+    """Lanes [lanes, n] of these rows (None: all), signed, each below 2^56."""
     total = np.zeros((lanes, n), np.int64)
     # No chunk shorter than the table that it fills, none so long that a bin could pass 2^53.
     chunk = min(LONG_CHUNK, max(SHORT_CHUNK, lanes * n))
     for begin in range(0, len(groups), chunk):
         part = slice(begin, begin + chunk)
+        if begin:
+            _carry(total)
         for lane, values in numbers.pieces(part if rows is None else rows[part]):
             if isinstance(lane, int):
                 total[lane - numbers.least] += _bins(groups[part], values, n)
             else:
                 cells = (lane - numbers.least) * n + groups[part]
                 total += _bins(cells, values, lanes * n).reshape(lanes, n)
-        for j in range(lanes - 1):
-            total[j + 1] += total[j] >> LIMB_BITS
-            total[j] &= MASK
     return total
+
+
+def _carry(total: Int64) -> None:
+    """Settles lanes in place: each in 0..2^32, the top one signed."""
+    for j in range(len(total) - 1):
+        total[j + 1] += total[j] >> LIMB_BITS
+        total[j] &= MASK
 
 
 def _bins(cells: Int64, values: Int64, n: int) -> Int64:
     """Sums of |values| < 2^33 per cell: exact in doubles for up to 2^20 of them."""
     return np.bincount(cells, weights=values, minlength=n).astype(np.int64)
+
+
+def _canonical(total: Int64, least: int) -> tuple[NDArray[np.int32], Ragged]:
+    """(start, limbs) of lanes [lanes, n]."""
+    if total.shape[1] <= FEW_GROUPS:
+        found = [
+            of_int(sum(value << (LIMB_BITS * (least + j)) for j, value in enumerate(column)))
+            for column in total.T.tolist()
+        ]
+        return np.array([start for start, _ in found], np.int32), Ragged.of([limbs for _, limbs in found], "<u4")
+    _carry(total)
+    return _trim(total, least)
 
 
 def _trim(total: Int64, least: int) -> tuple[NDArray[np.int32], Ragged]:

@@ -15,15 +15,22 @@ Int64 = NDArray[np.int64]
 
 def offsets_of(lengths: NDArray[Any]) -> Int64:
     """Offsets [n+1] of consecutive runs with these lengths [n]."""
-    offsets = np.zeros(len(lengths) + 1, np.int64)
-    np.cumsum(lengths, out=offsets[1:])
+    offsets = np.empty(len(lengths) + 1, np.int64)
+    offsets[0] = 0
+    lengths.cumsum(out=offsets[1:])
     return offsets
 
 
 def runs(starts: Int64, offsets: Int64) -> Int64:
     """Indices of runs laid end to end: run i begins at starts[i], long offsets[i+1] - offsets[i]."""
-    total = int(offsets[-1])
-    return np.repeat(starts - offsets[:-1], offsets[1:] - offsets[:-1]) + np.arange(total)
+    return (starts - offsets[:-1]).repeat(offsets[1:] - offsets[:-1]) + np.arange(offsets[-1])
+
+
+def picked(offsets: Int64, indices: Int64) -> tuple[Int64, Int64]:
+    """The offsets of rows picked from lists with these offsets, and the items that they hold."""
+    starts = offsets[indices]
+    found = offsets_of(offsets[indices + 1] - starts)
+    return found, runs(starts, found)
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,9 +63,11 @@ class Ragged:
 
     def take(self, indices: Int64) -> Ragged:
         """These rows, in this order; a row may be taken more than once."""
-        starts = self.offsets[indices]
-        offsets = offsets_of(self.offsets[indices + 1] - starts)
-        return Ragged(offsets, self.values[runs(starts, offsets)])
+        return self.gather(*picked(self.offsets, indices))
+
+    def gather(self, offsets: Int64, items: Int64) -> Ragged:
+        """These items, as rows with these offsets."""
+        return Ragged(offsets, self.values[items])
 
     @staticmethod
     def concat(parts: Sequence[Ragged]) -> Ragged:
@@ -122,10 +131,11 @@ class RaggedBytes:
 
     def take(self, indices: Int64) -> RaggedBytes:
         """These rows, in this order; a row may be taken more than once."""
-        starts = self.offsets[indices]
-        offsets = offsets_of(self.offsets[indices + 1] - starts)
-        chosen = pa.array(runs(starts, offsets))
-        return RaggedBytes.from_strings(offsets, self.strings().take(chosen))
+        return self.gather(*picked(self.offsets, indices))
+
+    def gather(self, offsets: Int64, items: Int64) -> RaggedBytes:
+        """These strings, as rows with these offsets."""
+        return RaggedBytes.from_strings(offsets, self.strings().take(pa.array(items)))
 
     @staticmethod
     def concat(parts: Sequence[RaggedBytes]) -> RaggedBytes:

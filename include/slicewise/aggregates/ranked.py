@@ -91,8 +91,7 @@ class Ranked(Aggregate):
     def accumulate_columns(self, rows: Rows, groups: Int64, n_groups: int) -> Columns:
         rows, groups = rows.present(self.by, self.inputs, groups)
         by = self.by_value.store(rows.columns[self.by])
-        keys = [self._rank(by), *rows_order(rows)]
-        chosen, offsets = choose(keys, groups, n_groups, self.entries)
+        chosen, offsets = choose(self._rank(by), rows_order(rows), groups, n_groups, self.entries)
         payload = rows.columns[self.payload].take(pa.array(chosen))
         valid = payload.is_valid().to_numpy(zero_copy_only=False).astype(np.uint8)
         every = np.arange(len(chosen))
@@ -109,8 +108,8 @@ class Ranked(Aggregate):
     def combine_columns(self, partials: Columns, groups: Int64, n_groups: int) -> Columns:
         identity, valid = partials.items("identity"), partials.items("payload_valid")
         by, payload = flat(partials.lists("by")), flat(partials.lists("payload"))
-        keys = [self._rank(by), *identity_order(identity.values)]
-        chosen, offsets = choose(keys, groups[identity.row_numbers()], n_groups, self.entries)
+        ties, of = identity_order(identity.values), groups[identity.row_numbers()]
+        chosen, offsets = choose(self._rank(by), ties, of, n_groups, self.entries)
         return Columns(
             n_groups,
             {

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -12,43 +12,64 @@ from slicewise.aggregates.events import Rows
 from slicewise.aggregates.ragged import Int64, offsets_of
 
 Key = NDArray[Any]
+Keys = Callable[[Int64], Sequence[Key]]
+"""Keys of the total order of the entries at these indices, most significant first."""
 
 
-def rows_order(rows: Rows) -> list[Key]:
-    """Keys of the total order of events, most significant first."""
-    return [rows.time, rows.topic_hi, rows.topic_lo, rows.partition, rows.offset]
+def rows_order(rows: Rows) -> Keys:
+    """The total order of events."""
+    keys = (rows.time, rows.topic_hi, rows.topic_lo, rows.partition, rows.offset)
+    return lambda indices: [key[indices] for key in keys]
 
 
-def identity_order(identities: NDArray[np.void]) -> list[Key]:
+def identity_order(identities: NDArray[np.void]) -> Keys:
     """The same from stored identities."""
     names = identities.dtype.names or ()
-    return [identities[name].astype(np.uint64) for name in names]
+    return lambda indices: [identities[name][indices].astype(np.uint64) for name in names]
 
 
-def choose(keys: Sequence[Key], groups: Int64, n_groups: int, k: int, *, newest: bool = False) -> tuple[Int64, Int64]:
-    """Per group its first k entries by `keys` (most significant first), or its last k if `newest`.
+def choose(
+    first: Key, ties: Keys, groups: Int64, n_groups: int, k: int, *, newest: bool = False
+) -> tuple[Int64, Int64]:
+    """Per group its first k entries by the key `first`, then by `ties`; its last k if `newest`.
 
     Returns indices of the chosen entries, group by group in ascending order of the keys, and
     the offsets [n_groups+1] of the groups among them.
     """
-    rows = np.arange(len(groups))
-    if k == 1 and not newest and len(rows):
-        # Only ties for the best need the rest of the order.
-        best = np.full(n_groups, np.iinfo(keys[0].dtype).max, keys[0].dtype)
-        np.minimum.at(best, groups, keys[0])
-        rows = np.flatnonzero(keys[0] == best[groups])
-    of = groups[rows]
-    order = rows[np.lexsort([*_telling([key[rows] for key in reversed(keys)]), of])]
-    counts = np.bincount(of, minlength=n_groups)
+    if k == 1 and not newest and len(groups):
+        # Only entries with the best key need any order.
+        best = np.full(n_groups, np.iinfo(first.dtype).max, first.dtype)
+        np.minimum.at(best, groups, first)
+        rows = np.flatnonzero(first == best[groups])
+        order = rows[np.argsort(groups[rows], kind="stable")]
+    else:
+        order = np.lexsort((first, groups))
+    order = _settle(order, first, ties, groups)
+    counts = np.bincount(groups[order], minlength=n_groups)
     starts = offsets_of(counts)
     place = np.arange(len(order)) - np.repeat(starts[:-1], counts)
     kept = place >= np.repeat(counts - k, counts) if newest else place < k
     return order[kept], offsets_of(np.minimum(counts, k))
 
 
+def _settle(order: Int64, first: Key, ties: Keys, groups: Int64) -> Int64:
+    """Entries sorted by group and first key, with those that tie put into the total order."""
+    key, group = first[order], groups[order]
+    same = (key[1:] == key[:-1]) & (group[1:] == group[:-1])
+    if not same.any():
+        return order
+    tied = np.append(same, False)
+    tied[1:] |= same
+    run = np.cumsum(np.append(True, ~same))[tied]
+    among = order[tied]
+    settled = order.copy()
+    settled[tied] = among[np.lexsort([*_telling(ties(among)[::-1]), run])]
+    return settled
+
+
 def _telling(keys: Sequence[Key]) -> list[Key]:
     """Without keys (least significant first) that tell nothing: one value, or the order as it is."""
-    varying = [key for key in keys if len(key) and not (key[0] == key[-1] and (key == key[0]).all())]
+    varying = [key for key in keys if not (key[0] == key[-1] and (key == key[0]).all())]
     if varying and bool((varying[0][1:] >= varying[0][:-1]).all()):
         return varying[1:]  # the sort is stable
     return varying

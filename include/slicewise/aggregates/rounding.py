@@ -80,7 +80,9 @@ def _by_integers(
     if len(rows) == 0:
         return
     by: Sequence[int] = [1] * len(rows) if divisor is None else divisor[rows].tolist()
-    numbers = exact.to_ints(start[rows], limbs.take(rows))
+    if len(rows) < len(start):
+        start, limbs = start[rows], limbs.take(rows)
+    numbers = exact.to_ints(start, limbs)
     for row, number, count in zip(rows.tolist(), numbers, by, strict=True):
         found = scaled(number, unit, count)
         if found is None:

@@ -130,7 +130,7 @@ class ValueType:
         if is_decimal(self.arrow):
             array = _from_decimal_keys(values, self.arrow)
         elif is_text(self.arrow):
-            array = values.cast(pa.large_string()).cast(self.arrow)
+            array = values.cast(self.arrow)
         elif pa.types.is_boolean(self.arrow):
             array = pa.array(np.asarray(values) != 0)
         elif pa.types.is_float32(self.arrow):

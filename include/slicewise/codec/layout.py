@@ -55,11 +55,14 @@ class Layout:
 
     def index(self, aggregate: Aggregate) -> int:
         """Position of the partial that answers this bound aggregate."""
-        wanted = aggregate.partial_id()
-        for i, partial in enumerate(self.partials):
-            if partial.partial_id() == wanted:
-                return i
-        raise DefinitionError(f"the layout stores no partial for {aggregate.describe()}")
+        found = self._positions.get(aggregate.partial_id())
+        if found is None:
+            raise DefinitionError(f"the layout stores no partial for {aggregate.describe()}")
+        return found
+
+    @cached_property
+    def _positions(self) -> dict[str, int]:
+        return {partial.partial_id(): i for i, partial in enumerate(self.partials)}
 
     @cached_property
     def _slots(self) -> tuple[tuple[int, Field, str], ...]:
@@ -88,6 +91,15 @@ class Layout:
         records, heaps, _ = self._encode(columns)
         return records.tobytes() + heaps
 
+    def encode_blocks(self, columns: Sequence[Columns], bounds: Sequence[int]) -> list[bytes]:
+        """One block per run of rows: rows [bounds[i], bounds[i + 1])."""
+        records, heaps, ends = self._encode(columns)
+        raw, size, at = records.tobytes(), self.record.itemsize, ends[np.asarray(bounds)].tolist()
+        return [
+            raw[a * size : b * size] + heaps[from_:to]
+            for (a, b), (from_, to) in zip(pairwise(bounds), pairwise(at), strict=True)
+        ]
+
     def encode_rows(self, columns: Sequence[Columns]) -> list[bytes]:
         """Each row by itself: its record, then its heap (a block of one row)."""
         records, heaps, ends = self._encode(columns)
@@ -95,10 +107,7 @@ class Layout:
         if len(heaps) == 0:
             return [raw[at : at + size] for at in range(0, len(raw), size)]
         bounds = ends.tolist()
-        return [
-            raw[i * size : (i + 1) * size] + heaps[a:b]
-            for i, (a, b) in enumerate(pairwise(bounds))
-        ]
+        return [raw[i * size : (i + 1) * size] + heaps[a:b] for i, (a, b) in enumerate(pairwise(bounds))]
 
     def _encode(self, columns: Sequence[Columns]) -> tuple[NDArray[np.void], bytes, Int64]:
         """Records [n], all heaps, and where each row's heap ends [n+1]."""
@@ -167,15 +176,19 @@ class Layout:
         starts = ends[:-1].reshape(n, widths.shape[1])
         out: list[dict[str, Values]] = [{} for _ in self.partials]
         at = 0
+        held: NDArray[Any] | None = None
+        offsets = np.zeros(1, np.int64)
         for i, field, name in self._slots:
             if isinstance(field, Fixed):
                 out[i][field.name] = np.ascontiguousarray(records[name])
-            elif isinstance(field, Items):
-                offsets = offsets_of(records[name])
+                continue
+            if held is None or not np.array_equal(records[name], held):
+                held = records[name]
+                offsets = offsets_of(held)
+            if isinstance(field, Items):
                 out[i][field.name] = Ragged(offsets, _items(heap, starts[:, at], offsets, field.numpy))
                 at += 1
             else:
-                offsets = offsets_of(records[name])
                 sizes = _items(heap, starts[:, at], offsets, U4)
                 spans = offsets_of(records[name + ".bytes"])
                 text_ends = offsets_of(sizes)
@@ -273,18 +286,16 @@ def _items(heap: NDArray[np.uint8], starts: Int64, offsets: Int64, dtype: np.dty
     if total == 0:
         return np.empty(0, dtype)
     width = dtype.itemsize
-    if int(starts[0]) + total * width <= len(heap) and _adjacent(starts, offsets, width):
-        first = int(starts[0])
-        return np.frombuffer(heap[first : first + total * width].tobytes(), dtype)
-    # Items stand at any byte: a view with a stride of one byte reads them where they are.
-    anywhere = np.ndarray((len(heap) - width + 1,), dtype, heap, strides=(1,))
+    # Items stand at any byte: a view with a stride of one byte reads them where they are, as
+    # plain bytes, which NumPy moves faster than records of fields.
+    plain = np.dtype((np.void, width)) if dtype.names else dtype
+    anywhere = np.ndarray((len(heap) - width + 1,), plain, heap, strides=(1,))
     lengths = offsets[1:] - offsets[:-1]
-    at = np.repeat(starts - offsets[:-1] * width, lengths) + np.arange(total) * width
-    return anywhere[at]
-
-
-def _adjacent(starts: Int64, offsets: Int64, width: int) -> bool:
-    return bool(np.array_equal(starts - starts[0], offsets[:-1] * width))
+    if width == 1:
+        at = np.repeat(starts - offsets[:-1], lengths) + np.arange(total)
+    else:
+        at = np.repeat(starts - offsets[:-1] * width, lengths) + np.arange(0, total * width, width)
+    return anywhere[at].view(dtype)
 
 
 def _arrow_type(field: Field) -> pa.DataType:
