@@ -85,9 +85,7 @@ def serving(redis_url: str, workers: int = 1) -> Iterator[str]:
         }
         log = Path(folder) / "log"
         with log.open("wb") as out:
-            process = subprocess.Popen(
-                [sys.executable, "-m", "slicewise.serving"], env=env, stderr=out, stdout=out
-            )
+            process = subprocess.Popen([sys.executable, "-m", "slicewise.serving"], env=env, stderr=out, stdout=out)
         try:
             _await_up(url, process, log)
             yield url

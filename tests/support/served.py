@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -18,6 +19,7 @@ from slicewise.features.types import arrow_type
 from slicewise.slices import HOUR_US, MINUTE_US
 from slicewise.stores import keys
 from slicewise.stores.ports import FoldBatch, HourEntry, OnlineStore
+from slicewise.stores.redis.adapter import open_store
 
 TOPIC = "5" * 32
 
@@ -44,6 +46,16 @@ class Served:
     deployment: Deployment
     seqs: int = 0
     log: list[Event] = field(default_factory=list)
+
+    @staticmethod
+    @contextmanager
+    def on(url: str, deployment: Deployment, *, deploy: bool = True) -> Iterator[Served]:
+        """Over a connection of its own; deployed, unless told not to."""
+        with open_store(url) as store:
+            served = Served(store, deployment)
+            if deploy:
+                served.deploy()
+            yield served
 
     def deploy(self) -> None:
         """Initialises and deploys; every unit is ready, since nothing lies below its start."""

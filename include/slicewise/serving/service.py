@@ -20,6 +20,7 @@ from slicewise.errors import (
     IncarnationChanged,
     NotReady,
     StoreUnavailable,
+    UnknownName,
 )
 from slicewise.features.plan import Deployment, PlannedFeature, Unit
 from slicewise.merge import Base, Merged, Stored, merge
@@ -87,6 +88,8 @@ class FeatureService:
                 yield Reopen()
                 continue
             marks = reply.marks
+            if self.catalog is not None and self.catalog.stands(marks):
+                return self.catalog
             manifest: str | None = None
             if marks.units:
                 manifest = yield Manifest(marks.units)
@@ -135,7 +138,13 @@ class FeatureService:
         if generation != catalog.generation:
             self.catalog = None
             return None
-        selection = catalog.select(request.features, request.feature_set)
+        try:
+            selection = catalog.select(request.features, request.feature_set)
+        except UnknownName:
+            # it may have been deployed since: what does not exist is told by the newest catalog
+            if (yield from self.load()) is not catalog:
+                return None
+            raise
         mode: ReadMode = "live" if request.at_us is None else "at"
         t_us = self.clock.now_us() if request.at_us is None else request.at_us
         planned = self._plan(catalog, selection, request, mode, t_us)

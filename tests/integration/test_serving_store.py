@@ -1,0 +1,121 @@
+"""A store that is not deployed, goes away, is emptied or deployed anew: never a wrong answer."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import httpx
+import pytest
+
+from slicewise.features.definitions import Project
+from slicewise.features.plan import plan
+from slicewise.serving.client import Client
+from slicewise.slices import MINUTE_US
+from tests.integration.serving_support import deployment, everyone, serving
+from tests.support.served import TOPIC, Event, Served
+from tests.support.servers import RedisServer
+
+pytestmark = pytest.mark.server
+BODY = {"features": ["everyone:plays_1h"]}
+
+
+def post(url: str, body: Any) -> httpx.Response:
+    return httpx.post(url + "/v1/features", json=body, trust_env=False)
+
+
+def play(offset: int) -> Event:
+    """A play a minute ago."""
+    columns = {"user_id": "ann", "country": "no", "seconds": 30.0, "n": 1}
+    return Event(0, offset, time.time_ns() // 1_000 - MINUTE_US, columns)
+
+
+def value(reply: httpx.Response) -> Any:
+    assert reply.status_code == 200, reply.text
+    return reply.json()["results"][0]["values"]["everyone:plays_1h"]
+
+
+def answered(url: str, body: Any) -> httpx.Response:
+    """The first answer that is none of an error, within a deadline."""
+    deadline = time.monotonic() + 20
+    while True:
+        reply = post(url, body)
+        if reply.status_code == 200 or time.monotonic() > deadline:
+            return reply
+        time.sleep(0.05)
+
+
+def test_a_store_without_a_deployment_is_not_ready_and_then_is(own_redis: RedisServer) -> None:
+    with serving(own_redis.url) as url:
+        assert httpx.get(url + "/healthz", trust_env=False).status_code == 200
+        reply = httpx.get(url + "/readyz", trust_env=False)
+        assert (reply.status_code, reply.json()["ready"]) == (503, False)
+        reply = post(url, BODY)
+        assert (reply.status_code, reply.json()["error"]["kind"]) == (503, "NotReady")
+        with Served.on(own_redis.url, deployment()):
+            assert value(post(url, BODY)) == 0
+            assert httpx.get(url + "/readyz", trust_env=False).json()["ready"] is True
+
+
+def test_a_unit_whose_history_is_being_built_is_not_answered(own_redis: RedisServer) -> None:
+    small = plan(Project("tests", (everyone,)))
+    with Served.on(own_redis.url, small) as served, serving(own_redis.url) as url:
+        served.fold([play(0)])  # so that something lies below the start cover of a later unit
+        whole = Served(served.store, deployment())
+        topics = {source.topic: TOPIC for source in whole.deployment.sources}
+        whole.store.deploy(whole.deployment, whole.store.marks().epoch, topics=topics)
+        unit = whole.deployment.view("listening")[0]
+        whole.store.mark_building(unit, 1, 4)
+        body = {"features": ["listening:plays_1h"], "entities": [{"user_id": "ann"}]}
+        error = post(url, body).json()["error"]
+        assert (error["kind"], error["progress"]) == ("NotReady", 0.25)
+        assert "25%" in error["what"]
+        assert value(post(url, BODY)) == 1  # another view answers all the while
+        reasons = httpx.get(url + "/readyz", trust_env=False).json()["reasons"]
+        assert "view listening is building: 1 of 4 hours" in reasons
+
+
+def test_a_store_that_goes_away_is_an_error_and_its_return_is_found_by_a_new_connection(
+    own_redis: RedisServer,
+) -> None:
+    with Served.on(own_redis.url, deployment()) as served:
+        served.fold([play(0)])
+    with serving(own_redis.url) as url:
+        assert value(post(url, BODY)) == 1
+        own_redis.stop()  # it writes what it still holds
+        reply = post(url, BODY)
+        assert (reply.status_code, reply.json()["error"]["kind"]) == (503, "StoreUnavailable")
+        assert int(reply.headers["retry-after"]) >= 1
+        assert httpx.get(url + "/healthz", trust_env=False).status_code == 200
+        assert httpx.get(url + "/readyz", trust_env=False).status_code == 503
+        own_redis.start()
+        assert value(answered(url, BODY)) == 1
+
+
+def test_a_store_that_was_emptied_is_answered_under_its_new_generation(
+    own_redis: RedisServer,
+) -> None:
+    import redis
+
+    with serving(own_redis.url) as url, Client(own_redis.url) as near:
+        with Served.on(own_redis.url, deployment()) as served:
+            served.fold([play(offset) for offset in range(3)])
+        assert value(post(url, BODY)) == 3
+        assert near.get(BODY["features"], {}).values() == {"everyone:plays_1h": 3}
+        with redis.Redis.from_url(own_redis.operator_url) as operator:
+            operator.flushall()
+        assert post(url, BODY).status_code == 503
+        with Served.on(own_redis.url, deployment()) as served:
+            served.fold([play(0)])
+        assert value(answered(url, BODY)) == 1
+        assert near.get(BODY["features"], {}).values() == {"everyone:plays_1h": 1}
+
+
+def test_a_new_deployment_is_seen_by_the_next_answer(own_redis: RedisServer) -> None:
+    body = {"features": ["listening:plays_1h"], "entities": [{"user_id": "ann"}]}
+    small = plan(Project("tests", (everyone,)))
+    with Served.on(own_redis.url, small), serving(own_redis.url) as url:
+        assert value(post(url, BODY)) == 0
+        assert post(url, body).status_code == 404
+        with Served.on(own_redis.url, deployment()):
+            assert post(url, body).status_code == 200
