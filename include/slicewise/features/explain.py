@@ -100,17 +100,7 @@ def _change(unit: Unit, new: Deployment, deployed: Deployment) -> Change:
     view, fingerprint = unit.view, unit.storage_fingerprint
     old = {each.storage_fingerprint: each for each in deployed.units}
     if fingerprint in old:
-        same = old[fingerprint]
-        if same.definition_fingerprint == unit.definition_fingerprint:
-            return Change(view, "unchanged", "nothing to do", fingerprint)
-        if unit.retention_us > same.retention_us:
-            # What older windows need has expired already: answers would be short without a sign.
-            reason = (
-                f"a longer window needs {format_duration(unit.retention_us)} of history in Redis, which keeps "
-                f"{format_duration(same.retention_us)}"
-            )
-            return Change(view, "refused", reason, fingerprint)
-        return Change(view, "definition", "answers from what is stored", fingerprint)
+        return _over_what_is_stored(unit, old[fingerprint], new, deployed)
     if view in deployed.views:
         others = list(deployed.view(view))
         nearest = min(others, key=lambda each: abs(each.slice_us - unit.slice_us))
@@ -122,6 +112,28 @@ def _change(unit: Unit, new: Deployment, deployed: Deployment) -> Change:
         f"stored from now on; {format_span(unit.retention_us)} of history come from the archive",
         fingerprint,
     )
+
+
+def _over_what_is_stored(unit: Unit, same: Unit, new: Deployment, deployed: Deployment) -> Change:
+    view, fingerprint = unit.view, unit.storage_fingerprint
+    if unit.retention_us > same.retention_us:
+        # What older windows need has expired already: answers would be short without a sign.
+        reason = (
+            f"a longer window needs {format_span(unit.retention_us)} of history in Redis, which keeps "
+            f"{format_span(same.retention_us)}"
+        )
+        return Change(view, "refused", reason, fingerprint)
+    missing = sorted(set(unit.levels) - set(same.levels))
+    if missing:
+        reason = f"a window is read by {format_span(missing[0])}, which hours compacted so far do not keep"
+        return Change(view, "refused", reason, fingerprint)
+    now, then = new.source(unit.source), deployed.source(same.source)
+    if now.schema_fingerprint != then.schema_fingerprint:
+        reason = f"records of source {now.name!r} are judged by its new schema from now on"
+        return Change(view, "definition", reason, fingerprint)
+    if same.definition_fingerprint == unit.definition_fingerprint:
+        return Change(view, "unchanged", "nothing to do", fingerprint)
+    return Change(view, "definition", "answers from what is stored", fingerprint)
 
 
 def _differences(unit: Unit, new: Deployment, old: Unit, deployed: Deployment) -> list[str]:
