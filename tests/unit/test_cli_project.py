@@ -1,0 +1,140 @@
+"""`init` writes a project that passes its own check; `check` and `plan` tell what is wrong by text, JSON and exit code."""
+
+import json
+import os
+import re
+from pathlib import Path
+
+import pytest
+
+from slicewise.cli import main
+
+EXAMPLE = Path(__file__).parents[2] / "examples" / "flights"
+
+
+@pytest.fixture
+def project(tmp_path, capsys):
+    folder = tmp_path / "first project"
+    assert main(["init", str(folder)]) == 0
+    capsys.readouterr()
+    return folder
+
+
+@pytest.fixture(autouse=True)
+def no_platform(monkeypatch, tmp_path):
+    for name in [name for name in os.environ if name.startswith("SLICEWISE_")]:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("SLICEWISE_STATE", str(tmp_path / "state"))
+    monkeypatch.setenv("SLICEWISE_REDIS_URL", "redis://127.0.0.1:1/0")  # nothing listens there
+
+
+def edit(project, old, new):
+    file = project / "features.py"
+    text = file.read_text(encoding="utf-8")
+    assert old in text
+    file.write_text(text.replace(old, new), encoding="utf-8")
+
+
+def test_a_new_project_passes_its_check_and_has_a_plan(project, capsys):
+    assert main(["check", str(project)]) == 0
+    assert "1 tests passed" in capsys.readouterr().out
+    assert main(["check", str(project), "--json"]) == 0
+    report = json.loads(capsys.readouterr().out)
+    assert report["ok"]
+    assert report["project"] == "first-project"
+    assert report["views"][0]["features"]["plays_10m"] == "int64"
+    assert main(["plan", str(project), "--json"]) == 0
+    plan = json.loads(capsys.readouterr().out)
+    assert [change["change"] for change in plan["changes"]] == ["new"]
+    assert re.fullmatch("[0-9a-f]{64}", plan["digest"])
+
+
+def test_a_project_is_found_from_inside_its_folder(project, capsys, monkeypatch):
+    inside = project / "notebooks"
+    inside.mkdir()
+    monkeypatch.chdir(inside)
+    assert main(["check"]) == 0
+    assert "first-project" in capsys.readouterr().out
+
+
+def test_init_never_writes_over_what_is_there(project, capsys):
+    before = (project / "features.py").read_text(encoding="utf-8")
+    assert main(["init", str(project)]) == 1
+    assert "nothing was written" in capsys.readouterr().err
+    assert (project / "features.py").read_text(encoding="utf-8") == before
+
+
+def test_a_failing_test_says_what_was_expected_and_what_was_answered(project, capsys):
+    edit(project, '"plays_10m": 2', '"plays_10m": 3')
+    assert main(["check", str(project)]) == 1
+    out = capsys.readouterr().out
+    assert "plays_10m: expected 3, answered 2" in out
+    assert "1 of 1 tests failed" in out
+    assert main(["check", str(project), "--json"]) == 1
+    (view,) = json.loads(capsys.readouterr().out)["views"]
+    assert view["tests"][0]["differences"] == [{"column": "plays_10m", "expected": "3", "answered": "2"}]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "says"),
+    [
+        ('"plays_10m": 2', '"plays_9m": 2', "did you mean plays_10m"),
+        ("seconds >= 30", "second >= 30", "did you mean seconds"),
+        ('at="1970-01-01T00:05:00Z"', 'at="1970-01-01 00:05"', "RFC 3339 with zone"),
+        ('"seconds": 90.0', '"seconds": "long"', "seconds"),
+        ("import slicewise as sw", "import slicewise as sw\nimport nowhere", r"features.py:4"),
+        ("entity=[", "entity=[[", "features.py:"),
+        ("sw.distinct_count(", "sw.distinct_kount(", "distinct_kount"),
+    ],
+)
+def test_what_is_wrong_is_said_with_its_place(project, capsys, old, new, says):
+    edit(project, old, new)
+    assert main(["check", str(project)]) == 1
+    said = capsys.readouterr()
+    assert says in said.out + said.err
+    assert "Traceback" not in said.out + said.err
+
+
+def test_a_case_over_several_entities_must_name_one(project, capsys):
+    edit(project, '"user_id": "ann", "song_id": "b"', '"user_id": "bob", "song_id": "b"')
+    assert main(["check", str(project)]) == 1
+    assert "the events hold 2 entities" in capsys.readouterr().out
+
+
+def test_a_project_without_definitions_is_told_how_to_start(tmp_path, capsys):
+    assert main(["check", str(tmp_path)]) == 1
+    assert "slicewise init" in capsys.readouterr().err
+
+
+def test_definitions_may_be_a_package_that_imports_its_own_modules(project, capsys):
+    package = project / "features"
+    package.mkdir()
+    (project / "features.py").rename(package / "listening.py")
+    (package / "__init__.py").write_text("from .listening import churn, listening\n", encoding="utf-8")
+    (project / "slicewise.toml").write_text('name = "split"\ndefinitions = "features"\n', encoding="utf-8")
+    assert main(["check", str(project)]) == 0
+    assert "project split: 1 views, 1 feature sets, 1 tests passed" in capsys.readouterr().out
+
+
+def test_the_shipped_project_passes_its_check(capsys):
+    assert main(["check", str(EXAMPLE), "--json"]) == 0
+    report = json.loads(capsys.readouterr().out)
+    assert {view["view"] for view in report["views"]} == {"carrier", "route", "long_haul", "new_york"}
+    assert sum(len(view["tests"]) for view in report["views"]) >= 4
+
+
+def test_the_shipped_project_uses_every_kind_of_aggregate_and_window():
+    from slicewise.aggregates import REGISTRY
+    from slicewise.features.plan import plan
+    from slicewise.features.project import load_project
+
+    features = [f for unit in plan(load_project(EXAMPLE / "features.py")).units for f in unit.features]
+    assert {f.aggregate.kind for f in features} >= set(REGISTRY) - {"bottom_k"}
+    assert {f.window.kind for f in features} == {"sliding", "tumbling", "hopping"}
+
+
+def test_a_plan_without_a_platform_says_so_and_reads_well(project, capsys):
+    assert main(["plan", str(project)]) == 0
+    out = capsys.readouterr().out
+    assert "nothing runs at redis://127.0.0.1:1/0" in out
+    assert re.search(r"listening +user_id +1m .* new", out)
