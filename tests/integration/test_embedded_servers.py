@@ -197,3 +197,21 @@ def test_clean_forgets_the_state_and_spares_a_folder_of_someone_else(state: Stat
     with pytest.raises(ServerError):
         supervisor.clean(Settings.load({"SLICEWISE_STATE": str(mine)}), print)
     assert (mine / "thesis.txt").exists()
+
+
+def test_a_service_waits_only_for_those_that_it_comes_after(state: StateFolder) -> None:
+    said: list[str] = []
+    settings = Settings.load({"SLICEWISE_STATE": str(state.path)})
+    supervisor.up(settings, said.append, only=["redis", "kafka", "serving"])
+    order = [line.split()[0] for line in said if " up after " in line]
+    assert order.index("redis") < order.index("serving")
+    starts = [line.split()[0] for line in said if line.endswith("starting")]
+    assert set(starts[:2]) == {"redis", "kafka"}
+
+
+def test_a_server_that_cannot_start_is_told_with_its_log(state: StateFolder) -> None:
+    settings = Settings.load({"SLICEWISE_STATE": str(state.path), "SLICEWISE_REDIS_MAXMEMORY": "plenty"})
+    with pytest.raises(ServerError) as raised:
+        supervisor.up(settings, print, only=["redis"])
+    assert "maxmemory" in str(raised.value)
+    assert raised.value.next_step

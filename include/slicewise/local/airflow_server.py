@@ -67,6 +67,6 @@ def service(settings: Settings, state: StateFolder, port: int) -> Service:
         prepare=lambda: (state.path / NAME).mkdir(mode=0o700, exist_ok=True),
         # it would start the stream again
         stop_order=10,
-        start_timeout_s=240.0,
+        start_timeout_s=420.0,  # half a minute on two idle cores, minutes on busy ones
         stop_timeout_s=30.0,
     )

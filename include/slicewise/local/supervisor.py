@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from itertools import groupby
 
@@ -69,16 +69,21 @@ def _build_for_start(settings: Settings, state: StateFolder) -> Platform:
 
 
 def _start_all(wanted: list[Service], platform: Platform, say: Say) -> None:
-    """In waves: each service as soon as those that it comes after are well."""
-    done = {name for name in platform.services if name not in {each.name for each in wanted}}
-    left = list(wanted)
-    while left:
-        wave = [service for service in left if set(service.after) <= done | set(platform.external)]
-        with ThreadPoolExecutor(max(1, len(wave))) as pool:
-            for future in [pool.submit(_ensure, service, platform, say) for service in wave]:
-                future.result()
-        done |= {service.name for service in wave}
-        left = [service for service in left if service not in wave]
+    """Each service as soon as those that it comes after are well; services.build names those first."""
+    with ThreadPoolExecutor(max(1, len(wanted))) as pool:
+        started: dict[str, Future[None]] = {}
+        for service in wanted:
+            before = [started[name] for name in service.after if name in started]
+            started[service.name] = pool.submit(_ensure_after, before, service, platform, say)
+        wait(started.values())
+        for each in started.values():
+            each.result()
+
+
+def _ensure_after(before: list[Future[None]], service: Service, platform: Platform, say: Say) -> None:
+    for each in before:
+        each.result()
+    _ensure(service, platform, say)
 
 
 def _ensure(service: Service, platform: Platform, say: Say) -> None:
