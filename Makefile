@@ -99,8 +99,8 @@ setup: ## the locked environments and jars (nothing to do if they stand)
 	  $(MAKE) --no-print-directory check; \
 	  mkdir -p .venvs .jars; \
 	  start=$$SECONDS; \
-	  $(LOCKED) $(MAKE) --no-print-directory $(TOOLS_STAMP); \
-	  $(LOCKED) $(MAKE) --no-print-directory -j5 stamps; \
+	  $(LOCKED) $(MAKE) -s --no-print-directory $(TOOLS_STAMP); \
+	  $(LOCKED) $(MAKE) -s --no-print-directory -j5 stamps; \
 	  echo "set up in $$((SECONDS - start)) s"; \
 	fi
 
