@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import pickle
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -384,3 +385,9 @@ GOLDEN_DEFINITION = (
     ',"kind":"tumbling","length_us":3600000000,"open":false}}],"storage":"66dfea243eb8ffed"}'
 )
 GOLDEN_DEFINITION_FINGERPRINT = "eb411645537a3e19"
+
+
+def test_the_format_document_holds_these_vectors():
+    text = (Path(__file__).parents[2] / "docs" / "format.md").read_text(encoding="utf-8")
+    for golden in (GOLDEN_STORAGE, GOLDEN_STORAGE_FINGERPRINT, GOLDEN_DEFINITION, GOLDEN_DEFINITION_FINGERPRINT):
+        assert golden in text
