@@ -27,7 +27,7 @@ from slicewise.stores.kafka.log import KafkaLog
 from slicewise.stores.ports import OnlineStore
 from slicewise.stores.redis import open_store
 
-WAIT_S = 120.0
+WAIT_S = 300.0
 
 
 class Stack:

@@ -22,6 +22,7 @@ from slicewise.aggregates.events import Rows
 from slicewise.clock import SystemClock
 from slicewise.errors import IncarnationChanged, SlicewiseError
 from slicewise.features.plan import Deployment, Unit
+from slicewise.features.types import arrow_type
 from slicewise.stores import keys
 from slicewise.stores.ports import FoldBatch, FoldOutcome, Incarnation, OnlineStore
 from slicewise.stores.redis import open_store
@@ -58,15 +59,15 @@ class FoldTask:
         if not frames:
             return
         table = pa.Table.from_batches(frames).combine_chunks()
-        store = _connection(self.redis_url, self.incarnation, self.generation)
-        deployment = _deployment(self.manifest)
+        store = connection(self.redis_url, self.incarnation, self.generation)
+        deployment = deployment_of(self.manifest)
         outcomes = []
         for partition in pc.unique(table["partition"]).to_pylist():
             part = table.filter(pc.equal(table["partition"], partition))
             try:
                 outcomes.append(self._fold(store, deployment, part, partition))
             except SlicewiseError:
-                _drop(self.redis_url)
+                drop(self.redis_url)
                 raise
         texts = [json.dumps(asdict(outcome)) for outcome in outcomes]
         yield pa.RecordBatch.from_arrays([pa.array(texts, pa.string())], schema=OUTCOME)
@@ -133,7 +134,8 @@ def batch_of(unit: Unit, placed: Placed, source: SourceRows) -> FoldBatch | None
     def accumulate(
         chosen: NDArray[np.int64], groups: NDArray[np.int64], n_groups: int
     ) -> list[Columns]:
-        taken = rows if len(chosen) == len(rows) else rows.take(chosen)
+        # also when all are chosen: their order is that of the groups, not that of the batch
+        taken = rows.take(chosen)
         return [part.accumulate_columns(taken, groups, n_groups) for part in unit.layout.partials]
 
     return FoldBatch(
@@ -148,23 +150,23 @@ def batch_of(unit: Unit, placed: Placed, source: SourceRows) -> FoldBatch | None
 
 
 def rows_of(unit: Unit, table: pa.Table, inputs: Mapping[str, str], topic_id: str) -> Rows:
-    """A table's rows as the algebra reads them."""
+    """A table's rows, all of one topic, as the algebra reads them."""
     n = table.num_rows
-    types = {
-        name: kind
-        for partial in unit.layout.partials
-        for name, kind in zip(partial.inputs, partial.types or (), strict=True)
-    }
     return Rows(
         time=table["event_time"].to_numpy(),
         topic_hi=np.full(n, int(topic_id[:16], 16), np.uint64),
         topic_lo=np.full(n, int(topic_id[16:], 16), np.uint64),
         partition=table["partition"].to_numpy(),
         offset=table["offset"].to_numpy(),
-        columns={
-            name: _array(table[column]).cast(types[name]) for name, column in inputs.items()
-        },
+        columns=input_arrays(unit, table, inputs),
     )
+
+
+def input_arrays(unit: Unit, table: pa.Table, inputs: Mapping[str, str]) -> dict[str, pa.Array]:
+    """What the unit's aggregates read, in their declared types (instants arrive as longs)."""
+    return {
+        name: _array(table[inputs[name]]).cast(arrow_type(kind)) for name, kind in unit.input_types
+    }
 
 
 def entities_of(
@@ -201,7 +203,8 @@ def _counts(column: pa.Array) -> dict[str, int]:
 
 
 @lru_cache(maxsize=4)
-def _deployment(manifest: str) -> Deployment:
+def deployment_of(manifest: str) -> Deployment:
+    """Parsed once per process."""
     return Deployment.from_json(manifest)
 
 
@@ -211,16 +214,17 @@ def _deployment(manifest: str) -> Deployment:
 _CONNECTIONS: dict[str, OnlineStore] = {}
 
 
-def _connection(url: str, incarnation: Incarnation, generation: int) -> OnlineStore:
+def connection(url: str, incarnation: Incarnation, generation: int) -> OnlineStore:
+    """This process's connection; IncarnationChanged when the store is in another life."""
     store = _CONNECTIONS.get(url)
     if store is not None and (store.incarnation != incarnation or store.generation != generation):
-        _drop(url)
+        drop(url)
         store = None
     if store is None:
         store = open_store(url)
         _CONNECTIONS[url] = store
     if store.incarnation != incarnation or store.generation != generation:
-        _drop(url)
+        drop(url)
         raise IncarnationChanged(
             "the store is in another life than the batch was planned for",
             where=f"run id {store.incarnation.run_id}",
@@ -230,7 +234,8 @@ def _connection(url: str, incarnation: Incarnation, generation: int) -> OnlineSt
     return store
 
 
-def _drop(url: str) -> None:
+def drop(url: str) -> None:
+    """Forgets this process's connection."""
     store = _CONNECTIONS.pop(url, None)
     if store is not None:
         store.close()
