@@ -10,9 +10,7 @@ from urllib.parse import urlsplit
 
 from slicewise.settings import Settings
 
-_CHECKPOINTS = (
-    "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
-)
+_CHECKPOINTS = "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
 # A small heap grows by full collections; a serial collector needs no threads of its own on a
 # machine that also carries the servers.
 _JAVA = "-XX:+UseSerialGC -Xss4m -Dderby.system.home={scratch}"
@@ -34,15 +32,14 @@ def job_conf(settings: Settings, *, memory: str = "1g") -> dict[str, str]:
         "spark.pyspark.driver.python": str(settings.spark_python),
         "spark.python.daemon.module": "slicewise.spark.daemon",
         "spark.python.unix.domain.socket.enabled": "true",
+        "spark.log.level": "ERROR",
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.ansi.enabled": "true",
         "spark.sql.shuffle.partitions": "2",
         "spark.sql.execution.arrow.maxRecordsPerBatch": "65536",
-        "spark.sql.extensions": (
-            "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions"
-        ),
+        "spark.sql.extensions": ("org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions"),
         catalog: "org.apache.iceberg.spark.SparkCatalog",
         f"{catalog}.catalog-impl": "org.apache.iceberg.jdbc.JdbcCatalog",
         f"{catalog}.uri": settings.catalog_jdbc_uri,

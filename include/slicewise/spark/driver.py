@@ -105,13 +105,9 @@ class Driver:
             plan = plan_stream(deployment, source, marks, log)
             if not plan.units:
                 continue
-            status = self._statuses.setdefault(
-                source.name, SourceStatus(source.name, self.clock, self.metrics)
-            )
+            status = self._statuses.setdefault(source.name, SourceStatus(source.name, self.clock, self.metrics))
             status.state = "running"
-            self._queries[source.name] = SourceQuery(
-                session, self.settings, plan, manifest, status
-            )
+            self._queries[source.name] = SourceQuery(session, self.settings, plan, manifest, status)
             event("query_started", source=source.name, epoch=plan.epoch, start=dict(plan.start))
 
     def _report(self, store: OnlineStore) -> None:

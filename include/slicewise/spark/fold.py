@@ -72,9 +72,7 @@ class FoldTask:
         texts = [json.dumps(asdict(outcome)) for outcome in outcomes]
         yield pa.RecordBatch.from_arrays([pa.array(texts, pa.string())], schema=OUTCOME)
 
-    def _fold(
-        self, store: OnlineStore, deployment: Deployment, table: pa.Table, partition: int
-    ) -> PartitionOutcome:
+    def _fold(self, store: OnlineStore, deployment: Deployment, table: pa.Table, partition: int) -> PartitionOutcome:
         rows = SourceRows.of(table, self.topic_id, partition)
         units = {}
         for placed in self.placed:
@@ -131,9 +129,7 @@ def batch_of(unit: Unit, placed: Placed, source: SourceRows) -> FoldBatch | None
     tags = keys.entity_tags(unit.entity, values, partition, count=1)
     rows = rows_of(unit, table, placed.inputs, source.topic_id)
 
-    def accumulate(
-        chosen: NDArray[np.int64], groups: NDArray[np.int64], n_groups: int
-    ) -> list[Columns]:
+    def accumulate(chosen: NDArray[np.int64], groups: NDArray[np.int64], n_groups: int) -> list[Columns]:
         # also when all are chosen: their order is that of the groups, not that of the batch
         taken = rows.take(chosen)
         return [part.accumulate_columns(taken, groups, n_groups) for part in unit.layout.partials]
@@ -164,14 +160,10 @@ def rows_of(unit: Unit, table: pa.Table, inputs: Mapping[str, str], topic_id: st
 
 def input_arrays(unit: Unit, table: pa.Table, inputs: Mapping[str, str]) -> dict[str, pa.Array]:
     """What the unit's aggregates read, in their declared types (instants arrive as longs)."""
-    return {
-        name: _array(table[inputs[name]]).cast(arrow_type(kind)) for name, kind in unit.input_types
-    }
+    return {name: _array(table[inputs[name]]).cast(arrow_type(kind)) for name, kind in unit.input_types}
 
 
-def entities_of(
-    table: pa.Table, columns: Sequence[str]
-) -> tuple[list[list[object]], NDArray[np.int64]]:
+def entities_of(table: pa.Table, columns: Sequence[str]) -> tuple[list[list[object]], NDArray[np.int64]]:
     """Per column the values of each entity, and per row its entity. Nothing per row in Python."""
     n = table.num_rows
     if not columns:
@@ -186,8 +178,7 @@ def entities_of(
         joint = dense * len(each.dictionary) + code
     _, first, entity = np.unique(joint, return_index=True, return_inverse=True)
     values = [
-        each.dictionary.take(pa.array(code[first])).to_pylist()
-        for each, code in zip(encoded, codes, strict=True)
+        each.dictionary.take(pa.array(code[first])).to_pylist() for each, code in zip(encoded, codes, strict=True)
     ]
     return values, entity.astype(np.int64)
 

@@ -79,9 +79,7 @@ def parsed(records: DataFrame, source: Source) -> DataFrame:
 def _document(text: Column) -> Column:
     """The record as a variant array of one object; null where it is no JSON object."""
     first = F.ltrim(text, F.lit(_BLANK))
-    alone = ~text.contains("]") | F.try_parse_json(
-        F.concat(F.lit('{"v":'), text, F.lit("}"))
-    ).isNotNull()
+    alone = ~text.contains("]") | F.try_parse_json(F.concat(F.lit('{"v":'), text, F.lit("}"))).isNotNull()
     whole = F.try_parse_json(F.concat(F.lit("["), text, F.lit("]")))
     return F.when(F.is_valid_utf8(text) & first.startswith("{") & alone, whole)
 
@@ -93,9 +91,7 @@ def _get(document: str, path: str) -> Column:
 def _holds_lone_surrogate(text: Column) -> Column:
     """Escaped backslashes and whole pairs taken away, is an escaped surrogate left?"""
     left = F.regexp_replace(F.regexp_replace(text, _BACKSLASHES, ""), _SURROGATE_PAIR, "")
-    return F.when(text.contains("\\ud") | text.contains("\\uD"), left.rlike(_SURROGATE)).otherwise(
-        F.lit(False)
-    )
+    return F.when(text.contains("\\ud") | text.contains("\\uD"), left.rlike(_SURROGATE)).otherwise(F.lit(False))
 
 
 def _reason(source: Source) -> Column:

@@ -21,9 +21,7 @@ def job_session(settings: Settings, name: str, cores: int = 2) -> SparkSession:
     return _session(settings, name, f"local[{cores},4]", job_conf(settings))
 
 
-def _session(
-    settings: Settings, name: str, master: str, conf: Mapping[str, str]
-) -> SparkSession:
+def _session(settings: Settings, name: str, master: str, conf: Mapping[str, str]) -> SparkSession:
     # Workers are started by the JVM, which reads this when it is launched.
     os.environ["PYSPARK_PYTHON"] = str(settings.spark_python)
     (settings.state_dir / "spark" / "tmp").mkdir(parents=True, exist_ok=True)

@@ -14,9 +14,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from prometheus_client import CollectorRegistry, start_http_server
+from prometheus_client import CollectorRegistry, Gauge, Summary, start_http_server
 from prometheus_client import Counter as Total
-from prometheus_client import Gauge, Summary
 
 from slicewise.clock import Clock
 
@@ -45,14 +44,10 @@ class Metrics:
 
         self.records = Total("slicewise_stream_records", "Kafka records applied", **labels())
         self.bad = Total("slicewise_stream_bad_records", "Bad records", **labels("reason"))
-        self.left_out = Total(
-            "slicewise_stream_rows_left_out", "Rows left out of a unit", **labels("unit", "reason")
-        )
+        self.left_out = Total("slicewise_stream_rows_left_out", "Rows left out of a unit", **labels("unit", "reason"))
         self.batches = Summary("slicewise_stream_batch_seconds", "Batches", **labels())
         self.lag = Gauge("slicewise_stream_lag_events", "Not yet applied", **labels("partition"))
-        self.freshness = Gauge(
-            "slicewise_stream_freshness_ms", "Kafka time to visible", **labels("quantile")
-        )
+        self.freshness = Gauge("slicewise_stream_freshness_ms", "Kafka time to visible", **labels("quantile"))
         self.restarts = Total("slicewise_stream_restarts", "Queries started again", **labels())
         self.heartbeat = Gauge("slicewise_stream_heartbeat_seconds", "Last status", **labels())
 
@@ -78,9 +73,7 @@ class SourceStatus:
     last_error: str | None = None
     _recent: deque[BatchFigures] = field(default_factory=deque)
 
-    def applied(
-        self, outcomes: Sequence[Mapping[str, Any]], seconds: float, reasons: Mapping[int, str]
-    ) -> int:
+    def applied(self, outcomes: Sequence[Mapping[str, Any]], seconds: float, reasons: Mapping[int, str]) -> int:
         """Takes in the outcomes of a batch; how many records it had."""
         records = sum(each["records"] for each in outcomes)
         fresh = [value for each in outcomes for value in each["freshness_ms"]]
@@ -121,9 +114,7 @@ class SourceStatus:
         seconds = sorted(batch.seconds for batch in self._recent)
         self.metrics.heartbeat.labels(self.source).set(now / 1e6)
         for name, value in (("0.5", p50), ("0.99", p99)):
-            self.metrics.freshness.labels(self.source, name).set(
-                float("nan") if value is None else value
-            )
+            self.metrics.freshness.labels(self.source, name).set(float("nan") if value is None else value)
         return {
             "source": self.source,
             "state": self.state,

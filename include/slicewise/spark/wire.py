@@ -130,8 +130,7 @@ def _rfc3339_us(text: Column) -> Column:
     micros = F.substring(F.rpad(fraction, 6, "0"), 1, 6).cast("bigint")
     ahead = F.substring(F.right(text, F.lit(6)), 1, 1)
     zone = (
-        F.substring(F.right(text, F.lit(5)), 1, 2).cast("bigint") * 3600
-        + F.right(text, F.lit(2)).cast("bigint") * 60
+        F.substring(F.right(text, F.lit(5)), 1, 2).cast("bigint") * 3600 + F.right(text, F.lit(2)).cast("bigint") * 60
     )
     offset = F.when(ahead == "+", zone).when(ahead == "-", -zone).otherwise(F.lit(0))
     utc = F.when(F.upper(F.right(text, F.lit(1))) == "Z", seconds).otherwise(seconds - offset)

@@ -2,18 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import time
+from collections.abc import Callable
 from concurrent.futures import Future
 from types import TracebackType
 from typing import Any
 
-from confluent_kafka import IsolationLevel, KafkaException, TopicCollection, TopicPartition
+from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicCollection, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec
 
 from slicewise.cover import Cover
 from slicewise.errors import DataLoss, StoreUnavailable
 
 TIMEOUT_S = 15.0
+_PAUSE_S = 0.1
+_PASSING = frozenset(
+    [
+        KafkaError.NOT_LEADER_FOR_PARTITION,
+        KafkaError.LEADER_NOT_AVAILABLE,
+        KafkaError._TRANSPORT,
+        KafkaError._TIMED_OUT,
+    ]
+)
 
 
 class KafkaLog:
@@ -73,10 +83,12 @@ class KafkaLog:
                 raise self._unavailable(topic, error) from error
 
     def _described(self, topic: str) -> tuple[str, int]:
-        futures = self._admin.describe_topics(
-            TopicCollection([topic]), request_timeout=self.timeout_s
-        )
-        found = self._result(topic, futures.values())
+        def ask() -> Any:
+            asked = TopicCollection([topic])
+            futures = self._admin.describe_topics(asked, request_timeout=self.timeout_s)
+            return self._result(futures[topic])
+
+        found = self._answered(topic, ask)
         identity = found.topic_id
         high = identity.get_most_significant_bits() & (2**64 - 1)
         low = identity.get_least_significant_bits() & (2**64 - 1)
@@ -84,25 +96,31 @@ class KafkaLog:
 
     def _offsets(self, topic: str, spec: OffsetSpec) -> Cover:
         identity, partitions = self._described(topic)
-        asked = {TopicPartition(topic, each): spec for each in range(partitions)}
-        futures = self._admin.list_offsets(
-            asked,
-            isolation_level=IsolationLevel.READ_COMMITTED,
-            request_timeout=self.timeout_s,
-        )
-        return Cover(
-            {
-                (identity, place.partition): self._result(topic, [future]).offset
-                for place, future in futures.items()
-            }
-        )
 
-    def _result(self, topic: str, futures: Iterable[Future[Any]]) -> Any:
-        try:
-            (future,) = futures
-            return future.result(timeout=self.timeout_s + 5)
-        except KafkaException as error:
-            raise self._unavailable(topic, error) from error
+        def ask() -> dict[tuple[str, int], int]:
+            futures = self._admin.list_offsets(
+                {TopicPartition(topic, each): spec for each in range(partitions)},
+                isolation_level=IsolationLevel.READ_COMMITTED,
+                request_timeout=self.timeout_s,
+            )
+            return {(identity, at.partition): self._result(f).offset for at, f in futures.items()}
+
+        return Cover(self._answered(topic, ask))
+
+    def _result(self, future: Future[Any]) -> Any:
+        return future.result(timeout=self.timeout_s + 5)
+
+    def _answered(self, topic: str, ask: Callable[[], Any]) -> Any:
+        """Asks again while a leader is being elected or metadata is on its way."""
+        deadline = time.monotonic() + self.timeout_s
+        while True:
+            try:
+                return ask()
+            except KafkaException as error:
+                passing = error.args[0].code() in _PASSING or error.args[0].retriable()
+                if not passing or time.monotonic() > deadline:
+                    raise self._unavailable(topic, error) from error
+            time.sleep(_PAUSE_S)
 
     def _unavailable(self, topic: str, error: KafkaException) -> StoreUnavailable:
         return StoreUnavailable(

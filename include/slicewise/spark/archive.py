@@ -1,0 +1,195 @@
+"""An archive is one commit: good rows, bad rows and the cover after them, or nothing at all.
+
+Archive n begins where the cover of n - 1 ends, and is validated against the snapshot from which
+that cover was read: of two at once the later fails, reads again and goes on from the other's cover.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from py4j.protocol import Py4JJavaError
+from pyiceberg.catalog.sql import SqlCatalog
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812 (the name everybody uses)
+
+from slicewise.clock import Clock
+from slicewise.cover import Cover, Place
+from slicewise.errors import CommitConflict, DataLoss
+from slicewise.features.plan import Source
+from slicewise.settings import Settings
+from slicewise.slices import HOUR_US
+from slicewise.spark.log import event, warning
+from slicewise.spark.parse import parsed
+from slicewise.spark.streaming import kafka_options
+from slicewise.stores.iceberg.catalog import ensure
+from slicewise.stores.iceberg.log import ArchiveState, archive_state
+from slicewise.stores.iceberg.schemas import BAD, COVER, EVENTS, GOOD, LOG, log_table
+from slicewise.stores.kafka.log import KafkaLog
+
+MAX_EVENTS = 5_000_000
+"""Of one archive; what lies beyond comes with the next."""
+_ATTEMPTS = 6
+_CONFLICTS = ("ValidationException", "CommitFailedException", "Found conflicting files")
+
+
+@dataclass(frozen=True)
+class Archived:
+    """What an archive run did. events: new offsets, transaction markers included."""
+
+    source: str
+    state: ArchiveState
+    archives: int
+    events: int
+    took_ms: int
+
+
+@dataclass(frozen=True)
+class Archiver:
+    """Archives of one source."""
+
+    session: SparkSession
+    settings: Settings
+    catalog: SqlCatalog
+    source: Source
+    clock: Clock
+
+    def run(self, max_events: int = MAX_EVENTS) -> Archived:
+        """Archives up to where the log ends now; without anything new, nothing is committed."""
+        begun = time.monotonic()
+        table = ensure(self.catalog, log_table(self.source))
+        log = KafkaLog(self.settings.kafka_bootstrap)
+        topic_id = log.topic_id(self.source.topic)
+        latest = log.latest(self.source.topic)
+        archives = events = attempts = 0
+        while True:
+            table.refresh()
+            state = archive_state(table)
+            start = _begin(state.cover, log.earliest(self.source.topic), latest)
+            end = {p: min(o, start[p] + max_events // len(latest.offsets)) for p, o in _of(latest)}
+            count = sum(end[p] - start[p] for p in end)
+            if count == 0:
+                break
+            try:
+                self._commit(state, topic_id, start, end)
+            except CommitConflict as conflict:
+                attempts += 1
+                warning("archive_conflict", source=self.source.name, attempt=attempts)
+                if attempts == _ATTEMPTS:
+                    raise conflict
+                continue
+            log.check_topic(self.source.topic, topic_id)
+            archives, events = archives + 1, events + count
+        if archives:
+            self._view()
+        took = int((time.monotonic() - begun) * 1000)
+        event("archived", source=self.source.name, seq=state.seq, events=events, ms=took)
+        return Archived(self.source.name, state, archives, events, took)
+
+    def _commit(
+        self,
+        state: ArchiveState,
+        topic_id: str,
+        start: Mapping[int, int],
+        end: Mapping[int, int],
+    ) -> None:
+        seq = state.seq + 1
+        cover = state.cover.join(Cover({(topic_id, p): offset for p, offset in end.items()}))
+        archive_time = f"timestamp_micros({self.clock.now_us()})"
+        rows = self._rows(start, end).selectExpr(
+            f"{seq}L AS archive_seq",
+            f"CASE WHEN reason IS NULL THEN '{GOOD}' ELSE '{BAD}' END AS kind",
+            f"'{topic_id}' AS topic_id",
+            "partition",
+            "offset",
+            "timestamp_micros(kafka_time) AS kafka_time",
+            f"{archive_time} AS archive_time",
+            "timestamp_micros(event_time) AS event_time",
+            f"CAST(floor(event_time / {HOUR_US}) AS int) AS hour",
+            "reason",
+            "raw",
+            *(_stored(name, kind) for name, kind in self.source.columns),
+        )
+        written = rows.repartition(2, "hour").unionByName(
+            self._covers(seq, cover, archive_time), allowMissingColumns=True
+        )
+        writer = (
+            written.writeTo(f"{self.settings.catalog_name}.{LOG}.`{self.source.name}`")
+            .option("isolation-level", "serializable")
+            .option("snapshot-property.slicewise.archive-seq", str(seq))
+        )
+        if state.snapshot_id is not None:
+            writer = writer.option("validate-from-snapshot-id", str(state.snapshot_id))
+        committed(lambda: writer.overwrite(F.expr(f"archive_seq = {seq}L")), f"archive {seq}")
+
+    def _rows(self, start: Mapping[int, int], end: Mapping[int, int]) -> DataFrame:
+        topic = self.source.topic
+        options: dict[str, Any] = kafka_options(self.settings) | {
+            "assign": json.dumps({topic: sorted(end)}),
+            "startingOffsets": json.dumps({topic: {str(p): o for p, o in start.items()}}),
+            "endingOffsets": json.dumps({topic: {str(p): o for p, o in end.items()}}),
+            "failOnDataLoss": "true",
+        }
+        records = self.session.read.format("kafka").options(**options).load()
+        return parsed(records, self.source)
+
+    def _covers(self, seq: int, cover: Cover, archive_time: str) -> DataFrame:
+        rows = ", ".join(f"('{t}', {p}, {offset}L)" for (t, p), offset in cover.offsets.items())
+        return self.session.sql(
+            f"SELECT {seq}L AS archive_seq, '{COVER}' AS kind, col1 AS topic_id, col2 AS partition, "
+            f"col3 AS offset, {archive_time} AS archive_time FROM VALUES {rows}"
+        )
+
+    def _view(self) -> None:
+        catalog = self.settings.catalog_name
+        columns = ", ".join(f"`{name}`" for name, _ in self.source.columns)
+        self.session.sql(
+            f"CREATE OR REPLACE VIEW {catalog}.{EVENTS}.`{self.source.name}` AS SELECT archive_seq, "
+            f"topic_id, partition, offset, kafka_time, archive_time, event_time, hour, {columns} "
+            f"FROM {catalog}.{LOG}.`{self.source.name}` WHERE kind = '{GOOD}'"
+        )
+
+
+def committed(write: Any, what: str) -> None:
+    """Runs a Spark write; CommitConflict where another commit came first."""
+    try:
+        write()
+    except (Py4JJavaError, PySparkException) as error:
+        if any(name in str(error) for name in _CONFLICTS):
+            raise CommitConflict("another commit came first", where=what, next_step="read the table again") from error
+        raise
+
+
+def _begin(cover: Cover, earliest: Cover, latest: Cover) -> dict[int, int]:
+    """Partition -> first offset to archive. DataLoss where the log has lost what is missing."""
+    start = {}
+    known = {topic for topic, _ in cover}
+    for place in latest:
+        topic, partition = place
+        begin = cover.get(place) if topic in known else earliest.get(place)
+        _check_loss(place, begin, earliest.get(place))
+        start[partition] = begin
+    return start
+
+
+def _check_loss(place: Place, begin: int, earliest: int) -> None:
+    if earliest > begin:
+        raise DataLoss(
+            f"{earliest - begin} offsets are gone from the log before they were archived",
+            where=f"topic {place[0]} partition {place[1]}: cover {begin}, log begins at {earliest}",
+            expected="a retention longer than the longest pause of the archive",
+            next_step="nothing brings them back: keep the log longer",
+        )
+
+
+def _of(cover: Cover) -> list[tuple[int, int]]:
+    return [(partition, offset) for (_, partition), offset in cover.offsets.items()]
+
+
+def _stored(name: str, kind: str) -> str:
+    return f"timestamp_micros(`c_{name}`) AS `{name}`" if kind == "timestamp_us" else f"`c_{name}` AS `{name}`"

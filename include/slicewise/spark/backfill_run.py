@@ -1,0 +1,117 @@
+"""A unit is ready when every hour that holds events below its start cover is in the online store.
+
+For an hour of which nothing is compacted, exactly the archived events below the start cover are:
+no running partial can straddle it, because folds bring nothing from below it. Hours that
+compaction has brought already hold them and more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from slicewise.cover import Cover
+from slicewise.errors import CommitConflict, GapRefused
+from slicewise.features.plan import Unit
+from slicewise.lifecycle.compaction import Fill, Why, fill_of
+from slicewise.spark.compact_run import UnitRun
+from slicewise.spark.compaction import HourJob, UnitTable
+from slicewise.spark.context import Context
+from slicewise.spark.log import event, warning
+from slicewise.spark.report import Report
+from slicewise.stores.decisions import START_SEQ
+from slicewise.stores.iceberg.log import load, newest_by_hour
+from slicewise.stores.iceberg.slices import Header
+
+TOGETHER = 48
+"""Hours of one commit, after which progress is told."""
+_ATTEMPTS = 4
+
+
+def backfill(context: Context, view: str | None) -> Report:
+    """Builds the units of a view (of all by default) that are not ready yet."""
+    report = Report("backfill")
+    units = [
+        unit
+        for unit in (context.deployment.view(view) if view else context.deployment.units)
+        if unit.storage_fingerprint not in context.marks.ready
+    ]
+    for source in dict.fromkeys(unit.source for unit in units):
+        report.add_archive(context.archive(source))
+    built = [_build(context, unit, report) for unit in units]
+    report.more = {"units": built, "ready": all(each["ready"] for each in built)}
+    return report
+
+
+def _build(context: Context, unit: Unit, report: Report) -> dict[str, object]:
+    start = context.marks.starts[unit.storage_fingerprint]
+    archive = context.archives[unit.source]
+    if not archive.cover.dominates(start):
+        raise GapRefused(
+            "the archive has not reached the unit's start cover",
+            where=f"unit {unit.storage_fingerprint} of view {unit.view!r}",
+            next_step="run it again once the log's end is archived",
+        )
+    table = context.unit_table(unit)
+    hours = _hours(context, unit, table.headers())
+    left = 0
+    context.store.mark_building(unit, 0, len(hours))
+    for begin in range(0, len(hours), TOGETHER):
+        some = hours[begin : begin + TOGETHER]
+        _write(table, start, some)
+        before = report.left_over
+        run = UnitRun(context, table, report, None)
+        run.swap(some, context.kept_from(unit), dict.fromkeys(some, Why.SWAP))
+        left += report.left_over - before
+        context.store.mark_building(unit, begin + len(some), len(hours))
+    if not left:
+        context.store.mark_ready(unit, start, _views(context))
+        event("unit_ready", unit=unit.storage_fingerprint, view=unit.view, hours=len(hours))
+    return {
+        "view": unit.view,
+        "unit": unit.storage_fingerprint,
+        "hours": len(hours),
+        "left_over": left,
+        "ready": not left,
+    }
+
+
+def _hours(context: Context, unit: Unit, headers: Mapping[int, Header]) -> list[int]:
+    """All hours with archived events, the open and future-stamped too, and all that are compacted."""
+    table = load(context.catalog, unit.source)
+    archive = context.archives[unit.source]
+    newest = newest_by_hour(table, archive.snapshot_id) if table is not None else {}
+    return sorted({*newest, *headers})
+
+
+def _write(table: UnitTable, start: Cover, hours: Sequence[int]) -> None:
+    for attempt in range(1, _ATTEMPTS + 1):
+        standing = table.headers()
+        jobs = [job for hour in hours if (job := _job(table, start, hour, standing.get(hour))) is not None]
+        if not jobs:
+            return
+        try:
+            table.write(jobs, len(jobs))
+        except CommitConflict as conflict:
+            warning("backfill_conflict", unit=table.unit.storage_fingerprint, attempt=attempt)
+            if attempt == _ATTEMPTS:
+                raise conflict
+        else:
+            return
+
+
+def _job(table: UnitTable, start: Cover, hour: int, stands: Header | None) -> HourJob | None:
+    seq = stands.seq if stands is not None else None
+    cover = stands.cover if stands is not None else Cover()
+    fill = fill_of(seq, cover.dominates(start), cover == start)
+    if fill is Fill.COMPUTE:
+        return HourJob(hour, START_SEQ, start)
+    if fill is Fill.RECOMPACT:
+        return HourJob(hour, table.archive.seq, table.archive.cover, stands)
+    return None
+
+
+def _views(context: Context) -> dict[str, list[str]]:
+    """View -> its units, for the aliases of those that are ready now."""
+    return {
+        view: [unit.storage_fingerprint for unit in context.deployment.view(view)] for view in context.deployment.views
+    }

@@ -1,0 +1,219 @@
+"""A compacted hour is what stood ⊕ the events beyond its cover, committed whole or not at all.
+
+Rows and header of an hour are replaced in one commit that is validated against the snapshot they
+were read from; the header's cover never decreases. Only what is committed is swapped.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from pyiceberg.catalog.sql import SqlCatalog
+from pyiceberg.table import Table as IcebergTable
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812 (the name everybody uses)
+from pyspark.sql.pandas.types import from_arrow_schema
+
+from slicewise.cover import Cover
+from slicewise.features.plan import Deployment, Source, Unit
+from slicewise.settings import Settings
+from slicewise.spark.archive import committed
+from slicewise.spark.log import event
+from slicewise.spark.partials import Accumulate, Combine, RowShape, UnitRef
+from slicewise.spark.rows import with_units
+from slicewise.spark.swapping import HourOutcome, StoreRef, Swap, TotalDay, outcomes_of
+from slicewise.stores.iceberg import slices
+from slicewise.stores.iceberg.catalog import ensure
+from slicewise.stores.iceberg.log import ArchiveState
+from slicewise.stores.iceberg.schemas import GOOD, LOG, SLICES, slices_table, unit_table
+from slicewise.stores.iceberg.slices import Header
+
+_ROWS_PER_TASK = 1_000_000
+
+
+@dataclass(frozen=True)
+class HourJob:
+    """An hour to be written: what stands up to base's cover ⊕ the events from there to cover.
+
+    base: None to compute the hour from its events alone.
+    """
+
+    hour: int
+    seq: int
+    cover: Cover
+    base: Header | None = None
+
+
+@dataclass(frozen=True)
+class UnitTable:
+    """One unit's compaction against one archive state."""
+
+    session: SparkSession
+    settings: Settings
+    catalog: SqlCatalog
+    deployment: Deployment
+    unit: Unit
+    archive: ArchiveState
+    store: StoreRef
+    manifest: str
+    table: IcebergTable = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "table", ensure(self.catalog, slices_table(self.unit)))
+
+    @property
+    def source(self) -> Source:
+        return self.deployment.source(self.unit.source)
+
+    @property
+    def ref(self) -> UnitRef:
+        return UnitRef(self.manifest, self.unit.storage_fingerprint)
+
+    @property
+    def name(self) -> str:
+        return f"{self.settings.catalog_name}.{SLICES}.{unit_table(self.unit.storage_fingerprint)}"
+
+    def headers(self) -> dict[int, Header]:
+        """What stands now."""
+        self.table.refresh()
+        return slices.headers(self.table)
+
+    def write(self, jobs: Sequence[HourJob], rows: int) -> None:
+        """Commits these hours together. rows: about how many rows they are made of.
+
+        Raises CommitConflict where another commit touched one of them first.
+        """
+        snapshot = self.table.current_snapshot()
+        tasks = max(1, min(2, rows // _ROWS_PER_TASK))
+        shape = RowShape(self.unit)
+        schema = from_arrow_schema(shape.schema, prefer_timestamp_ntz=False)
+        parts = self._events(jobs).mapInArrow(self._accumulate, schema)
+        standing = [job.hour for job in jobs if job.base is not None]
+        if standing and snapshot is not None:
+            parts = parts.unionByName(self._rows(standing, snapshot.snapshot_id))
+        keys = ("hour", *shape.entity)
+        combined = parts.repartition(tasks, *keys).mapInArrow(Combine(self.ref), schema)
+        whole = combined.unionByName(self._headers(jobs), allowMissingColumns=True)
+        writer = (
+            whole.coalesce(tasks)
+            .writeTo(self.name)
+            .option("isolation-level", "serializable")
+            .option("check-nullability", "false")
+        )
+        if snapshot is not None:
+            writer = writer.option("validate-from-snapshot-id", str(snapshot.snapshot_id))
+        hours = [job.hour for job in jobs]
+        what = f"unit {self.unit.storage_fingerprint} hours {hours}"
+        committed(lambda: writer.overwrite(F.col("hour").isin(hours)), what)
+        self.table.refresh()
+        event("compacted", unit=self.unit.storage_fingerprint, view=self.unit.view, hours=len(hours))
+
+    def swap(self, hours: Mapping[int, Header], silent: frozenset[int]) -> dict[int, HourOutcome]:
+        """Moves committed hours into the online store; those of `silent` are only counted."""
+        snapshot = self.table.current_snapshot()
+        if snapshot is None or not hours:
+            return {}
+        plan = {hour: (header.seq, header.cover) for hour, header in hours.items()}
+        rows = self._rows(list(hours), snapshot.snapshot_id)
+        tasks = 2 if len(hours) > 1 else 1
+        spread = rows.repartition(tasks, *RowShape(self.unit).entity) if self._entity else rows.coalesce(1)
+        done = spread.mapInArrow(Swap(self.ref, self.store, plan, silent), "outcome string")
+        return outcomes_of([json.loads(row.outcome) for row in done.collect()])
+
+    def total(self, day: int) -> int:
+        """Writes the day's totals; how many."""
+        snapshot = self.table.current_snapshot()
+        if snapshot is None:
+            return 0
+        rows = self._rows(list(range(day * 24, day * 24 + 24)), snapshot.snapshot_id)
+        columns = self._entity
+        entities = rows.select(*columns).distinct() if columns else rows.limit(1)
+        done = entities.coalesce(1).mapInArrow(TotalDay(self.ref, self.store, day), "outcome string")
+        return sum(json.loads(row.outcome)["totals"] for row in done.collect())
+
+    @property
+    def _entity(self) -> tuple[str, ...]:
+        return RowShape(self.unit).entity
+
+    @property
+    def _accumulate(self) -> Accumulate:
+        return Accumulate(self.ref, dict(self._inputs))
+
+    @property
+    def _inputs(self) -> dict[str, str]:
+        computed = dict(self.unit.columns)
+        return {name: f"i_{name}" if name in computed else f"c_{name}" for name, _ in self.unit.input_types}
+
+    def _rows(self, hours: Sequence[int], snapshot_id: int) -> DataFrame:
+        columns = RowShape(self.unit).schema.names
+        return (
+            self.session.read.option("versionAsOf", str(snapshot_id))
+            .table(self.name)
+            .where(F.col("hour").isin(list(hours)) & F.col("slice").isNotNull())
+            .select(*columns)
+        )
+
+    def _headers(self, jobs: Sequence[HourJob]) -> DataFrame:
+        rows = ", ".join(f"({j.hour}, {j.seq}L, X'{j.cover.pack().hex()}')" for j in jobs)
+        return self.session.sql(f"SELECT col1 AS hour, col2 AS seq, col3 AS cover FROM VALUES {rows}")
+
+    def _events(self, jobs: Sequence[HourJob]) -> DataFrame:
+        """The jobs' events: good, of their hours, from the base's cover up to the job's."""
+        catalog = self.settings.catalog_name
+        log = (
+            self.session.read.option("versionAsOf", str(self.archive.snapshot_id))
+            .table(f"{catalog}.{LOG}.`{self.source.name}`")
+            .where(f"kind = '{GOOD}' AND hour IN ({_listed([job.hour for job in jobs])})")
+            .where(_between(jobs))
+        )
+        kinds = dict(self.source.columns)
+        typed = log.selectExpr(
+            "topic_id",
+            "partition",
+            "offset",
+            "unix_micros(event_time) AS event_time",
+            "unix_micros(kafka_time) AS kafka_time",
+            *(_column(name, kinds[name]) for name in self.unit.reads),
+        )
+        wide, (columns,) = with_units(typed, [self.unit], good="TRUE")
+        named = dict(zip((name for name, _ in self.unit.entity), columns.entity, strict=True))
+        return wide.where(f"{columns.keep} = 0").selectExpr(
+            "topic_id",
+            "partition",
+            "offset",
+            "event_time",
+            "kafka_time",
+            *(f"`{at}` AS `{name}`" for name, at in named.items()),
+            *(f"`{at}` AS `{self._inputs[name]}`" for name, at in columns.inputs.items()),
+        )
+
+
+def _column(name: str, kind: str) -> str:
+    return f"unix_micros(`{name}`) AS `c_{name}`" if kind == "timestamp_us" else f"`{name}` AS `c_{name}`"
+
+
+def _between(jobs: Sequence[HourJob]) -> str:
+    """SQL: which events each hour takes; hours of equal covers share a condition."""
+    groups: dict[tuple[Cover, Cover], list[int]] = {}
+    for job in jobs:
+        base = job.base.cover if job.base is not None else Cover()
+        groups.setdefault((base, job.cover), []).append(job.hour)
+    conditions = (
+        f"(hour IN ({_listed(hours)}) AND ({_below(cover)}) AND NOT ({_below(base)}))"
+        for (base, cover), hours in groups.items()
+    )
+    return " OR ".join(conditions)
+
+
+def _below(cover: Cover) -> str:
+    places = (
+        f"(topic_id = '{topic}' AND partition = {partition} AND offset < {offset})"
+        for (topic, partition), offset in cover.offsets.items()
+    )
+    return " OR ".join(places) or "FALSE"
+
+
+def _listed(numbers: Sequence[int]) -> str:
+    return ", ".join(map(str, sorted(set(numbers))))

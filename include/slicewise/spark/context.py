@@ -1,0 +1,98 @@
+"""A job works on the deployment that stands, for one life of the store, with archives that it read."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from pyiceberg.catalog.sql import SqlCatalog
+from pyspark.sql import SparkSession
+
+from slicewise.clock import Clock
+from slicewise.cover import Cover
+from slicewise.errors import NotReady
+from slicewise.features.plan import Deployment, Unit
+from slicewise.lifecycle.compaction import NOTHING, Compacted, UnitHours
+from slicewise.settings import Settings
+from slicewise.slices import HOUR_US
+from slicewise.spark.archive import Archived, Archiver
+from slicewise.spark.compaction import UnitTable
+from slicewise.spark.swapping import StoreRef
+from slicewise.stores.decisions import expiry_s
+from slicewise.stores.iceberg.log import ArchiveState, load, newest_by_hour
+from slicewise.stores.iceberg.slices import Header
+from slicewise.stores.ports import Marks, OnlineStore
+from slicewise.stores.redis import open_store
+
+
+@dataclass
+class Context:
+    """What every job over the deployed units works with; bound to one life of the store."""
+
+    session: SparkSession
+    settings: Settings
+    catalog: SqlCatalog
+    clock: Clock
+    store: OnlineStore
+    marks: Marks
+    manifest: str
+    deployment: Deployment
+    archives: dict[str, ArchiveState] = field(default_factory=dict)
+
+    @staticmethod
+    def open(session: SparkSession, settings: Settings, catalog: SqlCatalog, clock: Clock) -> Context:
+        """NotReady where nothing is deployed."""
+        store = open_store(settings.redis_url)
+        marks = store.marks()
+        manifest = store.manifest(marks.units) if marks.units else None
+        if manifest is None:
+            raise NotReady("nothing is deployed", progress=0.0, next_step="slicewise apply")
+        deployment = Deployment.from_json(manifest)
+        return Context(session, settings, catalog, clock, store, marks, manifest, deployment)
+
+    @property
+    def ref(self) -> StoreRef:
+        return StoreRef(self.settings.redis_url, self.store.incarnation, self.store.generation)
+
+    def archive(self, source: str) -> Archived:
+        """Archives a source up to now, and registers what its newest seq stands for."""
+        done = Archiver(self.session, self.settings, self.catalog, self.deployment.source(source), self.clock).run()
+        self.archives[source] = done.state
+        if done.state.seq:
+            self.store.put_cover(source, done.state.seq, done.state.cover)
+        return done
+
+    def unit_table(self, unit: Unit) -> UnitTable:
+        return UnitTable(
+            self.session,
+            self.settings,
+            self.catalog,
+            self.deployment,
+            unit,
+            self.archives[unit.source],
+            self.ref,
+            self.manifest,
+        )
+
+    def hours(self, unit: Unit, headers: Mapping[int, Header]) -> UnitHours:
+        """What decides about the unit's hours."""
+        table = load(self.catalog, unit.source)
+        archive = self.archives[unit.source]
+        start = self.marks.starts[unit.storage_fingerprint]
+        compacted = {h: Compacted(each.seq, _holds(each, archive, start)) for h, each in headers.items()}
+        newest = newest_by_hour(table, archive.snapshot_id) if table is not None else {}
+        return UnitHours(newest, compacted, self.store.swapped(unit), self.kept_from(unit))
+
+    def kept_from(self, unit: Unit) -> int:
+        """First hour of which the store still keeps anything."""
+        hour = (self.store.time_us() - unit.retention_us) // HOUR_US - 1
+        while expiry_s((hour + 1) * HOUR_US, unit.retention_us) * 1_000_000 <= self.store.time_us():
+            hour += 1
+        return hour
+
+
+def _holds(header: Header, archive: ArchiveState, start: Cover) -> int:
+    """The newest archive of which a compacted hour holds all events."""
+    if header.seq == 0:
+        return archive.contained(header.cover) if header.cover == start else NOTHING
+    return header.seq if header.cover.dominates(start) else NOTHING

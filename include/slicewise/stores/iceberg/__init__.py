@@ -1,0 +1,1 @@
+"""The offline store: one catalog, the same tables, seen by PyIceberg and by Spark."""

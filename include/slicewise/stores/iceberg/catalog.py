@@ -1,0 +1,80 @@
+"""One catalog under one name: what Spark commits PyIceberg sees, and the other way round."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from pyiceberg.catalog.sql import SqlCatalog
+from pyiceberg.exceptions import (
+    NamespaceAlreadyExistsError,
+    NoSuchTableError,
+    TableAlreadyExistsError,
+)
+from pyiceberg.table import Table as IcebergTable
+
+from slicewise.errors import DefinitionError
+from slicewise.settings import Settings
+from slicewise.stores.iceberg.schemas import NAMESPACES, Table
+
+
+def open_catalog(settings: Settings) -> SqlCatalog:
+    """The platform's catalog; its namespaces exist afterwards."""
+    settings.state_dir.mkdir(parents=True, exist_ok=True)
+    catalog = SqlCatalog(settings.catalog_name, uri=settings.catalog_uri, warehouse=settings.warehouse)
+    missing = {(each,) for each in NAMESPACES} - set(catalog.list_namespaces())
+    for namespace in sorted(missing):
+        try:
+            catalog.create_namespace(namespace)
+        except NamespaceAlreadyExistsError:
+            continue  # another process was quicker
+    return catalog
+
+
+def ensure(catalog: SqlCatalog, table: Table) -> IcebergTable:
+    """The table, made if it is not there, with columns added that it lacks.
+
+    Raises DefinitionError where a column stands with another type.
+    """
+    try:
+        found = catalog.load_table(table.identifier)
+    except NoSuchTableError:
+        try:
+            found = catalog.create_table(
+                table.identifier,
+                table.schema(),
+                partition_spec=table.spec(),
+                properties=dict(table.properties),
+            )
+        except TableAlreadyExistsError:
+            found = catalog.load_table(table.identifier)
+    return _with_columns(found, table)
+
+
+def tables(catalog: SqlCatalog, namespaces: Iterable[str] = NAMESPACES) -> list[tuple[str, ...]]:
+    """Identifiers of all tables of these namespaces, sorted."""
+    known = set(catalog.list_namespaces())
+    return sorted(
+        identifier for namespace in namespaces if (namespace,) in known for identifier in catalog.list_tables(namespace)
+    )
+
+
+def _with_columns(found: IcebergTable, wanted: Table) -> IcebergTable:
+    present = {field.name: field.field_type for field in found.schema().fields}
+    added = [each for each in wanted.columns if each.name not in present]
+    for each in wanted.columns:
+        if each.name in present and str(present[each.name]) != str(each.type) and not _list(each):
+            raise DefinitionError(
+                f"column {each.name!r} is {present[each.name]} in the table",
+                where=".".join(wanted.identifier),
+                expected=str(each.type),
+                next_step="give the changed column another name: what is archived keeps its type",
+            )
+    if added:
+        with found.update_schema() as update:
+            for each in added:
+                update.add_column(each.name, each.type, each.doc)
+    return found
+
+
+def _list(column: object) -> bool:
+    return "list<" in str(getattr(column, "type", ""))

@@ -1,0 +1,159 @@
+"""What the archive holds is said by its own rows: covers are read from the table, never kept aside.
+
+`log.<source>` grows by whole archives: seq n brings good rows, bad rows and the cover that holds
+after it in one commit. Hours are partitions, so that which archive brought an hour's newest event
+is known from the table's metadata alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+from pyiceberg.catalog.sql import SqlCatalog
+from pyiceberg.conversions import from_bytes
+from pyiceberg.exceptions import NoSuchTableError
+from pyiceberg.expressions import And, BooleanExpression, EqualTo, GreaterThanOrEqual, In, LessThan, LessThanOrEqual
+from pyiceberg.table import Table as IcebergTable
+from pyiceberg.types import LongType
+
+from slicewise.cover import Cover, Place
+from slicewise.features.plan import Source
+from slicewise.slices import HOUR_US
+from slicewise.stores.iceberg.schemas import COVER, GOOD, LOG
+
+
+@dataclass(frozen=True)
+class ArchiveState:
+    """The archive of a source at one snapshot."""
+
+    snapshot_id: int | None
+    covers: Mapping[int, Cover]
+    """Archive seq -> cover after it."""
+
+    @property
+    def seq(self) -> int:
+        """The newest archive; 0 before the first."""
+        return max(self.covers, default=0)
+
+    @property
+    def cover(self) -> Cover:
+        return self.covers.get(self.seq, Cover())
+
+    def contained(self, cover: Cover) -> int:
+        """The newest archive all of whose events `cover` contains; 0 if there is none."""
+        return max((n for n, each in self.covers.items() if cover.dominates(each)), default=0)
+
+    def reaching(self, cover: Cover) -> int | None:
+        """The oldest archive that contains all that `cover` does; None if none does yet."""
+        return min((n for n, each in self.covers.items() if each.dominates(cover)), default=None)
+
+
+def load(catalog: SqlCatalog, source: str) -> IcebergTable | None:
+    """The source's log; None before its first archive."""
+    try:
+        return catalog.load_table((LOG, source))
+    except NoSuchTableError:
+        return None
+
+
+def archive_state(table: IcebergTable) -> ArchiveState:
+    """Covers of all archives, as of the table's newest snapshot."""
+    snapshot = table.current_snapshot()
+    if snapshot is None:
+        return ArchiveState(None, {})
+    rows = table.scan(
+        row_filter=EqualTo("kind", COVER),
+        selected_fields=("archive_seq", "topic_id", "partition", "offset"),
+        snapshot_id=snapshot.snapshot_id,
+    ).to_arrow()
+    offsets: dict[int, dict[Place, int]] = {}
+    for seq, topic, partition, offset in zip(*(c.to_pylist() for c in rows.columns), strict=True):
+        offsets.setdefault(seq, {})[(topic, partition)] = offset
+    return ArchiveState(snapshot.snapshot_id, {n: Cover(each) for n, each in offsets.items()})
+
+
+def newest_by_hour(table: IcebergTable, snapshot_id: int | None = None) -> dict[int, int]:
+    """Hour -> newest archive seq among its good rows, from the files' bounds."""
+    return bound_by_hour(table, "archive_seq", snapshot_id)
+
+
+def records_by_hour(table: IcebergTable, snapshot_id: int | None = None) -> dict[int, int]:
+    """Hour -> how many good rows, from metadata."""
+    counts: dict[int, int] = {}
+    if table.current_snapshot() is None:
+        return counts
+    for task in table.scan(snapshot_id=snapshot_id).plan_files():
+        hour = task.file.partition[0]
+        if hour is not None:
+            counts[hour] = counts.get(hour, 0) + task.file.record_count
+    return counts
+
+
+def bound_by_hour(table: IcebergTable, column: str, snapshot_id: int | None = None) -> dict[int, int]:
+    """Hour -> largest value of a long column, of a table that is partitioned by hour."""
+    if table.current_snapshot() is None:
+        return {}
+    field_id = table.schema().find_field(column).field_id
+    largest: dict[int, int] = {}
+    for task in table.scan(snapshot_id=snapshot_id).plan_files():
+        hour = task.file.partition[0]
+        bound = (task.file.upper_bounds or {}).get(field_id)
+        if hour is None or bound is None:
+            continue
+        value = from_bytes(LongType(), bound)
+        largest[hour] = max(value, largest.get(hour, value))
+    return largest
+
+
+def scan_events(
+    table: IcebergTable,
+    source: Source,
+    *,
+    columns: Sequence[str] | None = None,
+    start_us: int | None = None,
+    end_us: int | None = None,
+    archive_seq: int | None = None,
+    snapshot_id: int | None = None,
+    hours: Sequence[int] | None = None,
+) -> pa.Table:
+    """Good events in log order, with event times in [start_us, end_us) and up to archive_seq.
+
+    The source's columns (or those named) in their declared types, and event_time, kafka_time
+    (int64 microseconds UTC), topic_id, partition (int32), offset (int64), archive_seq.
+    """
+    conditions: list[BooleanExpression] = [EqualTo("kind", GOOD)]
+    if start_us is not None:
+        conditions += [
+            GreaterThanOrEqual("hour", start_us // HOUR_US),
+            GreaterThanOrEqual("event_time", _instant(start_us)),
+        ]
+    if end_us is not None:
+        conditions += [
+            LessThanOrEqual("hour", (end_us - 1) // HOUR_US),
+            LessThan("event_time", _instant(end_us)),
+        ]
+    if archive_seq is not None:
+        conditions.append(LessThanOrEqual("archive_seq", archive_seq))
+    if hours is not None:
+        conditions.append(In("hour", list(hours)))
+    chosen = [name for name, _ in source.columns] if columns is None else list(columns)
+    fixed = ("event_time", "kafka_time", "topic_id", "partition", "offset", "archive_seq")
+    row_filter = conditions[0] if len(conditions) == 1 else And(*conditions)
+    found = table.scan(
+        row_filter=row_filter,
+        selected_fields=(*dict.fromkeys((*fixed, *chosen)),),
+        snapshot_id=snapshot_id,
+    ).to_arrow()
+    for name in ("event_time", "kafka_time"):
+        index = found.schema.get_field_index(name)
+        found = found.set_column(index, name, found[name].cast(pa.int64()))
+    order = [("topic_id", "ascending"), ("partition", "ascending"), ("offset", "ascending")]
+    return found.sort_by(order)
+
+
+def _instant(micros: int) -> str:
+    from datetime import UTC, datetime, timedelta
+
+    return (datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=micros)).isoformat()

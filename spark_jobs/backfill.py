@@ -1,0 +1,27 @@
+"""Builds the history of new units from the archive, until they are ready to be served.
+
+    python spark_jobs/backfill.py [--view NAME] [--json]
+
+Without --view: every deployed unit that is not ready. With --json the last line of standard output
+is the report.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+
+from slicewise.spark.backfill_run import backfill
+from slicewise.spark.job import run_job
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--view", help="a view's name; all that are not ready by default")
+    parser.add_argument("--json", action="store_true")
+    given = parser.parse_args()
+    return run_job("backfill", lambda context: backfill(context, given.view), as_json=given.json)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,45 @@
+"""Archives, then compacts hours and moves them into the online store.
+
+    python spark_jobs/compact.py --hour 2026-11-21T08 [--only] [--from raw] [--max-hours N] [--units …] [--json]
+
+The hour is compacted first, then other dirty hours that are over, oldest first. With --json the
+last line of standard output is the report; otherwise a summary is printed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+
+from slicewise.spark.compact_run import MAX_HOURS, Request, compact
+from slicewise.spark.job import run_job
+from slicewise.spark.report import parse_hour
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--hour", help="the run's key, in UTC: 2026-11-21T08")
+    parser.add_argument("--only", action="store_true", help="no other hour")
+    parser.add_argument("--from", dest="origin", choices=("slices", "raw"), default="slices")
+    parser.add_argument("--max-hours", type=int, default=MAX_HOURS)
+    parser.add_argument("--units", nargs="*", default=[], help="views or unit fingerprints")
+    parser.add_argument("--json", action="store_true")
+    given = parser.parse_args()
+    return run_job(
+        "compact",
+        lambda context: compact(
+            context,
+            Request(
+                parse_hour(given.hour) if given.hour else None,
+                given.only,
+                given.origin == "raw",
+                given.max_hours,
+                tuple(given.units),
+            ),
+        ),
+        as_json=given.json,
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main())
