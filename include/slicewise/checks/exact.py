@@ -68,9 +68,20 @@ def sum_decimals(values: Iterable[Decimal]) -> Decimal | None:
     return total if numbers else None
 
 
+def mean_decimals(values: Iterable[Decimal], scale: int) -> Decimal | None:
+    """The exact sum over the count at this scale, halves away from zero; null for no values."""
+    numbers = list(values)
+    total = sum_decimals(numbers)
+    if total is None:
+        return None
+    unscaled = Fraction(total) * 10**scale / len(numbers)
+    whole = math.floor(abs(unscaled) + Fraction(1, 2))
+    return Decimal(whole if unscaled >= 0 else -whole).scaleb(-scale, _WIDE)
+
+
 def absolute_sum(values: Iterable[float]) -> float:
-    """Σ|x|, rounded up by at most one unit: the scale of a plain sum's error."""
-    return math.fsum(abs(value) for value in values)
+    """Σ|x|, rounded once: the scale of a plain sum's error; infinite beyond the largest double."""
+    return _as_double(exact_sum(abs(value) for value in values))
 
 
 def plain_sum_agrees(plain: float | None, exact: float | None, n: int, absolute: float) -> bool:
@@ -82,7 +93,7 @@ def plain_sum_agrees(plain: float | None, exact: float | None, n: int, absolute:
     """
     if exact is None:  # no values, or beyond the largest double: there a plain sum says nothing
         return n > 0 or plain is None
-    if plain is None or not math.isfinite(plain):
+    if plain is None or not math.isfinite(plain) or not math.isfinite(absolute):
         return plain is not None
     bound = Fraction(n + 1, 2**53) * Fraction(absolute)
     return abs(Fraction(plain) - Fraction(exact)) <= bound
@@ -92,4 +103,4 @@ def _as_double(value: Fraction) -> float:
     try:
         return value.numerator / value.denominator  # integer true division rounds once, half-even
     except OverflowError:
-        return math.copysign(math.inf, value.numerator)
+        return math.inf if value > 0 else -math.inf

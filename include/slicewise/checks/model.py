@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Protocol
 
+from slicewise.checks.values import canonical, value_of
 from slicewise.token import Token
 
 
@@ -32,15 +33,12 @@ class Cause(StrEnum):
 
 
 @dataclass(frozen=True)
-class OnlineAnswer:
-    """What the online store answered for one entity of one unit.
+class Predicted:
+    """What was answered online for one entity: its values by ref, one token per unit, and their text."""
 
-    values: by feature column. token: of that unit, with the effective bounds of each column.
-    """
-
-    entity: Mapping[str, Any]
     values: Mapping[str, Any]
-    token: Token
+    tokens: tuple[Token, ...]
+    text: str
 
 
 class OnlineReader(Protocol):
@@ -48,7 +46,7 @@ class OnlineReader(Protocol):
 
     def read(
         self, refs: Sequence[str], entities: Sequence[Mapping[str, Any]], at_us: int | None
-    ) -> Sequence[tuple[Mapping[str, Any], Sequence[Token]]]:
+    ) -> Sequence[Predicted]:
         """Per entity its values by ref ("view:column") and its tokens, one per unit.
 
         at_us: microseconds UTC; None asks for the present.
@@ -70,7 +68,15 @@ class Compared:
     offline: bytes
     verdict: Verdict
     cause: Cause = Cause.NONE
+    unit: str = ""
     token: str = ""
+
+    def online_ranks(self) -> list[bytes]:
+        """Of a ranked list as it was answered: what its entries were ranked by."""
+        entries = value_of(self.online)
+        if not isinstance(entries, list):
+            return []
+        return [canonical(each["by"]) for each in entries if isinstance(each, Mapping)]
 
 
 @dataclass(frozen=True)

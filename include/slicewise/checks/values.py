@@ -11,7 +11,6 @@ from typing import Any
 import msgpack
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_NAMED = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
 
 
 def canonical(value: object) -> bytes:
@@ -28,7 +27,7 @@ def _plain(value: object) -> Any:
     if value is None or isinstance(value, bool | str | bytes | int):
         return value
     if isinstance(value, float):
-        return math.nan if math.isnan(value) else value
+        return math.nan if math.isnan(value) else value  # one NaN, whatever its bits were
     if isinstance(value, Decimal):
         return format(value, "f")
     if isinstance(value, datetime):
@@ -43,6 +42,18 @@ def _plain(value: object) -> Any:
     raise TypeError(f"{type(value).__name__} is no value of a feature")
 
 
+def instant(value: object) -> object:
+    """Microseconds UTC of an instant that may be RFC 3339 text, a datetime or microseconds already."""
+    if isinstance(value, str):
+        value = datetime.fromisoformat(value)
+    return _plain(value)
+
+
+def value_of(raw: bytes) -> Any:
+    """The value of canonical bytes."""
+    return msgpack.unpackb(raw, strict_map_key=False)
+
+
 def shown(raw: bytes) -> str:
     """A value's canonical bytes as text for people; doubles in the shortest form that reads back."""
-    return repr(msgpack.unpackb(raw, strict_map_key=False))
+    return repr(value_of(raw))

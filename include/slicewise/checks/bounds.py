@@ -1,0 +1,40 @@
+"""The check derives a window's bounds by itself, from the table of the design, and compares the token's with them."""
+
+from __future__ import annotations
+
+from slicewise.slices import Window
+
+MINUTE, HOUR, DAY = 60_000_000, 3_600_000_000, 86_400_000_000
+MOST_STEPS = 1_500
+
+
+def step_us(window: Window, slice_us: int) -> int:
+    """What a sliding window's start is a multiple of: the finest level with at most 1,500 steps."""
+    levels = [slice_us, *(level for level in (MINUTE, HOUR, DAY) if level > slice_us and level % slice_us == 0)]
+    return next((level for level in levels if window.length_us <= MOST_STEPS * level), levels[-1])
+
+
+def may_be(window: Window, slice_us: int, start_us: int, end_us: int, at_us: int | None) -> bool:
+    """Whether [start, end) can be the window's bounds of a read at `at_us` (None: at its own present).
+
+    A live read's instant lies in the last slice of its bounds: (end - slice, end].
+    """
+    if window.kind != "sliding" and not window.open:
+        ends = end_us % window.hop_us == 0 and end_us - start_us == window.length_us
+        return ends and (at_us is None or end_us == at_us // window.hop_us * window.hop_us)
+    if at_us is not None:
+        present = at_us // slice_us * slice_us
+        return (start_us, end_us) == _present(window, slice_us, at_us, present)
+    if end_us % slice_us:
+        return False
+    # The read's instant moves within one slice; a start moves at most once within it.
+    instants = (end_us - slice_us + 1, end_us - slice_us // 2, end_us)
+    return any((start_us, end_us) == _present(window, slice_us, t, end_us) for t in instants)
+
+
+def _present(window: Window, slice_us: int, t_us: int, present_us: int) -> tuple[int, int]:
+    if window.kind == "sliding":
+        step = step_us(window, slice_us)
+        return (t_us - window.length_us) // step * step, present_us
+    end = t_us // window.hop_us * window.hop_us + window.hop_us
+    return end - window.length_us, min(end, present_us)

@@ -1,0 +1,86 @@
+"""The check reads predictions through the same door as everyone: the serving API, as msgpack."""
+
+from __future__ import annotations
+
+import http.client
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import urlsplit
+
+import msgpack
+
+from slicewise.checks.model import Predicted
+from slicewise.errors import BadRequest, BeyondRetention, NotReady, StoreUnavailable
+from slicewise.token import decode_all
+
+PATH = "/v1/features"
+MAX_ENTITIES = 500
+MAX_VALUES = 50_000
+_MSGPACK = "application/msgpack"
+
+
+@dataclass(frozen=True)
+class HttpReader:
+    """Reads features over HTTP; `url` is the serving API's."""
+
+    url: str
+    timeout_s: float = 30.0
+
+    def read(self, refs: Sequence[str], entities: Sequence[Mapping[str, Any]], at_us: int | None) -> list[Predicted]:
+        """One answer per entity, in their order. at_us: microseconds UTC; None asks for now.
+
+        Raises StoreUnavailable, NotReady, BeyondRetention, and BadRequest for all else.
+        """
+        size = max(1, min(MAX_ENTITIES, MAX_VALUES // max(1, len(refs))))
+        found: list[Predicted] = []
+        for first in range(0, len(entities), size):
+            found += self._ask(refs, entities[first : first + size], at_us)
+        return found
+
+    def _ask(self, refs: Sequence[str], entities: Sequence[Mapping[str, Any]], at_us: int | None) -> list[Predicted]:
+        request: dict[str, Any] = {"features": list(refs), "entities": list(entities)}
+        if at_us is not None:
+            request["at"] = at_us
+        status, body = self._post(msgpack.packb(request, use_bin_type=True))
+        if status != http.client.OK:
+            raise _error(status, body, self.url)
+        results = body["results"]
+        if len(results) != len(entities):
+            raise BadRequest(
+                f"{len(results)} answers to {len(entities)} entities",
+                where=self.url,
+                expected="one answer per entity",
+            )
+        return [Predicted(each["values"], decode_all(each["token"]), each["token"]) for each in results]
+
+    def _post(self, body: bytes) -> tuple[int, Any]:
+        address = urlsplit(self.url)
+        kind = http.client.HTTPSConnection if address.scheme == "https" else http.client.HTTPConnection
+        connection = kind(address.netloc, timeout=self.timeout_s)
+        try:
+            headers = {"Content-Type": _MSGPACK, "Accept": _MSGPACK}
+            connection.request("POST", address.path.rstrip("/") + PATH, body, headers)
+            reply = connection.getresponse()
+            return reply.status, msgpack.unpackb(reply.read(), strict_map_key=False)
+        except (OSError, http.client.HTTPException, ValueError, msgpack.UnpackException) as error:
+            raise StoreUnavailable(
+                f"the serving API does not answer: {error!r}",
+                where=self.url,
+                expected="a msgpack answer",
+                next_step="see whether it runs: slicewise status",
+            ) from error
+        finally:
+            connection.close()
+
+
+def _error(status: int, body: Any, url: str) -> Exception:
+    error = body.get("error", {}) if isinstance(body, Mapping) else {}
+    kind, what = str(error.get("kind", "")), str(error.get("what", body))
+    if kind == "BeyondRetention":
+        return BeyondRetention(what, earliest_at_us=int(error.get("earliest_at_us", 0)), where=url)
+    if kind == "NotReady":
+        return NotReady(what, progress=0.0, where=url)
+    if status >= http.client.INTERNAL_SERVER_ERROR:
+        return StoreUnavailable(f"{status} {kind}: {what}", where=url)
+    return BadRequest(f"{status} {kind}: {what}", where=url)

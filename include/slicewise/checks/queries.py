@@ -1,0 +1,166 @@
+"""The SQL of the recomputation: every aggregate by Spark's own means, with its own total order of events.
+
+It reads what a feature's definition says (kind, columns, k) and shares nothing with the code that
+accumulates. Tables: `check_rows` holds the rows of each question's window, with columns `who`,
+`w`, `t`, `topic_id`, `p`, `o` and `v_<column>`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from slicewise.features.plan import Source, Unit
+from slicewise.features.types import BOOLEAN, DOUBLE, LONG, STRING, TIMESTAMP
+from slicewise.slices import HOUR_US
+
+ROWS = "check_rows"
+ORDER = "t, topic_id, p, o"
+NEWEST = "t DESC, topic_id DESC, p DESC, o DESC"
+MAX_DOUBLE = "1.7976931348623157E308D"
+_TYPES = {STRING: "string", LONG: "bigint", DOUBLE: "double", BOOLEAN: "boolean", TIMESTAMP: "bigint"}
+
+
+@dataclass(frozen=True)
+class Aggregated:
+    """An aggregate as its definition says it: `key` tells equal ones, whatever their windows."""
+
+    key: str
+    kind: str
+    parameters: Mapping[str, Any]
+
+    def __getitem__(self, name: str) -> Any:
+        return self.parameters[name]
+
+
+def aggregated(spec: Mapping[str, Any]) -> Aggregated:
+    """From an aggregate's own description of kind and parameters."""
+    key = ", ".join(f"{name}={spec[name]!r}" for name in sorted(spec))
+    return Aggregated(key, str(spec["kind"]), spec)
+
+
+def spark_type(kind: str) -> str:
+    """The Spark type of a declared column type; instants are microseconds."""
+    return _TYPES.get(kind, kind)
+
+
+def kinds_of(unit: Unit, source: Source) -> dict[str, str]:
+    """Type of every column that row logic or the source gives this unit."""
+    return dict(source.columns) | {name: expression.kind for name, expression in unit.columns}
+
+
+def archived(table: str, source: Source, start_us: int, end_us: int) -> str:
+    """Good events with time in [start, end): identity, t, kafka_t, and the source's columns as c_."""
+    columns = ", ".join(
+        f"unix_micros(`{name}`) AS `c_{name}`" if kind == TIMESTAMP else f"`{name}` AS `c_{name}`"
+        for name, kind in source.columns
+    )
+    return (
+        f"SELECT topic_id, partition AS p, offset AS o, unix_micros(event_time) AS t, "
+        f"unix_micros(kafka_time) AS kafka_t, {columns} FROM {table} WHERE kind = 'good' "
+        f"AND hour BETWEEN {start_us // HOUR_US} AND {end_us // HOUR_US} "
+        f"AND event_time >= timestamp_micros({start_us}) AND event_time < timestamp_micros({end_us})"
+    )
+
+
+def viewed(unit: Unit, source: Source, events: str) -> str:
+    """The rows that the view takes of `events`: entity columns e_, and what aggregates read as v_.
+
+    Row logic's text is the definition, and shared; a double's negative zero is zero.
+    """
+    computed = dict(unit.columns)
+    kinds = kinds_of(unit, source)
+    values = {}
+    for name in sorted({name for partial in unit.layout.partials for name in partial.inputs}):
+        text = f"({computed[name].spark(_column)})" if name in computed else _column(name)
+        values[name] = f"CASE WHEN {text} = 0 THEN 0D ELSE {text} END" if kinds[name] == DOUBLE else text
+    entity = [f"{_column(name)} AS `e_{name}`" for name, _ in unit.entity]
+    selected = ", ".join([*entity, *(f"{text} AS `v_{name}`" for name, text in values.items())])
+    where = f"WHERE ({unit.where.spark(_column)})" if unit.where is not None else ""
+    finite = [
+        f"coalesce(`v_{name}` BETWEEN -{MAX_DOUBLE} AND {MAX_DOUBLE}, TRUE)"
+        for name in values
+        if name in computed and kinds[name] == DOUBLE
+    ]
+    known = [f"`e_{name}` IS NOT NULL" for name, _ in unit.entity]
+    kept = " AND ".join([*finite, *known]) or "TRUE"
+    head = "SELECT topic_id, p, o, t, kafka_t" + (f", {selected}" if selected else "")
+    return f"SELECT * FROM ({head} FROM ({events}) {where}) WHERE {kept}"
+
+
+def _column(name: str) -> str:
+    return f"`c_{name}`"
+
+
+def sampled(unit: Unit, viewed_rows: str, run: str, limit: int, recent_us: int) -> str:
+    """`limit` entities by the hash of run and key: most of them with events since `recent_us`."""
+    columns = ", ".join(f"`e_{name}`" for name, _ in unit.entity)
+    text = ", ".join(f"cast(`e_{name}` AS string)" for name, _ in unit.entity)
+    digest = f"sha2(concat_ws(char(31), '{run}', {text}), 256)"
+    grouped = f"SELECT {columns}, {digest} AS digest, max(t) AS newest FROM ({viewed_rows}) GROUP BY {columns}"
+    some = max(1, limit // 10)
+    recent = f"SELECT * FROM ({grouped}) WHERE newest >= {recent_us} ORDER BY digest LIMIT {max(1, limit - some)}"
+    anyone = f"SELECT * FROM ({grouped}) ORDER BY reverse(digest) LIMIT {some}"
+    return f"SELECT DISTINCT {columns} FROM (({recent}) UNION ALL ({anyone}))"
+
+
+def simple(aggregates: Iterable[Aggregated], kinds: Mapping[str, str]) -> tuple[str, dict[str, str]] | None:
+    """One query of all aggregates that need no order and no distinct; and its column per key."""
+    expressions: list[str] = []
+    names: dict[str, str] = {}
+    for number, each in enumerate(aggregates):
+        text = _simple(each, kinds)
+        if text is not None:
+            names[each.key] = f"a{number}"
+            expressions.append(f"{text} AS a{number}")
+            if each.kind == "sum" and kinds[each["column"]] == DOUBLE:
+                value = f"`v_{each['column']}`"
+                expressions.append(f"sum({value}) AS a{number}_plain, count({value}) AS a{number}_n")
+                expressions.append(f"check_absolute_sum(collect_list({value})) AS a{number}_absolute")
+    if not expressions:
+        return None
+    return f"SELECT who, w, {', '.join(expressions)} FROM {ROWS} GROUP BY who, w", names
+
+
+def _simple(each: Aggregated, kinds: Mapping[str, str]) -> str | None:
+    if each.kind == "count":
+        return "count(*)" if each["column"] is None else f"count(`v_{each['column']}`)"
+    if each.kind not in ("sum", "mean", "min", "max", "bool_and", "bool_or"):
+        return None
+    value, kind = f"`v_{each['column']}`", kinds[each["column"]]
+    if each.kind not in ("sum", "mean"):
+        return f"{each.kind}({value})"
+    if kind == DOUBLE:
+        return f"check_{each.kind}_doubles(collect_list({value}))"
+    if kind == LONG:
+        return f"check_{each.kind}_longs(collect_list({value}))"
+    return f"check_{each.kind}_decimals(collect_list(cast({value} AS string)))"
+
+
+def distinct(each: Aggregated, kinds: Mapping[str, str]) -> str:
+    """How many distinct values, and how many bytes of text they are together."""
+    value = f"`v_{each['column']}`"
+    size = f"octet_length({value})" if kinds[each["column"]] == STRING else "0"
+    values = f"SELECT DISTINCT who, w, {value} FROM {ROWS} WHERE {value} IS NOT NULL"
+    return f"SELECT who, w, count(*) AS n, sum({size}) AS bytes FROM ({values}) GROUP BY who, w"
+
+
+def ranked(each: Aggregated) -> str:
+    """The chosen rows of each group in their order: `place` from 1, `rank_by`, `payload`."""
+    if each.kind == "last_k":
+        value = f"`v_{each['column']}`"
+        rank, payload, order, present = "NULL", value, NEWEST, f"{value} IS NOT NULL"
+    else:
+        rank, payload = f"`v_{each['by']}`", f"`v_{each['payload']}`"
+        direction = "DESC" if each.kind in ("argmax", "top_k") else "ASC"
+        order, present = f"{rank} {direction}, {ORDER}", f"{rank} IS NOT NULL"
+    k = each.parameters.get("k", 1)
+    place = f"row_number() OVER (PARTITION BY who, w ORDER BY {order})"
+    rows = f"SELECT who, w, {rank} AS rank_by, {payload} AS payload, {place} AS place FROM {ROWS} WHERE {present}"
+    return f"SELECT * FROM ({rows}) WHERE place <= {k} ORDER BY who, w, place"
+
+
+def raw(each: Aggregated) -> Sequence[str]:
+    """Columns that the engine's own recomputation of an approximate aggregate needs."""
+    return ("who", "w", "t", "topic_id", "p", "o", f"`v_{each['column']}`")

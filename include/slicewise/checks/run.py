@@ -1,0 +1,147 @@
+"""One run of the check: sample, read online, archive what was read, recompute, compare; always in this order.
+
+The answers come first and the archive after them, so that everything that an answer contains can
+be recomputed while the stream goes on.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+from slicewise import log
+from slicewise.checks import queries
+from slicewise.checks.compare import Read, compare
+from slicewise.checks.model import Compared, OnlineReader, Outcome, PlainSum
+from slicewise.checks.recompute import Asked, Recomputation
+from slicewise.clock import Clock
+from slicewise.cover import Cover
+from slicewise.errors import BeyondRetention, DataLoss, NotReady
+from slicewise.features.plan import Deployment, Unit
+from slicewise.slices import HOUR_US
+from slicewise.token import Token
+
+MODES = ("live", "at")
+_BACK_US = HOUR_US
+"""How far back a past instant may lie, where the source's lateness leaves room for it."""
+
+
+@dataclass(frozen=True)
+class CheckRun:
+    """What a run works with.
+
+    archived: archives a source up to now and gives its cover. table: the log's name in Spark, by
+    source. run: names the run; sample and past instant follow from it, so that a run can be made
+    again.
+    """
+
+    spark: SparkSession
+    deployment: Deployment
+    reader: OnlineReader
+    archived: Callable[[str], Cover]
+    table: Callable[[str], str]
+    clock: Clock
+    run: str
+    sample: int
+    modes: Sequence[str] = MODES
+    notes: list[str] = field(default_factory=list)
+
+    def execute(self, views: Sequence[str] = ()) -> Outcome:
+        """Check every unit (of these views; by default of all)."""
+        started = self.clock.now_us()
+        units = [unit for unit in self.deployment.units if not views or unit.view in views]
+        read: list[tuple[Unit, list[Read]]] = []
+        skipped: set[str] = set()
+        for unit in units:
+            try:
+                read.append((unit, self._read(unit)))
+            except NotReady as error:
+                skipped.add(unit.view)
+                self.notes.append(f"view {unit.view}: not checked, {error.what}")
+        compared: list[Compared] = []
+        sums: list[PlainSum] = []
+        covers = {source: self.archived(source) for source in sorted({unit.source for unit, _ in read})}
+        for unit, reads in read:
+            _refuse_unarchived(unit, covers[unit.source], reads)
+            rows, plain = self._compare(unit, reads)
+            compared += rows
+            sums += plain
+        expected = tuple(sorted({unit.view for unit in units} - skipped))
+        return Outcome(
+            self.run, started, self.clock.now_us(), self.sample, expected, tuple(compared), tuple(sums),
+            tuple(self.notes),
+        )  # fmt: skip
+
+    def _read(self, unit: Unit) -> list[Read]:
+        entities = self._entities(unit)
+        refs = [f"{unit.view}:{feature.column}" for feature in unit.features]
+        reads: list[Read] = []
+        for mode in self.modes:
+            if not entities:
+                break
+            at_us = None if mode == "live" else self._past(unit)
+            try:
+                answers = self.reader.read(refs, entities, at_us)
+            except BeyondRetention as error:
+                self.notes.append(f"view {unit.view}: not checked at a past instant, {error.what}")
+                continue
+            for entity, answer in zip(entities, answers, strict=True):
+                asked = Asked(len(reads), entity, _token_of(unit, answer.tokens))
+                reads.append(Read(asked, answer.values, mode, at_us, answer.text))
+        log.event("check_read", view=unit.view, unit=unit.storage_fingerprint, answers=len(reads))
+        return reads
+
+    def _entities(self, unit: Unit) -> list[Mapping[str, Any]]:
+        if not unit.entity:
+            return [{}]
+        source = self.deployment.source(unit.source)
+        now = self.clock.now_us()
+        events = queries.archived(self.table(unit.source), source, 0, now + source.max_ahead_us)
+        viewed = queries.viewed(unit, source, events)
+        text = queries.sampled(unit, viewed, self.run, self.sample, now - unit.retention_us)
+        rows: list[dict[str, Any]] = self.spark.sql(text).toArrow().to_pylist()
+        found = [{name: row[f"e_{name}"] for name, _ in unit.entity} for row in rows]
+        return sorted(found, key=repr)
+
+    def _past(self, unit: Unit) -> int:
+        room = min(_BACK_US, self.deployment.source(unit.source).max_lateness_us // 2)
+        digest = hashlib.sha256(f"{self.run} {unit.storage_fingerprint}".encode()).digest()
+        return self.clock.now_us() - 1 - int.from_bytes(digest[:8], "big") % max(room, 1)
+
+    def _compare(self, unit: Unit, reads: list[Read]) -> tuple[list[Compared], list[PlainSum]]:
+        if not reads:
+            return [], []
+        source = self.deployment.source(unit.source)
+        asked = [read.asked for read in reads]
+        with Recomputation(self.spark, unit, source, self.table(unit.source), asked) as recomputation:
+            rows, plain = compare(recomputation, reads)
+        log.event("check_compared", view=unit.view, unit=unit.storage_fingerprint, values=len(rows))
+        return rows, plain
+
+
+def _token_of(unit: Unit, tokens: Sequence[Token]) -> Token:
+    found = next((token for token in tokens if token.unit == unit.storage_fingerprint), None)
+    if found is None:
+        raise DataLoss(
+            f"an answer of view {unit.view!r} has no token of unit {unit.storage_fingerprint}",
+            expected="one token per unit that was read",
+        )
+    return found
+
+
+def _refuse_unarchived(unit: Unit, archived: Cover, reads: Sequence[Read]) -> None:
+    """Everything that an answer contains was in the log when it was read, so it must be archived now."""
+    for read in reads:
+        token = read.asked.token
+        for cover in (token.base, *token.ahead.values()):
+            if not archived.dominates(cover):
+                raise DataLoss(
+                    f"an answer of view {unit.view!r} contains events that are not in the archive",
+                    where=f"token {dict(cover.offsets)}, archive {dict(archived.offsets)}",
+                    expected="the archive of a moment later to reach at least as far",
+                    next_step="see whether the store belongs to another log: slicewise status",
+                )

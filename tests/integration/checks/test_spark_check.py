@@ -1,0 +1,322 @@
+"""The check's recomputation in Spark agrees with brute force, and every kind of difference is found and named.
+
+Online is played by brute force over the same events with random tokens, so that Spark SQL and the
+oracle, which share nothing, are compared over every aggregate; then single answers are falsified.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from pyspark.sql import SparkSession
+
+import slicewise as sw
+from slicewise import token as tokens
+from slicewise.checks.gate import judge
+from slicewise.checks.model import Cause, Outcome, Predicted, Verdict
+from slicewise.checks.record import rows_of
+from slicewise.checks.report import rendered
+from slicewise.checks.run import CheckRun
+from slicewise.clock import ManualClock
+from slicewise.cover import Cover
+from slicewise.errors import DataLoss
+from slicewise.features.definitions import Project
+from slicewise.features.plan import Deployment, plan
+from slicewise.settings import Settings
+from slicewise.slices import bounds
+from slicewise.spark.session import job_session
+from slicewise.stores.iceberg.catalog import open_catalog
+from slicewise.stores.iceberg.records import append, records
+from slicewise.stores.iceberg.schemas import CHECKS
+from tests.support.archived import archive
+from tests.support.oracle import HOUR, MINUTE, OracleEvent, covered, inside
+from tests.unit.training.world import (
+    AGGREGATES,
+    PLAYS,
+    START,
+    TOPIC,
+    expected,
+    oracle_events,
+    random_events,
+    view,
+)
+
+pytestmark = [
+    pytest.mark.spark,
+    # PySpark leaves the socket of a result to the garbage collector.
+    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
+    # Great Expectations imports what Python 3.11 deprecates.
+    pytest.mark.filterwarnings("ignore::DeprecationWarning"),
+]
+
+NOW = START + 6 * HOUR
+WINDOWS = ("10m", "3h", sw.tumbling("1h"))
+SKETCH = sw.FeatureView(
+    "sketch",
+    source=PLAYS,
+    entity=["user"],
+    features=[sw.Feature("songs", sw.distinct_count("song", threshold=3, precision=10), ["3h"])],
+)
+DEPLOYMENT = plan(
+    Project.of(
+        "test",
+        [view(["user"], WINDOWS, name="users"), view([], WINDOWS, name="everyone"), SKETCH,
+         view(["device", "user"], ["3h"], name="devices")],
+    )
+)  # fmt: skip
+Falsify = Callable[[str, Mapping[str, Any], str], Any]
+
+
+class OracleReader:
+    """Answers as the online store should: by brute force, under a random cover per answer.
+
+    falsify(ref, entity, mode) may give another value; None keeps the right one.
+    """
+
+    def __init__(self, deployment: Deployment, events: Sequence[Mapping[str, Any]], seed: int) -> None:
+        self.deployment, self.raw = deployment, oracle_events(events)
+        self.all = [
+            OracleEvent(e["played_at"], TOPIC, e["partition"], e["offset"], {**e, "minutes": None}) for e in events
+        ]
+        self.rng = np.random.default_rng(seed)
+        self.falsify: dict[tuple[str, str], Callable[[list[OracleEvent], int, int], Any]] = {}
+        self.move_bounds = 0
+        self.asked: list[tuple[tuple[str, ...], int | None]] = []
+
+    def read(self, refs: Sequence[str], entities: Sequence[Mapping[str, Any]], at_us: int | None) -> list[Predicted]:
+        self.asked.append((tuple(refs), at_us))
+        return [self._one(refs, entity, at_us) for entity in entities]
+
+    def _one(self, refs: Sequence[str], entity: Mapping[str, Any], at_us: int | None) -> Predicted:
+        unit, _ = self.deployment.resolve(refs[0])
+        mode, t = ("live", NOW) if at_us is None else ("at", at_us)
+        base, ahead = self._covers()
+        raw = self.all if unit.view == "sketch" else self.raw
+        own = [e for e in raw if all(e.columns[name] == value for name, value in entity.items())]
+        known = covered(own, base, ahead)
+        values, intervals = {}, {}
+        for ref in refs:
+            _, feature = self.deployment.resolve(ref)
+            start, end = bounds(feature.window, mode, t, unit.slice_us)  # type: ignore[arg-type]
+            intervals[feature.column] = (start + self.move_bounds, end)
+            chosen = inside(known, start, end)
+            wrong = self.falsify.get((ref, mode))
+            value = wrong(own, start, end) if wrong else self._value(unit.view, feature.feature, chosen)
+            values[ref] = _as_served(value)
+        covers = {hour: Cover(offsets) for hour, offsets in ahead.items()}
+        text = tokens.encode(
+            unit.storage_fingerprint, unit.definition_fingerprint, Cover(base), covers, mode, intervals
+        )
+        return Predicted(values, (tokens.decode(text),), text)
+
+    def _covers(self) -> tuple[dict[Any, int], dict[int, dict[Any, int]]]:
+        ends = {(TOPIC, p): max(e.offset for e in self.all if e.partition == p) + 1 for p in range(3)}
+        base = {place: int(self.rng.integers(end // 2, end + 1)) for place, end in ends.items()}
+        hours = START // HOUR + self.rng.choice(6, 2, replace=False)
+        return base, {int(h): {p: int(self.rng.integers(end + 1)) for p, end in ends.items()} for h in hours}
+
+    def _value(self, name: str, feature: str, events: list[OracleEvent]) -> Any:
+        if name != "sketch":
+            return expected(feature, events)
+        unit = self.deployment.view("sketch")[0]
+        answered = sw.evaluate(
+            SKETCH,
+            [{"user": "x", "song": e.columns["song"], "played_at": START, "offset": i} for i, e in enumerate(events)],
+            [{"user": "x", "at": START + 1}],
+        )
+        assert unit.features[0].column == "songs_3h"
+        return answered["songs_3h"].to_pylist()[0]
+
+
+def _as_served(value: Any) -> Any:
+    if isinstance(value, list):
+        return [{"by": item[0], "payload": item[1]} if isinstance(item, tuple) else item for item in value]
+    return value
+
+
+EVENTS = [{**event, "kafka_time": event["played_at"] + (3 * HOUR if i % 7 == 0 else 1)}
+          for i, event in enumerate(random_events(31, 500))]  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def settings(tmp_path_factory: pytest.TempPathFactory) -> Settings:
+    state = tmp_path_factory.mktemp("check") / "state"
+    return Settings.load({**os.environ, "SLICEWISE_STATE": str(state)})
+
+
+@pytest.fixture(scope="module")
+def spark(settings: Settings) -> Iterator[SparkSession]:
+    catalog = open_catalog(settings)
+    archive(catalog, DEPLOYMENT.source("plays"), TOPIC, 1, EVENTS, [], NOW)
+    session = job_session(settings, "test-check")
+    yield session
+    session.stop()
+
+
+def _run(spark: SparkSession, settings: Settings, reader: Any, sample: int = 20, **more: Any) -> CheckRun:
+    ends = {(TOPIC, p): max(e["offset"] for e in EVENTS if e["partition"] == p) + 1 for p in range(3)}
+    given: dict[str, Any] = {
+        "archived": lambda source: Cover(ends),  # noqa: ARG005
+        "table": lambda source: f"{settings.catalog_name}.log.`{source}`",
+        **more,
+    }
+    return CheckRun(spark, DEPLOYMENT, reader, given["archived"], given["table"], ManualClock(NOW), "run-1", sample)
+
+
+@pytest.fixture(scope="module")
+def agreed(spark: SparkSession, settings: Settings) -> Outcome:
+    return _run(spark, settings, OracleReader(DEPLOYMENT, EVENTS, 1)).execute()
+
+
+def test_spark_and_brute_force_agree_on_every_value(agreed: Outcome) -> None:
+    assert [row for row in agreed.compared if row.verdict is not Verdict.EQUAL] == []
+    per_entity = len(AGGREGATES) * len(WINDOWS)
+    # two modes; four users, one global, four users with sketches, twelve pairs
+    assert len(agreed.compared) == 2 * (4 * per_entity + per_entity + 4 + 12 * len(AGGREGATES))
+    assert judge(agreed).green
+    assert agreed.plain_sums
+    assert all(each.agrees for each in agreed.plain_sums)
+    empty = sum(row.online in (b"\xc0", b"\x00") for row in agreed.compared)
+    assert empty < len(agreed.compared) / 2  # else little was compared
+
+
+def test_the_report_reads_without_a_network_and_escapes(agreed: Outcome) -> None:
+    strange = replace(agreed.compared[0], entity='{"user": "<script>x"}', verdict=Verdict.MISMATCH)
+    text = rendered(replace(agreed, compared=(strange,)), judge(agreed))
+    assert "http" not in text.replace("http-equiv", "")
+    assert "<script" not in text
+
+
+def test_the_same_run_takes_the_same_sample(spark: SparkSession, settings: Settings) -> None:
+    def entities(run: str) -> list[list[Mapping[str, Any]]]:
+        made = replace(_run(spark, settings, OracleReader(DEPLOYMENT, EVENTS, 1), sample=5), run=run)
+        return [list(made._entities(unit)) for unit in DEPLOYMENT.units]
+
+    first = entities("a")
+    assert entities("a") == first
+    assert len(first[-1]) == 5
+    assert any(entities(other) != first for other in "bcde")
+
+
+def test_an_empty_sample_is_red(spark: SparkSession, settings: Settings) -> None:
+    nothing = _run(spark, settings, OracleReader(DEPLOYMENT, EVENTS, 1))
+    outcome = replace(nothing, modes=()).execute()
+    gate = judge(outcome)
+    assert not outcome.compared
+    assert not gate.green
+    assert "something was compared" in {each.about for each in gate.expectations if not each.met}
+
+
+def test_a_view_that_was_not_compared_is_red(agreed: Outcome) -> None:
+    partly = replace(agreed, compared=tuple(row for row in agreed.compared if row.view != "devices"))
+    gate = judge(partly)
+    assert not gate.green
+    assert [each.observed for each in gate.expectations if not each.met] == ["missing: devices"]
+
+
+def test_an_answer_beyond_the_archive_cannot_be_checked(spark: SparkSession, settings: Settings) -> None:
+    reader = OracleReader(DEPLOYMENT, EVENTS, 1)
+    with pytest.raises(DataLoss, match="not in the archive"):
+        _run(spark, settings, reader, archived=lambda source: Cover({(TOPIC, 0): 1})).execute()  # noqa: ARG005
+
+
+def _expected(name: str, without: Callable[[OracleEvent], bool] = lambda _: False) -> Any:
+    return lambda own, start, end: expected(name, [e for e in inside(own, start, end) if not without(e)])
+
+
+def _late(event: OracleEvent) -> bool:
+    return event.columns["kafka_time"] >= (event.time // HOUR + 1) * HOUR
+
+
+def _tied_song(own: list[OracleEvent], start: int, end: int) -> Any:
+    ranked = [e for e in inside(own, start, end) if e.columns["stars"] is not None]
+    best = max(e.columns["stars"] for e in ranked)
+    first = expected("best_song", inside(own, start, end))
+    return next(
+        e.columns["song"] for e in ranked if e.columns["stars"] == best and e.columns["song"] not in (first, None)
+    )
+
+
+def test_differences_are_found_and_their_causes_named(spark: SparkSession, settings: Settings) -> None:
+    reader = OracleReader(DEPLOYMENT, EVENTS, 2)
+    whole = {(TOPIC, p): max(e["offset"] for e in EVENTS if e["partition"] == p) + 1 for p in range(3)}
+    reader._covers = lambda: (whole, {})  # type: ignore[method-assign]
+    cut = (START // HOUR + 4) * HOUR
+    reader.falsify = {
+        ("everyone:n_3h", "live"): _expected("n", _late),
+        ("everyone:seconds_3h", "live"): _expected("seconds", lambda e: e.time < cut),
+        ("everyone:stars_3h", "live"): lambda own, start, end: expected("stars", inside(own, start - MINUTE, end)),
+        ("everyone:best_song_3h", "live"): _tied_song,
+        ("everyone:mean_minutes_3h", "live"): lambda *_: 41.5,
+        ("everyone:rated_3h", "live"): lambda *_: 0,
+        ("everyone:latest_3h", "live"): lambda *_: None,
+        ("everyone:songs_3h", "at"): lambda *_: 12345,
+    }
+    outcome = _run(spark, settings, reader).execute(["everyone"])
+    found = {f"{row.feature}": (row.verdict, row.cause) for row in outcome.wrong()}
+    assert found == {
+        "n_3h": (Verdict.MISMATCH, Cause.LATE),
+        "seconds_3h": (Verdict.MISMATCH, Cause.EXPIRY),
+        "stars_3h": (Verdict.MISMATCH, Cause.BOUNDARY),
+        "best_song_3h": (Verdict.MISMATCH, Cause.TIE),
+        "mean_minutes_3h": (Verdict.MISMATCH, Cause.LOGIC),
+        "rated_3h": (Verdict.MISSING, Cause.LOGIC),
+        "latest_3h": (Verdict.MISSING, Cause.LOGIC),
+        "songs_3h": (Verdict.MISMATCH, Cause.LOGIC),
+    }
+    gate = judge(outcome)
+    assert not gate.green
+    unmet = {each.about for each in gate.expectations if not each.met}
+    assert unmet == {
+        "both sides are the same bytes", "mismatches per million are 0", "no value differs", "no value is missing online",
+    }  # fmt: skip
+    catalog = open_catalog(settings)
+    append(catalog, CHECKS, rows_of(outcome, gate))
+    kept = records(catalog, CHECKS)
+    assert {row["feature"] for row in kept if row["result"] in ("mismatch", "missing")} == set(found)
+    assert [row["result"] for row in kept if row["result"] in ("green", "red")] == ["red"]
+    assert "41.5" in rendered(outcome, gate)
+
+
+def test_an_answer_under_another_cover_than_its_token_says_is_lag(spark: SparkSession, settings: Settings) -> None:
+    reader = OracleReader(DEPLOYMENT, EVENTS, 3)
+    reader.falsify = {("everyone:n_3h", "live"): _expected("n")}  # everything, whatever the token says
+    outcome = _run(spark, settings, reader).execute(["everyone"])
+    assert [(row.feature, row.cause) for row in outcome.wrong()] == [("n_3h", Cause.LAG)]
+
+
+def test_a_value_where_there_are_no_events_is_extra(spark: SparkSession, settings: Settings) -> None:
+    reader = OracleReader(DEPLOYMENT, EVENTS, 4)
+    reader._covers = lambda: ({(TOPIC, 0): 1}, {})  # type: ignore[method-assign]
+    reader.falsify = {("users:n_10m", "live"): lambda *_: 3}
+    outcome = _run(spark, settings, reader).execute(["users"])
+    assert {row.verdict for row in outcome.wrong()} == {Verdict.EXTRA}
+
+
+def test_bounds_that_the_window_cannot_have_are_a_difference(spark: SparkSession, settings: Settings) -> None:
+    reader = OracleReader(DEPLOYMENT, EVENTS, 5)
+    reader.move_bounds = -MINUTE
+    outcome = _run(spark, settings, reader).execute(["everyone"])
+    assert {row.cause for row in outcome.wrong()} >= {Cause.BOUNDARY}
+    assert len([row for row in outcome.wrong() if row.cause is Cause.BOUNDARY]) == len(outcome.compared)
+
+
+def test_nothing_of_the_recomputation_comes_from_the_algebra() -> None:
+    import ast
+
+    import slicewise.checks as package
+
+    for path in Path(package.__file__).parent.glob("*.py"):
+        names = {
+            node.module or "" for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.ImportFrom)
+        }
+        algebra = {
+            name for name in names if name.startswith(("slicewise.aggregates", "slicewise.merge", "slicewise.codec"))
+        }
+        assert not algebra or path.name == "engine.py", (path.name, algebra)

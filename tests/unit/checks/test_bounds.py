@@ -1,0 +1,48 @@
+"""The check accepts exactly the bounds that the table of the design gives for some instant of the read."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from slicewise.checks.bounds import may_be
+from slicewise.slices import MINUTE_US, Window, bounds, hopping, sliding, tumbling
+
+WINDOWS = [
+    sliding("10m"),
+    sliding("1d"),
+    sliding("7d"),
+    tumbling("1h"),
+    tumbling("1h", open=True),
+    hopping("1h", every="10m"),
+    hopping("1h", every="10m", open=True),
+]
+instants = st.integers(1_700_000_000_000_000, 1_700_500_000_000_000)
+
+
+@given(instants, st.sampled_from(WINDOWS), st.sampled_from(["live", "at"]))
+def test_the_bounds_of_a_read_are_accepted(t: int, window: Window, mode: str) -> None:
+    start, end = bounds(window, mode, t, MINUTE_US)  # type: ignore[arg-type]
+    assert may_be(window, MINUTE_US, start, end, t if mode == "at" else None)
+
+
+@given(st.integers(28_000_000, 28_400_000), st.sampled_from(WINDOWS), st.sampled_from(["live", "at"]))
+def test_an_instant_on_a_slice_is_accepted(minute: int, window: Window, mode: str) -> None:
+    t = minute * MINUTE_US
+    start, end = bounds(window, mode, t, MINUTE_US)  # type: ignore[arg-type]
+    assert may_be(window, MINUTE_US, start, end, t if mode == "at" else None)
+
+
+@given(instants, st.sampled_from(WINDOWS))
+def test_moved_bounds_are_refused(t: int, window: Window) -> None:
+    start, end = bounds(window, "at", t, MINUTE_US)
+    for moved in ((start - MINUTE_US, end), (start, end - MINUTE_US), (start + 1, end), (start, end + MINUTE_US)):
+        assert not may_be(window, MINUTE_US, *moved, t)
+
+
+@pytest.mark.parametrize("window", [sliding("10m"), sliding("7d"), tumbling("1h")])
+def test_moved_live_bounds_are_refused(window: Window) -> None:
+    start, end = bounds(window, "live", 1_700_000_123_456_789, MINUTE_US)
+    assert not may_be(window, MINUTE_US, start - MINUTE_US, end, None)
+    assert not may_be(window, MINUTE_US, start, end + 1, None)
