@@ -15,7 +15,7 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from slicewise.clock import Clock
-from slicewise.errors import DataLoss, EpochSuperseded, SlicewiseError, StoreUnavailable
+from slicewise.errors import DataLoss, EpochSuperseded, NotReady, SlicewiseError, StoreUnavailable
 from slicewise.features.plan import Deployment
 from slicewise.settings import Settings
 from slicewise.spark.log import event, warning
@@ -135,8 +135,8 @@ class Driver:
         for status in self._statuses.values():
             status.restarted(error.what)
         self._figures()
-        # a store that is away may stay away for long: that is no fault of the stream
-        if self._failures >= _ENDLESS and not isinstance(error, StoreUnavailable):
+        # a store that is away or empty may stay so for long: that is no fault of the stream
+        if self._failures >= _ENDLESS and not isinstance(error, StoreUnavailable | NotReady):
             self._tell("failed", str(error))
             return False
         self.stop.wait(pause)

@@ -14,7 +14,8 @@ from slicewise.spark.log import to_stderr, warning
 from slicewise.spark.report import Report
 from slicewise.spark.session import job_session
 from slicewise.stores.iceberg.catalog import open_catalog
-from slicewise.stores.iceberg.runs import append_runs
+from slicewise.stores.iceberg.records import append
+from slicewise.stores.iceberg.schemas import RUNS
 
 
 def run_job(name: str, work: Callable[[Context], Report], *, as_json: bool) -> int:
@@ -29,7 +30,7 @@ def run_job(name: str, work: Callable[[Context], Report], *, as_json: bool) -> i
             report = work(context)
         finally:
             context.store.close()
-        append_runs(catalog, clock.now_us(), report.rows())
+        append(catalog, RUNS, report.rows(clock.now_us()))
         _print(report, as_json)
     except SlicewiseError as error:
         warning("job_failed", job=name, error=str(error))

@@ -71,12 +71,15 @@ class Report:
             "slices": self.slices,
         }
 
-    def rows(self) -> list[dict[str, Any]]:
+    def rows(self, now_us: int) -> list[dict[str, Any]]:
         """Rows of `ops.runs`: one per archive, hour and slice; a clean run has one of its own."""
-        begin: dict[str, Any] = {"run_id": self.run_id, "job": self.job}
+        begin: dict[str, Any] = {"run_id": self.run_id, "job": self.job, "time": now_us}
         rows = [begin | {"job": "archive", "outcome": "done"} | each for each in self.archived if each["events"]]
-        rows += [begin | each | {"outcome": each["why"], "entities": each.get("swapped")} for each in self.hours]
-        rows += [begin | each | {"outcome": "slice"} for each in self.slices]
+        for each in self.hours:
+            figures = {"outcome": each["why"], "entities": each.get("swapped")}
+            rows.append(begin | each | figures | {"hour": parse_hour(each["hour"])})
+        for each in self.slices:
+            rows.append(begin | each | {"outcome": "slice", "hour": parse_hour(each["hour"])})
         return rows or [begin | {"outcome": "clean"}]
 
 

@@ -75,7 +75,7 @@ class SourceStatus:
 
     def applied(self, outcomes: Sequence[Mapping[str, Any]], seconds: float, reasons: Mapping[int, str]) -> int:
         """Takes in the outcomes of a batch; how many records it had."""
-        records = sum(each["records"] for each in outcomes)
+        records: int = sum(each["records"] for each in outcomes)
         fresh = [value for each in outcomes for value in each["freshness_ms"]]
         self._recent.append(BatchFigures(self.clock.now_us(), records, seconds, fresh))
         self.records += records

@@ -14,7 +14,6 @@ import pyarrow as pa
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.conversions import from_bytes
 from pyiceberg.exceptions import NoSuchTableError
-from pyiceberg.expressions import And, BooleanExpression, EqualTo, GreaterThanOrEqual, In, LessThan, LessThanOrEqual
 from pyiceberg.table import Table as IcebergTable
 from pyiceberg.types import LongType
 
@@ -64,7 +63,7 @@ def archive_state(table: IcebergTable) -> ArchiveState:
     if snapshot is None:
         return ArchiveState(None, {})
     rows = table.scan(
-        row_filter=EqualTo("kind", COVER),
+        row_filter=f"kind = '{COVER}'",
         selected_fields=("archive_seq", "topic_id", "partition", "offset"),
         snapshot_id=snapshot.snapshot_id,
     ).to_arrow()
@@ -102,7 +101,7 @@ def bound_by_hour(table: IcebergTable, column: str, snapshot_id: int | None = No
         bound = (task.file.upper_bounds or {}).get(field_id)
         if hour is None or bound is None:
             continue
-        value = from_bytes(LongType(), bound)
+        value = int(from_bytes(LongType(), bound))
         largest[hour] = max(value, largest.get(hour, value))
     return largest
 
@@ -123,26 +122,19 @@ def scan_events(
     The source's columns (or those named) in their declared types, and event_time, kafka_time
     (int64 microseconds UTC), topic_id, partition (int32), offset (int64), archive_seq.
     """
-    conditions: list[BooleanExpression] = [EqualTo("kind", GOOD)]
+    conditions = [f"kind = '{GOOD}'"]
     if start_us is not None:
-        conditions += [
-            GreaterThanOrEqual("hour", start_us // HOUR_US),
-            GreaterThanOrEqual("event_time", _instant(start_us)),
-        ]
+        conditions += [f"hour >= {start_us // HOUR_US}", f"event_time >= '{_instant(start_us)}'"]
     if end_us is not None:
-        conditions += [
-            LessThanOrEqual("hour", (end_us - 1) // HOUR_US),
-            LessThan("event_time", _instant(end_us)),
-        ]
+        conditions += [f"hour <= {(end_us - 1) // HOUR_US}", f"event_time < '{_instant(end_us)}'"]
     if archive_seq is not None:
-        conditions.append(LessThanOrEqual("archive_seq", archive_seq))
+        conditions.append(f"archive_seq <= {archive_seq}")
     if hours is not None:
-        conditions.append(In("hour", list(hours)))
+        conditions.append(f"hour in ({', '.join(map(str, hours))})" if hours else "hour < 0")
     chosen = [name for name, _ in source.columns] if columns is None else list(columns)
     fixed = ("event_time", "kafka_time", "topic_id", "partition", "offset", "archive_seq")
-    row_filter = conditions[0] if len(conditions) == 1 else And(*conditions)
     found = table.scan(
-        row_filter=row_filter,
+        row_filter=" and ".join(conditions),
         selected_fields=(*dict.fromkeys((*fixed, *chosen)),),
         snapshot_id=snapshot_id,
     ).to_arrow()

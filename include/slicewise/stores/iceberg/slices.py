@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import pyarrow as pa
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.conversions import from_bytes
 from pyiceberg.exceptions import NoSuchTableError
-from pyiceberg.expressions import And, In, IsNull, NotNull
 from pyiceberg.table import Table as IcebergTable
 from pyiceberg.types import BinaryType, LongType
 
@@ -47,8 +47,9 @@ def headers(table: IcebergTable, snapshot_id: int | None = None) -> dict[int, He
         if seq_id not in bounds:
             continue  # a file without the header
         if cover_id in bounds:
-            seq = from_bytes(LongType(), bounds[seq_id])
-            found[hour] = Header(seq, Cover.unpack(from_bytes(BinaryType(), bounds[cover_id])))
+            seq = int(from_bytes(LongType(), bounds[seq_id]))
+            cover: Any = from_bytes(BinaryType(), bounds[cover_id])
+            found[hour] = Header(seq, Cover.unpack(cover))
         else:
             unread.add(hour)
     return found | _read(table, sorted(unread), snapshot_id)
@@ -58,7 +59,7 @@ def _read(table: IcebergTable, hours: Sequence[int], snapshot_id: int | None) ->
     if not hours:
         return {}
     rows = table.scan(
-        row_filter=And(IsNull("slice"), In("hour", list(hours))),
+        row_filter=f"slice is null and {_of(hours)}",
         selected_fields=("hour", "seq", "cover"),
         snapshot_id=snapshot_id,
     ).to_arrow()
@@ -70,5 +71,9 @@ def _read(table: IcebergTable, hours: Sequence[int], snapshot_id: int | None) ->
 
 def scan_slices(table: IcebergTable, hours: Sequence[int], snapshot_id: int | None = None) -> pa.Table:
     """Rows of these hours, without headers: hour, slice, entity columns, partials, events, late."""
-    found = table.scan(row_filter=And(NotNull("slice"), In("hour", list(hours))), snapshot_id=snapshot_id).to_arrow()
+    found = table.scan(row_filter=f"slice is not null and {_of(hours)}", snapshot_id=snapshot_id).to_arrow()
     return found.drop_columns(["seq", "cover"])
+
+
+def _of(hours: Sequence[int]) -> str:
+    return f"hour in ({', '.join(map(str, hours))})" if hours else "hour < 0"

@@ -9,7 +9,7 @@ from types import TracebackType
 from typing import Any
 
 from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicCollection, TopicPartition
-from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec
+from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec  # type: ignore[attr-defined]
 
 from slicewise.cover import Cover
 from slicewise.errors import DataLoss, StoreUnavailable
@@ -66,11 +66,11 @@ class KafkaLog:
 
     def earliest(self, topic: str) -> Cover:
         """First offset that is still there, per partition."""
-        return self._offsets(topic, OffsetSpec.earliest())
+        return self._offsets(topic, OffsetSpec.earliest())  # type: ignore[no-untyped-call]
 
     def latest(self, topic: str) -> Cover:
         """First offset that a committed read does not reach, per partition."""
-        return self._offsets(topic, OffsetSpec.latest())
+        return self._offsets(topic, OffsetSpec.latest())  # type: ignore[no-untyped-call]
 
     def create(self, topic: str, partitions: int, config: dict[str, str] | None = None) -> None:
         """Makes the topic unless it stands."""

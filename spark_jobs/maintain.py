@@ -1,0 +1,45 @@
+"""Compacts files and manifests, expires snapshots, and removes orphans, of all tables.
+
+    python spark_jobs/maintain.py [--keep-days N] [--json]
+
+With --json the last line of standard output is the report.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+
+from slicewise.clock import SystemClock
+from slicewise.settings import Settings
+from slicewise.spark.log import to_stderr
+from slicewise.spark.maintain_run import Maintenance
+from slicewise.spark.session import job_session
+from slicewise.stores.iceberg.catalog import open_catalog
+from slicewise.stores.iceberg.records import append
+from slicewise.stores.iceberg.schemas import RUNS
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--keep-days", type=int, default=7, help="age up to which snapshots stay")
+    parser.add_argument("--json", action="store_true")
+    given = parser.parse_args()
+    to_stderr()
+    settings, clock = Settings.load(), SystemClock()
+    session = job_session(settings, "slicewise-maintain")
+    try:
+        catalog = open_catalog(settings)
+        report = Maintenance(session, settings, catalog, clock, given.keep_days).run()
+        append(catalog, RUNS, [report | {"time": clock.now_us()}])
+    finally:
+        session.stop()
+    if not given.json:
+        report["tables"] = len(report["tables"])
+    sys.stdout.write(json.dumps(report) + "\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
