@@ -13,6 +13,7 @@ from datetime import UTC, datetime, timedelta
 from functools import cached_property
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
 from slicewise.local.airflow_api import AirflowApi, DagRun
 from slicewise.slices import HOUR_US
@@ -119,6 +120,18 @@ class AirflowStack(Stack):
         first = datetime.fromtimestamp(self.hours[0] * 3600, UTC)
         last = first + timedelta(hours=HOURS - 1)
         return self.api.backfill("compact_slices", first, last, timeout_s=400, progress=show)
+
+    def compacted_slices(self) -> list[dict[str, Any]]:
+        """What all runs of compact_slices, scheduled ones too, list of the hours that hold events."""
+        assert self.compacted
+        rows: list[dict[str, Any]] = []
+        for run in self.api.runs("compact_slices"):
+            if not run.over:
+                run = self.api.wait(run, timeout_s=300)
+            report = self.api.xcom(run, "compact")
+            assert isinstance(report, dict)
+            rows += [row for row in report["slices"] if row["view"] == "listening"]
+        return rows
 
     def do(self, dag_id: str, task_id: str, timeout_s: float = 200, **conf: object) -> dict[str, object]:
         """Triggers a DAG, waits, and gives what its task returned. Fails with the task's log."""
