@@ -46,7 +46,11 @@ class ReportReader:
     @property
     def why(self) -> str:
         """What the output says about a failure, in a line."""
-        return self.error_line or self.last_line or "it printed nothing"
+        if self.error_line:
+            return self.error_line
+        if self.report is not None:  # a red check reports, and fails
+            return "it reported " + ", ".join(f"{k} {_cell(v)}" for k, v in summary(self.report).items())
+        return self.last_line or "it printed nothing"
 
     def required(self, job: str) -> Report:
         """The report; raises ReportMissing when the job printed none."""

@@ -48,4 +48,7 @@ def test_why_a_job_failed_is_the_exception_that_its_traceback_ends_with() -> Non
     silent = ReportReader()
     list(silent.read(["26/11/21 WARN Utils: your hostname", "killed"]))
     assert silent.why == "killed"
+    red = ReportReader()
+    list(red.read(['{"outcome": "red", "mismatches": 2, "rows": [1]}', ""]))
+    assert red.why == "it reported outcome red, mismatches 2, rows 1"
     assert ReportReader().why == "it printed nothing"
