@@ -1,1 +1,1 @@
-"""Measurements, each against a fair baseline in the same run; `make bench` runs them all and prints JSON and a table."""
+"""Measurements against a fair baseline in the same run; `make bench` prints JSON and a table."""
