@@ -6,12 +6,12 @@ import duckdb
 import pyarrow as pa
 import pytest
 from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from slicewise.errors import DefinitionError
 from slicewise.features.expression import RowExpression
 from slicewise.features.rowlogic import parse_expression
 from slicewise.features.types import arrow_type
+from tests.support.rowlogic_grammar import grammar
 from tests.support.rowlogic_vectors import EXPRESSIONS, ROWS, SCHEMA, expected, same
 
 
@@ -40,41 +40,6 @@ def check(engine, text):
 @pytest.mark.parametrize("text", EXPRESSIONS)
 def test_duckdb_gives_the_brute_force_value_of(engine, text):
     check(engine, text)
-
-
-def grammar():
-    longs = st.sampled_from(["a", "b", "0", "1", "-7", "9223372036854775807", "CAST(x AS BIGINT)", "LENGTH(s)"])
-    doubles = st.sampled_from(["x", "y", "0.0", "1.5", "-2e300", "a / b", "CAST(b AS DOUBLE)", "CAST(s AS DOUBLE)"])
-    texts = st.sampled_from(["s", "r", "''", "'a'", "CAST(a AS STRING)", "s || r"])
-    booleans = st.sampled_from(["f", "g", "TRUE", "s = r", "x IS NULL"])
-
-    def grow(numbers, deeper):
-        return numbers | st.one_of(
-            st.builds("({} {} {})".format, deeper, st.sampled_from(["+", "-", "*", "/"]), deeper),
-            st.builds("ABS({})".format, deeper),
-            st.builds("(- {})".format, deeper),
-            st.builds(
-                "{}({}, {})".format, st.sampled_from(["LEAST", "GREATEST", "COALESCE", "NULLIF"]), deeper, deeper
-            ),
-            st.builds("CASE WHEN {} < {} THEN {} ELSE {} END".format, deeper, deeper, deeper, deeper),
-        )
-
-    numbers = st.recursive(longs | doubles, lambda deeper: grow(longs, deeper), max_leaves=6)
-    compare = st.sampled_from(["=", "<>", "<", "<=", ">", ">="])
-    conditions = (
-        st.builds("({} {} {})".format, numbers, compare, numbers)
-        | st.builds("({} {} {})".format, texts, compare, texts)
-        | booleans
-    )
-    logic = st.recursive(
-        conditions,
-        lambda deeper: (
-            st.builds("({} {} {})".format, deeper, st.sampled_from(["AND", "OR"]), deeper)
-            | st.builds("NOT {}".format, deeper)
-        ),
-        max_leaves=5,
-    )
-    return numbers | logic
 
 
 @settings(max_examples=250, deadline=None)
