@@ -1,0 +1,154 @@
+"""What runs against the store: each actor is the real procedure, and may stop for ever anywhere."""
+
+from __future__ import annotations
+
+from slicewise.errors import DataLoss, EpochSuperseded, GapRefused, IncarnationChanged
+from slicewise.stores.ports import EntityRead, UnitRead
+from slicewise.stores.store import Store
+from tests.faults.sim.world import DAY, DAY_FIELDS, ENTITIES, FIRST_HOUR, HOURS, Actor, World, Wrong, entity_keys
+from tests.support.stored import TOPIC, StoreUnit, cover, fold_batch, hour_entry, place, tag
+
+
+def same_life(world: World, store: Store, other: Store) -> None:
+    """A task's connection must be of its batch's incarnation and generation."""
+    if store.generation != other.generation or (store.incarnation != other.incarnation and not world.reconnects):
+        raise IncarnationChanged("a task's connection is of another life")
+
+
+def stream(world: World, start: tuple[int, ...] | None) -> Actor:
+    """Batches from `start` (a checkpoint; None: from the ledger) on, as one process with tasks."""
+    store = world.connect()
+    found = yield from world.on(store, store.steps.marks())
+    ledger = [found.ledger.get(place(p)) for p in range(len(world.log))]
+    position = list(start or ledger)
+    position += ledger[len(position) :]
+    units, epoch, digest = world.units, found.epoch, found.units
+    if digest != world.deployment().digest:
+        return  # not deployed yet
+    world.say(f"stream from {position}, ledger {ledger}, units {[u.view for u in units]}")
+    while True:
+        if any(offset < first for offset, first in zip(position, world.log_start, strict=False)):
+            raise DataLoss("the log no longer has what the store needs")
+        yield from world.on(store, store.steps.begin_batch(cover(*position), epoch, digest))
+        end = [min(len(world.log[p]), at + world.rng.randint(0, 4)) for p, at in enumerate(position)]
+        tasks = [(unit, p) for unit in units for p in range(len(position)) if end[p] > position[p]]
+        tasks += [task for task in tasks if world.rng.random() < 0.1]  # a task may repeat
+        world.rng.shuffle(tasks)
+        for unit, p in tasks:
+            task = store
+            if world.rng.random() < 0.5:
+                task = world.connect()
+                same_life(world, task, store)
+            events = world.events(p, position[p], end[p])
+            outcome = yield from world.on(task, task.steps.fold(fold_batch(unit, events)))
+            world.say(f"fold {unit.view} p{p} {position[p]}..{end[p] - 1}: {outcome.applied} applied")
+        after = yield from world.on(store, store.steps.advance_ledger(cover(*position), cover(*end), epoch, digest))
+        world.say(f"ledger {[after.get(place(p)) for p in range(len(end))]}")
+        position = end
+        yield
+
+
+def compaction(world: World) -> Actor:
+    """Hours that are over, to the newest cover of the archive or to one begun earlier."""
+    while True:
+        store = world.connect()
+        seq, offsets = world.archived() if world.rng.random() < 0.35 or not world.archive else newest(world)
+        yield from world.on(store, store.steps.put_cover("plays", seq, cover(*offsets)))
+        for _ in range(world.rng.randint(1, 3)):
+            unit = world.rng.choice(world.units)
+            if world.now == 0:
+                break
+            hour = FIRST_HOUR + world.rng.randrange(min(world.now, HOURS))
+            yield from compact(world, store, unit, hour, seq, offsets)
+        yield
+
+
+def newest(world: World) -> tuple[int, tuple[int, ...]]:
+    seq = max(world.archive)
+    return seq, world.archive[seq]
+
+
+def compact(world: World, store: Store, unit: StoreUnit, hour: int, seq: int, offsets: tuple[int, ...]) -> Actor:
+    content = world.below(offsets, hour)
+    entries = [hour_entry(unit, entity, seq, events) for entity, events in content.items()]
+    try:
+        outcome = yield from world.on(store, store.steps.swap(unit, hour, seq, cover(*offsets), entries))
+    except GapRefused:
+        return  # the archive must reach the start cover first
+    world.say(f"swap {unit.view} hour {hour - FIRST_HOUR} seq {seq}: {outcome}")
+    if not outcome.left_over:
+        yield from world.on(store, store.steps.mark_swapped(unit, hour, seq))
+
+
+def backfill(world: World, unit: StoreUnit) -> Actor:
+    """Everything below the start cover, hour by hour, then ready."""
+    store = world.connect()
+    name = unit.storage_fingerprint
+    found = yield from world.on(store, store.steps.marks())
+    if name not in found.starts or name in found.ready or name in found.retired:
+        return
+    start = found.starts[name]
+    offsets = tuple(start.get(place(p)) for p in range(len(world.log)))
+    while not cover(*(newest(world)[1] if world.archive else ())).dominates(start):
+        world.archived()
+        yield
+    for hour in range(FIRST_HOUR, FIRST_HOUR + HOURS):
+        entries = [hour_entry(unit, e, 0, events) for e, events in world.below(offsets, hour).items()]
+        done = yield from swapped(world, store, unit)
+        if entries and hour not in done:
+            outcome = yield from world.on(store, store.steps.swap(unit, hour, 0, start, entries))
+            world.say(f"backfill {unit.view} hour {hour - FIRST_HOUR}: {outcome}")
+            if outcome.left_over:
+                raise Wrong(f"a running partial of {unit.view} straddles its start cover")
+            yield from world.on(store, store.steps.mark_swapped(unit, hour, 0))
+            world.ready_elsewhere.add((name, hour))
+    yield from world.on(store, store.steps.mark_ready(unit, start, {unit.view: [name]}))
+    world.say(f"ready {unit.view}")
+
+
+def swapped(world: World, store: Store, unit: StoreUnit) -> Actor:
+    """Hours whose swap the store itself claims. (A claim kept elsewhere does not fall back.)"""
+    return set((yield from world.on(store, store.steps.swapped(unit))))  # type: ignore[return-value]
+
+
+def totals(world: World) -> Actor:
+    while True:
+        store, unit = world.connect(), world.rng.choice(world.units)
+        tags = [tag(entity) for entity in range(ENTITIES)]
+        written = yield from world.on(store, store.steps.total_day(unit, tags, DAY))
+        world.say(f"day totals {unit.view}: {written}")
+        yield
+
+
+def reader(world: World) -> Actor:
+    """Reads while everything else goes on: the answer must be true for the marks that it came with."""
+    while True:
+        store = world.connect()
+        for _ in range(world.rng.randint(1, 4)):
+            reads, asked = [], []
+            for unit in world.units:
+                for entity in range(ENTITIES):
+                    hot, day = entity_keys(store.generation, unit, entity)
+                    reads.append(EntityRead((UnitRead(hot, ((day, DAY_FIELDS),)),)))
+                    asked.append((unit, entity))
+            reply = yield from world.on(store, store.steps.read(reads))
+            for (unit, entity), (found,) in zip(asked, reply.entities, strict=True):
+                if unit.storage_fingerprint in reply.marks.ready:
+                    world.judge(unit, entity, reply.marks, found)
+        yield
+
+
+def operator(world: World) -> Actor:
+    """Brings the store to the wanted deployment, from whatever it fell back to."""
+    store = world.connect()
+    yield from world.on(store, store.steps.initialise())
+    found = yield from world.on(store, store.steps.marks())
+    earliest = cover(*world.log_start)
+    try:
+        found = yield from world.on(
+            store, store.steps.deploy(world.deployment(), found.epoch, {"plays": TOPIC}, earliest)
+        )
+    except EpochSuperseded:
+        return
+    starts = [list(c.offsets.values()) for c in found.starts.values()]
+    world.say(f"deployed {found.units} epoch {found.epoch}, starts {starts}")

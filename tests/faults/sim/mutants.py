@@ -1,0 +1,165 @@
+"""A rule is held by a history that goes wrong without it: each mutant removes exactly one rule."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from typing import Any
+from unittest.mock import patch
+
+import numpy as np
+
+from slicewise import codec
+from slicewise.cover import Cover, Place
+from slicewise.errors import EpochSuperseded, GapRefused
+from slicewise.stores import decisions, keys
+from slicewise.stores.decisions import Running, Swap
+from slicewise.stores.operations import Operations
+from slicewise.stores.ports import Marks, ReadReply
+from slicewise.stores.steps import Change
+from tests.faults.sim import actors
+from tests.faults.sim.world import FIRST_HOUR, HOURS, World
+
+Patches = Sequence[tuple[Any, str, Any]]
+check_batch, swap_decision = decisions.check_batch, decisions.swap_decision
+hour_floor, begun = decisions.hour_floor, decisions.begun
+
+
+def without(error: type[Exception]) -> Callable[..., None]:
+    """The check of a batch, lenient in one respect."""
+
+    def lenient(*arguments: Any) -> None:
+        try:
+            check_batch(*arguments)
+        except error:
+            return
+
+    return lenient
+
+
+def never(action: Swap) -> Callable[..., tuple[Swap, tuple[bytes, ...]]]:
+    """A swap that goes on where the rule would stop it."""
+
+    def lenient(
+        seq: int, cover: Cover, current: int | None, running: Sequence[Running], tail: Sequence[Running] = ()
+    ) -> tuple[Swap, tuple[bytes, ...]]:
+        decided, deletes = swap_decision(seq, cover, current, running, tail)
+        if decided is action:
+            return Swap.SWAP, tuple(p.field for p in running if p.last < cover.get(p.place))
+        return decided, deletes
+
+    return lenient
+
+
+def floor_without_cover(place: Place, start: Cover, *_: Any) -> int:
+    return start.get(place)
+
+
+def floor_without_start(
+    place: Place, start: Cover, hours: Mapping[int, int], covers: Mapping[int, Cover], hour: int
+) -> int:
+    if hours.get(hour) == decisions.START_SEQ:
+        return start.get(place)  # swapped: that it is compacted is another rule
+    return hour_floor(place, Cover(), hours, covers, hour)
+
+
+def keep_beyond_floor(offsets: Any, last: Any, floors: Any) -> Any:  # noqa: ARG001
+    return np.asarray(offsets >= floors)
+
+
+def read_with_a_kept_ledger() -> Any:
+    """A reader that keeps the ledger of an earlier life."""
+    honest = Operations.read_reply
+    newest: list[Marks] = []
+
+    def read_reply(self: Operations, reads: Any, replies: Any) -> ReadReply:
+        reply = honest(self, reads, replies)
+        if newest and newest[0].generation == reply.marks.generation:
+            kept = newest[0]
+            if kept.ledger.dominates(reply.marks.ledger):
+                mixed = Marks(**{**reply.marks.__dict__, "ledger": kept.ledger})
+                return ReadReply(reply.time_us, mixed, reply.incarnation, reply.entities)
+        newest[:] = [reply.marks]
+        return reply
+
+    return read_reply
+
+
+def claims_kept_elsewhere(world: World, store: Any, unit: Any) -> Iterator[None]:  # noqa: ARG001
+    """Which hours are swapped, as a file beside the store would say it."""
+    yield
+    name = unit.storage_fingerprint
+    return {h for h in range(FIRST_HOUR, FIRST_HOUR + HOURS) if (name, h) in world.ready_elsewhere}  # type: ignore[return-value]
+
+
+def reconnecting(world: World) -> None:
+    world.reconnects = True
+
+
+def unchecked(wanted: Callable[[Change, bytes], bool]) -> Callable[[World], None]:
+    def apply(world: World) -> None:
+        world.server.unchecked = wanted
+
+    return apply
+
+
+def in_a_swap(change: Change, field: bytes) -> bool:
+    return change.keys[0].key.rpartition(b":day:")[1] != b"" and field.startswith(b"l:")
+
+
+def in_a_fold(change: Change, field: bytes) -> bool:
+    return change.keys[0].key.endswith(b":hot") and field[:2] in (b"l:", b"r:")
+
+
+def hours_in_a_fold(change: Change, field: bytes) -> bool:
+    return change.keys[0].key.endswith(b":hot") and field == keys.HOURS
+
+
+def hours_in_a_total(change: Change, field: bytes) -> bool:
+    return field == keys.HOURS and [name for name, _, _ in change.keys[0].sets] == [keys.TOTAL]
+
+
+def keyed_without_generation() -> Patches:
+    hot, day = keys.hot_key, keys.day_key
+    return (
+        (keys, "hot_key", lambda generation, tag, unit: hot(0, tag, unit)),  # noqa: ARG005
+        (keys, "day_key", lambda generation, tag, unit, d: day(0, tag, unit, d)),  # noqa: ARG005
+    )
+
+
+PATCHES: dict[str, Callable[[], Patches]] = {
+    "gap": lambda: ((decisions, "check_batch", without(GapRefused)),),
+    "epoch": lambda: ((decisions, "check_batch", without(EpochSuperseded)),),
+    "cover": lambda: ((decisions, "hour_floor", floor_without_cover),),
+    "start-cover": lambda: ((decisions, "hour_floor", floor_without_start),),
+    "last": lambda: ((decisions, "rows_to_keep", keep_beyond_floor),),
+    "straddle": lambda: ((decisions, "swap_decision", never(Swap.LEAVE_OVER)),),
+    "monotone": lambda: ((decisions, "swap_decision", never(Swap.STALE)),),
+    "behind": lambda: ((decisions, "check_swap", lambda seq, cover, start: None),),  # noqa: ARG005
+    "daytotal": lambda: ((codec, "day_digest", lambda compacted: bytes(8)),),  # noqa: ARG005
+    "cached": lambda: ((Operations, "read_reply", read_with_a_kept_ledger()),),
+    "ready": lambda: ((actors, "swapped", claims_kept_elsewhere),),
+    "generation": keyed_without_generation,
+    "begun": lambda: ((decisions, "begun", lambda places, topics, earliest: begun(places, (), earliest)),),  # noqa: ARG005
+}
+WORLDS: dict[str, Callable[[World], None]] = {
+    "incarnation": reconnecting,
+    "guards": unchecked(in_a_swap),
+    "compare": unchecked(in_a_fold),
+    "compared-hours": unchecked(hours_in_a_fold),
+    "epoch": unchecked(lambda change, field: field in (b"epoch", b"units") and _ledger(change)),
+}
+RULES = sorted({*PATCHES, *WORLDS})
+
+
+def _ledger(change: Change) -> bool:
+    return bool(change.keys[0].sets) and change.keys[0].sets[0][0].startswith(b"g:")
+
+
+@contextmanager
+def removed(rule: str) -> Iterator[tuple[Callable[[World], None], ...]]:
+    """Without this rule; what is left to do to each world."""
+    with ExitStack() as stack:
+        for where, name, value in PATCHES.get(rule, lambda: ())():
+            stack.enter_context(patch.object(where, name, value))
+        yield (WORLDS[rule],) if rule in WORLDS else ()

@@ -1,0 +1,45 @@
+"""Random histories of the store's protocol: true at every step, and false without any one rule."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.faults.sim.history import history
+from tests.faults.sim.mutants import RULES, removed
+
+SEEDS = 120
+MUTANT_SEEDS = 600
+"""A rule that no history of so many needs is not held by this simulator."""
+
+
+def test_every_answer_is_what_its_token_says_in_every_history() -> None:
+    answers = 0
+    for seed in range(SEEDS):
+        told = history(seed)
+        assert told.wrong is None, f"{told}\nreplay: python -m tests.faults.sim 1 --seed {seed}"
+        answers += told.answers
+    print(f"seeds 0..{SEEDS - 1}: {answers} answers compared, none wrong")  # noqa: T201
+    assert answers > 100 * SEEDS, "histories in which hardly anything is ready prove nothing"
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_without_the_rule_a_history_goes_wrong(rule: str) -> None:
+    with removed(rule) as rules:
+        for seed in range(MUTANT_SEEDS):
+            told = history(seed, rules)
+            if told.wrong is not None:
+                print(f"without {rule}: seed {seed}: {told.wrong}")  # noqa: T201
+                return
+    pytest.fail(f"{MUTANT_SEEDS} histories do not need the rule {rule!r}")
+
+
+def test_a_seed_is_one_history() -> None:
+    assert history(7).story == history(7).story
+
+
+def test_a_wrong_history_tells_its_story() -> None:
+    with removed("last") as rules:
+        told = next(t for t in (history(seed, rules) for seed in range(MUTANT_SEEDS)) if t.wrong)
+        assert history(told.seed, rules) == told
+    assert f"seed {told.seed}: {told.wrong}" in str(told)
+    assert any(line.startswith("fold ") for line in told.story)

@@ -1,0 +1,285 @@
+"""After every write, an answer of a ready unit holds exactly the events that its token says, once.
+
+The world is a log, a store in memory that runs the project's own operations, and an archive; what
+actors do in it is decided by one seed.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Callable, Generator, Sequence
+from functools import lru_cache
+from typing import Any, NamedTuple, TypeVar
+
+from slicewise import codec
+from slicewise.clock import ManualClock
+from slicewise.cover import Cover
+from slicewise.slices import DAY_US, HOUR_US
+from slicewise.stores import decisions, keys, marks
+from slicewise.stores.memory import MemoryServer, open_memory
+from slicewise.stores.ports import Marks, UnitReply
+from slicewise.stores.steps import Change, Command, Fields, Steps, Whole
+from slicewise.stores.store import Store
+from tests.support.stored import Event, StoreDeployment, StoreUnit, cover, place, seen_in, tag
+
+T = TypeVar("T")
+Actor = Generator[None, None, None]
+Seen = tuple[int, int]
+"""(partition, offset)"""
+
+DAY = 20_000
+HOURS = 3
+FIRST_HOUR = DAY * 24
+ENTITIES = 2
+PARTITIONS = 3
+"""The last one is added to the topic at some point."""
+UNITS = (
+    StoreUnit(storage_fingerprint="00000000000000a0", view="first", slice_us=HOUR_US // 2),
+    StoreUnit(storage_fingerprint="00000000000000a1", view="second", slice_us=HOUR_US // 4),
+)
+
+
+class Wrong(AssertionError):
+    """A promise does not hold."""
+
+
+class Logged(NamedTuple):
+    """An event of the log; its offset is its place in it."""
+
+    entity: int
+    hour: int
+    time_us: int
+
+
+class Server(MemoryServer):
+    """A store that tells of its writes, and with a rule removed lacks some of its checks."""
+
+    def __init__(self, world: World) -> None:
+        self.time = ManualClock((FIRST_HOUR + HOURS) * HOUR_US)
+        super().__init__(self.time)
+        self.world = world
+        self.unchecked: Callable[[Change, bytes], bool] | None = None
+
+    def execute(self, command: Command) -> Any:
+        self.time.advance(1)
+        reply = super().execute(self._lax(command) if isinstance(command, Change) else command)
+        if isinstance(command, Change):
+            self.world.check()
+        return reply
+
+    def _lax(self, change: Change) -> Change:
+        if self.unchecked is None:
+            return change
+        unchecked = self.unchecked
+        return Change(
+            tuple(
+                key._replace(checks=[check for check in key.checks if not unchecked(change, check[0])])
+                for key in change.keys
+            )
+        )
+
+
+class World:
+    """One history's state."""
+
+    def __init__(self, seed: int) -> None:
+        self.rng = random.Random(seed)
+        self.story: list[str] = []
+        self.log: list[list[Logged]] = [[], []]
+        self.log_start = [0, 0]
+        """First offsets that the log still has; the archive has all below."""
+        self.now = 0
+        self.archive: dict[int, tuple[int, ...]] = {}
+        """seq -> cover; what it contains follows from the log."""
+        self.units: tuple[StoreUnit, ...] = UNITS[:1]
+        """What is to be deployed."""
+        self.deployments = 0
+        self.ready_elsewhere: set[tuple[str, int]] = set()
+        self.checked = 0
+        self.reconnects = False
+        """Removed rule: connections outlive their incarnation."""
+        self.server = Server(self)
+        self._true: set[tuple[Any, ...]] = set()
+        self._marks: tuple[list[bytes], Marks | None] = ([], None)
+
+    def say(self, text: str) -> None:
+        self.story.append(text)
+
+    # ------------------------------------------------------------ the log
+    def produce(self) -> None:
+        partition = self.rng.randrange(len(self.log))
+        latest = min(self.now, HOURS - 1)
+        hour = latest if self.rng.random() < 0.7 else self.rng.randrange(latest + 1)
+        at = (FIRST_HOUR + hour) * HOUR_US + self.rng.randrange(4) * HOUR_US // 4
+        entity = self.rng.randrange(ENTITIES)
+        self.log[partition].append(Logged(entity, FIRST_HOUR + hour, at))
+        self.say(f"event p{partition} o{len(self.log[partition]) - 1} entity {entity} hour {hour}")
+
+    def ends(self) -> tuple[int, ...]:
+        return tuple(map(len, self.log))
+
+    def events(self, partition: int, begin: int, end: int) -> list[Event]:
+        rows = self.log[partition][begin:end]
+        return [Event(e.entity, e.time_us, partition, begin + i) for i, e in enumerate(rows)]
+
+    def below(self, offsets: Sequence[int], hour: int) -> dict[int, list[Event]]:
+        """entity -> its events of the hour below a cover, as the archive has them."""
+        found: dict[int, list[Event]] = {}
+        for partition, end in enumerate(offsets):
+            for event in self.events(partition, 0, end):
+                if event.time_us // HOUR_US == hour:
+                    found.setdefault(event.entity, []).append(event)
+        return found
+
+    def archived(self) -> tuple[int, tuple[int, ...]]:
+        """A commit of the archive: a new seq up to now, or the one that stands if nothing is new."""
+        newest = max(self.archive, default=0)
+        if newest == 0 or self.archive[newest] != self.ends():
+            newest += 1
+            self.archive[newest] = self.ends()
+            self.say(f"archive seq {newest} cover {self.ends()}")
+        return newest, self.archive[newest]
+
+    # ------------------------------------------------------------ the store
+    def connect(self) -> Store:
+        return open_memory(self.server)
+
+    def on(self, store: Store, steps: Steps[T]) -> Generator[None, None, T]:
+        """An operation that anything may come between any two commands of."""
+        try:
+            commands = next(steps)
+            while True:
+                replies = []
+                for command in commands:
+                    if self.rng.random() < 0.6:
+                        yield
+                    if self.reconnects:
+                        store.node.incarnation = self.server.incarnation  # type: ignore[misc]
+                    replies.append(store.node.run([command])[0])
+                commands = steps.send(replies)
+        except StopIteration as done:
+            value: T = done.value
+            return value
+
+    def deployment(self) -> StoreDeployment:
+        return StoreDeployment("+".join(u.view for u in self.units) + f"#{self.deployments}", self.units)
+
+    def marks(self) -> Marks | None:
+        flat = self.server.execute(Whole(keys.MARKS))
+        if flat != self._marks[0]:
+            self._marks = (flat, marks.parse(flat))
+        return self._marks[1]
+
+    # ------------------------------------------------------------ the truth
+    def check(self) -> None:
+        """What a reader would get now, for every ready unit and entity."""
+        found = self.marks()
+        if found is None:
+            return
+        for unit in UNITS:
+            if unit.storage_fingerprint in found.ready:
+                for entity in range(ENTITIES):
+                    hot, days = entity_keys(found.generation, unit, entity)
+                    reply = UnitReply(self.server.execute(Whole(hot)), [self.server.execute(Fields(days, DAY_FIELDS))])
+                    self.judge(unit, entity, found, reply)
+
+    def judge(self, unit: StoreUnit, entity: int, found: Marks, reply: UnitReply) -> None:
+        """Compares an answer with the log. Raises Wrong."""
+        self.checked += 1
+        given = (unit.storage_fingerprint, entity, found.ledger, tuple(reply.hot), tuple(reply.days[0]))
+        if given in self._true:
+            return  # the log only grows: what was true of these bytes is true
+        got, base, covers = self.answer(unit, found, reply)
+        ends = {hour: [max(b, c.get(place(p))) for p, b in enumerate(base)] for hour, c in covers.items()}
+        want = sorted(
+            (partition, offset)
+            for partition, rows in enumerate(self.log)
+            for offset, event in enumerate(rows)
+            if event.entity == entity and offset < ends.get(event.hour, base)[partition]
+        )
+        if got != want:
+            raise Wrong(
+                f"{unit.view} entity {entity}, base {base}, covers "
+                f"{ {h - FIRST_HOUR: list(c.offsets.values()) for h, c in covers.items()} }: "
+                f"missing {sorted((Counter(want) - Counter(got)).elements())}, "
+                f"too many {sorted((Counter(got) - Counter(want)).elements())}"
+            )
+        self._true.add(given)
+
+    def answer(self, unit: StoreUnit, found: Marks, reply: UnitReply) -> tuple[list[Seen], list[int], dict[int, Cover]]:
+        """Events, base per partition and cover per compacted hour, of one entity."""
+        raw_hours, raw_total, *raw = reply.days[0]
+        hours = codec.unpack_hours(raw_hours)
+        compacted: list[Seen] = []
+        for hour, seq in hours.items():
+            total, slices = raw[2 * (hour - FIRST_HOUR)], raw[2 * (hour - FIRST_HOUR) + 1]
+            if total is None or slices is None or codec.unpack_total(total).seq != seq:
+                raise Wrong(f"hour {hour - FIRST_HOUR} of {unit.view} counts as compacted and is not")
+            inside = total_rows(unit, total)
+            if inside != slice_rows(unit, slices):
+                raise Wrong(f"the slices of hour {hour - FIRST_HOUR} are not its total")
+            compacted += inside
+        if raw_total is not None and raw_hours is not None:
+            total_of_day = codec.unpack_day(raw_total)
+            if total_of_day.digest == codec.day_digest(raw_hours):
+                compacted = list(day_rows(unit, raw_total))
+        got = list(compacted)
+        base = [found.ledger.get(place(p)) for p in range(len(self.log))]
+        for name, value in zip(reply.hot[::2], reply.hot[1::2], strict=True):
+            kind, *rest = name.split(b":")
+            if kind == b"r":
+                got += running_rows(unit, value)
+            elif kind == b"l":
+                base[int(rest[1])] = max(base[int(rest[1])], int(value) + 1)
+        start = found.starts[unit.storage_fingerprint]
+        covers = {
+            h: start if seq == decisions.START_SEQ else archive_cover(self.archive[seq]) for h, seq in hours.items()
+        }
+        return sorted(got), base, covers
+
+
+DAY_FIELDS = (
+    keys.HOURS,
+    keys.TOTAL,
+    *(field for h in range(HOURS) for field in keys.hour_fields(FIRST_HOUR + h)[:2]),
+)
+
+
+@lru_cache(maxsize=1024)
+def archive_cover(offsets: tuple[int, ...]) -> Cover:
+    return cover(*offsets)
+
+
+@lru_cache(maxsize=64)
+def entity_keys(generation: int, unit: StoreUnit, entity: int) -> tuple[bytes, bytes]:
+    """Hot and day."""
+    name = unit.storage_fingerprint
+    day = FIRST_HOUR * HOUR_US // DAY_US
+    return keys.hot_key(generation, tag(entity), name), keys.day_key(generation, tag(entity), name, day)
+
+
+@lru_cache(maxsize=65_536)
+def running_rows(unit: StoreUnit, value: bytes) -> tuple[Seen, ...]:
+    part = codec.unpack_running(value)
+    inside = seen_in(unit, [part.row])
+    if (part.first, part.last) != (min(o for _, o in inside), max(o for _, o in inside)):
+        raise Wrong(f"a running partial says {part.first}..{part.last} and holds {inside}")
+    return tuple(inside)
+
+
+@lru_cache(maxsize=65_536)
+def total_rows(unit: StoreUnit, value: bytes) -> tuple[Seen, ...]:
+    return tuple(seen_in(unit, [codec.unpack_total(value).row]))
+
+
+@lru_cache(maxsize=65_536)
+def day_rows(unit: StoreUnit, value: bytes) -> tuple[Seen, ...]:
+    return tuple(seen_in(unit, [codec.unpack_day(value).row]))
+
+
+@lru_cache(maxsize=65_536)
+def slice_rows(unit: StoreUnit, value: bytes) -> tuple[Seen, ...]:
+    rows = codec.unpack_slices(value)
+    parts = unit.layout.decode_blocks([rows.block], [len(rows.numbers)])
+    return tuple(seen_in(unit, unit.layout.encode_rows(parts)))
