@@ -233,7 +233,7 @@ def _example(settings: Settings, deployment: Deployment) -> dict[str, Any]:
 
 
 def _first_event_us(settings: Settings, deployment: Deployment) -> int:
-    """Kafka time at which the logs begin. Earlier hours of late events are dirty, and the next scheduled run takes them."""
+    """Kafka time at which the logs begin; earlier hours, of late events, are left to the scheduled run."""
     with KafkaLog(settings.kafka_bootstrap) as log:
         times = [first_time_us(log, each.topic) for each in deployment.sources]
     return min((each for each in times if each is not None), default=SystemClock().now_us())
