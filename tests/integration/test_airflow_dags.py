@@ -16,9 +16,9 @@ from slicewise.local import stream
 from slicewise.slices import HOUR_US
 from slicewise.stores import keys
 from slicewise.stores.redis.status import read_status
-from tests.support.airflow import EVENTS, HOURS, PROJECT, SECOND_VIEW, USERS, AirflowStack, airflow_stack
+from tests.support.airflow import EVENTS, HOURS, PATIENCE_S, PROJECT, SECOND_VIEW, USERS, AirflowStack, airflow_stack
 
-pytestmark = [pytest.mark.server, pytest.mark.airflow, pytest.mark.spark, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.server, pytest.mark.airflow, pytest.mark.spark, pytest.mark.timeout(1200)]
 
 DAGS = {
     "backfill_view",
@@ -74,7 +74,7 @@ def test_running_an_hour_again_is_a_recorded_no_op(platform: AirflowStack) -> No
     assert platform.compacted
     key = time.strftime("%Y-%m-%dT%H:00:00", time.gmtime(platform.hours[0] * 3600))
     run = platform.api.wait(
-        platform.api.trigger("compact_slices", conf={"only": True}, partition_key=key), timeout_s=200
+        platform.api.trigger("compact_slices", conf={"only": True}, partition_key=key), timeout_s=PATIENCE_S
     )
     assert run.well
     report = platform.api.xcom(run, "compact")
@@ -84,7 +84,7 @@ def test_running_an_hour_again_is_a_recorded_no_op(platform: AirflowStack) -> No
 
 def test_the_check_compares_values_and_finds_none_that_differs(platform: AirflowStack) -> None:
     assert platform.compacted
-    report = platform.do("check_consistency", "check", timeout_s=300, sample=USERS)
+    report = platform.do("check_consistency", "check", sample=USERS)
     assert report["mismatches"] == 0
     values = report["values"]
     assert isinstance(values, int)
@@ -95,7 +95,7 @@ def test_a_new_view_gets_its_history_and_is_ready(platform: AirflowStack) -> Non
     assert platform.compacted
     platform.define(PROJECT + SECOND_VIEW)
     platform.cli("apply", "--no-wait")
-    platform.do("backfill_view", "backfill", timeout_s=300, view="songs")
+    platform.do("backfill_view", "backfill", view="songs")
     with platform.store() as store:
         marks = store.marks()
     units = [unit for unit in read_status(platform.settings.redis_url).units if unit["view"] == "songs"]
@@ -121,7 +121,7 @@ def test_the_sweep_finds_a_key_without_expiry_and_sets_it_right(platform: Airflo
 
 def test_maintenance_keeps_every_table(platform: AirflowStack) -> None:
     assert platform.compacted
-    report = platform.do("maintain_iceberg", "maintain", timeout_s=300)
+    report = platform.do("maintain_iceberg", "maintain")
     assert report["job"] == "maintain"
 
 
@@ -167,7 +167,7 @@ def test_a_killed_driver_makes_its_run_red_and_the_next_run_starts_another(platf
         found = stream.stream_status(platform.settings)
         return None if found.well and found.pid != before else f"{found}"
 
-    platform.wait(another, "another driver", 240)
+    platform.wait(another, "another driver", PATIENCE_S)
     red = [run for run in platform.api.runs("ingest_stream") if run.run_id in watching]
     assert [run.state for run in red] == ["failed"]
     log = platform.api.log(red[0], "watch", attempt=1)
@@ -186,7 +186,7 @@ def test_stop_stream_drains_the_driver_and_nothing_starts_it_again(platform: Air
         left = [run for run in platform.api.runs("ingest_stream") if not run.over]
         return f"{left}" if left else None
 
-    platform.wait(over, "the watch to end", 90)
+    platform.wait(over, "the watch to end", PATIENCE_S)
     newest = platform.api.runs("ingest_stream", limit=1)[0]
     assert newest.well
     assert platform.api.task_states(newest)["watch"] == "skipped"

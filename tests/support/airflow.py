@@ -19,9 +19,11 @@ from slicewise.local.airflow_api import AirflowApi, DagRun
 from slicewise.slices import HOUR_US
 from tests.support.stack import Stack
 
-HOURS = 3
+HOURS = 2
 USERS = 12
 EVENTS = 600
+PATIENCE_S = 900.0
+"""For steps that take seconds on an idle machine, and minutes on one that is not."""
 PROJECT = '''\
 """Plays of songs, for tests of the DAGs."""
 
@@ -74,6 +76,11 @@ class AirflowStack(Stack):
     def api(self) -> AirflowApi:
         return AirflowApi(self.settings.airflow_url)
 
+    def down(self) -> None:
+        if "api" in self.__dict__:
+            self.api.close()
+        super().down()
+
     @cached_property
     def hours(self) -> list[int]:
         """The finished hours that hold events, since the epoch."""
@@ -109,7 +116,7 @@ class AirflowStack(Stack):
         assert self.deployed
         assert self.events
         self.api.unpause("ingest_stream")
-        self.wait_applied("plays", 180)
+        self.wait_applied("plays", PATIENCE_S)
         return True
 
     @cached_property
@@ -119,7 +126,7 @@ class AirflowStack(Stack):
         self.api.unpause("compact_slices")
         first = datetime.fromtimestamp(self.hours[0] * 3600, UTC)
         last = first + timedelta(hours=HOURS - 1)
-        return self.api.backfill("compact_slices", first, last, timeout_s=400, progress=show)
+        return self.api.backfill("compact_slices", first, last, timeout_s=PATIENCE_S, progress=show)
 
     def compacted_slices(self) -> list[dict[str, Any]]:
         """What all runs of compact_slices, scheduled ones too, list of the hours that hold events."""
@@ -127,13 +134,13 @@ class AirflowStack(Stack):
         rows: list[dict[str, Any]] = []
         for run in self.api.runs("compact_slices"):
             if not run.over:
-                run = self.api.wait(run, timeout_s=300)
+                run = self.api.wait(run, timeout_s=PATIENCE_S)
             report = self.api.xcom(run, "compact")
             assert isinstance(report, dict)
             rows += [row for row in report["slices"] if row["view"] == "listening"]
         return rows
 
-    def do(self, dag_id: str, task_id: str, timeout_s: float = 200, **conf: object) -> dict[str, object]:
+    def do(self, dag_id: str, task_id: str, timeout_s: float = PATIENCE_S, **conf: object) -> dict[str, object]:
         """Triggers a DAG, waits, and gives what its task returned. Fails with the task's log."""
         self.api.unpause(dag_id)
         run = self.api.wait(self.api.trigger(dag_id, conf=conf), timeout_s=timeout_s)

@@ -72,6 +72,9 @@ class AirflowApi:
         return self
 
     def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
         self._http.close()
 
     # ------------------------------------------------------------- Airflow itself
