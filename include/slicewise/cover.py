@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from types import MappingProxyType
 
 from slicewise.errors import CodecError
@@ -71,6 +72,10 @@ class Cover:
 
     def pack(self) -> bytes:
         """Canonical msgpack: {topic hex: {partition: offset}}, keys sorted, zeros left out."""
+        return self._packed
+
+    @cached_property
+    def _packed(self) -> bytes:
         import msgpack  # here, so that Airflow's environment can import this module without it
 
         nested: dict[str, dict[int, int]] = {}

@@ -15,18 +15,18 @@ import numpy as np
 
 from slicewise import token as tokens
 from slicewise.aggregates.base import Finished
-from slicewise.aggregates.columns import Columns
 from slicewise.codec import (
     Raw,
     day_digest,
+    open_running,
+    open_total,
     unpack_day,
     unpack_hours,
-    unpack_running,
     unpack_slices,
-    unpack_total,
 )
 from slicewise.cover import Cover, Place
 from slicewise.errors import CodecError, DataLoss
+from slicewise.merge_joint import JointPlan, combine
 from slicewise.merge_plan import (
     COVERED_HOURS,
     NOWHERE,
@@ -42,7 +42,7 @@ from slicewise.merge_plan import (
 )
 from slicewise.slices import HOUR_US
 
-__all__ = ["Base", "Merged", "Stored", "merge", "plan_key", "plan_read"]
+__all__ = ["Base", "JointPlan", "Merged", "Stored", "merge", "plan_key", "plan_read"]
 
 START_SEQ = 0
 """Seq of a backfilled hour: its cover is the unit's start cover."""
@@ -64,41 +64,70 @@ class Stored:
     """Values in the order of the plan's `days` and their `names`."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Base:
-    """What the store claims for a unit, read with the data: never from another reply."""
+    """What the store claims for a unit, read with the data: never from another reply.
+
+    It may be kept for as long as replies bring equal marks; what follows from it is remembered.
+    """
 
     ledger: Cover
     """Of the source's places."""
     start: Cover
     covers: Mapping[int, Cover]
     """Archive seq -> cover. A seq that is not there raises KeyError: load the map again."""
+    _floors: dict[tuple[int, Place], int] = field(default_factory=dict)
+    _ahead: dict[tuple[int, int | None], Cover | None] = field(default_factory=dict)
 
     def cover(self, seq: int) -> Cover:
         """What an hour compacted by `seq` contains."""
         return self.start if seq == START_SEQ else self.covers[seq]
 
+    def floor(self, seq: int, place: Place) -> int:
+        """First offset at `place` that an hour compacted by `seq` may still have running."""
+        key = (seq, place)
+        found = self._floors.get(key)
+        if found is None:
+            found = self._floors[key] = max(self.cover(seq).get(place), self.start.get(place))
+        return found
+
+    def ahead(self, seq: int, partition: int | None) -> Cover | None:
+        """The cover of `seq` (of one partition alone, if given) where the ledger does not contain
+        all of it."""
+        key = (seq, partition)
+        if key not in self._ahead:
+            cover = self.cover(seq)
+            ahead = None if self.ledger.dominates(cover) else _only(cover, partition)
+            self._ahead[key] = ahead
+        return self._ahead[key]
+
 
 @dataclass(frozen=True, eq=False)
 class Merged:
-    """One unit's answer for all entities of the read."""
+    """The answer of several units for the same entities."""
 
-    plan: ReadPlan
+    joint: JointPlan
     entities: int
     finished: tuple[Finished, ...]
-    """Per finisher of the plan; value of (entity e, interval i) is row e * len(intervals) + i."""
-    base: tuple[Cover, ...]
-    """Per entity."""
-    ahead: tuple[Mapping[int, Cover], ...]
-    """Per entity: hour -> cover, where it exceeds the base somewhere."""
-    stale_days: frozenset[int]
-    """Days whose total is out of date, so that their hours must be read: not empty means that
-    this is no answer yet."""
+    """Per finish of the joint plan; its slots say where a feature's values stand."""
+    base: tuple[tuple[Cover, ...], ...]
+    """Per plan and entity."""
+    ahead: tuple[tuple[Mapping[int, Cover], ...], ...]
+    """Per plan and entity: hour -> cover, where it exceeds the base somewhere."""
+    stale_days: tuple[frozenset[int], ...]
+    """Per plan the days whose total is out of date, so that their hours must be read: where not
+    all are empty, this is no answer yet."""
 
-    def token(self, entity: int) -> str:
-        """What the answer for this entity contains."""
-        plan = self.plan
-        return tokens.seal(plan.token_head, self.base[entity], self.ahead[entity], plan.token_tail)
+    @property
+    def complete(self) -> bool:
+        """Whether this is an answer."""
+        return not any(self.stale_days)
+
+    def token(self, plan: int, entity: int) -> str:
+        """What the answer of a unit for an entity contains."""
+        one = self.joint.plans[plan]
+        base, ahead = self.base[plan][entity], self.ahead[plan][entity]
+        return tokens.seal(one.token_head, base, ahead, one.token_tail)
 
 
 @dataclass
@@ -137,35 +166,53 @@ class _Rows:
         return np.concatenate([ones, np.repeat(self.block_entities, lengths)])
 
 
-def merge(plan: ReadPlan, stored: Sequence[Stored], entities: int, base: Base) -> Merged:
-    """The answer of one unit for `entities` entities; one that nothing is stored of is empty.
+def merge(joint: JointPlan, stored: Sequence[Sequence[Stored]], entities: int, bases: Sequence[Base]) -> Merged:
+    """The answer for `entities` entities; one that nothing is stored of is empty.
 
-    Raises CodecError for damaged values, DataLoss where stored values contradict each other or
-    rows that a window needs are no longer kept, KeyError for a seq that `base` does not know.
+    stored, bases: per plan. Raises CodecError for damaged values, DataLoss where stored values
+    contradict each other or rows that a window needs are no longer kept, KeyError for a seq that
+    a base does not know.
     """
-    rows = _Rows()
+    rows = [_Rows() for _ in joint.layouts]
+    found = [
+        _gather(plan, parts, entities, base, rows[joint.layout_of(i)], joint.mask_bases[i])
+        for i, (plan, parts, base) in enumerate(zip(joint.plans, stored, bases, strict=True))
+    ]
+    covers, aheads, stale = zip(*found, strict=True)
+    finished: tuple[Finished, ...] = ()
+    if not any(stale):
+        finished = _finish(joint, rows, entities)
+    return Merged(joint, entities, finished, covers, aheads, stale)
+
+
+def _gather(
+    plan: ReadPlan,
+    stored: Sequence[Stored],
+    entities: int,
+    base: Base,
+    rows: _Rows,
+    masks: int,
+) -> tuple[tuple[Cover, ...], tuple[Mapping[int, Cover], ...], frozenset[int]]:
+    """Adds one unit's rows; gives base and ahead per entity, and the days without a valid total."""
     stale: set[int] = set()
-    bases = [base.ledger] * entities
-    ahead: list[Mapping[int, Cover]] = [{}] * entities
+    covers = [base.ledger] * entities
+    aheads: list[Mapping[int, Cover]] = [{}] * entities
     for part in stored:
         compacted: dict[int, int] = {}
         for fields, values in zip(plan.days, part.days, strict=True):
-            _add_day(fields, values, part.entity, rows, compacted, stale)
-        guards = _add_hot(plan, part, compacted, base, rows)
+            _add_day(fields, values, part.entity, rows, masks, compacted, stale)
+        guards = _add_hot(plan, part, compacted, base, rows, masks)
         if guards:
-            bases[part.entity] = _beyond(bases[part.entity], guards)
+            covers[part.entity] = _beyond(covers[part.entity], guards)
         if compacted:
-            found = _ahead(compacted, plan.hours, base, part.partition)
-            if found:
-                ahead[part.entity] = _joined(ahead[part.entity], found)
-    if stale:
-        return Merged(plan, entities, (), (), (), frozenset(stale))
-    for entity, covers in enumerate(ahead):
-        if covers:
-            held = bases[entity]
-            ahead[entity] = {h: c for h, c in covers.items() if not held.dominates(c)}
-    finished = _finish(plan, rows, entities)
-    return Merged(plan, entities, finished, tuple(bases), tuple(ahead), frozenset())
+            ahead = _ahead(compacted, plan.hours, base, part.partition)
+            if ahead:
+                aheads[part.entity] = _joined(aheads[part.entity], ahead)
+    for entity, hours in enumerate(aheads):
+        if hours:
+            held = covers[entity]
+            aheads[entity] = {h: c for h, c in hours.items() if not held.dominates(c)}
+    return tuple(covers), tuple(aheads), frozenset(stale)
 
 
 def _add_day(
@@ -173,6 +220,7 @@ def _add_day(
     values: Sequence[bytes | None],
     entity: int,
     rows: _Rows,
+    masks: int,
     compacted: dict[int, int],
     stale: set[int],
 ) -> None:
@@ -180,13 +228,13 @@ def _add_day(
     for name, part, value in zip(fields.names, fields.parts, values, strict=True):
         if type(part) is HourTotal:
             if value is not None:
-                seq, row = unpack_total(value)
+                seq, row = open_total(value)
                 compacted[part.hour] = seq
                 if part.mask:
-                    rows.one(entity, row, part.mask)
+                    rows.one(entity, row, masks + part.mask)
         elif type(part) is HourRows:
             if value is not None:
-                _add_hour_rows(part, value, entity, rows, compacted)
+                _add_hour_rows(part, value, entity, rows, masks, compacted)
             elif part.hour in compacted:
                 raise DataLoss(
                     f"hour {part.hour} is compacted, but its rows {name.decode()} are not kept",
@@ -198,9 +246,9 @@ def _add_day(
                 continue  # nothing of this day is compacted
             compacted.update(_hours(hours))
             if value is not None:
-                digest, row = unpack_day(value)
+                digest, total = unpack_day(value)
                 if digest == day_digest(hours):
-                    rows.one(entity, row, part.mask)
+                    rows.one(entity, total, masks + part.mask)
                     continue
             stale.add(part.day)
         elif name == COVERED_HOURS:
@@ -212,21 +260,33 @@ def _hours(raw: bytes) -> Mapping[int, int]:
     return unpack_hours(raw)
 
 
-def _add_hour_rows(part: HourRows, value: bytes, entity: int, rows: _Rows, compacted: Mapping[int, int]) -> None:
+def _add_hour_rows(
+    part: HourRows,
+    value: bytes,
+    entity: int,
+    rows: _Rows,
+    masks: int,
+    compacted: Mapping[int, int],
+) -> None:
     seq, numbers, block = unpack_slices(value)
     if compacted.get(part.hour) != seq:
         raise DataLoss(
             f"rows of hour {part.hour} are of seq {seq}, its total is of another",
             next_step="compact the hour again",
         )
-    masks = part.masks[np.searchsorted(part.cuts, numbers, side="right")]
-    rows.block(entity, block, masks)
+    rows.block(entity, block, masks + part.masks[part.cuts.searchsorted(numbers, side="right")])
 
 
-def _add_hot(plan: ReadPlan, part: Stored, compacted: Mapping[int, int], base: Base, rows: _Rows) -> dict[Place, int]:
+def _add_hot(
+    plan: ReadPlan,
+    part: Stored,
+    compacted: Mapping[int, int],
+    base: Base,
+    rows: _Rows,
+    masks: int,
+) -> dict[Place, int]:
     """Adds the running partials that count; gives the guards that are beyond the ledger."""
     guards: dict[Place, int] = {}
-    floors: dict[tuple[int, Place], int] = {}
     ledger, learned, entity = base.ledger.offsets, plan.learned, part.entity
     pairs = iter(part.hot)
     for name in pairs:
@@ -236,12 +296,9 @@ def _add_hot(plan: ReadPlan, part: Stored, compacted: Mapping[int, int], base: B
         if kind == "r":
             if mask == NOWHERE:
                 continue
-            first, last, row = unpack_running(value)
+            first, last, row = open_running(value)
             if hour in compacted:
-                floor = floors.get((hour, place))
-                if floor is None:
-                    floor = base.cover(compacted[hour]).join(base.start).get(place)
-                    floors[hour, place] = floor
+                floor = base.floor(compacted[hour], place)
                 if last < floor:
                     continue
                 if first < floor:
@@ -250,7 +307,7 @@ def _add_hot(plan: ReadPlan, part: Stored, compacted: Mapping[int, int], base: B
                         where=f"hour {hour}, topic {place[0]}, partition {place[1]}",
                         next_step="leave the hour dirty and compact it again",
                     )
-            rows.one(entity, row, mask)
+            rows.one(entity, row, masks + mask)
         elif kind == "l":
             after = int(value) + 1
             if after > ledger.get(place, 0):
@@ -293,16 +350,11 @@ def _cover_of(offsets: tuple[tuple[Place, int], ...]) -> Cover:
 
 
 def _ahead(compacted: Mapping[int, int], hours: tuple[int, int], base: Base, partition: int | None) -> dict[int, Cover]:
-    beyond: dict[int, Cover | None] = {}
+    first, end = hours
     found: dict[int, Cover] = {}
     for hour, seq in compacted.items():
-        if not hours[0] <= hour < hours[1]:
-            continue
-        if seq not in beyond:
-            cover = base.cover(seq)
-            beyond[seq] = None if base.ledger.dominates(cover) else _only(cover, partition)
-        ahead = beyond[seq]
-        if ahead is not None:
+        ahead = base.ahead(seq, partition)
+        if ahead is not None and first <= hour < end:
             found[hour] = ahead
     return found
 
@@ -320,15 +372,12 @@ def _joined(one: Mapping[int, Cover], other: Mapping[int, Cover]) -> dict[int, C
     return joined
 
 
-def _finish(plan: ReadPlan, rows: _Rows, entities: int) -> tuple[Finished, ...]:
-    windows = len(plan.intervals)
-    layout = plan.unit.layout
-    decoded = layout.decode_blocks(rows.ones + rows.blocks, rows.counts())
-    taken, window = np.nonzero(plan.masks[rows.masks()])
-    groups = rows.entities()[taken] * windows + window
-    combined: dict[int, Columns] = {}
-    for number in {finisher.partial for finisher in plan.finishers}:
-        combined[number] = layout.partials[number].combine_columns(
-            decoded[number].take(taken), groups, entities * windows
-        )
-    return tuple(f.aggregate.finish_columns(combined[f.partial]) for f in plan.finishers)
+def _finish(joint: JointPlan, rows: Sequence[_Rows], entities: int) -> tuple[Finished, ...]:
+    decoded, taken, groups = [], [], []
+    for found, members, table in zip(rows, joint.layouts, joint.tables, strict=True):
+        layout = joint.plans[members[0]].unit.layout
+        decoded.append(layout.decode_blocks(found.ones + found.blocks, found.counts()))
+        rows_taken, their_groups = table.counted(found.masks(), found.entities(), entities)
+        taken.append(rows_taken)
+        groups.append(their_groups)
+    return combine(joint, decoded, taken, groups, entities)

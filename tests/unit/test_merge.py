@@ -21,12 +21,13 @@ from slicewise.aggregates import Aggregate, Rows
 from slicewise.codec import Layout
 from slicewise.cover import Cover, Place
 from slicewise.errors import CodecError, DataLoss
-from slicewise.merge import Base, Merged, Stored, merge
+from slicewise.merge import Base, JointPlan, Merged, Stored, merge
 from slicewise.merge_plan import ReadMode, ReadPlan, plan_key, plan_read
 from slicewise.slices import DAY_US, HOUR_US, MINUTE_US, Window, as_window, hopping, tumbling
 
 TOPIC = "00112233445566778899aabbccddeeff"
 SUM = aggregates.sum("v").bind({"v": pa.int64()})
+OTHER = aggregates.sum("w").bind({"w": pa.int64()})
 COUNT = aggregates.count().bind({})
 MONDAY = 15_706 * DAY_US  # 2013-01-01
 
@@ -37,6 +38,7 @@ class UnitUnderTest:
 
     slice_us: int
     layout: Layout
+    sum: Aggregate
     levels: tuple[int, ...] = ()
     storage_fingerprint: str = "00" * 8
     definition_fingerprint: str = "11" * 8
@@ -60,15 +62,16 @@ class Made:
     bit: int
 
 
-def unit_of(slice_us: int) -> UnitUnderTest:
-    return UnitUnderTest(slice_us, Layout.of([SUM, COUNT]), (MINUTE_US,) if slice_us < MINUTE_US else ())
+def unit_of(slice_us: int, kinds: Sequence[Aggregate] = (SUM, COUNT)) -> UnitUnderTest:
+    levels = (MINUTE_US,) if slice_us < MINUTE_US else ()
+    return UnitUnderTest(slice_us, Layout.of(kinds), kinds[0], levels)
 
 
 def features_of(unit: UnitUnderTest, windows: Sequence[Window]) -> list[FeatureUnderTest]:
     return [
         FeatureUnderTest(f"{name}_{i}", window, aggregate, unit.layout.index(aggregate))
         for i, window in enumerate(windows)
-        for name, aggregate in (("s", SUM), ("n", COUNT))
+        for name, aggregate in (("s", unit.sum), ("n", COUNT))
     ]
 
 
@@ -100,7 +103,7 @@ class StoreUnderTest:
             np.zeros(len(flat), np.uint64),
             np.array([e.place[1] for _, e in flat], np.int32),
             np.array([e.offset for _, e in flat], np.int64),
-            {"v": pa.array([1 << e.bit for _, e in flat], pa.int64())},
+            dict.fromkeys("vw", pa.array([1 << e.bit for _, e in flat], pa.int64())),
         )
         layout = self.unit.layout
         return layout.encode_block([p.accumulate_columns(columns, owners, len(groups)) for p in layout.partials])
@@ -144,30 +147,35 @@ class StoreUnderTest:
         return Stored(entity, None, hot, days)
 
 
-def values(merged: Merged, entity: int = 0) -> dict[str, Any]:
-    plan = merged.plan
+def merge_one(plan: ReadPlan, stored: Sequence[Stored], entities: int, base: Base) -> Merged:
+    return merge(JointPlan((plan,)), [stored], entities, [base])
+
+
+def values(merged: Merged, entity: int = 0, number: int = 0) -> dict[str, Any]:
+    """Column -> value of one entity, of one of the plans."""
+    plan, n = merged.joint.plans[number], merged.entities
     return {
-        feature.column: merged.finished[plan.finisher_of[i]]
-        .values[entity * len(plan.intervals) + plan.interval_of[i]]
+        feature.column: merged.finished[slot.finish]
+        .values[n * slot.first + entity * slot.stride + slot.interval]
         .as_py()
-        for i, feature in enumerate(plan.features)
+        for feature, slot in zip(plan.features, merged.joint.slots[number], strict=True)
     }
 
 
 def answer(store: StoreUnderTest, windows: Sequence[Window], mode: ReadMode, t: int) -> Merged:
     """Reads as a reader does: once, and once more with the hours of days without a valid total."""
     plan = plan_of(store.unit, windows, mode, t)
-    merged = merge(plan, [store.read(plan)], 1, store.base())
-    if merged.stale_days:
-        plan = plan_of(store.unit, windows, mode, t, merged.stale_days)
-        merged = merge(plan, [store.read(plan)], 1, store.base())
-    assert not merged.stale_days
+    merged = merge_one(plan, [store.read(plan)], 1, store.base())
+    if not merged.complete:
+        plan = plan_of(store.unit, windows, mode, t, merged.stale_days[0])
+        merged = merge_one(plan, [store.read(plan)], 1, store.base())
+    assert merged.complete
     return merged
 
 
 def assert_token_true(merged: Merged, events: Sequence[Made]) -> None:
     """Every value is what the token says, by brute force over the events."""
-    token = tokens.decode(merged.token(0))
+    token = tokens.decode(merged.token(0, 0))
     found = values(merged)
     for column, (start, end) in token.bounds.items():
         inside = [
@@ -199,7 +207,8 @@ WINDOWS = [
 @st.composite
 def histories(draw: st.DrawFn) -> tuple[StoreUnderTest, list[Made], list[Window], ReadMode, int]:
     slice_us = draw(st.sampled_from([MINUTE_US, 10 * 1_000_000, HOUR_US // 12]))
-    unit = unit_of(slice_us)
+    kinds = draw(st.sampled_from([(SUM, COUNT), (OTHER, COUNT), (SUM, OTHER, COUNT)]))
+    unit = unit_of(slice_us, kinds)
     now = MONDAY + 9 * DAY_US + draw(st.integers(0, 2 * DAY_US))
     places = [(TOPIC, p) for p in range(draw(st.integers(1, 2)))]
     hot_hours = st.sampled_from([0, 0, 0, 1, 2, 3, 5, 23, 24, 25, 49, 150, 170])
@@ -257,19 +266,40 @@ def test_a_batch_answers_each_entity_as_if_it_were_asked_alone(
     drawn: list[tuple[StoreUnderTest, list[Made], list[Window], ReadMode, int]], data: st.DataObject
 ) -> None:
     _, _, windows, mode, t = data.draw(st.sampled_from(drawn))
-    slice_us = drawn[0][0].unit.slice_us
-    stores = [store for store, *_ in drawn if store.unit.slice_us == slice_us]
+    first = drawn[0][0].unit
+    stores = [store for store, *_ in drawn if store.unit == first]
     alone = [answer(store, windows, mode, t) for store in stores]
     unit = stores[0].unit
     every_day = frozenset(range((t - 8 * DAY_US) // DAY_US, t // DAY_US + 1))
     plan = plan_of(unit, windows, mode, t, every_day)
     for store, one in zip(stores, alone, strict=True):
         # one base serves a batch: each store stands here for an entity under the same ledger
-        together = merge(plan, [store.read(plan, 1)], 3, store.base())
+        together = merge_one(plan, [store.read(plan, 1)], 3, store.base())
         assert values(together, 1) == values(one)
-        assert together.token(1) == one.token(0)
+        assert together.token(0, 1) == one.token(0, 0)
         empty = values(together, 0)
         assert all(v is None if c.startswith("s") else v == 0 for c, v in empty.items())
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.lists(histories(), min_size=2, max_size=4))
+def test_units_that_are_merged_together_answer_as_if_each_were_merged_alone(
+    drawn: list[tuple[StoreUnderTest, list[Made], list[Window], ReadMode, int]],
+) -> None:
+    # Units of one layout, and of layouts that share forms under other names of columns.
+    plans, stored, bases, alone = [], [], [], []
+    for store, _, windows, mode, t in drawn:
+        every_day = frozenset(range((t - 8 * DAY_US) // DAY_US, t // DAY_US + 1))
+        plan = plan_of(store.unit, windows, mode, t, every_day)
+        plans.append(plan)
+        stored.append([store.read(plan)])
+        bases.append(store.base())
+        alone.append(merge_one(plan, stored[-1], 1, bases[-1]))
+    together = merge(JointPlan(tuple(plans)), stored, 1, bases)
+    assert len(together.finished) <= sum(len(one.finished) for one in alone)
+    for number, one in enumerate(alone):
+        assert values(together, 0, number) == values(one)
+        assert together.token(number, 0) == one.token(0, 0)
 
 
 def simple() -> tuple[StoreUnderTest, int]:
@@ -303,9 +333,9 @@ def test_a_day_total_counts_only_while_it_names_the_days_hours() -> None:
     store.compact(first.time // HOUR_US, 1, [first])
     store.total(first.time // DAY_US, [first])
     plan = plan_of(store.unit, [as_window("7d")], "live", t)
-    assert merge(plan, [store.read(plan)], 1, store.base()).stale_days == frozenset()
+    assert merge_one(plan, [store.read(plan)], 1, store.base()).stale_days == (frozenset(),)
     store.compact(second.time // HOUR_US, 1, [second])
-    assert merge(plan, [store.read(plan)], 1, store.base()).stale_days == {first.time // DAY_US}
+    assert merge_one(plan, [store.read(plan)], 1, store.base()).stale_days == (frozenset({first.time // DAY_US}),)
     assert values(answer(store, [as_window("7d")], "live", t))["s_0"] == 3
 
 
@@ -353,8 +383,8 @@ def test_the_hours_of_a_spread_units_part_claim_that_partition_alone() -> None:
         Stored(0, 0, part.hot, part.days),
         Stored(0, 1, [], [[None] * len(d.names) for d in plan.days]),
     ]
-    merged = merge(plan, parts, 1, store.base())
-    assert merged.ahead[0] == {event.time // HOUR_US: Cover({(TOPIC, 0): 10})}
+    merged = merge_one(plan, parts, 1, store.base())
+    assert merged.ahead[0][0] == {event.time // HOUR_US: Cover({(TOPIC, 0): 10})}
 
 
 @given(st.integers(0, 40 * DAY_US), st.integers(0, 3 * MINUTE_US), st.sampled_from(WINDOWS))
@@ -376,7 +406,7 @@ def test_the_fields_of_a_read_are_bounded_whatever_the_length(length: str, most:
 
 
 def token_of(merged: Merged) -> Mapping[int, Cover]:
-    return tokens.decode(merged.token(0)).ahead
+    return tokens.decode(merged.token(0, 0)).ahead
 
 
 def test_covers_that_the_ledger_has_passed_are_not_in_the_token() -> None:

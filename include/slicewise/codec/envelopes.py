@@ -24,6 +24,8 @@ _RUNNING = struct.Struct("<qq")
 _SEQ = struct.Struct("<Q")
 _SLICES = struct.Struct("<QI")
 DIGEST_BYTES = 8
+_WHOLE = 0x2144DF1C
+"""CRC-32 of any bytes followed by their own CRC-32, little-endian."""
 
 
 class Running(NamedTuple):
@@ -68,6 +70,15 @@ def unpack_running(raw: Raw) -> Running:
     return Running(first, last, body[_RUNNING.size :])
 
 
+def open_running(raw: bytes) -> tuple[int, int, bytes]:
+    """`unpack_running` for the path that reads many: a plain tuple, the row copied."""
+    if zlib.crc32(raw) != _WHOLE or len(raw) < _RUNNING.size + _CRC.size:
+        first, last, row = unpack_running(raw)
+        return first, last, bytes(row)
+    first, last = _RUNNING.unpack_from(raw)
+    return first, last, raw[_RUNNING.size : -_CRC.size]
+
+
 def pack_total(seq: int, row: Raw) -> bytes:
     """Value of `h:`: seq u64, row, CRC."""
     return _sealed(_SEQ.pack(seq) + row)
@@ -78,6 +89,14 @@ def unpack_total(raw: Raw) -> Total:
     body = _opened(raw, _SEQ.size, "hour total")
     (seq,) = _SEQ.unpack_from(body)
     return Total(seq, body[_SEQ.size :])
+
+
+def open_total(raw: bytes) -> tuple[int, bytes]:
+    """`unpack_total` for the path that reads many: a plain tuple, the row copied."""
+    if zlib.crc32(raw) != _WHOLE or len(raw) < _SEQ.size + _CRC.size:
+        seq, row = unpack_total(raw)
+        return seq, bytes(row)
+    return _SEQ.unpack_from(raw)[0], raw[_SEQ.size : -_CRC.size]
 
 
 def pack_slices(seq: int, numbers: Sequence[int] | NDArray[np.int64], block: Raw) -> bytes:

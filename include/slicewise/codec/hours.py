@@ -23,7 +23,7 @@ def unpack_hours(raw: bytes | None) -> Hours:
         return {}
     try:
         pairs = msgpack.unpackb(raw)
-        hours = {hour: seq for hour, seq in pairs}
+        hours = dict(pairs)
     except (ValueError, TypeError, msgpack.exceptions.UnpackException) as error:
         raise CodecError(f"{len(raw)} bytes are no list of hours: {error}") from error
     if pack_hours(hours) != raw:

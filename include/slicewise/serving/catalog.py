@@ -37,6 +37,8 @@ class Part:
     """Where each feature stands in the selection."""
     group: int
     """Units of one group have one tag, and are read in one transaction."""
+    position: int
+    """Of the unit in its group."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -123,18 +125,20 @@ def _select(deployment: Deployment, refs: Sequence[str], name: str | None) -> Se
         units[unit.storage_fingerprint] = unit
         by_unit.setdefault(unit.storage_fingerprint, []).append((position, feature))
     groups: dict[Any, int] = {}
-    parts = []
+    parts: list[Part] = []
     for fingerprint, members in by_unit.items():
         unit = units[fingerprint]
         # a spread unit's keys are per partition of its source
-        group = (unit.entity, unit.spread, unit.source if unit.spread else "")
+        key = (unit.entity, unit.spread, unit.source if unit.spread else "")
+        group = groups.setdefault(key, len(groups))
         parts.append(
             Part(
                 unit,
                 deployment.source(unit.source).topic,
                 tuple(feature for _, feature in members),
                 tuple(position for position, _ in members),
-                groups.setdefault(group, len(groups)),
+                group,
+                sum(part.group == group for part in parts),
             )
         )
     kinds: list[pa.DataType] = [deployment.resolve(ref)[1].aggregate.output_type for ref in refs]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from functools import lru_cache
 from typing import Any
 
 import msgspec
@@ -138,6 +139,7 @@ def instant(us: int) -> datetime:
     return _EPOCH + timedelta(microseconds=us)
 
 
+@lru_cache(maxsize=16_384)
 def instant_text(us: int) -> str:
     """RFC 3339 in UTC, with as many digits as it needs."""
     return instant(us).replace(tzinfo=None).isoformat() + "Z"

@@ -6,7 +6,7 @@ that the plan was made under other marks, or that a day's total is out of date.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -17,15 +17,16 @@ from slicewise.errors import (
     BadRequest,
     BehindToken,
     BeyondRetention,
+    DataLoss,
     IncarnationChanged,
     NotReady,
     StoreUnavailable,
     UnknownName,
 )
 from slicewise.features.plan import Deployment, PlannedFeature, Unit
-from slicewise.merge import Base, Merged, Stored, merge
-from slicewise.merge_plan import ReadMode, ReadPlan, plan_key, plan_read
-from slicewise.serving.answer import Answer, EntityAnswer
+from slicewise.merge import Base, JointPlan, Merged, Stored, merge
+from slicewise.merge_plan import DayFields, ReadMode, ReadPlan, plan_key, plan_read
+from slicewise.serving.answer import Answer, EntityAnswer, SourceFreshness
 from slicewise.serving.catalog import Catalog, Part, Selection, entity_tags
 from slicewise.serving.fallback import LastKnown, defaults_of
 from slicewise.serving.freshness import Freshness
@@ -44,13 +45,15 @@ WITHOUT_TOTAL = 10_000
 
 @dataclass(frozen=True, eq=False)
 class _Planned:
-    """A request under a catalog: what is read, and how the reply is laid out."""
+    """A selection at one time: its plans together, and what they read under each group's tag."""
 
-    plans: tuple[ReadPlan, ...]
-    """One per part of the selection."""
-    reads: tuple[EntityRead, ...]
-    targets: tuple[tuple[int, int, int | None], ...]
-    """Per read its (group, entity, partition)."""
+    joint: JointPlan
+    groups: tuple[tuple[tuple[str, tuple[DayFields, ...]], ...], ...]
+    """Per group its units' fingerprints and day fields."""
+    kept: tuple[tuple[ReadPlan, int], ...]
+    """Per unit the plan, and how long before the store's time it may start."""
+    bounds: Mapping[str, tuple[int, int]]
+    """Per feature, in the order of the selection."""
 
 
 @dataclass
@@ -61,10 +64,10 @@ class FeatureService:
     catalog: Catalog | None = None
     freshness: Freshness = field(default_factory=Freshness)
     last_known: LastKnown = field(default_factory=LastKnown)
-    _plans: dict[object, ReadPlan] = field(default_factory=dict)
+    _plans: dict[object, _Planned] = field(default_factory=dict)
     _covers: dict[tuple[int, str], Mapping[int, Cover]] = field(default_factory=dict)
     _without_total: set[tuple[str, int]] = field(default_factory=set)
-    _ledgers: dict[str, tuple[Marks, Cover]] = field(default_factory=dict)
+    _bases: dict[str, tuple[Marks, Mapping[int, Cover], Base]] = field(default_factory=dict)
 
     # ------------------------------------------------------------ reading
     def read(self, request: FeaturesRequest) -> Flow[Answer]:
@@ -147,108 +150,82 @@ class FeatureService:
             raise
         mode: ReadMode = "live" if request.at_us is None else "at"
         t_us = self.clock.now_us() if request.at_us is None else request.at_us
-        planned = self._plan(catalog, selection, request, mode, t_us)
-        reply: ReadReply = yield Read(planned.reads)
+        planned = self._planned(selection, mode, t_us)
+        targets, reads = _reads(catalog, selection, planned, request)
+        reply: ReadReply = yield Read(reads)
         marks = reply.marks
         if not catalog.stands(marks):
             self.catalog = None
             return None
         self.freshness.saw(catalog, marks, reply.time_us)
         _check_ready(selection, marks)
-        _check_kept(planned.plans, mode, t_us, reply.time_us)
-        merged = []
-        for part, plan in zip(selection.parts, planned.plans, strict=True):
-            stored = _stored(part, planned, reply, selection)
-            one = yield from self._merge(plan, part, stored, len(request.entities), catalog, marks)
-            merged.append(one)
-        stale = [(m.plan.unit.storage_fingerprint, d) for m in merged for d in m.stale_days]
-        if stale:
-            self._read_by_hour(stale)
+        _check_kept(planned, mode, t_us, reply.time_us)
+        stored = [
+            [
+                Stored(entity, partition, units[part.position].hot, units[part.position].days)
+                for (group, entity, partition), units in zip(targets, reply.entities, strict=True)
+                if group == part.group
+            ]
+            for part in selection.parts
+        ]
+        merged = yield from self._merge(planned, selection, stored, len(request.entities), marks)
+        if not merged.complete:
+            self._read_by_hour(merged)
             return None
         if request.min_token:
             _check_min_token(request, merged)
         freshness = self.freshness.of(selection)
-        return _answer(request, selection, mode, t_us, merged, freshness)
+        return _answer(request, selection, mode, t_us, planned, merged, freshness)
 
-    def _plan(
-        self,
-        catalog: Catalog,
-        selection: Selection,
-        request: FeaturesRequest,
-        mode: ReadMode,
-        t_us: int,
-    ) -> _Planned:
-        plans = tuple(self._plan_of(selection, part, mode, t_us) for part in selection.parts)
-        spread = {source: catalog.partitions(source) for _, s, source in selection.groups if s}
-        groups = entity_tags(selection, request.entities, spread)
-        generation = catalog.generation
-        reads: list[EntityRead] = []
-        targets: list[tuple[int, int, int | None]] = []
-        for number, group in enumerate(groups):
-            members = [
-                (part.unit.storage_fingerprint, plan)
-                for part, plan in zip(selection.parts, plans, strict=True)
-                if part.group == number
-            ]
-            for partition, tags in group:
-                for entity, tag in enumerate(tags):
-                    reads.append(
-                        EntityRead(
-                            tuple(
-                                UnitRead(
-                                    keys.hot_key(generation, tag, unit),
-                                    tuple((keys.day_key(generation, tag, unit, d.day), d.names) for d in plan.days),
-                                )
-                                for unit, plan in members
-                            )
-                        )
-                    )
-                    targets.append((number, entity, partition))
-        return _Planned(plans, tuple(reads), tuple(targets))
-
-    def _plan_of(self, selection: Selection, part: Part, mode: ReadMode, t_us: int) -> ReadPlan:
-        unit = part.unit
-        key = (selection, unit.storage_fingerprint, mode, plan_key(unit, t_us))
+    def _planned(self, selection: Selection, mode: ReadMode, t_us: int) -> _Planned:
+        key = (selection, mode, *[plan_key(part.unit, t_us) for part in selection.parts])
         found = self._plans.get(key)
         if found is None:
             if len(self._plans) >= PLANS:
                 self._plans.clear()
-            days = frozenset(d for u, d in self._without_total if u == unit.storage_fingerprint)
-            found = self._plans[key] = plan_read(unit, part.features, mode, t_us, days)
+            found = self._plans[key] = _plan(selection, mode, t_us, self._without_total)
         return found
 
     def _merge(
         self,
-        plan: ReadPlan,
-        part: Part,
-        stored: Sequence[Stored],
+        planned: _Planned,
+        selection: Selection,
+        stored: Sequence[Sequence[Stored]],
         entities: int,
-        catalog: Catalog,
         marks: Marks,
     ) -> Flow[Merged]:
-        source = part.unit.source
-        for known in (True, False):
-            where = (catalog.generation, source)
-            if where not in self._covers or not known:
-                # What a seq stands for never changes, so it may be learned after the data.
-                self._covers[where] = yield Covers(source)
-            start = marks.starts.get(part.unit.storage_fingerprint, Cover())
-            base = Base(self._ledger(catalog, part, marks), start, self._covers[where])
+        for again in (False, True):
+            for part in selection.parts:
+                where = (marks.generation, part.unit.source)
+                if again or where not in self._covers:
+                    # What a seq stands for never changes: it may be learned after the data.
+                    self._covers[where] = yield Covers(part.unit.source)
+            bases = [self._base(part, marks) for part in selection.parts]
             try:
-                return merge(plan, stored, entities, base)
-            except KeyError:
-                if not known:
-                    raise
+                return merge(planned.joint, stored, entities, bases)
+            except KeyError as error:
+                if again:
+                    raise DataLoss(
+                        f"nothing says what archive seq {error} stands for",
+                        next_step="register the archive's covers again",
+                    ) from error
         raise AssertionError("the second attempt returns or raises")
 
-    def _ledger(self, catalog: Catalog, part: Part, marks: Marks) -> Cover:
-        found = self._ledgers.get(part.source_topic)
-        if found is None or found[0] is not marks:
-            found = (marks, catalog.ledger_of(marks, part.source_topic))
-            self._ledgers[part.source_topic] = found
-        return found[1]
+    def _base(self, part: Part, marks: Marks) -> Base:
+        """Kept while replies bring the same marks: equal marks are one object per connection."""
+        name = part.unit.storage_fingerprint
+        covers = self._covers[marks.generation, part.unit.source]
+        found = self._bases.get(name)
+        if found is None or found[0] is not marks or found[1] is not covers:
+            assert self.catalog is not None
+            ledger = self.catalog.ledger_of(marks, part.source_topic)
+            base = Base(ledger, marks.starts.get(name, Cover()), covers)
+            found = self._bases[name] = (marks, covers, base)
+        return found[2]
 
-    def _read_by_hour(self, stale: Sequence[tuple[str, int]]) -> None:
+    def _read_by_hour(self, merged: Merged) -> None:
+        units = [plan.unit.storage_fingerprint for plan in merged.joint.plans]
+        stale = [(u, d) for u, days in zip(units, merged.stale_days, strict=True) for d in days]
         # Until the day's total is written again, its hours are read at once.
         if len(self._without_total) >= WITHOUT_TOTAL:
             self._without_total.clear()
@@ -264,7 +241,7 @@ class FeatureService:
     def _forget(self, marks: Marks) -> None:
         self._plans.clear()
         self._without_total.clear()
-        self._ledgers.clear()
+        self._bases.clear()
         self._covers = {k: v for k, v in self._covers.items() if k[0] == marks.generation}
 
     # ------------------------------------------------------------ failure
@@ -288,13 +265,50 @@ class FeatureService:
         return found
 
 
-def _stored(part: Part, planned: _Planned, reply: ReadReply, selection: Selection) -> list[Stored]:
-    position = sum(other.group == part.group for other in selection.parts[: selection.parts.index(part)])
-    return [
-        Stored(entity, partition, units[position].hot, units[position].days)
-        for (group, entity, partition), units in zip(planned.targets, reply.entities, strict=True)
-        if group == part.group
-    ]
+def _plan(selection: Selection, mode: ReadMode, t_us: int, without_total: Collection[tuple[str, int]]) -> _Planned:
+    plans = []
+    for part in selection.parts:
+        name = part.unit.storage_fingerprint
+        days = frozenset(day for unit, day in without_total if unit == name)
+        plans.append(plan_read(part.unit, part.features, mode, t_us, days))
+    joint = JointPlan(tuple(plans))
+    both = list(zip(selection.parts, plans, strict=True))
+    groups = tuple(
+        tuple((p.unit.storage_fingerprint, plan.days) for p, plan in both if p.group == group)
+        for group in range(len(selection.groups))
+    )
+    found = {
+        selection.refs[position]: plan.intervals[plan.interval_of[i]]
+        for part, plan in both
+        for i, position in enumerate(part.positions)
+    }
+    kept = tuple((plan, plan.unit.retention_us) for plan in plans)
+    return _Planned(joint, groups, kept, {ref: found[ref] for ref in selection.refs})
+
+
+def _reads(
+    catalog: Catalog, selection: Selection, planned: _Planned, request: FeaturesRequest
+) -> tuple[list[tuple[int, int, int | None]], list[EntityRead]]:
+    """Per tag (group, entity, partition), and what is read under it."""
+    spread = {source: catalog.partitions(source) for _, s, source in selection.groups if s}
+    tags_of_groups = entity_tags(selection, request.entities, spread)
+    generation = catalog.generation
+    targets: list[tuple[int, int, int | None]] = []
+    reads: list[EntityRead] = []
+    for group, by_partition in enumerate(tags_of_groups):
+        members = planned.groups[group]
+        for partition, tags in by_partition:
+            for entity, tag in enumerate(tags):
+                targets.append((group, entity, partition))
+                units = [
+                    UnitRead(
+                        keys.hot_key(generation, tag, unit),
+                        tuple([(keys.day_key(generation, tag, unit, d.day), d.names) for d in days]),
+                    )
+                    for unit, days in members
+                ]
+                reads.append(EntityRead(tuple(units)))
+    return targets, reads
 
 
 def _check_ready(selection: Selection, marks: Marks) -> None:
@@ -311,7 +325,7 @@ def _check_ready(selection: Selection, marks: Marks) -> None:
             )
 
 
-def _check_kept(plans: Sequence[ReadPlan], mode: ReadMode, t_us: int, now_us: int) -> None:
+def _check_kept(planned: _Planned, mode: ReadMode, t_us: int, now_us: int) -> None:
     if mode == "at" and t_us > now_us:
         raise BadRequest(
             f"{instant_text(t_us)} lies in the future",
@@ -319,8 +333,8 @@ def _check_kept(plans: Sequence[ReadPlan], mode: ReadMode, t_us: int, now_us: in
             expected=f"at most the store's time, {instant_text(now_us)}",
             next_step="leave `at` out for the present",
         )
-    for plan in plans:
-        kept = kept_from_us(now_us, plan.unit.retention_us, plan.unit.slice_us)
+    for plan, retention_us in planned.kept:
+        kept = kept_from_us(now_us, retention_us, plan.unit.slice_us)
         if plan.start_us < kept:
             earliest = max(earliest_at(plan.unit, feature, kept) for feature in plan.features)
             raise BeyondRetention(
@@ -342,13 +356,13 @@ def earliest_at(unit: Unit, feature: PlannedFeature, kept_us: int) -> int:
     return complete - window.hop_us if window.open else complete
 
 
-def _check_min_token(request: FeaturesRequest, merged: Sequence[Merged]) -> None:
+def _check_min_token(request: FeaturesRequest, merged: Merged) -> None:
     for wanted in request.min_token:
-        for one in merged:
-            if one.plan.unit.storage_fingerprint != wanted.unit:
+        for number, plan in enumerate(merged.joint.plans):
+            if plan.unit.storage_fingerprint != wanted.unit:
                 continue
-            for base, ahead in zip(one.base, one.ahead, strict=True):
-                behind = tokens.missing_places(wanted, base, ahead, one.plan.hours)
+            for base, ahead in zip(merged.base[number], merged.ahead[number], strict=True):
+                behind = tokens.missing_places(wanted, base, ahead, plan.hours)
                 if behind:
                     topic, partition = behind[0]
                     raise BehindToken(
@@ -364,37 +378,37 @@ def _answer(
     selection: Selection,
     mode: str,
     t_us: int,
-    merged: Sequence[Merged],
-    freshness: Any,
+    planned: _Planned,
+    merged: Merged,
+    freshness: tuple[SourceFreshness, ...],
 ) -> Answer:
     refs, n = selection.refs, len(request.entities)
     columns: list[list[Any]] = [[]] * len(refs)
-    bounds: dict[str, tuple[int, int]] = {}
     errors: list[dict[str, str]] = [{} for _ in range(n)]
-    for part, one in zip(selection.parts, merged, strict=True):
-        plan, windows = one.plan, len(one.plan.intervals)
-        finished: dict[int, list[Any]] = {}
-        for i, position in enumerate(part.positions):
-            number, interval = plan.finisher_of[i], plan.interval_of[i]
-            values = finished.get(number)
+    lists: dict[int, list[Any]] = {}
+    for part, slots in zip(selection.parts, merged.joint.slots, strict=True):
+        for position, slot in zip(part.positions, slots, strict=True):
+            values = lists.get(slot.finish)
+            finished = merged.finished[slot.finish]
             if values is None:
                 convert = selection.converters[position]
-                values = finished[number] = convert(one.finished[number].values)
-            columns[position] = values[interval::windows]
-            bounds[refs[position]] = plan.intervals[interval]
-            failed = one.finished[number].errors
-            for row, code in failed.items() if failed else ():
-                if row % windows == interval:
-                    errors[row // windows][refs[position]] = code
+                values = lists[slot.finish] = convert(finished.values)
+            first = n * slot.first + slot.interval
+            columns[position] = values[first : n * slot.first + n * slot.stride : slot.stride]
+            if finished.errors:
+                for entity in range(n):
+                    code = finished.errors.get(first + entity * slot.stride)
+                    if code is not None:
+                        errors[entity][refs[position]] = code
     if selection.defaults is not None:
         for position, default in enumerate(selection.defaults):
             if default is not None:
                 columns[position] = [default if v is None else v for v in columns[position]]
     rows = list(zip(*columns, strict=True))
+    parts = range(len(selection.parts))
     results = tuple(
-        EntityAnswer(entity, rows[i], tokens.join([one.token(i) for one in merged]), errors[i])
+        EntityAnswer(entity, rows[i], tokens.join([merged.token(part, i) for part in parts]), errors[i])
         for i, entity in enumerate(request.entities)
     )
     flags = ("overflow",) if any(errors) else ()
-    ordered = {ref: bounds[ref] for ref in refs}
-    return Answer(refs, mode, t_us, ordered, results, freshness, flags, selection.doubles)
+    return Answer(refs, mode, t_us, planned.bounds, results, freshness, flags, selection.doubles)

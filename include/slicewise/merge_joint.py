@@ -1,0 +1,232 @@
+"""Partials of one form are combined and finished together, whichever units and columns they are of.
+
+What is shared is decided once per plan: units of one layout are decoded as one; partials that
+differ in the names of their columns alone are combined as one column, each in groups of its own.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from slicewise.aggregates.base import Aggregate, Finished
+from slicewise.aggregates.columns import Columns
+from slicewise.merge_plan import Int64, ReadPlan
+
+
+@dataclass(frozen=True)
+class Member:
+    """A partial of the units of one layout, and where its groups begin."""
+
+    layout: int
+    partial: int
+    first: int
+    """Groups before it, per entity: of all members before it in its form."""
+
+
+@dataclass(frozen=True, eq=False)
+class Form:
+    """Partials that combine alike."""
+
+    aggregate: Aggregate
+    members: tuple[Member, ...]
+    groups: int
+    """Per entity."""
+
+
+@dataclass(frozen=True)
+class Slot:
+    """Where a feature's values stand: of finish `finish`, row E·first + e·stride + interval."""
+
+    finish: int
+    first: int
+    stride: int
+    interval: int
+
+
+@dataclass(frozen=True, eq=False)
+class Table:
+    """Masks of all plans of a layout, side by side: [masks, windows], and per window where its
+    groups stand: group of entity e of E is E·before + e·stride + local."""
+
+    masks: npt.NDArray[np.bool_]
+    before: Int64
+    stride: Int64
+    local: Int64
+
+    @staticmethod
+    def of(plans: Sequence[ReadPlan]) -> Table:
+        widths = [len(plan.intervals) for plan in plans]
+        starts = np.cumsum([0, *widths])
+        masks = np.zeros((sum(len(plan.masks) for plan in plans), int(starts[-1])), np.bool_)
+        row = 0
+        for plan, start, width in zip(plans, starts[:-1], widths, strict=True):
+            masks[row : row + len(plan.masks), start : start + width] = plan.masks
+            row += len(plan.masks)
+        before = np.repeat(starts[:-1], widths)
+        stride = np.repeat(np.array(widths, np.int64), widths)
+        return Table(masks, before, stride, np.arange(int(starts[-1])) - before)
+
+    def counted(self, masks: Int64, owners: Int64, entities: int) -> tuple[Int64, Int64]:
+        """(row, group) of every row in every window that holds it."""
+        taken, window = np.nonzero(self.masks[masks])
+        groups = owners[taken] * self.stride[window]
+        groups += (self.before * entities + self.local)[window]
+        return taken, groups
+
+
+@dataclass(frozen=True, eq=False)
+class JointPlan:
+    """Plans of several units for the same entities, with what they share."""
+
+    plans: tuple[ReadPlan, ...]
+
+    @cached_property
+    def layouts(self) -> tuple[tuple[int, ...], ...]:
+        """Plans by layout: those of one entry store equal records."""
+        found: dict[tuple[str, ...], list[int]] = {}
+        for i, plan in enumerate(self.plans):
+            key = tuple(partial.partial_id() for partial in plan.unit.layout.partials)
+            found.setdefault(key, []).append(i)
+        return tuple(tuple(members) for members in found.values())
+
+    @cached_property
+    def _place(self) -> tuple[tuple[int, int], ...]:
+        """Per plan its layout, and the windows of the plans before it in that layout."""
+        found = [(0, 0)] * len(self.plans)
+        for layout, members in enumerate(self.layouts):
+            before = 0
+            for i in members:
+                found[i] = (layout, before)
+                before += len(self.plans[i].intervals)
+        return tuple(found)
+
+    @cached_property
+    def mask_bases(self) -> tuple[int, ...]:
+        """Per plan what is added to its masks' numbers in its layout's table."""
+        found = [0] * len(self.plans)
+        for members in self.layouts:
+            before = 0
+            for i in members:
+                found[i] = before
+                before += len(self.plans[i].masks)
+        return tuple(found)
+
+    @cached_property
+    def tables(self) -> tuple[Table, ...]:
+        """Per layout, which of all its plans' windows each mask holds."""
+        return tuple(Table.of([self.plans[i] for i in members]) for members in self.layouts)
+
+    def layout_of(self, plan: int) -> int:
+        """The layout of a plan."""
+        return self._place[plan][0]
+
+    @cached_property
+    def windows(self) -> tuple[int, ...]:
+        """Per layout the windows of all its plans."""
+        return tuple(sum(len(self.plans[i].intervals) for i in m) for m in self.layouts)
+
+    @cached_property
+    def _forms(self) -> tuple[tuple[Form, ...], dict[tuple[int, int], tuple[int, int]]]:
+        wanted: dict[tuple[int, int], Aggregate] = {}
+        for i, plan in enumerate(self.plans):
+            for finisher in plan.finishers:
+                aggregate = plan.unit.layout.partials[finisher.partial]
+                wanted.setdefault((self._place[i][0], finisher.partial), aggregate)
+        shapes: dict[str, list[Member]] = {}
+        firsts: dict[str, int] = {}
+        aggregates: dict[str, Aggregate] = {}
+        where: dict[tuple[int, int], tuple[int, int]] = {}
+        for (layout, partial), aggregate in wanted.items():
+            shape = form_of(aggregate)
+            first = firsts.get(shape, 0)
+            shapes.setdefault(shape, []).append(Member(layout, partial, first))
+            firsts[shape] = first + self.windows[layout]
+            aggregates.setdefault(shape, aggregate)
+            where[layout, partial] = (list(shapes).index(shape), first)
+        forms = tuple(Form(aggregates[shape], tuple(members), firsts[shape]) for shape, members in shapes.items())
+        return forms, where
+
+    @property
+    def forms(self) -> tuple[Form, ...]:
+        """What is combined, each in one call."""
+        return self._forms[0]
+
+    @cached_property
+    def _finishes(self) -> tuple[tuple[tuple[int, Aggregate], ...], tuple[tuple[Slot, ...], ...]]:
+        where = self._forms[1]
+        found: dict[tuple[int, str], int] = {}
+        finishes: list[tuple[int, Aggregate]] = []
+        slots = []
+        for plan, (layout, before) in zip(self.plans, self._place, strict=True):
+            mine = []
+            for i in range(len(plan.features)):
+                finisher = plan.finishers[plan.finisher_of[i]]
+                form, first = where[layout, finisher.partial]
+                key = (form, finish_of(finisher.aggregate))
+                if key not in found:
+                    found[key] = len(finishes)
+                    finishes.append((form, finisher.aggregate))
+                stride = len(plan.intervals)
+                mine.append(Slot(found[key], first + before, stride, plan.interval_of[i]))
+            slots.append(tuple(mine))
+        return tuple(finishes), tuple(slots)
+
+    @property
+    def finishes(self) -> tuple[tuple[int, Aggregate], ...]:
+        """What is finished, each in one call: (form, aggregate)."""
+        return self._finishes[0]
+
+    @property
+    def slots(self) -> tuple[tuple[Slot, ...], ...]:
+        """Per plan and feature, where its values stand."""
+        return self._finishes[1]
+
+
+def form_of(aggregate: Aggregate) -> str:
+    """Equal for partials that combine alike: of one form, but for the names of their columns."""
+    return _nameless({**aggregate.stored(), "version": aggregate.semantic_version}, aggregate)
+
+
+def finish_of(aggregate: Aggregate) -> str:
+    """Equal for aggregates that finish partials of one form alike."""
+    return _nameless(aggregate.spec(), aggregate)
+
+
+_COLUMN_KEYS = ("column", "payload", "by")
+"""Parameters that name a column. Another parameter may have the same text as a column's name: it
+is never replaced, so that unlike partials are never taken for alike."""
+
+
+def _nameless(values: dict[str, Any], aggregate: Aggregate) -> str:
+    names = {name: f"#{i}" for i, name in enumerate(aggregate.inputs)}
+    replaced = {k: names.get(v, v) if k in _COLUMN_KEYS else v for k, v in values.items()}
+    types = [str(aggregate.type_of(name)) for name in aggregate.inputs]
+    return json.dumps([replaced, types], sort_keys=True)
+
+
+def combine(
+    joint: JointPlan,
+    decoded: Sequence[Sequence[Columns]],
+    taken: Sequence[Int64],
+    groups: Sequence[Int64],
+    entities: int,
+) -> tuple[Finished, ...]:
+    """Per finish its values. decoded: per layout its partials; taken, groups: per layout which
+    rows count, and in which group of that layout."""
+    combined = []
+    for form in joint.forms:
+        parts = [decoded[m.layout][m.partial].take(taken[m.layout]) for m in form.members]
+        if len(parts) == 1:
+            whole, owners = parts[0], groups[form.members[0].layout]
+        else:
+            whole = Columns.concat(parts)
+            owners = np.concatenate([groups[m.layout] + entities * m.first for m in form.members])
+        combined.append(form.aggregate.combine_columns(whole, owners, entities * form.groups))
+    return tuple(aggregate.finish_columns(combined[form]) for form, aggregate in joint.finishes)
