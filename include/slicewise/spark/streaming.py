@@ -101,7 +101,7 @@ class SourceQuery:
         self.failure: SlicewiseError | None = None
         self._session = session
         self._settings = settings
-        self._status = status
+        self.status = status
         self._log = KafkaLog(settings.kafka_bootstrap)
         self._store: OnlineStore = open_store(settings.redis_url)
         self._end = self._cover(plan.start)
@@ -154,7 +154,7 @@ class SourceQuery:
         self._store.advance_ledger(start, end, *bound)
         self._end = end
         seconds = time.monotonic() - begun
-        records = self._status.applied(told, seconds, REASONS)
+        records = self.status.applied(told, seconds, REASONS)
         event("batch_applied", source=plan.source.name, batch=batch_id, records=records, s=seconds)
 
     def _cover(self, offsets: Mapping[int, int]) -> Cover:
