@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from types import TracebackType
 from typing import Any
@@ -81,6 +81,12 @@ class KafkaLog:
         except KafkaException as error:
             if error.args[0].name() != "TOPIC_ALREADY_EXISTS":
                 raise self._unavailable(topic, error) from error
+
+    def delete_records(self, topic: str, before: Mapping[int, int]) -> None:
+        """Drops all records below these offsets, partition -> offset, as retention does."""
+        wanted = [TopicPartition(topic, p, offset) for p, offset in before.items()]
+        for future in self._admin.delete_records(wanted).values():
+            self._answered(topic, lambda f=future: self._result(f))  # type: ignore[misc]
 
     def _described(self, topic: str) -> tuple[str, int]:
         def ask() -> Any:

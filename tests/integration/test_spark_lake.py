@@ -1,0 +1,328 @@
+"""Stream, archive, compaction and backfill on real servers: every event counts once, whatever ran when and how often."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import pytest
+
+import slicewise as sw
+from slicewise.cover import Cover
+from slicewise.errors import CommitConflict, DataLoss
+from slicewise.features.plan import Deployment, Unit
+from slicewise.slices import HOUR_US
+from slicewise.spark.archive import Archiver
+from slicewise.spark.backfill_run import backfill
+from slicewise.spark.compact_run import Request, UnitRun, compact
+from slicewise.spark.compaction import HourJob
+from slicewise.spark.context import Context
+from slicewise.spark.maintain_run import Maintenance
+from slicewise.spark.streaming import plan_stream
+from slicewise.stores.iceberg import slices
+from slicewise.stores.iceberg.log import archive_state, load, newest_by_hour, scan_events
+from slicewise.stores.kafka.log import KafkaLog
+from tests.support.lake import Lake, expected, lake
+
+pytestmark = [
+    pytest.mark.spark,
+    pytest.mark.server,
+    pytest.mark.timeout(900),
+    # py4j and librdkafka leave sockets to the collector
+    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
+]
+
+USERS = ("ada", "bob", "eve")
+MINUTE_US = 60_000_000
+
+
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lake]:
+    with lake(tmp_path_factory.mktemp("lake")) as running:
+        yield running
+
+
+def over(hours_ago: int) -> int:
+    """Start of an hour that is over."""
+    return (time.time_ns() // 1000 // HOUR_US - hours_ago) * HOUR_US
+
+
+def events(start_us: int, count: int, step_us: int = 17_000_000) -> list[dict[str, Any]]:
+    """`count` events from start_us on, users and songs in turn."""
+    return [
+        {"user_id": USERS[i % 3], "song_id": f"s{i % 5}", "n": i, "at": start_us + i * step_us} for i in range(count)
+    ]
+
+
+def by_user(shared: Lake, name: str) -> sw.FeatureView:
+    return sw.FeatureView(
+        f"{name}_by_user",
+        source=shared.source(name),
+        entity=["user_id"],
+        features=[sw.Feature("plays", sw.count(), windows=["10m", "1d"])],
+    )
+
+
+def by_song(shared: Lake, name: str) -> sw.FeatureView:
+    return sw.FeatureView(
+        f"{name}_by_song",
+        source=shared.source(name),
+        entity=["song_id", "user_id"],
+        features=[sw.Feature("plays", sw.count(), windows=["10m", "1d"])],
+    )
+
+
+def check(shared: Lake, unit: Unit, stand: list[dict[str, Any]]) -> None:
+    """The store holds exactly these events of the unit, each once."""
+    wanted = expected(stand, [name for name, _ in unit.entity], unit.slice_us)
+    assert shared.contents(unit, list(wanted)) == wanted
+
+
+def rows_of(context: Context, unit: Unit, hours: list[int]) -> Any:
+    table = context.unit_table(unit).table
+    table.refresh()
+    order = [(name, "ascending") for name in ("hour", "slice", *(name for name, _ in unit.entity))]
+    return slices.scan_slices(table, hours).sort_by(order)
+
+
+def unit_of(deployment: Deployment, view: str) -> Unit:
+    (unit,) = deployment.view(view)
+    return unit
+
+
+def test_the_stream_applies_every_good_record_once_and_counts_the_bad_by_reason(shared: Lake) -> None:
+    shared.topic("applied")
+    deployment = shared.deploy(by_user(shared, "applied"))
+    unit = deployment.units[0]
+    good = events(over(2), 60)
+    shared.produce("applied", [*good[:30], b"{", b'{"user_id": 3, "at": 1}', {"song_id": "s", "at": 1}], 0)
+    shared.produce("applied", good[30:], 1)
+    status = shared.fold(deployment, "applied")
+    check(shared, unit, good)
+    assert status.records == 63
+    assert status.bad == {"not_json": 1, "wrong_type:user_id": 1, "missing_required:user_id": 1}
+    with shared.store() as store:
+        assert sum(store.marks().ledger.offsets.values()) == 63
+
+
+def test_a_batch_whose_ledger_did_not_advance_is_applied_again_without_counting_twice(
+    shared: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shared.topic("again")
+    deployment = shared.deploy(by_user(shared, "again"))
+    good = events(over(2), 40)
+    shared.produce("again", good)
+    query = shared.query(deployment, "again")
+
+    def crash(*_: object) -> Cover:
+        raise DataLoss("the driver died here")
+
+    monkeypatch.setattr(query._store, "advance_ledger", crash)
+    with pytest.raises(Exception, match="the driver died here"):
+        query.query.processAllAvailable()
+    query.drain()
+    check(shared, deployment.units[0], good)  # folded, and not in the ledger
+    with shared.store() as store:
+        assert store.marks().ledger.get((query.plan.topic_id, 0)) == 0
+    shared.fold(deployment, "again")
+    check(shared, deployment.units[0], good)
+
+
+def test_a_ledger_below_the_log_is_refused_with_what_was_lost(shared: Lake) -> None:
+    shared.topic("gone")
+    deployment = shared.deploy(by_user(shared, "gone"))
+    shared.produce("gone", events(over(2), 9))
+    log = KafkaLog(shared.settings.kafka_bootstrap)
+    log.delete_records("gone", {0: 5})
+    with shared.store() as store, pytest.raises(DataLoss, match="5 offsets are gone"):
+        plan_stream(deployment, deployment.source("gone"), store.marks(), log)
+
+
+def archiver(shared: Lake, context: Context, source: str) -> Archiver:
+    return Archiver(shared.session, shared.settings, context.catalog, context.deployment.source(source), shared.clock)
+
+
+def test_an_archive_keeps_good_rows_typed_and_bad_ones_as_they_came_and_a_rerun_changes_nothing(shared: Lake) -> None:
+    shared.topic("kept")
+    deployment = shared.deploy(by_user(shared, "kept"))
+    good = events(over(3), 25)
+    shared.produce("kept", [*good, b"\xff{", b'{"user_id": "x", "at": "soon"}'])
+    with shared.context() as context:
+        done = archiver(shared, context, "kept").run()
+        again = archiver(shared, context, "kept").run()
+        table = load(context.catalog, "kept")
+        assert table is not None
+        assert (done.archives, done.state.seq) == (1, 1) or done.archives == 1
+        state = archive_state(table)
+        assert again.archives == 0
+        assert again.state.snapshot_id == state.snapshot_id
+        assert state.seq == 1
+        assert sum(state.cover.offsets.values()) == 27
+        found = scan_events(table, deployment.source("kept")).to_pylist()
+        assert [(row["user_id"], row["n"], row["event_time"], row["offset"]) for row in found] == [
+            (event["user_id"], event["n"], event["at"], i) for i, event in enumerate(good)
+        ]
+        bad = table.scan(row_filter="kind = 'bad'").to_arrow().sort_by("offset").to_pylist()
+        assert [(row["reason"], row["raw"], row["offset"]) for row in bad] == [
+            ("not_json", b"\xff{", 25),
+            ("wrong_type:at", b'{"user_id": "x", "at": "soon"}', 26),
+        ]
+        assert set(newest_by_hour(table).values()) == {1}
+    view = shared.session.sql("SELECT count(*) AS n FROM slicewise.events.kept").collect()
+    assert view[0].n == 25
+
+
+def test_of_two_archives_at_once_the_later_fails_and_then_goes_on_from_the_other(shared: Lake) -> None:
+    shared.topic("both")
+    shared.deploy(by_user(shared, "both"))
+    shared.produce("both", events(over(3), 10))
+    with shared.context() as context:
+        first = archiver(shared, context, "both")
+        first.run()
+        table = load(context.catalog, "both")
+        assert table is not None
+        stale = archive_state(table)
+        shared.produce("both", events(over(2), 10))
+        topic_id = KafkaLog(shared.settings.kafka_bootstrap).topic_id("both")
+        assert first.run().state.seq == 2
+        with pytest.raises(CommitConflict):
+            first._commit(stale, topic_id, {0: 10, 1: 0}, {0: 20, 1: 0})
+        table.refresh()
+        assert archive_state(table).seq == 2
+        assert scan_events(table, context.deployment.source("both")).num_rows == 20
+        assert first.run().archives == 0
+
+
+def test_compaction_moves_finished_hours_and_late_events_join_them(shared: Lake) -> None:
+    shared.topic("moved")
+    deployment = shared.deploy(by_user(shared, "moved"), by_song(shared, "moved"))
+    hour = over(3) // HOUR_US
+    stand = events(over(3), 300)  # 85 minutes: two hours
+    shared.produce("moved", stand)
+    shared.fold(deployment, "moved")
+    with shared.context() as context:
+        report = compact(context, Request(hour))
+    assert {each["why"] for each in report.hours} == {"events"}
+    assert report.left_over == 0
+    assert report.more["dirty"] == 0
+    assert sum(row["events"] for row in report.slices) == 2 * len(stand)
+    for unit in deployment.units:
+        check(shared, unit, stand)
+    with shared.context() as context:
+        again = compact(context, Request(hour))
+        assert again.to_json()["outcome"] == "clean"
+
+        late = events(over(3) + MINUTE_US, 30)
+        shared.produce("moved", late)
+        shared.fold(deployment, "moved")
+        for unit in deployment.units:
+            check(shared, unit, stand + late)
+        merged = compact(context, Request(hour))
+        assert {each["hour"][-2:] for each in merged.hours} == {f"{hour % 24:02d}"}
+        for unit in deployment.units:
+            check(shared, unit, stand + late)
+
+        hours = [hour, hour + 1]
+        before = [rows_of(context, unit, hours) for unit in deployment.units]
+        compact(context, Request(hour, only=True, from_raw=True))
+        after = [rows_of(context, unit, hours) for unit in deployment.units]
+        assert all(one.equals(other) for one, other in zip(before, after, strict=True))
+        for unit in deployment.units:
+            check(shared, unit, stand + late)
+
+
+def test_an_archive_ahead_of_a_stream_that_is_down_is_not_counted_again_by_the_stream(shared: Lake) -> None:
+    shared.topic("ahead")
+    deployment = shared.deploy(by_user(shared, "ahead"))
+    stand = events(over(2), 50)
+    shared.produce("ahead", stand)
+    with shared.context() as context:
+        compact(context, Request(over(2) // HOUR_US))
+    check(shared, deployment.units[0], stand)
+    shared.fold(deployment, "ahead")
+    check(shared, deployment.units[0], stand)
+
+
+def test_an_entity_whose_running_partial_straddles_the_cover_is_left_over_and_the_hour_stays_dirty(
+    shared: Lake,
+) -> None:
+    #   offsets  0 … 4 | 5 … 9
+    #   archive  ######            cover 5
+    #   stream   ############      one running partial [0, 9]
+    shared.topic("astride")
+    deployment = shared.deploy(by_user(shared, "astride"))
+    unit, hour = deployment.units[0], over(2) // HOUR_US
+    stand = [{"user_id": "ada", "song_id": "s", "n": i, "at": over(2) + i} for i in range(10)]
+    shared.produce("astride", stand[:5])
+    with shared.context() as context:
+        state = context.archive("astride").state
+        shared.produce("astride", stand[5:])
+        shared.fold(deployment, "astride")
+        table = context.unit_table(unit)
+        table.write([HourJob(hour, state.seq, state.cover)], 5)
+        from slicewise.spark.report import Report
+
+        report = Report("compact")
+        UnitRun(context, table, report, None).swap([hour], 0, {})
+        assert report.left_over == 1
+        assert context.store.swapped(unit) == {}
+        check(shared, unit, stand)
+        done = compact(context, Request(hour, only=True))
+        assert done.left_over == 0
+        assert context.store.swapped(unit) == {hour: 2}
+        check(shared, unit, stand)
+
+
+def test_a_backfill_builds_a_new_unit_from_exactly_what_lies_below_its_start(shared: Lake) -> None:
+    shared.topic("filled")
+    first = by_user(shared, "filled")
+    deployment = shared.deploy(first)
+    now = time.time_ns() // 1000
+    old = events(over(4), 200, 30_000_000) + events(now - 5 * MINUTE_US, 12, 1000)  # the open hour too
+    shared.produce("filled", old)
+    shared.fold(deployment, "filled")
+    second = by_song(shared, "filled")
+    deployment = shared.deploy(first, second)
+    unit = unit_of(deployment, "filled_by_song")
+    with shared.store() as store:
+        marks = store.marks()
+        assert unit.storage_fingerprint not in marks.ready
+        assert sum(marks.starts[unit.storage_fingerprint].offsets.values()) == len(old)
+    new = events(over(4), 40, 30_000_000)
+    shared.produce("filled", new)
+    shared.fold(deployment, "filled")
+    with shared.context() as context:
+        report = backfill(context, "filled_by_song")
+    assert report.more["ready"] is True
+    assert {each["seq"] for each in report.hours} == {0}
+    check(shared, unit, old + new)
+    with shared.store() as store:
+        assert unit.storage_fingerprint in store.marks().ready
+    with shared.context() as context:
+        compact(context, Request(over(4) // HOUR_US))
+    check(shared, unit, old + new)
+    with shared.context() as context:
+        assert backfill(context, "filled_by_song").hours == []
+
+
+def test_maintenance_changes_no_row(shared: Lake) -> None:
+    shared.topic("tidied")
+    shared.deploy(by_user(shared, "tidied"))
+    with shared.context() as context:
+        for i in range(4):
+            shared.produce("tidied", events(over(3), 8))
+            context.archive("tidied")
+            compact(context, Request(over(3) // HOUR_US))
+            assert context.archives["tidied"].seq == i + 1
+        table = load(context.catalog, "tidied")
+        assert table is not None
+        source = context.deployment.source("tidied")
+        before: Mapping[str, Any] = {"rows": scan_events(table, source), "newest": newest_by_hour(table)}
+        report = Maintenance(shared.session, shared.settings, context.catalog, shared.clock).run()
+        table.refresh()
+        assert scan_events(table, source).equals(before["rows"])
+        assert newest_by_hour(table) == before["newest"]
+        named = {each["table"]: each for each in report["tables"]}
+        assert named["log.tidied"]["files_after"] < named["log.tidied"]["files_before"]
+        assert compact(context, Request(over(3) // HOUR_US)).to_json()["outcome"] == "clean"

@@ -1,0 +1,209 @@
+"""A record is good or bad by one expression: every hostile value has its reason, and none becomes null in silence."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import replace
+from datetime import UTC, datetime
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from pyspark.sql import Row, SparkSession
+
+from slicewise.features.plan import Source
+from slicewise.settings import Settings
+from slicewise.spark.parse import MAX_VALUE_BYTES, parsed
+from slicewise.spark.session import job_session
+
+# py4j leaves sockets to the collector
+pytestmark = [pytest.mark.spark, pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")]
+
+NOW = 1_700_000_000_000_000
+SOURCE = Source(
+    name="plays",
+    topic="plays",
+    columns=(
+        ("user_id", "string"),
+        ("n", "long"),
+        ("x", "double"),
+        ("y", "double"),
+        ("ok", "boolean"),
+        ("price", "decimal(6,2)"),
+        ("at", "timestamp_us"),
+    ),
+    timestamp="at",
+    time_form="us",
+    max_lateness_us=10_000_000,
+    max_ahead_us=5_000_000,
+    required=("user_id",),
+    allow_nan=("y",),
+)
+
+
+@pytest.fixture(scope="module")
+def session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    state = tmp_path_factory.mktemp("state")
+    made = job_session(Settings.load({"SLICEWISE_STATE": str(state)}), "parse", cores=1)
+    yield made
+    made.stop()
+
+
+def rows(session: SparkSession, values: list[bytes | None], source: Source = SOURCE) -> list[Row]:
+    frame = session.createDataFrame(
+        [(value, 3, i) for i, value in enumerate(values)], "value binary, partition int, offset long"
+    ).selectExpr("*", f"timestamp_micros({NOW}) AS timestamp")
+    return sorted(parsed(frame, source).collect(), key=lambda row: int(row.offset))
+
+
+def event(**changes: object) -> bytes:
+    return json.dumps({"user_id": "ada", "at": NOW, **changes}).encode()
+
+
+def raw(member: str) -> bytes:
+    return b'{"user_id": "ada", "at": %d, %s}' % (NOW, member.encode("utf-8"))
+
+
+GOOD: list[tuple[bytes, dict[str, object]]] = [
+    (event(n=1, x=1.5, ok=True), {"c_n": 1, "c_x": 1.5, "c_ok": True}),
+    (event(n=2**63 - 1), {"c_n": 2**63 - 1}),
+    (event(n=-(2**63)), {"c_n": -(2**63)}),
+    (event(x=3), {"c_x": 3.0}),
+    (raw('"x": 0.1'), {"c_x": 0.1}),
+    (raw('"x": 5e-324'), {"c_x": 5e-324}),
+    (raw('"x": 1.7976931348623157e308'), {"c_x": 1.7976931348623157e308}),
+    (raw('"x": 0.30000000000000004'), {"c_x": 0.30000000000000004}),
+    (raw('"x": 123456789012345678901234567890.5'), {"c_x": 123456789012345678901234567890.5}),
+    (raw('"y": "Infinity"'), {"c_y": float("inf")}),
+    (event(n=None, x=None), {"c_n": None, "c_x": None}),
+    (event(price=12.5), {}),
+    (raw(r'"z": "\ud83d\ude00"'), {"c_user_id": "ada"}),
+    (b'{"user_id": "\\ud83d\\ude00", "at": %d}' % NOW, {"c_user_id": "😀"}),
+    (b'{"user_id": "\\\\ud800", "at": %d}' % NOW, {"c_user_id": "\\ud800"}),
+    (b'{"user_id": "a\\u0000b", "at": %d}' % NOW, {"c_user_id": "a\x00b"}),
+    (raw('"tags": [1, {"a": []}]'), {"c_user_id": "ada"}),
+    (b" \n" + event() + b"\r\n", {"c_user_id": "ada"}),
+    (event(at=NOW - 10_000_000), {"event_time": NOW - 10_000_000}),
+    (event(at=NOW + 5_000_000), {"event_time": NOW + 5_000_000}),
+]
+
+BAD: list[tuple[bytes | None, str]] = [
+    (None, "not_json"),
+    (b"", "not_json"),
+    (b"\x00", "not_json"),
+    (b"null", "not_json"),
+    (b"[1]", "not_json"),
+    (b"[" + event() + b"]", "not_json"),
+    (event() + b" x", "not_json"),
+    (event() + b"\x00", "not_json"),
+    (event() + event(), "not_json"),
+    (event() + b", " + event(), "not_json"),
+    (event() + b"] }", "not_json"),
+    (event() + b"} x", "not_json"),
+    (b"\xef\xbb\xbf" + event(), "not_json"),
+    (b'{"user_id": "\xff", "at": 1}', "not_json"),
+    (b'{"user_id": "a", "user_id": "b", "at": 1}', "not_json"),
+    (raw('"x": NaN'), "not_json"),
+    (raw('"x": 01'), "not_json"),
+    (raw('"x": 1,'), "not_json"),
+    (event() + b" " * MAX_VALUE_BYTES, "too_large"),
+    (b'{"user_id": "\\ud800", "at": %d}' % NOW, "bad_text"),
+    (b'{"user_id": "\\uDC00\\uD800", "at": %d}' % NOW, "bad_text"),
+    (event(user_id=None), "missing_required:user_id"),
+    (b'{"at": %d}' % NOW, "missing_required:user_id"),
+    (b'{"user_id": "a"}', "missing_required:at"),
+    (event(user_id=7), "wrong_type:user_id"),
+    (event(user_id={"a": 1}), "wrong_type:user_id"),
+    (raw('"n": 1.9'), "wrong_type:n"),
+    (raw('"n": 1.0'), "wrong_type:n"),
+    (raw('"n": 1e3'), "wrong_type:n"),
+    (event(n="1"), "wrong_type:n"),
+    (event(n=True), "wrong_type:n"),
+    (event(n=2**63), "out_of_range:n"),
+    (event(n=10**50), "out_of_range:n"),
+    (event(x="1.5"), "wrong_type:x"),
+    (raw('"x": 1e400'), "out_of_range:x"),
+    (event(x="NaN"), "out_of_range:x"),
+    (raw('"y": 1e400'), "out_of_range:y"),
+    (event(ok=1), "wrong_type:ok"),
+    (raw('"price": 1.005'), "out_of_range:price"),
+    (event(price=100_000), "out_of_range:price"),
+    (event(price="1.5"), "wrong_type:price"),
+    (event(at="2023-11-14T22:13:20Z"), "wrong_type:at"),
+    (event(at=-1), "bad_time:at"),
+    (event(at=NOW - 10_000_001), "too_late"),
+    (event(at=NOW + 5_000_001), "too_far_ahead"),
+]
+
+
+def test_every_good_value_keeps_its_exact_value(session: SparkSession) -> None:
+    for (value, wanted), row in zip(GOOD, rows(session, [value for value, _ in GOOD]), strict=True):
+        assert row.reason is None, f"{value[:80]!r}: {row.reason}"
+        assert row.raw is None
+        assert (row.partition, row.kafka_time) == (3, NOW)
+        for name, expected in wanted.items():
+            assert row[name] == expected, f"{value[:80]!r}: {name} is {row[name]!r}"
+
+
+def test_every_bad_value_has_its_reason_and_keeps_its_bytes(session: SparkSession) -> None:
+    for (value, reason), row in zip(BAD, rows(session, [value for value, _ in BAD]), strict=True):
+        assert row.reason == reason, f"{(value or b'')[:80]!r}: {row.reason}"
+        assert (None if row.raw is None else bytes(row.raw)) == value
+        assert row.event_time is None
+        assert all(row[f"c_{name}"] is None for name, _ in SOURCE.columns)
+
+
+def test_a_negative_zero_is_zero_and_nan_one_nan(session: SparkSession) -> None:
+    first, second, third = rows(session, [raw('"x": -0.0'), raw('"x": -0e0'), raw('"y": "NaN"')])
+    assert [str(first.c_x), str(second.c_x), str(third.c_y)] == ["0.0", "0.0", "nan"]
+
+
+TIMES = {
+    "2023-11-14T22:13:20Z": NOW,
+    "2023-11-14t22:13:20z": NOW,
+    "2023-11-14 22:13:20Z": NOW,
+    "2023-11-14T22:13:20.5Z": NOW + 500_000,
+    "2023-11-14T22:13:20.123456789Z": NOW + 123_456,
+    "2023-11-14T23:13:20+01:00": NOW,
+    "2023-11-14T16:43:20-05:30": NOW,
+    "2024-02-29T00:00:00Z": 1_709_164_800_000_000,
+    "1970-01-01T00:00:00Z": 0,
+    "2023-11-14T22:13:20": None,
+    "2023-02-30T22:13:20Z": None,
+    "2023-02-29T22:13:20Z": None,
+    "2023-11-14T24:00:00Z": None,
+    "2023-11-14T22:60:00Z": None,
+    "2023-11-14T22:13:60Z": None,
+    "2023-11-14T22:13:20+24:00": None,
+    "2023-11-14T22:13:20.Z": None,
+    "1969-12-31T23:59:59Z": None,
+    "0000-01-01T00:00:00Z": None,
+    "": None,
+}
+ANY_TIME = replace(SOURCE, time_form="rfc3339", max_lateness_us=10**17, max_ahead_us=10**18)
+
+
+def test_rfc_3339_with_zone_is_read_by_its_form_alone(session: SparkSession) -> None:
+    for (text, wanted), row in zip(TIMES.items(), rows(session, [event(at=t) for t in TIMES], ANY_TIME), strict=True):
+        assert (row.event_time, row.reason) == (wanted, None if wanted is not None else "bad_time:at"), text
+
+
+@settings(max_examples=3, deadline=None, print_blob=True, suppress_health_check=list(HealthCheck))
+@given(st.lists(st.datetimes(datetime(1970, 1, 2), datetime(9999, 12, 30)), min_size=20, max_size=40))  # noqa: DTZ001
+def test_any_instant_is_read_as_python_reads_it(session: SparkSession, instants: list[datetime]) -> None:
+    aware = [each.replace(tzinfo=UTC) for each in instants]
+    found = rows(session, [event(at=each.isoformat()) for each in aware], ANY_TIME)
+    epoch = datetime(1970, 1, 1, tzinfo=UTC)
+    for each, row in zip(aware, found, strict=True):
+        delta = each - epoch
+        assert row.event_time == (delta.days * 86_400 + delta.seconds) * 1_000_000 + delta.microseconds, each
+
+
+@pytest.mark.parametrize(("form", "unit"), [("s", 1_000_000), ("ms", 1_000), ("us", 1)])
+def test_integers_are_read_in_the_declared_unit(session: SparkSession, form: str, unit: int) -> None:
+    source = replace(ANY_TIME, time_form=form)
+    last = 253_402_300_799_999_999 // unit
+    found = rows(session, [event(at=NOW // unit), event(at=last), event(at=last + 1), event(at=2**63 - 1)], source)
+    assert [row.event_time for row in found] == [NOW // unit * unit, last * unit, None, None]
+    assert [row.reason for row in found[2:]] == ["bad_time:at", "bad_time:at"]

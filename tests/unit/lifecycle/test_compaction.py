@@ -1,0 +1,108 @@
+"""Dirty hours follow from archive, slices and store alone; a clean hour is never compacted again."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from slicewise.lifecycle.compaction import (
+    NOTHING,
+    Compacted,
+    DirtyHour,
+    Fill,
+    UnitHours,
+    Why,
+    days_to_total,
+    dirty_hours,
+    fill_of,
+    hours_to_compact,
+)
+
+
+def unit(
+    newest: dict[int, int], compacted: dict[int, tuple[int, int]], swapped: dict[int, int], kept: int = 0
+) -> UnitHours:
+    return UnitHours(newest, {hour: Compacted(*each) for hour, each in compacted.items()}, swapped, kept)
+
+
+def test_an_hour_with_events_that_were_never_compacted_is_dirty() -> None:
+    assert dirty_hours(unit({7: 1}, {}, {}), now_hour=9) == [DirtyHour(7, Why.EVENTS)]
+
+
+def test_an_hour_is_dirty_while_an_archive_is_newer_than_what_it_holds() -> None:
+    assert dirty_hours(unit({7: 3}, {7: (2, 2)}, {7: 2}), 9) == [DirtyHour(7, Why.EVENTS)]
+    assert dirty_hours(unit({7: 3}, {7: (3, 3)}, {7: 3}), 9) == []
+
+
+def test_an_hour_is_dirty_until_its_compacted_rows_are_swapped() -> None:
+    assert dirty_hours(unit({7: 3}, {7: (3, 3)}, {}), 9) == [DirtyHour(7, Why.SWAP)]
+    assert dirty_hours(unit({7: 3}, {7: (3, 3)}, {7: 2}), 9) == [DirtyHour(7, Why.SWAP)]
+
+
+def test_an_hour_that_is_not_over_is_left_alone() -> None:
+    # now lies in hour 9: 9 is open, 10 is stamped ahead
+    assert dirty_hours(unit({8: 1, 9: 1, 10: 1}, {}, {}), 9) == [DirtyHour(8, Why.EVENTS)]
+
+
+def test_a_backfilled_hour_is_clean_while_its_start_cover_contains_its_newest_archive() -> None:
+    # backfilled (seq 0) under a start cover that contains archives 1 to 4
+    assert dirty_hours(unit({7: 4}, {7: (0, 4)}, {7: 0}), 9) == []
+    assert dirty_hours(unit({7: 5}, {7: (0, 4)}, {7: 0}), 9) == [DirtyHour(7, Why.EVENTS)]
+
+
+def test_an_hour_made_for_another_start_cover_holds_nothing() -> None:
+    assert dirty_hours(unit({7: 1}, {7: (0, NOTHING)}, {7: 0}), 9) == [DirtyHour(7, Why.EVENTS)]
+
+
+def test_an_hour_that_the_store_keeps_no_more_is_compacted_and_not_swapped() -> None:
+    assert dirty_hours(unit({7: 1}, {}, {}, kept=8), 9) == [DirtyHour(7, Why.EVENTS)]
+    assert dirty_hours(unit({7: 1}, {7: (1, 1)}, {}, kept=8), 9) == []
+
+
+def test_a_run_takes_its_key_first_then_the_oldest_and_no_more_than_it_may() -> None:
+    units = [unit({3: 1, 5: 1, 7: 1}, {}, {}), unit({4: 1}, {}, {})]
+    assert hours_to_compact(units, 7, False, 3, 9) == [7, 3, 4]
+    assert hours_to_compact(units, 7, True, 3, 9) == [7]
+    assert hours_to_compact(units, None, False, 2, 9) == [3, 4]
+
+
+@pytest.mark.parametrize("key", [6, 9, 12])
+def test_a_clean_key_or_one_that_is_not_over_is_no_hour_of_the_run(key: int) -> None:
+    units = [unit({7: 1, 9: 1, 12: 1}, {}, {})]
+    assert hours_to_compact(units, key, True, 24, 9) == []
+
+
+maps = st.dictionaries(st.integers(0, 9), st.integers(1, 5))
+
+
+@given(maps, maps, maps, st.integers(0, 10))
+def test_a_run_that_does_all_it_chose_leaves_nothing_dirty(
+    newest: dict[int, int], compacted: dict[int, int], swapped: dict[int, int], now: int
+) -> None:
+    before = unit(newest, {h: (seq, seq) for h, seq in compacted.items()}, swapped)
+    chosen = hours_to_compact([before], None, False, 100, now)
+    stands = {
+        h: (max(5, compacted.get(h, 0)),) * 2 if h in chosen else (compacted[h],) * 2 for h in {*compacted, *chosen}
+    }
+    after = unit(newest, stands, swapped | {h: stands[h][0] for h in chosen})
+    assert dirty_hours(after, now) == []
+
+
+def test_a_backfill_computes_what_is_missing_and_keeps_what_holds_its_start() -> None:
+    assert fill_of(None, holds_start=False, is_start=False) is Fill.COMPUTE
+    assert fill_of(0, holds_start=True, is_start=True) is Fill.SWAP
+    assert fill_of(0, holds_start=True, is_start=False) is Fill.RECOMPACT
+    assert fill_of(4, holds_start=True, is_start=False) is Fill.SWAP
+    assert fill_of(4, holds_start=False, is_start=False) is Fill.RECOMPACT
+
+
+def test_days_are_totalled_once_they_are_over() -> None:
+    # hours 23 (day 0), 24 and 47 (day 1); now is hour 48: both days are over; at 47 day 1 is not
+    assert days_to_total([23, 24, 47], None, 48) == [0, 1]
+    assert days_to_total([23, 24], None, 47) == [0]
+
+
+def test_the_first_hour_of_a_day_totals_the_day_before_whose_last_hour_may_be_empty() -> None:
+    assert days_to_total([24], 24, 25) == [0]
+    assert days_to_total([25], 25, 26) == []
