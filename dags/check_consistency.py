@@ -11,7 +11,7 @@ from __future__ import annotations
 from datetime import timedelta
 
 from airflow.sdk import DAG, CronTriggerTimetable, Param
-from slicewise_airflow.alerts import page
+from slicewise_airflow.alerts import over_within, page
 from slicewise_airflow.check import check_run_arguments
 from slicewise_airflow.spark import SparkJob
 
@@ -21,6 +21,7 @@ with DAG(
     schedule=CronTriggerTimetable("20 * * * *", timezone="UTC"),
     catchup=False,
     max_active_runs=1,
+    deadline=over_within(timedelta(minutes=55)),
     tags=["slicewise", "checks"],
     params={"sample": Param(500, type="integer", minimum=1, description="entities per view")},
     default_args={"owner": "slicewise", "on_failure_callback": page},

@@ -16,7 +16,7 @@ from __future__ import annotations
 from datetime import timedelta
 
 from airflow.sdk import DAG, CronPartitionTimetable, Param
-from slicewise_airflow.alerts import page
+from slicewise_airflow.alerts import over_within, page
 from slicewise_airflow.spark import SparkJob
 
 from slicewise.lifecycle.jobs import compact_arguments
@@ -27,6 +27,7 @@ with DAG(
     schedule=CronPartitionTimetable("0 * * * *", timezone="UTC", run_offset=-1),
     catchup=False,
     max_active_runs=1,
+    deadline=over_within(timedelta(minutes=55)),
     tags=["slicewise", "compaction"],
     params={
         "from_raw": Param(False, type="boolean", description="recompute from raw events; gives the same bytes"),

@@ -10,7 +10,7 @@ from __future__ import annotations
 from datetime import timedelta
 
 from airflow.sdk import DAG, CronTriggerTimetable, Param
-from slicewise_airflow.alerts import page
+from slicewise_airflow.alerts import over_within, page
 from slicewise_airflow.spark import SparkJob
 
 from slicewise.lifecycle.jobs import maintain_arguments
@@ -21,6 +21,7 @@ with DAG(
     schedule=CronTriggerTimetable("40 3 * * *", timezone="UTC"),
     catchup=False,
     max_active_runs=1,
+    deadline=over_within(timedelta(hours=6)),
     tags=["slicewise", "maintenance"],
     params={"keep_days": Param(7, type="integer", minimum=1, description="snapshots younger than this stay")},
     default_args={"owner": "slicewise", "on_failure_callback": page},

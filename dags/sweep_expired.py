@@ -11,7 +11,7 @@ from __future__ import annotations
 from datetime import timedelta
 
 from airflow.sdk import DAG, CronTriggerTimetable, Param, get_current_context, task
-from slicewise_airflow.alerts import page
+from slicewise_airflow.alerts import over_within, page
 
 with DAG(
     dag_id="sweep_expired",
@@ -19,6 +19,7 @@ with DAG(
     schedule=CronTriggerTimetable("15 */6 * * *", timezone="UTC"),
     catchup=False,
     max_active_runs=1,
+    deadline=over_within(timedelta(hours=2)),
     tags=["slicewise", "maintenance"],
     params={"dry_run": Param(False, type="boolean", description="report only")},
     default_args={"owner": "slicewise", "on_failure_callback": page},

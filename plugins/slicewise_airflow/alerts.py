@@ -5,11 +5,15 @@ A channel that cannot be reached is an event of its own and never hides the fail
 
 from __future__ import annotations
 
+import asyncio
 import os
 from collections.abc import Mapping
+from datetime import timedelta
 from typing import Any
 
-from slicewise.lifecycle.alerts import Alert, Channel, alert, channels
+from airflow.sdk import AsyncCallback, DeadlineAlert, DeadlineReference
+
+from slicewise.lifecycle.alerts import Alert, Channel, alert, channels, deadline_alert
 from slicewise.log import warning
 
 
@@ -24,6 +28,32 @@ def page(context: Mapping[str, Any]) -> None:
         url=getattr(instance, "log_url", "") or "",
         runbook_base=os.environ.get("SLICEWISE_RUNBOOK_BASE", ""),
     )
+    _page(told, context)
+
+
+async def page_deadline(context: Mapping[str, Any]) -> None:
+    """Called by Airflow's triggerer when a run is not over by its deadline."""
+    run = context["dag_run"]
+    told = deadline_alert(
+        run["dag_id"],
+        run["dag_run_id"],
+        str(context["deadline"]["deadline_time"]),
+        runbook_base=os.environ.get("SLICEWISE_RUNBOOK_BASE", ""),
+    )
+    await asyncio.to_thread(_page, told, context)
+
+
+def over_within(limit: timedelta) -> DeadlineAlert:
+    """A run that is queued for longer than `limit`, or runs on after it, pages."""
+    # named by its path: the triggerer imports it, the DAG's parser need not resolve it
+    return DeadlineAlert(
+        reference=DeadlineReference.DAGRUN_QUEUED_AT,
+        interval=limit,
+        callback=AsyncCallback("slicewise_airflow.alerts.page_deadline"),
+    )
+
+
+def _page(told: Alert, context: Mapping[str, Any]) -> None:
     warning(told.event, **{name: value for name, value in told.fields().items() if name != "event"})
     for channel in channels(os.environ):
         try:

@@ -11,6 +11,8 @@ from pathlib import Path
 import pytest
 from airflow.dag_processing.dagbag import DagBag
 from airflow.sdk import CronPartitionTimetable
+from airflow.sdk._shared.module_loading import import_string
+from slicewise_airflow import alerts
 
 ROOT = Path(__file__).resolve().parents[2]
 FILES = sorted((ROOT / "dags").glob("*.py"))
@@ -111,3 +113,11 @@ def test_a_red_check_is_never_retried_into_green(bag: DagBag) -> None:
 def test_a_continuous_dag_has_a_start_so_that_its_second_run_is_made(bag: DagBag) -> None:
     assert bag.dags["ingest_stream"].start_date is not None
     assert bag.dags["ingest_stream"].max_active_runs == 1
+
+
+def test_what_runs_by_the_clock_has_a_deadline_that_its_triggerer_can_call(bag: DagBag) -> None:
+    scheduled = {"check_consistency", "compact_slices", "maintain_iceberg", "sweep_expired"}
+    for name in scheduled:
+        [deadline] = bag.dags[name].deadline
+        assert import_string(deadline.callback.path) is alerts.page_deadline
+    assert not any(dag.deadline for name, dag in bag.dags.items() if name not in scheduled)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import shlex
 from datetime import UTC, datetime
@@ -10,7 +11,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from slicewise_airflow.alerts import page
+from slicewise_airflow.alerts import page, page_deadline
 from slicewise_airflow.commands import run_command
 from slicewise_airflow.spark import SparkJob
 from slicewise_airflow.stream import StreamHealth, StreamHealthTrigger, StreamNotWell
@@ -131,3 +132,10 @@ def test_a_channel_that_fails_hides_neither_the_failure_nor_its_own(
     assert "docs/runbook.md#compaction-fails" in caplog.text
     assert "alert_not_delivered" in caplog.text
     assert "secret-path" not in caplog.text
+
+
+def test_a_missed_deadline_is_an_event_with_its_runbook_section(caplog: pytest.LogCaptureFixture) -> None:
+    run = {"dag_id": "compact_slices", "dag_run_id": "r1"}
+    asyncio.run(page_deadline({"dag_run": run, "deadline": {"id": "1", "deadline_time": "2026-11-21T10:55:00"}}))
+    assert "deadline_missed dag=compact_slices" in caplog.text
+    assert "docs/runbook.md#compaction-fails" in caplog.text

@@ -31,6 +31,7 @@ class Alert:
     event: Literal["task_failed", "deadline_missed"]
     dag: str
     task: str
+    """Empty where a whole run is meant."""
     run: str
     error: str
     runbook: str
@@ -38,7 +39,8 @@ class Alert:
 
     def text(self) -> str:
         """One line for people and for chat."""
-        return f"slicewise {self.event}: {self.dag}.{self.task} ({self.run}): {self.error}. Runbook: {self.runbook}"
+        what = f"{self.dag}.{self.task}" if self.task else self.dag
+        return f"slicewise {self.event}: {what} ({self.run}): {self.error}. Runbook: {self.runbook}"
 
     def fields(self) -> dict[str, str]:
         """For logs and webhooks: names and values."""
@@ -92,4 +94,17 @@ def alert(dag: str, task: str, run: str, error: object, *, url: str = "", runboo
         error=(first[0] if first else "no error was recorded")[:300],
         runbook=runbook_link(dag, runbook_base),
         url=url,
+    )
+
+
+def deadline_alert(dag: str, run: str, deadline: str, *, runbook_base: str = "") -> Alert:
+    """An alert for a run that is not over by its deadline: it may still end well."""
+    return Alert(
+        event="deadline_missed",
+        dag=dag,
+        task="",
+        run=run,
+        error=f"not over by {deadline}",
+        runbook=runbook_link(dag, runbook_base),
+        url="",
     )

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from slicewise.lifecycle.alerts import ANCHORS, RUNBOOK, alert, channels, runbook_link
+from slicewise.lifecycle.alerts import ANCHORS, RUNBOOK, alert, channels, deadline_alert, runbook_link
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -28,6 +28,12 @@ def test_an_alert_tells_the_first_line_of_the_error_only() -> None:
     assert "second" not in told.text()
     assert told.runbook.endswith("#compaction-fails")
     assert alert("x", "y", "z", None).error == "no error was recorded"
+
+
+def test_a_missed_deadline_is_told_of_the_run_and_not_of_a_task() -> None:
+    told = deadline_alert("compact_slices", "r1", "2026-11-21T10:55:00+00:00")
+    assert told.text().startswith("slicewise deadline_missed: compact_slices (r1): not over by 2026-11-21T10:55")
+    assert told.runbook.endswith("#compaction-fails")
 
 
 def test_the_link_follows_the_base_of_the_repository() -> None:
