@@ -21,7 +21,7 @@ SIGMAS = 6.0
 
 def is_exact(each: Aggregated, count: int, text_bytes: int) -> bool:
     """Whether so many distinct values are counted exactly."""
-    return count <= each["threshold"] and text_bytes <= 1 << each["precision"]
+    return bool(count <= each["threshold"] and text_bytes <= 1 << each["precision"])
 
 
 def within_declared_error(each: Aggregated, count: int, estimate: object) -> bool:

@@ -37,6 +37,13 @@ class Archive(Protocol):
         """How far the archive of this source reaches now. Raises DataLoss if there is none."""
         ...
 
+    def confirmed(self, source: Source, archived: Archived) -> Archived:
+        """The same with a later `until_us`, if the log holds nothing now that is not archived.
+
+        A quiet source brings no archives, and is complete all the same.
+        """
+        ...
+
     def events(self, source: Source, columns: Sequence[str], start_us: int, end_us: int, seq: int) -> pa.Table:
         """Good events with time in [start_us, end_us) of archive seqs up to `seq`.
 

@@ -86,6 +86,22 @@ def entity_types(asked: Sequence[Asked]) -> dict[str, str]:
     return types
 
 
+def reach(
+    deployment: Deployment, archive: Archive, asked: Sequence[Asked], latest_us: int | None
+) -> dict[str, Archived]:
+    """How far each source is read, for instants up to `latest_us` (None: none are asked for).
+
+    Raises DataLoss where nothing is archived.
+    """
+    found = {}
+    for name in sorted({each.unit.source for each in asked}):
+        reached = archive.reaches(name)
+        if latest_us is not None and latest_us > reached.until_us:
+            reached = archive.confirmed(deployment.source(name), reached)
+        found[name] = reached
+    return found
+
+
 def answer_spine(
     deployment: Deployment,
     archive: Archive,
@@ -102,17 +118,17 @@ def answer_spine(
     finished: dict[str, Finished] = {}
     for each in asked:
         unit = each.unit
-        reach = archived[unit.source]
+        reached = archived[unit.source]
         if tokens is None:
             if len(spine):
-                refuse_beyond(unit.source, reach, int(spine.at_us.max()))
+                refuse_beyond(unit.source, reached, int(spine.at_us.max()))
             bounds = _by_event_time(each, spine)
             own = None
         else:
             own = [_of_unit(unit, row, some) for row, some in enumerate(tokens)]
-            refuse_unarchived(unit.source, reach, own)
+            refuse_unarchived(unit.source, reached, own)
             bounds = _recorded(each, own)
-        events = read_unit(deployment, archive, unit, bounds, reach.seq, spine)
+        events = read_unit(deployment, archive, unit, bounds, reached.seq, spine)
         covers = None if own is None else Covers.of(own, events.places)
         question = Question(events.entities.numbers(spine.table), bounds, covers)
         some_finished = answer(events, each.features, question)

@@ -16,7 +16,7 @@ from slicewise.aggregates import Finished
 from slicewise.errors import BadRequest, DataLoss
 from slicewise.features.plan import Deployment
 from slicewise.training.archive import Archive, Archived
-from slicewise.training.ask import KNOWLEDGE, Asked, answer_spine, entity_types, resolve
+from slicewise.training.ask import KNOWLEDGE, Asked, answer_spine, entity_types, reach, resolve
 from slicewise.training.manifest import (
     SPINE_SUFFIX,
     SUFFIX,
@@ -93,8 +93,9 @@ def build_training_set(
         )
     refs, asked = resolve(deployment, features)
     rows = spine if isinstance(spine, Spine) else read_spine(spine, entity_types(asked))
-    reach = archived or _reach(archive, asked)
-    finished = answer_spine(deployment, archive, reach, asked, rows, knowledge)
+    timely = knowledge == "event_time" and len(rows) > 0
+    reached = archived or reach(deployment, archive, asked, int(rows.at_us.max()) if timely else None)
+    finished = answer_spine(deployment, archive, reached, asked, rows, knowledge)
     table = rows.table
     for ref in refs:
         if ref in table.column_names:
@@ -110,7 +111,7 @@ def build_training_set(
         knowledge,
         refs,
         deployment.to_json(),
-        described(reach),
+        described(reached),
         _units(asked),
         spine=rows.digest(),
         rows=table.num_rows,
@@ -132,9 +133,9 @@ def build_snapshot(
     features stand in every row.
     """
     refs, asked = resolve(deployment, features)
-    reach = archived or _reach(archive, asked)
     ats = tuple(sorted(set(ats_us)))
-    table, finished = answer_snapshot(deployment, archive, reach, asked, ats)
+    reached = archived or reach(deployment, archive, asked, ats[-1] if ats else None)
+    table, finished = answer_snapshot(deployment, archive, reached, asked, ats)
     for ref in refs:
         table = table.append_column(ref, finished[ref].values)
     manifest = Manifest(
@@ -142,7 +143,7 @@ def build_snapshot(
         "event_time",
         refs,
         deployment.to_json(),
-        described(reach),
+        described(reached),
         _units(asked),
         ats_us=ats,
         rows=table.num_rows,
@@ -190,10 +191,6 @@ def rebuild(archive: Archive, manifest: Manifest, spine: object | None, where: s
             else f"rebuild with pyarrow {manifest.pyarrow}; this is {pa.__version__}",
         )
     return again
-
-
-def _reach(archive: Archive, asked: Sequence[Asked]) -> dict[str, Archived]:
-    return {source: archive.reaches(source) for source in {each.unit.source for each in asked}}
 
 
 def _units(asked: Sequence[Asked]) -> dict[str, str]:

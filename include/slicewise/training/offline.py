@@ -15,12 +15,16 @@ from slicewise.settings import Settings
 from slicewise.training.archive import Archived
 from slicewise.training.manifest import Manifest
 
+_LOG_TIMEOUT_S = 5.0
+
 
 @dataclass(frozen=True)
 class IcebergArchive:
-    """The archive's port over `log.<source>`."""
+    """The archive's port over `log.<source>`. bootstrap: the Kafka brokers that it was taken from."""
 
     catalog: Any
+    bootstrap: str
+    clock: Clock
 
     def reaches(self, source: str) -> Archived:
         """See Archive."""
@@ -70,8 +74,9 @@ class Offline:
         """
         from slicewise.stores.iceberg.catalog import open_catalog
 
-        archive = IcebergArchive(open_catalog(settings))
-        return Offline(deployment or deployed(settings), archive, clock or SystemClock())
+        clock = clock or SystemClock()
+        archive = IcebergArchive(open_catalog(settings), settings.kafka_bootstrap, clock)
+        return Offline(deployment or deployed(settings), archive, clock)
 
     def record(self, manifest: Manifest, name: str) -> None:
         """Enter a data set in `ops.datasets`."""

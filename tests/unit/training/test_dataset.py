@@ -152,6 +152,15 @@ def test_an_instant_after_the_archive_is_refused() -> None:
         build_training_set(DEPLOYMENT, _archive(6)[1], [{"user": "ann", "at": END + 1}], ["users:n_10m"], "event_time")
 
 
+def test_a_quiet_source_is_complete_when_its_log_holds_nothing_more() -> None:
+    _, archive = _archive(6)
+    archive.log_ends_us = END + 5 * HOUR
+    spine = [{"user": "ann", "at": END + HOUR}]
+    built = build_training_set(DEPLOYMENT, archive, spine, ["users:n_10m"], "event_time")
+    assert built.table["users:n_10m"].to_pylist() == [0]
+    assert built.manifest.sources["plays"]["until_us"] == END + 5 * HOUR
+
+
 @pytest.mark.parametrize("knowledge", ["event_time", "snapshot"])
 def test_a_data_set_is_rebuilt_to_the_same_bytes_after_more_was_archived(tmp_path: Path, knowledge: str) -> None:
     events, archive = _archive(7)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -128,6 +129,7 @@ class ListedArchive:
             self.tables.append(typed.append_column("seq", pa.array([seq] * typed.num_rows, pa.int64())))
         self.until_us = until_us
         self.reads: list[tuple[int, int]] = []
+        self.log_ends_us: int | None = None
 
     def reaches(self, source: str) -> Archived:  # noqa: ARG002
         offsets: dict[Place, int] = {}
@@ -135,6 +137,9 @@ class ListedArchive:
             place = (TOPIC, event["partition"])
             offsets[place] = max(offsets.get(place, 0), event["offset"] + 1)
         return Archived(len(self.tables), Cover(offsets), self.until_us, 7)
+
+    def confirmed(self, source: Source, archived: Archived) -> Archived:  # noqa: ARG002
+        return replace(archived, until_us=self.log_ends_us) if self.log_ends_us is not None else archived
 
     def events(
         self,

@@ -1,0 +1,88 @@
+"""The check job over the whole platform: green when nothing is wrong, red with the name of a falsified value."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import redis
+
+from slicewise.local import deploy
+from slicewise.stores.iceberg.catalog import open_catalog
+from slicewise.stores.iceberg.records import records
+from slicewise.stores.iceberg.schemas import CHECKS
+from tests.e2e.payments import PARTITIONS, payments
+from tests.support.oracle import HOUR
+from tests.support.stack import Stack, stack
+
+pytestmark = [pytest.mark.server, pytest.mark.spark, pytest.mark.timeout(900)]
+
+PROJECT = Path(__file__).parents[2] / "e2e" / "project"
+SEED = 77
+
+
+@pytest.fixture
+def platform() -> Iterator[Stack]:
+    with stack(PROJECT, {"SLICEWISE_KAFKA_PARTITIONS": str(PARTITIONS)}) as running:
+        running.up()
+        running.cli("apply", "--no-wait")
+        now = time.time_ns() // 1000
+        made = payments(SEED, 2_000, now, now - 3 * HOUR, now, bad=20)
+        running.produce("payments", [(each.partition, each.value, each.time_ms) for each in made])
+        running.start_stream()
+        running.wait_applied("payments")
+        running.stop_stream()
+        yield running
+
+
+def _check(platform: Stack, folder: Path, code: int) -> dict[str, Any]:
+    script = str(platform.settings.home / "spark_jobs" / "check.py")
+    python = str(platform.settings.spark_python)
+    arguments = ["--sample", "100", "--run", "same", "--report", str(folder), "--json"]
+    done = platform._command([python, script, *arguments], check=False, timeout_s=600)
+    assert done.returncode == code, f"{done.returncode}\n{done.stdout[-2000:]}\n{done.stderr[-6000:]}"
+    report: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return report
+
+
+def _falsify(platform: Stack) -> tuple[str, int]:
+    """Doubles what one card's newest slice holds: its field once more, in the slice before. Its checksum holds."""
+    with deploy.connected(platform.settings) as store:
+        (unit,) = deploy.require_units(deploy.standing(store)).view("by_card")
+    client = redis.Redis.from_url(platform.settings.redis_url)
+    for key in sorted(client.scan_iter(match=f"*:{unit.storage_fingerprint}:hot", count=1_000)):
+        fields: dict[Any, bytes] = client.hgetall(key)
+        running = sorted(bytes(field) for field in fields if bytes(field).startswith(b"r:"))
+        if running:
+            newest = running[-1]
+            _, number, topic, partition = newest.split(b":")
+            forged = b":".join([b"r", str(int(number) - 1).encode(), topic, partition])
+            client.hset(key, forged, fields[newest])
+            card = key.decode().partition("{card:string:")[2].partition("}")[0]
+            client.close()
+            return card, len(running)
+    raise AssertionError("no card has a running partial")
+
+
+def test_a_falsified_value_turns_the_check_red_and_is_named(platform: Stack, tmp_path: Path) -> None:
+    print(f"seed {SEED}")
+    green = _check(platform, tmp_path / "green", 0)
+    print({name: green[name] for name in ("values", "mismatches", "entities", "plain_sums", "took_ms", "notes")})
+    assert green["outcome"] == "green"
+    assert green["values"] > 1_000
+    assert green["mismatches"] == 0
+
+    card, _ = _falsify(platform)
+    red = _check(platform, tmp_path / "red", 2)
+    print({name: red[name] for name in ("values", "mismatches", "causes")})
+    assert red["outcome"] == "red"
+    assert red["mismatches"] > 0
+    assert {(each["view"], each["entity"]["card"]) for each in red["wrong"]} == {("by_card", card)}
+    html = (tmp_path / "red" / "latest.html").read_text()
+    assert card in html
+    kept = records(open_catalog(platform.settings), CHECKS)
+    assert {row["result"] for row in kept} >= {"green", "red", "mismatch"}
