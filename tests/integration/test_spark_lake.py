@@ -1,4 +1,4 @@
-"""Stream, archive, compaction and backfill on real servers: every event counts once, whatever ran when and how often."""
+"""Stream, archive, compaction and backfill on real servers: each event counts once, whatever ran when and how often."""
 
 from __future__ import annotations
 

@@ -3,7 +3,7 @@
 Spark's own daemon leaves pyspark.zip and a jar on sys.path, which every task re-reads through
 importlib.invalidate_caches(), and collects garbage over all that was imported after every task.
 Here archives leave the path, our code is imported once before the first fork, and what was
-imported is frozen out of the collector's sight (docs/adr/0006).
+imported is frozen out of the collector's sight (docs/adr/0011).
 """
 
 from __future__ import annotations
