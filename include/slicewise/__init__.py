@@ -40,73 +40,28 @@ _HOME = {
 }
 
 if TYPE_CHECKING:
-    from slicewise.aggregates import (
-        argmax as argmax,
-    )
-    from slicewise.aggregates import (
-        argmin as argmin,
-    )
-    from slicewise.aggregates import (
-        bool_and as bool_and,
-    )
-    from slicewise.aggregates import (
-        bool_or as bool_or,
-    )
-    from slicewise.aggregates import (
-        bottom_k as bottom_k,
-    )
-    from slicewise.aggregates import (
-        count as count,
-    )
-    from slicewise.aggregates import (
-        distinct_count as distinct_count,
-    )
-    from slicewise.aggregates import (
-        last_k as last_k,
-    )
-    from slicewise.aggregates import (
-        max as max,
-    )
-    from slicewise.aggregates import (
-        mean as mean,
-    )
-    from slicewise.aggregates import (
-        min as min,
-    )
-    from slicewise.aggregates import (
-        sum as sum,
-    )
-    from slicewise.aggregates import (
-        top_k as top_k,
-    )
-    from slicewise.errors import (
-        SlicewiseError as SlicewiseError,
-    )
-    from slicewise.features.definitions import (
-        Feature as Feature,
-    )
-    from slicewise.features.definitions import (
-        FeatureSet as FeatureSet,
-    )
-    from slicewise.features.definitions import (
-        FeatureView as FeatureView,
-    )
-    from slicewise.features.definitions import (
-        KafkaSource as KafkaSource,
-    )
-    from slicewise.features.definitions import (
-        case as case,
-    )
+    from slicewise.aggregates import argmax as argmax
+    from slicewise.aggregates import argmin as argmin
+    from slicewise.aggregates import bool_and as bool_and
+    from slicewise.aggregates import bool_or as bool_or
+    from slicewise.aggregates import bottom_k as bottom_k
+    from slicewise.aggregates import count as count
+    from slicewise.aggregates import distinct_count as distinct_count
+    from slicewise.aggregates import last_k as last_k
+    from slicewise.aggregates import max as max
+    from slicewise.aggregates import mean as mean
+    from slicewise.aggregates import min as min
+    from slicewise.aggregates import sum as sum
+    from slicewise.aggregates import top_k as top_k
+    from slicewise.errors import SlicewiseError as SlicewiseError
+    from slicewise.features.definitions import Feature as Feature
+    from slicewise.features.definitions import FeatureSet as FeatureSet
+    from slicewise.features.definitions import FeatureView as FeatureView
+    from slicewise.features.definitions import KafkaSource as KafkaSource
+    from slicewise.features.definitions import case as case
     from slicewise.serving.client import Client as Client
-    from slicewise.slices import (
-        Window as Window,
-    )
-    from slicewise.slices import (
-        hopping as hopping,
-    )
-    from slicewise.slices import (
-        tumbling as tumbling,
-    )
+    from slicewise.slices import hopping as hopping
+    from slicewise.slices import tumbling as tumbling
     from slicewise.training import snapshot as snapshot
     from slicewise.training import training_set as training_set
     from slicewise.training.evaluate import evaluate as evaluate

@@ -16,6 +16,7 @@ from slicewise.errors import ServerError, StoreUnavailable
 from slicewise.replay import flights
 from slicewise.replay.run import Standing, resume
 from slicewise.replay.schedule import Pace, partition_of
+from slicewise.replay.songs import Plays
 from slicewise.stores.kafka.log import KafkaLog
 from slicewise.stores.kafka.producer import Record, TransactionalWriter, last_records
 
@@ -141,8 +142,28 @@ def test_a_live_replay_goes_on_at_its_pace_and_stops_when_told(kafka_broker):
     assert newest <= time.time() * 1000, "nothing is produced before it is due"
 
 
+def test_a_live_replay_survives_a_restart_of_its_broker(own_kafka):
+    topic, log = created(own_kafka)
+    replay = start(own_kafka, topic, "--live", "--speed", "10950", "--share", "0.001", "--offset", "90d12h")
+    deadline = time.monotonic() + 120
+    while standing(log, topic) < 300:
+        assert time.monotonic() < deadline, "nothing was written"
+        time.sleep(0.1)
+    own_kafka.kill()
+    own_kafka.start()
+    before = len(read(own_kafka, topic))
+    assert before > 0
+    while len(read(own_kafka, topic)) < before + 200:
+        assert replay.poll() is None, "it ended"
+        assert time.monotonic() < deadline + 120, "it did not go on"
+    replay.terminate()
+    _, said = replay.communicate(timeout=60)
+    assert replay.returncode == 0, said
+    once_and_in_order(read(own_kafka, topic))
+
+
 def test_a_second_writer_fences_the_first(kafka_broker):
-    topic, log = created(kafka_broker)
+    topic, _ = created(kafka_broker)
     first = TransactionalWriter(kafka_broker.bootstrap, topic, topic)
     first.append([Record(0, b"k", b"1", 1)])
     second = TransactionalWriter(kafka_broker.bootstrap, topic, topic)
@@ -153,7 +174,7 @@ def test_a_second_writer_fences_the_first(kafka_broker):
 
 
 def test_the_last_record_is_found_behind_many_commit_markers(kafka_broker):
-    topic, log = created(kafka_broker)
+    topic, _ = created(kafka_broker)
     writer = TransactionalWriter(kafka_broker.bootstrap, topic, topic)
     writer.append([Record(1, b"k", b"here", 5)])
     for _ in range(3):
@@ -164,3 +185,27 @@ def test_the_last_record_is_found_behind_many_commit_markers(kafka_broker):
         writer._producer.flush()
         writer._producer.abort_transaction()
     assert last_records(kafka_broker.bootstrap, topic, range(PARTITIONS)) == {1: Record(1, b"k", b"here", 5)}
+
+
+def test_a_load_is_what_its_seed_says(kafka_broker):
+    topic, _ = created(kafka_broker)
+    command = [
+        str(Path(sys.executable).with_name("slicewise")),
+        "load",
+        "--topic",
+        topic,
+        "--rate",
+        "0",
+        "--seconds",
+        "2",
+    ]
+    env = {**os.environ, "SLICEWISE_KAFKA_BOOTSTRAP": kafka_broker.bootstrap}
+    said = subprocess.run([*command, "--seed", "11"], env=env, capture_output=True, text=True, check=True).stdout
+    assert json.loads(said)["events"] == 4_000
+    ends = last_records(kafka_broker.bootstrap, topic, range(PARTITIONS))
+    assert len(ends) == PARTITIONS, "users are spread over the partitions"
+    wanted = {(row["user_id"], row["song_id"], row["seconds"]) for row in Plays(seed=11).batch(0, 4_000).to_pylist()}
+    for record in ends.values():
+        row = json.loads(record.value)
+        assert (row["user_id"], row["song_id"], row["seconds"]) in wanted
+        assert row["played_at"] <= record.time_ms * 1000 + 1_000_000, "a backlog lies in the past"

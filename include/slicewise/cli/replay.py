@@ -15,6 +15,7 @@ from slicewise.settings import Settings
 from slicewise.slices import DAY_US, parse_duration
 
 PROGRESS_S = 1.0
+RETRY_S = 2.0
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -30,6 +31,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace, settings: Settings) -> int:
     from slicewise.clock import SystemClock
+    from slicewise.errors import StoreUnavailable
     from slicewise.replay import flights
     from slicewise.replay.run import Standing, resume
     from slicewise.replay.run import run as run_replay
@@ -48,39 +50,47 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
     log = KafkaLog(settings.kafka_bootstrap)
     log.create(arguments.topic, arguments.partitions or settings.kafka_partitions)
     partitions = log.partitions(arguments.topic)
-    # The writer comes first: it ends what an earlier one left open, and no other writes after it.
-    name = f"slicewise-replay-{arguments.topic}"
-    writer = TransactionalWriter(settings.kafka_bootstrap, arguments.topic, name)
-    ends = last_records(settings.kafka_bootstrap, arguments.topic, range(partitions))
-    standing = {p: Standing(record.value, record.time_ms) for p, record in ends.items()}
-    schedule, first = resume(year, pace, standing, clock.now_us())
-    history = schedule.due(schedule.live_from_us)
-    say(
-        "replay.start",
-        topic=arguments.topic,
-        partitions=partitions,
-        first=first,
-        history=history,
-        cycle_s=pace.cycle_us // 1_000_000,
-    )
-    said = [time.monotonic()]
 
-    def progress(done: int, of: int) -> None:
-        if done - first > 1000 and (done == of or time.monotonic() - said[0] > PROGRESS_S):
-            said[0] = time.monotonic()
-            phase = "history" if done <= history else "live"
-            say("replay.progress", phase=phase, events=done, of=max(of, done))
+    def once() -> None:
+        """Goes on where the topic ends, until told to stop."""
+        # The writer comes first: it ends what an earlier one left open, and no other writes after it.
+        name = f"slicewise-replay-{arguments.topic}"
+        writer = TransactionalWriter(settings.kafka_bootstrap, arguments.topic, name)
+        ends = last_records(settings.kafka_bootstrap, arguments.topic, range(partitions))
+        standing = {p: Standing(record.value, record.time_ms) for p, record in ends.items()}
+        schedule, first = resume(year, pace, standing, clock.now_us())
+        history = schedule.due(schedule.live_from_us)
+        where = {"topic": arguments.topic, "partitions": partitions, "first": first}
+        say("replay.start", **where, history=history, cycle_s=pace.cycle_us // 1_000_000)
+        said = [time.monotonic()]
 
-    number = run_replay(
-        schedule,
-        first,
-        KafkaSink(writer, partitions),
-        clock,
-        stopping.wait,
-        history_only=arguments.history_only,
-        progress=progress if first < history else None,
-    )
-    say("replay.end", events=number, written=number - first)
+        def progress(done: int, of: int) -> None:
+            if done - first > 1000 and (done == of or time.monotonic() - said[0] > PROGRESS_S):
+                said[0] = time.monotonic()
+                phase = "history" if done <= history else "live"
+                say("replay.progress", phase=phase, events=done, of=max(of, done))
+
+        number = run_replay(
+            schedule,
+            first,
+            KafkaSink(writer, partitions),
+            clock,
+            stopping.wait,
+            history_only=arguments.history_only,
+            progress=progress if first < history else None,
+        )
+        say("replay.end", events=number, written=number - first)
+
+    while not stopping.is_set():
+        try:
+            once()
+            return 0
+        except StoreUnavailable as error:
+            # The broker was there just now: one that restarts is no reason to end what runs for ever.
+            if arguments.history_only:
+                raise
+            say("replay.retry", pause_s=RETRY_S, error=type(error).__name__)
+            stopping.wait(RETRY_S)
     return 0
 
 

@@ -1,0 +1,54 @@
+"""`slicewise plan` compares with what is deployed on the running store, and changes nothing there."""
+
+import json
+from pathlib import Path
+
+import pytest
+import redis
+
+from slicewise.cli import main
+from slicewise.cover import Cover
+from slicewise.features.plan import plan
+from slicewise.features.project import load_project
+from slicewise.stores.redis import open_store
+
+pytestmark = pytest.mark.server
+EXAMPLE = Path(__file__).parents[2] / "examples" / "flights"
+
+
+def planned(capsys):
+    code = main(["plan", str(EXAMPLE), "--json"])
+    return code, json.loads(capsys.readouterr().out)
+
+
+def test_a_plan_says_what_differs_from_the_deployment(own_redis, capsys, monkeypatch, tmp_path):
+    monkeypatch.setenv("SLICEWISE_REDIS_URL", own_redis.url)
+    code, found = planned(capsys)
+    assert (code, found["compared"]) == (0, "nothing is deployed yet")
+    operator = redis.Redis.from_url(own_redis.operator_url)
+    assert operator.dbsize() == 0, "a plan writes nothing"
+
+    project = tmp_path / "flights"
+    project.mkdir()
+    text = (EXAMPLE / "features.py").read_text(encoding="utf-8")
+    (project / "slicewise.toml").write_text((EXAMPLE / "slicewise.toml").read_text(encoding="utf-8"), encoding="utf-8")
+    # the deployed long_haul has another row logic
+    (project / "features.py").write_text(text.replace("distance >= 1500", "distance >= 1000"), encoding="utf-8")
+    deployed = plan(load_project(project / "features.py"))
+    store = open_store(own_redis.url)
+    try:
+        marks = store.initialise()
+        topics = {source.topic: "0" * 31 + "1" for source in deployed.sources}
+        store.deploy(deployed, marks.epoch, topics, Cover())
+    finally:
+        store.close()
+    before = operator.dbsize()
+    code, found = planned(capsys)
+    assert code == 1, "something is refused"
+    kinds = {change["view"]: change["change"] for change in found["changes"]}
+    assert kinds == {"carrier": "unchanged", "route": "unchanged", "long_haul": "refused", "new_york": "unchanged"}
+    (refused,) = [change for change in found["changes"] if change["change"] == "refused"]
+    assert "row_logic" in refused["reason"]
+    assert found["compared"] == f"compared with deployment {deployed.digest[:16]}"
+    assert operator.dbsize() == before
+    operator.close()
