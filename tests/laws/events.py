@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from decimal import Decimal
 from random import Random
@@ -12,7 +13,23 @@ from hypothesis import strategies as st
 
 from slicewise.aggregates import Event
 
-DOUBLES = [0.0, -0.0, 5e-324, -5e-324, 2.0**-1022, 1e308, -1e308, 1.7976931348623157e308, 0.1, -0.1, 1.0, 2.0**53 + 2]
+DOUBLES = [
+    math.nan,
+    math.inf,
+    -math.inf,
+    0.0,
+    -0.0,
+    5e-324,
+    -5e-324,
+    2.0**-1022,
+    1e308,
+    -1e308,
+    1.7976931348623157e308,
+    0.1,
+    -0.1,
+    1.0,
+    2.0**53 + 2,
+]
 INTEGERS = [0, 1, -1, 2**31, 2**32 - 1, 2**53 + 1, 2**63 - 1, -(2**63), 2**62, -(2**62)]
 TEXTS = ["", "a", "b", "ab", "\x00", "a\x00", "é", "é", "日本", "😀", "x" * 300, "\x7f", "￿"]
 INSTANTS = [0, 1, -1, 1_357_000_000_000_000, -62_135_596_800_000_000, 2**62]
@@ -51,7 +68,7 @@ def _any(kind: pa.DataType) -> st.SearchStrategy[Any]:
         most = 10**kind.precision - 1
         return st.integers(-most, most).map(lambda n: _decimal(n, kind))
     if str(kind) == "double":
-        return st.floats(allow_nan=False, allow_infinity=False)
+        return st.floats(allow_nan=False)
     if str(kind) == "int64":
         return st.integers(-(2**63), 2**63 - 1)
     if str(kind) == "string":

@@ -1,4 +1,7 @@
-"""The laws of the algebra, each a function of a bound aggregate, some events and a source of choices."""
+"""The laws of the algebra, each a function of a bound aggregate, some events and a source of choices.
+
+States are compared as text: there +0.0 is not -0.0, and a NaN is a NaN.
+"""
 
 from __future__ import annotations
 
@@ -59,8 +62,8 @@ def split(events: Sequence[Event], random: Random, parts: int) -> list[list[Even
 
 def empty_is_the_identity(aggregate: Aggregate, events: Sequence[Event], random: Random) -> None:  # noqa: ARG001
     state = _state(aggregate, events)
-    assert aggregate.combine(state, aggregate.empty()) == state
-    assert aggregate.combine(aggregate.empty(), state) == state
+    assert repr(aggregate.combine(state, aggregate.empty())) == repr(state)
+    assert repr(aggregate.combine(aggregate.empty(), state)) == repr(state)
     partial, empty = one(aggregate, events), one(aggregate, [])
     assert raw(aggregate, empty) == raw(aggregate, Columns.empty(aggregate.fields, 1))
     assert raw(aggregate, join(aggregate, partial, empty)) == raw(aggregate, partial)
@@ -69,9 +72,8 @@ def empty_is_the_identity(aggregate: Aggregate, events: Sequence[Event], random:
 
 def combine_is_commutative(aggregate: Aggregate, events: Sequence[Event], random: Random) -> None:
     a, b = split(events, random, 2)
-    assert aggregate.combine(_state(aggregate, a), _state(aggregate, b)) == aggregate.combine(
-        _state(aggregate, b), _state(aggregate, a)
-    )
+    left, right = _state(aggregate, a), _state(aggregate, b)
+    assert repr(aggregate.combine(left, right)) == repr(aggregate.combine(right, left))
     x, y = one(aggregate, a), one(aggregate, b)
     assert raw(aggregate, join(aggregate, x, y)) == raw(aggregate, join(aggregate, y, x))
 
@@ -80,7 +82,7 @@ def combine_is_associative(aggregate: Aggregate, events: Sequence[Event], random
     parts = split(events, random, 3)
     a, b, c = (_state(aggregate, part) for part in parts)
     combine = aggregate.combine
-    assert combine(combine(a, b), c) == combine(a, combine(b, c))
+    assert repr(combine(combine(a, b), c)) == repr(combine(a, combine(b, c)))
     x, y, z = (one(aggregate, part) for part in parts)
     left = join(aggregate, join(aggregate, x, y), z)
     assert raw(aggregate, left) == raw(aggregate, join(aggregate, x, join(aggregate, y, z)))
@@ -98,7 +100,7 @@ def any_split_gives_the_same_bytes(aggregate: Aggregate, events: Sequence[Event]
 def any_order_gives_the_same_bytes(aggregate: Aggregate, events: Sequence[Event], random: Random) -> None:
     shuffled = random.sample(events, len(events))
     assert raw(aggregate, one(aggregate, shuffled)) == raw(aggregate, one(aggregate, events))
-    assert _state(aggregate, shuffled) == _state(aggregate, events)
+    assert repr(_state(aggregate, shuffled)) == repr(_state(aggregate, events))
 
 
 def groups_do_not_touch_each_other(aggregate: Aggregate, events: Sequence[Event], random: Random) -> None:
@@ -116,11 +118,11 @@ def rows_and_columns_agree(aggregate: Aggregate, events: Sequence[Event], random
     parts = split(events, random, 3)
     states = [_state(aggregate, part) for part in parts]
     partials = Columns.concat([one(aggregate, part) for part in parts])
-    assert aggregate.from_columns(partials) == states
+    assert repr(aggregate.from_columns(partials)) == repr(states)
     assert raw(aggregate, aggregate.to_columns(states)) == raw(aggregate, partials)
     whole = aggregate.combine(aggregate.combine(states[0], states[1]), states[2])
     joined = aggregate.combine_columns(partials, np.zeros(3, np.int64), 1)
-    assert aggregate.from_columns(joined) == [whole]
+    assert repr(aggregate.from_columns(joined)) == repr([whole])
     values = [aggregate.finish(state) for state in [*states, whole]]
     finished = aggregate.finish_columns(Columns.concat([partials, joined]))
     assert finished.values.type == aggregate.output_type
@@ -176,7 +178,7 @@ def deduct_undoes_combine(aggregate: Aggregate, events: Sequence[Event], random:
     a, b = split(events, random, 2)
     whole, part, rest = one(aggregate, events), one(aggregate, a), one(aggregate, b)
     assert raw(aggregate, aggregate.deduct_columns(whole, part)) == raw(aggregate, rest)
-    assert aggregate.deduct(_state(aggregate, events), _state(aggregate, a)) == _state(aggregate, b)
+    assert repr(aggregate.deduct(_state(aggregate, events), _state(aggregate, a))) == repr(_state(aggregate, b))
 
 
 LAWS: tuple[Law, ...] = (

@@ -53,7 +53,15 @@ def _values(events: Sequence[Event], column: str) -> list[Any]:
 
 
 def _key(value: Any) -> Any:
+    if isinstance(value, float):
+        return (1, 0.0) if math.isnan(value) else (0, value)  # NaN above every number
     return value.encode() if isinstance(value, str) else value
+
+
+def _not_finite(values: Sequence[Any]) -> float | None:
+    """What IEEE 754 makes of a sum with NaN or infinities in it; None of a finite one."""
+    odd = [value for value in values if isinstance(value, float) and not math.isfinite(value)]
+    return sum(odd[1:], odd[0]) if odd else None
 
 
 def _place(event: Event) -> tuple[int, ...]:
@@ -78,6 +86,9 @@ def _sum(aggregate: Any, events: Sequence[Event]) -> Any:
     values = _values(events, aggregate.column)
     if not values:
         return None
+    odd = _not_finite(values)
+    if odd is not None:
+        return odd
     total = sum((Fraction(value) for value in values), Fraction(0))
     kind = aggregate.types[0]
     if pa.types.is_decimal(kind):
@@ -91,6 +102,9 @@ def _mean(aggregate: Any, events: Sequence[Event]) -> Any:
     values = _values(events, aggregate.column)
     if not values:
         return None
+    odd = _not_finite(values)
+    if odd is not None:
+        return odd
     mean = sum((Fraction(value) for value in values), Fraction(0)) / len(values)
     kind = aggregate.types[0]
     if pa.types.is_decimal(kind):

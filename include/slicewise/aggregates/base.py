@@ -155,7 +155,7 @@ class Aggregate(ABC):
 
     def empty(self) -> State:
         """The partial of no events."""
-        return tuple(0 if isinstance(f, Fixed) else () for f in self.fields)
+        return tuple(np.dtype(f.dtype).type(0).item() if isinstance(f, Fixed) else () for f in self.fields)
 
     @abstractmethod
     def accumulate(self, state: State, event: Event) -> State:

@@ -4,10 +4,14 @@ The integer counts units (1, 10^-scale, or 2^-1074 for doubles). Low zero limbs 
 (`start` counts them), the top limb is signed and as few limbs as possible follow; zero has
 no limb and start 0. Whole columns are added lane by lane in 64-bit integers, with carries
 settled before any lane could overflow (superaccumulator: Kulisch, and Neal, arXiv:1505.05571).
+
+NaN and infinities, where a column allows them, are counted in lanes above every finite sum: they
+add and deduct like all else, and cost nothing where there are none.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -16,12 +20,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from slicewise.aggregates.ragged import Int64, Ragged, offsets_of
-from slicewise.errors import CodecError, SlicewiseError
+from slicewise.errors import CodecError
 
 LIMB_BITS = 32
 MASK = np.int64(2**LIMB_BITS - 1)
-MOST_LANES = 72
-"""Lanes of the largest sum: 2^1024 in units of 2^-1074, times 2^63 events, and the sign."""
+SPECIAL_LANE = 72
+"""Above the lanes of every finite sum: 2^1024 in units of 2^-1074, times 2^63 events, is below 2^2162.
+
+Two lanes each count the NaN, the +infinity and the -infinity: 2^(32 · 72), · 74 and · 76.
+"""
+MOST_LANES = SPECIAL_LANE + 6
 CARRY_LANES = 2
 LONG_CHUNK = 2**20  # values below 2^33: sums of a chunk stay below 2^53, exact in doubles
 SHORT_CHUNK = 2**15  # temporaries stay in cache
@@ -65,16 +73,12 @@ def of_words(words: NDArray[np.uint64]) -> Numbers:
 
 
 def of_doubles(values: NDArray[np.float64]) -> Numbers:
-    """Doubles, in units of 2^-1074, by their bits; raises SlicewiseError for NaN and infinities."""
+    """Doubles, in units of 2^-1074, by their bits; NaN and infinities as one in a lane of their own."""
     least, most = 2**12, 0
     for begin in range(0, len(values), SHORT_CHUNK):
         biased = (values[begin : begin + SHORT_CHUNK].view(np.int64) >> 52) & 0x7FF
         least, most = min(least, int(biased.min())), max(most, int(biased.max()))
-    if most == 0x7FF:
-        raise SlicewiseError(
-            "NaN or an infinity reached an exact sum",
-            expected="finite doubles: row logic refuses the others, or leaves the row out",
-        )
+    special = most == 0x7FF
 
     def pieces(part: Part) -> Pieces:
         bits = values[part].view(np.int64)
@@ -83,13 +87,19 @@ def of_doubles(values: NDArray[np.float64]) -> Numbers:
         mantissa = (bits & (2**52 - 1)) | (np.minimum(biased, 1) << 52)
         lane, shift = shift >> 5, shift & 31
         sign = 1 | (bits >> 63)
+        if special:
+            odd = biased == 0x7FF
+            kind = np.where(mantissa != 1 << 52, 0, np.where(sign > 0, 2, 4))
+            lane = np.where(odd, SPECIAL_LANE + kind, lane)
+            mantissa, shift, sign = np.where(odd, 1, mantissa), np.where(odd, 0, shift), np.where(odd, 1, sign)
         low = (mantissa & MASK) << shift
         high = (mantissa >> LIMB_BITS) << shift
         middle = (low >> LIMB_BITS) + (high & MASK)
         parts = (low & MASK, middle, high >> LIMB_BITS)
         return [(lane + i if i else lane, value * sign) for i, value in enumerate(parts)]
 
-    return Numbers(len(values), max(0, least - 1) >> 5, (max(0, most - 1) >> 5) + 2, pieces)
+    highest = SPECIAL_LANE + 4 if special else max(0, most - 1) >> 5
+    return Numbers(len(values), max(0, least - 1) >> 5, highest + 2, pieces)
 
 
 def of_limbs(start: NDArray[np.int32], limbs: Ragged) -> Numbers:
@@ -119,8 +129,8 @@ def add(numbers: Numbers, groups: Int64, n_groups: int) -> tuple[NDArray[np.int3
     if numbers.size == 0:
         return np.zeros(n_groups, np.int32), Ragged.empty(n_groups, "<u4")
     least, most = numbers.least, numbers.most
-    if least < 0 or most >= MOST_LANES:
-        raise CodecError(f"a sum with limbs {least} to {most}", expected=f"0 to {MOST_LANES - 1}")
+    if least < 0 or most > MOST_LANES:
+        raise CodecError(f"a sum with limbs {least} to {most}", expected=f"0 to {MOST_LANES}")
     lanes = most - least + 1 + CARRY_LANES
     if n_groups * lanes <= CELLS:
         return _canonical(_lanes(numbers, None, groups, n_groups, lanes), least)
@@ -200,6 +210,34 @@ def _trim(total: Int64, least: int) -> tuple[NDArray[np.int32], Ragged]:
     kept = (lane >= first) & (lane <= top)
     start = np.where(lengths > 0, first + least, 0).astype(np.int32)
     return start, Ragged(offsets_of(lengths), digits.T[kept.T])
+
+
+# ---- NaN and infinities
+
+
+def specials(total: int) -> tuple[int, int, int]:
+    """How many NaN, +infinity and -infinity stand in a sum of doubles."""
+    counts = (total + (1 << (LIMB_BITS * SPECIAL_LANE - 1))) >> (LIMB_BITS * SPECIAL_LANE)
+    return counts & (2**64 - 1), (counts >> 64) & (2**64 - 1), counts >> 128
+
+
+def special_of(value: float) -> int:
+    """What a NaN or an infinity adds to a sum of doubles."""
+    return 1 << (LIMB_BITS * (SPECIAL_LANE + (0 if value != value else 2 if value > 0 else 4)))
+
+
+def not_finite(total: int) -> float | None:
+    """What a sum of doubles with NaN or infinities in it comes to; None of a finite one."""
+    nan, positive, negative = specials(total)
+    if nan or (positive and negative):
+        return math.nan
+    return math.inf if positive else -math.inf if negative else None
+
+
+def has_specials(start: NDArray[np.int32], limbs: Ragged) -> NDArray[np.bool_]:
+    """Which sums of doubles have NaN or infinities in them [n]."""
+    held: NDArray[np.bool_] = start + limbs.lengths > SPECIAL_LANE
+    return held
 
 
 # ---- rows

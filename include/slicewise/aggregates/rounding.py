@@ -20,7 +20,7 @@ BATCH_ROWS = 2**16
 QUOTIENT_LIMBS = 3  # more than 65 bits of quotient for any divisor below 2^31
 LARGEST_DIVISOR = 2**31 - 1
 INFINITE_BITS = 0x7FF << 52
-LEAST_NORMAL = -1022
+LEAST_NORMAL, MOST_NORMAL = -1022, 1023
 
 Doubles = NDArray[np.float64]
 
@@ -111,8 +111,8 @@ def _by_columns(
     up = (tail > half) | ((tail == half) & (sticky | ((mantissa & np.uint64(1)) != 0)))
     # The implicit bit of the mantissa and a carry out of it both step the exponent, as they should.
     exponent = np.where(odd, 0, exponent)
-    raw = ((np.clip(exponent, LEAST_NORMAL, 1024) + 1022) << 52) + mantissa.astype(np.int64) + up
-    overflow = ~odd & (raw >= INFINITE_BITS)
+    raw = ((np.clip(exponent, LEAST_NORMAL, MOST_NORMAL) + 1022) << 52) + mantissa.astype(np.int64) + up
+    overflow = ~odd & ((exponent > MOST_NORMAL) | (raw >= INFINITE_BITS))
     done &= (exponent >= LEAST_NORMAL) | odd
     raw = np.where(odd | overflow, 0, raw | (negative.astype(np.int64) << 63))
     return raw.view(np.float64), overflow & done, done

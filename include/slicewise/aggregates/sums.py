@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
@@ -47,7 +48,8 @@ class ExactSum(Invertible):
     """What sum and mean share: the count of values that are not null, and their exact sum.
 
     Partial: `n`, and the integer of `slicewise.aggregates.limbs` in units of 1 (integers),
-    10^-scale (decimals) or 2^-1074 (doubles).
+    10^-scale (decimals) or 2^-1074 (doubles). Where a column allows NaN and infinities, they
+    make a result NaN or infinite as IEEE 754 has it, whatever the order.
     """
 
     column: str
@@ -121,6 +123,8 @@ class ExactSum(Invertible):
         if is_decimal(self.number):
             return int(value.scaleb(self.number.scale, EXACT))
         if is_double(self.number):
+            if not math.isfinite(value):
+                return exact.special_of(value)
             numerator, denominator = value.as_integer_ratio()
             return int((numerator << -DOUBLE_UNIT) // denominator)
         return int(value)
@@ -148,8 +152,7 @@ class Sum(ExactSum):
         if is_decimal(self.number):
             return _finish_by_rows(self, partials)
         if is_double(self.number):
-            values, overflow = to_doubles(start, limbs, None, self.unit)
-            return _finished(values, some, overflow)
+            return _doubles(start, limbs, None, self.unit, some)
         return _finished(*_integers(start, limbs, some))
 
     def finish(self, state: State) -> int | float | Decimal | Failed | None:
@@ -160,8 +163,7 @@ class Sum(ExactSum):
         if is_decimal(self.number):
             return _decimal(total, self.output_type)
         if is_double(self.number):
-            rounded = scaled(total, self.unit, 1)
-            return Failed(OVERFLOW) if rounded is None else rounded
+            return _rounded(total, self.unit, 1)
         return total if -(2**63) <= total < 2**63 else Failed(OVERFLOW)
 
 
@@ -188,8 +190,7 @@ class Mean(ExactSum):
             return _finish_by_rows(self, partials)
         n = partials.fixed("n")
         start, limbs = partials.fixed("limb_start"), partials.items("limbs")
-        values, overflow = to_doubles(start, limbs, np.maximum(n, 1), self.unit)
-        return _finished(values, n > 0, overflow)
+        return _doubles(start, limbs, np.maximum(n, 1), self.unit, n > 0)
 
     def finish(self, state: State) -> float | Decimal | Failed | None:
         n, start, limbs = state
@@ -199,12 +200,29 @@ class Mean(ExactSum):
         if is_decimal(self.number):
             shift = self.output_type.scale - self.number.scale
             return _decimal(half_up(total * 10**shift, n), self.output_type)
-        rounded = scaled(total, self.unit, n)
-        return Failed(OVERFLOW) if rounded is None else rounded
+        return _rounded(total, self.unit, n)
 
 
 def _columns(n: int, count: Int64, start: NDArray[np.int32], limbs: Ragged) -> Columns:
     return Columns(n, {"n": count, "limb_start": start, "limbs": limbs})
+
+
+def _rounded(total: int, unit: int, n: int) -> float | Failed:
+    special = exact.not_finite(total)
+    if special is not None:
+        return special
+    rounded = scaled(total, unit, n)
+    return Failed(OVERFLOW) if rounded is None else rounded
+
+
+def _doubles(
+    start: NDArray[np.int32], limbs: Ragged, divisor: Int64 | None, unit: int, some: NDArray[np.bool_]
+) -> Finished:
+    values, overflow = to_doubles(start, limbs, divisor, unit)
+    for row in np.flatnonzero(exact.has_specials(start, limbs)).tolist():
+        special = exact.not_finite(exact.to_ints(start[row : row + 1], limbs.take(np.array([row])))[0])
+        values[row], overflow[row] = (values[row], overflow[row]) if special is None else (special, False)
+    return _finished(values, some, overflow)
 
 
 def _decimal(unscaled: int, kind: pa.DataType) -> Decimal | Failed:
