@@ -39,6 +39,7 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
     from slicewise.features.explain import changes, refuse_changed_units
     from slicewise.features.plan import plan
     from slicewise.features.project import load_project
+    from slicewise.features.projects import joined
     from slicewise.local import deploy, supervisor
 
     def say(line: str) -> None:
@@ -49,10 +50,13 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
     supervisor.require_up(settings, ["redis", "kafka"])
     with deploy.connected(settings) as store:
         found = deploy.standing(store)
-        wanted = changes(planned, found.deployment)
+        whole = joined(planned, found.deployment)
+        wanted = [
+            each for each in changes(whole, found.deployment) if each.view in planned.views or each.kind == "removed"
+        ]
         for each in wanted:
             say(f"{each.kind:<10} {each.view:<24} {each.reason}")
-        refuse_changed_units(planned, found.deployment)
+        refuse_changed_units(whole, found.deployment)
         gone = [each.view for each in wanted if each.kind == "removed"]
         if gone and not arguments.remove:
             raise DefinitionError(
@@ -60,7 +64,7 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
                 where=str(settings.definitions),
                 next_step="put it back, or remove it for good: slicewise apply --remove",
             )
-        marks = deploy.deploy(settings, store, planned, found.marks.epoch)
+        marks = deploy.deploy(settings, store, whole, found.marks.epoch)
         left = deploy.building(planned, marks)
     say(f"deployed: epoch {marks.epoch}, {len(planned.views)} views")
     if left:

@@ -20,6 +20,7 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
     from slicewise.features.explain import changes, explain
     from slicewise.features.plan import Deployment, plan
     from slicewise.features.project import load_project
+    from slicewise.features.projects import joined
     from slicewise.stores.redis.status import read_status
 
     deployment = plan(load_project(definitions_of(arguments.project, settings)))
@@ -31,8 +32,10 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
             said = "nothing is deployed yet" if running is None else f"compared with deployment {running.digest[:16]}"
         except StoreUnavailable:
             said = f"nothing runs at {redacted(settings.redis_url)}: compared with nothing"
-    rows = explain(deployment, running)
-    every = changes(deployment, running)
+    after = joined(deployment, running)
+    mine = deployment.views
+    rows = [row for row in explain(after, running) if row.view in mine]
+    every = [each for each in changes(after, running) if each.view in mine or each.kind == "removed"]
     if arguments.json:
         whole = {
             "project": deployment.project,

@@ -95,6 +95,7 @@ class Unit:
     input_types: tuple[tuple[str, str], ...]
     reads: tuple[str, ...]
     owner: str | None = None
+    project: str = ""
     storage_fingerprint: str = ""
     definition_fingerprint: str = ""
 
@@ -112,11 +113,15 @@ class PlannedSet:
     features: tuple[str, ...]
     defaults: tuple[tuple[str, Any], ...] = ()
     owner: str | None = None
+    project: str = ""
 
 
 @dataclass(frozen=True)
 class Deployment:
-    """What `slicewise apply` deploys, and what every process works from."""
+    """What `slicewise apply` deploys, and what every process works from.
+
+    project: the name of the project, of all of them where several stand on one platform.
+    """
 
     project: str
     sources: tuple[Source, ...]
@@ -158,6 +163,7 @@ class Deployment:
                 tuple(each["features"]),
                 tuple((ref, value) for ref, value in each["defaults"]),
                 each["owner"],
+                each["project"],
             )
             for each in raw["feature_sets"]
         )
@@ -252,6 +258,7 @@ def build_unit(
     levels: tuple[int, ...],
     retention_us: int,
     owner: str | None,
+    project: str = "",
 ) -> Unit:
     """A unit from its parts; layout, inputs and fingerprints follow from them.
 
@@ -289,6 +296,7 @@ def build_unit(
         input_types=tuple((name, kinds[name]) for name in sorted(inputs)),
         reads=tuple(sorted(reads)),
         owner=owner,
+        project=project,
     )
     unit = replace(unit, storage_fingerprint=fingerprint(storage_payload(unit, source)))
     return replace(unit, definition_fingerprint=fingerprint(definition_payload(unit)))
@@ -325,6 +333,7 @@ def _unit_json(unit: Unit) -> dict[str, Any]:
         "levels": unit.levels,
         "retention_us": unit.retention_us,
         "owner": unit.owner,
+        "project": unit.project,
         "storage_fingerprint": unit.storage_fingerprint,
         "definition_fingerprint": unit.definition_fingerprint,
     }
@@ -351,6 +360,7 @@ def _unit(raw: Mapping[str, Any], source: Source) -> Unit:
         levels=tuple(raw["levels"]),
         retention_us=raw["retention_us"],
         owner=raw["owner"],
+        project=raw["project"],
     )
     for name in ("storage_fingerprint", "definition_fingerprint"):
         if getattr(unit, name) != raw[name]:

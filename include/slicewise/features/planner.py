@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pyarrow as pa
 
@@ -42,9 +43,11 @@ def plan_project(project: Project) -> Deployment:
     _unique([each.name for each in sets], "feature set", [s.where for s in sets])
     sources = _sources(project.views)
     by_name = {source.name: source for source in sources}
-    units = tuple(unit for view in project.views for unit in plan_view(view, by_name[view.source.name]))
+    planned = (unit for view in project.views for unit in plan_view(view, by_name[view.source.name]))
+    units = tuple(replace(unit, project=project.name) for unit in planned)
     bare = Deployment(project.name, sources, units, ())
-    return Deployment(project.name, sources, units, tuple(_planned_set(s, bare) for s in sets))
+    named = tuple(replace(_planned_set(s, bare), project=project.name) for s in sets)
+    return Deployment(project.name, sources, units, named)
 
 
 def plan_source(source: KafkaSource) -> Source:

@@ -19,6 +19,7 @@ from slicewise.clock import SystemClock
 from slicewise.errors import ServerError
 from slicewise.features.plan import Deployment, plan
 from slicewise.features.project import load_project
+from slicewise.features.projects import joined
 from slicewise.lifecycle.health import StreamStatus
 from slicewise.lifecycle.overview import streams_of
 from slicewise.local import deploy, supervisor
@@ -86,7 +87,7 @@ def _deployed(settings: Settings, say: Say, changed: list[str]) -> Deployment:
             deploy.deploy(settings, store, planned, found.marks.epoch)
             changed.append("deployed")
             return planned
-    if found.deployment.digest != planned.digest:
+    if joined(planned, found.deployment).digest != found.deployment.digest:
         say("the definitions differ from what is deployed: slicewise plan shows how, slicewise apply deploys")
     return found.deployment
 
