@@ -1,0 +1,112 @@
+"""The page's script shows every figure as text, whatever the figures hold."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+# As much of a document as the script uses: elements that keep their children and their text.
+DOCUMENT = """
+class Node_ {
+  constructor(tag) { this.tag = tag; this.children = []; this.className = ""; this._text = ""; }
+  append(...more) { this.children.push(...more); }
+  replaceChildren(...more) { this.children = more; this._text = ""; }
+  createTHead() { const e = new Node_("thead"); this.append(e); return e; }
+  createTBody() { const e = new Node_("tbody"); this.append(e); return e; }
+  insertRow() { const e = new Node_("tr"); this.append(e); return e; }
+  set textContent(t) { this._text = String(t); this.children = []; }
+  get textContent() { return [this._text, ...this.children.map(c => c.textContent)].filter(Boolean).join(" | "); }
+}
+const byId = {};
+const document = { getElementById: id => byId[id] ??= new Node_("div"), createElement: tag => new Node_(tag) };
+const answer = JSON.parse(process.argv[1]);
+const fetch = async () => ({ ok: answer.status === 200, status: answer.status, json: async () => answer.body });
+const setInterval = () => 0;
+"""
+FOUND: dict[str, Any] = {
+    "now_us": 1_700_000_000_000_000,
+    "generation": 3,
+    "epoch": 2,
+    "health": {"reasons": [], "stopped": False, "well": True},
+    "streams": [
+        {
+            "source": "<b>flights</b>",
+            "state": "running",
+            "lag_events": 12_345,
+            "events_per_s": 1999.6,
+            "freshness_p50_ms": 128.4,
+            "freshness_p99_ms": None,
+            "heartbeat_age_s": 0.4,
+        }
+    ],
+    "views": [
+        {
+            "view": "carrier",
+            "unit": "a" * 16,
+            "ready": False,
+            "built": 0.256,
+            "hours": 19,
+            "newest_hour": "2026-11-21T08Z",
+        }
+    ],
+    "jobs": [{"job": "check", "ok": False, "age_s": 7200.0, "report": {"mismatches": 1}}],
+    "serving_url": "http://127.0.0.1:8000",
+}
+
+
+def shown(body: dict[str, Any], status: int = 200) -> dict[str, str]:
+    """Element id -> the text that the page shows there."""
+    page = (ROOT / "plugins" / "slicewise_page.html").read_text(encoding="utf-8")
+    [script] = re.findall(r"<script>(.*)</script>", page, re.DOTALL)
+    tail = """
+      const texts = () => Object.fromEntries(Object.entries(byId).map(([id, e]) => [id, e.textContent]));
+      setTimeout(() => console.log(JSON.stringify(texts())), 50);
+    """
+    node = shutil.which("node")
+    assert node, "Node runs the page's script; make check says how to get it"
+    program = DOCUMENT + script.replace('"use strict";', "") + tail
+    done = subprocess.run(
+        [node, "-e", program, json.dumps({"status": status, "body": body})],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    found: dict[str, str] = json.loads(done.stdout)
+    return found
+
+
+def test_figures_are_shown_as_text() -> None:
+    page = shown(FOUND)
+    assert page["said"] == "The stream is well."
+    assert "<b>flights</b> | running | 12,345 | 2,000 | 128 ms | – | 0 s ago" in page["streams"]
+    assert "carrier | aaaaaaaaaaaaaaaa | building, 25 % | 19 | 2026-11-21T08Z" in page["views"]
+    assert "check | failed | 2.0 h ago | mismatches 1" in page["jobs"]
+    assert "epoch 2, generation 3; as of 2023-11-14T22:13:20.000Z" in page["foot"]
+
+
+def test_reasons_stand_at_the_top() -> None:
+    ill = FOUND | {"health": {"reasons": ["flights: no heartbeat for 31 s"], "stopped": False, "well": False}}
+    assert shown(ill)["said"] == "The stream is not well: flights: no heartbeat for 31 s"
+    stopped = FOUND | {"health": {"reasons": [], "stopped": True, "well": True}}
+    assert shown(stopped)["said"] == "The stream is stopped on purpose."
+
+
+def test_an_empty_platform_says_what_to_do_next() -> None:
+    page = shown(FOUND | {"streams": [], "views": [], "jobs": []})
+    assert "Unpause the DAG ingest_stream" in page["streams"]
+    assert "slicewise apply" in page["views"]
+
+
+@pytest.mark.parametrize("status", [503, 500])
+def test_what_cannot_be_read_is_said(status: int) -> None:
+    page = shown({"error": {"what": "the online store does not answer", "next_step": "slicewise status"}}, status)
+    assert page["said"] == "The status cannot be read: the online store does not answer. slicewise status"
