@@ -175,14 +175,15 @@ def _causes(recomputation: Recomputation, wrong: Mapping[int, tuple[_Value, Comp
     """The first change to the question that gives the online value; `logic` if none does."""
     slice_us = recomputation.unit.slice_us
     tried: list[tuple[int, Cause, WindowOf]] = []
+    windows: dict[tuple[int, str, int, int], WindowOf] = {}
     for i, (value, _) in wrong.items():
         for cause, rule, start, end in _changes(value.window, slice_us):
-            window = WindowOf(len(tried), value.window.who, rule, start, end)
-            tried.append((i, cause, window))
+            key = (value.window.who, rule, start, end)
+            tried.append((i, cause, windows.setdefault(key, WindowOf(len(windows), *key))))
     each_of = {i: value.each for i, (value, _) in wrong.items()}
     ties = {i: _tie_query(each) for i, each in each_of.items()}
     asked = [*each_of.values(), *(tie for tie in ties.values() if tie is not None)]
-    found = recomputation.of([window for _, _, window in tried], asked)
+    found = recomputation.of(list(windows.values()), asked)
     causes: dict[int, Cause] = {}
     for i, cause, window in tried:
         value, row = wrong[i]

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pyarrow as pa
 
+from slicewise import log
 from slicewise.clock import Clock, SystemClock
-from slicewise.errors import DataLoss, NotReady
+from slicewise.errors import DataLoss, NotReady, StoreUnavailable
 from slicewise.features.plan import Deployment, Source
 from slicewise.settings import Settings
 from slicewise.training.archive import Archived
@@ -43,6 +44,18 @@ class IcebergArchive:
         until = archived_until_us(self.catalog, source, state.seq)
         assert until is not None, "a seq comes from its cover rows"
         return Archived(state.seq, state.cover, until, state.snapshot_id)
+
+    def confirmed(self, source: Source, archived: Archived) -> Archived:
+        """See Archive. Where the log does not answer, nothing is confirmed."""
+        from slicewise.stores.kafka.log import KafkaLog
+
+        now = self.clock.now_us()
+        try:
+            latest = KafkaLog(self.bootstrap, timeout_s=_LOG_TIMEOUT_S).latest(source.topic)
+        except StoreUnavailable as error:
+            log.warning("archive_not_confirmed", source=source.name, error=error.what)
+            return archived
+        return replace(archived, until_us=now) if archived.cover.dominates(latest) else archived
 
     def events(self, source: Source, columns: Sequence[str], start_us: int, end_us: int, seq: int) -> pa.Table:
         """See Archive."""

@@ -55,7 +55,7 @@ def _falsify(platform: Stack) -> tuple[str, int]:
         (unit,) = deploy.require_units(deploy.standing(store)).view("by_card")
     client = redis.Redis.from_url(platform.settings.redis_url)
     for key in sorted(client.scan_iter(match=f"*:{unit.storage_fingerprint}:hot", count=1_000)):
-        fields: dict[Any, bytes] = client.hgetall(key)
+        fields: dict[Any, Any] = dict(client.hgetall(key))
         running = sorted(bytes(field) for field in fields if bytes(field).startswith(b"r:"))
         if running:
             newest = running[-1]
