@@ -59,6 +59,9 @@ class Settings:
     kafka_partitions: int
     """Partitions of a topic that slicewise creates."""
 
+    replay_share: str
+    """Part of the example's year that lies before the first start and is loaded at once: 0.8."""
+
     spark_master: str
     """Where bounded jobs and the stream run: local[2], or spark://host:port."""
 
@@ -117,6 +120,7 @@ class Settings:
             redis_maxmemory=text("redis_maxmemory", "4gb"),
             kafka_retention_ms=number("kafka_retention_ms", -1, -1),
             kafka_partitions=number("kafka_partitions", 2),
+            replay_share=text("replay_share", "0.8"),
             spark_master=text("spark_master", "local[2]"),
             platform_python=path("platform_python", home / ".venvs/platform/bin/python"),
             spark_python=path("spark_python", spark_bin / "python"),

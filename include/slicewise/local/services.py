@@ -108,7 +108,7 @@ def _replay(settings: Settings, state: StateFolder) -> Service:
     """The example's events: the past at once, then live; it goes on where its topic ends."""
     return Service(
         name=REPLAY,
-        argv=(str(settings.platform_python.parent / "slicewise"), REPLAY),
+        argv=(str(settings.platform_python.parent / "slicewise"), REPLAY, "--share", settings.replay_share),
         cwd=state.path,
         health=lambda _: None,
         address="",

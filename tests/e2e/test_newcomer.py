@@ -1,0 +1,148 @@
+"""What a newcomer does, in their order: run, run again, a feature of one's own, a crash of everything, down.
+
+On the whole platform, Airflow included, with a small share of the example's year in the past.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import signal
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from slicewise.local import process
+from slicewise.settings import Settings
+from tests.support.stack import Stack, stack
+
+pytestmark = [pytest.mark.server, pytest.mark.spark, pytest.mark.airflow, pytest.mark.timeout(2400)]
+
+HOME = Path(__file__).resolve().parents[2]
+EXAMPLE = HOME / "examples" / "flights"
+# An hour and a half of the compressed year lies in the past: two or three hours to compact.
+SETTINGS = {"SLICEWISE_REPLAY_SHARE": "0.06"}
+OWN_VIEW = """
+my_first = sw.FeatureView(
+    "my_first",
+    source=flights,
+    entity=["dest"],
+    features=[sw.Feature("arrivals", sw.count("arr_delay"), windows=["1h"])],
+)
+"""
+
+
+@pytest.fixture(scope="module")
+def platform(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
+    project = tmp_path_factory.mktemp("project") / "flights"
+    shutil.copytree(EXAMPLE, project)
+    with stack(project, SETTINGS) as made:
+        yield made
+
+
+def run(platform: Stack) -> dict[str, Any]:
+    """`slicewise run --json`; its figures."""
+    begun = time.monotonic()
+    done = platform.cli("run", "--json", timeout_s=1500)
+    report: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    platform.settings = Settings.load(
+        {
+            "SLICEWISE_STATE": str(platform.settings.state_dir),
+            "SLICEWISE_PROJECT": str(platform.settings.project_dir),
+            **SETTINGS,
+        }
+    )
+    print(f"run took {time.monotonic() - begun:.0f} s: {', '.join(report['changed']) or 'changed nothing'}")
+    return report
+
+
+def pids(platform: Stack) -> dict[str, int | None]:
+    return {each.name: each.pid for each in platform.status()}
+
+
+def test_run_brings_everything_up_and_its_figures_are_true(platform: Stack) -> None:
+    report = run(platform)
+    print({name: value for name, value in report.items() if name not in ("example", "addresses")})
+    assert report["events_in"] >= 0.06 * 336_776 * 0.99
+    assert report["views"] == 4
+    assert report["hours_compacted"] >= 2
+    assert report["values_checked"] > 0
+    assert report["mismatches"] == 0
+    assert report["example"]["status"] == 200
+    assert {each.name: each.state for each in platform.status()} == dict.fromkeys(pids(platform), "up")
+
+
+def test_a_second_run_changes_nothing(platform: Stack) -> None:
+    before = pids(platform)
+    report = run(platform)
+    assert report["changed"] == []
+    assert pids(platform) == before
+
+
+def test_a_feature_of_ones_own_answers_within_minutes(platform: Stack) -> None:
+    begun = time.monotonic()
+    file = platform.settings.project_dir / "features.py"
+    file.write_text(file.read_text() + OWN_VIEW)
+    platform.cli("check")
+    platform.cli("plan")
+    platform.cli("apply", timeout_s=900)
+    answer = platform.ask(features=["my_first:arrivals_1h"], entities=[{"dest": "IAH"}, {"dest": "LAX"}])
+    seconds = time.monotonic() - begun
+    values = [result["values"]["my_first:arrivals_1h"] for result in answer["results"]]
+    print(f"from an edited file to the first answer {values}: {seconds:.0f} s")
+    assert all(value > 0 for value in values), "the history was not built"
+
+
+def test_a_project_of_ones_own_stands_beside_the_example(platform: Stack, tmp_path: Path) -> None:
+    begun = time.monotonic()
+    folder = tmp_path / "mine"
+    platform.cli("init", str(folder))
+    mine = Stack(platform.settings.state_dir, folder)
+    mine.cli("check")
+    mine.cli("apply")
+    print(f"from init to a deployed project: {time.monotonic() - begun:.0f} s")
+    listed = mine.cli("plan", "--json").stdout
+    plan = json.loads(listed.splitlines()[-1])
+    first = plan["units"][0]
+    assert all(change["change"] == "unchanged" for change in plan["changes"])
+    answer = mine.ask(
+        features=[f"{first['view']}:{_a_column(mine, first['view'])}"],
+        entities=[{name.strip(): "nobody" for name in first["entity"].split(",")}],
+    )
+    assert answer["results"][0]["values"] is not None
+    assert platform.ask(features=["carrier:flights_1h"], entities=[{"carrier": "UA"}])["results"]
+
+
+def _a_column(platform: Stack, view: str) -> str:
+    with platform.store() as store:
+        text = store.manifest(store.marks().units)
+    assert text is not None
+    units = [unit for unit in json.loads(text)["units"] if unit["view"] == view]
+    return str(units[0]["features"][0]["column"])
+
+
+def test_after_everything_was_killed_at_once_run_resumes_with_nothing_lost(platform: Stack) -> None:
+    before = run(platform)
+    for birth in process.marked(platform.settings.state_dir):
+        birth.signal(signal.SIGKILL)
+    deadline = time.monotonic() + 30
+    while process.marked(platform.settings.state_dir):
+        assert time.monotonic() < deadline, "killed processes stay"
+        time.sleep(0.1)
+    after = run(platform)
+    assert after["events_in"] >= before["events_in"]
+    assert after["mismatches"] == 0
+
+
+def test_down_leaves_no_process(platform: Stack) -> None:
+    ours = {birth.pid for birth in process.marked(platform.settings.state_dir)}
+    assert ours, "nothing ran"
+    platform.cli("down")
+    assert not process.marked(platform.settings.state_dir)
+    left = [each.pid for each in psutil.process_iter() if each.pid in ours and each.status() != psutil.STATUS_ZOMBIE]
+    assert not left
+    assert all(each.state == "down" for each in platform.status())
