@@ -47,6 +47,13 @@ CoversOf = Any
 """(seqs) -> Steps[Mapping[int, Cover]]"""
 
 
+def _first(sorted_values: Int64) -> npt.NDArray[np.bool_]:
+    """Where a value differs from the one before it."""
+    found = np.ones(len(sorted_values), np.bool_)
+    found[1:] = sorted_values[1:] != sorted_values[:-1]
+    return found
+
+
 @dataclass(frozen=True)
 class Groups:
     """Rows of some entities by (entity, slice), each group's in offset order."""
@@ -69,10 +76,8 @@ class Groups:
         entity, number = batch.entity[rows], batch.number[rows]
         order = np.lexsort((number, entity))
         entity, number = entity[order], number[order]
-        starts_entity = np.ones(len(rows), np.bool_)
-        starts_entity[1:] = entity[1:] != entity[:-1]
-        starts_group = starts_entity.copy()
-        starts_group[1:] |= number[1:] != number[:-1]
+        starts_entity = _first(entity)
+        starts_group = starts_entity | _first(number)
         owner = (np.cumsum(starts_entity) - 1)[starts_group]
         entities = entity[starts_entity]
         return Groups(
@@ -136,9 +141,8 @@ def runs(batch: FoldBatch, chunk: int = CHUNK, max_slices: int = MAX_SLICES) -> 
         yield rows[begin:]
     rest = order if not hot else order[~np.isin(batch.entity[order], hot)]
     entity = batch.entity[rest]
-    distinct = np.flatnonzero(np.r_[True, entity[1:] != entity[:-1]]) if len(rest) else rest
-    cuts = np.r_[distinct[::chunk], len(rest)]
-    for begin, end in pairwise(cuts.tolist()):
+    distinct = np.flatnonzero(_first(entity))
+    for begin, end in pairwise([*distinct[::chunk].tolist(), len(rest)]):
         yield rest[begin:end]
 
 
@@ -216,8 +220,7 @@ def _attempt(
 def _days(generation: int, batch: FoldBatch, groups: Groups) -> list[tuple[int, int, bytes]]:
     """Distinct (position of entity, day, key of the day's hash) that the groups touch."""
     day = groups.number * batch.unit.slice_us // DAY_US
-    first = np.ones(len(day), np.bool_)
-    first[1:] = (day[1:] != day[:-1]) | (groups.owner[1:] != groups.owner[:-1])
+    first = _first(day) | _first(groups.owner)
     fingerprint = batch.unit.storage_fingerprint
     return [
         (i, d, keys.day_key(generation, batch.tags[e], fingerprint, d))
@@ -272,9 +275,10 @@ def _combine(
     rows, group = groups.rows[kept], groups.group[kept]
     if not len(rows):
         return {}
-    starts = np.flatnonzero(np.r_[True, group[1:] != group[:-1]])
+    begins = _first(group)
+    starts = np.flatnonzero(begins)
     present = group[starts]
-    dense = np.cumsum(np.r_[False, group[1:] != group[:-1]])
+    dense = np.cumsum(begins) - 1
     offset = batch.offset[rows]
     first = np.minimum.reduceat(offset, starts)
     last = np.maximum.reduceat(offset, starts)
@@ -296,7 +300,7 @@ def _combine(
     layout = batch.unit.layout
     if olds:
         stored = layout.decode_blocks(olds, [1] * len(olds))
-        into = np.r_[np.arange(len(present)), np.array(at, np.int64)]
+        into = np.concatenate([np.arange(len(present)), np.array(at, np.int64)])
         partials = [
             aggregate.combine_columns(Columns.concat([new, old_part]), into, len(present))
             for aggregate, new, old_part in zip(layout.partials, partials, stored, strict=True)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Generator
+
 from slicewise.errors import DataLoss, EpochSuperseded, GapRefused, IncarnationChanged
 from slicewise.stores.ports import EntityRead, UnitRead
 from slicewise.stores.store import Store
@@ -106,9 +108,9 @@ def backfill(world: World, unit: StoreUnit) -> Actor:
     world.say(f"ready {unit.view}")
 
 
-def swapped(world: World, store: Store, unit: StoreUnit) -> Actor:
+def swapped(world: World, store: Store, unit: StoreUnit) -> Generator[None, None, set[int]]:
     """Hours whose swap the store itself claims. (A claim kept elsewhere does not fall back.)"""
-    return set((yield from world.on(store, store.steps.swapped(unit))))  # type: ignore[return-value]
+    return set((yield from world.on(store, store.steps.swapped(unit))))
 
 
 def totals(world: World) -> Actor:

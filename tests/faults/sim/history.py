@@ -98,20 +98,20 @@ def run(world: World) -> None:
             lose(world)
             if rng.random() < 0.5:
                 streams = streams[:1]
-        elif a < 0.932:
+        elif a < 0.931:
             empty(world)
-        elif a < 0.938:
+        elif a < 0.942:
             if len(world.units) == 1 and sum(world.ends()) > 6:
                 world.units, world.deployments = UNITS, world.deployments + 1
                 world.say("the second unit is wanted")
             operators = [actors.operator(world)]
-        elif a < 0.945:
+        elif a < 0.946:
             operators = [actors.operator(world)]
-        elif a < 0.948 and len(world.log) < PARTITIONS:
+        elif a < 0.949 and len(world.log) < PARTITIONS:
             world.log.append([])
             world.log_start.append(0)
             world.say("a partition is added")
-        elif a < 0.953:
+        elif a < 0.951:
             forget_log(world)
         elif a < 0.965:
             begins = None if rng.random() < 0.5 else nearby(world)
@@ -125,8 +125,9 @@ def run(world: World) -> None:
         else:
             readers = [actors.reader(world)]
         found = world.marks()
-        if found is not None and found.epoch > epoch and rng.random() < 0.7:
-            streams = [actors.stream(world, nearby(world)), *streams[:1]]
+        if found is not None and found.epoch > epoch and rng.random() < 0.9:
+            # the new units' first stream: it may begin below their start covers
+            streams = [actors.stream(world, nearby(world))]
         epoch = 0 if found is None else found.epoch
         if found is not None and rng.random() < 0.2:
             checkpoint = tuple(found.ledger.get(p) for p in _places(world))
@@ -150,14 +151,14 @@ def nearby(world: World) -> tuple[int, ...]:
     if found is None:
         return tuple(world.log_start)
     return tuple(
-        max(first, found.ledger.get(p) - world.rng.randint(0, 5))
+        max(first, found.ledger.get(p) - world.rng.randint(0, 8))
         for p, first in zip(_places(world), world.log_start, strict=True)
     )
 
 
 def lose(world: World) -> None:
     """A restart without the last writes."""
-    lost = world.server.restart(world.rng.randint(0, world.rng.choice((0, 3, 10, 40))))
+    lost = world.server.restart(world.rng.randint(0, world.rng.choice((0, 3, 10, 40, 64))))
     world.say(f"the store restarted without its last {lost} writes")
     world.check()
     if world.marks() is None or world.rng.random() < 0.3:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import Any
 from unittest.mock import patch
@@ -22,7 +22,7 @@ from tests.faults.sim.world import FIRST_HOUR, HOURS, World
 
 Patches = Sequence[tuple[Any, str, Any]]
 check_batch, swap_decision = decisions.check_batch, decisions.swap_decision
-hour_floor, begun = decisions.hour_floor, decisions.begun
+hour_floor = decisions.hour_floor
 
 
 def without(error: type[Exception]) -> Callable[..., None]:
@@ -85,11 +85,11 @@ def read_with_a_kept_ledger() -> Any:
     return read_reply
 
 
-def claims_kept_elsewhere(world: World, store: Any, unit: Any) -> Iterator[None]:  # noqa: ARG001
+def claims_kept_elsewhere(world: World, store: Any, unit: Any) -> Generator[None, None, set[int]]:  # noqa: ARG001
     """Which hours are swapped, as a file beside the store would say it."""
     yield
     name = unit.storage_fingerprint
-    return {h for h in range(FIRST_HOUR, FIRST_HOUR + HOURS) if (name, h) in world.ready_elsewhere}  # type: ignore[return-value]
+    return {h for h in range(FIRST_HOUR, FIRST_HOUR + HOURS) if (name, h) in world.ready_elsewhere}
 
 
 def reconnecting(world: World) -> None:
@@ -140,7 +140,6 @@ PATCHES: dict[str, Callable[[], Patches]] = {
     "cached": lambda: ((Operations, "read_reply", read_with_a_kept_ledger()),),
     "ready": lambda: ((actors, "swapped", claims_kept_elsewhere),),
     "generation": keyed_without_generation,
-    "begun": lambda: ((decisions, "begun", lambda places, topics, earliest: begun(places, (), earliest)),),  # noqa: ARG005
 }
 WORLDS: dict[str, Callable[[World], None]] = {
     "incarnation": reconnecting,

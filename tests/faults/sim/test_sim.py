@@ -18,7 +18,7 @@ def test_every_answer_is_what_its_token_says_in_every_history() -> None:
         told = history(seed)
         assert told.wrong is None, f"{told}\nreplay: python -m tests.faults.sim 1 --seed {seed}"
         answers += told.answers
-    print(f"seeds 0..{SEEDS - 1}: {answers} answers compared, none wrong")  # noqa: T201
+    print(f"seeds 0..{SEEDS - 1}: {answers} answers compared, none wrong")
     assert answers > 100 * SEEDS, "histories in which hardly anything is ready prove nothing"
 
 
@@ -28,7 +28,7 @@ def test_without_the_rule_a_history_goes_wrong(rule: str) -> None:
         for seed in range(MUTANT_SEEDS):
             told = history(seed, rules)
             if told.wrong is not None:
-                print(f"without {rule}: seed {seed}: {told.wrong}")  # noqa: T201
+                print(f"without {rule}: seed {seed}: {told.wrong}")
                 return
     pytest.fail(f"{MUTANT_SEEDS} histories do not need the rule {rule!r}")
 

@@ -36,7 +36,7 @@ PARTITIONS = 3
 """The last one is added to the topic at some point."""
 UNITS = (
     StoreUnit(storage_fingerprint="00000000000000a0", view="first", slice_us=HOUR_US // 2),
-    StoreUnit(storage_fingerprint="00000000000000a1", view="second", slice_us=HOUR_US // 4),
+    StoreUnit(storage_fingerprint="00000000000000a1", view="second", slice_us=HOUR_US),
 )
 
 
