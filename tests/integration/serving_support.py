@@ -91,7 +91,9 @@ def serving(redis_url: str, workers: int = 1) -> Iterator[str]:
             yield url
         finally:
             process.send_signal(signal.SIGTERM)
-            assert process.wait(20) == 0, log.read_text()
+            code = process.wait(20)
+            sys.stdout.write(log.read_text())  # shown where the test fails
+            assert code == 0, log.read_text()
 
 
 def _await_up(url: str, process: subprocess.Popen[bytes], log: Path) -> None:

@@ -59,7 +59,7 @@ class Running:
         self.redis, self.url, self.served, self.loaded_us = redis, url, served, loaded_us
 
     def post(self, body: Any, **headers: str) -> httpx.Response:
-        return httpx.post(self.url + "/v1/features", json=body, headers=headers, trust_env=False)
+        return httpx.post(self.url + "/v1/features", json=body, headers=headers, trust_env=False, timeout=30)
 
 
 @pytest.fixture(scope="module")
@@ -234,10 +234,10 @@ def test_a_wrong_request_is_told_what_was_wrong_and_what_exists(
 
 def test_a_body_that_is_no_json_and_one_too_large_are_refused(running_api: Running) -> None:
     for content in (b"", b"{", b'{"features": ["\xff"]}', b"[" * 100_000, b"null"):
-        reply = httpx.post(running_api.url + "/v1/features", content=content, trust_env=False)
+        reply = httpx.post(running_api.url + "/v1/features", content=content, trust_env=False, timeout=30)
         assert reply.status_code == 400, reply.text
     large = b'{"features": ["' + b"x" * (1 << 20) + b'"]}'
-    reply = httpx.post(running_api.url + "/v1/features", content=large, trust_env=False)
+    reply = httpx.post(running_api.url + "/v1/features", content=large, trust_env=False, timeout=30)
     assert reply.status_code == 400
 
 
@@ -287,22 +287,22 @@ def test_msgpack_is_spoken_both_ways(running_api: Running) -> None:
 
 
 def test_what_exists_is_listed(running_api: Running) -> None:
-    listed = httpx.get(running_api.url + "/v1/features", trust_env=False).json()
+    listed = httpx.get(running_api.url + "/v1/features", trust_env=False, timeout=30).json()
     assert [view["name"] for view in listed["views"]] == ["listening", "places", "everyone"]
     assert listed["feature_sets"][0]["entity"] == {"user_id": "string"}
-    one = httpx.get(running_api.url + "/v1/features/listening:plays_1h", trust_env=False).json()
+    one = httpx.get(running_api.url + "/v1/features/listening:plays_1h", trust_env=False, timeout=30).json()
     assert one["type"] == "int64"
-    unknown = httpx.get(running_api.url + "/v1/features/listenin", trust_env=False)
+    unknown = httpx.get(running_api.url + "/v1/features/listenin", trust_env=False, timeout=30)
     assert unknown.status_code == 404
     assert "listening" in unknown.json()["error"]["next_step"]
-    page = httpx.get(running_api.url + "/", trust_env=False).text
+    page = httpx.get(running_api.url + "/", trust_env=False, timeout=30).text
     assert all(ref in page for ref in REFS)
 
 
 def test_metrics_count_requests_errors_and_the_stores_share(running_api: Running) -> None:
     running_api.post({"features": ["everyone:plays_1h"]})
     running_api.post({"features": ["nothing:here"]})
-    text = httpx.get(running_api.url + "/metrics", trust_env=False).text
+    text = httpx.get(running_api.url + "/metrics", trust_env=False, timeout=30).text
     found = dict(line.rsplit(" ", 1) for line in text.splitlines() if not line.startswith("#"))
     assert float(found['slicewise_request_seconds_count{route="/v1/features"}']) >= 2
     assert float(found['slicewise_errors_total{kind="UnknownName"}']) >= 1
@@ -315,7 +315,7 @@ def test_other_paths_and_methods_are_refused_in_the_same_shape(running_api: Runn
         ("DELETE", "/v1/features", 405),
         ("POST", "/healthz", 405),
     ):
-        reply = httpx.request(method, running_api.url + path, trust_env=False)
+        reply = httpx.request(method, running_api.url + path, trust_env=False, timeout=30)
         assert reply.status_code == status
         assert reply.json()["error"]["what"]
 

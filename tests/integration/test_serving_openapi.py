@@ -25,7 +25,7 @@ def test_the_openapi_document_is_true_to_the_code(own_redis: RedisServer) -> Non
     print(f"seed {SEED}")  # noqa: T201
     called: dict[str, int] = {}
     with Served.on(own_redis.url, deployment()), serving(own_redis.url) as url:
-        document = httpx.get(url + "/openapi.json", trust_env=False).json()
+        document = httpx.get(url + "/openapi.json", trust_env=False, timeout=30).json()
         schema = schemathesis.openapi.from_dict(document)
         schema.config.update(base_url=url)
         with requests.Session() as session:

@@ -21,7 +21,7 @@ BODY = {"features": ["everyone:plays_1h"]}
 
 
 def post(url: str, body: Any) -> httpx.Response:
-    return httpx.post(url + "/v1/features", json=body, trust_env=False)
+    return httpx.post(url + "/v1/features", json=body, trust_env=False, timeout=30)
 
 
 def play(offset: int) -> Event:
@@ -47,14 +47,14 @@ def answered(url: str, body: Any) -> httpx.Response:
 
 def test_a_store_without_a_deployment_is_not_ready_and_then_is(own_redis: RedisServer) -> None:
     with serving(own_redis.url) as url:
-        assert httpx.get(url + "/healthz", trust_env=False).status_code == 200
-        reply = httpx.get(url + "/readyz", trust_env=False)
+        assert httpx.get(url + "/healthz", trust_env=False, timeout=30).status_code == 200
+        reply = httpx.get(url + "/readyz", trust_env=False, timeout=30)
         assert (reply.status_code, reply.json()["ready"]) == (503, False)
         reply = post(url, BODY)
         assert (reply.status_code, reply.json()["error"]["kind"]) == (503, "NotReady")
         with Served.on(own_redis.url, deployment()):
             assert value(post(url, BODY)) == 0
-            assert httpx.get(url + "/readyz", trust_env=False).json()["ready"] is True
+            assert httpx.get(url + "/readyz", trust_env=False, timeout=30).json()["ready"] is True
 
 
 def test_a_unit_whose_history_is_being_built_is_not_answered(own_redis: RedisServer) -> None:
@@ -71,7 +71,7 @@ def test_a_unit_whose_history_is_being_built_is_not_answered(own_redis: RedisSer
         assert (error["kind"], error["progress"]) == ("NotReady", 0.25)
         assert "25%" in error["what"]
         assert value(post(url, BODY)) == 1  # another view answers all the while
-        reasons = httpx.get(url + "/readyz", trust_env=False).json()["reasons"]
+        reasons = httpx.get(url + "/readyz", trust_env=False, timeout=30).json()["reasons"]
         assert "view listening is building: 1 of 4 hours" in reasons
 
 
@@ -86,8 +86,8 @@ def test_a_store_that_goes_away_is_an_error_and_its_return_is_found_by_a_new_con
         reply = post(url, BODY)
         assert (reply.status_code, reply.json()["error"]["kind"]) == (503, "StoreUnavailable")
         assert int(reply.headers["retry-after"]) >= 1
-        assert httpx.get(url + "/healthz", trust_env=False).status_code == 200
-        assert httpx.get(url + "/readyz", trust_env=False).status_code == 503
+        assert httpx.get(url + "/healthz", trust_env=False, timeout=30).status_code == 200
+        assert httpx.get(url + "/readyz", trust_env=False, timeout=30).status_code == 503
         own_redis.start()
         assert value(answered(url, BODY)) == 1
 

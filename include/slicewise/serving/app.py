@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
+import traceback
 from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any
 from urllib.parse import unquote
@@ -115,6 +116,8 @@ class App:
         except SlicewiseError as error:
             self._count(error)
             return error_response(error, msgpack=packed_out)
+        except Exception as error:  # noqa: BLE001  a defect of ours: told, logged whole, counted
+            return error_response(self._defect(error), msgpack=packed_out)
         self.metrics.values.inc(len(answer.results) * len(answer.features))
         for flag in answer.flags:
             self.metrics.flags.labels(flag).inc()
@@ -125,6 +128,15 @@ class App:
         self.metrics.errors.labels(kind).inc()
         if http.status_of(error) >= 500:
             log.warning("request_failed", kind=kind, what=error.what, where=error.where)
+
+    def _defect(self, error: Exception) -> SlicewiseError:
+        lines = "".join(traceback.format_exception(error))
+        log.warning("request_broke", kind=type(error).__name__, trace=lines)
+        self.metrics.errors.labels("Defect").inc()
+        return http.Defect(
+            f"the service broke over this request: {type(error).__name__}",
+            next_step="report it, with the time; the log has the trace",
+        )
 
     async def _other(self, path: str, method: str) -> Response:
         known = path in _PAGES or path.startswith("/v1/features/")
@@ -138,6 +150,8 @@ class App:
         except SlicewiseError as error:
             self._count(error)
             return error_response(error)
+        except Exception as error:  # noqa: BLE001  as above
+            return error_response(self._defect(error))
 
     async def _page(self, path: str) -> Response:
         if path == "/healthz":

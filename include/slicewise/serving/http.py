@@ -96,6 +96,10 @@ def encoded(
     return Response(status, _JSON.encode(value), JSON, headers)
 
 
+class Defect(SlicewiseError):
+    """The service itself is wrong: status 500."""
+
+
 class MethodRefused(SlicewiseError):
     """The route exists, the method does not."""
 
