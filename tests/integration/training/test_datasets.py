@@ -11,20 +11,22 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from confluent_kafka import Producer
 
 import slicewise as sw
 from slicewise.cli import main
-from slicewise.errors import DataLoss
+from slicewise.errors import BadRequest, DataLoss
 from slicewise.features.definitions import Project
 from slicewise.features.plan import plan
 from slicewise.settings import Settings
 from slicewise.stores.iceberg.catalog import open_catalog
 from slicewise.stores.iceberg.records import records
 from slicewise.stores.iceberg.schemas import DATASETS
+from slicewise.stores.kafka.log import KafkaLog
 from slicewise.stores.redis import open_store
 from tests.support.archived import archive
 from tests.support.oracle import HOUR, MINUTE, OracleEvent, inside
-from tests.support.servers import RedisServer
+from tests.support.servers import KafkaBroker, RedisServer
 from tests.unit.training.world import AGGREGATES, START, TOPIC, expected, oracle_events, random_events, same, view
 
 WINDOWS = ("10m", "3h")
@@ -128,3 +130,27 @@ def test_the_command_takes_snapshots(settings: Settings, tmp_path: Path) -> None
 def test_without_an_archive_the_error_says_what_to_do(settings: Settings) -> None:
     with pytest.raises(DataLoss, match="nothing of 'plays' is archived"):
         sw.training_set([{"user": "ann", "at": START}], REFS[:1], deployment=DEPLOYMENT, settings=settings)
+
+
+@pytest.mark.server
+def test_a_quiet_source_is_complete_until_its_log_holds_more(settings: Settings, kafka_broker: KafkaBroker) -> None:
+    source = DEPLOYMENT.source("plays")
+    log = KafkaLog(kafka_broker.bootstrap)
+    log.create(source.topic, 1)
+    producer = Producer({"bootstrap.servers": kafka_broker.bootstrap})
+    events = [{**event, "partition": 0, "offset": i} for i, event in enumerate(random_events(24, 3))]
+
+    def produce(n: int) -> None:
+        for _ in range(n):
+            producer.produce(source.topic, value=b"{}", partition=0)
+        assert producer.flush(30) == 0
+
+    produce(len(events))
+    connected = replace(settings, kafka_bootstrap=kafka_broker.bootstrap)
+    archive(open_catalog(settings), source, log.topic_id(source.topic), 1, events, [], END)
+    later = [{"user": "ann", "at": END + HOUR}]
+    built = sw.training_set(later, REFS[:1], deployment=DEPLOYMENT, settings=connected)
+    assert built.table[REFS[0]].to_pylist() == [0]
+    produce(1)
+    with pytest.raises(BadRequest, match="later than the archive"):
+        sw.training_set(later, REFS[:1], deployment=DEPLOYMENT, settings=connected)
