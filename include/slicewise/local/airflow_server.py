@@ -36,6 +36,8 @@ def environment(settings: Settings, state: StateFolder, port: int) -> dict[str, 
         "AIRFLOW__CORE__LOAD_EXAMPLES": "False",
         "AIRFLOW__CORE__FERNET_KEY": fernet,
         "AIRFLOW__CORE__EXECUTION_API_SERVER_URL": f"http://{HOST}:{port}/execution/",
+        # the DAGs change with a release, not by the half minute
+        "AIRFLOW__DAG_PROCESSOR__MIN_FILE_PROCESS_INTERVAL": "300",
         "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN": f"sqlite:///{home}/airflow.db",
         "AIRFLOW__API__HOST": HOST,
         "AIRFLOW__API__PORT": str(port),
