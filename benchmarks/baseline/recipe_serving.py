@@ -43,7 +43,7 @@ def create(url: str, bucket_s: int, windows: dict[str, int]) -> FastAPI:
     @app.post("/ready")
     async def ready(query: Query) -> dict[str, Any]:
         found = await client.hgetall(f"ready:{query.user_id}")
-        return {name: float(value) for name, value in found.items()}
+        return {str(name): float(value) for name, value in found.items()}
 
     return app
 

@@ -1,0 +1,220 @@
+"""Serving over a day and two hours of plays that came through the log, before and after their hours are compacted.
+
+The recipe is asked for the same values of the same users, and must give them: a difference fails the run.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import time
+import zlib
+from collections.abc import Iterator
+from dataclasses import asdict
+from itertools import islice
+from typing import Any
+from urllib.parse import urlsplit
+
+import redis
+
+from benchmarks.whole.figures import Figure
+from benchmarks.whole.http_load import CLOSED, OPEN, Connection, Spec, get, post
+from benchmarks.whole.options import Options
+from benchmarks.whole.servers import TOPIC, Recipe, measure, pair, say, until
+from benchmarks.whole.streaming import our_stream
+from slicewise.slices import HOUR_US, MINUTE_US
+from tests.support.stack import Stack
+
+HOURS = 26
+CONDITION_RATE = 500.0
+SEED = 7
+FEATURES = [f"{name}_{window}" for name in ("plays", "seconds") for window in ("30m", "1h", "2h")]
+
+
+def events(users: int, now_us: int) -> Iterator[tuple[int, str, float]]:
+    """(time, user, seconds): each user once in five minutes, in the last two hours once a minute."""
+    chance = random.Random(SEED)
+    steps = [*range(HOURS * 60, 120, -5), *range(120, 0, -1)]
+    for minutes in steps:
+        for user in range(users):
+            at = now_us - minutes * MINUTE_US + chance.randrange(MINUTE_US // 2)
+            yield at, f"h{user}", round(chance.uniform(0, 420), 3)
+
+
+def produce(stack: Stack, users: int) -> int:
+    """The history as records that arrived when they happened; how many."""
+    made = events(users, time.time_ns() // 1000)
+    n = 0
+    while some := list(islice(made, 20_000)):
+        records = []
+        for at, user, seconds in some:
+            value = {"user_id": user, "song_id": "s1", "seconds": seconds, "skipped": False, "played_at": at}
+            partition = zlib.crc32(user.encode()) % stack.settings.kafka_partitions
+            records.append((partition, json.dumps(value).encode(), at // 1000))
+        stack.produce(TOPIC, records)
+        n += len(records)
+    return n
+
+
+class Asked:
+    """What is asked of both sides, per user."""
+
+    def __init__(self, users: int, ours: str, theirs: int) -> None:
+        self._host, self._ours = urlsplit(ours).hostname or "", urlsplit(ours).port or 0
+        self._theirs = theirs
+        names = [f"h{user}" for user in range(users)]
+        self._requests = {
+            "listening": [self._features("listening_v1", name) for name in names],
+            "five": [self._features("five_v1", name) for name in names],
+            "recipe": [get(f"/features/{name}") for name in names],
+        }
+
+    @staticmethod
+    def _features(name: str, user: str) -> str:
+        return post("/v1/features", {"feature_set": name, "entities": [{"user_id": user}]})
+
+    def load(self, what: str, mode: str, connections: int, seconds: float, rate: float = 0.0) -> dict[str, Any]:
+        """Sends it from a process of its own."""
+        port = self._theirs if what == "recipe" else self._ours
+        spec = Spec(self._host, port, tuple(self._requests[what]), mode, connections, seconds, rate)
+        found = measure("http_load", asdict(spec), seconds + 120)
+        if found["failed"]:
+            raise RuntimeError(f"{found['failed']} requests of {what} were refused")
+        return found
+
+    def compare(self) -> int:
+        """Both sides give the same values; how many were compared."""
+        ours, theirs = Connection(self._host, self._ours), Connection(self._host, self._theirs)
+        compared = 0
+        for mine, other in zip(self._requests["listening"], self._requests["recipe"], strict=True):
+            asked = theirs.ask(other.encode()), ours.ask(mine.encode())
+            given, answer = (json.loads(body) for _, body in asked)
+            values = answer["results"][0]["values"]
+            for feature in FEATURES:
+                a, b = values[f"listening:{feature}"] or 0, given[feature]
+                if abs(a - b) > 1e-6 * max(1.0, abs(b)):
+                    raise AssertionError(f"{feature} of {mine[-80:]}: {a} here, {b} of the recipe")
+                compared += 1
+        return compared
+
+
+def run(options: Options) -> tuple[list[Figure], dict[str, Any]]:
+    """Figures, and the details behind them."""
+    with pair("history") as (stack, recipe, _):
+        say("a day and two hours of plays, through the log into both stores")
+        total = produce(stack, options.users)
+        with our_stream(stack):
+            stack.wait_applied(TOPIC)
+        with recipe.stream(stack.settings.max_events_per_batch):
+            until(lambda: recipe.events() >= total, "the recipe's history")
+        with recipe.api() as port:
+            return _measured(stack, recipe, port, options, total)
+
+
+def _measured(
+    stack: Stack, recipe: Recipe, port: int, options: Options, total: int
+) -> tuple[list[Figure], dict[str, Any]]:
+    asked = Asked(options.users, stack.settings.serving_url, port)
+    compared = asked.compare()
+    say(f"{compared} values compared with the recipe's: equal")
+    seconds = options.seconds / 2
+
+    def sides(mode: str, connections: int) -> tuple[dict[str, Any], dict[str, Any]]:
+        say(f"serving, {connections} connections")
+        return tuple(asked.load(what, mode, connections, seconds) for what in ("listening", "recipe"))  # type: ignore[return-value]
+
+    one, one_recipe = sides(CLOSED, 1)
+    eight, eight_recipe = sides(CLOSED, 8)
+    before = _reads(asked, seconds, "before compaction")
+    stored = Stored(stack)
+    bytes_before = stored.bytes()
+    now_hour = time.time_ns() // 1000 // HOUR_US
+    say("compacting every hour that is over")
+    report = stack.job("compact", "--hour", hour_text(now_hour - 1), "--max-hours", str(HOURS + 2), timeout_s=900)
+    after = _reads(asked, seconds, "after compaction")
+    bytes_after = stored.bytes()
+    asked.compare()
+
+    served = "serving one view × 6 features"
+    figures = [
+        Figure(served, f"{q} at one connection", "ms", one["latency"][q], one_recipe["latency"][q])
+        for q in ("p50", "p99")
+    ]
+    figures.append(
+        Figure(served, "one connection", "requests/s", one["requests_per_s"], one_recipe["requests_per_s"], "higher")
+    )
+    rates = eight["requests_per_s"], eight_recipe["requests_per_s"]
+    figures.append(Figure(served, "eight connections", "requests/s", *rates, "higher", aim=5))
+    figures += [
+        Figure(served, f"{q} at eight connections", "ms", eight["latency"][q], eight_recipe["latency"][q])
+        for q in ("p50", "p99")
+    ]
+    five = f"serving 5 views × 10 features at {CONDITION_RATE:.0f} requests/s"
+    for when, found in (("before compaction", before), ("after compaction", after)):
+        for q, bound in (("p50", None), ("p99", 10.0)):
+            figures.append(Figure(five, f"{q} {when}", "ms", found["open"]["latency"][q], bound=bound))
+    about = f"compaction of {HOURS} hours, {options.users} users (baseline: before)"
+    figures.append(Figure(about, "Redis bytes", "bytes", bytes_after, bytes_before))
+    for q in ("p50", "p99"):
+        values = after["closed"]["latency"][q], before["closed"]["latency"][q]
+        figures.append(Figure(about, f"read of 5 views × 10 features, {q}", "ms", *values))
+    figures.append(
+        Figure(
+            about,
+            "reads at one connection",
+            "requests/s",
+            after["closed"]["requests_per_s"],
+            before["closed"]["requests_per_s"],
+            "higher",
+        )
+    )
+    details = {
+        "events": total,
+        "compared_with_recipe": compared,
+        "one_connection": {"slicewise": one, "recipe": one_recipe},
+        "eight_connections": {"slicewise": eight, "recipe": eight_recipe},
+        "five_views": {"before": before, "after": after},
+        "redis_bytes": {"before": bytes_before, "after": bytes_after, "recipe": used(recipe.redis)},
+        "compaction": {name: value for name, value in report.items() if not isinstance(value, list)},
+    }
+    return figures, details
+
+
+def _reads(asked: Asked, seconds: float, when: str) -> dict[str, Any]:
+    say(f"5 views × 10 features {when}")
+    return {
+        "open": asked.load("five", OPEN, 16, seconds, CONDITION_RATE),
+        "closed": asked.load("five", CLOSED, 1, seconds),
+    }
+
+
+class Stored:
+    """What the online store's data take, without its marks and manifest."""
+
+    def __init__(self, stack: Stack) -> None:
+        self._client = redis.Redis.from_url(stack.settings.redis_url)
+        with stack.store() as store:
+            self._pattern = f"sw:{store.marks().generation}:{{user_id*"
+
+    def bytes(self) -> int:
+        """MEMORY USAGE of every key of an entity."""
+        whole = 0
+        cursor = 0
+        while True:
+            cursor, keys = self._client.scan(cursor, match=self._pattern, count=2000)
+            pipeline = self._client.pipeline(transaction=False)
+            for key in keys:
+                pipeline.memory_usage(key, samples=0)
+            whole += sum(size or 0 for size in pipeline.execute())
+            if not cursor:
+                return whole
+
+
+def used(client: redis.Redis) -> int:
+    """Bytes of a store's data set."""
+    return int(client.info("memory")["used_memory_dataset"])
+
+
+def hour_text(hour: int) -> str:
+    """2026-11-21T08"""
+    return time.strftime("%Y-%m-%dT%H", time.gmtime(hour * 3600))

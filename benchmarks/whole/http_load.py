@@ -1,0 +1,178 @@
+"""Raw HTTP load from a process of its own: a stalled answer is not hidden by a client that waits for it.
+
+    python -m benchmarks.whole.http_load < spec.json
+
+closed: each connection sends its next request when it has the answer to the last.
+open: requests are due at Poisson times, whatever the server does; latency counts from the time at which a request
+was due, also where it had to wait for a free connection.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import select
+import socket
+import sys
+import time
+from collections import deque
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from benchmarks.whole.figures import Spread
+
+CLOSED, OPEN = "closed", "open"
+
+
+@dataclass(frozen=True)
+class Spec:
+    """What is sent, how, and for how long."""
+
+    host: str
+    port: int
+    requests: tuple[str, ...]
+    mode: str
+    connections: int
+    seconds: float
+    rate: float = 0.0
+    warm_up_s: float = 2.0
+    seed: int = 7
+
+
+@dataclass(frozen=True)
+class Load:
+    """What came back. failed: answers other than 200."""
+
+    requests_per_s: float
+    latency: Spread
+    failed: int
+
+
+def get(path: str, host: str = "bench") -> str:
+    """A keep-alive GET."""
+    return f"GET {path} HTTP/1.1\r\nhost: {host}\r\n\r\n"
+
+
+def post(path: str, body: dict[str, Any], host: str = "bench") -> str:
+    """A keep-alive POST of JSON."""
+    text = json.dumps(body)
+    size = len(text.encode())
+    head = f"POST {path} HTTP/1.1\r\nhost: {host}\r\ncontent-type: application/json\r\ncontent-length: {size}\r\n\r\n"
+    return head + text
+
+
+class Connection:
+    """One keep-alive connection with at most one request under way."""
+
+    def __init__(self, host: str, port: int) -> None:
+        self.socket = socket.create_connection((host, port), timeout=30)
+        self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self.due = 0.0
+        self._got = b""
+
+    def fileno(self) -> int:
+        return self.socket.fileno()
+
+    def send(self, request: bytes, due: float) -> None:
+        self.due, self._got = due, b""
+        self.socket.sendall(request)
+
+    def receive(self) -> tuple[int, bytes] | None:
+        """(status, body) once the answer is whole; call when there is something to read."""
+        chunk = self.socket.recv(1 << 16)
+        if not chunk:
+            raise ConnectionError("the server closed the connection")
+        self._got += chunk
+        end = self._got.find(b"\r\n\r\n")
+        if end < 0:
+            return None
+        head = self._got[:end].lower()
+        size = int(head.partition(b"content-length:")[2].partition(b"\r")[0])
+        if len(self._got) < end + 4 + size:
+            return None
+        return int(self._got[9:12]), self._got[end + 4 :]
+
+    def ask(self, request: bytes) -> tuple[int, bytes]:
+        """Sends and waits."""
+        self.send(request, 0.0)
+        while (answer := self.receive()) is None:
+            pass
+        return answer
+
+
+def run(spec: Spec) -> Load:
+    """Sends the load; answers of the warm-up are not counted."""
+    requests = [each.encode() for each in spec.requests]
+    connections = [Connection(spec.host, spec.port) for _ in range(spec.connections)]
+    begin = time.perf_counter()
+    measured_from, end = begin + spec.warm_up_s, begin + spec.warm_up_s + spec.seconds
+    if spec.mode == CLOSED:
+        latencies, failed = _closed(requests, connections, measured_from, end)
+    else:
+        latencies, failed = _open(spec, requests, connections, measured_from, end)
+    return Load(round(len(latencies) / spec.seconds, 1), Spread.of([s * 1000 for s in latencies]), failed)
+
+
+def _closed(
+    requests: list[bytes], connections: list[Connection], measured_from: float, end: float
+) -> tuple[list[float], int]:
+    sent, failed, n = 0, 0, len(requests)
+    latencies: list[float] = []
+    for each in connections:
+        each.send(requests[sent % n], time.perf_counter())
+        sent += 1
+    while True:
+        ready = select.select(connections, (), (), 30)[0]
+        for each in ready:
+            answer = each.receive()
+            if answer is None:
+                continue
+            now = time.perf_counter()
+            if now >= end:
+                return latencies, failed
+            if now >= measured_from:
+                latencies.append(now - each.due)
+                failed += answer[0] != 200
+            each.send(requests[sent % n], time.perf_counter())
+            sent += 1
+        if not ready:
+            raise TimeoutError("no answer for 30 s")
+
+
+def _open(
+    spec: Spec, requests: list[bytes], connections: list[Connection], measured_from: float, end: float
+) -> tuple[list[float], int]:
+    chance = random.Random(spec.seed)
+    idle, busy = list(connections), set[Connection]()
+    waiting: deque[float] = deque()
+    sent, failed, n = 0, 0, len(requests)
+    latencies: list[float] = []
+    due = time.perf_counter()
+    while busy or waiting or due < end:
+        now = time.perf_counter()
+        while due <= now and due < end:
+            waiting.append(due)
+            due += chance.expovariate(spec.rate)
+        while waiting and idle:
+            each = idle.pop()
+            each.send(requests[sent % n], waiting.popleft())
+            busy.add(each)
+            sent += 1
+        pause = max(0.0, due - time.perf_counter()) if due < end else 1.0
+        for each in select.select(list(busy), (), (), pause)[0]:
+            answer = each.receive()
+            if answer is None:
+                continue
+            if each.due >= measured_from:
+                latencies.append(time.perf_counter() - each.due)
+                failed += answer[0] != 200
+            busy.discard(each)
+            idle.append(each)
+        if time.perf_counter() > end + 60:
+            raise TimeoutError(f"{len(busy) + len(waiting)} requests without an answer after 60 s")
+    return latencies, failed
+
+
+if __name__ == "__main__":
+    given = json.load(sys.stdin)
+    print(json.dumps(asdict(run(Spec(**{**given, "requests": tuple(given["requests"])})))))
