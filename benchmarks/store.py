@@ -6,6 +6,7 @@ one entity with 24 compacted hours, marks and time included, one request at a ti
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import tempfile
@@ -104,6 +105,7 @@ def reads(store: Store, unit: StoreUnit, hour: int) -> dict[str, float]:
 
 
 def main() -> None:
+    gc.freeze()  # as the workers that fold do: what is imported is not searched again
     with tempfile.TemporaryDirectory() as folder:
         server = RedisServer(Path(folder))
         server.start()

@@ -134,6 +134,21 @@ def test_a_unit_that_was_left_out_does_not_come_back_with_a_hole(bench: Bench) -
     assert bench.store.marks() == marks
 
 
+def test_a_retired_unit_that_was_swept_comes_back_as_a_new_one(bench: Bench) -> None:
+    name = bench.unit.storage_fingerprint
+    advance(bench.store, cover(), cover(10))
+    bench.store.mark_swapped(bench.unit, 5, 1)
+    with pytest.raises(DefinitionError):
+        bench.store.forget_retired(name)
+    bench.deploy(bench.store, new_unit(view="other"))
+    bench.store.forget_retired(name)
+    assert bench.store.swapped(bench.unit) == {}
+    bench.deploy(bench.store, bench.unit)
+    marks = bench.store.marks()
+    assert marks.starts[name] == cover(10)
+    assert name not in marks.ready
+
+
 def test_a_name_points_to_its_first_unit_at_once_and_to_a_later_one_when_ready(bench: Bench) -> None:
     first = bench.unit.storage_fingerprint
     assert bench.store.marks().aliases == {"listening": (first,)}
@@ -221,3 +236,13 @@ def test_a_store_emptied_between_marks_and_data_is_no_empty_answer(bench: Bench,
                 other.initialise()
     with pytest.raises(IncarnationChanged):
         steps.send(replies)
+
+
+def test_a_new_unit_starts_at_the_ledger_of_its_own_topic_alone(bench: Bench) -> None:
+    # another source's events are in no archive of this one: a start cover that named them could never be reached
+    other = "f" * 32
+    begun = Cover({(TOPIC, 0): 7, (other, 0): 3})
+    bench.deploy(bench.store, bench.unit, topics={"plays": TOPIC, "songs": other}, earliest=begun)
+    marks = bench.store.marks()
+    assert marks.starts[bench.unit.storage_fingerprint] == cover(7)
+    assert marks.ledger == begun

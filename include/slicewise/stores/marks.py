@@ -205,9 +205,12 @@ def deploy(
                 next_step="sweep the retired units, then apply again",
             )
         begun = decisions.begun(marks.places, marks.topics.values(), earliest)
-        start = marks.ledger.join(begun)
-        new = sorted(set(units) - set(marks.starts))
-        at_once = new if not start else []  # nothing lies below
+        ledger, ids = marks.ledger.join(begun), {**marks.topics, **topics}
+        starts = {
+            name: decisions.start_cover(ledger, ids.get(deployment.topic_of(units[name].source)))
+            for name in sorted(set(units) - set(marks.starts))
+        }
+        at_once = [name for name, start in starts.items() if not start]  # nothing lies below
         ready = (marks.ready | set(at_once)) & set(units)
         gone = sorted(set(marks.starts) - set(units) - marks.retired)
         aliases = decisions.aliases_to_set(views, {v: a for v, a in marks.aliases.items() if v in views}, ready)
@@ -216,7 +219,7 @@ def deploy(
             (b"units", deployment.digest.encode(), 0),
             (_PLACES, b"%d" % (len(marks.places) + len(begun.offsets)), 0),
             *[(ledger_field(p), b"%d" % o, 0) for p, o in begun.offsets.items()],
-            *[(b"s:%s" % u.encode(), start.pack(), 0) for u in new],
+            *[(b"s:%s" % u.encode(), start.pack(), 0) for u, start in starts.items()],
             *[(b"y:%s" % u.encode(), b"1", 0) for u in at_once],
             *[(b"z:%s" % u.encode(), b"%d" % marks.epoch, 0) for u in gone],
             *[(b"a:%s" % v.encode(), ",".join(f).encode(), 0) for v, f in aliases.items()],
@@ -311,3 +314,21 @@ def put_cover(generation: int, source: str, seq: int, cover: Cover) -> Steps[Non
 def covers(generation: int, source: str) -> Generator[Sequence[Command], list[Any], dict[int, Cover]]:
     (flat,) = yield [Whole(keys.covers_key(generation, source))]
     return {int(seq): Cover.unpack(raw) for seq, raw in zip(flat[::2], flat[1::2], strict=True)}
+
+
+def forget_retired(generation: int, unit: str) -> Steps[None]:
+    """Lets a retired unit be deployed again as a new one; its data keys must be gone already."""
+    name = unit.encode()
+    for _ in range(ATTEMPTS):
+        marks = yield from read(generation)
+        if unit not in marks.retired:
+            raise DefinitionError(f"unit {unit} is not retired", next_step="deploy without it first")
+        key = keys.swapped_key(generation, unit)
+        (flat,) = yield [Whole(key)]
+        hours = KeyChange(key, [(f, exact(v)) for f, v in zip(flat[::2], flat[1::2], strict=True)], (), flat[::2])
+        checks = [(b"epoch", exact(b"%d" % marks.epoch))]
+        gone = [b"s:%s" % name, b"z:%s" % name]
+        (reply,) = yield [change(generation, checks, [], gone, *([hours] if flat else []))]
+        if reply != MISSED:
+            return
+    raise contended("retired unit")

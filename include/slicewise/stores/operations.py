@@ -94,6 +94,10 @@ class Operations:
     def mark_ready(self, unit: StoredUnit, start: Cover, views: Mapping[str, Sequence[str]]) -> Steps[None]:
         yield from marks.mark_ready(self.generation, unit, start, views)
 
+    def forget_retired(self, unit: str) -> Steps[None]:
+        yield from marks.forget_retired(self.generation, unit)
+        self._starts.pop(unit, None)
+
     # ------------------------------------------------------------ covers
     def put_cover(self, source: str, seq: int, cover: Cover) -> Steps[None]:
         yield from marks.put_cover(self.generation, source, seq, cover)

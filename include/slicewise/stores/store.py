@@ -120,6 +120,9 @@ class Store:
     ) -> None:
         self._run(self.steps.mark_ready(unit, start, views or {}))
 
+    def forget_retired(self, unit: str) -> None:
+        self._run(self.steps.forget_retired(unit))
+
     def read(self, reads: Sequence[EntityRead]) -> ReadReply:
         return self._run(self.steps.read(reads))
 
