@@ -98,6 +98,13 @@ class CheckRun:
     def _entities(self, unit: Unit) -> list[Mapping[str, Any]]:
         if not unit.entity:
             return [{}]
+        found = self._sampled(unit)
+        if not found:  # before the first archive there is nothing to sample from
+            self.archived(unit.source)
+            found = self._sampled(unit)
+        return found
+
+    def _sampled(self, unit: Unit) -> list[Mapping[str, Any]]:
         source = self.deployment.source(unit.source)
         now = self.clock.now_us()
         events = queries.archived(self.table(unit.source), source, 0, now + source.max_ahead_us)
