@@ -240,9 +240,10 @@ def test_a_store_emptied_between_marks_and_data_is_no_empty_answer(bench: Bench,
 
 def test_a_new_unit_starts_at_the_ledger_of_its_own_topic_alone(bench: Bench) -> None:
     # another source's events are in no archive of this one: a start cover that named them could never be reached
-    other = "f" * 32
-    begun = Cover({(TOPIC, 0): 7, (other, 0): 3})
-    bench.deploy(bench.store, bench.unit, topics={"plays": TOPIC, "songs": other}, earliest=begun)
+    other, second = "f" * 32, new_unit()
+    advance(bench.store, cover(), cover(7))
+    earliest = Cover({(other, 0): 3})
+    bench.deploy(bench.store, bench.unit, second, topics={"plays": TOPIC, "songs": other}, earliest=earliest)
     marks = bench.store.marks()
-    assert marks.starts[bench.unit.storage_fingerprint] == cover(7)
-    assert marks.ledger == begun
+    assert marks.starts[second.storage_fingerprint] == cover(7)
+    assert marks.ledger == cover(7).join(earliest)

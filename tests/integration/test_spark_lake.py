@@ -51,7 +51,7 @@ def over(hours_ago: int) -> int:
 def events(start_us: int, count: int, step_us: int = 17_000_000) -> list[dict[str, Any]]:
     """`count` events from start_us on, users and songs in turn."""
     return [
-        {"user_id": USERS[i % 3], "song_id": f"s{i % 5}", "n": i, "at": start_us + i * step_us} for i in range(count)
+        {"user_id": USERS[i % 3], "song_id": f"s{i % 5}", "n": i, "played": start_us + i * step_us} for i in range(count)
     ]
 
 
@@ -96,7 +96,7 @@ def test_the_stream_applies_every_good_record_once_and_counts_the_bad_by_reason(
     deployment = shared.deploy(by_user(shared, "applied"))
     unit = deployment.units[0]
     good = events(over(2), 60)
-    shared.produce("applied", [*good[:30], b"{", b'{"user_id": 3, "at": 1}', {"song_id": "s", "at": 1}], 0)
+    shared.produce("applied", [*good[:30], b"{", b'{"user_id": 3, "played": 1}', {"song_id": "s", "played": 1}], 0)
     shared.produce("applied", good[30:], 1)
     status = shared.fold(deployment, "applied")
     check(shared, unit, good)
@@ -147,7 +147,7 @@ def test_an_archive_keeps_good_rows_typed_and_bad_ones_as_they_came_and_a_rerun_
     shared.topic("kept")
     deployment = shared.deploy(by_user(shared, "kept"))
     good = events(over(3), 25)
-    shared.produce("kept", [*good, b"\xff{", b'{"user_id": "x", "at": "soon"}'])
+    shared.produce("kept", [*good, b"\xff{", b'{"user_id": "x", "played": "soon"}'])
     with shared.context() as context:
         done = archiver(shared, context, "kept").run()
         again = archiver(shared, context, "kept").run()
@@ -161,12 +161,12 @@ def test_an_archive_keeps_good_rows_typed_and_bad_ones_as_they_came_and_a_rerun_
         assert sum(state.cover.offsets.values()) == 27
         found = scan_events(table, deployment.source("kept")).to_pylist()
         assert [(row["user_id"], row["n"], row["event_time"], row["offset"]) for row in found] == [
-            (event["user_id"], event["n"], event["at"], i) for i, event in enumerate(good)
+            (event["user_id"], event["n"], event["played"], i) for i, event in enumerate(good)
         ]
         bad = table.scan(row_filter="kind = 'bad'").to_arrow().sort_by("offset").to_pylist()
         assert [(row["reason"], row["raw"], row["offset"]) for row in bad] == [
             ("not_json", b"\xff{", 25),
-            ("wrong_type:at", b'{"user_id": "x", "at": "soon"}', 26),
+            ("wrong_type:played", b'{"user_id": "x", "played": "soon"}', 26),
         ]
         assert set(newest_by_hour(table).values()) == {1}
     view = shared.session.sql("SELECT count(*) AS n FROM slicewise.events.kept").collect()
@@ -253,7 +253,7 @@ def test_an_entity_whose_running_partial_straddles_the_cover_is_left_over_and_th
     shared.topic("astride")
     deployment = shared.deploy(by_user(shared, "astride"))
     unit, hour = deployment.units[0], over(2) // HOUR_US
-    stand = [{"user_id": "ada", "song_id": "s", "n": i, "at": over(2) + i} for i in range(10)]
+    stand = [{"user_id": "ada", "song_id": "s", "n": i, "played": over(2) + i} for i in range(10)]
     shared.produce("astride", stand[:5])
     with shared.context() as context:
         state = context.archive("astride").state

@@ -35,7 +35,7 @@ from slicewise.stores.ports import EntityRead, OnlineStore, UnitRead
 from slicewise.stores.redis import open_store
 from tests.support.servers import KafkaBroker, RedisServer, running
 
-COLUMNS = {"user_id": "string", "song_id": "string", "n": "int64", "at": "timestamp_us"}
+COLUMNS = {"user_id": "string", "song_id": "string", "n": "int64", "played": "timestamp_us"}
 Contents = dict[tuple[object, ...], Counter[int]]
 """Entity -> slice -> events."""
 
@@ -54,7 +54,7 @@ class Lake:
         return log
 
     def source(self, name: str) -> sw.KafkaSource:
-        return sw.KafkaSource(name, schema=COLUMNS, timestamp="at", max_lateness="7d", required=["user_id"])
+        return sw.KafkaSource(name, schema=COLUMNS, timestamp="played", max_lateness="7d", required=["user_id"])
 
     def deploy(self, *views: sw.FeatureView) -> Deployment:
         """Deploys exactly these views."""
@@ -171,7 +171,7 @@ def expected(events: Sequence[Mapping[str, Any]], entity: Sequence[str], slice_u
     found: Contents = {}
     for event in events:
         key = tuple(event[name] for name in entity)
-        found.setdefault(key, Counter())[event["at"] // slice_us] += 1
+        found.setdefault(key, Counter())[event["played"] // slice_us] += 1
     return found
 
 

@@ -113,6 +113,9 @@ class StoreDeployment:
     digest: str
     units: tuple[StoreUnit, ...]
 
+    def topic_of(self, source: str) -> str:
+        return source
+
     def to_json(self) -> str:
         return f'{{"digest": "{self.digest}"}}'
 

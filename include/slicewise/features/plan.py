@@ -114,6 +114,9 @@ class PlannedSet:
     defaults: tuple[tuple[str, Any], ...] = ()
     owner: str | None = None
     project: str = ""
+    on_failure: str = "error"
+    """What a live read answers while the store does not: "error", "stale" or "default"."""
+    max_staleness_us: int | None = None
 
 
 @dataclass(frozen=True)
@@ -164,6 +167,8 @@ class Deployment:
                 tuple((ref, value) for ref, value in each["defaults"]),
                 each["owner"],
                 each["project"],
+                on_failure=each.get("on_failure", "error"),
+                max_staleness_us=each.get("max_staleness_us"),
             )
             for each in raw["feature_sets"]
         )
@@ -208,6 +213,10 @@ class Deployment:
         if name not in self._sources:
             raise unknown("source", name, self._sources)
         return self._sources[name]
+
+    def topic_of(self, source: str) -> str:
+        """The topic's name of a source; UnknownName if there is none."""
+        return self.source(source).topic
 
     def view(self, name: str) -> tuple[Unit, ...]:
         """The units of a view; UnknownName if there is none."""

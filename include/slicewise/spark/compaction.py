@@ -17,6 +17,7 @@ from pyspark.sql import functions as F  # noqa: N812 (the name everybody uses)
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from slicewise.cover import Cover
+from slicewise.errors import CommitConflict
 from slicewise.features.plan import Deployment, Source, Unit
 from slicewise.settings import Settings
 from slicewise.spark.archive import committed
@@ -85,6 +86,7 @@ class UnitTable:
 
         Raises CommitConflict where another commit touched one of them first.
         """
+        _check_growth(jobs, self.headers())
         snapshot = self.table.current_snapshot()
         tasks = max(1, min(2, rows // _ROWS_PER_TASK))
         shape = RowShape(self.unit)
@@ -188,6 +190,19 @@ class UnitTable:
             *(f"`{at}` AS `{name}`" for name, at in named.items()),
             *(f"`{at}` AS `{self._inputs[name]}`" for name, at in columns.inputs.items()),
         )
+
+
+def _check_growth(jobs: Sequence[HourJob], standing: Mapping[int, Header]) -> None:
+    """A header's cover never decreases, and what a job builds on still stands."""
+    for job in jobs:
+        stands = standing.get(job.hour)
+        moved = job.base is not None and job.base != stands
+        if moved or (stands is not None and not job.cover.dominates(stands.cover)):
+            raise CommitConflict(
+                f"hour {job.hour} is compacted to seq {stands.seq if stands else None} already",
+                expected=f"what stood when seq {job.seq} was planned",
+                next_step="plan again from what stands now",
+            )
 
 
 def _column(name: str, kind: str) -> str:

@@ -158,6 +158,15 @@ def check_swap(seq: int, cover: Cover, start: Cover) -> None:
 
 
 # ------------------------------------------------------------------ deployment and store
+def start_cover(ledger: Cover, topic_id: str | None) -> Cover:
+    """Where a new unit starts: at the ledger of its source's topic, and of no other, since no
+    archive of its source will ever contain another's events. topic_id: None where no topic has a
+    name yet."""
+    if topic_id is None:
+        return ledger
+    return Cover({place: offset for place, offset in ledger.offsets.items() if place[0] == topic_id})
+
+
 def aliases_to_set(
     views: Mapping[str, Sequence[str]], current: Mapping[str, tuple[str, ...]], ready: Iterable[str]
 ) -> dict[str, tuple[str, ...]]:
