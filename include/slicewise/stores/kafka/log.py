@@ -20,6 +20,8 @@ _PASSING = frozenset(
     [
         KafkaError.NOT_LEADER_FOR_PARTITION,
         KafkaError.LEADER_NOT_AVAILABLE,
+        KafkaError.UNKNOWN_LEADER_EPOCH,  # a topic that was made a moment ago
+        KafkaError.FENCED_LEADER_EPOCH,
         KafkaError._TRANSPORT,
         KafkaError._TIMED_OUT,
     ]
