@@ -49,13 +49,7 @@ def run(platform: Stack) -> dict[str, Any]:
     begun = time.monotonic()
     done = platform.cli("run", "--json", timeout_s=1500)
     report: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
-    platform.settings = Settings.load(
-        {
-            "SLICEWISE_STATE": str(platform.settings.state_dir),
-            "SLICEWISE_PROJECT": str(platform.settings.project_dir),
-            **SETTINGS,
-        }
-    )
+    platform.settings = Settings.load(platform.given)
     print(f"run took {time.monotonic() - begun:.0f} s: {', '.join(report['changed']) or 'changed nothing'}")
     return report
 

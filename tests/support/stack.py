@@ -34,8 +34,8 @@ class Stack:
     """Running servers; `settings` lead to them."""
 
     def __init__(self, state: Path, project: Path, overrides: Mapping[str, str] | None = None) -> None:
-        given = {"SLICEWISE_STATE": str(state), "SLICEWISE_PROJECT": str(project), **(overrides or {})}
-        self.settings = Settings.load(given)
+        self.given = {"SLICEWISE_STATE": str(state), "SLICEWISE_PROJECT": str(project), **(overrides or {})}
+        self.settings = Settings.load(self.given)
         self._producer: Producer | None = None
 
     def up(self, *services: str) -> None:
@@ -67,7 +67,8 @@ class Stack:
 
     def _command(self, argv: Sequence[str], check: bool, timeout_s: float) -> subprocess.CompletedProcess[str]:
         python = str(self.settings.spark_python)
-        env = {**os.environ, **self.settings.to_env(), "PYSPARK_PYTHON": python, "PYSPARK_DRIVER_PYTHON": python}
+        # What a person would set: the addresses come from the state folder, as they do for them.
+        env = {**os.environ, **self.given, "PYSPARK_PYTHON": python, "PYSPARK_DRIVER_PYTHON": python}
         done = subprocess.run(argv, capture_output=True, text=True, timeout=timeout_s, env=env, check=False)
         assert not check or done.returncode == 0, (
             f"{' '.join(argv)} ended with {done.returncode}\n{done.stdout[-3000:]}\n{done.stderr[-6000:]}"

@@ -59,12 +59,13 @@ class Report:
 
 def run(settings: Settings, say: Say) -> Report:
     """Runs every step that is not done yet; the figures afterwards. Raises SlicewiseError."""
-    settings = supervisor.up(settings, say)
+    planned = plan(load_project(settings.definitions))  # what is wrong in it is said before anything starts
     changed: list[str] = []
-    deployment = _deployed(settings, say, changed)
-    replays = any(source.topic == REPLAYED_TOPIC for source in deployment.sources)
-    if replays:
+    settings = supervisor.up(settings, say, only=("redis", "kafka", "serving"))
+    deployment = _deployed(settings, planned, say, changed)
+    if any(source.topic == REPLAYED_TOPIC for source in deployment.sources):
         _replayed(settings, say, changed)
+    settings = supervisor.up(settings, say)  # Airflow takes longest: the past is loaded meanwhile
     with AirflowApi(settings.airflow_url) as airflow:
         airflow.wait_for_dags(["ingest_stream", *SCHEDULED])
         _streaming(settings, airflow, say, changed)
@@ -78,8 +79,7 @@ def run(settings: Settings, say: Say) -> Report:
     return _report(settings, deployment, changed)
 
 
-def _deployed(settings: Settings, say: Say, changed: list[str]) -> Deployment:
-    planned = plan(load_project(settings.definitions))
+def _deployed(settings: Settings, planned: Deployment, say: Say, changed: list[str]) -> Deployment:
     with deploy.connected(settings) as store:
         found = deploy.standing(store)
         if found.deployment is None:
