@@ -56,11 +56,19 @@ churn = sw.FeatureSet(
     features=["listening:plays_1h", "listening:seconds_1h", "everyone:plays_1h"],
     defaults={"listening:seconds_1h": 0.0},
 )
+remembered = sw.FeatureSet("remembered", features=["everyone:plays_1h"], on_failure="stale", max_staleness="10m")
+forgetful = sw.FeatureSet("forgetful", features=["everyone:plays_1h"], on_failure="stale", max_staleness="1us")
+assumed = sw.FeatureSet(
+    "assumed",
+    features=["everyone:plays_1h", "everyone:plays_1d"],
+    defaults={"everyone:plays_1h": 7},
+    on_failure="default",
+)
 
 
 def deployment() -> Deployment:
     """What the tests deploy."""
-    return plan(Project("tests", (listening, places, everyone), (churn,)))
+    return plan(Project("tests", (listening, places, everyone), (churn, remembered, forgetful, assumed)))
 
 
 def free_port() -> int:

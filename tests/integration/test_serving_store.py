@@ -92,6 +92,31 @@ def test_a_store_that_goes_away_is_an_error_and_its_return_is_found_by_a_new_con
         assert value(answered(url, BODY)) == 1
 
 
+def test_a_feature_set_answers_a_store_that_is_away_as_it_declares(own_redis: RedisServer) -> None:
+    with Served.on(own_redis.url, deployment()) as served:
+        served.fold([play(0), play(1)])
+    with serving(own_redis.url) as url:
+        for name in ("remembered", "forgetful", "assumed"):
+            whole = post(url, {"feature_set": name})
+            assert (value(whole), whole.json()["flags"]) == (2, [])
+        own_redis.stop()
+        stale = post(url, {"feature_set": "remembered"}).json()
+        assert stale["flags"] == ["stale"]
+        assert stale["results"][0]["values"] == {"everyone:plays_1h": 2}
+        assert stale["results"][0]["token"]
+        too_old = post(url, {"feature_set": "forgetful"})
+        assert (too_old.status_code, too_old.json()["error"]["kind"]) == (503, "StoreUnavailable")
+        assumed = post(url, {"feature_set": "assumed"}).json()
+        assert assumed["flags"] == ["default"]
+        assert assumed["results"][0]["values"] == {"everyone:plays_1h": 7, "everyone:plays_1d": None}
+        # a read of the past is never guessed
+        at = {"feature_set": "remembered", "at": "2026-01-01T00:00:00Z"}
+        assert post(url, at).status_code == 503
+        assert post(url, BODY).status_code == 503
+        own_redis.start()
+        assert answered(url, BODY).json()["flags"] == []
+
+
 def test_a_store_that_was_emptied_is_answered_under_its_new_generation(
     own_redis: RedisServer,
 ) -> None:

@@ -387,6 +387,7 @@ def test_the_hours_of_a_spread_units_part_claim_that_partition_alone() -> None:
     assert merged.ahead[0][0] == {event.time // HOUR_US: Cover({(TOPIC, 0): 10})}
 
 
+@settings(deadline=None)
 @given(st.integers(0, 40 * DAY_US), st.integers(0, 3 * MINUTE_US), st.sampled_from(WINDOWS))
 def test_equal_plan_keys_have_equal_bounds(t: int, step: int, window: Window) -> None:
     unit = unit_of(MINUTE_US)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import msgpack
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from slicewise import token as tokens
@@ -28,23 +28,21 @@ TOKENS = st.builds(
     mode=st.sampled_from(tokens.MODES),
     base=COVERS,
     ahead=st.dictionaries(st.integers(0, 600_000), COVERS, max_size=4),
-    bounds=st.dictionaries(
-        st.text(max_size=12), st.tuples(st.integers(0, 2**51), st.integers(0, 2**51)), max_size=5
-    ),
+    bounds=st.dictionaries(st.text(max_size=12), st.tuples(st.integers(0, 2**51), st.integers(0, 2**51)), max_size=5),
 )
 
 
 def encoded(token: tokens.Token) -> str:
-    return tokens.encode(
-        token.unit, token.definition, token.base, token.ahead, token.mode, token.bounds
-    )
+    return tokens.encode(token.unit, token.definition, token.base, token.ahead, token.mode, token.bounds)
 
 
+@settings(deadline=None)
 @given(TOKENS)
 def test_a_token_comes_back_as_it_was(token: tokens.Token) -> None:
     assert tokens.decode(encoded(token)) == token
 
 
+@settings(deadline=None)
 @given(TOKENS)
 def test_equal_values_have_equal_texts_whatever_the_order_they_were_gathered_in(
     token: tokens.Token,
@@ -63,6 +61,7 @@ def test_equal_values_have_equal_texts_whatever_the_order_they_were_gathered_in(
     assert encoded(again) == encoded(token)
 
 
+@settings(deadline=None)
 @given(TOKENS, st.data())
 def test_a_changed_character_is_refused(token: tokens.Token, data: st.DataObject) -> None:
     text = encoded(token)
@@ -72,6 +71,7 @@ def test_a_changed_character_is_refused(token: tokens.Token, data: st.DataObject
         tokens.decode(text[:at] + other + text[at + 1 :])
 
 
+@settings(deadline=None)
 @given(TOKENS, st.data())
 def test_a_cut_token_is_refused(token: tokens.Token, data: st.DataObject) -> None:
     text = encoded(token)
@@ -79,6 +79,7 @@ def test_a_cut_token_is_refused(token: tokens.Token, data: st.DataObject) -> Non
         tokens.decode(text[: data.draw(st.integers(0, len(text) - 1))])
 
 
+@settings(deadline=None)
 @given(st.text(max_size=200))
 def test_any_other_text_is_refused_as_a_bad_request(text: str) -> None:
     with pytest.raises(BadRequest):
@@ -139,11 +140,13 @@ def test_an_overlong_text_is_refused_before_it_is_decoded() -> None:
         tokens.decode_all("A" * (tokens.MAX_TEXT + 1))
 
 
+@settings(deadline=None)
 @given(st.lists(TOKENS, min_size=1, max_size=4))
 def test_the_tokens_of_several_units_travel_as_one_text(parts: list[tokens.Token]) -> None:
     assert tokens.decode_all(tokens.join(encoded(part) for part in parts)) == tuple(parts)
 
 
+@settings(deadline=None)
 @given(TOKENS, st.integers(0, 600_000), PLACES, st.integers(0, 2**53))
 def test_an_event_is_contained_below_the_larger_of_base_and_the_hours_cover(
     token: tokens.Token, hour: int, place: Place, offset: int
@@ -171,9 +174,7 @@ P0, P1 = (TOPIC, 0), (TOPIC, 1)
 def test_an_answer_is_behind_a_token_where_it_lacks_an_event_of_it(
     base: dict[Place, int], ahead: dict[int, dict[Place, int]], missing: tuple[Place, ...]
 ) -> None:
-    wanted = tokens.Token(
-        "0" * 16, "1" * 16, "live", Cover({P0: 10, P1: 5}), {7: Cover({P0: 20})}, {}
-    )
+    wanted = tokens.Token("0" * 16, "1" * 16, "live", Cover({P0: 10, P1: 5}), {7: Cover({P0: 20})}, {})
     held = {hour: Cover(offsets) for hour, offsets in ahead.items()}
     assert tokens.missing_places(wanted, Cover(base), held, (0, 100)) == missing
 

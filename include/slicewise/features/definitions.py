@@ -24,6 +24,7 @@ _LOG_COLUMNS = {"archive_seq", "kind", "topic_id", "partition", "offset", "kafka
 _EVENT_COLUMNS = {"event_time", "hour", "slice", "reason", "raw", "events", "cover", "seq", "at"}
 RESERVED = frozenset(_LOG_COLUMNS | _EVENT_COLUMNS)
 Scalar = str | int | float | bool | None
+ON_FAILURE = ("error", "stale", "default")
 
 
 @dataclass(frozen=True)
@@ -308,12 +309,17 @@ class FeatureSet:
     """Named features of many views, read together: features=["listening:plays_7d", …].
 
     defaults: values to answer instead of null, by ref or, where that is unambiguous, by column.
+    on_failure: what a live read answers while the online store does not: "error" (status 503),
+    "stale" (the last known values, flagged, no older than max_staleness) or "default" (the
+    defaults, flagged).
     """
 
     name: str
     features: Sequence[str]
     defaults: Mapping[str, Scalar] = field(default_factory=dict)
     owner: str | None = None
+    on_failure: str = "error"
+    max_staleness: str | None = None
     location: Location | None = field(default_factory=_location, compare=False, repr=False)
 
     @property
@@ -334,6 +340,19 @@ class FeatureSet:
         _refuse_twice(refs, "feature", where)
         object.__setattr__(self, "features", refs)
         object.__setattr__(self, "defaults", _frozen(self.defaults))
+        if self.on_failure not in ON_FAILURE:
+            raise DefinitionError(
+                f"on_failure is {self.on_failure!r}", where=where, expected="one of " + ", ".join(ON_FAILURE)
+            )
+        if (self.on_failure == "stale") != (self.max_staleness is not None):
+            raise DefinitionError(
+                f"on_failure is {self.on_failure!r}, max_staleness {self.max_staleness!r}",
+                where=where,
+                expected='both, as on_failure="stale", max_staleness="5m", or neither',
+                next_step="say how old a last known value may be",
+            )
+        if self.max_staleness is not None:
+            _with_place(lambda: parse_duration(self.max_staleness or ""), f"max_staleness of {where}")
 
 
 @dataclass(frozen=True)

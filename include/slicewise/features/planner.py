@@ -224,6 +224,8 @@ def _planned_set(declared: FeatureSet, deployment: Deployment) -> PlannedSet:
         tuple(declared.features),
         tuple(sorted(_defaults(declared, outputs))),
         declared.owner,
+        on_failure=declared.on_failure,
+        max_staleness_us=None if declared.max_staleness is None else parse_duration(declared.max_staleness),
     )
 
 

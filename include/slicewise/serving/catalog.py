@@ -165,8 +165,8 @@ def _select(deployment: Deployment, refs: Sequence[str], name: str | None) -> Se
         tuple(has_doubles(kind) for kind in kinds),
         defaults,
         name,
-        getattr(chosen, "on_failure", "error"),
-        getattr(chosen, "max_staleness_us", None),
+        "error" if chosen is None else chosen.on_failure,
+        None if chosen is None else chosen.max_staleness_us,
     )
 
 
