@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Iterator
+from html import escape
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote
 
 import pytest
 import redis
@@ -62,7 +64,7 @@ def _falsify(platform: Stack) -> tuple[str, int]:
             _, number, topic, partition = newest.split(b":")
             forged = b":".join([b"r", str(int(number) - 1).encode(), topic, partition])
             client.hset(key, forged, fields[newest])
-            card = key.decode().partition("{card:string:")[2].partition("}")[0]
+            card = unquote(key.decode().partition("{card:string:")[2].partition("}")[0])
             client.close()
             return card, len(running)
     raise AssertionError("no card has a running partial")
@@ -83,6 +85,6 @@ def test_a_falsified_value_turns_the_check_red_and_is_named(platform: Stack, tmp
     assert red["mismatches"] > 0
     assert {(each["view"], each["entity"]["card"]) for each in red["wrong"]} == {("by_card", card)}
     html = (tmp_path / "red" / "latest.html").read_text()
-    assert card in html
+    assert all(escape(each["online"]) in html for each in red["wrong"])
     kept = records(open_catalog(platform.settings), CHECKS)
     assert {row["result"] for row in kept} >= {"green", "red", "mismatch"}
