@@ -88,7 +88,7 @@ class Lake:
 
     def produce(self, topic: str, events: Sequence[Mapping[str, Any] | bytes], partition: int = 0) -> None:
         """In this order; returns when all stand."""
-        producer = Producer({"bootstrap.servers": self.settings.kafka_bootstrap})
+        producer = Producer({"bootstrap.servers": self.settings.kafka_bootstrap, "log_level": 2})
         for event in events:
             value = event if isinstance(event, bytes) else json.dumps(event).encode()
             producer.produce(topic, value, partition=partition)

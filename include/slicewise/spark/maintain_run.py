@@ -23,7 +23,7 @@ from slicewise.spark.log import event, warning
 from slicewise.stores.iceberg.catalog import tables
 
 KEEP_SNAPSHOTS = 5
-MIN_INPUT_FILES = 5
+MIN_INPUT_FILES = 4
 _ORPHAN_AGE = timedelta(days=3)
 """Iceberg refuses less than a day: a writer's files have no snapshot until it commits."""
 

@@ -185,6 +185,7 @@ class SourceQuery:
         with self._between:
             self.query.stop()
         self._store.close()
+        del self._log  # the JVM holds this object, and with it the connection, until it collects
         shutil.rmtree(self._checkpoint, ignore_errors=True)
 
 

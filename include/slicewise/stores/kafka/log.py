@@ -34,7 +34,10 @@ class KafkaLog:
     def __init__(self, bootstrap: str, timeout_s: float = TIMEOUT_S) -> None:
         self.bootstrap = bootstrap
         self.timeout_s = timeout_s
-        self._admin = AdminClient({"bootstrap.servers": bootstrap})
+        self._admin = AdminClient(
+            # what goes wrong is raised; the client's own lines (3: errors) would only repeat it
+            {"bootstrap.servers": bootstrap, "log_level": 2}
+        )
 
     def __enter__(self) -> KafkaLog:
         return self
