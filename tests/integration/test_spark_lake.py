@@ -51,7 +51,8 @@ def over(hours_ago: int) -> int:
 def events(start_us: int, count: int, step_us: int = 17_000_000) -> list[dict[str, Any]]:
     """`count` events from start_us on, users and songs in turn."""
     return [
-        {"user_id": USERS[i % 3], "song_id": f"s{i % 5}", "n": i, "played": start_us + i * step_us} for i in range(count)
+        {"user_id": USERS[i % 3], "song_id": f"s{i % 5}", "n": i, "played": start_us + i * step_us}
+        for i in range(count)
     ]
 
 

@@ -132,9 +132,7 @@ class Lake:
         hours = range(now_hour - 40, now_hour + 3)
         days = sorted({hour // 24 for hour in hours})
         day_keys = [keys.day_key(store.generation, tag, unit.storage_fingerprint, day) for day in days]
-        fields = [
-            (keys.HOURS, *(keys.hour_fields(hour)[1] for hour in hours if hour // 24 == day)) for day in days
-        ]
+        fields = [(keys.HOURS, *(keys.hour_fields(hour)[1] for hour in hours if hour // 24 == day)) for day in days]
         read = UnitRead(hot, tuple(zip(day_keys, fields, strict=True)))
         reply = store.read([EntityRead((read,))]).entities[0][0]
         counted: Counter[int] = Counter()

@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from py4j.protocol import Py4JJavaError
-from pyiceberg.catalog.sql import SqlCatalog
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 (the name everybody uses)
@@ -27,7 +26,7 @@ from slicewise.slices import HOUR_US
 from slicewise.spark.log import event, warning
 from slicewise.spark.parse import parsed
 from slicewise.spark.streaming import kafka_options
-from slicewise.stores.iceberg.catalog import ensure
+from slicewise.stores.iceberg.catalog import Catalog, ensure
 from slicewise.stores.iceberg.log import ArchiveState, archive_state
 from slicewise.stores.iceberg.schemas import BAD, COVER, EVENTS, GOOD, LOG, log_table
 from slicewise.stores.kafka.log import KafkaLog
@@ -55,7 +54,7 @@ class Archiver:
 
     session: SparkSession
     settings: Settings
-    catalog: SqlCatalog
+    catalog: Catalog
     source: Source
     clock: Clock
 

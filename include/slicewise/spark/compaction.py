@@ -10,8 +10,6 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from pyiceberg.catalog.sql import SqlCatalog
-from pyiceberg.table import Table as IcebergTable
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 (the name everybody uses)
 from pyspark.sql.pandas.types import from_arrow_schema
@@ -26,7 +24,7 @@ from slicewise.spark.partials import Accumulate, Combine, RowShape, UnitRef
 from slicewise.spark.rows import with_units
 from slicewise.spark.swapping import HourOutcome, StoreRef, Swap, TotalDay, outcomes_of
 from slicewise.stores.iceberg import slices
-from slicewise.stores.iceberg.catalog import ensure
+from slicewise.stores.iceberg.catalog import Catalog, IcebergTable, ensure
 from slicewise.stores.iceberg.log import ArchiveState
 from slicewise.stores.iceberg.schemas import GOOD, LOG, SLICES, slices_table, unit_table
 from slicewise.stores.iceberg.slices import Header
@@ -53,7 +51,7 @@ class UnitTable:
 
     session: SparkSession
     settings: Settings
-    catalog: SqlCatalog
+    catalog: Catalog
     deployment: Deployment
     unit: Unit
     archive: ArchiveState

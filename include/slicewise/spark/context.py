@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from pyiceberg.catalog.sql import SqlCatalog
 from pyspark.sql import SparkSession
 
 from slicewise.clock import Clock
@@ -19,6 +18,7 @@ from slicewise.spark.archive import Archived, Archiver
 from slicewise.spark.compaction import UnitTable
 from slicewise.spark.swapping import StoreRef
 from slicewise.stores.decisions import expiry_s
+from slicewise.stores.iceberg.catalog import Catalog
 from slicewise.stores.iceberg.log import ArchiveState, load, newest_by_hour
 from slicewise.stores.iceberg.slices import Header
 from slicewise.stores.ports import Marks, OnlineStore
@@ -31,7 +31,7 @@ class Context:
 
     session: SparkSession
     settings: Settings
-    catalog: SqlCatalog
+    catalog: Catalog
     clock: Clock
     store: OnlineStore
     marks: Marks
@@ -40,7 +40,7 @@ class Context:
     archives: dict[str, ArchiveState] = field(default_factory=dict)
 
     @staticmethod
-    def open(session: SparkSession, settings: Settings, catalog: SqlCatalog, clock: Clock) -> Context:
+    def open(session: SparkSession, settings: Settings, catalog: Catalog, clock: Clock) -> Context:
         """NotReady where nothing is deployed."""
         store = open_store(settings.redis_url)
         marks = store.marks()

@@ -12,7 +12,6 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import uuid4
 
-from pyiceberg.catalog.sql import SqlCatalog
 from pyspark.sql import SparkSession
 
 from slicewise.clock import Clock
@@ -20,7 +19,7 @@ from slicewise.errors import CommitConflict
 from slicewise.settings import Settings
 from slicewise.spark.archive import committed
 from slicewise.spark.log import event, warning
-from slicewise.stores.iceberg.catalog import tables
+from slicewise.stores.iceberg.catalog import Catalog, tables
 
 KEEP_SNAPSHOTS = 5
 MIN_INPUT_FILES = 4
@@ -34,7 +33,7 @@ class Maintenance:
 
     session: SparkSession
     settings: Settings
-    catalog: SqlCatalog
+    catalog: Catalog
     clock: Clock
     keep_days: int = 7
     busy: list[str] = field(default_factory=list)

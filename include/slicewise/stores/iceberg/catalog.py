@@ -16,6 +16,11 @@ from slicewise.errors import DefinitionError
 from slicewise.settings import Settings
 from slicewise.stores.iceberg.schemas import NAMESPACES, Table
 
+__all__ = ["Catalog", "IcebergTable", "ensure", "open_catalog", "tables"]
+
+Catalog = SqlCatalog
+"""The catalog and its tables, by the names that the rest of slicewise uses."""
+
 
 def open_catalog(settings: Settings) -> SqlCatalog:
     """The platform's catalog; its namespaces exist afterwards."""
