@@ -78,7 +78,7 @@ class KafkaLog:
         return self._offsets(topic, OffsetSpec.latest())  # type: ignore[no-untyped-call]
 
     def create(self, topic: str, partitions: int, config: dict[str, str] | None = None) -> None:
-        """Makes the topic unless it stands."""
+        """Makes the topic unless it stands; returns when the broker knows it."""
         new = NewTopic(topic, num_partitions=partitions, replication_factor=1, config=config or {})
         future = self._admin.create_topics([new], request_timeout=self.timeout_s)[topic]
         try:
@@ -86,6 +86,7 @@ class KafkaLog:
         except KafkaException as error:
             if error.args[0].name() != "TOPIC_ALREADY_EXISTS":
                 raise self._unavailable(topic, error) from error
+        self._described(topic, stands=True)
 
     def delete_records(self, topic: str, before: Mapping[int, int]) -> None:
         """Drops all records below these offsets, partition -> offset, as retention does."""
@@ -93,13 +94,13 @@ class KafkaLog:
         for future in self._admin.delete_records(wanted).values():
             self._answered(topic, lambda f=future: self._result(f))  # type: ignore[misc]
 
-    def _described(self, topic: str) -> tuple[str, int]:
+    def _described(self, topic: str, *, stands: bool = False) -> tuple[str, int]:
         def ask() -> Any:
             asked = TopicCollection([topic])
             futures = self._admin.describe_topics(asked, request_timeout=self.timeout_s)
             return self._result(futures[topic])
 
-        found = self._answered(topic, ask)
+        found = self._answered(topic, ask, stands=stands)
         identity = found.topic_id
         high = identity.get_most_significant_bits() & (2**64 - 1)
         low = identity.get_least_significant_bits() & (2**64 - 1)
@@ -116,19 +117,24 @@ class KafkaLog:
             )
             return {(identity, at.partition): self._result(f).offset for at, f in futures.items()}
 
-        return Cover(self._answered(topic, ask))
+        return Cover(self._answered(topic, ask, stands=True))
 
     def _result(self, future: Future[Any]) -> Any:
         return future.result(timeout=self.timeout_s + 5)
 
-    def _answered(self, topic: str, ask: Callable[[], Any]) -> Any:
-        """Asks again while a leader is being elected or metadata is on its way."""
+    def _answered(self, topic: str, ask: Callable[[], Any], *, stands: bool = False) -> Any:
+        """Asks again while a leader is being elected or metadata is on its way.
+
+        stands: the topic is known to exist, so that a broker that does not know it yet will.
+        """
         deadline = time.monotonic() + self.timeout_s
         while True:
             try:
                 return ask()
             except KafkaException as error:
-                passing = error.args[0].code() in _PASSING or error.args[0].retriable()
+                code = error.args[0].code()
+                passing = code in _PASSING or error.args[0].retriable()
+                passing = passing or (stands and code == KafkaError.UNKNOWN_TOPIC_OR_PART)
                 if not passing or time.monotonic() > deadline:
                     raise self._unavailable(topic, error) from error
             time.sleep(_PAUSE_S)
