@@ -1,6 +1,7 @@
 """Serving over a day and two hours of plays that came through the log, before and after their hours are compacted.
 
-The recipe is asked for the same values of the same users, and must give them: a difference fails the run.
+The recipe is asked for the same values of the same users, and must give them: a difference fails the run. The
+comparison is made as the platform runs, with the hours that are over compacted; one figure shows it without.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ import json
 import random
 import time
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from itertools import islice
 from typing import Any
@@ -20,7 +21,7 @@ import redis
 from benchmarks.whole.figures import Figure
 from benchmarks.whole.http_load import CLOSED, OPEN, Connection, Spec, get, post
 from benchmarks.whole.options import Options
-from benchmarks.whole.servers import TOPIC, Recipe, measure, pair, say, until
+from benchmarks.whole.servers import TOPIC, Recipe, cpu_s, measure, pair, pid_of, say, until
 from benchmarks.whole.streaming import our_stream
 from slicewise.slices import HOUR_US, MINUTE_US
 from tests.support.stack import Stack
@@ -59,7 +60,9 @@ def produce(stack: Stack, users: int) -> int:
 class Asked:
     """What is asked of both sides, per user."""
 
-    def __init__(self, users: int, ours: str, theirs: int) -> None:
+    def __init__(self, users: int, ours: str, theirs: int, pids: Mapping[str, Sequence[int]]) -> None:
+        """pids: what -> the processes that answer it."""
+        self._pids = pids
         self._host, self._ours = urlsplit(ours).hostname or "", urlsplit(ours).port or 0
         self._theirs = theirs
         names = [f"h{user}" for user in range(users)]
@@ -77,7 +80,9 @@ class Asked:
         """Sends it from a process of its own."""
         port = self._theirs if what == "recipe" else self._ours
         spec = Spec(self._host, port, tuple(self._requests[what]), mode, connections, seconds, rate)
+        cpu = cpu_s(self._pids[what])
         found = measure("http_load", asdict(spec), seconds + 120)
+        found["cpu_us_per_request"] = round((cpu_s(self._pids[what]) - cpu) / found["sent"] * 1e6, 1)
         if found["failed"]:
             raise RuntimeError(f"{found['failed']} requests of {what} were refused")
         return found
@@ -107,24 +112,20 @@ def run(options: Options) -> tuple[list[Figure], dict[str, Any]]:
             stack.wait_applied(TOPIC)
         with recipe.stream(stack.settings.max_events_per_batch):
             until(lambda: recipe.events() >= total, "the recipe's history")
-        with recipe.api() as port:
-            return _measured(stack, recipe, port, options, total)
+        with recipe.api() as (port, api):
+            ours = pid_of(stack, "serving"), pid_of(stack, "redis")
+            pids = {"listening": ours, "five": ours, "recipe": (api, recipe.redis_pid)}
+            asked = Asked(options.users, stack.settings.serving_url, port, pids)
+            return _measured(stack, recipe, asked, options, total)
 
 
 def _measured(
-    stack: Stack, recipe: Recipe, port: int, options: Options, total: int
+    stack: Stack, recipe: Recipe, asked: Asked, options: Options, total: int
 ) -> tuple[list[Figure], dict[str, Any]]:
-    asked = Asked(options.users, stack.settings.serving_url, port)
     compared = asked.compare()
     say(f"{compared} values compared with the recipe's: equal")
     seconds = options.seconds / 2
 
-    def sides(mode: str, connections: int) -> tuple[dict[str, Any], dict[str, Any]]:
-        say(f"serving, {connections} connections")
-        return tuple(asked.load(what, mode, connections, seconds) for what in ("listening", "recipe"))  # type: ignore[return-value]
-
-    one, one_recipe = sides(CLOSED, 1)
-    eight, eight_recipe = sides(CLOSED, 8)
     before = _reads(asked, seconds, "before compaction")
     stored = Stored(stack)
     bytes_before = stored.bytes()
@@ -134,8 +135,11 @@ def _measured(
     after = _reads(asked, seconds, "after compaction")
     bytes_after = stored.bytes()
     asked.compare()
+    say("one view × 6 features, and the recipe")
+    one, one_recipe = _both(asked, 1, seconds)
+    eight, eight_recipe = _both(asked, 8, seconds)
 
-    served = "serving one view × 6 features"
+    served = "serving one view × 6 features, 24 slices"
     figures = [
         Figure(served, f"{q} at one connection", "ms", one["latency"][q], one_recipe["latency"][q])
         for q in ("p50", "p99")
@@ -149,10 +153,23 @@ def _measured(
         Figure(served, f"{q} at eight connections", "ms", eight["latency"][q], eight_recipe["latency"][q])
         for q in ("p50", "p99")
     ]
+    spent = eight["cpu_us_per_request"], eight_recipe["cpu_us_per_request"]
+    figures.append(Figure(served, "CPU of API and store", "µs/request", *spent))
+    figures.append(
+        Figure(
+            served,
+            "eight connections, no hour compacted",
+            "requests/s",
+            before["listening"]["requests_per_s"],
+            eight_recipe["requests_per_s"],
+            "higher",
+        )
+    )
     five = f"serving 5 views × 10 features at {CONDITION_RATE:.0f} requests/s"
     for when, found in (("before compaction", before), ("after compaction", after)):
         for q, bound in (("p50", None), ("p99", 10.0)):
             figures.append(Figure(five, f"{q} {when}", "ms", found["open"]["latency"][q], bound=bound))
+        figures.append(Figure(five, f"CPU {when}", "µs/request", found["closed"]["cpu_us_per_request"]))
     about = f"compaction of {HOURS} hours, {options.users} users (baseline: before)"
     figures.append(Figure(about, "Redis bytes", "bytes", bytes_after, bytes_before))
     for q in ("p50", "p99"):
@@ -180,11 +197,19 @@ def _measured(
     return figures, details
 
 
+def _both(asked: Asked, connections: int, seconds: float) -> tuple[dict[str, Any], dict[str, Any]]:
+    return (
+        asked.load("listening", CLOSED, connections, seconds),
+        asked.load("recipe", CLOSED, connections, seconds),
+    )
+
+
 def _reads(asked: Asked, seconds: float, when: str) -> dict[str, Any]:
     say(f"5 views × 10 features {when}")
     return {
         "open": asked.load("five", OPEN, 16, seconds, CONDITION_RATE),
         "closed": asked.load("five", CLOSED, 1, seconds),
+        "listening": asked.load("listening", CLOSED, 8, seconds),
     }
 
 

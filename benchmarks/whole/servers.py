@@ -11,12 +11,13 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import IO, Any
 
+import psutil
 import redis
 
 from slicewise.local import ports
@@ -93,6 +94,24 @@ def load(settings: Settings, rate: float, seconds: float, log: Path) -> Iterator
         yield
 
 
+def cpu_s(pids: Iterable[int]) -> float:
+    """CPU seconds that these processes, and all below them, have used: noise of others is not in it."""
+    spent = 0.0
+    for pid in pids:
+        root = psutil.Process(pid)
+        for each in (root, *root.children(recursive=True)):
+            with suppress(psutil.NoSuchProcess):
+                spent += sum(each.cpu_times()[:4])
+    return spent
+
+
+def pid_of(stack: Stack, service: str) -> int:
+    """Of a service that runs."""
+    [pid] = [each.pid for each in stack.status() if each.name == service]
+    assert pid is not None, f"{service} does not run"
+    return pid
+
+
 class Recipe:
     """The recipe's processes over a store of its own."""
 
@@ -100,6 +119,7 @@ class Recipe:
         self.broker = stack.settings
         self.settings = theirs.settings
         self.redis = redis.Redis.from_url(theirs.settings.redis_url)
+        self.redis_pid = pid_of(theirs, "redis")
         self._logs = logs
 
     @contextmanager
@@ -113,8 +133,8 @@ class Recipe:
             yield made
 
     @contextmanager
-    def api(self) -> Iterator[int]:
-        """Its API; yields the port."""
+    def api(self) -> Iterator[tuple[int, int]]:
+        """Its API; yields port and process id."""
         port = ports.choose()
         argv = [sys.executable, "-m", "uvicorn", "--host", "127.0.0.1", "--port", str(port), "--loop", "uvloop"]
         argv += [
@@ -126,9 +146,9 @@ class Recipe:
             "benchmarks.baseline.recipe_api:app",
         ]
         env = {"RECIPE_REDIS_URL": self.settings.redis_url}
-        with process(argv, env, self._logs / "recipe_api.log", stdout=subprocess.DEVNULL):
-            until(lambda: not ports.is_free(port), "the recipe's API", 30)
-            yield port
+        with process(argv, env, self._logs / "recipe_api.log", stdout=subprocess.DEVNULL) as made:
+            until(lambda: not ports.is_free(port), "the recipe's API", 60)
+            yield port, made.pid
 
     def events(self) -> int:
         """Events that it has written so far: one HINCRBY each."""

@@ -7,7 +7,7 @@ The steady rate leaves the first batch out, in which worker processes are starte
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 from benchmarks.whole import probes
 from benchmarks.whole.figures import Figure
 from benchmarks.whole.options import Options
-from benchmarks.whole.servers import TOPIC, Recipe, load, measure, pair, say, until
+from benchmarks.whole.servers import TOPIC, Recipe, cpu_s, load, measure, pair, pid_of, say, until
 from slicewise.local.stream import stream_status
 from slicewise.stores.kafka.log import KafkaLog
 from slicewise.stores.redis import open_store
@@ -35,10 +35,13 @@ class Ingest:
     seconds: float
     events_per_s: float
     steady_events_per_s: float
+    cpu_us_per_event: float
+    """Of driver, workers and store, over the steady part."""
 
 
-def follow(applied: Callable[[], int], total: int, first: int, begun: float) -> Ingest:
-    """Watches until all events are visible. first: size of the batch that the steady rate leaves out."""
+def follow(applied: Callable[[], int], total: int, first: int, begun: float, pids: Sequence[int]) -> Ingest:
+    """Watches until all events are visible. first: size of the batch that the steady rate leaves out; pids: of driver
+    and store."""
     seen = 0
 
     def beyond(bound: int) -> bool:
@@ -47,10 +50,14 @@ def follow(applied: Callable[[], int], total: int, first: int, begun: float) -> 
         return seen >= bound
 
     warm = until(lambda: beyond(first), "the first batch of the backlog")
-    at_warm = seen
+    at_warm, cpu = seen, cpu_s(pids)
     done = until(lambda: beyond(total), "the backlog")
-    steady = (total - at_warm) / (done - warm) if total > at_warm else total / (done - begun)
-    return Ingest(total, round(done - begun, 3), round(total / (done - begun)), round(steady))
+    cpu = cpu_s(pids) - cpu
+    rest = total - at_warm
+    if rest < total / 2:
+        raise RuntimeError(f"{at_warm} of {total} events were visible at once: too few are left for a steady rate")
+    rates = round(total / (done - begun)), round(rest / (done - warm))
+    return Ingest(total, round(done - begun, 3), *rates, round(cpu / rest * 1e6, 2))
 
 
 def backlog(stack: Stack, events: int) -> int:
@@ -61,15 +68,15 @@ def backlog(stack: Stack, events: int) -> int:
 
 
 @contextmanager
-def our_stream(stack: Stack, *, started: Callable[[], None] = lambda: None) -> Iterator[None]:
-    """The driver, from the moment at which its query runs; drained at the end."""
+def our_stream(stack: Stack, *, started: Callable[[], None] = lambda: None) -> Iterator[int]:
+    """The driver's process id, from the moment at which its query runs; drained at the end."""
     log = stack.settings.state_dir / "logs" / "stream.log"
     before = log.read_text().count("query_started") if log.exists() else 0
-    stack.start_stream()
+    pid = stack.start_stream()
     until(lambda: log.exists() and log.read_text().count("query_started") > before, "the stream's query")
     started()
     try:
-        yield
+        yield pid
     finally:
         stack.stop_stream()
 
@@ -97,7 +104,7 @@ def freshness(stack: Stack, recipe: Recipe | None, options: Options, logs: Path)
                 **common, port=address.port or 0, path="/v1/features", body=body, value=value, prefix="a"
             )
             return measure("probes", asdict(spec), whole + probes.PATIENCE_S)
-        with recipe.api() as port:
+        with recipe.api() as (port, _):
             path, shown = "/features/{user}", ("plays_30m",)
             spec = probes.Spec(**common, port=port, path=path, body=None, value=shown, prefix="b")
             return measure("probes", asdict(spec), whole + probes.PATIENCE_S)
@@ -105,10 +112,10 @@ def freshness(stack: Stack, recipe: Recipe | None, options: Options, logs: Path)
 
 def run(options: Options) -> tuple[list[Figure], dict[str, Any]]:
     """Figures, and the details behind them."""
-    with pair("plays") as (stack, recipe, logs):
+    batch = max(1, min(200_000, options.events // 5))
+    with pair("plays", {"SLICEWISE_MAX_EVENTS_PER_BATCH": str(batch)}) as (stack, recipe, logs):
         say(f"filling the topic with {options.events:,} events")
         total = backlog(stack, options.events)
-        first = min(options.events // 5, stack.settings.max_events_per_batch)
 
         say("slicewise: from the backlog, then under the load")
         with open_store(stack.settings.redis_url) as store:
@@ -118,16 +125,17 @@ def run(options: Options) -> tuple[list[Figure], dict[str, Any]]:
                 nonlocal begun
                 begun = time.perf_counter()
 
-            with our_stream(stack, started=note):
-                ours = follow(lambda: sum(store.marks().ledger.offsets.values()), total, first, begun)
+            with our_stream(stack, started=note) as driver:
+                pids = driver, pid_of(stack, "redis")
+                ours = follow(lambda: sum(store.marks().ledger.offsets.values()), total, batch, begun, pids)
                 our_freshness = freshness(stack, None, options, logs)
                 beat = stream_status(stack.settings).heartbeat
 
         with KafkaLog(stack.settings.kafka_bootstrap) as log:
             total = sum(log.latest(TOPIC).offsets.values())
         say("the recipe: the same")
-        with recipe.stream(stack.settings.max_events_per_batch):
-            theirs = follow(recipe.events, total, first, time.perf_counter())
+        with recipe.stream(batch) as made:
+            theirs = follow(recipe.events, total, batch, time.perf_counter(), (made.pid, recipe.redis_pid))
             their_freshness = freshness(stack, recipe, options, logs)
     figures = [
         Figure(
@@ -140,6 +148,13 @@ def run(options: Options) -> tuple[list[Figure], dict[str, Any]]:
             aim=3,
         ),
         Figure("ingest from a backlog", "end to end", "events/s", ours.events_per_s, theirs.events_per_s, "higher"),
+        Figure(
+            "ingest from a backlog",
+            "CPU of stream and store",
+            "µs/event",
+            ours.cpu_us_per_event,
+            theirs.cpu_us_per_event,
+        ),
     ]
     named = f"freshness at {options.rate:,.0f} events/s"
     for q, aim, bound in (("p50", 3.0, None), ("p90", None, None), ("p99", 3.0, 1000.0), ("worst", None, None)):

@@ -93,16 +93,17 @@ class Meter:
         return Cost(*(round(max(0.0, each), 3) for each in spent))
 
 
-def made(events: int, now_us: int) -> pa.Table:
+def made(events: int, now_us: int, users: int = 20_000) -> pa.Table:
     """Plays at 2,000/s, up to now, with their partitions."""
-    batch = Plays(seed=3, users=20_000, rate=2_000.0, start_us=now_us - events * 500).batch(0, events)
-    users = batch.column("user_id")
+    batch = Plays(seed=3, users=users, rate=2_000.0, start_us=now_us - events * 500).batch(0, events)
+    columns: dict[str, pa.Array] = dict(zip(batch.schema.names, batch.columns, strict=True))
+    users = columns["user_id"]
     partition = [zlib.crc32(user.encode()) % PARTITIONS for user in users.to_pylist()]
     return pa.table(
         {
             "user_id": users,
-            "seconds": batch.column("seconds"),
-            "event_time": batch.column("played_at"),
+            "seconds": columns["seconds"],
+            "event_time": columns["played_at"],
             "partition": pa.array(partition, pa.int32()),
         }
     )

@@ -48,6 +48,7 @@ class Stack:
 
     def down(self) -> None:
         """Stops everything that this stack started."""
+        self._producer = None  # else it looks for its broker for ever
         supervisor.down(self.settings, print)
 
     # ---------------------------------------------------------------- the user's commands

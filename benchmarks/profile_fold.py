@@ -1,0 +1,88 @@
+"""Where the fold's time goes: one task's batches of the benchmark's plays, folded in process over a real Redis.
+
+  .venvs/platform/bin/python -m benchmarks.profile_fold [--events N] [--batch N] [--lines N]
+
+Prints events per second of this one process, in CPU and wall time, and the functions that took most of it. A batch of
+100,000 is what catching up hands to a task; one of 150 is what a task gets at 2,000 events/s.
+"""
+
+from __future__ import annotations
+
+import argparse
+import cProfile
+import json
+import pstats
+import time
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from benchmarks.whole.servers import PROJECTS
+from benchmarks.whole.windows import made
+from slicewise.features.plan import plan
+from slicewise.features.project import load_project
+from slicewise.spark.fold import Placed, SourceRows, batch_of
+from slicewise.stores.redis import open_store
+from tests.support.stack import Stack
+
+TOPIC_ID = "5" * 32
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--events", type=int, default=200_000)
+    parser.add_argument("--batch", type=int, default=100_000)
+    parser.add_argument("--lines", type=int, default=25)
+    given = parser.parse_args()
+    with TemporaryDirectory(prefix="slicewise-profile-") as folder:
+        stack = Stack(Path(folder) / "state", PROJECTS / "plays")
+        try:
+            stack.up("redis")
+            _profile(stack, given)
+        finally:
+            stack.down()
+
+
+def _profile(stack: Stack, given: argparse.Namespace) -> None:
+    deployment = plan(load_project(PROJECTS / "plays" / "features.py"))
+    unit = deployment.units[0]
+    placed = Placed(unit.storage_fingerprint, "keep", ("user_id",), {"seconds": "seconds"})
+    with open_store(stack.settings.redis_url) as store:
+        marks = store.initialise()
+        store.deploy(deployment, marks.epoch, topics={"plays": TOPIC_ID})
+        n = given.events
+        table = made(n, store.time_us(), users=100_000)
+        table = table.set_column(
+            table.schema.get_field_index("partition"), "partition", pa.array(np.zeros(n, np.int32))
+        )
+        table = table.append_column("offset", pa.array(np.arange(n)))
+        table = table.append_column("keep", pa.array(np.zeros(n, np.int32)))
+        assert pc.all(pc.is_valid(table["user_id"])).as_py()
+        profile = cProfile.Profile(time.process_time)
+        cpu, wall = time.process_time(), time.perf_counter()
+        profile.enable()
+        entities = 0
+        for begin in range(0, n, given.batch):
+            some = table.slice(begin, given.batch).combine_chunks()
+            batch = batch_of(unit, placed, SourceRows.of(some, TOPIC_ID, 0))
+            assert batch is not None
+            entities += store.fold(batch).entities
+        profile.disable()
+        cpu, wall = time.process_time() - cpu, time.perf_counter() - wall
+    figures = {
+        "events": n,
+        "batch": given.batch,
+        "entity_writes": entities,
+        "cpu_us_per_event": round(cpu / n * 1e6, 2),
+        "wall_us_per_event": round(wall / n * 1e6, 2),
+        "profiled": True,
+    }
+    print(json.dumps(figures))
+    pstats.Stats(profile).sort_stats("tottime").print_stats(given.lines)
+
+
+if __name__ == "__main__":
+    main()
