@@ -16,7 +16,8 @@ def first_time_us(log: KafkaLog, topic: str) -> int | None:
     Raises StoreUnavailable where the broker does not answer.
     """
     earliest, latest = log.earliest(topic), log.latest(topic)
-    filled = [(place[1], offset) for place, offset in earliest.offsets.items() if latest.get(place) > offset]
+    # a cover names no place at 0, so the end says which partitions hold anything
+    filled = [(place[1], earliest.get(place)) for place, end in latest.offsets.items() if end > earliest.get(place)]
     consumer = Consumer(
         {
             "bootstrap.servers": log.bootstrap,
