@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Iterator
-from html import escape
+from html import unescape
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
@@ -84,7 +84,7 @@ def test_a_falsified_value_turns_the_check_red_and_is_named(platform: Stack, tmp
     assert red["outcome"] == "red"
     assert red["mismatches"] > 0
     assert {(each["view"], each["entity"]["card"]) for each in red["wrong"]} == {("by_card", card)}
-    html = (tmp_path / "red" / "latest.html").read_text()
-    assert all(escape(each["online"]) in html for each in red["wrong"])
+    html = unescape((tmp_path / "red" / "latest.html").read_text())
+    assert all(each["online"] in html for each in red["wrong"])
     kept = records(open_catalog(platform.settings), CHECKS)
     assert {row["result"] for row in kept} >= {"green", "red", "mismatch"}
