@@ -20,6 +20,7 @@ import pyarrow as pa
 
 from slicewise.aggregates.columns import Columns, Values
 from slicewise.aggregates.events import Event, Rows
+from slicewise.aggregates.few import Few
 from slicewise.aggregates.fields import Field, Fixed, Items
 from slicewise.aggregates.ragged import Int64, Ragged, RaggedBytes
 from slicewise.errors import DefinitionError
@@ -150,6 +151,14 @@ class Aggregate(ABC):
     @abstractmethod
     def finish_columns(self, partials: Columns) -> Finished:
         """The value of each partial."""
+
+    # ---- few rows
+
+    @property
+    def few(self) -> Few | None:
+        """How few partials are combined and finished in Python's own numbers; None: only as whole
+        columns."""
+        return None
 
     # ---- rows
 

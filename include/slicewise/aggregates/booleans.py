@@ -15,6 +15,7 @@ from slicewise.aggregates.base import Finished, Invertible, State, register
 from slicewise.aggregates.columns import Columns
 from slicewise.aggregates.counting import add_groups, tally
 from slicewise.aggregates.events import Event, Rows
+from slicewise.aggregates.few import Tallies
 from slicewise.aggregates.fields import Field, Fixed
 from slicewise.aggregates.ragged import Int64
 from slicewise.aggregates.values import non_null
@@ -61,6 +62,10 @@ class BooleanCounts(Invertible):
     def deduct_columns(self, whole: Columns, part: Columns) -> Columns:
         names = ("n_true", "n_false")
         return Columns(whole.n, {name: whole.fixed(name) - part.fixed(name) for name in names})
+
+    @cached_property
+    def few(self) -> Tallies:
+        return Tallies(self.finish)
 
     def accumulate(self, state: State, event: Event) -> State:
         value = event.columns[self.column]

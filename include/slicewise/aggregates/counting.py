@@ -13,6 +13,7 @@ import pyarrow as pa
 from slicewise.aggregates.base import Finished, Invertible, State, register
 from slicewise.aggregates.columns import Columns
 from slicewise.aggregates.events import Event, Rows
+from slicewise.aggregates.few import Tallies
 from slicewise.aggregates.fields import Field, Fixed
 from slicewise.aggregates.ragged import Int64
 
@@ -73,6 +74,10 @@ class Count(Invertible):
 
     def deduct_columns(self, whole: Columns, part: Columns) -> Columns:
         return Columns(whole.n, {"n": whole.fixed("n") - part.fixed("n")})
+
+    @cached_property
+    def few(self) -> Tallies:
+        return Tallies(self.finish)
 
     def accumulate(self, state: State, event: Event) -> State:
         counts = self.column is None or event.columns[self.column] is not None

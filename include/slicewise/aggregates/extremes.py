@@ -13,6 +13,7 @@ import pyarrow as pa
 from slicewise.aggregates.base import Aggregate, Finished, State, register
 from slicewise.aggregates.columns import Columns
 from slicewise.aggregates.events import Event, Rows
+from slicewise.aggregates.few import Extremes
 from slicewise.aggregates.fields import Field, Fixed
 from slicewise.aggregates.ragged import Int64, offsets_of
 from slicewise.aggregates.values import ORDERED, ValueType, flat, is_ordered, non_null
@@ -105,6 +106,12 @@ class Extreme(Aggregate):
         present = lists.lengths > 0
         at = pa.array(np.where(present, lists.offsets[:-1], 0), mask=~present)
         return Finished(self.value.load(flat(lists)).take(at))
+
+    @cached_property
+    def few(self) -> Extremes | None:
+        if not (pa.types.is_int64(self.output_type) or pa.types.is_float64(self.output_type)):
+            return None
+        return Extremes(self.largest, self.value.order_one, self.value.load_one)
 
     def accumulate(self, state: State, event: Event) -> State:
         value = event.columns[self.column]

@@ -30,6 +30,8 @@ SPECIAL_LANE = 72
 Two lanes each count the NaN, the +infinity and the -infinity: 2^(32 · 72), · 74 and · 76.
 """
 MOST_LANES = SPECIAL_LANE + 6
+FINITE_BITS = LIMB_BITS * (SPECIAL_LANE - 1)
+"""Every finite sum is shorter; one that counts NaN or infinities is not."""
 CARRY_LANES = 2
 LONG_CHUNK = 2**20  # values below 2^33: sums of a chunk stay below 2^53, exact in doubles
 SHORT_CHUNK = 2**15  # temporaries stay in cache

@@ -18,6 +18,7 @@ from slicewise.aggregates.base import OVERFLOW, Failed, Finished, Invertible, St
 from slicewise.aggregates.columns import Columns
 from slicewise.aggregates.counting import add_groups, tally
 from slicewise.aggregates.events import Event, Rows
+from slicewise.aggregates.few import Sums
 from slicewise.aggregates.fields import Field, Fixed, Items
 from slicewise.aggregates.ragged import Int64, Ragged
 from slicewise.aggregates.rounding import half_up, scaled, to_doubles
@@ -155,6 +156,14 @@ class Sum(ExactSum):
             return _doubles(start, limbs, None, self.unit, some)
         return _finished(*_integers(start, limbs, some))
 
+    @cached_property
+    def few(self) -> Sums | None:
+        if is_decimal(self.number):
+            return None
+        if is_double(self.number):
+            return Sums(lambda _, total, start: _shifted(total, start, self.unit, 1), _code)
+        return Sums(lambda _, total, start: _int64(total << (exact.LIMB_BITS * start)), _code)
+
     def finish(self, state: State) -> int | float | Decimal | Failed | None:
         n, start, limbs = state
         if n == 0:
@@ -164,7 +173,7 @@ class Sum(ExactSum):
             return _decimal(total, self.output_type)
         if is_double(self.number):
             return _rounded(total, self.unit, 1)
-        return total if -(2**63) <= total < 2**63 else Failed(OVERFLOW)
+        return _int64(total)
 
 
 @register(_examples)
@@ -192,6 +201,12 @@ class Mean(ExactSum):
         start, limbs = partials.fixed("limb_start"), partials.items("limbs")
         return _doubles(start, limbs, np.maximum(n, 1), self.unit, n > 0)
 
+    @cached_property
+    def few(self) -> Sums | None:
+        if is_decimal(self.number):
+            return None
+        return Sums(lambda n, total, start: _shifted(total, start, self.unit, n), _code)
+
     def finish(self, state: State) -> float | Decimal | Failed | None:
         n, start, limbs = state
         if n == 0:
@@ -205,6 +220,22 @@ class Mean(ExactSum):
 
 def _columns(n: int, count: Int64, start: NDArray[np.int32], limbs: Ragged) -> Columns:
     return Columns(n, {"n": count, "limb_start": start, "limbs": limbs})
+
+
+def _int64(total: int) -> int | Failed:
+    return total if -(2**63) <= total < 2**63 else Failed(OVERFLOW)
+
+
+def _shifted(total: int, start: int, unit: int, n: int) -> float | Failed:
+    """`_rounded` of total · 2^(32 · start), which is not made unless it counts NaN or infinities."""
+    if total.bit_length() + exact.LIMB_BITS * start >= exact.FINITE_BITS:
+        return _rounded(total << (exact.LIMB_BITS * start), unit, n)
+    rounded = scaled(total, unit + exact.LIMB_BITS * start, n)
+    return Failed(OVERFLOW) if rounded is None else rounded
+
+
+def _code(value: object) -> str | None:
+    return value.code if isinstance(value, Failed) else None
 
 
 def _rounded(total: int, unit: int, n: int) -> float | Failed:

@@ -1,0 +1,138 @@
+"""Few partials are combined as Python's own numbers, to the bits of the whole-column form.
+
+NumPy costs microseconds per call whatever the number of rows: up to some hundreds of rows, which is
+what one entity's read brings, sums and extremes over slices of plain tuples are faster. What has
+this form is told by `Aggregate.few`; the laws hold it equal to the column form.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+Run = tuple[int, int]
+"""Half-open range of rows."""
+Groups = Sequence[Sequence[int]]
+"""Per group the numbers of the runs that it holds."""
+
+
+@dataclass(frozen=True, eq=False)
+class Listed:
+    """Finished values as Python's own, and per failed position its error code (its value is None)."""
+
+    values: list[Any]
+    errors: Mapping[int, str] = field(default_factory=dict)
+
+
+class Few(Protocol):
+    """How few partials of one aggregate are combined and finished."""
+
+    def combine(self, columns: Sequence[Sequence[Any]], runs: Sequence[Run], groups: Groups) -> list[Any]:
+        """One combined partial per group, in a form of its own.
+
+        columns: per field of the aggregate its values by row; a list of fixed-width items is its
+        raw bytes.
+        """
+        ...
+
+    def finish(self, combined: Sequence[Any]) -> Listed:
+        """The value of each, as `finish_columns` gives it."""
+        ...
+
+
+@dataclass(frozen=True)
+class Tallies:
+    """Integer fields that add up; `value` finishes the tuple of them."""
+
+    value: Callable[[tuple[int, ...]], Any]
+
+    def combine(self, columns: Sequence[Sequence[Any]], runs: Sequence[Run], groups: Groups) -> list[Any]:
+        totals = [[sum(column[a:b]) for a, b in runs] for column in columns]
+        if len(totals) == 1:
+            only = totals[0]
+            return [(sum([only[run] for run in group]),) for group in groups]
+        return [tuple([sum([total[run] for run in group]) for total in totals]) for group in groups]
+
+    def finish(self, combined: Sequence[Any]) -> Listed:
+        value = self.value
+        return Listed([value(state) for state in combined])
+
+
+@dataclass(frozen=True)
+class Sums:
+    """Exact sums: (n, limb_start, limbs), combined to (n, total, limbs that it is shifted down by).
+
+    `value` finishes them to a value, or to text that is an error's code where `failed` says so.
+    """
+
+    value: Callable[[int, int, int], Any]
+    failed: Callable[[Any], str | None]
+
+    def combine(self, columns: Sequence[Sequence[Any]], runs: Sequence[Run], groups: Groups) -> list[Any]:
+        counts, starts, limbs = columns
+        least = min(starts, default=0)
+        whole = int.from_bytes
+        numbers = [whole(raw, "little", signed=True) for raw in limbs]
+        if starts and max(starts) != least:
+            # numbers of unlike size: brought to one unit
+            numbers = [number << ((start - least) << 5) for number, start in zip(numbers, starts, strict=True)]
+        n = [sum(counts[a:b]) for a, b in runs]
+        totals = [sum(numbers[a:b]) for a, b in runs]
+        return [(sum([n[run] for run in group]), sum([totals[run] for run in group]), least) for group in groups]
+
+    def finish(self, combined: Sequence[Any]) -> Listed:
+        value = self.value
+        values = [value(*state) if state[0] else None for state in combined]
+        errors: dict[int, str] = {}
+        for position, found in enumerate(values):
+            if type(found) not in _PLAIN:
+                code = self.failed(found)
+                if code is not None:
+                    errors[position], values[position] = code, None
+        return Listed(values, errors)
+
+
+_PLAIN = (float, int, type(None))
+
+
+@dataclass(frozen=True)
+class Extremes:
+    """Least or greatest: (value, present), combined to the value, or None without any.
+
+    key: an order for values that Python does not order itself, which are NaN alone.
+    """
+
+    largest: bool
+    key: Callable[[Any], Any]
+    value: Callable[[Any], Any]
+
+    def combine(self, columns: Sequence[Sequence[Any]], runs: Sequence[Run], groups: Groups) -> list[Any]:
+        values, present = columns
+        best: Any = max if self.largest else min
+        if math.isnan(sum(values)):  # a NaN, or infinities of both signs: looked at one by one
+            best = _By(best, self.key)
+        if all(present):
+            found = [best(values[a:b]) for a, b in runs]
+        else:
+            kept = [value if held else None for value, held in zip(values, present, strict=True)]
+            found = [best(some) if (some := _some(kept[a:b])) else None for a, b in runs]
+        return [best(some) if (some := _some([found[run] for run in group])) else None for group in groups]
+
+    def finish(self, combined: Sequence[Any]) -> Listed:
+        value = self.value
+        return Listed([None if found is None else value(found) for found in combined])
+
+
+@dataclass(frozen=True)
+class _By:
+    best: Any
+    key: Callable[[Any], Any]
+
+    def __call__(self, values: Sequence[Any]) -> Any:
+        return self.best(values, key=self.key)
+
+
+def _some(values: Sequence[Any]) -> list[Any]:
+    return [value for value in values if value is not None]

@@ -1,0 +1,75 @@
+"""Few partials, as Python's own numbers, come to the bits of the whole-column form."""
+
+from __future__ import annotations
+
+import struct
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from slicewise.aggregates import Aggregate
+from slicewise.aggregates.base import REGISTRY
+from slicewise.codec import Layout
+from tests.laws.events import events as drawn_events
+
+EXAMPLES = [
+    example
+    for registration in REGISTRY.values()
+    for example in registration.bound_examples()
+    if example.few is not None
+]
+
+
+def bits(value: Any) -> Any:
+    """A value told apart to its last bit, and from another type of it."""
+    return struct.pack("<d", value) if type(value) is float else (type(value), value)
+
+
+def by_columns(aggregate: Aggregate, rows: list[tuple[Any, ...]], groups: list[list[int]]) -> tuple[list[Any], Any]:
+    taken = np.array([row for group in groups for row in group], np.int64)
+    owners = np.repeat(np.arange(len(groups)), [len(group) for group in groups])
+    partials = aggregate.to_columns(rows).take(taken)
+    finished = aggregate.finish_columns(aggregate.combine_columns(partials, owners, len(groups)))
+    return finished.values.to_pylist(), dict(finished.errors)
+
+
+def by_few(aggregate: Aggregate, rows: list[tuple[Any, ...]], ends: list[int], groups: Any) -> tuple[list[Any], Any]:
+    few = aggregate.few
+    assert few is not None
+    layout = Layout((aggregate,))
+    columns = layout.decode_few(layout.encode_rows([aggregate.to_columns(rows)]), [1] * len(rows))
+    runs = list(zip([0, *ends[:-1]], ends, strict=True)) if ends else []
+    found = few.finish(few.combine(columns[0], runs, groups))
+    return found.values, dict(found.errors)
+
+
+@pytest.mark.parametrize("aggregate", EXAMPLES, ids=lambda a: f"{a.describe()} {a.partial_id()}")
+@settings(max_examples=60, deadline=None)
+@given(data=st.data())
+def test_few_partials_finish_to_the_bits_of_whole_columns(aggregate: Aggregate, data: st.DataObject) -> None:
+    types = dict(zip(aggregate.inputs, aggregate.types or (), strict=True))
+    events = data.draw(drawn_events(types))
+    rows: list[tuple[Any, ...]] = []
+    at = 0
+    while at < len(events):  # partials of none, one or several events each
+        size = data.draw(st.integers(0, 4))
+        state = aggregate.empty()
+        for event in events[at : at + size]:
+            state = aggregate.accumulate(state, event)
+        rows.append(state)
+        at += max(size, 1)
+    ends = sorted({*data.draw(st.lists(st.integers(1, len(rows)), max_size=4)), len(rows)}) if rows else []
+    runs = [range(a, b) for a, b in zip([0, *ends[:-1]], ends, strict=True)] if ends else []
+    some = st.lists(st.integers(0, len(runs) - 1), unique=True) if runs else st.just([])
+    groups = data.draw(st.lists(some, min_size=1, max_size=5))
+    want, want_errors = by_columns(aggregate, rows, [[row for run in group for row in runs[run]] for group in groups])
+    found, errors = by_few(aggregate, rows, ends, groups)
+    assert list(map(bits, found)) == list(map(bits, want))
+    assert errors == want_errors
+
+
+def test_what_serving_reads_most_has_a_form_for_few_rows() -> None:
+    assert {example.kind for example in EXAMPLES} == {"count", "sum", "mean", "min", "max", "bool_and", "bool_or"}
