@@ -77,6 +77,15 @@ test: setup ## the whole suite; starts and stops the servers that it needs
 	@.venvs/spark/bin/python $(PYTEST) tests
 	@.venvs/airflow/bin/python $(PYTEST) tests
 
+# --------------------------------------------------------------- figures
+.PHONY: bench
+bench: setup ## measure against the usual recipe (options: BENCH="--seconds 30 --json file")
+	@$(PY) -m benchmarks $(BENCH)
+
+.PHONY: bench-fast
+bench-fast: setup ## the same with small sizes: that it works, not how fast
+	@$(PY) -m benchmarks --quick $(BENCH)
+
 .PHONY: lint
 lint: setup ## ruff and mypy strict
 	@.venvs/platform/bin/ruff check .

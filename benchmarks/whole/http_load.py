@@ -16,6 +16,7 @@ import socket
 import sys
 import time
 from collections import deque
+from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -108,14 +109,17 @@ class Connection:
 def run(spec: Spec) -> Load:
     """Sends the load; answers of the warm-up are not counted."""
     requests = [each.encode() for each in spec.requests]
-    connections = [Connection(spec.host, spec.port) for _ in range(spec.connections)]
-    begin = time.perf_counter()
-    measured_from, end = begin + spec.warm_up_s, begin + spec.warm_up_s + spec.seconds
-    unanswered: list[float] = []
-    if spec.mode == CLOSED:
-        latencies, sent, failed = _closed(requests, connections, measured_from, end)
-    else:
-        latencies, sent, failed, unanswered = _open(spec, requests, connections, measured_from, end)
+    with ExitStack() as stack:
+        connections = [Connection(spec.host, spec.port) for _ in range(spec.connections)]
+        for each in connections:
+            stack.enter_context(each.socket)
+        begin = time.perf_counter()
+        measured_from, end = begin + spec.warm_up_s, begin + spec.warm_up_s + spec.seconds
+        unanswered: list[float] = []
+        if spec.mode == CLOSED:
+            latencies, sent, failed = _closed(requests, connections, measured_from, end)
+        else:
+            latencies, sent, failed, unanswered = _open(spec, requests, connections, measured_from, end)
     spread = Spread.of([s * 1000 for s in latencies + unanswered])
     return Load(round(len(latencies) / spec.seconds, 1), spread, sent, failed, len(unanswered))
 

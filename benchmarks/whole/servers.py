@@ -94,15 +94,21 @@ def load(settings: Settings, rate: float, seconds: float, log: Path) -> Iterator
         yield
 
 
-def cpu_s(pids: Iterable[int]) -> float:
-    """CPU seconds that these processes, and all below them, have used: noise of others is not in it."""
-    spent = 0.0
+def cpu_by_program(pids: Iterable[int]) -> dict[str, float]:
+    """CPU seconds that these processes, and all below them, have used, by program: java, python, redis-server."""
+    spent: dict[str, float] = {}
     for pid in pids:
         root = psutil.Process(pid)
         for each in (root, *root.children(recursive=True)):
             with suppress(psutil.NoSuchProcess):
-                spent += sum(each.cpu_times()[:4])
+                name = each.name().rstrip("0123456789.")
+                spent[name] = spent.get(name, 0.0) + sum(each.cpu_times()[:4])
     return spent
+
+
+def cpu_s(pids: Iterable[int]) -> float:
+    """CPU seconds of all of them: what others do on the machine is not in it."""
+    return sum(cpu_by_program(pids).values())
 
 
 def pid_of(stack: Stack, service: str) -> int:

@@ -7,7 +7,7 @@ The steady rate leaves the first batch out, in which worker processes are starte
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 from benchmarks.whole import probes
 from benchmarks.whole.figures import Figure
 from benchmarks.whole.options import Options
-from benchmarks.whole.servers import TOPIC, Recipe, cpu_s, load, measure, pair, pid_of, say, until
+from benchmarks.whole.servers import TOPIC, Recipe, cpu_by_program, load, measure, pair, pid_of, say, until
 from slicewise.local.stream import stream_status
 from slicewise.stores.kafka.log import KafkaLog
 from slicewise.stores.redis import open_store
@@ -37,6 +37,7 @@ class Ingest:
     steady_events_per_s: float
     cpu_us_per_event: float
     """Of driver, workers and store, over the steady part."""
+    cpu_us_by_program: Mapping[str, float]
 
 
 def follow(applied: Callable[[], int], total: int, first: int, begun: float, pids: Sequence[int]) -> Ingest:
@@ -50,14 +51,15 @@ def follow(applied: Callable[[], int], total: int, first: int, begun: float, pid
         return seen >= bound
 
     warm = until(lambda: beyond(first), "the first batch of the backlog")
-    at_warm, cpu = seen, cpu_s(pids)
+    at_warm, before = seen, cpu_by_program(pids)
     done = until(lambda: beyond(total), "the backlog")
-    cpu = cpu_s(pids) - cpu
+    after = cpu_by_program(pids)
     rest = total - at_warm
     if rest < total / 2:
         raise RuntimeError(f"{at_warm} of {total} events were visible at once: too few are left for a steady rate")
     rates = round(total / (done - begun)), round(rest / (done - warm))
-    return Ingest(total, round(done - begun, 3), *rates, round(cpu / rest * 1e6, 2))
+    cpu = {name: round((spent - before.get(name, 0.0)) / rest * 1e6, 2) for name, spent in after.items()}
+    return Ingest(total, round(done - begun, 3), *rates, round(sum(cpu.values()), 2), cpu)
 
 
 def backlog(stack: Stack, events: int) -> int:

@@ -96,12 +96,12 @@ class Meter:
 def made(events: int, now_us: int, users: int = 20_000) -> pa.Table:
     """Plays at 2,000/s, up to now, with their partitions."""
     batch = Plays(seed=3, users=users, rate=2_000.0, start_us=now_us - events * 500).batch(0, events)
-    columns: dict[str, pa.Array] = dict(zip(batch.schema.names, batch.columns, strict=True))
-    users = columns["user_id"]
-    partition = [zlib.crc32(user.encode()) % PARTITIONS for user in users.to_pylist()]
+    columns: dict[str, Any] = dict(zip(batch.schema.names, batch.columns, strict=True))
+    names: list[str] = columns["user_id"].to_pylist()
+    partition = [zlib.crc32(name.encode()) % PARTITIONS for name in names]
     return pa.table(
         {
-            "user_id": users,
+            "user_id": columns["user_id"],
             "seconds": columns["seconds"],
             "event_time": columns["played_at"],
             "partition": pa.array(partition, pa.int32()),

@@ -1,0 +1,138 @@
+"""A measurement hides nothing: stalls count, aims are kept or missed, and both sides compute the same."""
+
+from __future__ import annotations
+
+import socket
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import pytest
+
+from benchmarks.__main__ import write_doc
+from benchmarks.baseline import recipe_api
+from benchmarks.whole import http_load, windows
+from benchmarks.whole.figures import Figure, Spread, table
+from benchmarks.whole.http_load import CLOSED, OPEN, Spec, get, run
+from benchmarks.whole.servers import PROJECTS
+from slicewise.features.plan import plan
+from slicewise.features.project import load_project
+from slicewise.slices import parse_duration
+
+ANSWER = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}"
+
+
+@contextmanager
+def server(stall_s: float = 0.0, stalled: int = -1, answer: bytes = ANSWER) -> Iterator[int]:
+    """Answers each request at once, but request number `stalled` after stall_s; one thread for all connections."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        seen = 0
+        turn, over = threading.Lock(), threading.Event()
+
+        def serve(connection: socket.socket) -> None:
+            nonlocal seen
+            with connection, suppress(OSError):
+                while connection.recv(65536):
+                    with turn:
+                        seen += 1
+                        if seen == stalled:
+                            over.wait(stall_s)
+                    connection.sendall(answer)
+
+        def accept() -> None:
+            while True:
+                try:
+                    connection, _ = listener.accept()
+                except OSError:
+                    return
+                threading.Thread(target=serve, args=(connection,), daemon=True).start()
+
+        threading.Thread(target=accept, daemon=True).start()
+        try:
+            yield listener.getsockname()[1]
+        finally:
+            over.set()
+            listener.shutdown(socket.SHUT_RDWR)
+
+
+def _spec(port: int, mode: str, connections: int, rate: float = 0.0) -> Spec:
+    return Spec("127.0.0.1", port, (get("/"),), mode, connections, seconds=1.0, rate=rate, warm_up_s=0.0)
+
+
+def test_quantiles_are_values_of_the_sample_by_nearest_rank() -> None:
+    found = Spread.of([float(n) for n in range(1, 101)])
+    assert (found.n, found.p50, found.p90, found.p99, found.worst) == (100, 50.0, 90.0, 99.0, 100.0)
+    assert Spread.of([7.0]) == Spread(1, 7.0, 7.0, 7.0, 7.0)
+
+
+def test_open_load_counts_a_stall_for_every_request_that_was_due_in_it() -> None:
+    with server(stall_s=0.4, stalled=20) as port:
+        found = run(_spec(port, OPEN, 2, rate=100))
+    # about 40 of 100 requests fell due while the server stood still, and waited 0.2 s on average
+    assert found.failed == found.unanswered == 0
+    assert found.latency.worst >= 390
+    assert found.latency.p90 >= 200
+
+
+def test_requests_that_are_never_answered_are_counted_with_their_age(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(http_load, "PATIENCE_S", 0.3)
+    with server(stall_s=30.0, stalled=5) as port:
+        found = run(_spec(port, OPEN, 1, rate=50))
+    assert found.unanswered >= 20
+    assert found.latency.worst >= 900
+
+
+def test_closed_load_keeps_one_request_per_connection_under_way_and_counts_refusals() -> None:
+    with server(answer=b"HTTP/1.1 503 No\r\ncontent-length: 0\r\n\r\n") as port:
+        found = run(_spec(port, CLOSED, 3))
+    assert found.failed == found.latency.n > 10
+
+
+@pytest.mark.parametrize(
+    ("better", "ours", "theirs", "times", "met"),
+    [("lower", 10.0, 30.0, 3.0, True), ("lower", 10.0, 29.0, 2.9, False), ("higher", 50.0, 10.0, 5.0, True)],
+)
+def test_an_aim_is_a_multiple_of_the_baseline_whichever_way_is_better(
+    better: str, ours: float, theirs: float, times: float, met: bool
+) -> None:
+    figure = Figure("s", "n", "ms", ours, theirs, better, aim=3.0)
+    assert figure.times_better == pytest.approx(times)
+    assert figure.met is met
+    assert ("NOT MET" in table([figure])) is not met
+
+
+def test_a_bound_is_kept_by_our_figure_alone() -> None:
+    assert Figure("s", "n", "ms", 9.9, bound=10.0).met is True
+    assert Figure("s", "n", "ms", 10.1, bound=10.0).met is False
+
+
+def test_a_run_replaces_what_stands_between_the_marks_of_the_document_and_nothing_else(tmp_path: Path) -> None:
+    file = tmp_path / "b.md"
+    file.write_text("before\n<!-- begin: written by `x` -->\nold\n<!-- end -->\nafter\n")
+    write_doc(file, "new", "make bench")
+    assert file.read_text() == "before\n<!-- begin: written by `make bench` -->\n```\nnew\n```\n<!-- end -->\nafter\n"
+
+
+def test_the_recipe_is_asked_for_the_very_windows_and_slices_of_the_view() -> None:
+    for project in ("plays", "history"):
+        [unit] = plan(load_project(PROJECTS / project / "features.py")).view("listening")
+        assert unit.slice_us == recipe_api.BUCKET_SECONDS * 1_000_000
+        asked = {name: seconds * 1_000_000 for name, seconds in recipe_api.WINDOWS.items()}
+        assert asked == {name: parse_duration(name) for name in recipe_api.WINDOWS}
+        assert {each.window.length_us for each in unit.features} == set(asked.values())
+        assert {each.column for each in unit.features} == {f"{f}_{w}" for f in ("plays", "seconds") for w in asked}
+
+
+def test_the_recipes_stream_and_its_api_mean_the_same_bucket() -> None:
+    text = (Path(recipe_api.__file__).parent / "recipe_stream.py").read_text()
+    assert f"BUCKET_SECONDS = {recipe_api.BUCKET_SECONDS}\n" in text
+
+
+def test_an_event_lies_in_as_many_windows_as_the_view_is_named_for() -> None:
+    planned = windows.definitions()
+    for count in windows.COUNTS:
+        [unit] = planned.view(f"w{count}")
+        assert unit.slice_us == 60_000_000
+        for feature in unit.features:
+            assert feature.window.length_us // feature.window.hop_us == count
