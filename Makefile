@@ -86,6 +86,21 @@ bench: setup ## measure against the usual recipe (options: BENCH="--seconds 30 -
 bench-fast: setup ## the same with small sizes: that it works, not how fast
 	@$(PY) -m benchmarks --quick $(BENCH)
 
+# A platform of its own, with an hour and a half of the past; SLICEWISE_STATE leads to it.
+UI := SLICEWISE_STATE=$(ROOT)/.state-ui SLICEWISE_REPLAY_SHARE=0.06
+
+.PHONY: test-ui
+test-ui: setup ## the pages in a real browser; needs chromium (apt-get install chromium) and Node
+	@command -v chromium chromium-browser google-chrome >/dev/null || { echo "test-ui needs a browser: apt-get install chromium"; exit 1; }
+	@npm ci --prefix tests/ui --no-audit --no-fund --silent
+	@trap '$(UI) $(SLICEWISE) clean' EXIT; $(UI) $(SLICEWISE) run && $(UI) node --test tests/ui/
+
+.PHONY: pictures
+pictures: setup ## make the README's screenshots and outputs anew, from the platform that runs
+	@npm ci --prefix tests/ui --no-audit --no-fund --silent
+	@PICTURES=1 node --test tests/ui/
+	@$(PY) docs/render.py README.md
+
 .PHONY: lint
 lint: setup ## ruff and mypy strict
 	@.venvs/platform/bin/ruff check .

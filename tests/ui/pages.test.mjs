@@ -1,0 +1,70 @@
+// The pages that people look at, in a real browser, on a running platform: Airflow's, and the prediction API's.
+//
+// Addresses come from `slicewise status --json` of the platform that SLICEWISE_STATE names. With PICTURES=1 the pages
+// are also kept as docs/pictures/*.png, for the README.
+import assert from 'node:assert/strict'
+import { execFileSync } from 'node:child_process'
+import { existsSync, mkdtempSync, rmSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join, resolve } from 'node:path'
+import { after, before, test } from 'node:test'
+import { chromium } from 'playwright-core'
+
+const root = resolve(import.meta.dirname, '..', '..')
+const program = ['/usr/bin/chromium', '/usr/bin/chromium-browser', '/usr/bin/google-chrome'].find(existsSync)
+const wait = { timeout: 60_000 }
+let addresses, profile, browser, page
+
+function platform () {
+  const out = execFileSync(join(root, '.venvs/platform/bin/slicewise'), ['status', '--json'], { encoding: 'utf8' })
+  const parsed = JSON.parse(out)
+  const services = Array.isArray(parsed) ? parsed : parsed.services
+  return Object.fromEntries(services.map(each => [each.name, each.address]))
+}
+
+async function keep (name) {
+  if (process.env.PICTURES) await page.screenshot({ path: join(root, 'docs', 'pictures', `${name}.png`) })
+}
+
+before(async () => {
+  assert.ok(program, 'no browser: apt-get install chromium')
+  addresses = platform()
+  profile = mkdtempSync(join(tmpdir(), 'slicewise-ui-'))
+  browser = await chromium.launchPersistentContext(profile, {
+    executablePath: program,
+    viewport: { width: 1280, height: 800 },
+    args: ['--headless', '--no-sandbox', '--disable-gpu', '--disable-quic', '--no-first-run',
+      '--disable-background-networking', '--disable-component-update', '--disable-sync']
+  })
+  page = await browser.newPage()
+})
+
+after(async () => {
+  await browser?.close()
+  if (profile) rmSync(profile, { recursive: true, force: true })
+})
+
+test('the API lists views and features, with an example to copy', async () => {
+  await page.goto(addresses.serving, wait)
+  const text = await page.locator('body').innerText()
+  for (const word of ['carrier', 'new_york', 'delay_risk', 'curl']) assert.ok(text.includes(word), `${word}: ${text.slice(0, 300)}`)
+  await keep('serving')
+})
+
+test('the page in Airflow shows the stream, the views and the last check', async () => {
+  await page.goto(`${addresses.airflow}/plugin/slicewise`, wait)
+  const frame = page.frameLocator('iframe')
+  await frame.getByText('carrier').first().waitFor(wait)
+  const text = await frame.locator('body').innerText()
+  for (const word of ['flights', 'new_york', 'check']) assert.ok(text.includes(word), `${word}: ${text.slice(0, 500)}`)
+  await keep('airflow-slicewise')
+})
+
+test('Airflow lists every DAG, and the page of compact_slices says what it does', async () => {
+  await page.goto(`${addresses.airflow}/dags`, wait)
+  await page.getByText('compact_slices').first().waitFor(wait)
+  await keep('airflow-dags')
+  await page.goto(`${addresses.airflow}/dags/compact_slices`, wait)
+  await page.getByText('compact_slices').first().waitFor(wait)
+  await keep('airflow-compact-slices')
+})
