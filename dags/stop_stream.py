@@ -1,6 +1,6 @@
 """### Stop the stream
 
-Pauses `ingest_stream`, so that nothing starts the driver again, then asks the driver to drain: it
+Pauses `ingest_stream` and ends its run, so that nothing starts the driver again, then asks the driver to drain: it
 finishes its batch, advances the ledger and ends. Unpause `ingest_stream` to start again; it goes on
 exactly where it stopped.
 [Runbook](docs/runbook.md#the-stream-does-not-stop)
@@ -23,12 +23,11 @@ with DAG(
 ):
 
     @task(retries=2, retry_delay=timedelta(seconds=5))
-    def pause_ingest() -> None:
-        """Keep ingest_stream from starting the driver again."""
-        from slicewise_airflow.api import airflow_api
+    def pause_ingest() -> list[str]:
+        """Keep ingest_stream from starting the driver again, and end its watch."""
+        from slicewise_airflow.api import rest
 
-        with airflow_api() as api:
-            api.pause("ingest_stream")
+        return rest("ingest_stream", until_done="ensure_running")
 
     @task(retries=1, execution_timeout=timedelta(minutes=5))
     def drain() -> dict[str, object]:

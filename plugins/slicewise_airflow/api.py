@@ -2,10 +2,42 @@
 
 from __future__ import annotations
 
-from slicewise.local.airflow_api import AirflowApi
+import time
+
+from slicewise.errors import ServerError
+from slicewise.local.airflow_api import AirflowApi, DagRun
+from slicewise.log import event
 from slicewise.settings import Settings
 
+_AT_WORK = frozenset({"queued", "running", "restarting"})
 
-def airflow_api() -> AirflowApi:
-    """The API of the Airflow that this task runs under."""
-    return AirflowApi(Settings.load().airflow_url)
+
+def rest(dag_id: str, until_done: str, patience_s: float = 120.0) -> list[str]:
+    """Pauses a DAG and ends its open runs; gives their ids.
+
+    A task `until_done` that is at work is waited for, so that what it does is done before this
+    returns. The runs must be ended: the scheduler queues nothing of a paused DAG, so that a task
+    that was deferred would never get its trigger's word. Raises ServerError after patience_s.
+    """
+    with AirflowApi(Settings.load().airflow_url) as api:
+        api.pause(dag_id)
+        deadline = time.monotonic() + patience_s
+        ended = []
+        for run in api.runs(dag_id, limit=20):
+            if not run.over:
+                _await_task(api, run, until_done, deadline)
+                api.end(run, "success")
+                ended.append(run.run_id)
+    event("dag_rests", dag=dag_id, ended=len(ended))
+    return ended
+
+
+def _await_task(api: AirflowApi, run: DagRun, task_id: str, deadline: float) -> None:
+    while api.task_states(run).get(task_id) in _AT_WORK:
+        if time.monotonic() > deadline:
+            raise ServerError(
+                f"task {task_id} of {run.dag_id} does not end",
+                where=run.run_id,
+                next_step="look at its log in the Airflow UI, then run this task again",
+            )
+        time.sleep(0.5)

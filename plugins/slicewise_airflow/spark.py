@@ -32,7 +32,7 @@ from slicewise_airflow.record import record
 log = logging.getLogger("slicewise.jobs")
 
 
-class _ReportingHook(SparkSubmitHook):
+class _ReportingHook(SparkSubmitHook):  # type: ignore[misc]  # Airflow is opaque to the type checker here
     """The provider's hook; it also reads the job's report out of what it logs."""
 
     def __init__(self, reader: ReportReader, **arguments: Any) -> None:
@@ -51,7 +51,7 @@ class _ReportingHook(SparkSubmitHook):
                 self._submit_sp.stdout.close()
 
 
-class SparkJob(SparkSubmitOperator):
+class SparkJob(SparkSubmitOperator):  # type: ignore[misc]  # Airflow is opaque to the type checker here
     """Runs `spark_jobs/<job>.py` with the arguments that `arguments(run)` gives.
 
     The Airflow connection `spark_default` names the master; without one it is the setting

@@ -17,11 +17,11 @@ from slicewise.lifecycle.overview import health_of
 from slicewise.log import event as log_event
 
 
-class StreamNotWell(AirflowException):
+class StreamNotWell(AirflowException):  # type: ignore[misc]  # Airflow is opaque to the type checker here
     """The stream was lost for several looks in a row; the next run ensures it again."""
 
 
-class StreamHealthTrigger(BaseTrigger):
+class StreamHealthTrigger(BaseTrigger):  # type: ignore[misc]  # Airflow is opaque to the type checker here
     """Looks at the stream's status every `every_s` seconds until the deadline.
 
     Fires once: {"outcome": "well" | "lost" | "stopped", "reasons": [...], "looks": n}.
@@ -77,7 +77,7 @@ def look(limits: Limits) -> Health:
     return health_of(status, limits)
 
 
-class StreamHealth(BaseOperator):
+class StreamHealth(BaseOperator):  # type: ignore[misc]  # Airflow is opaque to the type checker here
     """Succeeds after `for_s` seconds of a stream that is well, fails as soon as it is lost."""
 
     def __init__(
