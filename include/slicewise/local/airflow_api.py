@@ -8,6 +8,7 @@ partition key.
 from __future__ import annotations
 
 import os
+import secrets
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -18,6 +19,7 @@ import httpx
 
 from slicewise.errors import BadRequest, ServerError, UnknownName
 
+_TRIES = 6
 _OVER = ("success", "failed")
 Progress = Callable[[Sequence["DagRun"]], None]
 
@@ -125,10 +127,15 @@ class AirflowApi:
         partition_key: str | None = None,
     ) -> DagRun:
         """Queues a run; conf sets the DAG's params. A paused DAG's run stays queued."""
-        body: dict[str, object] = {"logical_date": None, "conf": dict(conf or {})}
+        # a name of our own makes asking again after an answer that was lost safe
+        name = f"manual__{datetime.now(UTC).isoformat()}__{secrets.token_hex(4)}"
+        body: dict[str, object] = {"dag_run_id": name, "logical_date": None, "conf": dict(conf or {})}
         if partition_key is not None:
             body["partition_key"] = partition_key
-        return _run(self._send("POST", f"/api/v2/dags/{dag_id}/dagRuns", json=body))
+        try:
+            return _run(self._send("POST", f"/api/v2/dags/{dag_id}/dagRuns", json=body, tries=_TRIES))
+        except _Conflict:
+            return self.run(dag_id, name)
 
     def run(self, dag_id: str, run_id: str) -> DagRun:
         return _run(self._send("GET", f"/api/v2/dags/{dag_id}/dagRuns/{run_id}"))
@@ -279,7 +286,19 @@ class AirflowApi:
         self._http.headers["Authorization"] = f"Bearer {answer.json()['access_token']}"
         self._signed_in = True
 
-    def _send(
+    def _send(self, method: str, path: str, *, tries: int | None = None, **more: Any) -> dict[str, Any]:
+        """Asks, again after a server error where that is safe: Airflow's SQLite is locked at times."""
+        left = tries or (1 if method == "POST" else _TRIES)
+        while True:
+            left -= 1
+            try:
+                return self._ask(method, path, **more)
+            except _Unwell:
+                if left <= 0:
+                    raise
+                self._sleep(1.0)
+
+    def _ask(
         self,
         method: str,
         path: str,
@@ -299,7 +318,7 @@ class AirflowApi:
             raise self._unreachable(error) from error
         if answer.status_code == 401 and signed and again:  # the token is a day old at most
             self._signed_in = False
-            return self._send(method, path, params=params, json=json, again=False)
+            return self._ask(method, path, params=params, json=json, again=False)
         if answer.status_code < 400:
             found: dict[str, Any] = answer.json() if answer.content else {}
             return found
@@ -310,7 +329,7 @@ class AirflowApi:
             raise _Conflict(what, where=self.url)
         if answer.status_code < 500:
             raise BadRequest(what, where=self.url)
-        raise ServerError(what, where=self.url, next_step="look at the log of Airflow's api-server")
+        raise _Unwell(what, where=self.url, next_step="look at the log of Airflow's api-server")
 
     def _unreachable(self, error: Exception) -> ServerError:
         return ServerError(
@@ -318,6 +337,10 @@ class AirflowApi:
             where=self.url,
             next_step="is it up? slicewise status",
         )
+
+
+class _Unwell(ServerError):
+    """Airflow answered that it could not."""
 
 
 class _Conflict(BadRequest):

@@ -1,0 +1,107 @@
+"""How Airflow is asked: again after a server error where that is safe, and never twice for one run."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from threading import Thread
+
+import pytest
+
+from slicewise.errors import BadRequest, ServerError, UnknownName
+from slicewise.local.airflow_api import AirflowApi
+
+Answer = tuple[int, dict[str, object]]
+
+
+class Scripted(BaseHTTPRequestHandler):
+    """Answers from a script per (method, path), the last answer for ever; writes down what it was asked."""
+
+    script: dict[tuple[str, str], list[Answer]]
+    asked: list[tuple[str, str, dict[str, object]]]
+
+    def _answer(self) -> None:
+        size = int(self.headers.get("Content-Length") or 0)
+        body = json.loads(self.rfile.read(size)) if size else {}
+        path = self.path.partition("?")[0]
+        self.asked.append((self.command, path, body))
+        answers = self.script.get((self.command, path), [(404, {"detail": "no such thing"})])
+        status, found = answers.pop(0) if len(answers) > 1 else answers[0]
+        raw = json.dumps(found).encode()
+        self.send_response(status)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(raw)))
+        self.end_headers()
+        self.wfile.write(raw)
+
+    do_GET = do_POST = do_PATCH = _answer  # noqa: N815 - named by http.server
+
+    def log_message(self, *_: object) -> None:
+        return
+
+
+@pytest.fixture
+def airflow() -> Iterator[Callable[..., AirflowApi]]:
+    opened: list[tuple[ThreadingHTTPServer, AirflowApi]] = []
+
+    def make(script: dict[tuple[str, str], list[Answer]]) -> AirflowApi:
+        token: dict[tuple[str, str], list[Answer]] = {("GET", "/auth/token"): [(200, {"access_token": "t"})]}
+        handler = type("Handler", (Scripted,), {"script": token | script, "asked": []})
+        server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
+        Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
+        api = AirflowApi(f"http://127.0.0.1:{server.server_port}", sleep=lambda _: None)
+        opened.append((server, api))
+        api.asked = handler.asked  # type: ignore[attr-defined]
+        return api
+
+    yield make
+    for server, api in opened:
+        api.close()
+        server.shutdown()
+        server.server_close()
+
+
+RUN: dict[str, object] = {"dag_id": "d", "dag_run_id": "r", "run_type": "manual", "state": "queued"}
+RUNS = "/api/v2/dags/d/dagRuns"
+
+
+def test_a_trigger_is_tried_again_under_the_same_name(airflow: Callable[..., AirflowApi]) -> None:
+    api = airflow({("POST", RUNS): [(500, {"detail": "database is locked"}), (200, RUN)]})
+    assert api.trigger("d").run_id == "r"
+    names = [body["dag_run_id"] for method, path, body in api.asked if path == RUNS]  # type: ignore[attr-defined]
+    assert len(names) == 2
+    assert len(set(names)) == 1
+
+
+def test_a_run_that_was_made_by_a_lost_answer_is_found(airflow: Callable[..., AirflowApi]) -> None:
+    api = airflow({("POST", RUNS): [(500, {}), (409, {"detail": "exists"})]})
+    with pytest.raises(UnknownName):  # it looks for the run by the name that it chose
+        api.trigger("d")
+    method, path, _ = api.asked[-1]  # type: ignore[attr-defined]
+    assert (method, path.startswith(f"{RUNS}/manual__")) == ("GET", True)
+
+
+def test_a_server_that_stays_unwell_is_an_error_with_a_next_step(airflow: Callable[..., AirflowApi]) -> None:
+    api = airflow({("GET", "/api/v2/dags/d"): [(500, {"detail": "broken"})]})
+    with pytest.raises(ServerError, match="500 broken"):
+        api.is_paused("d")
+
+
+def test_what_is_asked_wrongly_is_not_asked_again(airflow: Callable[..., AirflowApi]) -> None:
+    api = airflow({("PATCH", "/api/v2/dags/d"): [(422, {"detail": "wrong"})]})
+    with pytest.raises(BadRequest, match="wrong"):
+        api.pause("d")
+    assert [method for method, _, _ in api.asked] == ["GET", "PATCH"]  # type: ignore[attr-defined]
+
+
+def test_an_old_token_is_renewed_once(airflow: Callable[..., AirflowApi]) -> None:
+    api = airflow({("GET", "/api/v2/dags/d"): [(401, {}), (200, {"is_paused": True})]})
+    assert api.is_paused("d")
+    assert [path for _, path, _ in api.asked].count("/auth/token") == 2  # type: ignore[attr-defined]
+
+
+def test_a_run_that_is_never_over_ends_the_wait_with_its_state(airflow: Callable[..., AirflowApi]) -> None:
+    api = airflow({("POST", RUNS): [(200, RUN)], ("GET", f"{RUNS}/r"): [(200, RUN)]})
+    with pytest.raises(ServerError, match="r=queued"):
+        api.wait(api.trigger("d"), timeout_s=0.0)
