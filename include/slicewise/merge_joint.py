@@ -17,6 +17,7 @@ import numpy.typing as npt
 
 from slicewise.aggregates.base import Aggregate, Finished
 from slicewise.aggregates.columns import Columns
+from slicewise.aggregates.few import Listed, Run
 from slicewise.merge_plan import Int64, ReadPlan
 
 
@@ -59,6 +60,32 @@ class Table:
     before: Int64
     stride: Int64
     local: Int64
+
+    @cached_property
+    def windows_of(self) -> tuple[tuple[int, ...], ...]:
+        """Per mask its windows."""
+        return tuple(tuple(np.flatnonzero(mask).tolist()) for mask in self.masks)
+
+    @cached_property
+    def _groups(self) -> list[tuple[int, int, int]]:
+        return list(zip(self.before.tolist(), self.stride.tolist(), self.local.tolist(), strict=True))
+
+    def runs_of(self, runs: Sequence[tuple[int, int]], entities: int) -> list[list[int]]:
+        """Per group the runs in it; runs: (owner · masks + mask, rows)."""
+        found: list[list[int]] = [[] for _ in range(entities * len(self.before))]
+        windows_of = self.windows_of
+        if entities == 1:
+            for run, (key, _) in enumerate(runs):
+                for window in windows_of[key]:
+                    found[window].append(run)
+            return found
+        groups, masks = self._groups, len(windows_of)
+        for run, (key, _) in enumerate(runs):
+            owner, mask = divmod(key, masks)
+            for window in windows_of[mask]:
+                before, stride, local = groups[window]
+                found[entities * before + owner * stride + local].append(run)
+        return found
 
     @staticmethod
     def of(plans: Sequence[ReadPlan]) -> Table:
@@ -122,6 +149,12 @@ class JointPlan:
     def tables(self) -> tuple[Table, ...]:
         """Per layout, which of all its plans' windows each mask holds."""
         return tuple(Table.of([self.plans[i] for i in members]) for members in self.layouts)
+
+    @cached_property
+    def by_few(self) -> bool:
+        """Whether all that is asked for can be combined in Python's own numbers."""
+        decoded = all(self.plans[members[0]].unit.layout.decodes_few for members in self.layouts)
+        return decoded and all(aggregate.few is not None for _, aggregate in self.finishes)
 
     def layout_of(self, plan: int) -> int:
         """The layout of a plan."""
@@ -230,3 +263,27 @@ def combine(
             owners = np.concatenate([groups[m.layout] + entities * m.first for m in form.members])
         combined.append(form.aggregate.combine_columns(whole, owners, entities * form.groups))
     return tuple(aggregate.finish_columns(combined[form]) for form, aggregate in joint.finishes)
+
+
+def combine_few(
+    joint: JointPlan,
+    decoded: Sequence[Sequence[Sequence[Sequence[Any]]]],
+    runs: Sequence[Sequence[Run]],
+    groups: Sequence[Sequence[Sequence[int]]],
+) -> tuple[Listed, ...]:
+    """`combine` in Python's own numbers, to the same bits. decoded: per layout, partial and field
+    its values by row; runs, groups: per layout ranges of rows, and per group the runs in it."""
+    combined: list[list[Any]] = []
+    for form in joint.forms:
+        few = form.aggregate.few
+        assert few is not None
+        whole: list[Any] = []
+        for m in form.members:
+            whole += few.combine(decoded[m.layout][m.partial], runs[m.layout], groups[m.layout])
+        combined.append(whole)
+    found = []
+    for number, aggregate in joint.finishes:
+        few = aggregate.few
+        assert few is not None
+        found.append(few.finish(combined[number]))
+    return tuple(found)

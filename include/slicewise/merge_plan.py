@@ -7,8 +7,10 @@ one plan serves every read until a bound moves.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import numpy as np
@@ -17,7 +19,7 @@ import numpy.typing as npt
 from slicewise import slices
 from slicewise import token as tokens
 from slicewise.aggregates.base import Aggregate
-from slicewise.cover import Place
+from slicewise.cover import Cover, Place
 from slicewise.slices import HOUR_US
 
 if TYPE_CHECKING:
@@ -28,6 +30,8 @@ Interval = tuple[int, int]
 Int64 = npt.NDArray[np.int64]
 HOURS_PER_DAY = 24
 COVERED_HOURS, DAY_TOTAL = b"c", b"d"
+TOKENS_LIMIT = 256
+"""Tokens that a plan remembers."""
 NOWHERE = 0
 """The mask of no window; masks are numbered rows of `ReadPlan.masks`."""
 
@@ -52,6 +56,23 @@ class HourRows:
     cuts: Int64
     masks: Int64
 
+    @cached_property
+    def regions(self) -> tuple[list[int], list[int]]:
+        """Cuts and masks as Python's own numbers."""
+        return self.cuts.tolist(), self.masks.tolist()
+
+    def runs(self, numbers: Sequence[int] | Int64) -> Iterator[tuple[int, int]]:
+        """(mask, how many) of consecutive rows with these ascending numbers."""
+        cuts, masks = self.regions
+        before = 0
+        for cut, mask in zip(cuts, masks, strict=False):  # the last region has no cut after it
+            at = bisect_left(numbers, cut, before)
+            if at > before:
+                yield mask, at - before
+                before = at
+        if len(numbers) > before:
+            yield masks[-1], len(numbers) - before
+
 
 @dataclass(frozen=True)
 class DayTotal:
@@ -74,6 +95,25 @@ class DayFields:
     """`c` before `d`, `h:` before the `m:` and `s:` of the same hour."""
     parts: tuple[Part, ...]
     """One per name; None at `c`."""
+
+    @cached_property
+    def totals(self) -> tuple[int, int, tuple[int, ...], tuple[int, ...]]:
+        """Where the hours' totals stand among the names [first, end), and each one's hour and mask."""
+        at = [i for i, part in enumerate(self.parts) if isinstance(part, HourTotal)]
+        found = [part for part in self.parts if isinstance(part, HourTotal)]
+        first = at[0] if at else 0
+        assert at == list(range(first, first + len(at)))  # sorted by name
+        return first, first + len(at), tuple(p.hour for p in found), tuple(p.mask for p in found)
+
+    @cached_property
+    def rows(self) -> tuple[tuple[int, HourRows], ...]:
+        """Where hours' rows stand among the names."""
+        return tuple((i, part) for i, part in enumerate(self.parts) if isinstance(part, HourRows))
+
+    @cached_property
+    def total(self) -> tuple[int, DayTotal] | None:
+        """Where the day's total stands; `c` stands right before it."""
+        return next(((i, part) for i, part in enumerate(self.parts) if isinstance(part, DayTotal)), None)
 
 
 class HotField(NamedTuple):
@@ -123,6 +163,21 @@ class ReadPlan:
     """Days that are read hour by hour, because their total was found to be out of date."""
     learned: dict[bytes, HotField] = field(default_factory=dict, repr=False)
     """What the hot fields seen so far mean under this plan: parsed once, not once per entity."""
+
+    known_tokens: dict[bytes, str] = field(default_factory=dict, repr=False)
+    """Tokens of the bases met so far: most entities have the ledger's."""
+
+    def sealed(self, base: Cover, ahead: Mapping[int, Cover]) -> str:
+        """The token of an answer of this plan."""
+        if ahead:
+            return tokens.seal(self.token_head, base, ahead, self.token_tail)
+        known = self.known_tokens
+        found = known.get(base.pack())
+        if found is None:
+            if len(known) >= TOKENS_LIMIT:
+                known.clear()
+            found = known[base.pack()] = tokens.seal(self.token_head, base, ahead, self.token_tail)
+        return found
 
     @property
     def bounds(self) -> dict[str, Interval]:

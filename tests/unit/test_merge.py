@@ -18,6 +18,8 @@ from hypothesis import strategies as st
 from slicewise import aggregates, codec, slices
 from slicewise import token as tokens
 from slicewise.aggregates import Aggregate, Rows
+from slicewise.aggregates.base import Finished
+from slicewise.aggregates.few import Listed
 from slicewise.codec import Layout
 from slicewise.cover import Cover, Place
 from slicewise.errors import CodecError, DataLoss
@@ -148,16 +150,28 @@ class StoreUnderTest:
 
 
 def merge_one(plan: ReadPlan, stored: Sequence[Stored], entities: int, base: Base) -> Merged:
-    return merge(JointPlan((plan,)), [stored], entities, [base])
+    return merge_all(JointPlan((plan,)), [[*stored]], entities, [base])
+
+
+def merge_all(joint: JointPlan, stored: Sequence[Sequence[Stored]], entities: int, bases: Sequence[Base]) -> Merged:
+    """The answer, after both ways to it were seen to be one: row by row, and whole columns."""
+    one = merge(joint, stored, entities, bases)
+    other = merge(joint, stored, entities, bases, few_rows=-1)
+    assert all(isinstance(found, Finished) for found in other.finished)
+    assert list(map(listed, one.finished)) == list(map(listed, other.finished))
+    assert (one.base, one.ahead, one.stale_days) == (other.base, other.ahead, other.stale_days)
+    return one
+
+
+def listed(finished: Finished | Listed) -> list[Any]:
+    return finished.values if isinstance(finished, Listed) else finished.values.to_pylist()
 
 
 def values(merged: Merged, entity: int = 0, number: int = 0) -> dict[str, Any]:
     """Column -> value of one entity, of one of the plans."""
     plan, n = merged.joint.plans[number], merged.entities
     return {
-        feature.column: merged.finished[slot.finish]
-        .values[n * slot.first + entity * slot.stride + slot.interval]
-        .as_py()
+        feature.column: listed(merged.finished[slot.finish])[n * slot.first + entity * slot.stride + slot.interval]
         for feature, slot in zip(plan.features, merged.joint.slots[number], strict=True)
     }
 
@@ -295,7 +309,7 @@ def test_units_that_are_merged_together_answer_as_if_each_were_merged_alone(
         stored.append([store.read(plan)])
         bases.append(store.base())
         alone.append(merge_one(plan, stored[-1], 1, bases[-1]))
-    together = merge(JointPlan(tuple(plans)), stored, 1, bases)
+    together = merge_all(JointPlan(tuple(plans)), stored, 1, bases)
     assert len(together.finished) <= sum(len(one.finished) for one in alone)
     for number, one in enumerate(alone):
         assert values(together, 0, number) == values(one)

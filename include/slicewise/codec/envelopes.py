@@ -7,6 +7,7 @@ checksum or size does not hold is refused with CodecError. Numbers are little-en
 from __future__ import annotations
 
 import hashlib
+import operator
 import struct
 import zlib
 from collections.abc import Sequence
@@ -24,6 +25,8 @@ _RUNNING = struct.Struct("<qq")
 _SEQ = struct.Struct("<Q")
 _SLICES = struct.Struct("<QI")
 DIGEST_BYTES = 8
+FEW_NUMBERS = 128
+"""Up to so many slice numbers are faster as a tuple than as an array."""
 _WHOLE = 0x2144DF1C
 """CRC-32 of any bytes followed by their own CRC-32, little-endian."""
 
@@ -99,6 +102,29 @@ def open_total(raw: bytes) -> tuple[int, bytes]:
     return _SEQ.unpack_from(raw)[0], raw[_SEQ.size : -_CRC.size]
 
 
+def open_runnings(raws: Sequence[bytes]) -> list[bytes]:
+    """The rows of many running partials, whose offsets are not looked at."""
+    if _all_hold(raws, _RUNNING.size):
+        return [raw[_RUNNING.size : -_CRC.size] for raw in raws]
+    return [open_running(raw)[2] for raw in raws]
+
+
+def open_totals(raws: Sequence[bytes]) -> tuple[list[int], list[bytes]]:
+    """Seqs and rows of many hour totals."""
+    if _all_hold(raws, _SEQ.size):
+        return [seq for (seq,) in _SEQ.iter_unpack(b"".join([raw[: _SEQ.size] for raw in raws]))], [
+            raw[_SEQ.size : -_CRC.size] for raw in raws
+        ]
+    opened = [open_total(raw) for raw in raws]
+    return [seq for seq, _ in opened], [row for _, row in opened]
+
+
+def _all_hold(raws: Sequence[bytes], least: int) -> bool:
+    if not raws:
+        return True
+    return min(map(len, raws)) >= least + _CRC.size and set(map(zlib.crc32, raws)) == {_WHOLE}
+
+
 def pack_slices(seq: int, numbers: Sequence[int] | NDArray[np.int64], block: Raw) -> bytes:
     """Value of `s:` and `m:`: seq u64, n u32, n numbers i64 ascending, block of n rows, CRC."""
     column = np.asarray(numbers, "<i8")
@@ -118,6 +144,20 @@ def unpack_slices(raw: Raw) -> Slices:
     if (numbers[1:] <= numbers[:-1]).any():
         raise CodecError("slice numbers do not ascend", where="slices of an hour")
     return Slices(seq, numbers, body[end:])
+
+
+def open_slices(raw: bytes) -> tuple[int, Sequence[int] | NDArray[np.int64], bytes]:
+    """`unpack_slices` for the path that reads many: numbers as Python's own where they are few, the
+    block copied."""
+    if len(raw) >= _SLICES.size + _CRC.size and zlib.crc32(raw) == _WHOLE:
+        seq, n = _SLICES.unpack_from(raw)
+        end = _SLICES.size + 8 * n
+        if n <= FEW_NUMBERS and end + _CRC.size <= len(raw):
+            numbers = struct.unpack_from(f"<{n}q", raw, _SLICES.size)
+            if all(map(operator.lt, numbers, numbers[1:])):
+                return seq, numbers, raw[end : -_CRC.size]
+    found = unpack_slices(raw)
+    return found.seq, found.numbers, bytes(found.block)
 
 
 def pack_day(digest: bytes, row: Raw) -> bytes:

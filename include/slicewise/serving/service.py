@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from slicewise import token as tokens
+from slicewise.aggregates.few import Listed
 from slicewise.clock import Clock, SystemClock
 from slicewise.cover import Cover
 from slicewise.errors import (
@@ -391,8 +392,10 @@ def _answer(
             values = lists.get(slot.finish)
             finished = merged.finished[slot.finish]
             if values is None:
-                convert = selection.converters[position]
-                values = lists[slot.finish] = convert(finished.values)
+                values = finished.values
+                if not isinstance(finished, Listed):
+                    values = selection.converters[position](values)
+                lists[slot.finish] = values
             first = n * slot.first + slot.interval
             columns[position] = values[first : n * slot.first + n * slot.stride : slot.stride]
             if finished.errors:
