@@ -83,8 +83,19 @@ def our_stream(stack: Stack, *, started: Callable[[], None] = lambda: None) -> I
         stack.stop_stream()
 
 
-def freshness(stack: Stack, recipe: Recipe | None, options: Options, logs: Path) -> dict[str, Any]:
-    """Probes under the load; of the recipe, or of slicewise where there is none."""
+def freshness(stack: Stack, recipe: Recipe | None, options: Options, logs: Path, pids: Sequence[int]) -> dict[str, Any]:
+    """Probes under the load; of the recipe, or of slicewise where there is none. pids: of driver and store, whose use
+    of cores is told."""
+    before, begun = cpu_by_program(pids), time.perf_counter()
+    found = _probed(stack, recipe, options, logs)
+    seconds = time.perf_counter() - begun
+    found["cores"] = {
+        name: round((spent - before.get(name, 0.0)) / seconds, 3) for name, spent in cpu_by_program(pids).items()
+    }
+    return found
+
+
+def _probed(stack: Stack, recipe: Recipe | None, options: Options, logs: Path) -> dict[str, Any]:
     bootstrap, partitions = stack.settings.kafka_bootstrap, stack.settings.kafka_partitions
     warm_up = min(8.0, options.seconds)
     common: dict[str, Any] = {
@@ -130,15 +141,16 @@ def run(options: Options) -> tuple[list[Figure], dict[str, Any]]:
             with our_stream(stack, started=note) as driver:
                 pids = driver, pid_of(stack, "redis")
                 ours = follow(lambda: sum(store.marks().ledger.offsets.values()), total, batch, begun, pids)
-                our_freshness = freshness(stack, None, options, logs)
+                our_freshness = freshness(stack, None, options, logs, pids)
                 beat = stream_status(stack.settings).heartbeat
 
         with KafkaLog(stack.settings.kafka_bootstrap) as log:
             total = sum(log.latest(TOPIC).offsets.values())
         say("the recipe: the same")
         with recipe.stream(batch) as made:
-            theirs = follow(recipe.events, total, batch, time.perf_counter(), (made.pid, recipe.redis_pid))
-            their_freshness = freshness(stack, recipe, options, logs)
+            pids = made.pid, recipe.redis_pid
+            theirs = follow(recipe.events, total, batch, time.perf_counter(), pids)
+            their_freshness = freshness(stack, recipe, options, logs, pids)
     figures = [
         Figure(
             "ingest from a backlog",
@@ -162,6 +174,8 @@ def run(options: Options) -> tuple[list[Figure], dict[str, Any]]:
     for q, aim, bound in (("p50", 3.0, None), ("p90", None, None), ("p99", 3.0, 1000.0), ("worst", None, None)):
         mine, other = our_freshness["freshness"][q], their_freshness["freshness"][q]
         figures.append(Figure(named, f"produce → answer {q}", "ms", mine, other, aim=aim, bound=bound))
+    cores = sum(our_freshness["cores"].values()), sum(their_freshness["cores"].values())
+    figures.append(Figure(named, "used by stream and store", "cores", *cores))
     details = {
         "ingest": {"slicewise": asdict(ours), "recipe": asdict(theirs)},
         "freshness": {"slicewise": our_freshness, "recipe": their_freshness},
