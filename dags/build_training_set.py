@@ -26,7 +26,7 @@ with DAG(
     default_args={"owner": "slicewise", "on_failure_callback": page},
 ):
 
-    @task
+    @task  # type: ignore[untyped-decorator]  # Airflow is opaque here
     def build() -> dict[str, object]:
         """Run `slicewise dataset build` with the run's params."""
         from slicewise_airflow.commands import run_command

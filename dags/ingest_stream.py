@@ -30,7 +30,7 @@ with DAG(
     default_args={"owner": "slicewise", "on_failure_callback": page},
 ):
 
-    @task(retries=3, retry_delay=timedelta(seconds=15), execution_timeout=timedelta(minutes=5))
+    @task(retries=3, retry_delay=timedelta(seconds=15), execution_timeout=timedelta(minutes=5))  # type: ignore[untyped-decorator]
     def ensure_running() -> dict[str, object]:
         """Start the stream driver unless it runs."""
         from slicewise_airflow.commands import run_command

@@ -22,14 +22,14 @@ with DAG(
     default_args={"owner": "slicewise", "on_failure_callback": page},
 ):
 
-    @task(retries=2, retry_delay=timedelta(seconds=5))
+    @task(retries=2, retry_delay=timedelta(seconds=5))  # type: ignore[untyped-decorator]  # Airflow is opaque here
     def pause_ingest() -> list[str]:
         """Keep ingest_stream from starting the driver again, and end its watch."""
         from slicewise_airflow.api import rest
 
         return rest("ingest_stream", until_done="ensure_running")
 
-    @task(retries=1, execution_timeout=timedelta(minutes=5))
+    @task(retries=1, execution_timeout=timedelta(minutes=5))  # type: ignore[untyped-decorator]  # Airflow is opaque here
     def drain() -> dict[str, object]:
         """SIGTERM to the driver; wait until it has finished its batch and ended."""
         from slicewise_airflow.commands import run_command

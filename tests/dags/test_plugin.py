@@ -7,15 +7,17 @@ from pathlib import Path
 
 import pytest
 from airflow import plugins_manager
+from fastapi import FastAPI
 from fastapi.testclient import TestClient
 
 ROOT = Path(__file__).resolve().parents[2]
 
 
 @pytest.fixture
-def app() -> object:
+def app() -> FastAPI:
     apps, _ = plugins_manager.get_fastapi_plugins()
-    return next(each["app"] for each in apps if each["url_prefix"] == "/slicewise")
+    found: FastAPI = next(each["app"] for each in apps if each["url_prefix"] == "/slicewise")
+    return found
 
 
 def test_the_plugin_is_registered_with_its_place_in_the_navigation() -> None:
@@ -27,7 +29,7 @@ def test_the_plugin_is_registered_with_its_place_in_the_navigation() -> None:
 
 
 @pytest.mark.parametrize("path", ["/", "/status.json"])
-def test_nothing_is_shown_without_a_sign_in(app: object, path: str) -> None:
+def test_nothing_is_shown_without_a_sign_in(app: FastAPI, path: str) -> None:
     assert TestClient(app).get(path).status_code in (401, 403)
 
 
