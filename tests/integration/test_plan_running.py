@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 import redis
@@ -11,17 +12,20 @@ from slicewise.cover import Cover
 from slicewise.features.plan import plan
 from slicewise.features.project import load_project
 from slicewise.stores.redis import open_store
+from tests.support.servers import RedisServer
 
 pytestmark = pytest.mark.server
 EXAMPLE = Path(__file__).parents[2] / "examples" / "flights"
 
 
-def planned(capsys):
+def planned(capsys: pytest.CaptureFixture[str]) -> tuple[int, dict[str, Any]]:
     code = main(["plan", str(EXAMPLE), "--json"])
     return code, json.loads(capsys.readouterr().out)
 
 
-def test_a_plan_says_what_differs_from_the_deployment(own_redis, capsys, monkeypatch, tmp_path):
+def test_a_plan_says_what_differs_from_the_deployment(
+    own_redis: RedisServer, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     monkeypatch.setenv("SLICEWISE_REDIS_URL", own_redis.url)
     code, found = planned(capsys)
     assert (code, found["compared"]) == (0, "nothing is deployed yet")

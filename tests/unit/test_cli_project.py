@@ -1,4 +1,4 @@
-"""`init` writes a project that passes its own check; `check` and `plan` tell what is wrong by text, JSON and exit code."""
+"""`init` writes a project that passes its check; `check` and `plan` tell what is wrong by text, JSON and exit code."""
 
 import json
 import os
@@ -13,7 +13,7 @@ EXAMPLE = Path(__file__).parents[2] / "examples" / "flights"
 
 
 @pytest.fixture
-def project(tmp_path, capsys):
+def project(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Path:
     folder = tmp_path / "first project"
     assert main(["init", str(folder)]) == 0
     capsys.readouterr()
@@ -21,21 +21,21 @@ def project(tmp_path, capsys):
 
 
 @pytest.fixture(autouse=True)
-def no_platform(monkeypatch, tmp_path):
+def no_platform(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     for name in [name for name in os.environ if name.startswith("SLICEWISE_")]:
         monkeypatch.delenv(name)
     monkeypatch.setenv("SLICEWISE_STATE", str(tmp_path / "state"))
     monkeypatch.setenv("SLICEWISE_REDIS_URL", "redis://127.0.0.1:1/0")  # nothing listens there
 
 
-def edit(project, old, new):
+def edit(project: Path, old: str, new: str) -> None:
     file = project / "features.py"
     text = file.read_text(encoding="utf-8")
     assert old in text
     file.write_text(text.replace(old, new), encoding="utf-8")
 
 
-def test_a_new_project_passes_its_check_and_has_a_plan(project, capsys):
+def test_a_new_project_passes_its_check_and_has_a_plan(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["check", str(project)]) == 0
     assert "1 tests passed" in capsys.readouterr().out
     assert main(["check", str(project), "--json"]) == 0
@@ -49,7 +49,9 @@ def test_a_new_project_passes_its_check_and_has_a_plan(project, capsys):
     assert re.fullmatch("[0-9a-f]{64}", plan["digest"])
 
 
-def test_a_project_is_found_from_inside_its_folder(project, capsys, monkeypatch):
+def test_a_project_is_found_from_inside_its_folder(
+    project: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     inside = project / "notebooks"
     inside.mkdir()
     monkeypatch.chdir(inside)
@@ -57,14 +59,16 @@ def test_a_project_is_found_from_inside_its_folder(project, capsys, monkeypatch)
     assert "first-project" in capsys.readouterr().out
 
 
-def test_init_never_writes_over_what_is_there(project, capsys):
+def test_init_never_writes_over_what_is_there(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
     before = (project / "features.py").read_text(encoding="utf-8")
     assert main(["init", str(project)]) == 1
     assert "nothing was written" in capsys.readouterr().err
     assert (project / "features.py").read_text(encoding="utf-8") == before
 
 
-def test_a_failing_test_says_what_was_expected_and_what_was_answered(project, capsys):
+def test_a_failing_test_says_what_was_expected_and_what_was_answered(
+    project: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     edit(project, '"plays_10m": 2', '"plays_10m": 3')
     assert main(["check", str(project)]) == 1
     out = capsys.readouterr().out
@@ -87,7 +91,9 @@ def test_a_failing_test_says_what_was_expected_and_what_was_answered(project, ca
         ("sw.distinct_count(", "sw.distinct_kount(", "distinct_kount"),
     ],
 )
-def test_what_is_wrong_is_said_with_its_place(project, capsys, old, new, says):
+def test_what_is_wrong_is_said_with_its_place(
+    project: Path, capsys: pytest.CaptureFixture[str], old: str, new: str, says: str
+) -> None:
     edit(project, old, new)
     assert main(["check", str(project)]) == 1
     said = capsys.readouterr()
@@ -95,18 +101,20 @@ def test_what_is_wrong_is_said_with_its_place(project, capsys, old, new, says):
     assert "Traceback" not in said.out + said.err
 
 
-def test_a_case_over_several_entities_must_name_one(project, capsys):
+def test_a_case_over_several_entities_must_name_one(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
     edit(project, '"user_id": "ann", "song_id": "b"', '"user_id": "bob", "song_id": "b"')
     assert main(["check", str(project)]) == 1
     assert "the events hold 2 entities" in capsys.readouterr().out
 
 
-def test_a_project_without_definitions_is_told_how_to_start(tmp_path, capsys):
+def test_a_project_without_definitions_is_told_how_to_start(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["check", str(tmp_path)]) == 1
     assert "slicewise init" in capsys.readouterr().err
 
 
-def test_definitions_may_be_a_package_that_imports_its_own_modules(project, capsys):
+def test_definitions_may_be_a_package_that_imports_its_own_modules(
+    project: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     package = project / "features"
     package.mkdir()
     (project / "features.py").rename(package / "listening.py")
@@ -116,14 +124,14 @@ def test_definitions_may_be_a_package_that_imports_its_own_modules(project, caps
     assert "project split: 1 views, 1 feature sets, 1 tests passed" in capsys.readouterr().out
 
 
-def test_the_shipped_project_passes_its_check(capsys):
+def test_the_shipped_project_passes_its_check(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["check", str(EXAMPLE), "--json"]) == 0
     report = json.loads(capsys.readouterr().out)
     assert {view["view"] for view in report["views"]} == {"carrier", "route", "long_haul", "new_york"}
     assert sum(len(view["tests"]) for view in report["views"]) >= 4
 
 
-def test_the_shipped_project_uses_every_kind_of_aggregate_and_window():
+def test_the_shipped_project_uses_every_kind_of_aggregate_and_window() -> None:
     from slicewise.aggregates import REGISTRY
     from slicewise.features.plan import plan
     from slicewise.features.project import load_project
@@ -133,7 +141,7 @@ def test_the_shipped_project_uses_every_kind_of_aggregate_and_window():
     assert {f.window.kind for f in features} == {"sliding", "tumbling", "hopping"}
 
 
-def test_a_plan_without_a_platform_says_so_and_reads_well(project, capsys):
+def test_a_plan_without_a_platform_says_so_and_reads_well(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["plan", str(project)]) == 0
     out = capsys.readouterr().out
     assert "nothing runs at redis://127.0.0.1:1/0" in out

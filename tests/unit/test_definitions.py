@@ -2,13 +2,17 @@
 
 import subprocess
 import sys
+from collections.abc import Callable, Sequence
+from typing import Unpack
 
 import pytest
 
 import slicewise as sw
+from slicewise.aggregates import Aggregate
 from slicewise.errors import DefinitionError
 from slicewise.features.definitions import Project
-from slicewise.features.plan import plan
+from slicewise.features.plan import Deployment, plan
+from tests.support.fields import SourceFields, ViewFields
 
 SCHEMA = {
     "user_id": "string",
@@ -19,29 +23,34 @@ SCHEMA = {
 }
 
 
-def source(**changes):
-    return sw.KafkaSource(**{"name": "plays", "schema": SCHEMA, "timestamp": "at_us", **changes})
+def source(**changes: Unpack[SourceFields]) -> sw.KafkaSource:
+    given: SourceFields = {"name": "plays", "schema": SCHEMA, "timestamp": "at_us", **changes}
+    return sw.KafkaSource(**given)
 
 
-def view(**changes):
-    given = {
+def view(**changes: Unpack[ViewFields]) -> sw.FeatureView:
+    given: ViewFields = {
         "name": "listening",
         "source": source(),
         "entity": ["user_id"],
         "features": [sw.Feature("plays", sw.count(), windows=["10m"])],
+        **changes,
     }
-    return sw.FeatureView(**{**given, **changes})
+    return sw.FeatureView(**given)
 
 
-def feature(name="f", aggregate=None, windows=("1h",)):
+def feature(
+    name: str = "f", aggregate: Aggregate | None = None, windows: Sequence[sw.Window | str] = ("1h",)
+) -> sw.Feature:
     return sw.Feature(name, aggregate or sw.count(), windows=list(windows))
 
 
-def planned(*definitions):
+def planned(*definitions: sw.FeatureView | sw.FeatureSet) -> Deployment:
     return plan(Project.of("project", definitions))
 
 
-WRONG = {
+# what makes the mistake; what, where and the hint of its refusal
+WRONG: dict[str, tuple[Callable[[], object], str, str | None, str]] = {
     "unknown column of an aggregate": (
         lambda: planned(view(features=[feature("f", sw.sum("second"))])),
         "unknown column 'second'",
@@ -124,9 +133,14 @@ WRONG = {
     "hop beyond the window": (lambda: sw.hopping("10m", every="1h"), "events would be in no window", None, "shorten"),
     "no windows": (lambda: sw.Feature("f", sw.count(), windows=[]), "windows are []", "feature 'f'", ""),
     "windows as one text": (lambda: sw.Feature("f", sw.count(), windows="1h"), "windows are '1h'", "feature 'f'", ""),
-    "no aggregate": (lambda: sw.Feature("f", "count", windows=["1h"]), "'count' is no aggregate", "feature 'f'", ""),
+    "no aggregate": (
+        lambda: sw.Feature("f", "count", windows=["1h"]),  # type: ignore[arg-type]  # the mistake
+        "'count' is no aggregate",
+        "feature 'f'",
+        "",
+    ),
     "an aggregate's function instead of its call": (
-        lambda: sw.Feature("f", sw.count, windows=["1h"]),
+        lambda: sw.Feature("f", sw.count, windows=["1h"]),  # type: ignore[arg-type]  # the mistake
         "is no aggregate",
         "feature 'f'",
         "",
@@ -215,7 +229,12 @@ WRONG = {
         "feature 'f'",
         "CASE WHEN",
     ),
-    "history": (lambda: source(history="s3://x"), "cannot be imported yet", "source 'plays'", "produce"),
+    "history": (
+        lambda: source(history="s3://x"),  # type: ignore[arg-type]  # the mistake
+        "cannot be imported yet",
+        "source 'plays'",
+        "produce",
+    ),
     "a name that is none": (lambda: view(name="my-view"), "'my-view' is no name", "view", "rename"),
     "a set of unknown view": (
         lambda: planned(view(), sw.FeatureSet("s", ["listing:plays_10m"])),
@@ -260,7 +279,7 @@ WRONG = {
 
 
 @pytest.mark.parametrize("name", WRONG)
-def test_refused(name):
+def test_refused(name: str) -> None:
     make, what, where, hint = WRONG[name]
     with pytest.raises(DefinitionError) as refused:
         make()
@@ -271,32 +290,32 @@ def test_refused(name):
     assert error.expected or error.next_step, "an error says what to do"
 
 
-def test_a_refusal_names_file_and_line():
+def test_a_refusal_names_file_and_line() -> None:
     with pytest.raises(DefinitionError, match=r"test_definitions\.py:") as refused:
         planned(view(features=[feature("f", sw.sum("nope"))]))
     place = str(refused.value.where)
     line = int(place.rpartition(":")[2].rstrip(")"))
-    assert line == view.__code__.co_firstlineno + 7, "the line of the FeatureView(…) call"
+    assert line == view.__code__.co_firstlineno + 8, "the line of the FeatureView(…) call"
 
 
-def test_definitions_cannot_be_changed_afterwards():
+def test_definitions_cannot_be_changed_afterwards() -> None:
     made = view(columns={"m": "seconds / 60"})
     with pytest.raises(TypeError):
-        made.columns["x"] = "1"
+        made.columns["x"] = "1"  # type: ignore[index]  # the mistake
     with pytest.raises(AttributeError):
-        made.name = "other"
+        made.name = "other"  # type: ignore[misc]  # the mistake
     with pytest.raises(TypeError):
-        made.source.schema["x"] = "long"
+        made.source.schema["x"] = "long"  # type: ignore[index]  # the mistake
 
 
-def test_importing_slicewise_loads_nothing_heavy():
+def test_importing_slicewise_loads_nothing_heavy() -> None:
     code = "import slicewise, sys; print(sorted(m for m in sys.modules if '.' not in m))"
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
     for heavy in ("pyarrow", "numpy", "sqlglot", "duckdb", "msgpack"):
         assert f"'{heavy}'" not in found
 
 
-def test_every_public_name_is_there():
+def test_every_public_name_is_there() -> None:
     for name in dir(sw):
         assert getattr(sw, name) is not None
     with pytest.raises(AttributeError, match="no attribute 'nope'"):

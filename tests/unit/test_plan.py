@@ -3,7 +3,9 @@
 import dataclasses
 import json
 import pickle
+from collections.abc import Callable
 from pathlib import Path
+from typing import TypedDict, Unpack
 
 import pytest
 from hypothesis import given
@@ -14,8 +16,9 @@ from slicewise.errors import DefinitionError, UnknownName
 from slicewise.features.definitions import Project
 from slicewise.features.explain import changes, explain, refuse_changed_units
 from slicewise.features.fingerprint import canonical_json, definition_payload, storage_payload
-from slicewise.features.plan import Deployment, plan
+from slicewise.features.plan import Deployment, Unit, plan
 from slicewise.slices import DAY_US, HOUR_US, MINUTE_US, parse_duration
+from tests.support.fields import SourceFields, ViewFields, ViewOptions
 
 SCHEMA = {
     "user_id": "string",
@@ -29,69 +32,75 @@ SCHEMA = {
 }
 
 
-def source(**changes):
-    given = {"name": "plays", "schema": SCHEMA, "timestamp": "played_at", "max_lateness": "7d"}
-    return sw.KafkaSource(**{**given, **changes})
+def source(**changes: Unpack[SourceFields]) -> sw.KafkaSource:
+    given: SourceFields = {"name": "plays", "schema": SCHEMA, "timestamp": "played_at", "max_lateness": "7d", **changes}
+    return sw.KafkaSource(**given)
 
 
-def view(*features, **changes):
-    given = {"name": "listening", "source": source(), "entity": ["user_id"], "features": list(features)}
-    return sw.FeatureView(**{**given, **changes})
+def view(*features: sw.Feature, **changes: Unpack[ViewOptions]) -> sw.FeatureView:
+    given: ViewFields = {
+        "name": "listening",
+        "source": source(),
+        "entity": ["user_id"],
+        "features": list(features),
+        **changes,
+    }
+    return sw.FeatureView(**given)
 
 
-def plays(*windows):
+def plays(*windows: sw.Window | str) -> sw.Feature:
     return sw.Feature("plays", sw.count(), windows=list(windows or ["10m", "1h"]))
 
 
-def planned(*definitions):
+def planned(*definitions: sw.FeatureView | sw.FeatureSet) -> Deployment:
     return plan(Project.of("music", definitions))
 
 
-def unit(*features, **changes):
+def unit(*features: sw.Feature, **changes: Unpack[ViewOptions]) -> Unit:
     (found,) = planned(view(*features, **changes)).units
     return found
 
 
 # ------------------------------------------------------------ units, levels, retention
-def test_windows_whose_slices_differ_sixtyfold_stay_in_one_unit():
+def test_windows_whose_slices_differ_sixtyfold_stay_in_one_unit() -> None:
     assert unit(plays("10m", "1d")).slice_us == MINUTE_US  # own slices 1m and 1h: exactly 60
 
 
-def test_windows_whose_slices_differ_more_are_two_units():
+def test_windows_whose_slices_differ_more_are_two_units() -> None:
     found = planned(view(plays("5m", "1d"))).units  # own slices 30s and 1h: 120
     assert [each.slice_us for each in found] == [30_000_000, HOUR_US]
     assert [[f.column for f in each.features] for each in found] == [["plays_5m"], ["plays_1d"]]
     assert len({each.storage_fingerprint for each in found}) == 2
 
 
-def test_a_declared_slice_keeps_one_unit():
+def test_a_declared_slice_keeps_one_unit() -> None:
     assert unit(plays("5m", "1d"), slice="1m").slice_us == MINUTE_US
 
 
-def test_minutes_are_kept_where_a_window_is_read_by_them():
+def test_minutes_are_kept_where_a_window_is_read_by_them() -> None:
     assert unit(plays("5m", "1h")).levels == ()
     assert unit(plays("5m", "1d"), slice="30s").levels == (MINUTE_US,)  # 2,880 slices are too many
     assert unit(plays("10m", "7d")).levels == ()  # by hours, which are always kept
 
 
-def test_retention_is_the_longest_reach_and_the_lateness():
+def test_retention_is_the_longest_reach_and_the_lateness() -> None:
     late = 7 * DAY_US
     assert unit(plays("10m", "1h")).retention_us == HOUR_US + MINUTE_US + late
     assert unit(plays("10m", "7d")).retention_us == 7 * DAY_US + HOUR_US + late  # resolution: the hour
     assert unit(plays("10m", sw.tumbling("1d"))).retention_us == 2 * DAY_US + late
 
 
-def test_a_global_view_is_spread():
+def test_a_global_view_is_spread() -> None:
     assert unit(plays(), entity=[]).spread
     assert not unit(plays()).spread
     assert unit(plays(), spread=True).spread
 
 
-def test_entity_columns_are_sorted_by_name():
+def test_entity_columns_are_sorted_by_name() -> None:
     assert unit(plays(), entity=["user_id", "country"]).entity == (("country", "string"), ("user_id", "string"))
 
 
-def test_aggregates_that_store_the_same_share_a_partial():
+def test_aggregates_that_store_the_same_share_a_partial() -> None:
     found = unit(
         sw.Feature("total", sw.sum("seconds"), windows=["1h"]),
         sw.Feature("average", sw.mean("seconds"), windows=["1h", "6h"]),
@@ -104,7 +113,7 @@ def test_aggregates_that_store_the_same_share_a_partial():
     assert ids == sorted(ids)
 
 
-def test_a_unit_names_what_it_reads():
+def test_a_unit_names_what_it_reads() -> None:
     found = unit(
         sw.Feature("m", sw.sum("minutes"), windows=["1h"]),
         where="liked",
@@ -139,7 +148,7 @@ EVERYTHING = (
 )
 
 
-def test_a_deployment_survives_json_and_pickle():
+def test_a_deployment_survives_json_and_pickle() -> None:
     made = planned(*EVERYTHING)
     text = made.to_json()
     assert text.isascii()
@@ -150,7 +159,7 @@ def test_a_deployment_survives_json_and_pickle():
     assert pickle.loads(pickle.dumps(made)) == made
 
 
-def test_a_deployment_is_found_by_its_names():
+def test_a_deployment_is_found_by_its_names() -> None:
     made = planned(*EVERYTHING)
     found, feature = made.resolve("everywhere:plays_1d")
     assert (found.view, feature.column) == ("everywhere", "plays_1d")
@@ -172,13 +181,13 @@ def test_a_deployment_is_found_by_its_names():
         (lambda d: d.unit("0000"), "one of"),
     ],
 )
-def test_an_unknown_name_is_answered_with_those_that_exist(ask, hint):
+def test_an_unknown_name_is_answered_with_those_that_exist(ask: Callable[[Deployment], object], hint: str) -> None:
     with pytest.raises(UnknownName) as refused:
         ask(planned(*EVERYTHING))
     assert hint in f"{refused.value.expected} {refused.value.next_step}"
 
 
-def test_a_deployment_of_another_algebra_is_refused():
+def test_a_deployment_of_another_algebra_is_refused() -> None:
     raw = json.loads(planned(*EVERYTHING).to_json())
     raw["units"][0]["storage_fingerprint"] = "0" * 16
     with pytest.raises(DefinitionError, match="storage fingerprint of view 'listening'"):
@@ -188,7 +197,7 @@ def test_a_deployment_of_another_algebra_is_refused():
 
 
 # ------------------------------------------------------------ fingerprints
-def golden():
+def golden() -> Deployment:
     """One unit in which every part of the payload says something."""
     return planned(
         view(
@@ -201,7 +210,7 @@ def golden():
     )
 
 
-def test_golden_storage_fingerprint():
+def test_golden_storage_fingerprint() -> None:
     # docs/format.md, "Fingerprints". A change here is a migration of all that is stored.
     made = golden()
     (found,) = made.units
@@ -209,20 +218,24 @@ def test_golden_storage_fingerprint():
     assert found.storage_fingerprint == GOLDEN_STORAGE_FINGERPRINT
 
 
-def test_golden_definition_fingerprint():
+def test_golden_definition_fingerprint() -> None:
     (found,) = golden().units
     assert canonical_json(definition_payload(found)) == GOLDEN_DEFINITION
     assert found.definition_fingerprint == GOLDEN_DEFINITION_FINGERPRINT
 
 
-BASE = {"columns": {"minutes": "seconds / 60"}}
+class Computed(TypedDict):
+    columns: dict[str, str]
 
 
-def minutes(*windows):
+BASE: Computed = {"columns": {"minutes": "seconds / 60"}}
+
+
+def minutes(*windows: sw.Window | str) -> sw.Feature:
     return sw.Feature("minutes", sw.sum("minutes"), windows=list(windows or ["1h"]))
 
 
-SAME_STORAGE = {
+SAME_STORAGE: dict[str, Callable[[], Unit]] = {
     "another window of the same slice": lambda: unit(minutes("1h", "2h"), **BASE),
     "another name of the feature": lambda: unit(sw.Feature("m", sw.sum("minutes"), windows=["1h"]), **BASE),
     "another finishing of the same partial": lambda: unit(
@@ -239,7 +252,7 @@ SAME_STORAGE = {
     ),
     "a computed column that nothing reads": lambda: unit(minutes(), columns={**BASE["columns"], "x": "stars + 1"}),
 }
-OTHER_STORAGE = {
+OTHER_STORAGE: dict[str, Callable[[], Unit]] = {
     "a partial more": lambda: unit(minutes(), plays("1h"), **BASE),
     "where": lambda: unit(minutes(), **BASE, where="stars > 1"),
     "a computed column": lambda: unit(minutes(), columns={"minutes": "seconds / 61"}),
@@ -256,23 +269,23 @@ OTHER_STORAGE = {
 
 
 @pytest.mark.parametrize("name", SAME_STORAGE)
-def test_the_storage_fingerprint_does_not_depend_on(name):
+def test_the_storage_fingerprint_does_not_depend_on(name: str) -> None:
     assert SAME_STORAGE[name]().storage_fingerprint == unit(minutes(), **BASE).storage_fingerprint
 
 
 @pytest.mark.parametrize("name", OTHER_STORAGE)
-def test_the_storage_fingerprint_depends_on(name):
+def test_the_storage_fingerprint_depends_on(name: str) -> None:
     assert OTHER_STORAGE[name]().storage_fingerprint != unit(minutes(), **BASE).storage_fingerprint
 
 
-def test_the_definition_fingerprint_depends_on_windows_names_and_finishing():
+def test_the_definition_fingerprint_depends_on_windows_names_and_finishing() -> None:
     same = unit(minutes(), **BASE).definition_fingerprint
     names = list(SAME_STORAGE)
     changed = [SAME_STORAGE[name]().definition_fingerprint != same for name in names]
     assert changed == [True, True, True] + [False] * (len(names) - 3)
 
 
-def test_the_order_of_features_changes_neither():
+def test_the_order_of_features_changes_neither() -> None:
     one = unit(minutes(), plays("1h"), **BASE)
     two = unit(plays("1h"), minutes(), **BASE)
     assert one.storage_fingerprint == two.storage_fingerprint
@@ -280,11 +293,11 @@ def test_the_order_of_features_changes_neither():
 
 
 # ------------------------------------------------------------ changes
-def kinds(new, deployed):
+def kinds(new: Deployment, deployed: Deployment | None) -> set[tuple[str, str]]:
     return {(change.view, change.kind) for change in changes(new, deployed)}
 
 
-def test_what_a_change_costs_is_said_before_it_is_made():
+def test_what_a_change_costs_is_said_before_it_is_made() -> None:
     now = planned(view(plays("1h")), view(plays("1h"), name="old"))
     assert kinds(now, None) == {("listening", "new"), ("old", "new")}
     assert kinds(now, now) == {("listening", "unchanged"), ("old", "unchanged")}
@@ -293,14 +306,14 @@ def test_what_a_change_costs_is_said_before_it_is_made():
     assert kinds(other, now) == {("listening", "definition"), ("fresh", "new"), ("old", "removed")}
 
 
-def test_a_window_beyond_what_redis_keeps_is_refused_with_both_lengths():
+def test_a_window_beyond_what_redis_keeps_is_refused_with_both_lengths() -> None:
     now = planned(view(plays("1h")))
     (change,) = changes(planned(view(plays("1h", "3h"))), now)
     assert change.kind == "refused"
     assert "a longer window" in change.reason
 
 
-def test_a_window_read_by_minutes_is_refused_where_hours_keep_none():
+def test_a_window_read_by_minutes_is_refused_where_hours_keep_none() -> None:
     now = planned(view(plays("5m"), sw.Feature("day", sw.count(), windows=[sw.tumbling("1d")]), slice="30s"))
     sliding = planned(view(plays("5m", "1d"), slice="30s"))
     (change,) = changes(sliding, now)
@@ -308,7 +321,7 @@ def test_a_window_read_by_minutes_is_refused_where_hours_keep_none():
     assert "read by 1m" in change.reason
 
 
-def test_a_changed_source_changes_what_is_judged_good_not_what_is_stored():
+def test_a_changed_source_changes_what_is_judged_good_not_what_is_stored() -> None:
     now = planned(view(plays("1h")))
     (change,) = changes(planned(view(plays("1h"), source=source(required=["song_id"]))), now)
     assert change.kind == "definition"
@@ -317,7 +330,7 @@ def test_a_changed_source_changes_what_is_judged_good_not_what_is_stored():
     assert change.kind == "refused", "Redis keeps less than such late events can reach"
 
 
-def test_a_changed_unit_under_a_deployed_name_is_refused_with_what_differs():
+def test_a_changed_unit_under_a_deployed_name_is_refused_with_what_differs() -> None:
     now = planned(view(plays("1h")))
     more = planned(view(plays("1h"), sw.Feature("s", sw.sum("seconds"), windows=["1h"])))
     with pytest.raises(DefinitionError, match=r"partial added: .*sum") as refused:
@@ -329,7 +342,7 @@ def test_a_changed_unit_under_a_deployed_name_is_refused_with_what_differs():
     refuse_changed_units(planned(view(plays("1h", "50m"))), now)  # the same unit: no error
 
 
-def test_explain_says_what_a_unit_costs():
+def test_explain_says_what_a_unit_costs() -> None:
     (row,) = explain(planned(view(plays("10m", "1d"), minutes(), **BASE)))
     assert (row.slice, row.levels, row.features) == ("1m", (), 3)
     assert row.bytes_per_row == 8 + 8 + 4 + 4  # a count; an exact sum: n, start of its limbs, their number
@@ -346,7 +359,7 @@ def test_explain_says_what_a_unit_costs():
         unique=True,
     )
 )
-def test_every_window_is_in_one_unit_whose_slice_divides_it(windows):
+def test_every_window_is_in_one_unit_whose_slice_divides_it(windows: list[str]) -> None:
     units = planned(view(plays(*windows))).units
     columns = [f.column for each in units for f in each.features]
     assert sorted(columns) == sorted(f"plays_{w}" for w in windows)
@@ -360,7 +373,7 @@ def test_every_window_is_in_one_unit_whose_slice_divides_it(windows):
         assert HOUR_US % each.slice_us == 0
 
 
-def test_units_are_values():
+def test_units_are_values() -> None:
     (found,) = golden().units
     assert dataclasses.replace(found) == found
     assert hash(found.where) == hash(golden().units[0].where)
@@ -387,7 +400,7 @@ GOLDEN_DEFINITION = (
 GOLDEN_DEFINITION_FINGERPRINT = "eb411645537a3e19"
 
 
-def test_the_format_document_holds_these_vectors():
+def test_the_format_document_holds_these_vectors() -> None:
     text = (Path(__file__).parents[2] / "docs" / "format.md").read_text(encoding="utf-8")
     for golden in (GOLDEN_STORAGE, GOLDEN_STORAGE_FINGERPRINT, GOLDEN_DEFINITION, GOLDEN_DEFINITION_FINGERPRINT):
         assert golden in text
