@@ -19,12 +19,15 @@ from slicewise.replay.schedule import Pace, partition_of
 from slicewise.replay.songs import Plays
 from slicewise.stores.kafka.log import KafkaLog
 from slicewise.stores.kafka.producer import Record, TransactionalWriter, last_records
+from tests.support.servers import KafkaBroker
 
 pytestmark = pytest.mark.server
 PARTITIONS = 3
+Logged = tuple[int, int, int, bytes]
+"""(number, partition, time_ms, value) of an event that stands in the topic."""
 
 
-def start(broker, topic, *options):
+def start(broker: KafkaBroker, topic: str, *options: str) -> subprocess.Popen[str]:
     command = [str(Path(sys.executable).with_name("slicewise")), "replay", "--topic", topic]
     env = {**os.environ, "SLICEWISE_KAFKA_BOOTSTRAP": broker.bootstrap}
     return subprocess.Popen(
@@ -32,14 +35,14 @@ def start(broker, topic, *options):
     )
 
 
-def run(broker, topic, *options):
+def run(broker: KafkaBroker, topic: str, *options: str) -> None:
     replay = start(broker, topic, "--history-only", *options)
     _, said = replay.communicate(timeout=120)
     assert replay.returncode == 0, said
 
 
-def read(broker, topic):
-    """All committed (number, partition, time_ms, value), in log order per partition."""
+def read(broker: KafkaBroker, topic: str) -> list[Logged]:
+    """All committed events, in log order per partition."""
     consumer = Consumer(
         {
             "bootstrap.servers": broker.bootstrap,
@@ -49,24 +52,27 @@ def read(broker, topic):
         }
     )
     consumer.assign([TopicPartition(topic, p, 0) for p in range(PARTITIONS)])
-    found, ends = [], 0
+    found: list[Logged] = []
+    ends = 0
     while ends < PARTITIONS:
         message = consumer.poll(20)
         assert message is not None, "the broker stopped answering"
         if message.error():
             ends += 1
             continue
-        value = message.value()
-        found.append((json.loads(value)["number"], message.partition(), message.timestamp()[1], value))
+        value, partition = message.value(), message.partition()
+        assert value is not None
+        assert partition is not None
+        found.append((json.loads(value)["number"], partition, message.timestamp()[1], value))
     consumer.close()
     return found
 
 
-def standing(log, topic):
+def standing(log: KafkaLog, topic: str) -> int:
     return sum(log.latest(topic).offsets.values())
 
 
-def created(broker):
+def created(broker: KafkaBroker) -> tuple[str, KafkaLog]:
     """A topic of its own, whose partitions have their leaders."""
     topic, log = f"replay-{uuid.uuid4().hex[:8]}", KafkaLog(broker.bootstrap)
     log.create(topic, PARTITIONS)
@@ -80,7 +86,7 @@ def created(broker):
             time.sleep(0.05)
 
 
-def once_and_in_order(found):
+def once_and_in_order(found: list[Logged]) -> None:
     numbers = [number for number, *_ in found]
     assert sorted(numbers) == list(range(len(numbers))), "each event once, none left out"
     for partition in range(PARTITIONS):
@@ -88,7 +94,7 @@ def once_and_in_order(found):
         assert own == sorted(own), "the log's order is the order of arrival"
 
 
-def test_history_is_all_that_arrived_before_the_start_and_a_second_run_adds_nothing(kafka_broker):
+def test_history_is_all_that_arrived_before_the_start_and_a_second_run_adds_nothing(kafka_broker: KafkaBroker) -> None:
     topic = f"replay-{uuid.uuid4().hex[:8]}"
     run(kafka_broker, topic, "--share", "0.02")
     found = read(kafka_broker, topic)
@@ -107,7 +113,7 @@ def test_history_is_all_that_arrived_before_the_start_and_a_second_run_adds_noth
     assert read(kafka_broker, topic) == found
 
 
-def test_a_replay_killed_while_it_writes_goes_on_without_loss_or_repetition(kafka_broker):
+def test_a_replay_killed_while_it_writes_goes_on_without_loss_or_repetition(kafka_broker: KafkaBroker) -> None:
     topic, log = created(kafka_broker)
     for kill in range(2):
         before = standing(log, topic)
@@ -124,7 +130,7 @@ def test_a_replay_killed_while_it_writes_goes_on_without_loss_or_repetition(kafk
     assert len(found) > 90_000
 
 
-def test_a_live_replay_goes_on_at_its_pace_and_stops_when_told(kafka_broker):
+def test_a_live_replay_goes_on_at_its_pace_and_stops_when_told(kafka_broker: KafkaBroker) -> None:
     topic, log = created(kafka_broker)
     # 30 times the default: some 100 events a second
     options = ("--live", "--speed", "10950", "--share", "0.001", "--offset", "90d12h")
@@ -142,7 +148,7 @@ def test_a_live_replay_goes_on_at_its_pace_and_stops_when_told(kafka_broker):
     assert newest <= time.time() * 1000, "nothing is produced before it is due"
 
 
-def test_a_live_replay_survives_a_restart_of_its_broker(own_kafka):
+def test_a_live_replay_survives_a_restart_of_its_broker(own_kafka: KafkaBroker) -> None:
     topic, log = created(own_kafka)
     replay = start(own_kafka, topic, "--live", "--speed", "10950", "--share", "0.001", "--offset", "90d12h")
     deadline = time.monotonic() + 120
@@ -162,7 +168,7 @@ def test_a_live_replay_survives_a_restart_of_its_broker(own_kafka):
     once_and_in_order(read(own_kafka, topic))
 
 
-def test_a_second_writer_fences_the_first(kafka_broker):
+def test_a_second_writer_fences_the_first(kafka_broker: KafkaBroker) -> None:
     topic, _ = created(kafka_broker)
     first = TransactionalWriter(kafka_broker.bootstrap, topic, topic)
     first.append([Record(0, b"k", b"1", 1)])
@@ -173,7 +179,7 @@ def test_a_second_writer_fences_the_first(kafka_broker):
     assert last_records(kafka_broker.bootstrap, topic, range(PARTITIONS)) == {0: Record(0, b"k", b"2", 2)}
 
 
-def test_the_last_record_is_found_behind_many_commit_markers(kafka_broker):
+def test_the_last_record_is_found_behind_many_commit_markers(kafka_broker: KafkaBroker) -> None:
     topic, _ = created(kafka_broker)
     writer = TransactionalWriter(kafka_broker.bootstrap, topic, topic)
     writer.append([Record(1, b"k", b"here", 5)])
@@ -187,7 +193,7 @@ def test_the_last_record_is_found_behind_many_commit_markers(kafka_broker):
     assert last_records(kafka_broker.bootstrap, topic, range(PARTITIONS)) == {1: Record(1, b"k", b"here", 5)}
 
 
-def test_a_load_is_what_its_seed_says(kafka_broker):
+def test_a_load_is_what_its_seed_says(kafka_broker: KafkaBroker) -> None:
     topic, _ = created(kafka_broker)
     command = [
         str(Path(sys.executable).with_name("slicewise")),

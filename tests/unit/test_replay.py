@@ -2,6 +2,8 @@
 
 import collections
 import json
+from collections.abc import Sequence
+from typing import TypedDict, Unpack
 
 import pyarrow as pa
 import pytest
@@ -12,7 +14,7 @@ from slicewise.clock import ManualClock
 from slicewise.errors import DataLoss, DefinitionError
 from slicewise.replay import flights
 from slicewise.replay.run import Standing, resume, run
-from slicewise.replay.schedule import Pace, Schedule, partition_of
+from slicewise.replay.schedule import Event, Pace, Schedule, partition_of
 from slicewise.replay.songs import CHUNK, SCHEMA, Plays
 from slicewise.slices import DAY_US, HOUR_US, MINUTE_US
 
@@ -21,19 +23,25 @@ N = 336_776
 NOW = 1_790_000_000_123_456
 
 
-def schedule(base_us=0, **pace):
+class PaceFields(TypedDict, total=False):
+    speed: int
+    share: float
+    offset_us: int
+
+
+def schedule(base_us: int = 0, **pace: Unpack[PaceFields]) -> Schedule:
     return Schedule(YEAR, Pace(**pace), base_us)
 
 
 # ---------------------------------------------------------------- the year
-def test_the_year_has_every_flight_once():
+def test_the_year_has_every_flight_once() -> None:
     assert len(YEAR) == N
     assert sum(YEAR.columns["cancelled"]) == 8_255
     delays = [delay for delay in YEAR.columns["dep_delay"] if delay is not None]
     assert (min(delays), max(delays)) == (-43, 1_301)
 
 
-def test_a_flight_is_logged_at_its_arrival_and_a_cancelled_one_when_it_should_have_left():
+def test_a_flight_is_logged_at_its_arrival_and_a_cancelled_one_when_it_should_have_left() -> None:
     late = YEAR.arrival - YEAR.scheduled
     for i in (0, 1_000, 100_000, N - 1):
         delay, air = YEAR.columns["dep_delay"][i], YEAR.columns["air_time"][i]
@@ -43,7 +51,7 @@ def test_a_flight_is_logged_at_its_arrival_and_a_cancelled_one_when_it_should_ha
     assert all(late[i] == 0 for i in cancelled)
 
 
-def test_the_order_is_that_of_arrival_and_event_times_are_out_of_order():
+def test_the_order_is_that_of_arrival_and_event_times_are_out_of_order() -> None:
     assert (YEAR.arrival[1:] >= YEAR.arrival[:-1]).all()
     assert YEAR.arrival[0] >= 0
     assert YEAR.arrival[-1] < flights.YEAR_US
@@ -51,13 +59,13 @@ def test_the_order_is_that_of_arrival_and_event_times_are_out_of_order():
     assert 0.3 < backwards < 0.7
 
 
-def test_a_flight_that_lands_after_the_years_end_stands_at_its_beginning():
+def test_a_flight_that_lands_after_the_years_end_stands_at_its_beginning() -> None:
     wrapped = YEAR.scheduled < 0
     assert 0 < wrapped.sum() < 100
     assert (YEAR.arrival[wrapped] < DAY_US).all()
 
 
-def test_a_flight_past_midnight_keeps_its_length():
+def test_a_flight_past_midnight_keeps_its_length() -> None:
     # 23:59 scheduled, 2 h in the air: it arrives two hours later, not 22 hours earlier
     late = YEAR.arrival - YEAR.scheduled
     assert late.min() >= -HOUR_US
@@ -65,7 +73,7 @@ def test_a_flight_past_midnight_keeps_its_length():
 
 
 # ------------------------------------------------------------ the schedule
-def test_the_year_is_compressed_into_a_day_and_shifted_by_one_each_time():
+def test_the_year_is_compressed_into_a_day_and_shifted_by_one_each_time() -> None:
     made = schedule(base_us=NOW)
     assert made.pace.cycle_us == DAY_US
     for i in (0, 5, N - 1):
@@ -78,7 +86,7 @@ def test_the_year_is_compressed_into_a_day_and_shifted_by_one_each_time():
         assert a == b
 
 
-def test_lateness_shrinks_as_time_does():
+def test_lateness_shrinks_as_time_does() -> None:
     made = schedule()
     real = YEAR.arrival - YEAR.scheduled
     for i in range(0, N, 9_973):
@@ -88,7 +96,7 @@ def test_lateness_shrinks_as_time_does():
 
 
 @pytest.mark.parametrize("offset_us", [0, 90 * DAY_US + 5 * HOUR_US, flights.YEAR_US - 1])
-def test_arrivals_never_go_back_over_the_end_of_a_year(offset_us):
+def test_arrivals_never_go_back_over_the_end_of_a_year(offset_us: int) -> None:
     made = schedule(base_us=NOW, offset_us=offset_us)
     numbers = [*range(50), *range(N - 50, N + 50)]
     arrivals = [made.event(n).arrival_us for n in numbers]
@@ -100,7 +108,7 @@ def test_arrivals_never_go_back_over_the_end_of_a_year(offset_us):
 
 @given(st.integers(0, 3 * N), st.sampled_from([0, 33 * DAY_US]), st.sampled_from([1, 365, 10_950]))
 @settings(max_examples=60, deadline=None)
-def test_what_is_due_is_what_arrived(number, offset_us, speed):
+def test_what_is_due_is_what_arrived(number: int, offset_us: int, speed: int) -> None:
     made = schedule(base_us=NOW, offset_us=offset_us, speed=speed)
     at = made.event(number).arrival_us
     assert made.arrival_us(number) == at
@@ -110,7 +118,7 @@ def test_what_is_due_is_what_arrived(number, offset_us, speed):
     assert made.due(NOW - 1) == 0
 
 
-def test_the_share_lies_before_the_start():
+def test_the_share_lies_before_the_start() -> None:
     pace = Pace(share=0.8)
     made = Schedule(YEAR, pace, pace.base_us(NOW))
     assert abs(made.live_from_us - NOW) < 2_000
@@ -119,30 +127,30 @@ def test_the_share_lies_before_the_start():
 
 
 @pytest.mark.parametrize("wrong", [{"speed": 0}, {"share": 1.5}, {"share": -0.1}, {"offset_us": flights.YEAR_US}])
-def test_an_impossible_pace_is_refused(wrong):
+def test_an_impossible_pace_is_refused(wrong: PaceFields) -> None:
     with pytest.raises(DefinitionError, match="a replay at speed"):
         Pace(**wrong)
 
 
 # ------------------------------------------------------------------ resume
-def ends(made, numbers):
+def ends(made: Schedule, numbers: list[int]) -> dict[int, Standing]:
     return {p: Standing(made.event(n).value, made.event(n).arrival_us // 1000) for p, n in enumerate(numbers)}
 
 
-def test_an_empty_topic_starts_now():
+def test_an_empty_topic_starts_now() -> None:
     made, first = resume(YEAR, Pace(), {}, NOW)
     assert (first, made.base_us) == (0, Pace().base_us(NOW))
 
 
 @pytest.mark.parametrize("numbers", [[0], [17, 4_000, 3], [N + 5, N + 6]])
-def test_a_topic_says_where_its_replay_goes_on(numbers):
+def test_a_topic_says_where_its_replay_goes_on(numbers: list[int]) -> None:
     made = schedule(base_us=NOW // 1000 * 1000, offset_us=7 * DAY_US)
     found, first = resume(YEAR, made.pace, ends(made, numbers), now_us=NOW + 10**12)
     assert found.base_us == made.base_us
     assert first == max(numbers) + 1
 
 
-def test_a_topic_of_another_replay_is_refused():
+def test_a_topic_of_another_replay_is_refused() -> None:
     made = schedule(base_us=NOW // 1000 * 1000)
     with pytest.raises(DataLoss, match="is not that of this replay"):
         resume(YEAR, Pace(offset_us=DAY_US), ends(made, [100]), NOW)
@@ -154,19 +162,19 @@ def test_a_topic_of_another_replay_is_refused():
 
 # --------------------------------------------------------------------- run
 class Sink:
-    def __init__(self):
-        self.events = []
+    def __init__(self) -> None:
+        self.events: list[Event] = []
 
-    def append(self, events):
+    def append(self, events: Sequence[Event]) -> None:
         self.events.extend(events)
 
 
-def test_history_is_written_at_once_and_live_at_its_pace():
+def test_history_is_written_at_once_and_live_at_its_pace() -> None:
     pace = Pace(share=0.001)
     made = Schedule(YEAR, pace, pace.base_us(NOW))
     clock, sink = ManualClock(NOW), Sink()
 
-    def wait(seconds):
+    def wait(seconds: float) -> bool:
         assert all(event.arrival_us <= clock.now_us() for event in sink.events)
         clock.advance(max(1_000, int(seconds * 1e6)))
         return clock.now_us() > NOW + 20_000_000
@@ -182,7 +190,7 @@ def test_history_is_written_at_once_and_live_at_its_pace():
     assert [event.number for event in only.events] == list(range(5, history))
 
 
-def test_a_carrier_has_one_partition_and_carriers_have_several():
+def test_a_carrier_has_one_partition_and_carriers_have_several() -> None:
     carriers = set(YEAR.columns["carrier"])
     assert {partition_of(c, 2) for c in carriers} == {0, 1}
     assert partition_of("UA", 2) == partition_of("UA", 2)
@@ -191,19 +199,19 @@ def test_a_carrier_has_one_partition_and_carriers_have_several():
 # ------------------------------------------------------------------- songs
 @given(st.integers(0, 3 * CHUNK), st.integers(0, 50))
 @settings(max_examples=30, deadline=None)
-def test_plays_are_the_same_from_any_number_on(first, n):
+def test_plays_are_the_same_from_any_number_on(first: int, n: int) -> None:
     plays = Plays(users=1_000, songs=1_000)
     whole = pa.Table.from_batches([plays.batch(0, first + n)]).slice(first)
     assert pa.Table.from_batches([plays.batch(first, n)]).to_pylist() == whole.to_pylist()
     assert len(plays.json(first, n)) == n
 
 
-def test_equal_seeds_make_equal_plays_and_others_do_not():
+def test_equal_seeds_make_equal_plays_and_others_do_not() -> None:
     assert Plays(seed=3).json(0, 100) == Plays(seed=3).json(0, 100)
     assert Plays(seed=3).json(0, 100) != Plays(seed=4).json(0, 100)
 
 
-def test_plays_are_zipf_distributed_and_a_few_are_late():
+def test_plays_are_zipf_distributed_and_a_few_are_late() -> None:
     plays = Plays(users=1_000, songs=1_000, rate=1_000, start_us=NOW, late_share=0.1)
     batch = plays.batch(0, 50_000)
     assert batch.schema == SCHEMA
@@ -216,12 +224,12 @@ def test_plays_are_zipf_distributed_and_a_few_are_late():
     assert 0.08 < late / 50_000 < 0.12
 
 
-def test_json_holds_what_the_batch_holds():
+def test_json_holds_what_the_batch_holds() -> None:
     plays = Plays()
     rows = [json.loads(value) for value in plays.json(CHUNK - 3, 6)]
     assert rows == plays.batch(CHUNK - 3, 6).to_pylist()
 
 
-def test_impossible_plays_are_refused():
+def test_impossible_plays_are_refused() -> None:
     with pytest.raises(DefinitionError):
         Plays(users=0)

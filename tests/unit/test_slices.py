@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from slicewise import slices as sl
 from slicewise.errors import DefinitionError
-from slicewise.slices import DAY_US, HOUR_US, MINUTE_US, SECOND_US, SLICES, Window
+from slicewise.slices import DAY_US, HOUR_US, MINUTE_US, SECOND_US, SLICES, Mode, Window
 
 M, H, D = MINUTE_US, HOUR_US, DAY_US
 T0 = 19_000 * D  # some midnight
@@ -25,7 +25,7 @@ T0 = 19_000 * D  # some midnight
         ("7us", 7),
     ],
 )
-def test_a_duration_is_numbers_with_units(text, us):
+def test_a_duration_is_numbers_with_units(text: str, us: int) -> None:
     assert sl.parse_duration(text) == us
 
 
@@ -50,22 +50,22 @@ def test_a_duration_is_numbers_with_units(text, us):
         None,
     ],
 )
-def test_what_is_no_duration_is_refused_with_an_example(text):
+def test_what_is_no_duration_is_refused_with_an_example(text: str) -> None:
     with pytest.raises(DefinitionError, match="10m, 7d"):
         sl.parse_duration(text)
 
 
 @given(st.integers(1, 10_000 * D))
-def test_a_formatted_duration_reads_back(us):
+def test_a_formatted_duration_reads_back(us: int) -> None:
     assert sl.parse_duration(sl.format_duration(us)) == us
 
 
 @given(st.integers(1, 10_000 * D))
-def test_a_span_for_reading_is_the_same_duration(us):
+def test_a_span_for_reading_is_the_same_duration(us: int) -> None:
     assert sl.parse_duration(sl.format_span(us)) == us
 
 
-def test_a_column_is_named_by_the_authors_own_text():
+def test_a_column_is_named_by_the_authors_own_text() -> None:
     assert sl.sliding("24h").column_suffix() == "24h"
     assert sl.tumbling("1h").column_suffix() == "tumbling_1h"
     assert sl.hopping("1h", every="10m").column_suffix() == "hopping_1h_10m"
@@ -73,7 +73,7 @@ def test_a_column_is_named_by_the_authors_own_text():
     assert Window("hopping", H, 10 * M).column_suffix() == "hopping_1h_10m"
 
 
-def test_a_hop_beyond_the_length_is_refused():
+def test_a_hop_beyond_the_length_is_refused() -> None:
     with pytest.raises(DefinitionError, match="no window"):
         sl.hopping("10m", every="1h")
 
@@ -91,23 +91,23 @@ def test_a_hop_beyond_the_length_is_refused():
         (["7m"], 30 * SECOND_US),
     ],
 )
-def test_the_default_slice_is_the_largest_that_fits(windows, expected):
+def test_the_default_slice_is_the_largest_that_fits(windows: list[str], expected: int) -> None:
     assert sl.default_slice([sl.sliding(w) for w in windows]) == expected
 
 
-def test_a_hop_must_be_a_multiple_of_the_slice_but_does_not_shorten_it_to_a_tenth():
+def test_a_hop_must_be_a_multiple_of_the_slice_but_does_not_shorten_it_to_a_tenth() -> None:
     assert sl.default_slice([sl.hopping("1d", every="15m")]) == 15 * M
     assert sl.default_slice([sl.hopping("1d", every="20m")]) == 5 * M
 
 
-def test_windows_that_no_slice_fits_are_refused():
+def test_windows_that_no_slice_fits_are_refused() -> None:
     with pytest.raises(DefinitionError, match="no slice fits"):
         sl.default_slice([sl.sliding("500ms")])
     with pytest.raises(DefinitionError, match="no slice fits"):
         sl.default_slice([sl.sliding("1001ms")])
 
 
-def test_a_declared_slice_divides_the_hour_and_every_window():
+def test_a_declared_slice_divides_the_hour_and_every_window() -> None:
     sl.check_slice(90 * SECOND_US, [sl.sliding("3m")])
     with pytest.raises(DefinitionError, match="does not divide the hour"):
         sl.check_slice(7 * M, [sl.sliding("7m")])
@@ -131,11 +131,11 @@ def test_a_declared_slice_divides_the_hour_and_every_window():
         ("2d", 90 * SECOND_US, H),  # the minute is no multiple of 90 s
     ],
 )
-def test_the_resolution_is_the_finest_level_with_at_most_1500_steps(window, slice_us, expected):
+def test_the_resolution_is_the_finest_level_with_at_most_1500_steps(window: str, slice_us: int, expected: int) -> None:
     assert sl.resolution(sl.sliding(window), slice_us) == expected
 
 
-def test_the_resolution_of_a_hopping_window_is_the_coarsest_that_cuts_it_exactly():
+def test_the_resolution_of_a_hopping_window_is_the_coarsest_that_cuts_it_exactly() -> None:
     assert sl.resolution(sl.tumbling("1d"), M) == D
     assert sl.resolution(sl.tumbling("3h"), M) == H
     assert sl.resolution(sl.hopping("7d", every="90m"), M) == M
@@ -143,33 +143,33 @@ def test_the_resolution_of_a_hopping_window_is_the_coarsest_that_cuts_it_exactly
 
 
 # ------------------------------------------------------------------- bounds
-def test_a_live_sliding_window_includes_the_slice_that_is_filling():
+def test_a_live_sliding_window_includes_the_slice_that_is_filling() -> None:
     # slices of 1m:  |09:50|09:51| … |09:59|10:00|
     # t = 10:00:20         [---------- 10m --------)   start floor(09:50:20), end ceil(10:00:20)
     t = T0 + 10 * H + 20 * SECOND_US
     assert sl.bounds(sl.sliding("10m"), "live", t, M) == (T0 + 9 * H + 50 * M, T0 + 10 * H + M)
 
 
-def test_a_live_sliding_window_on_a_boundary_ends_there():
+def test_a_live_sliding_window_on_a_boundary_ends_there() -> None:
     # t = 10:00:00: [09:50, 10:00): an event stamped exactly t is not in it yet
     t = T0 + 10 * H
     assert sl.bounds(sl.sliding("10m"), "live", t, M) == (t - 10 * M, t)
 
 
-def test_an_at_window_ends_before_the_slice_of_at():
+def test_an_at_window_ends_before_the_slice_of_at() -> None:
     # at = 10:00:20: whole slices only, [09:50, 10:00)
     t = T0 + 10 * H + 20 * SECOND_US
     assert sl.bounds(sl.sliding("10m"), "at", t, M) == (T0 + 9 * H + 50 * M, T0 + 10 * H)
 
 
-def test_a_training_window_is_cut_at_the_microsecond_and_excludes_the_event_itself():
+def test_a_training_window_is_cut_at_the_microsecond_and_excludes_the_event_itself() -> None:
     # at = 10:00:20.000001: [09:50, 10:00:20.000001): the label's own event, stamped at, is out
     t = T0 + 10 * H + 20 * SECOND_US + 1
     assert sl.bounds(sl.sliding("10m"), "event_time", t, M) == (T0 + 9 * H + 50 * M, t)
 
 
 @pytest.mark.parametrize("mode", ["live", "at", "event_time"])
-def test_a_tumbling_window_is_the_last_complete_one_in_every_mode(mode):
+def test_a_tumbling_window_is_the_last_complete_one_in_every_mode(mode: Mode) -> None:
     # hours:   |--09--|--10--|   t = 10:17 -> [09:00, 10:00)
     assert sl.bounds(sl.tumbling("1h"), mode, T0 + 10 * H + 17 * M, 5 * M) == (
         T0 + 9 * H,
@@ -179,7 +179,7 @@ def test_a_tumbling_window_is_the_last_complete_one_in_every_mode(mode):
     assert sl.bounds(sl.tumbling("1h"), mode, T0 + 10 * H, 5 * M) == (T0 + 9 * H, T0 + 10 * H)
 
 
-def test_a_hopping_window_ends_at_the_last_hop():
+def test_a_hopping_window_ends_at_the_last_hop() -> None:
     # hops of 10m, t = 10:17 -> ends 10:10, starts 09:10
     assert sl.bounds(sl.hopping("1h", every="10m"), "live", T0 + 10 * H + 17 * M, M) == (
         T0 + 9 * H + 10 * M,
@@ -191,14 +191,14 @@ def test_a_hopping_window_ends_at_the_last_hop():
     ("mode", "end"),
     [("live", 10 * H + 18 * M), ("at", 10 * H + 17 * M), ("event_time", 10 * H + 17 * M + 1)],
 )
-def test_an_open_window_never_contains_what_lies_after_t(mode, end):
+def test_an_open_window_never_contains_what_lies_after_t(mode: Mode, end: int) -> None:
     # t = 10:17:00.000001, open tumbling hour: [10:00, …) up to where a sliding window would end.
     # Were it [10:00, 11:00), a training row at 10:17 would see the events of 10:50.
     t = T0 + 10 * H + 17 * M + 1
     assert sl.bounds(sl.tumbling("1h", open=True), mode, t, M) == (T0 + 10 * H, T0 + end)
 
 
-def test_an_open_hopping_window_starts_its_length_before_its_next_end():
+def test_an_open_hopping_window_starts_its_length_before_its_next_end() -> None:
     # hops of 10m, t = 10:17: the window being filled is [09:20, 10:20)
     t = T0 + 10 * H + 17 * M
     assert sl.bounds(sl.hopping("1h", every="10m", open=True), "at", t, M) == (
@@ -207,7 +207,7 @@ def test_an_open_hopping_window_starts_its_length_before_its_next_end():
     )
 
 
-def test_times_before_the_epoch_round_down_too():
+def test_times_before_the_epoch_round_down_too() -> None:
     assert sl.floor(-1, M) == -M
     assert sl.ceil(-1, M) == 0
     assert sl.bounds(sl.tumbling("1h"), "at", -1, M) == (-2 * H, -H)
@@ -224,12 +224,12 @@ some_windows = st.sampled_from(
         sl.hopping("1d", every="5m", open=True),
     ]
 )
-modes = st.sampled_from(["live", "at", "event_time"])
+modes: st.SearchStrategy[Mode] = st.sampled_from(["live", "at", "event_time"])
 times = st.integers(-(10**15), 4 * 10**15) | st.integers(-5, 5).map(lambda n: T0 + n * 5 * M)
 
 
 @given(some_windows, modes, times)
-def test_no_window_reaches_further_back_than_its_reach(window, mode, t):
+def test_no_window_reaches_further_back_than_its_reach(window: Window, mode: Mode, t: int) -> None:
     for slice_us in (SECOND_US, M, 5 * M):
         start, end = sl.bounds(window, mode, t, slice_us)
         assert start <= end
@@ -241,14 +241,14 @@ def test_no_window_reaches_further_back_than_its_reach(window, mode, t):
 
 
 @given(some_windows, modes, st.lists(times, min_size=1))
-def test_bounds_of_a_column_are_the_bounds_of_its_rows(window, mode, ts):
+def test_bounds_of_a_column_are_the_bounds_of_its_rows(window: Window, mode: Mode, ts: list[int]) -> None:
     starts, ends = sl.bounds_columns(window, mode, np.array(ts, dtype=np.int64), M)
     rows = [sl.bounds(window, mode, t, M) for t in ts]
     assert list(zip(starts.tolist(), ends.tolist(), strict=True)) == rows
 
 
 # ----------------------------------------------------------------- segments
-def test_segments_are_days_then_hours_then_slices():
+def test_segments_are_days_then_hours_then_slices() -> None:
     # [22:59 of day 0, 01:02 of day 3) = 22:59 | 23h | days 1, 2 | 0h | 01:00 01:01
     day = T0 // D
     found = sl.segments(T0 + 23 * H - M, T0 + 3 * D + H + 2 * M, M, M)
@@ -260,13 +260,13 @@ def test_segments_are_days_then_hours_then_slices():
     )
 
 
-def test_an_interval_inside_one_hour_is_one_range():
+def test_an_interval_inside_one_hour_is_one_range() -> None:
     found = sl.segments(T0 + M, T0 + 2 * M, M, M)
     assert (list(found.days), found.hours) == ([], ())
     assert found.ranges == (sl.SliceRange(T0 + M, T0 + 2 * M, M),)
 
 
-def test_an_edge_is_read_by_minutes_only_where_it_is_cut_at_minutes():
+def test_an_edge_is_read_by_minutes_only_where_it_is_cut_at_minutes() -> None:
     # slice 10s, resolution 1m: the start is cut at minutes, the end at slices
     start, end = T0 + H - 2 * M, T0 + H + M + 10 * SECOND_US
     assert [r.level_us for r in sl.segments(start, end, 10 * SECOND_US, M).ranges] == [
@@ -275,11 +275,11 @@ def test_an_edge_is_read_by_minutes_only_where_it_is_cut_at_minutes():
     ]
 
 
-def test_an_empty_interval_has_no_segments():
+def test_an_empty_interval_has_no_segments() -> None:
     assert sl.segments(T0, T0, M, M) == sl.Segments(range(0), (), ())
 
 
-def test_segments_refuse_bounds_inside_a_slice():
+def test_segments_refuse_bounds_inside_a_slice() -> None:
     with pytest.raises(ValueError, match="not cut at slices"):
         sl.segments(T0, T0 + 1, M, M)
 
@@ -290,7 +290,7 @@ def test_segments_refuse_bounds_inside_a_slice():
     st.integers(0, 4000),
     st.sampled_from([0, M, H]),
 )
-def test_segments_tile_the_interval_exactly_once(slice_us, first, n, level):
+def test_segments_tile_the_interval_exactly_once(slice_us: int, first: int, n: int, level: int) -> None:
     start = T0 + first * slice_us
     end = start + n * slice_us
     r = max(level, slice_us)
