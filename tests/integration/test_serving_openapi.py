@@ -22,7 +22,7 @@ EXAMPLES = 25
 
 
 def test_the_openapi_document_is_true_to_the_code(own_redis: RedisServer) -> None:
-    print(f"seed {SEED}")  # noqa: T201
+    print(f"seed {SEED}")
     called: dict[str, int] = {}
     with Served.on(own_redis.url, deployment()), serving(own_redis.url) as url:
         document = httpx.get(url + "/openapi.json", trust_env=False, timeout=30).json()

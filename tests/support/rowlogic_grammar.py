@@ -12,7 +12,7 @@ def grammar() -> st.SearchStrategy[str]:
     texts = st.sampled_from(["s", "r", "''", "'a'", "CAST(a AS STRING)", "s || r"])
     booleans = st.sampled_from(["f", "g", "TRUE", "s = r", "x IS NULL"])
 
-    def grow(numbers, deeper):
+    def grow(numbers: st.SearchStrategy[str], deeper: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
         return numbers | st.one_of(
             st.builds("({} {} {})".format, deeper, st.sampled_from(["+", "-", "*", "/"]), deeper),
             st.builds("ABS({})".format, deeper),

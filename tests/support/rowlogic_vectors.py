@@ -8,8 +8,10 @@ in the rows too. Compare doubles by `same`: bits, with one NaN and no negative z
 from __future__ import annotations
 
 import math
+import operator
 import re
 import struct
+from collections.abc import Callable
 from decimal import Decimal
 from typing import Any
 
@@ -91,16 +93,19 @@ EXPRESSIONS = [
     "f = NULL", "a IS NULL", "a IS NOT NULL", "x / y IS NULL", "NULL IS NULL", "NOT (a > b)",
     # lists and ranges
     "a IN (1, 7, -1)", "a NOT IN (1, 7)", "a IN (1, NULL)", "a NOT IN (1, NULL)", "s IN ('a', 'é')", "x IN (1.5, 0)",
-    "a BETWEEN 0 AND 7", "x BETWEEN -2.5 AND 1.5", "s BETWEEN 'a' AND 'b'", "a NOT BETWEEN 0 AND b", "d IN (0.01, 10.5)",
+    "a BETWEEN 0 AND 7", "x BETWEEN -2.5 AND 1.5", "s BETWEEN 'a' AND 'b'", "a NOT BETWEEN 0 AND b",
+    "d IN (0.01, 10.5)",
     # choices
     "CASE WHEN a > 0 THEN 'up' WHEN a < 0 THEN 'down' ELSE 'flat' END", "CASE WHEN f THEN a END",
     "CASE a WHEN 1 THEN x WHEN 7 THEN b END", "CASE WHEN f THEN a ELSE x END", "IF(g, s, r)", "IF(f, a, NULL)",
     "CASE WHEN b <> 0 THEN a / b ELSE 0 END", "COALESCE(a, b, 5)", "COALESCE(x, a)", "COALESCE(s, r, '')",
-    "NULLIF(a, b)", "NULLIF(x, y)", "NULLIF(s, 'a')", "LEAST(a, b)", "GREATEST(a, b, 0)", "LEAST(x, y)", "GREATEST(x, y)",
+    "NULLIF(a, b)", "NULLIF(x, y)", "NULLIF(s, 'a')", "LEAST(a, b)", "GREATEST(a, b, 0)", "LEAST(x, y)",
+    "GREATEST(x, y)",
     "LEAST(s, r)", "GREATEST(s, r)", "LEAST(a, x)", "GREATEST(t, u)", "LEAST(a, NULL)", "GREATEST(x, NULL, 0.5)",
     "LEAST(d, 5)", "COALESCE(d, 0)", "CASE WHEN d > 0 THEN d ELSE -1.5 END",
     # text
-    "LENGTH(s)", "s || r", "CONCAT(s, '-', r)", "LENGTH(CONCAT(s, r))", "CONCAT(s, CAST(a AS STRING))", "LENGTH(s) * 2 > a",
+    "LENGTH(s)", "s || r", "CONCAT(s, '-', r)", "LENGTH(CONCAT(s, r))", "CONCAT(s, CAST(a AS STRING))",
+    "LENGTH(s) * 2 > a",
     # casts
     "CAST(a AS DOUBLE)", "CAST(x AS BIGINT)", "CAST(a AS STRING)", "CAST(s AS BIGINT)", "CAST(s AS DOUBLE)",
     "CAST(f AS BIGINT)", "CAST(f AS DOUBLE)", "CAST(t AS BIGINT)", "CAST(d AS DOUBLE)", "CAST(x * 1e3 AS BIGINT) / 7",
@@ -153,6 +158,15 @@ def value_of(node: Node, row: dict[str, Any]) -> Any:
     return None if None in args else _strict(node, args)
 
 
+_ARITHMETIC: dict[str, Callable[..., Any]] = {
+    "add": operator.add,
+    "sub": operator.sub,
+    "mul": operator.mul,
+    "neg": operator.neg,
+    "abs": abs,
+}
+
+
 def _strict(node: Call, args: list[Any]) -> Any:
     op = node.op
     if op == "not":
@@ -171,8 +185,7 @@ def _strict(node: Call, args: list[Any]) -> Any:
         return _cast(node.args[0].kind, node.kind, args[0])
     if op == "div":
         return None if args[1] == 0 else _ieee_div(*args)
-    whole = {"add": lambda a, b: a + b, "sub": lambda a, b: a - b, "mul": lambda a, b: a * b,
-             "neg": lambda a: -a, "abs": abs}[op](*args)  # fmt: skip
+    whole = _ARITHMETIC[op](*args)
     if node.kind == "long" and not BOTTOM <= whole <= TOP:
         return None
     return whole

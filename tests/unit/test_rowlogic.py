@@ -1,6 +1,7 @@
 """Row logic gives the brute-force value on every hostile row, never throws, and refuses all else with its place."""
 
 import math
+from collections.abc import Iterator
 
 import duckdb
 import pyarrow as pa
@@ -15,7 +16,7 @@ from tests.support.rowlogic_grammar import grammar
 from tests.support.rowlogic_vectors import EXPRESSIONS, ROWS, SCHEMA, expected, same
 
 
-def arrow(kind):
+def arrow(kind: str) -> pa.DataType:
     return pa.int64() if kind == "timestamp_us" else arrow_type(kind)
 
 
@@ -23,13 +24,13 @@ TABLE = pa.table({name: pa.array([row[name] for row in ROWS], arrow(kind)) for n
 
 
 @pytest.fixture(scope="module")
-def engine():
+def engine() -> Iterator[duckdb.DuckDBPyConnection]:
     with duckdb.connect() as connection:
         connection.register("rows", TABLE)
         yield connection
 
 
-def check(engine, text):
+def check(engine: duckdb.DuckDBPyConnection, text: str) -> None:
     parsed = parse_expression(text, SCHEMA, where="here")
     found = engine.sql(f"SELECT {parsed.duckdb()} AS v FROM rows").to_arrow_table()["v"]
     assert found.type == arrow(parsed.kind), f"{text} is {parsed.kind}"
@@ -38,20 +39,20 @@ def check(engine, text):
 
 
 @pytest.mark.parametrize("text", EXPRESSIONS)
-def test_duckdb_gives_the_brute_force_value_of(engine, text):
+def test_duckdb_gives_the_brute_force_value_of(engine: duckdb.DuckDBPyConnection, text: str) -> None:
     check(engine, text)
 
 
 @settings(max_examples=250, deadline=None)
 @given(grammar())
-def test_duckdb_gives_the_brute_force_value_of_any_expression(text):
+def test_duckdb_gives_the_brute_force_value_of_any_expression(text: str) -> None:
     with duckdb.connect() as connection:
         connection.register("rows", TABLE)
         check(connection, text)
 
 
 @given(grammar())
-def test_an_expression_survives_json_and_its_canonical_form_decides_equality(text):
+def test_an_expression_survives_json_and_its_canonical_form_decides_equality(text: str) -> None:
     parsed = parse_expression(text, SCHEMA, where="here")
     again = RowExpression.from_json(parsed.to_json())
     assert again == parsed
@@ -60,7 +61,7 @@ def test_an_expression_survives_json_and_its_canonical_form_decides_equality(tex
     assert spaced.tree == parsed.tree, "space is no difference"
 
 
-def test_computed_columns_stand_in_for_their_names():
+def test_computed_columns_stand_in_for_their_names() -> None:
     minutes = parse_expression("x / 60", SCHEMA, where="here")
     text = parse_expression("minutes > 1", SCHEMA, where="here", defined={"minutes": minutes})
     assert text.tree == parse_expression("x / 60 > 1", SCHEMA, where="here").tree
@@ -108,7 +109,7 @@ def test_computed_columns_stand_in_for_their_names():
         ("'\x01'", "control characters", 1),
     ],
 )
-def test_what_is_not_on_the_list_is_refused_with_its_place(text, message, position):
+def test_what_is_not_on_the_list_is_refused_with_its_place(text: str, message: str, position: int | None) -> None:
     with pytest.raises(DefinitionError, match=message.replace("(", r"\(").replace("*", r"\*")) as refused:
         parse_expression(text, SCHEMA, where="where of view 'v'")
     assert "where of view 'v'" in str(refused.value.where)
@@ -117,12 +118,12 @@ def test_what_is_not_on_the_list_is_refused_with_its_place(text, message, positi
     assert refused.value.expected
 
 
-def test_a_condition_must_be_boolean():
+def test_a_condition_must_be_boolean() -> None:
     with pytest.raises(DefinitionError, match="a condition is boolean, this is long"):
         parse_expression("a + 1", SCHEMA, where="here", boolean=True)
 
 
-def test_an_unknown_column_names_the_nearest():
+def test_an_unknown_column_names_the_nearest() -> None:
     with pytest.raises(DefinitionError) as refused:
         parse_expression("secs > 1", {"seconds": "double"}, where="here")
     assert "seconds" in str(refused.value.next_step)
@@ -131,17 +132,17 @@ def test_an_unknown_column_names_the_nearest():
 @pytest.mark.parametrize(
     "text", ["(" * 3000 + "a" + ")" * 3000, "-" * 4000 + "a", "NULLIF(" * 600 + "a" + ", 1)" * 600]
 )
-def test_an_expression_without_measure_is_refused(text):
+def test_an_expression_without_measure_is_refused(text: str) -> None:
     with pytest.raises(DefinitionError):
         parse_expression(text, SCHEMA, where="here")
 
 
-def test_spark_text_holds_no_substitution_and_no_unescaped_quote():
+def test_spark_text_holds_no_substitution_and_no_unescaped_quote() -> None:
     text = parse_expression("s = '${env:HOME}''\\'", SCHEMA, where="here").spark()
     assert "$" not in text
     assert text == r"(`s` = '\u0024{env:HOME}\'\\')"
 
 
-def test_an_expression_of_constants_is_no_surprise():
+def test_an_expression_of_constants_is_no_surprise() -> None:
     assert expected("1 / 3")[0] == 1 / 3
     assert math.isinf(expected("1e308 * 10")[0])
