@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from slicewise.cover import Cover, Place
 
@@ -11,8 +12,7 @@ START_SEQ = 0
 """Seq of a backfilled hour: its cover is the unit's start cover."""
 
 
-@dataclass(frozen=True)
-class Stored:
+class Stored(NamedTuple):
     """What the store gave for one entity, or for one partition's part of it in a spread unit."""
 
     entity: int

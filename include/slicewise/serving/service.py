@@ -26,7 +26,7 @@ from slicewise.errors import (
 )
 from slicewise.features.plan import Deployment, PlannedFeature, Unit
 from slicewise.merge import Base, JointPlan, Merged, Stored, merge
-from slicewise.merge_plan import DayFields, ReadMode, ReadPlan, plan_key, plan_read
+from slicewise.merge_plan import ReadMode, ReadPlan, plan_key, plan_read
 from slicewise.serving.answer import Answer, EntityAnswer, SourceFreshness
 from slicewise.serving.catalog import Catalog, Part, Selection, entity_tags
 from slicewise.serving.fallback import LastKnown, defaults_of
@@ -34,9 +34,9 @@ from slicewise.serving.freshness import Freshness
 from slicewise.serving.requests import FeaturesRequest, instant_text
 from slicewise.serving.steps import Covers, Flow, Generation, Manifest, Read, Reopen
 from slicewise.slices import ceil, resolution
-from slicewise.stores import keys
 from slicewise.stores.decisions import kept_from_us
-from slicewise.stores.ports import EntityRead, Marks, ReadReply, UnitRead
+from slicewise.stores.ports import Marks, ReadReply, TagRead
+from slicewise.stores.shapes import ReadShape, UnitShape
 
 ATTEMPTS = 6
 """Replans of one request before it is given up: each has a cause that passes."""
@@ -49,8 +49,8 @@ class _Planned:
     """A selection at one time: its plans together, and what they read under each group's tag."""
 
     joint: JointPlan
-    groups: tuple[tuple[tuple[str, tuple[DayFields, ...]], ...], ...]
-    """Per group its units' fingerprints and day fields."""
+    shapes: tuple[ReadShape, ...]
+    """Per group what is read of its units under a tag."""
     kept: tuple[tuple[ReadPlan, int], ...]
     """Per unit the plan, and how long before the store's time it may start."""
     bounds: Mapping[str, tuple[int, int]]
@@ -151,7 +151,7 @@ class FeatureService:
             raise
         mode: ReadMode = "live" if request.at_us is None else "at"
         t_us = self.clock.now_us() if request.at_us is None else request.at_us
-        planned = self._planned(selection, mode, t_us)
+        planned = self._planned(catalog, selection, mode, t_us)
         targets, reads = _reads(catalog, selection, planned, request)
         reply: ReadReply = yield Read(reads)
         marks = reply.marks
@@ -178,13 +178,13 @@ class FeatureService:
         freshness = self.freshness.of(selection)
         return _answer(request, selection, mode, t_us, planned, merged, freshness)
 
-    def _planned(self, selection: Selection, mode: ReadMode, t_us: int) -> _Planned:
+    def _planned(self, catalog: Catalog, selection: Selection, mode: ReadMode, t_us: int) -> _Planned:
         key = (selection, mode, *[plan_key(part.unit, t_us) for part in selection.parts])
         found = self._plans.get(key)
         if found is None:
             if len(self._plans) >= PLANS:
                 self._plans.clear()
-            found = self._plans[key] = _plan(selection, mode, t_us, self._without_total)
+            found = self._plans[key] = _plan(catalog.generation, selection, mode, t_us, self._without_total)
         return found
 
     def _merge(
@@ -266,7 +266,13 @@ class FeatureService:
         return found
 
 
-def _plan(selection: Selection, mode: ReadMode, t_us: int, without_total: Collection[tuple[str, int]]) -> _Planned:
+def _plan(
+    generation: int,
+    selection: Selection,
+    mode: ReadMode,
+    t_us: int,
+    without_total: Collection[tuple[str, int]],
+) -> _Planned:
     plans = []
     for part in selection.parts:
         name = part.unit.storage_fingerprint
@@ -274,8 +280,11 @@ def _plan(selection: Selection, mode: ReadMode, t_us: int, without_total: Collec
         plans.append(plan_read(part.unit, part.features, mode, t_us, days))
     joint = JointPlan(tuple(plans))
     both = list(zip(selection.parts, plans, strict=True))
-    groups = tuple(
-        tuple((p.unit.storage_fingerprint, plan.days) for p, plan in both if p.group == group)
+    units = [
+        (p.group, UnitShape(p.unit.storage_fingerprint, tuple((d.day, d.names) for d in plan.days))) for p, plan in both
+    ]
+    shapes = tuple(
+        ReadShape(generation, tuple(unit for of, unit in units if of == group))
         for group in range(len(selection.groups))
     )
     found = {
@@ -284,31 +293,23 @@ def _plan(selection: Selection, mode: ReadMode, t_us: int, without_total: Collec
         for i, position in enumerate(part.positions)
     }
     kept = tuple((plan, plan.unit.retention_us) for plan in plans)
-    return _Planned(joint, groups, kept, {ref: found[ref] for ref in selection.refs})
+    return _Planned(joint, shapes, kept, {ref: found[ref] for ref in selection.refs})
 
 
 def _reads(
     catalog: Catalog, selection: Selection, planned: _Planned, request: FeaturesRequest
-) -> tuple[list[tuple[int, int, int | None]], list[EntityRead]]:
+) -> tuple[list[tuple[int, int, int | None]], list[TagRead]]:
     """Per tag (group, entity, partition), and what is read under it."""
     spread = {source: catalog.partitions(source) for _, s, source in selection.groups if s}
     tags_of_groups = entity_tags(selection, request.entities, spread)
-    generation = catalog.generation
     targets: list[tuple[int, int, int | None]] = []
-    reads: list[EntityRead] = []
+    reads: list[TagRead] = []
     for group, by_partition in enumerate(tags_of_groups):
-        members = planned.groups[group]
+        shape = planned.shapes[group]
         for partition, tags in by_partition:
             for entity, tag in enumerate(tags):
                 targets.append((group, entity, partition))
-                units = [
-                    UnitRead(
-                        keys.hot_key(generation, tag, unit),
-                        tuple([(keys.day_key(generation, tag, unit, d.day), d.names) for d in days]),
-                    )
-                    for unit, days in members
-                ]
-                reads.append(EntityRead(tuple(units)))
+                reads.append(TagRead(shape, tag))
     return targets, reads
 
 

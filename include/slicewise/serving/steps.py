@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from slicewise.cover import Cover
-from slicewise.stores.ports import EntityRead, ReadReply
+from slicewise.stores.ports import EntityRead, ReadReply, TagRead
 
 T = TypeVar("T")
 
@@ -16,7 +16,7 @@ T = TypeVar("T")
 class Read:
     """-> ReadReply, in one round trip."""
 
-    reads: Sequence[EntityRead]
+    reads: Sequence[EntityRead | TagRead]
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ Ask = Read | Generation | Manifest | Covers | Status | Reopen
 Flow = Generator[Ask, Any, T]
 
 
-def read(reads: Sequence[EntityRead]) -> Flow[ReadReply]:
+def read(reads: Sequence[EntityRead | TagRead]) -> Flow[ReadReply]:
     reply: ReadReply = yield Read(reads)
     return reply
 

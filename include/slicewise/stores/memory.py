@@ -22,6 +22,7 @@ from slicewise.stores.steps import (
     Fields,
     KeyChange,
     PutText,
+    Tagged,
     Text,
     Time,
     Together,
@@ -96,6 +97,8 @@ class MemoryServer:
             return None
         if isinstance(command, Together):
             return [self.execute(inner) for inner in command.commands]
+        if isinstance(command, Tagged):
+            return [self.execute(inner) for inner in command.shape.commands(command.tag)]
         found = self._hash(command.key)
         return [part for pair in found.fields.items() for part in pair] if found else []
 

@@ -24,9 +24,23 @@ from slicewise.stores.ports import (
     ReadReply,
     StoredUnit,
     SwapOutcome,
+    TagRead,
     UnitReply,
 )
-from slicewise.stores.steps import Command, Fields, PutText, Steps, Text, Time, Together, Whole
+from slicewise.stores.steps import (
+    MARKED_GENERATION,
+    TIME,
+    WHOLE_MARKS,
+    Command,
+    Fields,
+    PutText,
+    Steps,
+    Tagged,
+    Text,
+    Time,
+    Together,
+    Whole,
+)
 
 NOTHING = Cover()
 
@@ -176,11 +190,11 @@ class Operations:
         return (yield from days.total_day(self.generation, unit, tags, day))
 
     # ------------------------------------------------------------ reading
-    def read(self, reads: Sequence[EntityRead]) -> Steps[ReadReply]:
+    def read(self, reads: Sequence[EntityRead | TagRead]) -> Steps[ReadReply]:
         replies = yield read_commands(reads)
         return self.read_reply(reads, replies)
 
-    def read_reply(self, reads: Sequence[EntityRead], replies: Sequence[Any]) -> ReadReply:
+    def read_reply(self, reads: Sequence[EntityRead | TagRead], replies: Sequence[Any]) -> ReadReply:
         """Replies to `read_commands`, in the shape of the reads."""
         flat = replies[1]
         if self._marks is None or self._marks[0] != flat:
@@ -193,6 +207,14 @@ class Operations:
         for entity, found_fields in zip(reads, replies[2:-1], strict=True):
             position = 0
             units = []
+            if type(entity) is TagRead:
+                for _, days in entity.shape.units:
+                    end = position + 1 + len(days)
+                    units.append(UnitReply(found_fields[position], found_fields[position + 1 : end]))
+                    position = end
+                entities.append(units)
+                continue
+            assert isinstance(entity, EntityRead)
             for unit in entity.units:
                 hot: list[bytes] = []
                 if unit.hot is not None:
@@ -212,15 +234,19 @@ class Operations:
         return None if raw is None else raw.decode()
 
 
-def read_commands(reads: Sequence[EntityRead]) -> list[Command]:
+def read_commands(reads: Sequence[EntityRead | TagRead]) -> list[Command]:
     """Time and marks first, then one transaction per tag; last, whether the marks still stand."""
-    commands: list[Command] = [Time(), Whole(keys.MARKS)]
+    commands: list[Command] = [TIME, WHOLE_MARKS]
     for entity in reads:
+        if type(entity) is TagRead:
+            commands.append(Tagged(entity.shape, entity.tag))
+            continue
+        assert isinstance(entity, EntityRead)
         inside: list[Fields | Whole] = []
         for unit in entity.units:
             if unit.hot is not None:
                 inside.append(Whole(unit.hot))
             inside += [Fields(key, fields) for key, fields in unit.days]
         commands.append(Together(inside))
-    commands.append(Fields(keys.MARKS, [b"generation"]))
+    commands.append(MARKED_GENERATION)
     return commands

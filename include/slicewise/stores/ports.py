@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -12,6 +12,7 @@ import numpy.typing as npt
 from slicewise.aggregates.columns import Columns
 from slicewise.codec import Layout
 from slicewise.cover import Cover, Place
+from slicewise.stores.shapes import ReadShape
 
 
 @dataclass(frozen=True)
@@ -148,8 +149,14 @@ class EntityRead:
     units: tuple[UnitRead, ...]
 
 
-@dataclass(frozen=True)
-class UnitReply:
+class TagRead(NamedTuple):
+    """An `EntityRead` of a shape that many tags are read by."""
+
+    shape: ReadShape
+    tag: bytes
+
+
+class UnitReply(NamedTuple):
     hot: list[bytes]
     """Field, value, field, value, ..."""
     days: list[list[bytes | None]]
@@ -235,7 +242,7 @@ class OnlineStore(Protocol):
         again, as a new one."""
         ...
 
-    def read(self, reads: Sequence[EntityRead]) -> ReadReply: ...
+    def read(self, reads: Sequence[EntityRead | TagRead]) -> ReadReply: ...
     def put_status(self, part: str, text: str) -> None:
         """What a running part says about itself, for people and health checks."""
         ...

@@ -7,9 +7,13 @@ stops it between any two commands. What is yielded together is pipelined, in ord
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Sequence
-from typing import Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from slicewise.errors import StoreUnavailable
+from slicewise.stores.keys import MARKS
+
+if TYPE_CHECKING:
+    from slicewise.stores.shapes import ReadShape
 
 T = TypeVar("T")
 
@@ -50,6 +54,13 @@ class Together(NamedTuple):
     commands: Sequence[Fields | Whole]
 
 
+class Tagged(NamedTuple):
+    """-> as `Together` of the shape's commands under this tag."""
+
+    shape: ReadShape
+    tag: bytes
+
+
 class KeyChange(NamedTuple):
     """What must still stand in one hash, and what is then written to it."""
 
@@ -69,9 +80,13 @@ class Change(NamedTuple):
     keys: Sequence[KeyChange]
 
 
-Command = Time | Fields | Whole | Text | PutText | Together | Change
+Command = Time | Fields | Whole | Text | PutText | Together | Tagged | Change
 Steps = Generator[Sequence[Command], list[Any], T]
 
+TIME = Time()
+WHOLE_MARKS = Whole(MARKS)
+MARKED_GENERATION = Fields(MARKS, (b"generation",))
+"""What every read asks besides its data."""
 MISSED = -1
 ABSENT = b""
 ATTEMPTS = 64

@@ -18,6 +18,7 @@ from slicewise.stores.ports import (
     ReadReply,
     StoredUnit,
     SwapOutcome,
+    TagRead,
 )
 from slicewise.stores.steps import Command, Steps, drive
 
@@ -123,7 +124,7 @@ class Store:
     def forget_retired(self, unit: str) -> None:
         self._run(self.steps.forget_retired(unit))
 
-    def read(self, reads: Sequence[EntityRead]) -> ReadReply:
+    def read(self, reads: Sequence[EntityRead | TagRead]) -> ReadReply:
         return self._run(self.steps.read(reads))
 
     def put_status(self, part: str, text: str) -> None:

@@ -14,7 +14,7 @@ from slicewise.cover import Cover
 from slicewise.errors import StoreUnavailable
 from slicewise.stores import decisions
 from slicewise.stores.operations import Operations, read_commands
-from slicewise.stores.ports import EntityRead, Incarnation, ReadReply
+from slicewise.stores.ports import EntityRead, Incarnation, ReadReply, TagRead
 from slicewise.stores.redis.commands import SCRIPT, decode, encode
 from slicewise.stores.redis.wire import NOT_YET, Address, Connection, ReplyError, pack, reader
 from slicewise.stores.steps import Command, Steps
@@ -125,7 +125,7 @@ class AsyncReader:
     def closed(self) -> bool:
         return self._protocol.dead is not None
 
-    async def read(self, reads: Sequence[EntityRead]) -> ReadReply:
+    async def read(self, reads: Sequence[EntityRead | TagRead]) -> ReadReply:
         """As `OnlineStore.read`."""
         commands = read_commands(reads)
         return self.operations.read_reply(reads, await self._run(commands))

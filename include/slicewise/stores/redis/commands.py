@@ -8,8 +8,23 @@ from importlib.resources import files
 from typing import Any
 
 from slicewise.errors import CodecError, StoreUnavailable
+from slicewise.stores.keys import MARKS
 from slicewise.stores.redis.wire import ReplyError, pack
-from slicewise.stores.steps import Change, Command, Fields, PutText, Text, Time, Together, Whole
+from slicewise.stores.shapes import ReadShape
+from slicewise.stores.steps import (
+    MARKED_GENERATION,
+    TIME,
+    WHOLE_MARKS,
+    Change,
+    Command,
+    Fields,
+    PutText,
+    Tagged,
+    Text,
+    Time,
+    Together,
+    Whole,
+)
 
 SCRIPT = (files(__package__) / "scripts" / "compare_and_set.lua").read_bytes()
 _SHA = hashlib.sha1(SCRIPT, usedforsecurity=False).hexdigest().encode()
@@ -19,6 +34,11 @@ MAX_VALUE = 64 << 20
 _TIME = pack((b"TIME",))
 _MULTI = pack((b"MULTI",))
 _EXEC = pack((b"EXEC",))
+_FIXED = {id(TIME): pack((b"TIME",)), id(WHOLE_MARKS): pack((b"HGETALL", MARKS))}
+_FIXED[id(MARKED_GENERATION)] = pack((b"HMGET", MARKED_GENERATION.key, *MARKED_GENERATION.fields))
+"""What every read asks, packed; by identity, since these are values that live for ever."""
+TAG_LENGTHS = 256
+"""Lengths of tags for which a shape's commands are kept."""
 
 
 def encode(commands: Sequence[Command]) -> tuple[list[bytes], int]:
@@ -26,7 +46,13 @@ def encode(commands: Sequence[Command]) -> tuple[list[bytes], int]:
     packed: list[bytes] = []
     replies = len(commands)
     for command in commands:
-        if isinstance(command, Fields):
+        fixed = _FIXED.get(id(command))
+        if fixed is not None:
+            packed.append(fixed)
+        elif isinstance(command, Tagged):
+            packed.append(_tagged(command.shape, command.tag))
+            replies += count(command.shape) + 1
+        elif isinstance(command, Fields):
             packed.append(pack((b"HMGET", command.key, *command.fields)))
         elif isinstance(command, Change):
             packed.append(_change(command))
@@ -45,6 +71,26 @@ def encode(commands: Sequence[Command]) -> tuple[list[bytes], int]:
         else:
             packed.append(pack((b"SET", command.key, command.value)))
     return packed, replies
+
+
+def count(shape: ReadShape) -> int:
+    """Commands that a shape makes."""
+    return sum([1 + len(unit.days) for unit in shape.units])
+
+
+def _tagged(shape: ReadShape, tag: bytes) -> bytes:
+    """The transaction of a shape's commands, with its length of tag packed only once."""
+    size = len(tag)
+    parts = shape.packed.get(size)
+    if parts is None:
+        # NUL stands in no key: names and values of a tag are percent-encoded
+        mark = b"\0" * size
+        inside, _ = encode(shape.commands(mark))
+        whole = b"".join([_MULTI, *inside, _EXEC])
+        parts = whole.split(mark) if size else [whole]
+        if len(shape.packed) < TAG_LENGTHS:
+            shape.packed[size] = parts
+    return tag.join(parts)
 
 
 def _change(change: Change) -> bytes:
@@ -77,8 +123,8 @@ def decode(commands: Sequence[Command], replies: Sequence[Any]) -> list[Any]:
     for command in commands:
         reply = replies[at]
         at += 1
-        if isinstance(command, Together):
-            at += len(command.commands)
+        if isinstance(command, Together | Tagged):
+            at += len(command.commands) if isinstance(command, Together) else count(command.shape)
             reply = replies[at]
             at += 1
             if isinstance(reply, list):

@@ -1,0 +1,37 @@
+"""What a plan reads has one shape under every tag: its commands are made once, the tag put in."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from slicewise.stores import keys
+from slicewise.stores.steps import Fields, Whole
+
+
+class UnitShape(NamedTuple):
+    """One unit: its hot hash whole, and fields of its day hashes."""
+
+    unit: str
+    """Storage fingerprint."""
+    days: tuple[tuple[int, tuple[bytes, ...]], ...]
+    """(day since the epoch, field names)."""
+
+
+@dataclass(frozen=True, eq=False)
+class ReadShape:
+    """Units under one tag, read in one transaction."""
+
+    generation: int
+    units: tuple[UnitShape, ...]
+    packed: dict[int, list[bytes]] = field(default_factory=dict, repr=False)
+    """Kept by an adapter: what it sends, cut where the tag stands, by the length of the tag."""
+
+    def commands(self, tag: bytes) -> Sequence[Fields | Whole]:
+        """What is read under this tag, unit by unit."""
+        found: list[Fields | Whole] = []
+        for unit, days in self.units:
+            found.append(Whole(keys.hot_key(self.generation, tag, unit)))
+            found += [Fields(keys.day_key(self.generation, tag, unit, day), names) for day, names in days]
+        return found

@@ -1,0 +1,38 @@
+"""A read by shape and tag is the read of the same keys."""
+
+from __future__ import annotations
+
+import random
+
+from slicewise.slices import DAY_US, HOUR_US
+from slicewise.stores import keys
+from slicewise.stores.ports import EntityRead, TagRead, UnitRead
+from slicewise.stores.shapes import ReadShape, UnitShape
+from tests.contract.conftest import Bench
+from tests.support.stored import Event, fold_batch, tag
+
+SEED = 20_260_102
+
+
+def test_a_read_by_shape_gives_what_a_read_by_keys_gives(bench: Bench) -> None:
+    rng = random.Random(SEED)
+    events = [Event(rng.randrange(12), bench.hour_us + rng.randrange(HOUR_US), 0, offset) for offset in range(60)]
+    bench.store.fold(fold_batch(bench.unit, events))
+    unit, generation, day = bench.unit.storage_fingerprint, bench.store.generation, bench.hour_us // DAY_US
+    names = (b"c", b"d", b"h:%d" % (bench.hour_us // HOUR_US))
+    shape = ReadShape(generation, (UnitShape(unit, ((day, names), (day + 1, names))), UnitShape(unit, ())))
+    # Tags of several lengths, one that nothing is stored of, and one of no length at all.
+    tags = [*(tag(entity) for entity in range(12)), b"nobody:string:x", b""]
+    by_keys = []
+    for each in tags:
+        hot = keys.hot_key(generation, each, unit)
+        days = tuple((keys.day_key(generation, each, unit, d), names) for d in (day, day + 1))
+        by_keys.append(EntityRead((UnitRead(hot, days), UnitRead(hot))))
+    want = bench.store.read(by_keys)
+    for _ in range(2):  # the second time from what was kept of the first
+        found = bench.store.read([TagRead(shape, each) for each in tags])
+        assert found.entities == want.entities
+        assert found.marks == want.marks
+    assert any(units[0].hot for units in found.entities)
+    mixed = bench.store.read([by_keys[0], TagRead(shape, tags[1])])
+    assert mixed.entities == want.entities[:2]
