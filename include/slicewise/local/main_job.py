@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Sequence, Set
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
@@ -21,6 +21,7 @@ from slicewise.features.plan import Deployment, plan
 from slicewise.features.project import load_project
 from slicewise.features.projects import joined
 from slicewise.lifecycle.health import StreamStatus
+from slicewise.lifecycle.jobs import hour_of
 from slicewise.lifecycle.overview import streams_of
 from slicewise.local import deploy, supervisor
 from slicewise.local.airflow_api import AirflowApi, DagRun
@@ -129,16 +130,20 @@ def _caught_up(settings: Settings, deployment: Deployment, say: Say) -> None:
     _wait(reason, "the stream catches up", say, _PATIENCE_S)
 
 
-def hours_missing(deployment: Deployment, swapped: StoreStatus, first_us: int, now_us: int) -> list[int]:
-    """Finished hours, counted since the epoch, from the first event on, that some unit has not compacted."""
-    finished = range(first_us // HOUR_US, now_us // HOUR_US)
-    units = [unit.storage_fingerprint for unit in deployment.units]
-    return [hour for hour in finished if any(hour not in swapped.swapped.get(unit, {}) for unit in units)]
+def hours_missing(status: StoreStatus, ran: Set[int], first_us: int) -> list[int]:
+    """Finished hours, counted since the epoch, from the first event on, that no run has taken yet.
+
+    ran: those of successful runs, which compact nothing where an hour has no events. What is dirty in an hour that
+    was taken, the scheduled runs bring.
+    """
+    taken = {hour for hours in status.swapped.values() for hour in hours} | ran
+    return [hour for hour in range(first_us // HOUR_US, status.now_us // HOUR_US) if hour not in taken]
 
 
 def _compacted(settings: Settings, deployment: Deployment, airflow: AirflowApi, say: Say, changed: list[str]) -> None:
     status = read_status(settings.redis_url)
-    missing = hours_missing(deployment, status, _first_event_us(settings, deployment), status.now_us)
+    ran = {_number(run.partition_key) for run in airflow.runs("compact_slices") if run.well and run.partition_key}
+    missing = hours_missing(status, ran, _first_event_us(settings, deployment))
     if not missing:
         return
     was_paused = airflow.is_paused("compact_slices")
@@ -242,6 +247,12 @@ def _first_event_us(settings: Settings, deployment: Deployment) -> int:
 
 def _hour(number: int) -> datetime:
     return datetime.fromtimestamp(number * HOUR_US / 1e6, UTC)
+
+
+def _number(partition_key: str) -> int:
+    """The hour of a partition key, counted since the epoch."""
+    hour = datetime.strptime(hour_of(partition_key), "%Y-%m-%dT%H").replace(tzinfo=UTC)
+    return int(hour.timestamp()) * 1_000_000 // HOUR_US
 
 
 def _wait(reason: Callable[[], str | None], what: str, say: Say, timeout_s: float) -> None:
