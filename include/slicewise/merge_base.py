@@ -39,6 +39,8 @@ class Base:
     """Archive seq -> cover. A seq that is not there raises KeyError: load the map again."""
     _floors: dict[tuple[int, Place], int] = field(default_factory=dict)
     _ahead: dict[tuple[int, int | None], Cover | None] = field(default_factory=dict)
+    behind: set[int] = field(default_factory=set)
+    """Seqs seen so far whose whole cover the ledger contains."""
 
     def cover(self, seq: int) -> Cover:
         """What an hour compacted by `seq` contains."""
@@ -60,6 +62,8 @@ class Base:
             cover = self.cover(seq)
             ahead = None if self.ledger.dominates(cover) else _only(cover, partition)
             self._ahead[key] = ahead
+            if ahead is None:
+                self.behind.add(seq)
         return self._ahead[key]
 
 

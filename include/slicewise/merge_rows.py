@@ -233,11 +233,14 @@ def _cover_of(offsets: tuple[tuple[Place, int], ...]) -> Cover:
 
 
 def _ahead(compacted: Mapping[int, int], hours: tuple[int, int], base: Base, partition: int | None) -> dict[int, Cover]:
-    found = {seq: base.ahead(seq, partition) for seq in set(compacted.values())}
-    if not any(found.values()):
+    if base.behind.issuperset(compacted.values()):
         return {}
     first, end = hours
-    return {h: cover for h, seq in compacted.items() if (cover := found[seq]) is not None and first <= h < end}
+    return {
+        hour: ahead
+        for hour, seq in compacted.items()
+        if (ahead := base.ahead(seq, partition)) is not None and first <= hour < end
+    }
 
 
 def _joined(one: Mapping[int, Cover], other: Mapping[int, Cover]) -> dict[int, Cover]:

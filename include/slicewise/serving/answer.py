@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from slicewise.serving.requests import Entity, instant_text
+from slicewise.serving.requests import Entity, instant_text, interval_text
 from slicewise.serving.values import json_safe
 
 Interval = tuple[int, int]
@@ -70,7 +70,7 @@ class Answer:
         for result in self.results:
             values: Any = result.values
             if unsafe:
-                values = [json_safe(value) for value in values]
+                values = [v if _is_plain(v) else json_safe(v) for v in values]
             wire: dict[str, Any] = {
                 "entity": result.entity,
                 "values": dict(zip(names, values, strict=True)),
@@ -83,7 +83,7 @@ class Answer:
             "mode": self.mode,
             "t": instant_text(self.t_us),
             "results": results,
-            "bounds": {name: [instant_text(a), instant_text(b)] for name, (a, b) in self.bounds.items()},
+            "bounds": {name: interval_text(interval) for name, interval in self.bounds.items()},
             "freshness": {
                 each.source: {
                     "ledger_advanced_at": _instant(each.ledger_advanced_us),
@@ -94,6 +94,12 @@ class Answer:
             },
             "flags": self.flags,
         }
+
+
+def _is_plain(value: Any) -> bool:
+    """Whether JSON writes it as it stands; an infinity or NaN less itself is no zero."""
+    kind = type(value)
+    return value - value == 0.0 if kind is float else kind is int or kind is str or value is None
 
 
 def _instant(us: int | None) -> str | None:

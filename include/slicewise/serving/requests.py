@@ -140,6 +140,12 @@ def instant(us: int) -> datetime:
 
 
 @lru_cache(maxsize=16_384)
+def interval_text(interval: tuple[int, int]) -> tuple[str, str]:
+    """`instant_text` of both its ends."""
+    return instant_text(interval[0]), instant_text(interval[1])
+
+
+@lru_cache(maxsize=16_384)
 def instant_text(us: int) -> str:
     """RFC 3339 in UTC, with as many digits as it needs."""
     return instant(us).replace(tzinfo=None).isoformat() + "Z"

@@ -77,7 +77,7 @@ class AsyncReader:
     def __init__(self, address: Address, timeout_s: float) -> None:
         self.address = address
         self._timeout_s = timeout_s
-        self._protocol = _Protocol(address)
+        self._protocol = _Protocol(address, timeout_s)
         self._steps: Operations | None = None
 
     @classmethod
@@ -150,17 +150,7 @@ class AsyncReader:
 
     async def _run(self, commands: Sequence[Command]) -> list[Any]:
         packed, n = encode(commands)
-        try:
-            async with asyncio.timeout(self._timeout_s):
-                replies = await self._protocol.exchange(b"".join(packed), n)
-        except TimeoutError as error:
-            # The answer may still come, for this request only: but a node that is this late is
-            # no node to wait for with every later request.
-            self._protocol.fail(f"no answer within {self._timeout_s} s")
-            raise StoreUnavailable(
-                f"the store did not answer within {self._timeout_s} s", where=str(self.address)
-            ) from error
-        return decode(commands, replies)
+        return decode(commands, await self._protocol.exchange(b"".join(packed), n))
 
     def close(self) -> None:
         self._protocol.fail("closed")
@@ -169,11 +159,16 @@ class AsyncReader:
 class _Protocol(asyncio.Protocol):
     """Replies in the order of the requests."""
 
-    def __init__(self, address: Address) -> None:
+    def __init__(self, address: Address, timeout_s: float) -> None:
         self._address = address
+        self._timeout_s = timeout_s
+        self._loop = asyncio.get_running_loop()
         self._reader = reader()
+        self._unsent: list[bytes] = []
+        self._watch: asyncio.TimerHandle | None = None
         self._transport: asyncio.Transport | None = None
-        self._waiting: deque[tuple[asyncio.Future[list[Any]], int]] = deque()
+        self._waiting: deque[tuple[asyncio.Future[list[Any]], int, float]] = deque()
+        """Who waits, for how many replies, since when."""
         self._replies: list[Any] = []
         self.dead: str | None = None
 
@@ -184,17 +179,43 @@ class _Protocol(asyncio.Protocol):
     def exchange(self, packed: bytes, replies: int) -> asyncio.Future[list[Any]]:
         if self.dead is not None or self._transport is None:
             raise self._error()
-        future: asyncio.Future[list[Any]] = asyncio.get_running_loop().create_future()
-        self._waiting.append((future, replies))
-        self._transport.write(packed)
+        loop = self._loop
+        future: asyncio.Future[list[Any]] = loop.create_future()
+        now = loop.time()
+        self._waiting.append((future, replies, now))
+        # What is asked in one turn of the loop is sent at once: a call of the system costs more
+        # than the rest of a request.
+        if not self._unsent:
+            loop.call_soon(self._flush)
+        self._unsent.append(packed)
+        if self._watch is None:
+            self._watch = loop.call_at(now + self._timeout_s, self._late)
         return future
+
+    def _flush(self) -> None:
+        unsent, self._unsent = self._unsent, []
+        if self.dead is None and self._transport is not None:
+            self._transport.write(b"".join(unsent))
+
+    def _late(self) -> None:
+        """One timer for all who wait: it looks at the one who has waited longest."""
+        self._watch = None
+        if not self._waiting:
+            return
+        until = self._waiting[0][2] + self._timeout_s
+        if until <= self._loop.time():
+            # The answer may still come, for this request only: but a node that is this late is
+            # no node to wait for with every later request.
+            self.fail(f"no answer within {self._timeout_s} s")
+        else:
+            self._watch = self._loop.call_at(until, self._late)
 
     def data_received(self, data: bytes) -> None:
         self._reader.feed(data)
         replies = self._replies
         try:
             while self._waiting:
-                future, wanted = self._waiting[0]
+                future, wanted, _ = self._waiting[0]
                 while len(replies) < wanted:
                     reply = self._reader.gets()
                     if reply is NOT_YET:
@@ -217,8 +238,11 @@ class _Protocol(asyncio.Protocol):
         if self._transport is not None:
             with contextlib.suppress(RuntimeError):  # the loop may be closed already
                 self._transport.abort()
+        if self._watch is not None:
+            self._watch.cancel()
+            self._watch = None
         waiting, self._waiting = self._waiting, deque()
-        for future, _ in waiting:
+        for future, _, _ in waiting:
             if not future.done():
                 future.set_exception(self._error())
 
