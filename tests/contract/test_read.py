@@ -1,14 +1,21 @@
-"""A read by shape and tag is the read of the same keys."""
+"""A read by shape and tag is the read of the same keys, and no reader waits for ever."""
 
 from __future__ import annotations
 
+import asyncio
 import random
+import time
 
+import redis
+
+from slicewise.errors import StoreUnavailable
 from slicewise.slices import DAY_US, HOUR_US
 from slicewise.stores import keys
 from slicewise.stores.ports import EntityRead, TagRead, UnitRead
+from slicewise.stores.redis import AsyncReader, open_store
 from slicewise.stores.shapes import ReadShape, UnitShape
 from tests.contract.conftest import Bench
+from tests.support.servers import RedisServer
 from tests.support.stored import Event, fold_batch, tag
 
 SEED = 20_260_102
@@ -36,3 +43,21 @@ def test_a_read_by_shape_gives_what_a_read_by_keys_gives(bench: Bench) -> None:
     assert any(units[0].hot for units in found.entities)
     mixed = bench.store.read([by_keys[0], TagRead(shape, tags[1])])
     assert mixed.entities == want.entities[:2]
+
+
+def test_a_reader_that_is_not_answered_in_time_tells_all_who_wait_and_is_dead(own_redis: RedisServer) -> None:
+    with open_store(own_redis.url) as store:
+        store.initialise()
+
+    async def scenario() -> None:
+        reader = await AsyncReader.open(own_redis.url, timeout_s=0.3)
+        await reader.read([])
+        with redis.Redis.from_url(own_redis.operator_url) as operator:
+            operator.client_pause(60_000)
+            begin = time.monotonic()
+            found = await asyncio.gather(*[reader.read([]) for _ in range(3)], return_exceptions=True)
+        assert all(isinstance(error, StoreUnavailable) and "no answer within 0.3 s" in error.what for error in found)
+        assert 0.25 < time.monotonic() - begin < 20
+        assert reader.closed
+
+    asyncio.run(scenario())

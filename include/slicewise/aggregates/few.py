@@ -64,7 +64,7 @@ class Tallies:
 class Sums:
     """Exact sums: (n, limb_start, limbs), combined to (n, total, limbs that it is shifted down by).
 
-    `value` finishes them to a value, or to text that is an error's code where `failed` says so.
+    value: of (n > 0, total, shift); failed: the error's code of what it gave, None of a value.
     """
 
     value: Callable[[int, int, int], Any]
