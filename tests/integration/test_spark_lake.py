@@ -12,6 +12,7 @@ import slicewise as sw
 from slicewise.cover import Cover
 from slicewise.errors import CommitConflict, DataLoss
 from slicewise.features.plan import Deployment, Unit
+from slicewise.lifecycle.archiving import Extent
 from slicewise.slices import HOUR_US
 from slicewise.spark.archive import Archiver
 from slicewise.spark.backfill_run import backfill
@@ -188,7 +189,7 @@ def test_of_two_archives_at_once_the_later_fails_and_then_goes_on_from_the_other
         topic_id = KafkaLog(shared.settings.kafka_bootstrap).topic_id("both")
         assert first.run().state.seq == 2
         with pytest.raises(CommitConflict):
-            first._commit(stale, topic_id, {0: 10, 1: 0}, {0: 20, 1: 0})
+            first._commit(stale, topic_id, Extent({0: 10, 1: 0}, {0: 20, 1: 0}), shared.clock.now_us())
         table.refresh()
         assert archive_state(table).seq == 2
         assert scan_events(table, context.deployment.source("both")).num_rows == 20

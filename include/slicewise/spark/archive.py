@@ -18,9 +18,10 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 (the name everybody uses)
 
 from slicewise.clock import Clock
-from slicewise.cover import Cover, Place
-from slicewise.errors import CommitConflict, DataLoss
+from slicewise.cover import Cover
+from slicewise.errors import CommitConflict
 from slicewise.features.plan import Source
+from slicewise.lifecycle.archiving import Extent, next_extent, refuse_lost_end
 from slicewise.settings import Settings
 from slicewise.slices import HOUR_US
 from slicewise.spark.log import event, warning
@@ -50,57 +51,55 @@ class Archived:
 
 @dataclass(frozen=True)
 class Archiver:
-    """Archives of one source."""
+    """Archives of one source. starts: start covers of its deployed units."""
 
     session: SparkSession
     settings: Settings
     catalog: Catalog
     source: Source
     clock: Clock
+    starts: tuple[Cover, ...] = ()
 
     def run(self, max_events: int = MAX_EVENTS) -> Archived:
         """Archives up to where the log ends now; without anything new, nothing is committed."""
         begun = time.monotonic()
         table = ensure(self.catalog, log_table(self.source))
         log = KafkaLog(self.settings.kafka_bootstrap)
-        topic_id = log.topic_id(self.source.topic)
-        latest = log.latest(self.source.topic)
+        topic = self.source.topic
+        topic_id = log.topic_id(topic)
+        # before the end is asked: what came until then is in the archive, what came after it may not be
+        taken_us = self.clock.now_us()
+        goal = log.latest(topic)
         archives = events = attempts = 0
         while True:
             table.refresh()
             state = archive_state(table)
-            start = _begin(state.cover, log.earliest(self.source.topic), latest)
-            end = {p: min(o, start[p] + max_events // len(latest.offsets)) for p, o in _of(latest)}
-            count = sum(end[p] - start[p] for p in end)
-            if count == 0:
+            refuse_lost_end(state.cover, log.latest(topic), topic_id)
+            extent = next_extent(state.cover, log.earliest(topic), goal, self.starts, max_events)
+            if not extent.offsets:
                 break
+            log.check_topic(topic, topic_id)
             try:
-                self._commit(state, topic_id, start, end)
+                self._commit(state, topic_id, extent, taken_us)
             except CommitConflict as conflict:
                 attempts += 1
                 warning("archive_conflict", source=self.source.name, attempt=attempts)
                 if attempts == _ATTEMPTS:
                     raise conflict
                 continue
-            log.check_topic(self.source.topic, topic_id)
-            archives, events = archives + 1, events + count
+            log.check_topic(topic, topic_id)
+            archives, events = archives + 1, events + extent.offsets
         if archives:
             self._view()
         took = int((time.monotonic() - begun) * 1000)
         event("archived", source=self.source.name, seq=state.seq, events=events, ms=took)
         return Archived(self.source.name, state, archives, events, took)
 
-    def _commit(
-        self,
-        state: ArchiveState,
-        topic_id: str,
-        start: Mapping[int, int],
-        end: Mapping[int, int],
-    ) -> None:
+    def _commit(self, state: ArchiveState, topic_id: str, extent: Extent, taken_us: int) -> None:
         seq = state.seq + 1
-        cover = state.cover.join(Cover({(topic_id, p): offset for p, offset in end.items()}))
-        archive_time = f"timestamp_micros({self.clock.now_us()})"
-        rows = self._rows(start, end).selectExpr(
+        cover = state.cover.join(Cover({(topic_id, p): offset for p, offset in extent.end.items()}))
+        archive_time = f"timestamp_micros({taken_us})"
+        rows = self._rows(extent.start, extent.end).selectExpr(
             f"{seq}L AS archive_seq",
             f"CASE WHEN reason IS NULL THEN '{GOOD}' ELSE '{BAD}' END AS kind",
             f"'{topic_id}' AS topic_id",
@@ -162,32 +161,6 @@ def committed(write: Any, what: str) -> None:
         if any(name in str(error) for name in _CONFLICTS):
             raise CommitConflict("another commit came first", where=what, next_step="read the table again") from error
         raise
-
-
-def _begin(cover: Cover, earliest: Cover, latest: Cover) -> dict[int, int]:
-    """Partition -> first offset to archive. DataLoss where the log has lost what is missing."""
-    start = {}
-    known = {topic for topic, _ in cover}
-    for place in latest:
-        topic, partition = place
-        begin = cover.get(place) if topic in known else earliest.get(place)
-        _check_loss(place, begin, earliest.get(place))
-        start[partition] = begin
-    return start
-
-
-def _check_loss(place: Place, begin: int, earliest: int) -> None:
-    if earliest > begin:
-        raise DataLoss(
-            f"{earliest - begin} offsets are gone from the log before they were archived",
-            where=f"topic {place[0]} partition {place[1]}: cover {begin}, log begins at {earliest}",
-            expected="a retention longer than the longest pause of the archive",
-            next_step="nothing brings them back: keep the log longer",
-        )
-
-
-def _of(cover: Cover) -> list[tuple[int, int]]:
-    return [(partition, offset) for (_, partition), offset in cover.offsets.items()]
 
 
 def _stored(name: str, kind: str) -> str:

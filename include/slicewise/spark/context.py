@@ -56,7 +56,10 @@ class Context:
 
     def archive(self, source: str) -> Archived:
         """Archives a source up to now, and registers what its newest seq stands for."""
-        done = Archiver(self.session, self.settings, self.catalog, self.deployment.source(source), self.clock).run()
+        declared = self.deployment.source(source)
+        fingerprints = [unit.storage_fingerprint for unit in self.deployment.units if unit.source == source]
+        starts = tuple(self.marks.starts[each] for each in fingerprints)
+        done = Archiver(self.session, self.settings, self.catalog, declared, self.clock, starts).run()
         self.archives[source] = done.state
         if done.state.seq:
             self.store.put_cover(source, done.state.seq, done.state.cover)

@@ -1,0 +1,77 @@
+"""An archive takes what follows the last one's cover, however many archive at once, and skips no offset in silence."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from slicewise.cover import Cover
+from slicewise.errors import DataLoss
+from slicewise.lifecycle.archiving import next_extent, refuse_lost_end
+
+TOPIC, OTHER = "a" * 32, "b" * 32
+NOTHING = Cover()
+
+
+def cover(*offsets: int, topic: str = TOPIC) -> Cover:
+    return Cover({(topic, partition): offset for partition, offset in enumerate(offsets)})
+
+
+def test_an_archive_goes_from_the_cover_to_the_goal() -> None:
+    extent = next_extent(cover(3, 5), NOTHING, cover(10, 5), (), 100)
+    assert (extent.start, extent.end, extent.offsets) == ({0: 3, 1: 5}, {0: 10, 1: 5}, 7)
+
+
+def test_a_partition_that_was_added_begins_at_its_first_offset() -> None:
+    assert next_extent(cover(3), NOTHING, cover(3, 4), (), 100).start == {0: 3, 1: 0}
+
+
+def test_where_another_run_has_archived_beyond_the_goal_nothing_is_left() -> None:
+    extent = next_extent(cover(20, 20), NOTHING, cover(10, 30), (), 100)
+    assert (extent.end, extent.offsets) == ({0: 20, 1: 30}, 10)
+    assert next_extent(cover(20, 30), NOTHING, cover(10, 30), (), 100).offsets == 0
+
+
+@given(
+    goal=st.lists(st.integers(1, 60), min_size=1, max_size=5),
+    ahead=st.lists(st.integers(0, 90), min_size=5, max_size=5),
+    most=st.integers(1, 40),
+)
+def test_archiving_ends_with_all_up_to_the_goal_whatever_others_archive(
+    goal: list[int], ahead: list[int], most: int
+) -> None:
+    reached, wanted, runs = NOTHING, cover(*goal), 0
+    while (extent := next_extent(reached, NOTHING, wanted, (), most)).offsets:
+        assert extent.offsets > 0
+        reached = reached.join(Cover({(TOPIC, p): offset for p, offset in extent.end.items()}))
+        if runs == 0:  # another run commits once in between, from a later end of the log
+            reached = reached.join(cover(*ahead[: len(goal)]))
+        runs += 1
+    assert reached.dominates(wanted)
+    assert runs <= sum(goal)
+
+
+def test_offsets_that_are_gone_behind_the_cover_are_refused() -> None:
+    with pytest.raises(DataLoss, match="4 offsets are gone"):
+        next_extent(cover(3), cover(7), cover(10), (), 100)
+
+
+def test_a_first_archive_of_a_log_that_nobody_folded_begins_where_the_log_begins() -> None:
+    assert next_extent(NOTHING, cover(7), cover(10), (), 100).start == {0: 7}
+    assert next_extent(NOTHING, cover(7), cover(10), (cover(7), cover(9)), 100).start == {0: 7}
+    assert next_extent(cover(4, topic=OTHER), cover(7), cover(10), (cover(7),), 100).start == {0: 7}
+
+
+def test_a_first_archive_that_lacks_what_the_stream_has_folded_is_refused() -> None:
+    # the first unit began at 2, and has events in Redis that its hours would be rid of
+    with pytest.raises(DataLoss, match="5 offsets are gone"):
+        next_extent(NOTHING, cover(7), cover(10), (cover(9), cover(2)), 100)
+
+
+def test_a_log_that_ends_before_what_is_archived_is_refused() -> None:
+    refuse_lost_end(cover(5, 5), cover(5, 9), TOPIC)
+    refuse_lost_end(cover(5, topic=OTHER), cover(1), TOPIC)
+    for latest in (cover(4, 9), NOTHING):
+        with pytest.raises(DataLoss, match="archived is up to 5"):
+            refuse_lost_end(cover(5, 5), latest, TOPIC)
