@@ -44,6 +44,13 @@ def test_applying_what_stands_gives_the_same_deployment() -> None:
     assert joined(deployment("b", "two"), both).digest == both.digest
 
 
+def test_the_order_in_which_projects_are_applied_makes_no_deployment_of_its_own() -> None:
+    first = joined(deployment("a", "one", source("songs")), None)
+    both = joined(deployment("b", "two"), first)
+    assert joined(deployment("a", "one", source("songs")), both).digest == both.digest
+    assert joined(deployment("a", "one", source("songs")), joined(deployment("b", "two"), None)).digest == both.digest
+
+
 def test_the_name_of_another_projects_view_is_refused() -> None:
     with pytest.raises(DefinitionError, match="view 'one' is deployed by project 'a'"):
         joined(deployment("b", "one"), deployment("a", "one"))

@@ -23,7 +23,15 @@ def joined(planned: Deployment, deployed: Deployment | None) -> Deployment:
     _refuse_taken("feature set", [s.name for s in planned.feature_sets], {s.name: s.project for s in sets}, name)
     sources = _sources(planned, deployed, {unit.source for unit in units})
     projects = sorted({name, *(unit.project for unit in units)})
-    return Deployment(", ".join(projects), sources, (*units, *planned.units), (*sets, *planned.feature_sets))
+    if len(projects) == 1:
+        return planned
+    # One order, whichever project was applied last: else applying what stands would be a new deployment.
+    return Deployment(
+        ", ".join(projects),
+        tuple(sorted(sources, key=lambda source: source.name)),
+        tuple(sorted((*units, *planned.units), key=lambda unit: unit.project)),
+        tuple(sorted((*sets, *planned.feature_sets), key=lambda each: each.project)),
+    )
 
 
 def _refuse_taken(what: str, names: Iterable[str], owners: Mapping[str, str], project: str) -> None:
