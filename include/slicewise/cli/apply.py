@@ -89,6 +89,7 @@ def _build(settings: Settings, planned: Deployment, wait: bool, say: object) -> 
         said: dict[str, tuple[int, int]] = {}
         deadline = time.monotonic() + PATIENCE_S
         while wait:
+            now = airflow.run(run.dag_id, run.run_id)  # before the marks: a run that is over has written its own
             with deploy.connected(settings) as store:
                 left = deploy.building(planned, store.marks())
             if not left:
@@ -97,7 +98,6 @@ def _build(settings: Settings, planned: Deployment, wait: bool, say: object) -> 
                 said = left
                 for view, (done, total) in left.items():
                     say(f"building   {view:<24} {f'{done} of {total} hours' if total else 'queued'}")
-            now = airflow.run(run.dag_id, run.run_id)
             if now.over and not now.well:
                 raise ServerError(
                     f"backfill_view failed: {', '.join(left)} not built",
@@ -107,8 +107,11 @@ def _build(settings: Settings, planned: Deployment, wait: bool, say: object) -> 
             if time.monotonic() > deadline:
                 raise ServerError(
                     f"{', '.join(left)} not built after {PATIENCE_S:.0f} s",
-                    next_step="it goes on by itself; slicewise status shows how far it is",
+                    next_step="slicewise status shows how far it is; once backfill_view has ended, "
+                    "run slicewise apply again: it goes on",
                 )
+            if now.over:  # entities were left over that the stream folded meanwhile
+                run = airflow.trigger("backfill_view")
             time.sleep(0.5)
 
 

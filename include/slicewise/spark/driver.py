@@ -175,7 +175,7 @@ class _Ended(SlicewiseError):
             raise DataLoss(
                 "Kafka lost records that were not applied yet",
                 where=text[:400],
-                next_step="rebuild the store from the archive, or accept the loss",
+                next_step="docs/runbook.md, 'The log no longer holds what the stream needs'",
             ) from error
         return _Ended("a query ended", where=text[:2000], next_step="read the driver's log")
 

@@ -75,7 +75,7 @@ def _check_log(place: Place, ledger: int, earliest: int, latest: int) -> None:
             f"{earliest - ledger} offsets are gone from the log before they were applied",
             where=f"{where}: ledger {ledger}, log begins at {earliest}",
             expected="a retention longer than the stream's longest stop",
-            next_step="rebuild the store from the archive (slicewise rebuild), or accept the loss",
+            next_step="docs/runbook.md, 'The log no longer holds what the stream needs'",
         )
     if ledger > latest:
         raise DataLoss(

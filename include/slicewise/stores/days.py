@@ -40,7 +40,7 @@ def total_day(generation: int, unit: StoredUnit, tags: Sequence[bytes], day: int
                     raise DataLoss(
                         f"{field.decode()} is gone though its hour counts as compacted",
                         where=found[i][0].decode(),
-                        next_step="rebuild the unit",
+                        next_step="recompute the hour: compact_slices with from_raw",
                     )
                 rows.append(codec.unpack_total(value).row)
                 groups.append(position)

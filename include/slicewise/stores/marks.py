@@ -202,7 +202,7 @@ def deploy(
             raise DefinitionError(
                 f"units {', '.join(returning)} were deployed before and left out since",
                 expected="units that never stopped, or new ones: events are missing in between",
-                next_step="sweep the retired units, then apply again",
+                next_step="give the view another name: its history is built from the archive",
             )
         begun = decisions.begun(marks.places, marks.topics.values(), earliest)
         ledger, ids = marks.ledger.join(begun), {**marks.topics, **topics}
