@@ -108,7 +108,7 @@ class Archiver:
             "timestamp_micros(kafka_time) AS kafka_time",
             f"{archive_time} AS archive_time",
             "timestamp_micros(event_time) AS event_time",
-            f"CAST(floor(event_time / {HOUR_US}) AS int) AS hour",
+            f"CAST(event_time DIV {HOUR_US} AS int) AS hour",
             "reason",
             "raw",
             *(_stored(name, kind) for name, kind in self.source.columns),

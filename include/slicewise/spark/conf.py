@@ -6,7 +6,7 @@ session started in process can use the same.
 
 from __future__ import annotations
 
-from urllib.parse import urlsplit
+from urllib.parse import unquote, urlsplit
 
 from slicewise.settings import Settings
 
@@ -59,8 +59,9 @@ def job_conf(settings: Settings, *, memory: str = "1g") -> dict[str, str]:
         conf[f"{catalog}.s3.path-style-access"] = "true"
     secret = urlsplit(settings.catalog_uri)
     if secret.username:
-        conf[f"{catalog}.jdbc.user"] = secret.username
-        conf[f"{catalog}.jdbc.password"] = secret.password or ""
+        # SQLAlchemy's URL has them percent-encoded, JDBC's properties have them as they are
+        conf[f"{catalog}.jdbc.user"] = unquote(secret.username)
+        conf[f"{catalog}.jdbc.password"] = unquote(secret.password or "")
     return conf
 
 
