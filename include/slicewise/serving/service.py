@@ -40,7 +40,8 @@ from slicewise.stores.shapes import ReadShape, UnitShape
 
 ATTEMPTS = 6
 """Replans of one request before it is given up: each has a cause that passes."""
-PLANS = 2_000
+PLANS = 500
+"""Plans that are remembered; each can know megabytes of field names."""
 WITHOUT_TOTAL = 10_000
 
 
@@ -65,7 +66,8 @@ class FeatureService:
     catalog: Catalog | None = None
     freshness: Freshness = field(default_factory=Freshness)
     last_known: LastKnown = field(default_factory=LastKnown)
-    _plans: dict[object, _Planned] = field(default_factory=dict)
+    _plans: dict[object, tuple[object, _Planned]] = field(default_factory=dict)
+    """The newest live plan of a selection, and plans of past instants; each with its place in time."""
     _covers: dict[tuple[int, str], Mapping[int, Cover]] = field(default_factory=dict)
     _without_total: set[tuple[str, int]] = field(default_factory=set)
     _bases: dict[str, tuple[Marks, Mapping[int, Cover], Base]] = field(default_factory=dict)
@@ -179,13 +181,19 @@ class FeatureService:
         return _answer(request, selection, mode, t_us, planned, merged, freshness)
 
     def _planned(self, catalog: Catalog, selection: Selection, mode: ReadMode, t_us: int) -> _Planned:
-        key = (selection, mode, *[plan_key(part.unit, t_us) for part in selection.parts])
+        tick = tuple([plan_key(part.unit, t_us) for part in selection.parts])
+        # The present does not come back: of a selection only the newest live plan is kept.
+        key: object = selection if mode == "live" else (selection, tick)
         found = self._plans.get(key)
-        if found is None:
-            if len(self._plans) >= PLANS:
-                self._plans.clear()
-            found = self._plans[key] = _plan(catalog.generation, selection, mode, t_us, self._without_total)
-        return found
+        if found is not None and found[0] == tick:
+            return found[1]
+        if found is not None:
+            del self._plans[key]
+        elif len(self._plans) >= PLANS:
+            del self._plans[next(iter(self._plans))]
+        planned = _plan(catalog.generation, selection, mode, t_us, self._without_total)
+        self._plans[key] = (tick, planned)
+        return planned
 
     def _merge(
         self,
