@@ -18,7 +18,6 @@ from slicewise.aggregates.columns import Columns
 from slicewise.cover import Cover
 from slicewise.errors import SlicewiseError
 from slicewise.features.plan import Unit
-from slicewise.slices import HOUR_US
 from slicewise.spark.fold import connection, drop
 from slicewise.spark.partials import Ints, RowShape, UnitRef, grouped, whole
 from slicewise.stores import keys
@@ -236,10 +235,6 @@ def outcomes_of(told: Sequence[Mapping[str, Any]]) -> dict[int, HourOutcome]:
         )
         for hour, counted in entities.items()
     }
-
-
-def hour_start_us(hour: int) -> int:
-    return hour * HOUR_US
 
 
 __all__ = ["HourOutcome", "HourRows", "StoreRef", "Swap", "TotalDay", "outcomes_of", "whole"]

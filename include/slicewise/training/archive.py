@@ -11,7 +11,6 @@ import pyarrow as pa
 from slicewise.cover import Cover
 from slicewise.errors import BadRequest
 from slicewise.features.plan import Source
-from slicewise.slices import HOUR_US
 from slicewise.token import Token
 from slicewise.training.instants import as_timestamps
 
@@ -91,8 +90,3 @@ def _text(instant: int) -> str:
 
     stamp: str = as_timestamps(np.array([instant], np.int64))[0].as_py().isoformat()
     return stamp
-
-
-def hours_of(start_us: int, end_us: int) -> tuple[int, int]:
-    """The half-open range of hours that hold events of [start_us, end_us)."""
-    return start_us // HOUR_US, -(-end_us // HOUR_US)

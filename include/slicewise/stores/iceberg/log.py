@@ -44,10 +44,6 @@ class ArchiveState:
         """The newest archive all of whose events `cover` contains; 0 if there is none."""
         return max((n for n, each in self.covers.items() if cover.dominates(each)), default=0)
 
-    def reaching(self, cover: Cover) -> int | None:
-        """The oldest archive that contains all that `cover` does; None if none does yet."""
-        return min((n for n, each in self.covers.items() if each.dominates(cover)), default=None)
-
 
 def load(catalog: SqlCatalog, source: str) -> IcebergTable | None:
     """The source's log; None before its first archive."""
