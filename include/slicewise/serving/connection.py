@@ -34,7 +34,7 @@ class SyncConnection:
     def run(self, flow: Flow[T]) -> T:
         """The result of a flow."""
         answer: Any = None
-        failure: StoreUnavailable | None = None
+        failure: StoreUnavailable | NotReady | None = None
         try:
             while True:
                 ask = flow.send(answer) if failure is None else flow.throw(failure)
@@ -43,6 +43,8 @@ class SyncConnection:
                     answer = self._perform(ask)
                 except StoreUnavailable as error:
                     self.close()
+                    failure = error
+                except NotReady as error:
                     failure = error
         except StopIteration as done:
             value: T = done.value
@@ -95,14 +97,14 @@ class AsyncConnection:
     async def run(self, flow: Flow[T]) -> T:
         """The result of a flow."""
         answer: Any = None
-        failure: StoreUnavailable | None = None
+        failure: StoreUnavailable | NotReady | None = None
         try:
             while True:
                 ask = flow.send(answer) if failure is None else flow.throw(failure)
                 answer, failure = None, None
                 try:
                     answer = await self._perform(ask)
-                except StoreUnavailable as error:
+                except (StoreUnavailable, NotReady) as error:
                     failure = error
         except StopIteration as done:
             value: T = done.value

@@ -66,6 +66,8 @@ class FeatureService:
     catalog: Catalog | None = None
     freshness: Freshness = field(default_factory=Freshness)
     last_known: LastKnown = field(default_factory=LastKnown)
+    _declared: Catalog | None = None
+    """The newest catalog that there was: what feature sets declare for a store that is away or empty."""
     _plans: dict[object, tuple[object, _Planned]] = field(default_factory=dict)
     """The newest live plan of a selection, and plans of past instants; each with its place in time."""
     _covers: dict[tuple[int, str], Mapping[int, Cover]] = field(default_factory=dict)
@@ -81,7 +83,8 @@ class FeatureService:
         except (StoreUnavailable, NotReady) as error:
             return self._instead(request, error)
         if request.feature_set is not None and request.at_us is None:
-            self.last_known.keep(answer, self._selection(request))
+            assert self._declared is not None
+            self.last_known.keep(answer, self._declared.select(request.features, request.feature_set))
         return answer
 
     def load(self) -> Flow[Catalog]:
@@ -140,6 +143,7 @@ class FeatureService:
         catalog = self.catalog
         if catalog is None:
             catalog = yield from self.load()
+        self._declared = catalog
         generation: int = yield Generation()
         if generation != catalog.generation:
             self.catalog = None
@@ -171,7 +175,7 @@ class FeatureService:
             ]
             for part in selection.parts
         ]
-        merged = yield from self._merge(planned, selection, stored, len(request.entities), marks)
+        merged = yield from self._merge(catalog, planned, selection, stored, len(request.entities), marks)
         if not merged.complete:
             self._read_by_hour(merged)
             return None
@@ -197,6 +201,7 @@ class FeatureService:
 
     def _merge(
         self,
+        catalog: Catalog,
         planned: _Planned,
         selection: Selection,
         stored: Sequence[Sequence[Stored]],
@@ -209,7 +214,7 @@ class FeatureService:
                 if again or where not in self._covers:
                     # What a seq stands for never changes: it may be learned after the data.
                     self._covers[where] = yield Covers(part.unit.source)
-            bases = [self._base(part, marks) for part in selection.parts]
+            bases = [self._base(catalog, part, marks) for part in selection.parts]
             try:
                 return merge(planned.joint, stored, entities, bases)
             except KeyError as error:
@@ -220,14 +225,16 @@ class FeatureService:
                     ) from error
         raise AssertionError("the second attempt returns or raises")
 
-    def _base(self, part: Part, marks: Marks) -> Base:
-        """Kept while replies bring the same marks: equal marks are one object per connection."""
+    def _base(self, catalog: Catalog, part: Part, marks: Marks) -> Base:
+        """Kept while replies bring the same marks: equal marks are one object per connection.
+
+        catalog: the read's own; another read may have found it void meanwhile.
+        """
         name = part.unit.storage_fingerprint
         covers = self._covers[marks.generation, part.unit.source]
         found = self._bases.get(name)
         if found is None or found[0] is not marks or found[1] is not covers:
-            assert self.catalog is not None
-            ledger = self.catalog.ledger_of(marks, part.source_topic)
+            ledger = catalog.ledger_of(marks, part.source_topic)
             base = Base(ledger, marks.starts.get(name, Cover()), covers)
             found = self._bases[name] = (marks, covers, base)
         return found[2]
@@ -254,15 +261,12 @@ class FeatureService:
         self._covers = {k: v for k, v in self._covers.items() if k[0] == marks.generation}
 
     # ------------------------------------------------------------ failure
-    def _selection(self, request: FeaturesRequest) -> Selection:
-        assert self.catalog is not None
-        return self.catalog.select(request.features, request.feature_set)
-
     def _instead(self, request: FeaturesRequest, error: StoreUnavailable | NotReady) -> Answer:
         """What the feature set declares for a store that does not answer; else the error."""
-        if request.feature_set is None or self.catalog is None or request.at_us is not None:
+        catalog = self.catalog or self._declared
+        if request.feature_set is None or catalog is None or request.at_us is not None:
             raise error
-        selection = self._selection(request)
+        selection = catalog.select(request.features, request.feature_set)
         now_us = self.clock.now_us()
         found: Answer | None = None
         if selection.on_failure == "stale":
