@@ -54,8 +54,12 @@ def _table(report: object) -> None:
         table.add_row(name, value)
     console = Console()
     console.print(table)
-    console.print("one answer:")
-    console.print_json(json.dumps(report.example))
+    if report.example:
+        console.print("one answer, to POST /v1/features with", markup=False)
+        console.print_json(json.dumps(report.example["request"]), indent=None)
+        answer = report.example["answer"]
+        found = answer["results"][0]["values"] if report.example["status"] == 200 else answer
+        console.print_json(json.dumps(found))
 
 
 def _ms(value: float | None) -> str:
