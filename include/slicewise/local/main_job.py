@@ -112,6 +112,8 @@ def _streaming(settings: Settings, airflow: AirflowApi, say: Say, changed: list[
         for left in airflow.runs("ingest_stream", limit=5):
             if not left.over:
                 airflow.end(left)
+        # a run that was ended from outside is followed by the next one only when the file is parsed again
+        airflow.trigger("ingest_stream")
         changed.append("started the stream again")
     _wait(lambda: None if stream_status(settings).running else "not started by Airflow yet", "the stream", say, 300.0)
 
