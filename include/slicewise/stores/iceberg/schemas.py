@@ -234,4 +234,3 @@ DATASETS = Table(
         Column("rows", LongType()),
     ),
 )
-OPS_TABLES = (RUNS, LEDGER, REQUESTS, CHECKS, DATASETS)
