@@ -131,14 +131,19 @@ class AirflowStack(Stack):
     def compacted_slices(self) -> list[dict[str, Any]]:
         """What all runs of compact_slices, scheduled ones too, list of the hours that hold events."""
         assert self.compacted
+        self.settle("compact_slices")
         rows: list[dict[str, Any]] = []
         for run in self.api.runs("compact_slices"):
-            if not run.over:
-                run = self.api.wait(run, timeout_s=PATIENCE_S)
             report = self.api.xcom(run, "compact")
             assert isinstance(report, dict)
             rows += [row for row in report["slices"] if row["view"] == "listening"]
         return rows
+
+    def settle(self, dag_id: str) -> None:
+        """Waits until no run of the DAG is under way."""
+        for run in self.api.runs(dag_id):
+            if not run.over:
+                self.api.wait(run, timeout_s=PATIENCE_S)
 
     def do(self, dag_id: str, task_id: str, timeout_s: float = PATIENCE_S, **conf: object) -> dict[str, object]:
         """Triggers a DAG, waits, and gives what its task returned. Fails with the task's log."""
