@@ -265,6 +265,21 @@ def test_min_token_waits_for_what_it_contains(running_api: Running) -> None:
     assert int(reply.headers["retry-after"]) >= 1
 
 
+def test_min_token_that_does_not_name_a_view_asked_for_is_refused(running_api: Running) -> None:
+    one = {"features": LISTENING, "entities": [{"user_id": "ann"}]}
+    both = {"features": [*LISTENING, "everyone:plays_1h"], "entities": [{"user_id": "ann"}]}
+    of_one = running_api.post(one).json()["results"][0]["token"]
+    reply = running_api.post({**both, "min_token": of_one})
+    assert reply.status_code == 400
+    error, unit = reply.json()["error"], deployment().view("everyone")[0]
+    assert "'everyone'" in error["what"]
+    assert unit.storage_fingerprint in error["where"]
+    # joined tokens name both; a unit that is not read may be named as well
+    of_all = running_api.post({"features": ["everyone:plays_1h"], "entities": [{}]}).json()["results"][0]["token"]
+    assert running_api.post({**both, "min_token": f"{of_one}.{of_all}"}).status_code == 200
+    assert running_api.post({**one, "min_token": f"{of_one}.{of_all}"}).status_code == 200
+
+
 def test_msgpack_is_spoken_both_ways(running_api: Running) -> None:
     kind = "application/msgpack"
     body = msgspec.msgpack.encode({"features": ["everyone:plays_1h"], "entities": [{}]})

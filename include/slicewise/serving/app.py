@@ -39,6 +39,8 @@ class App:
         self.connection = AsyncConnection(redis_url, timeout_s, self.metrics.store_seconds.observe)
         self.service = FeatureService(clock or SystemClock())
         self._listener: asyncio.Task[None] | None = None
+        self._deaf: str | None = None
+        """Why catalog and freshness are not kept current, while they are not."""
         self._features_seconds = self.metrics.request_seconds.labels("/v1/features")
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -76,8 +78,14 @@ class App:
                 if catalog is None:
                     catalog = await self.connection.run(self.service.load())
                 await self.connection.run(self.service.freshness.listen(catalog))
+                self._deaf = None
             except SlicewiseError as error:
                 log.warning("store_not_ready", kind=type(error).__name__, what=error.what)
+            except Exception as error:  # noqa: BLE001  a defect of ours: listening goes on, and readiness tells
+                lines = "".join(traceback.format_exception(error))
+                log.warning("listening_failed", kind=type(error).__name__, trace=lines)
+                self.metrics.listening_failures.inc()
+                self._deaf = f"what the stream says cannot be taken in: {type(error).__name__}"
             if time.monotonic() >= retry_totals:
                 self.service.retry_totals()
                 retry_totals = time.monotonic() + RETRY_TOTALS_EVERY_S
@@ -179,6 +187,10 @@ class App:
         except SlicewiseError as error:
             body = {"ready": False, "reasons": [error.what], **http.error_body(error)}
             return encoded(503, body)
+        if self._listener is not None and self._listener.done():
+            self._deaf = self._deaf or "the listener has ended"
+        if self._deaf is not None:
+            report |= {"ready": False, "reasons": [*report["reasons"], self._deaf]}
         return encoded(200 if report["ready"] else 503, report)
 
 

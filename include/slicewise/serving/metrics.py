@@ -31,6 +31,11 @@ class Metrics:
         self.values = Counter("slicewise_values_total", "Feature values answered", registry=self.registry)
         self.errors = Counter("slicewise_errors_total", "Requests refused or failed", ["kind"], registry=self.registry)
         self.flags = Counter("slicewise_flagged_total", "Answers by flag", ["flag"], registry=self.registry)
+        self.listening_failures = Counter(
+            "slicewise_listening_failures_total",
+            "Times that the background listener broke; freshness is not current meanwhile",
+            registry=self.registry,
+        )
         self.ledger_age = Gauge(
             "slicewise_ledger_age_seconds",
             "Time since this process last saw the ledger move",

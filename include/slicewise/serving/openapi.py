@@ -138,7 +138,7 @@ def _page(summary: str, kind: str) -> dict[str, Any]:
 
 
 _MEANING = {
-    400: "The request is malformed",
+    400: "The request is malformed, or its min_token does not name every unit that is read",
     404: "A name does not exist; the nearest that do are named",
     422: "A window reaches before what is kept; the earliest `at` is named",
     500: "What is stored is damaged or contradicts itself",

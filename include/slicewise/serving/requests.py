@@ -26,7 +26,12 @@ _LATEST_US = 253_402_300_800_000_000  # the year 10000
 
 
 class FeaturesBody(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
-    """What `POST /v1/features` is sent. Either `features` or `feature_set`."""
+    """What `POST /v1/features` is sent. Either `features` or `feature_set`.
+
+    `min_token`: the answer holds at least the events of these tokens (joined by "."), which name
+    every unit that is read: 400 where one is not named, 503 while the store is behind; never a
+    remembered or a default answer.
+    """
 
     features: list[str] | None = None
     feature_set: str | None = None

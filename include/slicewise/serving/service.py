@@ -82,9 +82,6 @@ class FeatureService:
             answer = yield from self._attempts(request)
         except (StoreUnavailable, NotReady) as error:
             return self._instead(request, error)
-        if request.feature_set is not None and request.at_us is None:
-            assert self._declared is not None
-            self.last_known.keep(answer, self._declared.select(request.features, request.feature_set))
         return answer
 
     def load(self) -> Flow[Catalog]:
@@ -165,6 +162,8 @@ class FeatureService:
             self.catalog = None
             return None
         self.freshness.saw(catalog, marks, reply.time_us)
+        if request.min_token:
+            _check_named(request, selection)
         _check_ready(selection, marks)
         _check_kept(planned, mode, t_us, reply.time_us)
         stored = [
@@ -182,7 +181,11 @@ class FeatureService:
         if request.min_token:
             _check_min_token(request, merged)
         freshness = self.freshness.of(selection)
-        return _answer(request, selection, mode, t_us, planned, merged, freshness)
+        answer = _answer(request, selection, mode, t_us, planned, merged, freshness)
+        if mode == "live":
+            # under the selection that it was read with: another read may have brought a newer catalog
+            self.last_known.keep(answer, selection)
+        return answer
 
     def _planned(self, catalog: Catalog, selection: Selection, mode: ReadMode, t_us: int) -> _Planned:
         tick = tuple([plan_key(part.unit, t_us) for part in selection.parts])
@@ -264,7 +267,8 @@ class FeatureService:
     def _instead(self, request: FeaturesRequest, error: StoreUnavailable | NotReady) -> Answer:
         """What the feature set declares for a store that does not answer; else the error."""
         catalog = self.catalog or self._declared
-        if request.feature_set is None or catalog is None or request.at_us is not None:
+        if request.feature_set is None or catalog is None or request.at_us is not None or request.min_token:
+            # a token asks for events by name: neither memory nor a default holds them
             raise error
         selection = catalog.select(request.features, request.feature_set)
         now_us = self.clock.now_us()
@@ -350,15 +354,35 @@ def _check_kept(planned: _Planned, mode: ReadMode, t_us: int, now_us: int) -> No
     for plan, retention_us in planned.kept:
         kept = kept_from_us(now_us, retention_us, plan.unit.slice_us)
         if plan.start_us < kept:
-            earliest = max(earliest_at(plan.unit, feature, kept) for feature in plan.features)
-            raise BeyondRetention(
-                f"view {plan.unit.view!r} is kept from {instant_text(kept)}, "
-                f"a window starts at {instant_text(plan.start_us)}",
-                where="at",
-                earliest_at_us=earliest,
-                expected=f"at least {instant_text(earliest)}",
-                next_step="ask later times here, earlier ones of the archive (training sets)",
-            )
+            raise _beyond(plan, mode, t_us, kept, now_us)
+
+
+def _beyond(plan: ReadPlan, mode: ReadMode, t_us: int, kept: int, now_us: int) -> BeyondRetention:
+    earliest = max(earliest_at(plan.unit, feature, kept) for feature in plan.features)
+    short = [
+        f"{plan.unit.view}:{feature.column}"
+        for feature, interval in zip(plan.features, plan.interval_of, strict=True)
+        if plan.intervals[interval][0] < kept
+    ]
+    what = (
+        f"view {plan.unit.view!r} is kept from {instant_text(kept)}, "
+        f"the window of {', '.join(short)} starts at {instant_text(plan.start_us)}"
+    )
+    if mode == "at":
+        return BeyondRetention(
+            what,
+            where="at",
+            earliest_at_us=earliest,
+            expected=f"at least {instant_text(earliest)}",
+            next_step="ask later times here, earlier ones of the archive (training sets)",
+        )
+    return BeyondRetention(
+        what,
+        where=f"live window of {short[0]}",
+        earliest_at_us=earliest,
+        expected=f"a serving clock near the store's, {instant_text(now_us)}; this one says {instant_text(t_us)}",
+        next_step="set the clocks of serving and store (NTP); nothing in the request can mend it",
+    )
 
 
 def earliest_at(unit: Unit, feature: PlannedFeature, kept_us: int) -> int:
@@ -368,6 +392,20 @@ def earliest_at(unit: Unit, feature: PlannedFeature, kept_us: int) -> int:
         return ceil(kept_us, resolution(window, unit.slice_us)) + window.length_us
     complete = ceil(kept_us + window.length_us, window.hop_us)
     return complete - window.hop_us if window.open else complete
+
+
+def _check_named(request: FeaturesRequest, selection: Selection) -> None:
+    """A token that says nothing of a unit cannot bound how old its answer may be."""
+    named = {wanted.unit for wanted in request.min_token}
+    for part in selection.parts:
+        if part.unit.storage_fingerprint not in named:
+            raise BadRequest(
+                f"min_token says nothing of view {part.unit.view!r}",
+                where=f"min_token, unit {part.unit.storage_fingerprint}",
+                expected="a token of an answer that read every unit asked for now; joined tokens have all of theirs",
+                next_step="join the tokens of several answers with '.', ask for this view by itself, "
+                "or without min_token (a view that was built anew has new tokens)",
+            )
 
 
 def _check_min_token(request: FeaturesRequest, merged: Merged) -> None:
