@@ -1,4 +1,4 @@
-"""What is answered instead of a store that is away is flagged, never older than declared, never of another definition."""
+"""What is answered instead of a store that is away is flagged, young enough, and of the same definition."""
 
 from __future__ import annotations
 
