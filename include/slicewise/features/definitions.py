@@ -3,75 +3,31 @@
 from __future__ import annotations
 
 import re
-import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
-from types import FrameType, MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from slicewise.errors import DefinitionError
+from slicewise.features.naming import (
+    Location,
+    at_place,
+    check_name,
+    frozen,
+    placed,
+    refuse_reserved,
+    refuse_twice,
+    texts,
+    written_at,
+)
 from slicewise.features.types import TIME_FORMS, TIMESTAMP, column_type, time_form
 from slicewise.slices import Window, as_window, parse_duration
 
 if TYPE_CHECKING:
     from slicewise.aggregates import Aggregate
 
-_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,62}")
 _TOPIC = re.compile(r"[A-Za-z0-9._-]{1,200}")
-# columns of log.<source> and slices.<unit> that are the platform's own
-_LOG_COLUMNS = {"archive_seq", "kind", "topic_id", "partition", "offset", "kafka_time", "archive_time"}
-_EVENT_COLUMNS = {"event_time", "hour", "slice", "reason", "raw", "events", "cover", "seq", "at"}
-RESERVED = frozenset(_LOG_COLUMNS | _EVENT_COLUMNS)
 Scalar = str | int | float | bool | None
 ON_FAILURE = ("error", "stale", "default")
-
-
-@dataclass(frozen=True)
-class Location:
-    """File and line where a definition was written, for messages."""
-
-    file: str
-    line: int
-
-    def __str__(self) -> str:
-        return f"{self.file}:{self.line}"
-
-
-def _location() -> Location | None:
-    package = str(Path(__file__).parents[1])
-    frame: FrameType | None = sys._getframe(1)
-    while frame is not None:
-        file = frame.f_code.co_filename
-        if not file.startswith((package, "<")):
-            return Location(file, frame.f_lineno)
-        frame = frame.f_back
-    return None
-
-
-def _at(what: str, name: str, location: Location | None) -> str:
-    return f"{what} {name!r}" + (f" ({location})" if location else "")
-
-
-def check_name(name: object, what: str, where: str) -> None:
-    """Refuse what is no name: names become columns, keys and file names."""
-    if not isinstance(name, str) or not _NAME.fullmatch(name):
-        raise DefinitionError(
-            f"{name!r} is no name of {what}",
-            where=where,
-            expected="a letter, then letters, digits and _, at most 63",
-            next_step="rename it",
-        )
-
-
-def _frozen(mapping: Mapping[str, Any]) -> Mapping[str, Any]:
-    return MappingProxyType(dict(mapping))
-
-
-def _texts(value: str | Iterable[str], what: str, where: str) -> tuple[str, ...]:
-    if isinstance(value, str) or not all(isinstance(v, str) for v in value):
-        raise DefinitionError(f"{what} is {value!r}", where=where, expected=f"a list of texts: {what}=[…]")
-    return tuple(value)
 
 
 @dataclass(frozen=True)
@@ -97,11 +53,11 @@ class KafkaSource:
     allow_nan: Sequence[str] = ()
     history: None = None
     owner: str | None = None
-    location: Location | None = field(default_factory=_location, compare=False, repr=False)
+    location: Location | None = field(default_factory=written_at, compare=False, repr=False)
 
     @property
     def where(self) -> str:
-        return _at("source", self.name, self.location)
+        return at_place("source", self.name, self.location)
 
     def __post_init__(self) -> None:
         where = self.where
@@ -111,7 +67,7 @@ class KafkaSource:
         seen: dict[str, str] = {}
         for column, declared in self.schema.items():
             check_name(column, "a column", where)
-            _refuse_reserved(column, where)
+            refuse_reserved(column, where)
             if column.lower() in seen:
                 raise DefinitionError(
                     f"columns {seen[column.lower()]!r} and {column!r} differ in case only",
@@ -120,7 +76,8 @@ class KafkaSource:
                     next_step="rename one",
                 )
             seen[column.lower()] = column
-            _with_place(lambda d=declared: column_type(d), f"column {column!r} of {where}")
+            with placed(f"column {column!r} of {where}"):
+                column_type(declared)
         if self.schema.get(self.timestamp, "").strip().lower() not in TIME_FORMS:
             raise DefinitionError(
                 f"the timestamp {self.timestamp!r} is "
@@ -137,9 +94,9 @@ class KafkaSource:
                 expected="one form for all instants of a source",
                 next_step="declare the others as long or string",
             )
-        object.__setattr__(self, "schema", _frozen(self.schema))
+        object.__setattr__(self, "schema", frozen(self.schema))
         for option in ("required", "allow_nan"):
-            names = _texts(getattr(self, option), option, where)
+            names = texts(getattr(self, option), option, where)
             for column in names:
                 if column not in self.schema:
                     raise DefinitionError(
@@ -155,7 +112,8 @@ class KafkaSource:
                     )
             object.__setattr__(self, option, tuple(sorted(set(names))))
         for option in ("max_lateness", "max_ahead"):
-            _with_place(lambda o=option: parse_duration(getattr(self, o)), f"{option} of {where}")
+            with placed(f"{option} of {where}"):
+                parse_duration(getattr(self, option))
         if not _TOPIC.fullmatch(self.topic or self.name):
             raise DefinitionError(f"{self.topic!r} is no topic name", where=where)
         if self.history is not None:
@@ -174,12 +132,12 @@ class Feature:
     name: str
     aggregate: Aggregate
     windows: Sequence[Window | str]
-    location: Location | None = field(default_factory=_location, compare=False, repr=False)
+    location: Location | None = field(default_factory=written_at, compare=False, repr=False)
 
     def __post_init__(self) -> None:
         from slicewise.aggregates import Aggregate
 
-        where = _at("feature", self.name, self.location)
+        where = at_place("feature", self.name, self.location)
         check_name(self.name, "a feature", where)
         if not isinstance(self.aggregate, Aggregate):
             raise DefinitionError(
@@ -193,9 +151,10 @@ class Feature:
                 where=where,
                 expected='a list with at least one window: windows=["10m", sw.tumbling("1h")]',
             )
-        windows = tuple(_with_place(lambda w=w: as_window(w), where) for w in self.windows)
+        with placed(where):
+            windows = tuple(as_window(window) for window in self.windows)
         object.__setattr__(self, "windows", windows)
-        _refuse_twice([w.column_suffix() for w in windows], "window", where)
+        refuse_twice([w.column_suffix() for w in windows], "window", where)
 
     def columns(self) -> tuple[str, ...]:
         """Names of the columns that it answers."""
@@ -217,7 +176,7 @@ class Case:
     entity: Mapping[str, Scalar] | None = None
     mode: str = "event_time"
     name: str | None = None
-    location: Location | None = field(default_factory=_location, compare=False, repr=False)
+    location: Location | None = field(default_factory=written_at, compare=False, repr=False)
 
 
 def case(
@@ -230,17 +189,16 @@ def case(
     name: str | None = None,
 ) -> Case:
     """A test of a view, run by `slicewise check` through the whole path of `sw.evaluate`."""
-    location = _location()
+    location = written_at()
     if not expect:
         raise DefinitionError("a case expects nothing", where=str(location), expected='expect={"plays_10m": 3}')
     if mode not in ("event_time", "at", "live"):
         raise DefinitionError(f"{mode!r} is no mode", where=str(location), expected="event_time, at or live")
-    frozen = tuple(_frozen(event) for event in events)
     return Case(
-        frozen,
+        tuple(frozen(event) for event in events),
         at,
-        _frozen(expect),
-        None if entity is None else _frozen(entity),
+        frozen(expect),
+        None if entity is None else frozen(entity),
         mode,
         name,
         location,
@@ -266,28 +224,28 @@ class FeatureView:
     spread: bool = False
     owner: str | None = None
     tests: Sequence[Case] = ()
-    location: Location | None = field(default_factory=_location, compare=False, repr=False)
+    location: Location | None = field(default_factory=written_at, compare=False, repr=False)
 
     @property
     def place(self) -> str:
         """The view and where it was written, for messages."""
-        return _at("view", self.name, self.location)
+        return at_place("view", self.name, self.location)
 
     def __post_init__(self) -> None:
         where = self.place
         check_name(self.name, "a view", where)
         if not isinstance(self.source, KafkaSource):
             raise DefinitionError(f"source is {self.source!r}", where=where, expected="a sw.KafkaSource")
-        object.__setattr__(self, "entity", _texts(self.entity, "entity", where))
-        _refuse_twice(self.entity, "entity column", where)
+        object.__setattr__(self, "entity", texts(self.entity, "entity", where))
+        refuse_twice(self.entity, "entity column", where)
         if not self.features or not all(isinstance(f, Feature) for f in self.features):
             raise DefinitionError("a view has no features", where=where, expected="features=[sw.Feature(…), …]")
         object.__setattr__(self, "features", tuple(self.features))
-        _refuse_twice([f.name for f in self.features], "feature", where)
-        _refuse_twice([c for f in self.features for c in f.columns()], "feature column", where)
+        refuse_twice([f.name for f in self.features], "feature", where)
+        refuse_twice([c for f in self.features for c in f.columns()], "feature column", where)
         for column in self.columns:
             check_name(column, "a computed column", where)
-            _refuse_reserved(column, where)
+            refuse_reserved(column, where)
             if column.lower() in {name.lower() for name in self.source.schema}:
                 raise DefinitionError(
                     f"the computed column {column!r} has the name of a column of the source",
@@ -295,10 +253,11 @@ class FeatureView:
                     expected="a name of its own",
                     next_step="rename it",
                 )
-        _refuse_twice([c.lower() for c in self.columns], "computed column", where)
-        object.__setattr__(self, "columns", _frozen(self.columns))
+        refuse_twice([c.lower() for c in self.columns], "computed column", where)
+        object.__setattr__(self, "columns", frozen(self.columns))
         if self.slice is not None:
-            _with_place(lambda: parse_duration(self.slice or ""), f"slice of {where}")
+            with placed(f"slice of {where}"):
+                parse_duration(self.slice)
         if not all(isinstance(test, Case) for test in self.tests):
             raise DefinitionError("tests are cases", where=where, expected="tests=[sw.case(…)]")
         object.__setattr__(self, "tests", tuple(self.tests))
@@ -320,16 +279,16 @@ class FeatureSet:
     owner: str | None = None
     on_failure: str = "error"
     max_staleness: str | None = None
-    location: Location | None = field(default_factory=_location, compare=False, repr=False)
+    location: Location | None = field(default_factory=written_at, compare=False, repr=False)
 
     @property
     def where(self) -> str:
-        return _at("feature set", self.name, self.location)
+        return at_place("feature set", self.name, self.location)
 
     def __post_init__(self) -> None:
         where = self.where
         check_name(self.name, "a feature set", where)
-        refs = _texts(self.features, "features", where)
+        refs = texts(self.features, "features", where)
         if not refs:
             raise DefinitionError("a feature set is empty", where=where, expected='["view:column"]')
         for ref in refs:
@@ -337,9 +296,9 @@ class FeatureSet:
                 raise DefinitionError(
                     f"{ref!r} is no feature", where=where, expected='"view:column", as in "listening:plays_7d"'
                 )
-        _refuse_twice(refs, "feature", where)
+        refuse_twice(refs, "feature", where)
         object.__setattr__(self, "features", refs)
-        object.__setattr__(self, "defaults", _frozen(self.defaults))
+        object.__setattr__(self, "defaults", frozen(self.defaults))
         if self.on_failure not in ON_FAILURE:
             raise DefinitionError(
                 f"on_failure is {self.on_failure!r}", where=where, expected="one of " + ", ".join(ON_FAILURE)
@@ -352,7 +311,8 @@ class FeatureSet:
                 next_step="say how old a last known value may be",
             )
         if self.max_staleness is not None:
-            _with_place(lambda: parse_duration(self.max_staleness or ""), f"max_staleness of {where}")
+            with placed(f"max_staleness of {where}"):
+                parse_duration(self.max_staleness)
 
 
 @dataclass(frozen=True)
@@ -374,31 +334,3 @@ class Project:
             elif isinstance(value, FeatureSet):
                 sets[id(value)] = value
         return Project(name, tuple(views.values()), tuple(sets.values()))
-
-
-def _refuse_twice(names: Sequence[str], what: str, where: str) -> None:
-    for name in names:
-        if names.count(name) > 1:
-            raise DefinitionError(
-                f"{what} {name!r} stands twice",
-                where=where,
-                expected="each name once",
-                next_step="rename or remove one",
-            )
-
-
-def _refuse_reserved(column: str, where: str) -> None:
-    if column.lower() in RESERVED:
-        raise DefinitionError(
-            f"{column!r} is a column that the platform adds itself",
-            where=where,
-            expected="any name but " + ", ".join(sorted(RESERVED)),
-            next_step="rename it in the producer, or leave it out of the schema",
-        )
-
-
-def _with_place(make: Any, where: str) -> Any:
-    try:
-        return make()
-    except DefinitionError as error:
-        raise DefinitionError(error.what, where=where, expected=error.expected, next_step=error.next_step) from error

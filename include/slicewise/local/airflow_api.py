@@ -7,7 +7,6 @@ partition key.
 
 from __future__ import annotations
 
-import os
 import secrets
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -15,11 +14,9 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-import httpx
+from slicewise.errors import BadRequest, ServerError
+from slicewise.local.airflow_http import TRIES, AirflowHttp, Conflict
 
-from slicewise.errors import BadRequest, ServerError, UnknownName
-
-_TRIES = 6
 _OVER = ("success", "failed")
 Progress = Callable[[Sequence["DagRun"]], None]
 
@@ -63,12 +60,9 @@ class AirflowApi:
         timeout_s: float = 60.0,
     ) -> None:
         self.url = url.rstrip("/")
-        self._user = user or os.environ.get("SLICEWISE_AIRFLOW_USER")
-        self._password = password or os.environ.get("SLICEWISE_AIRFLOW_PASSWORD")
         self._sleep = sleep
         self._monotonic = monotonic
-        self._http = httpx.Client(base_url=self.url, timeout=timeout_s, trust_env=False)
-        self._signed_in = False
+        self._http = AirflowHttp(url, user=user, password=password, sleep=sleep, timeout_s=timeout_s)
 
     def __enter__(self) -> AirflowApi:
         return self
@@ -82,17 +76,17 @@ class AirflowApi:
     # ------------------------------------------------------------- Airflow itself
     def health(self) -> Mapping[str, str]:
         """The state of each component: metadatabase, scheduler, triggerer, dag_processor."""
-        answer = self._send("GET", "/api/v2/monitor/health", signed=False)
+        answer = self._http.send("GET", "/api/v2/monitor/health", signed=False)
         return {name: str((part or {}).get("status")) for name, part in answer.items()}
 
     def dag_ids(self) -> frozenset[str]:
         """The DAGs that Airflow has parsed."""
-        answer = self._send("GET", "/api/v2/dags", params={"limit": 200})
+        answer = self._http.send("GET", "/api/v2/dags", params={"limit": 200})
         return frozenset(dag["dag_id"] for dag in answer["dags"])
 
     def import_errors(self) -> tuple[str, ...]:
         """DAG files that do not load, with the reason."""
-        answer = self._send("GET", "/api/v2/importErrors", params={"limit": 100})
+        answer = self._http.send("GET", "/api/v2/importErrors", params={"limit": 100})
         return tuple(f"{e['filename']}: {e['stack_trace']}" for e in answer["import_errors"])
 
     def wait_for_dags(self, names: Sequence[str], timeout_s: float = 120.0) -> None:
@@ -110,14 +104,14 @@ class AirflowApi:
 
     # ------------------------------------------------------------- DAGs and runs
     def is_paused(self, dag_id: str) -> bool:
-        return bool(self._send("GET", f"/api/v2/dags/{dag_id}")["is_paused"])
+        return bool(self._http.send("GET", f"/api/v2/dags/{dag_id}")["is_paused"])
 
     def pause(self, dag_id: str) -> None:
         """The scheduler starts no new run."""
-        self._send("PATCH", f"/api/v2/dags/{dag_id}", json={"is_paused": True})
+        self._http.send("PATCH", f"/api/v2/dags/{dag_id}", json={"is_paused": True})
 
     def unpause(self, dag_id: str) -> None:
-        self._send("PATCH", f"/api/v2/dags/{dag_id}", json={"is_paused": False})
+        self._http.send("PATCH", f"/api/v2/dags/{dag_id}", json={"is_paused": False})
 
     def trigger(
         self,
@@ -133,19 +127,19 @@ class AirflowApi:
         if partition_key is not None:
             body["partition_key"] = partition_key
         try:
-            return _run(self._send("POST", f"/api/v2/dags/{dag_id}/dagRuns", json=body, tries=_TRIES))
-        except _Conflict:
+            return _run(self._http.send("POST", f"/api/v2/dags/{dag_id}/dagRuns", json=body, tries=TRIES))
+        except Conflict:
             return self.run(dag_id, name)
 
     def run(self, dag_id: str, run_id: str) -> DagRun:
-        return _run(self._send("GET", f"/api/v2/dags/{dag_id}/dagRuns/{run_id}"))
+        return _run(self._http.send("GET", f"/api/v2/dags/{dag_id}/dagRuns/{run_id}"))
 
     def runs(self, dag_id: str, *, limit: int = 100, run_type: str | None = None) -> list[DagRun]:
         """The newest runs first."""
         params: dict[str, object] = {"limit": limit, "order_by": "-id"}
         if run_type:
             params["run_type"] = run_type
-        answer = self._send("GET", f"/api/v2/dags/{dag_id}/dagRuns", params=params)
+        answer = self._http.send("GET", f"/api/v2/dags/{dag_id}/dagRuns", params=params)
         return [_run(each) for each in answer["dag_runs"]]
 
     def wait(self, run: DagRun, *, timeout_s: float, progress: Progress | None = None) -> DagRun:
@@ -156,23 +150,23 @@ class AirflowApi:
     def end(self, run: DagRun, state: str = "failed") -> None:
         """Ends a run that is under way, as a person can from the UI."""
         path = f"/api/v2/dags/{run.dag_id}/dagRuns/{run.run_id}"
-        self._send("PATCH", path, json={"state": state})
+        self._http.send("PATCH", path, json={"state": state})
 
     def task_states(self, run: DagRun) -> Mapping[str, str]:
         """Task id -> state."""
         path = f"/api/v2/dags/{run.dag_id}/dagRuns/{run.run_id}/taskInstances"
-        found = self._send("GET", path)["task_instances"]
+        found = self._http.send("GET", path)["task_instances"]
         return {each["task_id"]: str(each["state"]) for each in found}
 
     def xcom(self, run: DagRun, task_id: str) -> object:
         """What a task returned."""
         path = f"/api/v2/dags/{run.dag_id}/dagRuns/{run.run_id}/taskInstances/{task_id}/xcomEntries/return_value"
-        return self._send("GET", path, params={"stringify": "false"})["value"]
+        return self._http.send("GET", path, params={"stringify": "false"})["value"]
 
     def log(self, run: DagRun, task_id: str, attempt: int = 1) -> str:
         """A task's log as text."""
         path = f"/api/v2/dags/{run.dag_id}/dagRuns/{run.run_id}/taskInstances/{task_id}/logs/{attempt}"
-        content = self._send("GET", path)["content"]
+        content = self._http.send("GET", path)["content"]
         return "\n".join(_line(each) for each in content)
 
     # ------------------------------------------------------------- backfills
@@ -220,7 +214,7 @@ class AirflowApi:
         return self._wait(look, f"backfill of {dag_id}", left, progress, least=len(keys))
 
     def _partitions(self, dag_id: str, body: Mapping[str, object]) -> list[str]:
-        answer = self._send("POST", "/api/v2/backfills/dry_run", json=dict(body))
+        answer = self._http.send("POST", "/api/v2/backfills/dry_run", json=dict(body))
         keys = [str(each["partition_key"]) for each in answer["backfills"]]
         if not keys:
             raise BadRequest(
@@ -233,9 +227,9 @@ class AirflowApi:
         # Airflow allows one backfill per DAG, and calls one complete some seconds after its last run.
         while True:
             try:
-                self._send("POST", "/api/v2/backfills", json=dict(body))
+                self._http.send("POST", "/api/v2/backfills", json=dict(body))
                 return
-            except _Conflict:
+            except Conflict:
                 if self._monotonic() > deadline:
                     raise
                 self._sleep(1.0)
@@ -268,84 +262,6 @@ class AirflowApi:
                 )
             self._sleep(0.5)
 
-    def _sign_in(self) -> None:
-        try:
-            if self._user:
-                body = {"username": self._user, "password": self._password or ""}
-                answer = self._http.post("/auth/token", json=body)
-            else:
-                answer = self._http.get("/auth/token")
-        except httpx.HTTPError as error:
-            raise self._unreachable(error) from error
-        if answer.status_code >= 400:
-            raise ServerError(
-                f"Airflow refuses the sign-in ({answer.status_code})",
-                where=self.url,
-                next_step="set SLICEWISE_AIRFLOW_USER and SLICEWISE_AIRFLOW_PASSWORD",
-            )
-        self._http.headers["Authorization"] = f"Bearer {answer.json()['access_token']}"
-        self._signed_in = True
-
-    def _send(self, method: str, path: str, *, tries: int | None = None, **more: Any) -> dict[str, Any]:
-        """Asks, again after a server error where that is safe: Airflow's SQLite is locked at times."""
-        left = tries or (1 if method == "POST" else _TRIES)
-        while True:
-            left -= 1
-            try:
-                return self._ask(method, path, **more)
-            except _Unwell:
-                if left <= 0:
-                    raise
-                self._sleep(1.0)
-
-    def _ask(
-        self,
-        method: str,
-        path: str,
-        *,
-        params: Mapping[str, object] | None = None,
-        json: Mapping[str, object] | None = None,
-        signed: bool = True,
-        again: bool = True,
-    ) -> dict[str, Any]:
-        if signed and not self._signed_in:
-            self._sign_in()
-        headers = {"Accept": "application/json"}
-        try:
-            query = {k: str(v) for k, v in (params or {}).items()}
-            answer = self._http.request(method, path, params=query, json=json, headers=headers)
-        except httpx.HTTPError as error:
-            raise self._unreachable(error) from error
-        if answer.status_code == 401 and signed and again:  # the token is a day old at most
-            self._signed_in = False
-            return self._ask(method, path, params=params, json=json, again=False)
-        if answer.status_code < 400:
-            found: dict[str, Any] = answer.json() if answer.content else {}
-            return found
-        what = f"{method} {path}: {answer.status_code} {_detail(answer)}"
-        if answer.status_code == 404:
-            raise UnknownName(what, where=self.url)
-        if answer.status_code == 409:
-            raise _Conflict(what, where=self.url)
-        if answer.status_code < 500:
-            raise BadRequest(what, where=self.url)
-        raise _Unwell(what, where=self.url, next_step="look at the log of Airflow's api-server")
-
-    def _unreachable(self, error: Exception) -> ServerError:
-        return ServerError(
-            f"Airflow does not answer: {error or type(error).__name__}",
-            where=self.url,
-            next_step="is it up? slicewise status",
-        )
-
-
-class _Unwell(ServerError):
-    """Airflow answered that it could not."""
-
-
-class _Conflict(BadRequest):
-    """Something of that kind is under way already."""
-
 
 def _line(raw: object) -> str:
     if not isinstance(raw, Mapping):
@@ -353,13 +269,6 @@ def _line(raw: object) -> str:
     said = str(raw.get("event", ""))
     errors = [f"{e.get('exc_type')}: {e.get('exc_value')}" for e in raw.get("error_detail") or ()]
     return "\n".join([said, *errors])
-
-
-def _detail(answer: httpx.Response) -> str:
-    try:
-        return str(answer.json().get("detail", ""))[:300]
-    except (ValueError, AttributeError):
-        return answer.text[:300]
 
 
 def _run(raw: Mapping[str, Any]) -> DagRun:

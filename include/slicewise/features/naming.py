@@ -1,0 +1,103 @@
+"""A name is good everywhere that it will stand, and an error says where its definition was written."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from types import FrameType, MappingProxyType
+from typing import Any
+
+from slicewise.errors import DefinitionError
+
+_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,62}")
+# columns of log.<source> and slices.<unit> that are the platform's own
+_LOG_COLUMNS = {"archive_seq", "kind", "topic_id", "partition", "offset", "kafka_time", "archive_time"}
+_EVENT_COLUMNS = {"event_time", "hour", "slice", "reason", "raw", "events", "cover", "seq", "at"}
+RESERVED = frozenset(_LOG_COLUMNS | _EVENT_COLUMNS)
+
+
+@dataclass(frozen=True)
+class Location:
+    """File and line where a definition was written, for messages."""
+
+    file: str
+    line: int
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line}"
+
+
+def written_at() -> Location | None:
+    """Where, outside of this package, the definition that is under way is written."""
+    package = str(Path(__file__).parents[1])
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None:
+        file = frame.f_code.co_filename
+        if not file.startswith((package, "<")):
+            return Location(file, frame.f_lineno)
+        frame = frame.f_back
+    return None
+
+
+def at_place(what: str, name: str, location: Location | None) -> str:
+    """A definition and where it was written, for messages."""
+    return f"{what} {name!r}" + (f" ({location})" if location else "")
+
+
+def check_name(name: object, what: str, where: str) -> None:
+    """Refuse what is no name: names become columns, keys and file names."""
+    if not isinstance(name, str) or not _NAME.fullmatch(name):
+        raise DefinitionError(
+            f"{name!r} is no name of {what}",
+            where=where,
+            expected="a letter, then letters, digits and _, at most 63",
+            next_step="rename it",
+        )
+
+
+def frozen(mapping: Mapping[str, Any]) -> Mapping[str, Any]:
+    """A copy that nobody changes."""
+    return MappingProxyType(dict(mapping))
+
+
+def texts(value: str | Iterable[str], what: str, where: str) -> tuple[str, ...]:
+    """A list of texts as a tuple; a text alone is refused, since it is a list of letters to Python."""
+    if isinstance(value, str) or not all(isinstance(v, str) for v in value):
+        raise DefinitionError(f"{what} is {value!r}", where=where, expected=f"a list of texts: {what}=[…]")
+    return tuple(value)
+
+
+def refuse_twice(names: Sequence[str], what: str, where: str) -> None:
+    """Refuse a name that stands twice."""
+    for name in names:
+        if names.count(name) > 1:
+            raise DefinitionError(
+                f"{what} {name!r} stands twice",
+                where=where,
+                expected="each name once",
+                next_step="rename or remove one",
+            )
+
+
+def refuse_reserved(column: str, where: str) -> None:
+    """Refuse the name of a column that the platform's tables have themselves."""
+    if column.lower() in RESERVED:
+        raise DefinitionError(
+            f"{column!r} is a column that the platform adds itself",
+            where=where,
+            expected="any name but " + ", ".join(sorted(RESERVED)),
+            next_step="rename it in the producer, or leave it out of the schema",
+        )
+
+
+@contextmanager
+def placed(where: str) -> Iterator[None]:
+    """Gives this place to a DefinitionError from inside."""
+    try:
+        yield
+    except DefinitionError as error:
+        raise DefinitionError(error.what, where=where, expected=error.expected, next_step=error.next_step) from error
