@@ -29,7 +29,13 @@ class StreamHealthTrigger(BaseTrigger):  # type: ignore[misc]  # Airflow is opaq
     """
 
     def __init__(
-        self, deadline_s: float, grace_until_s: float, every_s: float, patience: int, heartbeat_age_s: float
+        self,
+        deadline_s: float,
+        grace_until_s: float,
+        every_s: float,
+        patience: int,
+        heartbeat_age_s: float,
+        stall_s: float = 120.0,
     ) -> None:
         super().__init__()
         self.deadline_s = deadline_s
@@ -37,6 +43,7 @@ class StreamHealthTrigger(BaseTrigger):  # type: ignore[misc]  # Airflow is opaq
         self.every_s = every_s
         self.patience = patience
         self.heartbeat_age_s = heartbeat_age_s
+        self.stall_s = stall_s
 
     def serialize(self) -> tuple[str, dict[str, Any]]:
         return (
@@ -47,12 +54,13 @@ class StreamHealthTrigger(BaseTrigger):  # type: ignore[misc]  # Airflow is opaq
                 "every_s": self.every_s,
                 "patience": self.patience,
                 "heartbeat_age_s": self.heartbeat_age_s,
+                "stall_s": self.stall_s,
             },
         )
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
         watch = Watch(self.patience, int(self.grace_until_s * 1e6))
-        limits = Limits(heartbeat_age_us=int(self.heartbeat_age_s * 1e6))
+        limits = Limits(heartbeat_age_us=int(self.heartbeat_age_s * 1e6), stall_us=int(self.stall_s * 1e6))
         looks = 0
         while True:
             health = await asyncio.to_thread(look, limits)
@@ -87,6 +95,7 @@ class StreamHealth(BaseOperator):  # type: ignore[misc]  # Airflow is opaque to 
         every_s: float = 5.0,
         patience: int = 4,
         heartbeat_age_s: float = 30.0,
+        stall_s: float = 120.0,
         grace_s: float = 120.0,
         **kwargs: Any,
     ) -> None:
@@ -95,6 +104,7 @@ class StreamHealth(BaseOperator):  # type: ignore[misc]  # Airflow is opaque to 
         self.every_s = every_s
         self.patience = patience
         self.heartbeat_age_s = heartbeat_age_s
+        self.stall_s = stall_s
         self.grace_s = grace_s
 
     def execute(self, context: Any) -> None:
@@ -107,6 +117,7 @@ class StreamHealth(BaseOperator):  # type: ignore[misc]  # Airflow is opaque to 
                 every_s=self.every_s,
                 patience=self.patience,
                 heartbeat_age_s=self.heartbeat_age_s,
+                stall_s=self.stall_s,
             ),
             method_name="done",
         )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 import shlex
 from datetime import UTC, datetime
@@ -11,6 +12,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from airflow.sdk.exceptions import TaskDeferred
 from slicewise_airflow.alerts import page, page_deadline
 from slicewise_airflow.commands import run_command
 from slicewise_airflow.spark import SparkJob
@@ -18,6 +20,7 @@ from slicewise_airflow.stream import StreamHealth, StreamHealthTrigger, StreamNo
 
 from slicewise.lifecycle.jobs import compact_arguments
 from slicewise.lifecycle.reports import JobFailed, ReportMissing
+from slicewise.stores.redis.status import StoreStatus
 
 
 def context(run_type: str = "backfill", **params: object) -> dict[str, Any]:
@@ -108,10 +111,31 @@ def test_a_command_that_fails_says_its_last_words(program: Any) -> None:
 
 
 def test_the_trigger_survives_its_serialisation() -> None:
-    trigger = StreamHealthTrigger(100.0, 50.0, 5.0, 4, 30.0)
+    trigger = StreamHealthTrigger(100.0, 50.0, 5.0, 4, 30.0, 90.0)
     path, arguments = trigger.serialize()
     assert path == f"{StreamHealthTrigger.__module__}.{StreamHealthTrigger.__qualname__}"
     assert StreamHealthTrigger(**arguments).serialize() == (path, arguments)
+
+
+def test_a_batch_that_hangs_under_a_live_heartbeat_fails_the_watch(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 1_700_000_000_000_000
+    said = {"state": "running", "heartbeat_us": now, "lag": {"0": 7}, "progress_us": now - 200_000_000}
+    manifest = {"sources": [{"name": "flights"}]}
+    status = StoreStatus(now, manifest=manifest, parts={"stream:flights": json.dumps(said)})
+    monkeypatch.setattr("slicewise.stores.redis.status.read_status", lambda _url: status)
+    task = StreamHealth(task_id="watch", for_s=60, every_s=0.001)
+    with pytest.raises(TaskDeferred) as deferred:
+        task.execute({"params": {}})
+    trigger = deferred.value.trigger
+    trigger.grace_until_s = 0.0  # its driver was not started just now
+
+    async def fired() -> Any:
+        return await anext(trigger.run())
+
+    event = asyncio.run(fired()).payload
+    assert (event["outcome"], event["looks"]) == ("lost", task.patience)
+    with pytest.raises(StreamNotWell, match="7 events behind, and no batch has ended for 200 s"):
+        task.done({}, event)
 
 
 def test_a_lost_stream_fails_the_watch_with_its_reasons() -> None:

@@ -32,7 +32,9 @@ def _until(condition: Callable[[], bool], seconds: float) -> None:
         time.sleep(0.1)
 
 
-def test_many_that_ensure_at_once_start_one_driver_and_a_killed_one_is_started_again(settings: Settings) -> None:
+def test_many_that_ensure_at_once_start_one_driver_and_a_killed_one_is_started_again(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with ThreadPoolExecutor(4) as pool:
         found = list(pool.map(lambda _: stream.ensure_stream(settings), range(4)))
     [pid] = {status.pid for status in found}
@@ -50,8 +52,21 @@ def test_many_that_ensure_at_once_start_one_driver_and_a_killed_one_is_started_a
 
     again = stream.ensure_stream(settings)
     assert again.pid not in (None, pid)
+    assert again.pid is not None
     assert again.heartbeat_age_s is None, "the last driver's sign of life is not the new one's"
     assert not any(birth.alive() for birth in parts), "the killed driver's JVM is gone before the next one starts"
+
+    # one that hangs is alive, and silent
+    _until(lambda: stream.stream_status(settings).well, 90)
+    hung = process.root_of(settings.state_dir, stream.NAME)
+    assert hung is not None
+    hung.signal(signal.SIGSTOP)
+    monkeypatch.setattr(stream, "HEARTBEAT_LIMIT_S", 2.0)
+    monkeypatch.setattr(stream, "_HUNG_STOP_S", 0.5)
+    _until(lambda: (stream.stream_status(settings).heartbeat_age_s or 0) > 2.0, 30)
+    assert stream.ensure_stream(settings).pid not in (None, again.pid)
+    assert not hung.alive()
+    monkeypatch.undo()
     assert stream.stop_stream(settings)
     assert process.marked(settings.state_dir, stream.NAME) == []
     assert not stream.stop_stream(settings)

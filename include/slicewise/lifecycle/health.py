@@ -1,6 +1,7 @@
 """Whether the stream is well is decided from its own status and the store's clock, never from a guess.
 
-A driver writes a status per source at every batch and at least every few seconds (its heartbeat).
+A driver writes a status per source at every batch and at least every few seconds (its heartbeat). The heartbeat is
+the driver's, not the batch's: a batch that hangs shows by progress that stands still while events wait.
 A judgement names every reason, so that whoever is paged sees what to look at.
 """
 
@@ -34,6 +35,15 @@ class StreamStatus:
     """Kafka timestamp to visible, over the last batches; None before the first."""
     freshness_p99_ms: float | None
     last_error: str | None = None
+    progress_us: int | None = None
+    """When a batch was last applied or no event was waiting, by the driver's clock as heartbeat_us; None: not said."""
+
+    @property
+    def stalled_us(self) -> int:
+        """How long events have been waiting without any being applied; 0 where none wait."""
+        if self.progress_us is None or self.lag_events <= 0:
+            return 0
+        return max(0, self.heartbeat_us - self.progress_us)
 
     @staticmethod
     def parse(source: str, text: str) -> StreamStatus:
@@ -53,6 +63,7 @@ class StreamStatus:
                 freshness_p50_ms=_optional(raw.get("freshness_p50_ms")),
                 freshness_p99_ms=_optional(raw.get("freshness_p99_ms")),
                 last_error=raw.get("last_error"),
+                progress_us=None if raw.get("progress_us") is None else int(raw["progress_us"]),
             )
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise BadRequest(
@@ -71,6 +82,9 @@ class Limits:
     """Beyond these the stream is not well."""
 
     heartbeat_age_us: int = 60_000_000
+    stall_us: int = 120_000_000
+    """Events that wait for longer, while no batch ends, mean a batch that hangs: batches are bounded, so that one
+    takes seconds, also under a surge."""
     lag_events: int | None = None
     """None: any lag is accepted as long as events are being applied."""
     freshness_p99_ms: float | None = None
@@ -119,6 +133,9 @@ def _reasons(status: StreamStatus, now_us: int, limits: Limits) -> list[str]:
         reasons.append("stopped while other sources are running")
     elif age_us > limits.heartbeat_age_us:
         reasons.append(f"no heartbeat for {age_us / 1e6:.0f} s")
+    elif status.stalled_us > limits.stall_us:
+        stalled = f"no batch has ended for {status.stalled_us / 1e6:.0f} s"
+        reasons.append(f"{status.lag_events} events behind, and {stalled}: it hangs")
     if limits.lag_events is not None and status.lag_events > limits.lag_events and status.events_per_s <= 0:
         reasons.append(f"{status.lag_events} events behind, and none are being applied")
     if (

@@ -4,24 +4,27 @@ from __future__ import annotations
 
 import json
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from slicewise.local import control
 from slicewise.local.process import Birth
 from slicewise.local.service import Service
 from slicewise.local.state import StateFolder
+from slicewise.log import warning
 from slicewise.settings import Settings
 
 NAME = "stream"
 # The driver writes it at the end of each batch and while it idles, replacing it in one step.
 HEARTBEAT = "stream/heartbeat.json"
 HEARTBEAT_LIMIT_S = 60.0
+_HUNG_STOP_S = 5.0
+"""A driver that hangs finishes no batch: it is not waited for as one that drains."""
 
 
 @dataclass(frozen=True)
-class StreamStatus:
-    """What is known of the driver."""
+class DriverProcess:
+    """What is known of the driver as a process; what it says of its sources is lifecycle.health.StreamStatus."""
 
     running: bool
     pid: int | None
@@ -57,12 +60,19 @@ def service(settings: Settings, state: StateFolder) -> Service:
     )
 
 
-def ensure_stream(settings: Settings) -> StreamStatus:
-    """Starts the driver unless it runs; does not wait for it to be well. Any number may call."""
+def ensure_stream(settings: Settings) -> DriverProcess:
+    """Starts the driver unless it runs; does not wait for it to be well. Any number may call.
+
+    One that has shown no life for long hangs: it is replaced, which is safe at any moment.
+    """
     state = StateFolder(settings.state_dir)
     state.create()
     spec = service(settings, state)
     with state.locked(NAME):
+        age = _beat(state)[0]
+        if age is not None and age > HEARTBEAT_LIMIT_S and control.running(spec, state) is not None:
+            warning("driver_hangs", heartbeat_age_s=round(age, 1))
+            control.stop(replace(spec, stop_timeout_s=_HUNG_STOP_S), state)
         if control.running(spec, state) is None:
             control.start(spec, state, settings)
     return stream_status(settings)
@@ -76,12 +86,12 @@ def stop_stream(settings: Settings) -> bool:
         return control.stop(service(settings, state), state)
 
 
-def stream_status(settings: Settings) -> StreamStatus:
+def stream_status(settings: Settings) -> DriverProcess:
     """Changes nothing."""
     state = StateFolder(settings.state_dir)
     birth: Birth | None = control.running(service(settings, state), state)
     age, said = _beat(state)
-    return StreamStatus(birth is not None, birth.pid if birth else None, age, said)
+    return DriverProcess(birth is not None, birth.pid if birth else None, age, said)
 
 
 def _prepare(state: StateFolder) -> None:

@@ -50,6 +50,9 @@ class Metrics:
         self.freshness = Gauge("slicewise_stream_freshness_ms", "Kafka time to visible", **labels("quantile"))
         self.restarts = Total("slicewise_stream_restarts", "Queries started again", **labels())
         self.heartbeat = Gauge("slicewise_stream_heartbeat_seconds", "Last status", **labels())
+        self.progress = Gauge(
+            "slicewise_stream_progress_seconds", "Last time that a batch was applied or no event waited", **labels()
+        )
 
     def serve(self, port: int = 0) -> int:
         """Serves on 127.0.0.1; the port."""
@@ -71,13 +74,16 @@ class SourceStatus:
     bad: Counter[str] = field(default_factory=Counter)
     left_out: dict[str, Counter[str]] = field(default_factory=dict)
     last_error: str | None = None
+    progress_us: int | None = None
+    """When a batch was last applied or no event was waiting; at first, when it first spoke."""
     _recent: deque[BatchFigures] = field(default_factory=deque)
 
     def applied(self, outcomes: Sequence[Mapping[str, Any]], seconds: float, reasons: Mapping[int, str]) -> int:
         """Takes in the outcomes of a batch; how many records it had."""
         records: int = sum(each["records"] for each in outcomes)
         fresh = [value for each in outcomes for value in each["freshness_ms"]]
-        self._recent.append(BatchFigures(self.clock.now_us(), records, seconds, fresh))
+        self.progress_us = self.clock.now_us()
+        self._recent.append(BatchFigures(self.progress_us, records, seconds, fresh))
         self.records += records
         self.metrics.records.labels(self.source).inc(records)
         self.metrics.batches.labels(self.source).observe(seconds)
@@ -94,6 +100,8 @@ class SourceStatus:
 
     def lagging(self, lag: Mapping[int, int]) -> None:
         self.lag = lag
+        if not any(lag.values()):
+            self.progress_us = self.clock.now_us()
         for partition, events in lag.items():
             self.metrics.lag.labels(self.source, str(partition)).set(events)
 
@@ -105,6 +113,8 @@ class SourceStatus:
     def to_json(self) -> dict[str, Any]:
         """The figures as plain values."""
         now = self.clock.now_us()
+        if self.progress_us is None:
+            self.progress_us = now
         while self._recent and self._recent[0].ended_us < now - _RECENT_US:
             self._recent.popleft()
         fresh = sorted(value for batch in self._recent for value in batch.freshness_ms)
@@ -113,12 +123,14 @@ class SourceStatus:
         rate = sum(batch.records for batch in self._recent) / max(span, 1.0)
         seconds = sorted(batch.seconds for batch in self._recent)
         self.metrics.heartbeat.labels(self.source).set(now / 1e6)
+        self.metrics.progress.labels(self.source).set(self.progress_us / 1e6)
         for name, value in (("0.5", p50), ("0.99", p99)):
             self.metrics.freshness.labels(self.source, name).set(float("nan") if value is None else value)
         return {
             "source": self.source,
             "state": self.state,
             "heartbeat_us": now,
+            "progress_us": self.progress_us,
             "lag": {str(partition): events for partition, events in self.lag.items()},
             "records": self.records,
             "events_per_s": round(rate, 1),

@@ -30,6 +30,28 @@ def test_a_heartbeat_at_the_limit_is_well_and_one_beyond_is_not() -> None:
     assert judged.reasons == ("flights: no heartbeat for 31 s",)
 
 
+def stalled(for_s: int, lag: int = 5, age_s: int = 1) -> StreamStatus:
+    heartbeat = NOW - age_s * SECOND
+    said = {"state": "running", "heartbeat_us": heartbeat, "lag": {"0": lag}, "progress_us": heartbeat - for_s * SECOND}
+    return StreamStatus.parse("flights", json.dumps(said))
+
+
+def test_a_batch_that_does_not_end_while_events_wait_is_not_well() -> None:
+    assert judge([stalled(120)], ["flights"], NOW, LIMITS).well
+    judged = judge([stalled(121)], ["flights"], NOW, LIMITS)
+    assert judged.reasons == ("flights: 5 events behind, and no batch has ended for 121 s: it hangs",)
+
+
+def test_without_events_that_wait_nothing_hangs() -> None:
+    assert judge([stalled(9_999, lag=0)], ["flights"], NOW, LIMITS).well
+    assert judge([status(lag=5)], ["flights"], NOW, LIMITS).well, "a driver that says nothing of its progress"
+
+
+def test_a_silent_driver_is_told_by_its_heartbeat_alone() -> None:
+    judged = judge([stalled(500, age_s=31)], ["flights"], NOW, LIMITS)
+    assert judged.reasons == ("flights: no heartbeat for 31 s",)
+
+
 def test_a_source_that_no_driver_speaks_for_is_not_well() -> None:
     judged = judge([status()], ["flights", "plays"], NOW, LIMITS)
     assert judged.reasons == ("plays: no driver has written a status",)
