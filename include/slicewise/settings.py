@@ -20,6 +20,8 @@ from slicewise.errors import SettingsError
 
 ENDPOINTS = "endpoints.json"
 PROJECT_FILE = "slicewise.toml"
+DEFAULT_RETENTION_MS = 30 * 24 * 3_600_000
+"""Thirty days: longer than anybody leaves a platform down on purpose, and bounded, as disks are."""
 _USERINFO = re.compile(r"(?<=://)[^/@\s]+@")
 
 
@@ -51,11 +53,14 @@ class Settings:
     """Least time between the starts of two micro-batches of the stream."""
     max_events_per_batch: int
     """Bound of one micro-batch over all partitions of a source, for surges and catching up."""
+    stream_metrics: str
+    """host:port where the stream's driver serves its metrics to Prometheus; port 0: any that is free."""
 
     redis_maxmemory: str
     """As Redis writes it: 2gb."""
     kafka_retention_ms: int
-    """How long the broker keeps the log (by its timestamps); -1 keeps all."""
+    """How long the broker keeps the log, by its records' timestamps; -1 keeps all. It must exceed the longest stop of
+    stream and archive together: what it drops before the archive has it is lost."""
     kafka_partitions: int
     """Partitions of a topic that slicewise creates."""
 
@@ -117,8 +122,9 @@ class Settings:
             airflow_url=airflow_url,
             fold_interval_ms=number("fold_interval_ms", 100, 0),
             max_events_per_batch=number("max_events_per_batch", 200_000),
+            stream_metrics=_checked_address("SLICEWISE_STREAM_METRICS", text("stream_metrics", "127.0.0.1:0")),
             redis_maxmemory=text("redis_maxmemory", "4gb"),
-            kafka_retention_ms=number("kafka_retention_ms", -1, -1),
+            kafka_retention_ms=number("kafka_retention_ms", DEFAULT_RETENTION_MS, -1),
             kafka_partitions=number("kafka_partitions", 2),
             replay_share=text("replay_share", "0.8"),
             spark_master=text("spark_master", "local[2]"),
@@ -190,6 +196,13 @@ def _check_url(variable: str, value: str, schemes: tuple[str, ...]) -> None:
             where=variable,
             expected=" or ".join(f"{scheme}://…" for scheme in schemes),
         )
+
+
+def _checked_address(variable: str, value: str) -> str:
+    host, _, port = value.rpartition(":")
+    if not host or not port.isdigit() or int(port) > 65_535:
+        raise SettingsError(f"{value!r} is no usable address", where=variable, expected="host:port, as 0.0.0.0:9400")
+    return value
 
 
 def _endpoints(file: Path) -> dict[str, str]:

@@ -143,6 +143,9 @@ def test_the_broker_keeps_what_the_embedded_one_keeps(settings: Settings, state:
         for key, value in environment("kafka").items()
         if key.startswith("KAFKA_")
     }
+    # what may be set has the setting's own default
+    composed = {key: re.sub(r"^\$\{\w+:-(.*)\}$", r"\1", value) for key, value in composed.items()}
+    assert "SLICEWISE_KAFKA_RETENTION_MS:-" in environment("kafka")["KAFKA_LOG_RETENTION_MS"]
     places = {"controller.quorum.voters", "listeners", "advertised.listeners", "log.dirs"}
     # sizes and waits of a small machine
     small = {
@@ -156,6 +159,27 @@ def test_the_broker_keeps_what_the_embedded_one_keeps(settings: Settings, state:
     assert {k: v for k, v in composed.items() if k not in places} == {
         k: v for k, v in embedded.items() if k not in places | small
     }
+
+
+def test_prometheus_asks_everything_that_serves_metrics_where_it_serves_them() -> None:
+    scraped = {
+        target
+        for job in yaml.safe_load(COMPOSE["configs"]["prometheus"]["content"])["scrape_configs"]
+        for each in job["static_configs"]
+        for target in each["targets"]
+    }
+    # the driver is a child of the task that ensures it, in the container that runs tasks
+    driver = Settings.load({"SLICEWISE_STREAM_METRICS": environment("airflow-scheduler")["SLICEWISE_STREAM_METRICS"]})
+    host, _, port = driver.stream_metrics.rpartition(":")
+    assert host == "0.0.0.0", "a container's own loopback is nobody else's"
+    assert int(port) > 0, "Prometheus cannot know a port that changes"
+    serving = environment("serving")["SLICEWISE_SERVING_URL"].rpartition(":")[2]
+    assert scraped == {f"serving:{serving}", f"airflow-scheduler:{port}"}
+    assert {target.partition(":")[0] for target in scraped} <= set(SERVICES)
+
+
+def test_the_log_is_kept_for_a_bounded_time_that_fits_the_longest_stop(settings: Settings) -> None:
+    assert settings.kafka_retention_ms == 30 * 24 * 3_600_000
 
 
 def test_the_broker_is_the_version_that_maven_fetches() -> None:

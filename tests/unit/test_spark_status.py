@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+from urllib.request import urlopen
+
+import pytest
+
 from slicewise.clock import ManualClock
+from slicewise.errors import SettingsError
 from slicewise.lifecycle.health import Limits, StreamStatus, judge
 from slicewise.spark.status import Metrics, SourceStatus
 
@@ -14,6 +19,16 @@ def said(status: SourceStatus) -> StreamStatus:
     import json
 
     return StreamStatus.parse("plays", json.dumps(status.to_json()))
+
+
+def test_metrics_are_served_where_the_setting_says_and_a_taken_port_is_told() -> None:
+    metrics = Metrics()
+    SourceStatus("plays", ManualClock(NOW), metrics).to_json()
+    port = metrics.serve("127.0.0.1:0")
+    with urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as reply:
+        assert b'slicewise_stream_progress_seconds{source="plays"}' in reply.read()
+    with pytest.raises(SettingsError, match="cannot be served"):
+        Metrics().serve(f"127.0.0.1:{port}")
 
 
 def test_progress_is_a_batch_that_ended_or_nothing_that_waits() -> None:

@@ -52,7 +52,7 @@ class Driver:
             signal.signal(number, lambda *_: self.stop.set())
         forget_checkpoints(self.settings.state_dir)
         (self.settings.state_dir / "stream").mkdir(parents=True, exist_ok=True)
-        self._port = self.metrics.serve()
+        self._port = self.metrics.serve(self.settings.stream_metrics)
         session = stream_session(self.settings)
         event("stream_started", metrics_port=self._port)
         code = 0

@@ -18,6 +18,7 @@ from prometheus_client import CollectorRegistry, Gauge, Summary, start_http_serv
 from prometheus_client import Counter as Total
 
 from slicewise.clock import Clock
+from slicewise.errors import SettingsError
 
 _RECENT_US = 60_000_000
 """Rates and freshness are those of the last minute."""
@@ -54,9 +55,18 @@ class Metrics:
             "slicewise_stream_progress_seconds", "Last time that a batch was applied or no event waited", **labels()
         )
 
-    def serve(self, port: int = 0) -> int:
-        """Serves on 127.0.0.1; the port."""
-        server, _ = start_http_server(port, "127.0.0.1", self.registry)
+    def serve(self, address: str = "127.0.0.1:0") -> int:
+        """Serves at host:port; the port. Raises SettingsError where it cannot."""
+        host, _, port = address.rpartition(":")
+        try:
+            server, _ = start_http_server(int(port), host, self.registry)
+        except OSError as error:
+            raise SettingsError(
+                f"the stream's metrics cannot be served: {error}",
+                where=f"SLICEWISE_STREAM_METRICS={address}",
+                expected="an address of this machine with a free port",
+                next_step="set another port, or 0 for any that is free",
+            ) from error
         return int(server.server_port)
 
 
