@@ -55,6 +55,8 @@ def test_no_secret_is_shown(tmp_path: Path) -> None:
         ("SLICEWISE_FOLD_INTERVAL_MS", "-1"),
         ("SLICEWISE_REDIS_URL", "127.0.0.1:6379"),
         ("SLICEWISE_SERVING_URL", "localhost"),
+        ("SLICEWISE_STREAM_METRICS", "9400"),
+        ("SLICEWISE_STREAM_METRICS", "127.0.0.1:http"),
     ],
 )
 def test_a_malformed_setting_is_refused_by_name(variable: str, value: str, tmp_path: Path) -> None:
