@@ -89,13 +89,17 @@ def _ensure_after(before: list[Future[None]], service: Service, platform: Platfo
 def _ensure(service: Service, platform: Platform, say: Say) -> None:
     birth = control.running(service, platform.state)
     if birth is not None and service.health(birth.pid) is None:
-        say(f"{service.name:<8} runs already at {service.address}")
+        say(f"{service.name:<8} runs already{_at(service)}")
         return
     if birth is None:
         say(f"{service.name:<8} starting")
         birth = control.start(service, platform.state, platform.settings)
     seconds = control.await_well(service, birth, platform.state, say)
-    say(f"{service.name:<8} up after {seconds:.1f} s at {service.address}")
+    say(f"{service.name:<8} up after {seconds:.1f} s{_at(service)}")
+
+
+def _at(service: Service) -> str:
+    return f" at {service.address}" if service.address else ""
 
 
 def down(settings: Settings, say: Say) -> None:
