@@ -7,12 +7,30 @@ from collections.abc import Callable, Sequence
 import pytest
 
 from slicewise.cover import Cover
-from slicewise.errors import DefinitionError, EpochSuperseded, GapRefused, IncarnationChanged, NotReady
-from slicewise.stores.ports import Marks
+from slicewise.errors import (
+    DefinitionError,
+    EpochSuperseded,
+    GapRefused,
+    IncarnationChanged,
+    NotReady,
+    StoreUnavailable,
+)
+from slicewise.slices import DAY_US, HOUR_US
+from slicewise.stores import keys
+from slicewise.stores.ports import EntityRead, Marks, UnitRead
 from slicewise.stores.steps import Command, Whole
 from slicewise.stores.store import Store
 from tests.contract.conftest import Bench, new_unit, racing
-from tests.support.stored import TOPIC, StoreDeployment, StoreUnit, cover
+from tests.support.stored import (
+    TOPIC,
+    Event,
+    StoreDeployment,
+    StoreUnit,
+    cover,
+    fold_batch,
+    hour_entry,
+    tag,
+)
 
 
 def advance(store: Store, start: Cover, end: Cover) -> Cover:
@@ -124,29 +142,85 @@ def test_deploying_what_stands_changes_nothing(bench: Bench) -> None:
     assert bench.store.manifest("unknown") is None
 
 
-def test_a_unit_that_was_left_out_does_not_come_back_with_a_hole(bench: Bench) -> None:
+def test_a_unit_that_is_left_out_is_gone_from_the_marks_at_once(bench: Bench) -> None:
+    name = bench.unit.storage_fingerprint
+    assert bench.store.marks().retired == 0
     bench.deploy(bench.store, new_unit(view="other"))
     marks = bench.store.marks()
-    assert marks.retired == {bench.unit.storage_fingerprint}
+    assert marks.retired == marks.epoch
     assert "listening" not in marks.aliases
-    with pytest.raises(DefinitionError):
-        bench.deploy(bench.store, bench.unit)
-    assert bench.store.marks() == marks
+    assert name not in {*marks.starts, *marks.ready, *marks.terms}
+    with pytest.raises(EpochSuperseded):
+        bench.store.fold(fold_batch(bench.unit, [Event(1, bench.hour_us, 0, 0)]))
 
 
-def test_a_retired_unit_that_was_swept_comes_back_as_a_new_one(bench: Bench) -> None:
+def test_a_unit_that_comes_back_begins_a_term_of_its_own_at_the_ledger(bench: Bench) -> None:
     name = bench.unit.storage_fingerprint
     advance(bench.store, cover(), cover(10))
+    bench.store.fold(fold_batch(bench.unit, [Event(1, bench.hour_us, 0, 5)]))
     bench.store.mark_swapped(bench.unit, 5, 1)
-    with pytest.raises(DefinitionError):
-        bench.store.forget_retired(name)
     bench.deploy(bench.store, new_unit(view="other"))
-    bench.store.forget_retired(name)
-    assert bench.store.swapped(bench.unit) == {}
     bench.deploy(bench.store, bench.unit)
     marks = bench.store.marks()
     assert marks.starts[name] == cover(10)
+    assert marks.terms == {name: marks.epoch}
+    assert marks.name(name) == f"{name}.{marks.epoch}"
     assert name not in marks.ready
+    assert bench.store.swapped(bench.unit) == {}
+    new_hot = keys.hot_key(marks.generation, tag(1), marks.name(name))
+    assert bench.store.read([EntityRead((UnitRead(new_hot),))]).entities[0][0].hot == []
+    again = bench.deploy(bench.store, bench.unit, new_unit(view="third"))
+    assert again.digest == bench.store.marks().units
+    assert bench.store.marks().terms[name] == marks.epoch, "a term goes on under later deployments"
+
+
+def test_what_a_connection_holds_is_written_to_its_own_term_and_claimed_of_no_other(bench: Bench) -> None:
+    name, hour = bench.unit.storage_fingerprint, bench.hour
+    zombie = bench.connect()
+    zombie.hold({name: 0})
+    bench.deploy(bench.store, new_unit(view="other"))
+    bench.deploy(bench.store, bench.unit)
+    marks = bench.store.marks()
+    zombie.fold(fold_batch(bench.unit, [Event(1, bench.hour_us, 0, 0)]))
+    zombie.swap(bench.unit, hour, 0, cover(), [hour_entry(bench.unit, 2, 0, [Event(2, bench.hour_us, 0, 0)])])
+    day = hour * HOUR_US // DAY_US
+    for entity in (1, 2):
+        hot = keys.hot_key(marks.generation, tag(entity), marks.name(name))
+        days = keys.day_key(marks.generation, tag(entity), marks.name(name), day)
+        reply = bench.store.read([EntityRead((UnitRead(hot, ((days, (keys.HOURS,)),)),))]).entities[0][0]
+        assert (reply.hot, reply.days) == ([], [[None]])
+    for claim in (
+        lambda: zombie.mark_swapped(bench.unit, hour, 0),
+        lambda: zombie.mark_building(bench.unit, 1, 2),
+        lambda: zombie.mark_ready(bench.unit, cover()),
+        lambda: bench.connect().hold({name: 0}),
+    ):
+        with pytest.raises(EpochSuperseded):
+            claim()
+    assert bench.store.marks() == marks
+    bench.store.hold({name: marks.epoch})
+    assert bench.store.mark_swapped(bench.unit, hour, 0)
+
+
+def test_a_new_unit_has_a_term_once_any_unit_was_left_out(bench: Bench) -> None:
+    # A name without a term may be that of a unit that was left out, and be swept.
+    bench.deploy(bench.store, new_unit(view="other"))
+    third = new_unit(view="third")
+    bench.deploy(bench.store, third)
+    marks = bench.store.marks()
+    assert marks.terms == {third.storage_fingerprint: marks.epoch}
+
+
+def test_a_deployment_between_marks_and_data_is_no_answer(bench: Bench) -> None:
+    # It may have left units out, and the sweep may have taken their keys.
+    steps = bench.store.steps.read([])
+    replies = []
+    for command in next(steps):
+        replies += bench.store.node.run([command])
+        if isinstance(command, Whole):
+            bench.deploy(bench.connect(), new_unit(view="other"))
+    with pytest.raises(StoreUnavailable):
+        steps.send(replies)
 
 
 def test_a_name_points_to_its_first_unit_at_once_and_to_a_later_one_when_ready(bench: Bench) -> None:

@@ -203,6 +203,7 @@ def test_a_day_total_raced_by_a_swap_is_not_written(bench: Bench, exchange: int)
         store.put_cover("plays", seq, cover(seq))
     store.swap(unit, bench.hour, 1, cover(1), [hour_entry(unit, 1, 1, events[:1])])
     other, seen = bench.connect(), list[Sequence[Command]]()
+    store.hold({unit.storage_fingerprint: 0})
 
     def race(commands: Sequence[Command]) -> None:
         if len(seen) == exchange:

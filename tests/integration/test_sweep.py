@@ -97,14 +97,15 @@ def test_an_expiry_that_a_fold_extended_meanwhile_is_never_lengthened(
     from slicewise.lifecycle.sweep import Finding, Verdict
     from slicewise.stores.redis import sweep as store
 
-    generation = int(read_status(own_redis.url).marks["generation"])
-    key = keys.hot_key(generation, b"user_id:string:u", deployed.units[0].storage_fingerprint)
+    standing = store.deployed(own_redis.url)
+    assert standing is not None
+    key = keys.hot_key(standing.marks.generation, b"user_id:string:u", deployed.units[0].storage_fingerprint)
     with redis.Redis.from_url(own_redis.url) as client:
         now = client.time()[0]
         client.hset(key, "l:0:0", 1)
         client.expireat(key, now + 100)
         # as if it had had none when it was looked at
-        store.sweep(own_redis.url, generation, lambda *_: Verdict(Finding.NO_EXPIRY, "u", now + 5_000))
+        store.sweep(own_redis.url, standing, lambda *_: Verdict(Finding.NO_EXPIRY, "u", now + 5_000))
         assert client.expiretime(key) == now + 100
 
 

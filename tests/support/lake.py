@@ -119,19 +119,20 @@ class Lake:
         )
         with self.store() as store:
             covers, found = store.covers(unit.source), {}
-            start = store.marks().starts[unit.storage_fingerprint]
+            marks = store.marks()
+            stored_as, start = marks.name(unit.storage_fingerprint), marks.starts[unit.storage_fingerprint]
             for entity, tag in zip(entities, tags, strict=True):
-                found[entity] = self._entity(store, unit, tag, covers, start)
+                found[entity] = self._entity(store, unit, stored_as, tag, covers, start)
         return found
 
     def _entity(
-        self, store: OnlineStore, unit: Unit, tag: bytes, covers: Mapping[int, Cover], start: Cover
+        self, store: OnlineStore, unit: Unit, stored_as: str, tag: bytes, covers: Mapping[int, Cover], start: Cover
     ) -> Counter[int]:
-        hot = keys.hot_key(store.generation, tag, unit.storage_fingerprint)
+        hot = keys.hot_key(store.generation, tag, stored_as)
         now_hour = store.time_us() // HOUR_US
         hours = range(now_hour - 40, now_hour + 3)
         days = sorted({hour // 24 for hour in hours})
-        day_keys = [keys.day_key(store.generation, tag, unit.storage_fingerprint, day) for day in days]
+        day_keys = [keys.day_key(store.generation, tag, stored_as, day) for day in days]
         fields = [(keys.HOURS, *(keys.hour_fields(hour)[1] for hour in hours if hour // 24 == day)) for day in days]
         read = UnitRead(hot, tuple(zip(day_keys, fields, strict=True)))
         reply = store.read([EntityRead((read,))]).entities[0][0]

@@ -20,7 +20,7 @@ def catalog() -> Catalog:
     features = [sw.Feature("n", sw.count(), windows=["10s"])]
     deployment = plan(Project.of("p", [sw.FeatureView("v", source=source, entity=["user"], features=features)]))
     nothing: frozenset[str] = frozenset()
-    marks = Marks(1, 1, deployment.digest, frozenset(), Cover(), {}, nothing, {}, {}, {}, nothing)
+    marks = Marks(1, 1, deployment.digest, frozenset(), Cover(), {}, nothing, {}, {}, {}, {}, 0)
     return Catalog.of(deployment, marks)
 
 

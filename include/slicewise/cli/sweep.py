@@ -22,10 +22,10 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
     standing = store.deployed(settings.redis_url)
     found: Counter[str] = Counter()
     if standing is not None:
-        rules = rules_of(*standing)
+        rules = rules_of(standing.marks, standing.manifest)
         found = store.sweep(
             settings.redis_url,
-            rules.generation,
+            standing,
             lambda key, expires_at_s, now_us, fields: verdict(key, expires_at_s, now_us, rules, fields),
             dry_run=arguments.dry_run,
             progress=lambda scanned: print(f"scanned {scanned} keys", file=sys.stderr),

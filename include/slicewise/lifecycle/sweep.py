@@ -1,6 +1,7 @@
 """No key of the online store outlives what any read can reach, and none that a read can reach is ever shortened.
 
-A bound is generous by SLACK_S: the fold's own expiry, set from event time, always lies below it.
+A unit's term that is over is over for ever: its keys go whenever they are found, also those that
+a zombie writes later. A bound is generous by SLACK_S: the fold's own expiry, set from event time, always lies below it.
 """
 
 from __future__ import annotations
@@ -12,12 +13,14 @@ from datetime import UTC, datetime
 from enum import Enum
 
 from slicewise.slices import DAY_US
+from slicewise.stores.ports import Marks
 
 SLACK_S = 7_200
 _RUNNING = re.compile(rb"r:(\d+):.+", re.DOTALL)
-_STATE = re.compile(rb"sw:(\d+):\{([^{}]*)\}:([0-9a-f]{16}):(.+)", re.DOTALL)
+_STATE = re.compile(rb"sw:(\d+):\{([^{}]*)\}:([0-9a-f]{16}(?:\.\d+)?):(.+)", re.DOTALL)
 _NODE = re.compile(rb"sw:(?:marks:\{0\}|manifest:[0-9a-f]{64}|status:.+)", re.DOTALL)
 _GENERATION = re.compile(rb"sw:(\d+):(?:swapped|covers):.+:\{0\}", re.DOTALL)
+_SWAPPED = re.compile(rb"sw:\d+:swapped:([0-9a-f]{16}(?:\.\d+)?):\{0\}")
 _DAY = re.compile(rb"day:(\d{8})")
 
 
@@ -36,11 +39,23 @@ class SweepRules:
 
     generation: int
     units: Mapping[str, UnitRule]
-    """Storage fingerprint -> rule."""
+    """Name in keys (`Marks.name`) -> rule."""
+    epoch: int = 0
+    retired: int = 0
+    """As in the marks."""
+
+    def is_over(self, name: str) -> bool:
+        """Whether the name in a key is of a term that is over. What a later deployment than the
+        one of these rules began is not."""
+        if name in self.units:
+            return False
+        term = name.partition(".")[2]
+        # Once a unit was left out, no new one gets a name without a term.
+        return int(term) <= self.epoch if term else self.retired > 0
 
     @property
     def longest_us(self) -> int:
-        """For units that are deployed no more: nobody keeps longer than this."""
+        """For units that these rules do not know yet: about what a unit keeps here."""
         return max((unit.retention_us + unit.max_ahead_us for unit in self.units.values()), default=DAY_US)
 
 
@@ -49,6 +64,7 @@ class Finding(Enum):
     NO_EXPIRY = "no_expiry"
     OVER_LONG = "over_long"
     OLD_GENERATION = "old_generation"
+    RETIRED = "retired"
     UNKNOWN = "unknown"
 
 
@@ -68,7 +84,7 @@ class Verdict:
 
     @property
     def delete(self) -> bool:
-        return self.finding is Finding.OLD_GENERATION
+        return self.finding in (Finding.OLD_GENERATION, Finding.RETIRED)
 
 
 _WELL = Verdict(Finding.WELL)
@@ -84,20 +100,26 @@ def verdict(
     """About one key. expires_at_s: its expiry in seconds since the epoch, None if it has none;
     fields: the names of its fields, where a first verdict asked for them.
 
-    Keys of another generation are read and written by nobody: they go. Marks, manifests, the
+    Keys of another generation, or of a term that is over, are read by nobody: they go. Marks, manifests, the
     hours and covers of this generation and lifetime totals have no expiry, by design.
     """
     if _NODE.fullmatch(key):
         return _WELL
     owned = _GENERATION.fullmatch(key)
     if owned:
-        return _WELL if int(owned[1]) == rules.generation else Verdict(Finding.OLD_GENERATION)
+        if int(owned[1]) != rules.generation:
+            return Verdict(Finding.OLD_GENERATION)
+        swapped = _SWAPPED.fullmatch(key)
+        over = swapped is not None and rules.is_over(swapped[1].decode())
+        return Verdict(Finding.RETIRED, swapped[1].decode()) if swapped and over else _WELL
     state = _STATE.fullmatch(key)
     if state is None:
         return Verdict(Finding.UNKNOWN)
     if int(state[1]) != rules.generation:
         return Verdict(Finding.OLD_GENERATION)
     unit, kind = state[3].decode(), state[4]
+    if rules.is_over(unit):
+        return Verdict(Finding.RETIRED, unit)
     if kind == b"t":
         return _WELL
     bound_s = _bound_s(unit, kind, now_us, rules)
@@ -110,7 +132,7 @@ def verdict(
         bound_s = max(bound_s, _reach_s(fields, rules.units[unit]))
     if expires_at_s is None:
         return Verdict(Finding.NO_EXPIRY, unit, bound_s, needs_fields=ask)
-    # a retired unit's own retention is not known any more: only a missing expiry is a finding
+    # the retention of a unit that came after the rules is not known: only a missing expiry is a finding
     if expires_at_s > bound_s and unit in rules.units:
         return Verdict(Finding.OVER_LONG, unit, bound_s, needs_fields=ask)
     return _WELL
@@ -141,16 +163,16 @@ def _bound_s(unit: str, kind: bytes, now_us: int, rules: SweepRules) -> int | No
     return int(start.timestamp()) + -((DAY_US + reach_us) // -1_000_000) + SLACK_S
 
 
-def rules_of(generation: int, manifest: Mapping[str, object]) -> SweepRules:
-    """The rules of a deployment, from its manifest's JSON."""
+def rules_of(marks: Marks, manifest: Mapping[str, object]) -> SweepRules:
+    """The rules of a deployment, from the marks and its manifest's JSON."""
     sources = {str(each["name"]): int(each["max_ahead_us"]) for each in _maps(manifest.get("sources"))}
     units = {
-        str(unit["storage_fingerprint"]): UnitRule(
+        marks.name(str(unit["storage_fingerprint"])): UnitRule(
             int(unit["retention_us"]), sources.get(str(unit["source"]), DAY_US), int(unit["slice_us"])
         )
         for unit in _maps(manifest.get("units"))
     }
-    return SweepRules(generation, units)
+    return SweepRules(marks.generation, units, marks.epoch, marks.retired)
 
 
 def _maps(value: object) -> list[Mapping[str, str]]:

@@ -71,11 +71,14 @@ class Catalog:
     digest: str
     places: frozenset[Place]
     topics: Mapping[str, str]
+    names: Mapping[str, str]
+    """Unit -> its name in keys."""
     _selections: dict[object, Selection] = field(default_factory=dict)
 
     @staticmethod
     def of(deployment: Deployment, marks: Marks) -> Catalog:
-        return Catalog(deployment, marks.generation, marks.epoch, marks.units, marks.places, marks.topics)
+        names = {unit.storage_fingerprint: marks.name(unit.storage_fingerprint) for unit in deployment.units}
+        return Catalog(deployment, marks.generation, marks.epoch, marks.units, marks.places, marks.topics, names)
 
     def stands(self, marks: Marks) -> bool:
         """Whether the marks of a reply are those that this catalog was made from."""

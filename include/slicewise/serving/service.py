@@ -198,7 +198,7 @@ class FeatureService:
             del self._plans[key]
         elif len(self._plans) >= PLANS:
             del self._plans[next(iter(self._plans))]
-        planned = _plan(catalog.generation, selection, mode, t_us, self._without_total)
+        planned = _plan(catalog, selection, mode, t_us, self._without_total)
         self._plans[key] = (tick, planned)
         return planned
 
@@ -283,7 +283,7 @@ class FeatureService:
 
 
 def _plan(
-    generation: int,
+    catalog: Catalog,
     selection: Selection,
     mode: ReadMode,
     t_us: int,
@@ -297,10 +297,11 @@ def _plan(
     joint = JointPlan(tuple(plans))
     both = list(zip(selection.parts, plans, strict=True))
     units = [
-        (p.group, UnitShape(p.unit.storage_fingerprint, tuple((d.day, d.names) for d in plan.days))) for p, plan in both
+        (p.group, UnitShape(catalog.names[p.unit.storage_fingerprint], tuple((d.day, d.names) for d in plan.days)))
+        for p, plan in both
     ]
     shapes = tuple(
-        ReadShape(generation, tuple(unit for of, unit in units if of == group))
+        ReadShape(catalog.generation, tuple(unit for of, unit in units if of == group))
         for group in range(len(selection.groups))
     )
     found = {

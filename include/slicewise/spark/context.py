@@ -48,11 +48,17 @@ class Context:
         if manifest is None:
             raise NotReady("nothing is deployed", progress=0.0, next_step="slicewise apply")
         deployment = Deployment.from_json(manifest)
+        store.hold(_terms(deployment, marks))
         return Context(session, settings, catalog, clock, store, marks, manifest, deployment)
 
     @property
     def ref(self) -> StoreRef:
-        return StoreRef(self.settings.redis_url, self.store.incarnation, self.store.generation)
+        return StoreRef(
+            self.settings.redis_url,
+            self.store.incarnation,
+            self.store.generation,
+            _terms(self.deployment, self.marks),
+        )
 
     def archive(self, source: str) -> Archived:
         """Archives a source up to now, and registers what its newest seq stands for."""
@@ -92,6 +98,11 @@ class Context:
         while expiry_s((hour + 1) * HOUR_US, unit.retention_us) * 1_000_000 <= self.store.time_us():
             hour += 1
         return hour
+
+
+def _terms(deployment: Deployment, marks: Marks) -> dict[str, int]:
+    names = [unit.storage_fingerprint for unit in deployment.units]
+    return {name: marks.terms.get(name, 0) for name in names}
 
 
 def _holds(header: Header, archive: ArchiveState, start: Cover) -> int:

@@ -49,6 +49,8 @@ class FoldTask:
     redis_url: str
     incarnation: Incarnation
     generation: int
+    terms: Mapping[str, int]
+    """Of the units of `placed` (`Marks.terms`)."""
     manifest: str
     topic_id: str
     placed: tuple[Placed, ...]
@@ -61,6 +63,7 @@ class FoldTask:
         table = pa.Table.from_batches(frames).combine_chunks()
         store = connection(self.redis_url, self.incarnation, self.generation)
         deployment = deployment_of(self.manifest)
+        store.hold(self.terms)
         outcomes = []
         for partition in pc.unique(table["partition"]).to_pylist():
             part = table.filter(pc.equal(table["partition"], partition))

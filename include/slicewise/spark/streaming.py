@@ -46,6 +46,8 @@ class StreamPlan:
     topic_id: str
     start: Mapping[int, int]
     """Partition -> first offset."""
+    terms: Mapping[str, int]
+    """Unit -> its term (`Marks.terms`)."""
 
     @property
     def units(self) -> tuple[str, ...]:
@@ -65,7 +67,9 @@ def plan_stream(deployment: Deployment, source: Source, marks: Marks, log: Kafka
         place: Place = (topic_id, partition)
         start[partition] = marks.ledger.get(place)
         _check_log(place, start[partition], earliest.get(place), latest.get(place))
-    return StreamPlan(source, deployment, marks.epoch, topic_id, start)
+    names = [unit.storage_fingerprint for unit in deployment.units if unit.source == source.name]
+    terms = {name: marks.terms.get(name, 0) for name in names}
+    return StreamPlan(source, deployment, marks.epoch, topic_id, start, terms)
 
 
 def _check_log(place: Place, ledger: int, earliest: int, latest: int) -> None:
@@ -113,6 +117,7 @@ class SourceQuery:
             redis_url=settings.redis_url,
             incarnation=self._store.incarnation,
             generation=self._store.generation,
+            terms=plan.terms,
             manifest=manifest,
             topic_id=plan.topic_id,
             placed=placed,

@@ -29,15 +29,19 @@ OUTCOME = pa.schema([("outcome", pa.string())])
 
 @dataclass(frozen=True)
 class StoreRef:
-    """The life of the store that a run is bound to."""
+    """The life of the store, and the terms of its units, that a run is bound to."""
 
     url: str
     incarnation: Incarnation
     generation: int
+    terms: Mapping[str, int]
+    """Unit -> its term (`Marks.terms`)."""
 
     def connect(self) -> OnlineStore:
-        """This process's connection."""
-        return connection(self.url, self.incarnation, self.generation)
+        """This process's connection. Raises IncarnationChanged, EpochSuperseded."""
+        store = connection(self.url, self.incarnation, self.generation)
+        store.hold(self.terms)
+        return store
 
 
 @dataclass(frozen=True)

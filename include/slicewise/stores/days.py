@@ -18,13 +18,13 @@ from slicewise.stores.steps import MISSED, Change, Fields, KeyChange, Steps, exa
 CHUNK = 1024
 
 
-def total_day(generation: int, unit: StoredUnit, tags: Sequence[bytes], day: int) -> Steps[int]:
+def total_day(generation: int, name: str, unit: StoredUnit, tags: Sequence[bytes], day: int) -> Steps[int]:
     """Writes `d` of each entity that has compacted hours on this day; how many were written. One
     whose hours change meanwhile keeps no valid total: the swap's own run writes it again."""
     written = 0
     layout = unit.layout
     for begin in range(0, len(tags), CHUNK):
-        day_keys = [keys.day_key(generation, tag, unit.storage_fingerprint, day) for tag in tags[begin : begin + CHUNK]]
+        day_keys = [keys.day_key(generation, tag, name, day) for tag in tags[begin : begin + CHUNK]]
         replies = yield [Fields(key, [keys.HOURS]) for key in day_keys]
         found = [(key, raw) for key, (raw,) in zip(day_keys, replies, strict=True) if raw]
         if not found:

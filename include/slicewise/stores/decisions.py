@@ -17,8 +17,9 @@ from slicewise.codec import day_digest
 from slicewise.codec import pack_hours as pack_hours
 from slicewise.codec import unpack_hours as unpack_hours
 from slicewise.cover import Cover, Place
-from slicewise.errors import EpochSuperseded, GapRefused, StoreUnavailable
+from slicewise.errors import EpochSuperseded, GapRefused, IncarnationChanged, StoreUnavailable
 from slicewise.slices import HOUR_US
+from slicewise.stores.ports import Marks, Term
 
 hours_digest = day_digest
 """The eight bytes by which a day total `d` names the `c` that it is the total of."""
@@ -165,6 +166,32 @@ def start_cover(ledger: Cover, topic_id: str | None) -> Cover:
     if topic_id is None:
         return ledger
     return Cover({place: offset for place, offset in ledger.offsets.items() if place[0] == topic_id})
+
+
+def term_of(marks: Marks, unit: str) -> Term:
+    """The term that stands of a unit (a fingerprint). EpochSuperseded where it is not deployed."""
+    if unit not in marks.starts:
+        raise EpochSuperseded(f"unit {unit} is not deployed on this store", next_step="read the deployment again")
+    return Term(marks.name(unit), marks.terms.get(unit, 0), marks.starts[unit])
+
+
+def new_term(marks: Marks) -> int:
+    """The term of a unit that the next deployment brings. Once a unit was left out, no name
+    without a number is given any more: it may be that unit's, whose keys may still be written."""
+    return marks.epoch + 1 if marks.retired else 0
+
+
+def check_standing(found: Sequence[bytes | None], generation: int, epoch: int) -> None:
+    """Whether data that was read after the marks was read under them. found: generation and epoch
+    after it. Else what the marks claim may be gone: the store was emptied, or units were left out
+    and their keys swept."""
+    if found[0] != b"%d" % generation:
+        raise IncarnationChanged(
+            "the store was emptied while it was read",
+            next_step="open a new connection, and read the marks again",
+        )
+    if found[1] != b"%d" % epoch:
+        raise StoreUnavailable("a deployment came while the store was read", next_step="read again")
 
 
 def aliases_to_set(

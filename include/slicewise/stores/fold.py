@@ -22,7 +22,7 @@ from slicewise.cover import Cover
 from slicewise.errors import StoreUnavailable
 from slicewise.slices import DAY_US
 from slicewise.stores import decisions, keys
-from slicewise.stores.ports import FoldBatch, FoldOutcome
+from slicewise.stores.ports import FoldBatch, FoldOutcome, Term
 from slicewise.stores.steps import (
     ABSENT,
     ATTEMPTS,
@@ -90,7 +90,7 @@ class Groups:
         )
 
 
-def fold(generation: int, start: Cover, covers_of: CoversOf, batch: FoldBatch) -> Steps[FoldOutcome]:
+def fold(generation: int, term: Term, covers_of: CoversOf, batch: FoldBatch) -> Steps[FoldOutcome]:
     """Brings a batch in. Any replay, in any batch boundaries, by any number of writers, adds
     nothing. Requires rows in offset order and offsets below 2^53."""
     offsets = batch.offset
@@ -105,7 +105,7 @@ def fold(generation: int, start: Cover, covers_of: CoversOf, batch: FoldBatch) -
     for run in runs(batch):
         rows = run
         for _ in range(ATTEMPTS):
-            outcome, missed = yield from _attempt(generation, start, covers_of, batch, rows)
+            outcome, missed = yield from _attempt(generation, term, covers_of, batch, rows)
             total = _add(total, outcome)
             if not len(missed):
                 break
@@ -147,7 +147,7 @@ def runs(batch: FoldBatch, chunk: int = CHUNK, max_slices: int = MAX_SLICES) -> 
 
 
 def _attempt(
-    generation: int, start: Cover, covers_of: CoversOf, batch: FoldBatch, rows: Int64
+    generation: int, term: Term, covers_of: CoversOf, batch: FoldBatch, rows: Int64
 ) -> Generator[Sequence[Command], list[Any], tuple[FoldOutcome, Int64]]:
     """One read and one write of all entities of these rows; the entities to take again."""
     unit, place, groups = batch.unit, batch.place, Groups.of(batch, rows)
@@ -155,8 +155,8 @@ def _attempt(
     names = [b"r:%d:%s" % (number, guard[2:]) for number in groups.number.tolist()]
     bounds = groups.bounds.tolist()
     entities = groups.entities.tolist()
-    hot_keys = [keys.hot_key(generation, batch.tags[e], unit.storage_fingerprint) for e in entities]
-    days = _days(generation, batch, groups)
+    hot_keys = [keys.hot_key(generation, batch.tags[e], term.name) for e in entities]
+    days = _days(generation, term.name, batch, groups)
 
     replies = yield [
         *[Fields(hot_keys[i], [guard, *names[bounds[i] : bounds[i + 1]]]) for i in range(len(entities))],
@@ -166,7 +166,7 @@ def _attempt(
     running = [value for reply in replies[: len(entities)] for value in reply[1:]]
     hours = [reply[0] for reply in replies[len(entities) :]]
 
-    floors = yield from _floors(start, covers_of, batch, groups, days, hours)
+    floors = yield from _floors(term.start, covers_of, batch, groups, days, hours)
     last = np.array([-1 if raw is None else int(raw) for raw in guards], np.int64)
     offset = batch.offset[groups.rows]
     kept = decisions.rows_to_keep(offset, last[groups.owner[groups.group]], floors[groups.group])
@@ -217,13 +217,12 @@ def _attempt(
     return outcome, groups.entities[missed]
 
 
-def _days(generation: int, batch: FoldBatch, groups: Groups) -> list[tuple[int, int, bytes]]:
+def _days(generation: int, name: str, batch: FoldBatch, groups: Groups) -> list[tuple[int, int, bytes]]:
     """Distinct (position of entity, day, key of the day's hash) that the groups touch."""
     day = groups.number * batch.unit.slice_us // DAY_US
     first = _first(day) | _first(groups.owner)
-    fingerprint = batch.unit.storage_fingerprint
     return [
-        (i, d, keys.day_key(generation, batch.tags[e], fingerprint, d))
+        (i, d, keys.day_key(generation, batch.tags[e], name, d))
         for i, e, d in zip(
             groups.owner[first].tolist(),
             groups.entities[groups.owner[first]].tolist(),

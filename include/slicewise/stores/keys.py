@@ -79,6 +79,13 @@ def entity_tags(
     ]
 
 
+def unit_name(fingerprint: str, term: int) -> str:
+    """The unit in its keys, in one of its terms. A unit that comes back begins another term, so
+    that what is left of the first, and what is still being written for it, lies where nobody
+    reads. term: the epoch that it began with; 0 for one before any unit was left out."""
+    return f"{fingerprint}.{term}" if term else fingerprint
+
+
 def hot_key(generation: int, tag: bytes, unit: str) -> bytes:
     return b"sw:%d:{%s}:%s:hot" % (generation, tag, unit.encode())
 

@@ -12,7 +12,7 @@ from typing import Any
 from slicewise.cover import Cover, Place
 from slicewise.errors import DefinitionError, EpochSuperseded, GapRefused, IncarnationChanged
 from slicewise.stores import decisions, keys
-from slicewise.stores.ports import Deployable, Marks, StoredUnit
+from slicewise.stores.ports import Deployable, Marks, StoredUnit, Term
 from slicewise.stores.steps import (
     ABSENT,
     ATTEMPTS,
@@ -44,8 +44,8 @@ def parse(flat: Sequence[bytes]) -> Marks | None:
     if b"generation" not in raw:
         return None
     ledger: dict[Place, int] = {}
-    starts, building, aliases, topics = {}, {}, {}, {}
-    ready, retired = set(), set()
+    starts, building, aliases, topics, terms = {}, {}, {}, {}, {}
+    ready = set()
     for field, value in raw.items():
         kind, _, name = field.decode().partition(":")
         if kind == "g" and name:
@@ -55,8 +55,8 @@ def parse(flat: Sequence[bytes]) -> Marks | None:
             starts[name] = Cover.unpack(value)
         elif kind == "y" and name:
             ready.add(name)
-        elif kind == "z" and name:
-            retired.add(name)
+        elif kind == "n" and name:
+            terms[name] = int(value)
         elif kind == "b" and name:
             done, _, total = value.partition(b"/")
             building[name] = (int(done), int(total))
@@ -75,7 +75,8 @@ def parse(flat: Sequence[bytes]) -> Marks | None:
         building=building,
         aliases=aliases,
         topics=topics,
-        retired=frozenset(retired),
+        terms=terms,
+        retired=int(raw.get(b"retired", 0)),
     )
 
 
@@ -197,13 +198,6 @@ def deploy(
                 f"epoch {marks.epoch} stands, the deployment was planned on {expected_epoch}",
                 next_step="plan again and apply",
             )
-        returning = sorted(marks.retired & set(units))
-        if returning:
-            raise DefinitionError(
-                f"units {', '.join(returning)} were deployed before and left out since",
-                expected="units that never stopped, or new ones: events are missing in between",
-                next_step="give the view another name: its history is built from the archive",
-            )
         begun = decisions.begun(marks.places, marks.topics.values(), earliest)
         ledger, ids = marks.ledger.join(begun), {**marks.topics, **topics}
         starts = {
@@ -212,7 +206,8 @@ def deploy(
         }
         at_once = [name for name, start in starts.items() if not start]  # nothing lies below
         ready = (marks.ready | set(at_once)) & set(units)
-        gone = sorted(set(marks.starts) - set(units) - marks.retired)
+        term = decisions.new_term(marks)
+        gone = sorted(set(marks.starts) - set(units))
         aliases = decisions.aliases_to_set(views, {v: a for v, a in marks.aliases.items() if v in views}, ready)
         sets: Sets = [
             (b"epoch", b"%d" % (marks.epoch + 1), 0),
@@ -221,13 +216,13 @@ def deploy(
             *[(ledger_field(p), b"%d" % o, 0) for p, o in begun.offsets.items()],
             *[(b"s:%s" % u.encode(), start.pack(), 0) for u, start in starts.items()],
             *[(b"y:%s" % u.encode(), b"1", 0) for u in at_once],
-            *[(b"z:%s" % u.encode(), b"%d" % marks.epoch, 0) for u in gone],
+            *[(b"n:%s" % u.encode(), b"%d" % term, 0) for u in starts if term],
+            *([(b"retired", b"%d" % (marks.epoch + 1), 0)] if gone else []),
             *[(b"a:%s" % v.encode(), ",".join(f).encode(), 0) for v, f in aliases.items()],
             *[(b"t:%s" % n.encode(), t.encode(), 0) for n, t in topics.items()],
         ]
         deletes = [
-            *[b"y:%s" % u.encode() for u in gone],
-            *[b"b:%s" % u.encode() for u in gone],
+            *[b"%s:%s" % (kind, u.encode()) for u in gone for kind in (b"s", b"n", b"y", b"b")],
             *[b"a:%s" % v.encode() for v in set(marks.aliases) - set(views)],
         ]
         checks = [
@@ -241,12 +236,31 @@ def deploy(
     raise contended("deployment")
 
 
-def mark_ready(generation: int, unit: StoredUnit, start: Cover, views: Mapping[str, Sequence[str]]) -> Steps[None]:
+def _term(unit: StoredUnit, term: Term) -> Checks:
+    """What is claimed of a term is claimed while it stands."""
+    name = unit.storage_fingerprint.encode()
+    number = exact(b"%d" % term.number) if term.number else ABSENT
+    return [(b"s:%s" % name, exact(term.start.pack())), (b"n:%s" % name, number)]
+
+
+def _check_term(marks: Marks, unit: StoredUnit, term: Term) -> None:
+    """Says why a check of the term did not hold; EpochSuperseded."""
+    if decisions.term_of(marks, unit.storage_fingerprint) != term:
+        raise EpochSuperseded(
+            f"term {term.number} of unit {unit.storage_fingerprint} is over",
+            next_step="read the deployment again",
+        )
+
+
+def mark_ready(
+    generation: int, unit: StoredUnit, term: Term, start: Cover, views: Mapping[str, Sequence[str]]
+) -> Steps[None]:
     """All that lies below the unit's start cover stands; names take their aliases."""
     name = unit.storage_fingerprint
     for _ in range(ATTEMPTS):
         marks = yield from read(generation)
-        if marks.starts.get(name) != start or name in marks.retired:
+        _check_term(marks, unit, term)
+        if term.start != start:
             raise GapRefused(
                 f"unit {name} has another start cover than the backfill that was made",
                 next_step="run the backfill again",
@@ -256,40 +270,37 @@ def mark_ready(generation: int, unit: StoredUnit, start: Cover, views: Mapping[s
             (b"y:%s" % name.encode(), b"1", 0),
             *[(b"a:%s" % v.encode(), ",".join(f).encode(), 0) for v, f in aliases.items()],
         ]
-        checks = [
-            (b"epoch", exact(b"%d" % marks.epoch)),
-            (b"s:%s" % name.encode(), exact(start.pack())),
-        ]
+        checks = [(b"epoch", exact(b"%d" % marks.epoch)), *_term(unit, term)]
         (reply,) = yield [change(generation, checks, sets, [b"b:%s" % name.encode()])]
         if reply != MISSED:
             return
     raise contended("ready mark")
 
 
-def mark_building(generation: int, unit: StoredUnit, done: int, total: int) -> Steps[None]:
+def mark_building(generation: int, unit: StoredUnit, term: Term, done: int, total: int) -> Steps[None]:
     name = unit.storage_fingerprint.encode()
-    (reply,) = yield [change(generation, [], [(b"b:%s" % name, b"%d/%d" % (done, total), 0)])]
+    (reply,) = yield [change(generation, _term(unit, term), [(b"b:%s" % name, b"%d/%d" % (done, total), 0)])]
     if reply == MISSED:
-        yield from read(generation)  # says what changed
+        _check_term((yield from read(generation)), unit, term)
 
 
-def mark_swapped(generation: int, unit: StoredUnit, hour: int, seq: int) -> Steps[bool]:
+def mark_swapped(generation: int, unit: StoredUnit, term: Term, hour: int, seq: int) -> Steps[bool]:
     """False where a newer seq stands."""
-    key, field = keys.swapped_key(generation, unit.storage_fingerprint), b"%d" % hour
+    key, field = keys.swapped_key(generation, term.name), b"%d" % hour
     for _ in range(ATTEMPTS):
         ((found,),) = yield [Fields(key, [field])]
         if found is not None and int(found) > seq:
             return False
         other = KeyChange(key, [(field, exact(found))], [(field, b"%d" % seq, 0)])
-        (reply,) = yield [change(generation, [], [], (), other)]
+        (reply,) = yield [change(generation, _term(unit, term), [], (), other)]
         if reply != MISSED:
             return True
-        yield from read(generation)
+        _check_term((yield from read(generation)), unit, term)
     raise contended("swapped mark")
 
 
-def swapped(generation: int, unit: StoredUnit) -> Steps[dict[int, int]]:
-    (flat,) = yield [Whole(keys.swapped_key(generation, unit.storage_fingerprint))]
+def swapped(generation: int, term: Term) -> Steps[dict[int, int]]:
+    (flat,) = yield [Whole(keys.swapped_key(generation, term.name))]
     return {int(hour): int(seq) for hour, seq in zip(flat[::2], flat[1::2], strict=True)}
 
 
@@ -314,21 +325,3 @@ def put_cover(generation: int, source: str, seq: int, cover: Cover) -> Steps[Non
 def covers(generation: int, source: str) -> Generator[Sequence[Command], list[Any], dict[int, Cover]]:
     (flat,) = yield [Whole(keys.covers_key(generation, source))]
     return {int(seq): Cover.unpack(raw) for seq, raw in zip(flat[::2], flat[1::2], strict=True)}
-
-
-def forget_retired(generation: int, unit: str) -> Steps[None]:
-    """Lets a retired unit be deployed again as a new one; its data keys must be gone already."""
-    name = unit.encode()
-    for _ in range(ATTEMPTS):
-        marks = yield from read(generation)
-        if unit not in marks.retired:
-            raise DefinitionError(f"unit {unit} is not retired", next_step="deploy without it first")
-        key = keys.swapped_key(generation, unit)
-        (flat,) = yield [Whole(key)]
-        hours = KeyChange(key, [(f, exact(v)) for f, v in zip(flat[::2], flat[1::2], strict=True)], (), flat[::2])
-        checks = [(b"epoch", exact(b"%d" % marks.epoch))]
-        gone = [b"s:%s" % name, b"z:%s" % name]
-        (reply,) = yield [change(generation, checks, [], gone, *([hours] if flat else []))]
-        if reply != MISSED:
-            return
-    raise contended("retired unit")

@@ -1,8 +1,8 @@
 """Every operation of the online store, bound to the generation that its connection found.
 
 A connection that outlives its generation writes under keys that nobody reads, and is refused by
-the marks. What is remembered here never changes within a generation: start covers and what an
-archive seq stands for.
+the marks. What is remembered here never changes within a generation: what an archive seq stands
+for, and the terms that the connection was told to hold.
 """
 
 from __future__ import annotations
@@ -25,10 +25,11 @@ from slicewise.stores.ports import (
     StoredUnit,
     SwapOutcome,
     TagRead,
+    Term,
     UnitReply,
 )
 from slicewise.stores.steps import (
-    MARKED_GENERATION,
+    STANDING,
     TIME,
     WHOLE_MARKS,
     Command,
@@ -51,7 +52,7 @@ class Operations:
     def __init__(self, incarnation: Incarnation) -> None:
         self.incarnation = incarnation
         self._generation: int | None = None
-        self._starts: dict[str, Cover] = {}
+        self._held: dict[str, Term] = {}
         self._covers: dict[str, dict[int, Cover]] = {}
         self._marks: tuple[list[bytes], Marks] | None = None
 
@@ -103,14 +104,12 @@ class Operations:
         return None if raw is None else raw.decode()
 
     def mark_building(self, unit: StoredUnit, done: int, total: int) -> Steps[None]:
-        yield from marks.mark_building(self.generation, unit, done, total)
+        term = yield from self.term(unit)
+        yield from marks.mark_building(self.generation, unit, term, done, total)
 
     def mark_ready(self, unit: StoredUnit, start: Cover, views: Mapping[str, Sequence[str]]) -> Steps[None]:
-        yield from marks.mark_ready(self.generation, unit, start, views)
-
-    def forget_retired(self, unit: str) -> Steps[None]:
-        yield from marks.forget_retired(self.generation, unit)
-        self._starts.pop(unit, None)
+        term = yield from self.term(unit)
+        yield from marks.mark_ready(self.generation, unit, term, start, views)
 
     # ------------------------------------------------------------ covers
     def put_cover(self, source: str, seq: int, cover: Cover) -> Steps[None]:
@@ -140,26 +139,36 @@ class Operations:
                 known[seq] = Cover.unpack(raw)
         return known
 
-    def start_cover(self, unit: StoredUnit) -> Steps[Cover]:
-        name = unit.storage_fingerprint
-        if name not in self._starts:
-            found = yield from marks.read(self.generation)
-            if name not in found.starts or name in found.retired:
+    # ------------------------------------------------------------ terms
+    def hold(self, terms: Mapping[str, int]) -> Steps[None]:
+        if all((held := self._held.get(unit)) is not None and held.number == n for unit, n in terms.items()):
+            return
+        found = yield from marks.read(self.generation)
+        for unit, number in terms.items():
+            term = decisions.term_of(found, unit)
+            if term.number != number:
                 raise EpochSuperseded(
-                    f"unit {name} is not deployed on this store",
+                    f"term {number} of unit {unit} is over, {term.number} stands",
                     next_step="read the deployment again",
                 )
-            self._starts[name] = found.starts[name]
-        return self._starts[name]
+            self._held[unit] = term
+
+    def term(self, unit: StoredUnit) -> Steps[Term]:
+        """The term that is held; of a unit that is not held, the one that stands now."""
+        held = self._held.get(unit.storage_fingerprint)
+        if held is not None:
+            return held
+        found = yield from marks.read(self.generation)
+        return decisions.term_of(found, unit.storage_fingerprint)
 
     # ------------------------------------------------------------ data
     def fold(self, batch: FoldBatch) -> Steps[FoldOutcome]:
-        start = yield from self.start_cover(batch.unit)
+        term = yield from self.term(batch.unit)
 
         def covers_of(seqs: Iterable[int]) -> Any:
             return self.covers_of(batch.unit.source, seqs)
 
-        return (yield from fold.fold(self.generation, start, covers_of, batch))
+        return (yield from fold.fold(self.generation, term, covers_of, batch))
 
     def swap(
         self,
@@ -169,8 +178,8 @@ class Operations:
         cover: Cover,
         entries: Sequence[HourEntry],
     ) -> Steps[SwapOutcome]:
-        start = yield from self.start_cover(unit)
-        decisions.check_swap(seq, cover, start)
+        term = yield from self.term(unit)
+        decisions.check_swap(seq, cover, term.start)
         if seq != decisions.START_SEQ:
             known = yield from self.covers_of(unit.source, [seq])
             if known[seq] != cover:
@@ -178,16 +187,19 @@ class Operations:
                     f"archive seq {seq} of {unit.source} is registered with another cover",
                     next_step="see which archive this store belongs to",
                 )
-        return (yield from swap.swap(self.generation, unit, hour, seq, cover, entries))
+        return (yield from swap.swap(self.generation, term.name, unit, hour, seq, cover, entries))
 
     def mark_swapped(self, unit: StoredUnit, hour: int, seq: int) -> Steps[bool]:
-        return (yield from marks.mark_swapped(self.generation, unit, hour, seq))
+        term = yield from self.term(unit)
+        return (yield from marks.mark_swapped(self.generation, unit, term, hour, seq))
 
     def swapped(self, unit: StoredUnit) -> Steps[Mapping[int, int]]:
-        return (yield from marks.swapped(self.generation, unit))
+        term = yield from self.term(unit)
+        return (yield from marks.swapped(self.generation, term))
 
     def total_day(self, unit: StoredUnit, tags: Sequence[bytes], day: int) -> Steps[int]:
-        return (yield from days.total_day(self.generation, unit, tags, day))
+        term = yield from self.term(unit)
+        return (yield from days.total_day(self.generation, term.name, unit, tags, day))
 
     # ------------------------------------------------------------ reading
     def read(self, reads: Sequence[EntityRead | TagRead]) -> Steps[ReadReply]:
@@ -201,9 +213,7 @@ class Operations:
             found = marks.bound(marks.parse(flat), self.generation)
             self._marks = (flat, found)
         entities = []
-        if replies[-1] != [b"%d" % self.generation]:
-            # Emptied in between: the marks would claim what the data no longer holds.
-            marks.bound(None, self.generation)
+        decisions.check_standing(replies[-1], self.generation, self._marks[1].epoch)
         for entity, found_fields in zip(reads, replies[2:-1], strict=True):
             position = 0
             units = []
@@ -235,7 +245,7 @@ class Operations:
 
 
 def read_commands(reads: Sequence[EntityRead | TagRead]) -> list[Command]:
-    """Time and marks first, then one transaction per tag; last, whether the marks still stand."""
+    """Time and marks first, then one transaction per tag; last, whether generation and epoch still stand."""
     commands: list[Command] = [TIME, WHOLE_MARKS]
     for entity in reads:
         if type(entity) is TagRead:
@@ -248,5 +258,5 @@ def read_commands(reads: Sequence[EntityRead | TagRead]) -> list[Command]:
                 inside.append(Whole(unit.hot))
             inside += [Fields(key, fields) for key, fields in unit.days]
         commands.append(Together(inside))
-    commands.append(MARKED_GENERATION)
+    commands.append(STANDING)
     return commands

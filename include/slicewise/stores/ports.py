@@ -12,6 +12,7 @@ import numpy.typing as npt
 from slicewise.aggregates.columns import Columns
 from slicewise.codec import Layout
 from slicewise.cover import Cover, Place
+from slicewise.stores.keys import unit_name
 from slicewise.stores.shapes import ReadShape
 
 
@@ -43,8 +44,25 @@ class Marks:
     """View -> fingerprints of the units that answer under its name."""
     topics: Mapping[str, str]
     """Topic name -> topic id."""
-    retired: frozenset[str]
-    """Units that were deployed once; their old state still stands."""
+    terms: Mapping[str, int]
+    """Unit -> epoch with which its present term began; 0 (or not there) before any unit was left out."""
+    retired: int
+    """Newest epoch that left a unit out; 0: none has."""
+
+    def name(self, unit: str) -> str:
+        """The unit (a fingerprint) in its keys."""
+        return unit_name(unit, self.terms.get(unit, 0))
+
+
+@dataclass(frozen=True)
+class Term:
+    """A unit from the deployment that brings it to the one that leaves it out."""
+
+    name: str
+    """The unit in the keys of this term."""
+    number: int
+    """As in `Marks.terms`."""
+    start: Cover
 
 
 class StoredUnit(Protocol):
@@ -195,6 +213,12 @@ class OnlineStore(Protocol):
         """To be asked before the first fold of a batch: EpochSuperseded, GapRefused."""
         ...
 
+    def hold(self, terms: Mapping[str, int]) -> None:
+        """From now on what this connection writes of these units is of these terms, whatever is
+        deployed meanwhile: a job's writes and claims are of one term. Other units are looked up
+        with every operation. EpochSuperseded where a term is over already."""
+        ...
+
     def fold(self, batch: FoldBatch) -> FoldOutcome: ...
     def advance_ledger(self, start: Cover, end: Cover, epoch: int, units: str) -> Cover:
         """At the end of a batch; the ledger after it. EpochSuperseded, GapRefused."""
@@ -207,7 +231,8 @@ class OnlineStore(Protocol):
         topics: Mapping[str, str] = ...,
         earliest: Cover = ...,
     ) -> Marks:
-        """One script: epoch + 1, digest, start cover := ledger for new units, aliases.
+        """One script: epoch + 1, digest, start cover := ledger for new units, aliases. A unit that
+        was left out once is a new one, in a term of its own.
 
         earliest: first offsets of the log, where topics are new: ledger and start covers begin
         there. A deployment that stands already changes nothing."""
@@ -223,7 +248,8 @@ class OnlineStore(Protocol):
         self, unit: StoredUnit, hour: int, seq: int, cover: Cover, entries: Sequence[HourEntry]
     ) -> SwapOutcome: ...
     def mark_swapped(self, unit: StoredUnit, hour: int, seq: int) -> bool:
-        """After every entity of the hour was swapped; False if a newer seq stands."""
+        """After every entity of the hour was swapped; False if a newer seq stands. EpochSuperseded
+        when the unit's term is over."""
         ...
 
     def swapped(self, unit: StoredUnit) -> Mapping[int, int]: ...
@@ -234,12 +260,7 @@ class OnlineStore(Protocol):
     def mark_building(self, unit: StoredUnit, done: int, total: int) -> None: ...
     def mark_ready(self, unit: StoredUnit, start: Cover, views: Mapping[str, Sequence[str]] = ...) -> None:
         """The backfill of all that lies below `start` stands. Refused when the unit's start cover
-        is another."""
-        ...
-
-    def forget_retired(self, unit: str) -> None:
-        """After every data key of a retired unit (a fingerprint) was deleted: it may be deployed
-        again, as a new one."""
+        or term is another."""
         ...
 
     def read(self, reads: Sequence[EntityRead | TagRead]) -> ReadReply: ...

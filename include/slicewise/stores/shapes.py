@@ -14,7 +14,7 @@ class UnitShape(NamedTuple):
     """One unit: its hot hash whole, and fields of its day hashes."""
 
     unit: str
-    """Storage fingerprint."""
+    """Its name in keys (`Marks.name`)."""
     days: tuple[tuple[int, tuple[bytes, ...]], ...]
     """(day since the epoch, field names)."""
 

@@ -85,7 +85,7 @@ Steps = Generator[Sequence[Command], list[Any], T]
 
 TIME = Time()
 WHOLE_MARKS = Whole(MARKS)
-MARKED_GENERATION = Fields(MARKS, (b"generation",))
+STANDING = Fields(MARKS, (b"generation", b"epoch"))
 """What every read asks besides its data."""
 MISSED = -1
 ABSENT = b""

@@ -74,6 +74,9 @@ class Store:
     def begin_batch(self, start: Cover, epoch: int, units: str) -> Marks:
         return self._run(self.steps.begin_batch(start, epoch, units))
 
+    def hold(self, terms: Mapping[str, int]) -> None:
+        self._run(self.steps.hold(terms))
+
     def fold(self, batch: FoldBatch) -> FoldOutcome:
         return self._run(self.steps.fold(batch))
 
@@ -120,9 +123,6 @@ class Store:
         views: Mapping[str, Sequence[str]] | None = None,
     ) -> None:
         self._run(self.steps.mark_ready(unit, start, views or {}))
-
-    def forget_retired(self, unit: str) -> None:
-        self._run(self.steps.forget_retired(unit))
 
     def read(self, reads: Sequence[EntityRead | TagRead]) -> ReadReply:
         return self._run(self.steps.read(reads))

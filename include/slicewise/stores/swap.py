@@ -37,6 +37,7 @@ _SEQ = struct.Struct("<Q")
 
 def swap(
     generation: int,
+    name: str,
     unit: StoredUnit,
     hour: int,
     seq: int,
@@ -51,14 +52,14 @@ def swap(
         for _ in range(ATTEMPTS):
             reads: list[Command] = []
             for i in todo:
-                hot, day = _keys(generation, unit, hour, entries[i])
+                hot, day = _keys(generation, name, hour, entries[i])
                 reads += [Whole(hot), Fields(day, [keys.HOURS])]
             replies = yield reads
             wanted: list[Change] = []
             owners: list[int] = []
             for position, i in enumerate(todo):
                 flat, (hours,) = replies[2 * position], replies[2 * position + 1]
-                action, change = _entity(generation, unit, hour, seq, cover, entries[i], flat, hours)
+                action, change = _entity(generation, name, unit, hour, seq, cover, entries[i], flat, hours)
                 if change is not None:
                     wanted.append(change)
                     owners.append(i)
@@ -82,16 +83,14 @@ def swap(
     return SwapOutcome(swapped, stale, expired, tuple(sorted(left_over)))
 
 
-def _keys(generation: int, unit: StoredUnit, hour: int, entry: HourEntry) -> tuple[bytes, bytes]:
-    fingerprint, day = unit.storage_fingerprint, hour * HOUR_US // DAY_US
-    return (
-        keys.hot_key(generation, entry.tag, fingerprint),
-        keys.day_key(generation, entry.tag, fingerprint, day),
-    )
+def _keys(generation: int, name: str, hour: int, entry: HourEntry) -> tuple[bytes, bytes]:
+    day = hour * HOUR_US // DAY_US
+    return keys.hot_key(generation, entry.tag, name), keys.day_key(generation, entry.tag, name, day)
 
 
 def _entity(
     generation: int,
+    name: str,
     unit: StoredUnit,
     hour: int,
     seq: int,
@@ -120,7 +119,7 @@ def _entity(
     ]
     if entry.minutes is not None:
         sets.append((minutes, entry.minutes, expiry))
-    hot, day = _keys(generation, unit, hour, entry)
+    hot, day = _keys(generation, name, hour, entry)
     changes = [
         KeyChange(
             day,

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Generator
 
 from slicewise.errors import DataLoss, EpochSuperseded, GapRefused, IncarnationChanged
-from slicewise.stores.ports import EntityRead, UnitRead
+from slicewise.lifecycle.sweep import rules_of, verdict
+from slicewise.stores.ports import EntityRead, Marks, UnitRead
+from slicewise.stores.steps import Change, KeyChange, Whole
 from slicewise.stores.store import Store
 from tests.faults.sim.world import DAY, DAY_FIELDS, ENTITIES, FIRST_HOUR, HOURS, Actor, World, Wrong, entity_keys
 from tests.support.stored import TOPIC, StoreUnit, cover, fold_batch, hour_entry, place, tag
@@ -15,6 +17,11 @@ def same_life(world: World, store: Store, other: Store) -> None:
     """A task's connection must be of its batch's incarnation and generation."""
     if store.generation != other.generation or (store.incarnation != other.incarnation and not world.reconnects):
         raise IncarnationChanged("a task's connection is of another life")
+
+
+def terms_of(found: Marks) -> dict[str, int]:
+    """What a job holds, from the marks that it was planned by."""
+    return {unit: found.terms.get(unit, 0) for unit in found.starts}
 
 
 def stream(world: World, start: tuple[int, ...] | None) -> Actor:
@@ -38,9 +45,13 @@ def stream(world: World, start: tuple[int, ...] | None) -> Actor:
         world.rng.shuffle(tasks)
         for unit, p in tasks:
             task = store
-            if world.rng.random() < 0.5:
+            where = world.rng.random()
+            if where < 0.3:
                 task = world.connect()
-                same_life(world, task, store)
+            elif where < 0.6:
+                task = executor(world)
+            same_life(world, task, store)
+            yield from world.on(task, task.steps.hold(terms_of(found)))
             events = world.events(p, position[p], end[p])
             outcome = yield from world.on(task, task.steps.fold(fold_batch(unit, events)))
             world.say(f"fold {unit.view} p{p} {position[p]}..{end[p] - 1}: {outcome.applied} applied")
@@ -50,10 +61,26 @@ def stream(world: World, start: tuple[int, ...] | None) -> Actor:
         yield
 
 
+def executor(world: World) -> Store:
+    """The worker's connection; a dead one is replaced."""
+    kept = world.executor
+    marks = world.marks()
+    if (
+        kept is None
+        or marks is None
+        or kept.generation != marks.generation
+        or kept.incarnation != world.server.incarnation
+    ):
+        kept = world.executor = world.connect()
+    return kept
+
+
 def compaction(world: World) -> Actor:
     """Hours that are over, to the newest cover of the archive or to one begun earlier."""
     while True:
         store = world.connect()
+        found = yield from world.on(store, store.steps.marks())
+        yield from world.on(store, store.steps.hold(terms_of(found)))
         seq, offsets = world.archived() if world.rng.random() < 0.35 or not world.archive else newest(world)
         yield from world.on(store, store.steps.put_cover("plays", seq, cover(*offsets)))
         for _ in range(world.rng.randint(1, 3)):
@@ -87,8 +114,9 @@ def backfill(world: World, unit: StoreUnit) -> Actor:
     store = world.connect()
     name = unit.storage_fingerprint
     found = yield from world.on(store, store.steps.marks())
-    if name not in found.starts or name in found.ready or name in found.retired:
+    if name not in found.starts or name in found.ready:
         return
+    yield from world.on(store, store.steps.hold(terms_of(found)))
     start = found.starts[name]
     offsets = tuple(start.get(place(p)) for p in range(len(world.log)))
     while not cover(*(newest(world)[1] if world.archive else ())).dominates(start):
@@ -128,16 +156,39 @@ def reader(world: World) -> Actor:
         store = world.connect()
         for _ in range(world.rng.randint(1, 4)):
             reads, asked = [], []
+            planned = yield from world.on(store, store.steps.marks())
             for unit in world.units:
                 for entity in range(ENTITIES):
-                    hot, day = entity_keys(store.generation, unit, entity)
+                    hot, day = entity_keys(planned, unit, entity)
                     reads.append(EntityRead((UnitRead(hot, ((day, DAY_FIELDS),)),)))
                     asked.append((unit, entity))
             reply = yield from world.on(store, store.steps.read(reads))
+            if reply.marks.epoch != planned.epoch:
+                continue  # planned under another deployment
             for (unit, entity), (found,) in zip(asked, reply.entities, strict=True):
                 if unit.storage_fingerprint in reply.marks.ready:
                     world.judge(unit, entity, reply.marks, found)
         yield
+
+
+def sweep(world: World) -> Actor:
+    """Deletes what the sweep's own decision says is of no use; bound to one life of the store."""
+    store = world.connect()
+    found = yield from world.on(store, store.steps.marks())
+    unit = {"source": "plays", "slice_us": 1, "retention_us": 1}
+    manifest = {"units": [{**unit, "storage_fingerprint": name} for name in found.starts]}
+    rules = rules_of(found, manifest)
+    seen: set[bytes] = set()
+    while todo := sorted(world.server.hashes.keys() - seen):
+        key = world.rng.choice(todo)
+        seen.add(key)
+        yield
+        if world.sweep_reconnects:
+            store.node.incarnation = world.server.incarnation  # type: ignore[misc]
+        if verdict(key, 1, 0, rules).delete:
+            (flat,) = store.node.run([Whole(key)])
+            store.node.run([Change((KeyChange(key, (), (), flat[::2]),))])
+            world.say(f"swept {key.decode()}")
 
 
 def operator(world: World) -> Actor:

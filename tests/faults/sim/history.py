@@ -14,7 +14,7 @@ from slicewise.errors import (
 )
 from tests.faults.sim import actors
 from tests.faults.sim.world import FIRST_HOUR, HOURS, PARTITIONS, UNITS, Actor, World, Wrong
-from tests.support.stored import cover, place
+from tests.support.stored import StoreUnit, cover, place
 
 EXPECTED = (DataLoss, EpochSuperseded, GapRefused, NotReady, StoreUnavailable)
 """What a process meets in normal life; it ends, and another begins."""
@@ -78,6 +78,7 @@ def run(world: World) -> None:
     others = [actors.compaction(world), actors.compaction(world), actors.totals(world)]
     readers = [actors.reader(world)]
     operators: list[Actor] = []
+    sweeps: list[Actor] = []
     checkpoint = world.ends()
     epoch = 1
     for _ in range(rng.randint(60, 900)):
@@ -101,9 +102,8 @@ def run(world: World) -> None:
         elif a < 0.931:
             empty(world)
         elif a < 0.942:
-            if len(world.units) == 1 and sum(world.ends()) > 6:
-                world.units, world.deployments = UNITS, world.deployments + 1
-                world.say("the second unit is wanted")
+            if sum(world.ends()) > 6:
+                world.want(another(world))
             operators = [actors.operator(world)]
         elif a < 0.946:
             operators = [actors.operator(world)]
@@ -120,7 +120,9 @@ def run(world: World) -> None:
             streams = [actors.stream(world, begins), *streams[: rng.randint(0, 2)]]
         elif a < 0.975:
             fills = [actors.backfill(world, rng.choice(UNITS)), *fills[:1]]
-        elif a < 0.985:
+        elif a < 0.978:
+            sweeps = [actors.sweep(world), *sweeps[:1]]
+        elif a < 0.987:
             others[rng.randrange(len(others))] = rng.choice([actors.compaction, actors.totals])(world)
         else:
             readers = [actors.reader(world)]
@@ -128,6 +130,8 @@ def run(world: World) -> None:
         if found is not None and found.epoch > epoch and rng.random() < 0.9:
             # the new units' first stream: it may begin below their start covers
             streams = [actors.stream(world, nearby(world))]
+        if found is not None and found.epoch > epoch and rng.random() < 0.5:
+            sweeps = [actors.sweep(world), *sweeps[:1]]
         epoch = 0 if found is None else found.epoch
         if found is not None and rng.random() < 0.2:
             checkpoint = tuple(found.ledger.get(p) for p in _places(world))
@@ -135,10 +139,18 @@ def run(world: World) -> None:
             streams.append(actors.stream(world, None))
         while len(others) < 3:
             others.append(rng.choice([actors.compaction, actors.totals])(world))
+        if rng.random() < 0.2:
+            step(world, sweeps)
         if operators and rng.random() < 0.3:
             step(world, operators)
         if not readers:
             readers.append(actors.reader(world))
+
+
+def another(world: World) -> tuple[StoreUnit, ...]:
+    """The units that are wanted next: one comes, one goes, or one goes and comes back."""
+    choices = [UNITS, UNITS[:1], UNITS[1:]]
+    return world.rng.choice([units for units in choices if units != world.units])
 
 
 def _places(world: World) -> list[tuple[str, int]]:

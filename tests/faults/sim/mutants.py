@@ -12,7 +12,8 @@ import numpy as np
 from slicewise import codec
 from slicewise.cover import Cover, Place
 from slicewise.errors import EpochSuperseded, GapRefused
-from slicewise.stores import decisions, keys
+from slicewise.lifecycle.sweep import SweepRules
+from slicewise.stores import decisions, keys, marks, ports
 from slicewise.stores.decisions import Running, Swap
 from slicewise.stores.operations import Operations
 from slicewise.stores.ports import Marks, ReadReply
@@ -22,7 +23,7 @@ from tests.faults.sim.world import FIRST_HOUR, HOURS, World
 
 Patches = Sequence[tuple[Any, str, Any]]
 check_batch, swap_decision = decisions.check_batch, decisions.swap_decision
-hour_floor = decisions.hour_floor
+hour_floor, check_standing = decisions.hour_floor, decisions.check_standing
 
 
 def without(error: type[Exception]) -> Callable[..., None]:
@@ -119,6 +120,44 @@ def hours_in_a_total(change: Change, field: bytes) -> bool:
     return field == keys.HOURS and [name for name, _, _ in change.keys[0].sets] == [keys.TOTAL]
 
 
+def names_without_term() -> Patches:
+    return ((ports, "unit_name", lambda fingerprint, term: fingerprint),)  # noqa: ARG005
+
+
+def nothing_held(self: Operations, terms: Mapping[str, int]) -> Any:  # noqa: ARG001
+    """Each operation is of the term that stands when it begins."""
+    yield from ()
+
+
+def held_for_ever() -> Any:
+    """What a connection learned first of a unit, it keeps."""
+    honest = Operations.hold
+
+    def hold(self: Operations, terms: Mapping[str, int]) -> Any:
+        yield from honest(self, {unit: n for unit, n in terms.items() if unit not in self._held})
+
+    return hold
+
+
+def claims_without_term() -> Patches:
+    return (
+        (marks, "_term", lambda unit, term: []),  # noqa: ARG005
+        (marks, "_check_term", lambda marks, unit, term: None),  # noqa: ARG005
+    )
+
+
+def standing_without_epoch(found: Sequence[bytes | None], generation: int, epoch: int) -> None:
+    check_standing([found[0], b"%d" % epoch], generation, epoch)
+
+
+def over_because_unknown(self: SweepRules, name: str) -> bool:
+    return name not in self.units
+
+
+def sweep_that_reconnects(world: World) -> None:
+    world.sweep_reconnects = True
+
+
 def keyed_without_generation() -> Patches:
     hot, day = keys.hot_key, keys.day_key
     return (
@@ -140,9 +179,16 @@ PATCHES: dict[str, Callable[[], Patches]] = {
     "cached": lambda: ((Operations, "read_reply", read_with_a_kept_ledger()),),
     "ready": lambda: ((actors, "swapped", claims_kept_elsewhere),),
     "generation": keyed_without_generation,
+    "term": names_without_term,
+    "held": lambda: ((Operations, "hold", nothing_held),),
+    "held-anew": lambda: ((Operations, "hold", held_for_ever()),),
+    "claims": claims_without_term,
+    "standing": lambda: ((decisions, "check_standing", standing_without_epoch),),
+    "sweep-later": lambda: ((SweepRules, "is_over", over_because_unknown),),
 }
 WORLDS: dict[str, Callable[[World], None]] = {
     "incarnation": reconnecting,
+    "sweep-incarnation": sweep_that_reconnects,
     "guards": unchecked(in_a_swap),
     "compare": unchecked(in_a_fold),
     "compared-hours": unchecked(hours_in_a_fold),

@@ -94,11 +94,15 @@ class World:
         """seq -> cover; what it contains follows from the log."""
         self.units: tuple[StoreUnit, ...] = UNITS[:1]
         """What is to be deployed."""
+        self.executor: Store | None = None
+        """A worker's connection, which outlives the queries that it serves."""
         self.deployments = 0
         self.ready_elsewhere: set[tuple[str, int]] = set()
         self.checked = 0
         self.reconnects = False
         """Removed rule: connections outlive their incarnation."""
+        self.sweep_reconnects = False
+        """Removed rule: so does the sweep's."""
         self.server = Server(self)
         self._true: set[tuple[Any, ...]] = set()
         self._marks: tuple[list[bytes], Marks | None] = ([], None)
@@ -165,6 +169,11 @@ class World:
     def deployment(self) -> StoreDeployment:
         return StoreDeployment("+".join(u.view for u in self.units) + f"#{self.deployments}", self.units)
 
+    def want(self, units: tuple[StoreUnit, ...]) -> None:
+        """What an operator is to deploy next."""
+        self.units, self.deployments = units, self.deployments + 1
+        self.say(f"wanted: {[unit.view for unit in units]}")
+
     def marks(self) -> Marks | None:
         flat = self.server.execute(Whole(keys.MARKS))
         if flat != self._marks[0]:
@@ -180,14 +189,16 @@ class World:
         for unit in UNITS:
             if unit.storage_fingerprint in found.ready:
                 for entity in range(ENTITIES):
-                    hot, days = entity_keys(found.generation, unit, entity)
+                    hot, days = entity_keys(found, unit, entity)
                     reply = UnitReply(self.server.execute(Whole(hot)), [self.server.execute(Fields(days, DAY_FIELDS))])
                     self.judge(unit, entity, found, reply)
 
     def judge(self, unit: StoreUnit, entity: int, found: Marks, reply: UnitReply) -> None:
         """Compares an answer with the log. Raises Wrong."""
         self.checked += 1
-        given = (unit.storage_fingerprint, entity, found.ledger, tuple(reply.hot), tuple(reply.days[0]))
+        if unit.storage_fingerprint not in found.starts:
+            raise Wrong(f"{unit.view} is ready and not deployed")
+        given = (found.name(unit.storage_fingerprint), entity, found.ledger, tuple(reply.hot), tuple(reply.days[0]))
         if given in self._true:
             return  # the log only grows: what was true of these bytes is true
         got, base, covers = self.answer(unit, found, reply)
@@ -251,10 +262,13 @@ def archive_cover(offsets: tuple[int, ...]) -> Cover:
     return cover(*offsets)
 
 
-@lru_cache(maxsize=64)
-def entity_keys(generation: int, unit: StoreUnit, entity: int) -> tuple[bytes, bytes]:
-    """Hot and day."""
-    name = unit.storage_fingerprint
+def entity_keys(found: Marks, unit: StoreUnit, entity: int) -> tuple[bytes, bytes]:
+    """Hot and day, under the names of these marks."""
+    return _keys(found.generation, found.name(unit.storage_fingerprint), entity)
+
+
+@lru_cache(maxsize=1024)
+def _keys(generation: int, name: str, entity: int) -> tuple[bytes, bytes]:
     day = FIRST_HOUR * HOUR_US // DAY_US
     return keys.hot_key(generation, tag(entity), name), keys.day_key(generation, tag(entity), name, day)
 

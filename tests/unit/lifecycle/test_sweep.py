@@ -6,10 +6,12 @@ from datetime import UTC, datetime
 
 import pytest
 
+from slicewise.cover import Cover
 from slicewise.lifecycle.sweep import SLACK_S, Finding, SweepRules, UnitRule, rules_of, verdict
 from slicewise.slices import DAY_US
 from slicewise.stores import keys
 from slicewise.stores.decisions import expiry_s
+from slicewise.stores.ports import Marks
 
 UNIT, OTHER = "a" * 16, "b" * 16
 MINUTE = 60_000_000
@@ -77,10 +79,24 @@ def test_running_partials_ahead_of_the_stores_clock_are_never_shortened() -> Non
     assert verdict(HOT, needed + 1, NOW, RULES, fields).expire_at_s == needed
 
 
-def test_a_unit_that_is_deployed_no_more_gets_an_expiry_and_keeps_one_that_it_has() -> None:
-    key = keys.hot_key(3, TAG, OTHER)
-    assert verdict(key, None, NOW, RULES).finding is Finding.NO_EXPIRY
-    assert verdict(key, NOW // 1_000_000 + 10**9, NOW, RULES).finding is Finding.WELL
+def test_a_unit_that_came_after_the_rules_gets_an_expiry_and_keeps_one_that_it_has() -> None:
+    later = SweepRules(3, {UNIT: RULE}, epoch=7, retired=4)
+    for rules, name in ((RULES, OTHER), (later, f"{OTHER}.8")):
+        key = keys.hot_key(3, TAG, name)
+        assert verdict(key, None, NOW, rules).finding is Finding.NO_EXPIRY
+        assert verdict(key, NOW // 1_000_000 + 10**9, NOW, rules).finding is Finding.WELL
+        assert verdict(keys.swapped_key(3, name), None, NOW, rules).finding is Finding.WELL
+
+
+@pytest.mark.parametrize("name", [UNIT, OTHER, f"{OTHER}.5", f"{UNIT}.6"])
+def test_keys_of_a_term_that_is_over_go(name: str) -> None:
+    # UNIT was left out and came back with epoch 7
+    rules = SweepRules(3, {f"{UNIT}.7": RULE}, epoch=9, retired=6)
+    for key in (keys.hot_key(3, TAG, name), keys.day_key(3, TAG, name, DAY), keys.swapped_key(3, name)):
+        found = verdict(key, NOW // 1_000_000 + 5, NOW, rules)
+        assert (found.finding, found.unit, found.delete) == (Finding.RETIRED, name, True)
+    for key in (keys.day_key(3, TAG, f"{UNIT}.7", DAY), keys.swapped_key(3, f"{UNIT}.7")):
+        assert not verdict(key, NOW // 1_000_000 + 5, NOW, rules).delete
 
 
 @pytest.mark.parametrize(
@@ -98,5 +114,6 @@ def test_rules_come_from_the_deployed_manifest() -> None:
         "sources": [{"name": "s", "max_ahead_us": MINUTE}],
         "units": [{"storage_fingerprint": UNIT, "source": "s", "retention_us": 2 * DAY_US, "slice_us": MINUTE}],
     }
-    assert rules_of(3, manifest) == RULES
-    assert rules_of(1, {}).longest_us == DAY_US
+    marks = Marks(3, 5, "d", frozenset(), Cover(), {}, frozenset(), {}, {}, {}, {UNIT: 4}, 2)
+    assert rules_of(marks, manifest) == SweepRules(3, {f"{UNIT}.4": RULE}, epoch=5, retired=2)
+    assert rules_of(marks, {}).longest_us == DAY_US

@@ -64,6 +64,10 @@ class RedisNode:
         packed, replies = encode(commands)
         return decode(commands, self._connection.exchange(packed, replies))
 
+    def plain(self, commands: Sequence[tuple[bytes, ...]]) -> list[Any]:
+        """Replies to commands that no step has: of upkeep, which never writes data."""
+        return self._connection.exchange([pack(command) for command in commands], len(commands))
+
     def close(self) -> None:
         self._connection.close()
 

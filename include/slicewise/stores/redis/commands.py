@@ -12,7 +12,7 @@ from slicewise.stores.keys import MARKS
 from slicewise.stores.redis.wire import ReplyError, pack
 from slicewise.stores.shapes import ReadShape
 from slicewise.stores.steps import (
-    MARKED_GENERATION,
+    STANDING,
     TIME,
     WHOLE_MARKS,
     Change,
@@ -35,7 +35,7 @@ _TIME = pack((b"TIME",))
 _MULTI = pack((b"MULTI",))
 _EXEC = pack((b"EXEC",))
 _FIXED = {id(TIME): pack((b"TIME",)), id(WHOLE_MARKS): pack((b"HGETALL", MARKS))}
-_FIXED[id(MARKED_GENERATION)] = pack((b"HMGET", MARKED_GENERATION.key, *MARKED_GENERATION.fields))
+_FIXED[id(STANDING)] = pack((b"HMGET", STANDING.key, *STANDING.fields))
 """What every read asks, packed; by identity, since these are values that live for ever."""
 TAG_LENGTHS = 256
 """Lengths of tags for which a shape's commands are kept."""

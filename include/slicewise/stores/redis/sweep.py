@@ -1,20 +1,30 @@
 """The sweep looks at every key once, and changes a key only under a condition that a newer write would break.
 
 An expiry is only ever shortened (EXPIREAT … LT), to a bound beyond all that a fold sets: one that
-extended it meanwhile loses nothing. Keys of an old generation are read by nobody.
+extended it meanwhile loses nothing. Keys of an old generation, or of a unit's term that is over,
+are read by nobody. What a term is was read in one life of the store: writes are of that life alone.
 """
 
 from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass
 from typing import Any, Protocol
 
+from slicewise.errors import IncarnationChanged, StoreUnavailable
+from slicewise.stores import marks
 from slicewise.stores.keys import MARKS, manifest_key
+from slicewise.stores.ports import Incarnation, Marks
+from slicewise.stores.redis.adapter import RedisNode
 from slicewise.stores.redis.status import connected
+from slicewise.stores.redis.wire import Address, ReplyError
+from slicewise.stores.steps import WHOLE_MARKS, Text
 
 BATCH = 1_000
+TIMEOUT_S = 30.0
 Progress = Callable[[int], None]
 
 
@@ -36,24 +46,39 @@ Decide = Callable[[bytes, int | None, int, Sequence[bytes] | None], Found]
 they were asked for) -> what is found."""
 
 
-def deployed(url: str) -> tuple[int, dict[str, Any]] | None:
-    """Generation and manifest of the store; None before the first deployment."""
-    with connected(url) as client:
-        marks = client.hgetall(MARKS)
-        text = client.get(manifest_key(marks[b"units"].decode())) if marks.get(b"units") else None
-    return None if text is None else (int(marks[b"generation"]), json.loads(text))
+@dataclass(frozen=True)
+class Deployed:
+    """What a life of the store holds."""
+
+    incarnation: Incarnation
+    marks: Marks
+    manifest: Mapping[str, Any]
+
+
+def deployed(url: str) -> Deployed | None:
+    """None before the first deployment."""
+    with closing(RedisNode(Address.parse(url), TIMEOUT_S)) as node:
+        (flat,) = node.run([WHOLE_MARKS])
+        found = marks.parse(flat)
+        if found is None or not found.units:
+            return None
+        (text,) = node.run([Text(manifest_key(found.units))])
+        return None if text is None else Deployed(node.incarnation, found, json.loads(text))
 
 
 def sweep(
-    url: str, generation: int, decide: Decide, *, dry_run: bool = False, progress: Progress = lambda _: None
+    url: str, standing: Deployed, decide: Decide, *, dry_run: bool = False, progress: Progress = lambda _: None
 ) -> Counter[str]:
     """Counts what is found over all keys, and sets it right unless dry_run; "scanned" and "changed" too.
 
     Stops when the store's generation is no more the one that the decision was made for: what
-    was read of it says nothing about the new one. Raises StoreUnavailable.
+    was read of it says nothing about the new one. Raises StoreUnavailable; IncarnationChanged where
+    the store is in another life: it may have forgotten the deployment that ended a term.
     """
     found: Counter[str] = Counter()
-    with connected(url) as client:
+    with connected(url) as client, closing(RedisNode(Address.parse(url), TIMEOUT_S)) as node:
+        if node.incarnation != standing.incarnation:
+            raise IncarnationChanged("the store restarted since its marks were read", next_step="sweep again")
         for keys in _batches(client):
             seconds, _ = client.time()
             expiries = _expiries(client, keys)
@@ -64,10 +89,10 @@ def sweep(
             ]
             found.update(each.name for _, each in verdicts)
             found["scanned"] += len(verdicts)
-            if not dry_run and int(client.hget(MARKS, "generation") or -1) != generation:
+            if not dry_run and int(client.hget(MARKS, "generation") or -1) != standing.marks.generation:
                 break
             if not dry_run:
-                found["changed"] += _apply(client, verdicts)
+                found["changed"] += _apply(node, verdicts)
             progress(found["scanned"])
     return found
 
@@ -98,12 +123,16 @@ def _expiries(client: Any, keys: Sequence[bytes]) -> list[int | None]:
     return [None if at == -1 else int(at) for at in pipe.execute()]
 
 
-def _apply(client: Any, verdicts: Sequence[tuple[bytes, Found]]) -> int:
-    pipe = client.pipeline(transaction=False)
+def _apply(node: RedisNode, verdicts: Sequence[tuple[bytes, Found]]) -> int:
+    commands: list[tuple[bytes, ...]] = []
     for key, each in verdicts:
         if each.delete:
-            pipe.unlink(key)
+            commands.append((b"UNLINK", key))
         elif each.expire_at_s is not None:
             # no expiry counts as the longest
-            pipe.expireat(key, each.expire_at_s, lt=True)
-    return sum(int(bool(each)) for each in pipe.execute()) if len(pipe) else 0
+            commands.append((b"EXPIREAT", key, b"%d" % each.expire_at_s, b"LT"))
+    replies = node.plain(commands)
+    for reply in replies:
+        if isinstance(reply, ReplyError):
+            raise StoreUnavailable(f"the store refuses: {reply}")
+    return sum(replies)
