@@ -111,7 +111,7 @@ class Extreme(Aggregate):
     def few(self) -> Extremes | None:
         if not (pa.types.is_int64(self.output_type) or pa.types.is_float64(self.output_type)):
             return None
-        return Extremes(self.largest, self.value.order_one, self.value.load_one)
+        return Extremes(self.largest, self.value.order_one)
 
     def accumulate(self, state: State, event: Event) -> State:
         value = event.columns[self.column]

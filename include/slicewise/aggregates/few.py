@@ -15,7 +15,7 @@ from typing import Any, Protocol
 Run = tuple[int, int]
 """Half-open range of rows."""
 Groups = Sequence[Sequence[int]]
-"""Per group the numbers of the runs that it holds."""
+"""Per group the numbers of the runs that it holds; those after the last run are the known states."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -29,11 +29,13 @@ class Listed:
 class Few(Protocol):
     """How few partials of one aggregate are combined and finished."""
 
-    def combine(self, columns: Sequence[Sequence[Any]], runs: Sequence[Run], groups: Groups) -> list[Any]:
-        """One combined partial per group, in a form of its own.
+    def combine(
+        self, columns: Sequence[Sequence[Any]], runs: Sequence[Run], groups: Groups, known: Sequence[Any] = ()
+    ) -> list[Any]:
+        """One combined partial per group, in a form of its own: a state.
 
         columns: per field of the aggregate its values by row; a list of fixed-width items is its
-        raw bytes.
+        raw bytes. known: states that were combined before, numbered after the runs.
         """
         ...
 
@@ -48,16 +50,19 @@ class Tallies:
 
     value: Callable[[tuple[int, ...]], Any]
 
-    def combine(self, columns: Sequence[Sequence[Any]], runs: Sequence[Run], groups: Groups) -> list[Any]:
-        totals = [[sum(column[a:b]) for a, b in runs] for column in columns]
+    def combine(
+        self, columns: Sequence[Sequence[Any]], runs: Sequence[Run], groups: Groups, known: Sequence[Any] = ()
+    ) -> list[Any]:
+        totals = [
+            [sum(column[a:b]) for a, b in runs] + [state[at] for state in known] for at, column in enumerate(columns)
+        ]
         if len(totals) == 1:
             only = totals[0]
             return [(sum([only[run] for run in group]),) for group in groups]
         return [tuple([sum([total[run] for run in group]) for total in totals]) for group in groups]
 
     def finish(self, combined: Sequence[Any]) -> Listed:
-        value = self.value
-        return Listed([value(state) for state in combined])
+        return Listed(list(map(self.value, combined)))
 
 
 @dataclass(frozen=True)
@@ -70,21 +75,27 @@ class Sums:
     value: Callable[[int, int, int], Any]
     failed: Callable[[Any], str | None]
 
-    def combine(self, columns: Sequence[Sequence[Any]], runs: Sequence[Run], groups: Groups) -> list[Any]:
+    def combine(
+        self, columns: Sequence[Sequence[Any]], runs: Sequence[Run], groups: Groups, known: Sequence[Any] = ()
+    ) -> list[Any]:
         counts, starts, limbs = columns
-        least = min(starts, default=0)
         whole = int.from_bytes
         numbers = [whole(raw, "little", signed=True) for raw in limbs]
-        if starts and max(starts) != least:
+        units = {*starts, *[state[2] for state in known]}
+        least = min(units, default=0)
+        if len(units) > 1:
             # numbers of unlike size: brought to one unit
             numbers = [number << ((start - least) << 5) for number, start in zip(numbers, starts, strict=True)]
-        n = [sum(counts[a:b]) for a, b in runs]
-        totals = [sum(numbers[a:b]) for a, b in runs]
+            known = [(n, total << ((start - least) << 5), least) for n, total, start in known]
+        n = [sum(counts[a:b]) for a, b in runs] + [state[0] for state in known]
+        totals = [sum(numbers[a:b]) for a, b in runs] + [state[1] for state in known]
         return [(sum([n[run] for run in group]), sum([totals[run] for run in group]), least) for group in groups]
 
     def finish(self, combined: Sequence[Any]) -> Listed:
         value = self.value
         values = [value(*state) if state[0] else None for state in combined]
+        if _PLAIN.issuperset(map(type, values)):
+            return Listed(values)
         errors: dict[int, str] = {}
         for position, found in enumerate(values):
             if type(found) not in _PLAIN:
@@ -94,7 +105,7 @@ class Sums:
         return Listed(values, errors)
 
 
-_PLAIN = (float, int, type(None))
+_PLAIN = frozenset((float, int, type(None)))
 
 
 @dataclass(frozen=True)
@@ -106,23 +117,26 @@ class Extremes:
 
     largest: bool
     key: Callable[[Any], Any]
-    value: Callable[[Any], Any]
 
-    def combine(self, columns: Sequence[Sequence[Any]], runs: Sequence[Run], groups: Groups) -> list[Any]:
+    def combine(
+        self, columns: Sequence[Sequence[Any]], runs: Sequence[Run], groups: Groups, known: Sequence[Any] = ()
+    ) -> list[Any]:
         values, present = columns
         best: Any = max if self.largest else min
-        if math.isnan(sum(values)):  # a NaN, or infinities of both signs: looked at one by one
+        if math.isnan(sum(values) + sum(_some(known))):  # a NaN, or infinities of both signs: looked at one by one
             best = _By(best, self.key)
-        if all(present):
-            found = [best(values[a:b]) for a, b in runs]
+        if 0 not in present:
+            found = [best(values[a:b]) if b > a else None for a, b in runs]
         else:
             kept = [value if held else None for value, held in zip(values, present, strict=True)]
             found = [best(some) if (some := _some(kept[a:b])) else None for a, b in runs]
-        return [best(some) if (some := _some([found[run] for run in group])) else None for group in groups]
+        found += known
+        if None in found:
+            return [best(some) if (some := _some([found[run] for run in group])) else None for group in groups]
+        return [best([found[run] for run in group]) if group else None for group in groups]
 
     def finish(self, combined: Sequence[Any]) -> Listed:
-        value = self.value
-        return Listed([None if found is None else value(found) for found in combined])
+        return Listed(list(combined))
 
 
 @dataclass(frozen=True)

@@ -161,7 +161,7 @@ class Sum(ExactSum):
         if is_decimal(self.number):
             return None
         if is_double(self.number):
-            return Sums(lambda _, total, start: _shifted(total, start, self.unit, 1), _code)
+            return Sums(lambda _, total, start: _shifted(total, start, DOUBLE_UNIT, 1), _code)
         return Sums(lambda _, total, start: _int64(total << (exact.LIMB_BITS * start)), _code)
 
     def finish(self, state: State) -> int | float | Decimal | Failed | None:
@@ -205,7 +205,8 @@ class Mean(ExactSum):
     def few(self) -> Sums | None:
         if is_decimal(self.number):
             return None
-        return Sums(lambda n, total, start: _shifted(total, start, self.unit, n), _code)
+        unit = self.unit
+        return Sums(lambda n, total, start: _shifted(total, start, unit, n), _code)
 
     def finish(self, state: State) -> float | Decimal | Failed | None:
         n, start, limbs = state
