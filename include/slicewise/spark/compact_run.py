@@ -23,6 +23,7 @@ from slicewise.spark.compaction import HourJob, UnitTable
 from slicewise.spark.context import Context
 from slicewise.spark.log import warning
 from slicewise.spark.report import Report, hour_text
+from slicewise.stores.iceberg.ledger import record_ledger
 from slicewise.stores.iceberg.log import load, records_by_hour
 from slicewise.stores.iceberg.slices import Header
 
@@ -51,6 +52,7 @@ def compact(context: Context, request: Request) -> Report:
     units = [unit for unit in context.deployment.units if request.wants(unit)]
     for source in dict.fromkeys(unit.source for unit in units):
         report.add_archive(context.archive(source))
+        record_ledger(context.catalog, context.store, source, context.deployment.source(source).topic)
     now_hour = context.store.time_us() // HOUR_US
     tables = [context.unit_table(unit) for unit in units]
     known = [context.hours(table.unit, table.headers()) for table in tables]

@@ -1,12 +1,13 @@
 """Maintenance changes how tables are stored, never what they hold.
 
-Small files become few, snapshots that nobody can ask for any more go, and so do files that no
-snapshot names. Conflicts with writers are theirs to win: a table that is busy waits for the next run.
+Small files become few, snapshots that nobody can ask for any more go (those that a recorded data set names stay), and
+so do files that no snapshot names. Conflicts with writers are theirs to win: a busy table waits for the next run.
 """
 
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -20,6 +21,8 @@ from slicewise.settings import Settings
 from slicewise.spark.archive import committed
 from slicewise.spark.log import event, warning
 from slicewise.stores.iceberg.catalog import Catalog, tables
+from slicewise.stores.iceberg.kept import hold, named_snapshots
+from slicewise.stores.iceberg.schemas import LOG
 
 KEEP_SNAPSHOTS = 5
 MIN_INPUT_FILES = 4
@@ -37,10 +40,13 @@ class Maintenance:
     clock: Clock
     keep_days: int = 7
     busy: list[str] = field(default_factory=list)
+    _named: Mapping[str, frozenset[int]] = field(default_factory=dict)
+    """Source -> snapshots that data sets were built from."""
 
     def run(self) -> dict[str, Any]:
         """The report."""
         begun = time.monotonic()
+        self._named = named_snapshots(self.catalog)
         done = [self._table(".".join(name)) for name in tables(self.catalog)]
         return {
             "job": "maintain",
@@ -60,12 +66,25 @@ class Maintenance:
             options = f"map('min-input-files', '{MIN_INPUT_FILES}', 'partial-progress.enabled', 'false')"
             figures |= self._call("rewrite_data_files", name, f"options => {options}", "rewritten_data_files_count")
             figures |= self._call("rewrite_manifests", name, "use_caching => false", "rewritten_manifests_count")
-        expiry = f"older_than => {older}, retain_last => {KEEP_SNAPSHOTS}"
-        figures |= self._call("expire_snapshots", name, expiry, "deleted_data_files_count")
+        if self._held(name, figures):
+            expiry = f"older_than => {older}, retain_last => {KEEP_SNAPSHOTS}"
+            figures |= self._call("expire_snapshots", name, expiry, "deleted_data_files_count")
         figures |= self._orphans(name, orphans)
         figures["files_after"] = self._files(name)
         event("maintained", **figures)
         return figures
+
+    def _held(self, name: str, figures: dict[str, Any]) -> bool:
+        """Whether every snapshot that a data set names is safe from expiry."""
+        namespace, _, source = name.partition(".")
+        wanted = self._named.get(source, frozenset()) if namespace == LOG else frozenset()
+        try:
+            figures["held"] = hold(self.catalog.load_table((namespace, source)), wanted)
+        except CommitConflict:
+            warning("table_busy", table=name, procedure="hold")
+            self.busy.append(name)
+            return False
+        return True
 
     def _call(self, procedure: str, name: str, arguments: str, figure: str) -> dict[str, int]:
         rows: list[Any] = []

@@ -196,17 +196,19 @@ RUNS = Table(
         *_longs("slice seq events entities late bytes left_over took_ms"),
     ),
 )
+# Written by the hourly compaction: a row per source whenever its ledger is another than in the row before.
 LEDGER = Table(
     OPS,
     "ledger",
     (
         Column("source", StringType(), True),
-        Column("time", TimestamptzType(), True, "from when on it stood"),
-        Column("cover", BinaryType(), True, "packed"),
+        Column("time", TimestamptzType(), True, "by the store's clock: all of the cover was applied by then"),
+        Column("cover", BinaryType(), True, "packed, all places of the source"),
         Column("epoch", LongType()),
         Column("generation", LongType()),
     ),
 )
+# Has no writer yet: requests are not logged. It stands here so that its columns are settled before one comes.
 REQUESTS = Table(
     OPS,
     "requests",
