@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Mapping
+from contextlib import closing
 from typing import Any
 
 import pytest
+import redis
 
 import slicewise as sw
 from slicewise.cover import Cover
-from slicewise.errors import CommitConflict, DataLoss
+from slicewise.errors import CommitConflict, DataLoss, EpochSuperseded
 from slicewise.features.plan import Deployment, Unit
 from slicewise.lifecycle.archiving import Extent
+from slicewise.lifecycle.sweep import rules_of, verdict
 from slicewise.slices import HOUR_US
 from slicewise.spark.archive import Archiver
 from slicewise.spark.backfill_run import backfill
@@ -24,6 +27,7 @@ from slicewise.spark.streaming import plan_stream
 from slicewise.stores.iceberg import slices
 from slicewise.stores.iceberg.log import archive_state, load, newest_by_hour, scan_events
 from slicewise.stores.kafka.log import KafkaLog
+from slicewise.stores.redis import sweep as store_sweep
 from tests.support.lake import Lake, expected, lake
 
 pytestmark = [
@@ -306,6 +310,64 @@ def test_a_backfill_builds_a_new_unit_from_exactly_what_lies_below_its_start(sha
     check(shared, unit, old + new)
     with shared.context() as context:
         assert backfill(context, "filled_by_song").hours == []
+
+
+def test_a_view_that_comes_back_begins_anew_and_holds_each_event_once(shared: Lake) -> None:
+    # Its first life leaves all that can be left: running partials, an hour swapped at an archive's
+    # seq, rows in Iceberg, and a writer that began before it was left out.
+    shared.topic("returned")
+    first, second = by_user(shared, "returned"), by_song(shared, "returned")
+    deployment = shared.deploy(first, second)
+    unit = unit_of(deployment, "returned_by_song")
+    name = unit.storage_fingerprint
+    compacted, running = events(over(3), 60, 30_000_000), events(over(2), 20, 30_000_000)
+    shared.produce("returned", compacted)
+    shared.fold(deployment, "returned")
+    with shared.context() as context:
+        assert compact(context, Request(over(3) // HOUR_US)).left_over == 0
+    shared.produce("returned", running)
+    shared.fold(deployment, "returned")
+    check(shared, unit, compacted + running)
+
+    with shared.context() as zombie:
+        before = zombie.store.marks()
+        without = shared.deploy(first)
+        away = events(over(3), 30, 40_000_000) + events(over(1), 30, 40_000_000)
+        shared.produce("returned", away)
+        shared.fold(without, "returned")
+        deployment = shared.deploy(first, second)
+        with shared.store() as store:
+            marks = store.marks()
+            assert name not in marks.ready
+            assert marks.name(name) != before.name(name)
+            total = len(compacted + running + away)
+            assert sum(marks.starts[name].offsets.values()) == total
+        later = events(over(3), 12, 50_000_000)
+        shared.produce("returned", later)
+        shared.fold(deployment, "returned")
+        with pytest.raises(EpochSuperseded):
+            compact(zombie, Request(over(3) // HOUR_US))
+
+    with shared.context() as context:
+        while not backfill(context, "returned_by_song").more["ready"]:
+            pass  # what straddles the archive's cover waits for the next archive
+    stand = compacted + running + away + later
+    check(shared, unit, stand)
+    with shared.context() as context:
+        compact(context, Request(over(3) // HOUR_US))
+    check(shared, unit, stand)
+    with closing(redis.Redis.from_url(shared.settings.redis_url)) as client:
+        old = [key for key in client.scan_iter(match="sw:*") if before.name(name).encode() in key.split(b":")]
+        assert old, "what the first term left"
+        standing = store_sweep.deployed(shared.settings.redis_url)
+        assert standing is not None
+        rules = rules_of(standing.marks, standing.manifest)
+        found = store_sweep.sweep(
+            shared.settings.redis_url, standing, lambda key, at, now, fields: verdict(key, at, now, rules, fields)
+        )
+        assert found["retired"] >= len(old)
+        assert client.exists(*old) == 0
+    check(shared, unit, stand)
 
 
 def test_maintenance_changes_no_row(shared: Lake) -> None:
