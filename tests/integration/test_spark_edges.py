@@ -82,9 +82,9 @@ def test_a_data_set_is_built_again_after_maintenance_and_its_snapshot_stays(
         assert named in left
         assert others[0] not in left, "what nothing names goes"
         assert next(each for each in report["tables"] if each["table"] == "log.kept")["held"] == 1
-        seen = shared.session.sql(
-            f"SELECT count(*) AS n FROM {shared.settings.catalog_name}.log.kept VERSION AS OF {named} WHERE kind = 'good'"
-        ).collect()
+        log = f"{shared.settings.catalog_name}.log.kept"
+        text = f"SELECT count(*) AS n FROM {log} VERSION AS OF {named} WHERE kind = 'good'"
+        seen = shared.session.sql(text).collect()
         assert seen[0].n == 60, "and it can be read"
         again = rebuild(archive, built.manifest, spine, "test")
         assert again.to_arrow().equals(built.to_arrow())

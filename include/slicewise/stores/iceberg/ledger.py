@@ -1,13 +1,12 @@
 """`ops.ledger` says of instants what the stream had applied by then: never more than it had.
 
-The marks are read first and the store's time after them, so that a row's cover was applied by its time. A run that finds
-the ledger where the newest row has it writes nothing: a rerun changes nothing.
+The marks are read first and the store's time after them, so that a row's cover was applied by its time. A run that
+finds the ledger where the newest row has it writes nothing: a rerun changes nothing.
 """
 
 from __future__ import annotations
 
 import pyarrow as pa
-from pyiceberg.expressions import EqualTo
 
 from slicewise.cover import Cover
 from slicewise.log import event
@@ -42,7 +41,7 @@ def ledger_of(marks: Marks, topic: str) -> Cover:
 
 def newest(catalog: Catalog, source: str) -> tuple[bytes, int, int] | None:
     """(cover, epoch, generation) of the newest row of a source."""
-    rows = ensure(catalog, LEDGER).scan(row_filter=EqualTo("source", source)).to_arrow()
+    rows = ensure(catalog, LEDGER).scan(row_filter=f"source = '{source}'").to_arrow()
     if not rows.num_rows:
         return None
     times = rows["time"].cast(pa.int64()).to_pylist()
