@@ -10,15 +10,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import accumulate, pairwise
+from typing import Any
 
 from slicewise.aggregates.base import Finished
 from slicewise.aggregates.few import Listed
 from slicewise.cover import Cover
 from slicewise.merge_base import Base, Stored
-from slicewise.merge_joint import JointPlan, combine, combine_few
+from slicewise.merge_few import FewGathering, finish_few, rows_of
+from slicewise.merge_joint import JointPlan, combine
 from slicewise.merge_plan import plan_key, plan_read
-from slicewise.merge_rows import Gathering, gather
+from slicewise.merge_rows import Gathering, Rows, gather
 
 __all__ = ["Base", "JointPlan", "Merged", "Stored", "merge", "plan_key", "plan_read"]
 
@@ -69,20 +70,29 @@ def merge(
     values contradict each other or rows that a window needs are no longer kept, KeyError for a seq
     that a base does not know.
     """
-    rows = [Gathering(len(table.masks)) for table in joint.tables]
+    few = joint.by_few and entities * sum(joint.windows) <= FEW_GROUPS
+    if few and sum([rows_of(plan, parts) for plan, parts in zip(joint.plans, stored, strict=True)]) <= few_rows:
+        numbers = [FewGathering(layout) for layout in joint.few_layouts]
+        covers, aheads, stale = _gathered(joint, stored, entities, bases, numbers)
+        finished: Sequence[Finished | Listed] = () if any(stale) else finish_few(joint, numbers, entities)
+    else:
+        columns = [Gathering(len(table.masks)) for table in joint.tables]
+        covers, aheads, stale = _gathered(joint, stored, entities, bases, columns)
+        finished = () if any(stale) else _finish(joint, columns, entities)
+    return Merged(joint, entities, tuple(finished), covers, aheads, stale)
+
+
+def _gathered(
+    joint: JointPlan, stored: Sequence[Sequence[Stored]], entities: int, bases: Sequence[Base], rows: Sequence[Rows]
+) -> tuple[Any, Any, Any]:
+    """Per plan base and ahead of each entity, and stale days; the rows are added to those of their layout."""
+    each = zip(joint.plans, stored, bases, joint.place, joint.mask_bases, strict=True)
     found = [
-        gather(plan, parts, entities, base, rows[joint.layout_of(i)], joint.mask_bases[i])
-        for i, (plan, parts, base) in enumerate(zip(joint.plans, stored, bases, strict=True))
+        gather(plan, parts, entities, base, rows[layout], len(joint.tables[layout].masks), first)
+        for plan, parts, base, (layout, _), first in each
     ]
     covers, aheads, stale = zip(*found, strict=True)
-    finished: tuple[Finished | Listed, ...] = ()
-    if not any(stale):
-        few = joint.by_few and sum(each.rows for each in rows) <= few_rows
-        if few and entities * sum(joint.windows) <= FEW_GROUPS:
-            finished = _finish_few(joint, rows, entities)
-        else:
-            finished = _finish(joint, rows, entities)
-    return Merged(joint, entities, finished, covers, aheads, stale)
+    return covers, aheads, stale
 
 
 def _finish(joint: JointPlan, rows: Sequence[Gathering], entities: int) -> tuple[Finished, ...]:
@@ -95,13 +105,3 @@ def _finish(joint: JointPlan, rows: Sequence[Gathering], entities: int) -> tuple
         taken.append(rows_taken)
         groups.append(their_groups)
     return combine(joint, decoded, taken, groups, entities)
-
-
-def _finish_few(joint: JointPlan, rows: Sequence[Gathering], entities: int) -> tuple[Listed, ...]:
-    decoded, runs, groups = [], [], []
-    for found, members, table in zip(rows, joint.layouts, joint.tables, strict=True):
-        layout = joint.plans[members[0]].unit.layout
-        decoded.append(layout.decode_few(found.blocks, found.counts))
-        runs.append(list(pairwise(accumulate([n for _, n in found.runs], initial=0))))
-        groups.append(table.runs_of(found.runs, entities))
-    return combine_few(joint, decoded, runs, groups)

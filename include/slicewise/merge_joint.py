@@ -18,6 +18,7 @@ import numpy.typing as npt
 from slicewise.aggregates.base import Aggregate, Finished
 from slicewise.aggregates.columns import Columns
 from slicewise.aggregates.few import Listed, Run
+from slicewise.codec import FewRows
 from slicewise.merge_plan import Int64, ReadPlan
 
 
@@ -70,17 +71,17 @@ class Table:
     def _groups(self) -> list[tuple[int, int, int]]:
         return list(zip(self.before.tolist(), self.stride.tolist(), self.local.tolist(), strict=True))
 
-    def runs_of(self, runs: Sequence[tuple[int, int]], entities: int) -> list[list[int]]:
-        """Per group the runs in it; runs: (owner · masks + mask, rows)."""
+    def runs_of(self, keys: Sequence[int], entities: int) -> list[list[int]]:
+        """Per group the runs in it; keys: per run `owner · masks + mask`."""
         found: list[list[int]] = [[] for _ in range(entities * len(self.before))]
         windows_of = self.windows_of
         if entities == 1:
-            for run, (key, _) in enumerate(runs):
+            for run, key in enumerate(keys):
                 for window in windows_of[key]:
                     found[window].append(run)
             return found
         groups, masks = self._groups, len(windows_of)
-        for run, (key, _) in enumerate(runs):
+        for run, key in enumerate(keys):
             owner, mask = divmod(key, masks)
             for window in windows_of[mask]:
                 before, stride, local = groups[window]
@@ -124,7 +125,7 @@ class JointPlan:
         return tuple(tuple(members) for members in found.values())
 
     @cached_property
-    def _place(self) -> tuple[tuple[int, int], ...]:
+    def place(self) -> tuple[tuple[int, int], ...]:
         """Per plan its layout, and the windows of the plans before it in that layout."""
         found = [(0, 0)] * len(self.plans)
         for layout, members in enumerate(self.layouts):
@@ -153,12 +154,14 @@ class JointPlan:
     @cached_property
     def by_few(self) -> bool:
         """Whether all that is asked for can be combined in Python's own numbers."""
-        decoded = all(self.plans[members[0]].unit.layout.decodes_few for members in self.layouts)
+        decoded = all(self.plans[members[0]].unit.layout.few is not None for members in self.layouts)
         return decoded and all(aggregate.few is not None for _, aggregate in self.finishes)
 
-    def layout_of(self, plan: int) -> int:
-        """The layout of a plan."""
-        return self._place[plan][0]
+    @cached_property
+    def few_layouts(self) -> tuple[FewRows, ...]:
+        """Per layout how its rows become Python's own numbers; requires `by_few`."""
+        found = [self.plans[members[0]].unit.layout.few for members in self.layouts]
+        return tuple(few for few in found if few is not None)
 
     @cached_property
     def windows(self) -> tuple[int, ...]:
@@ -171,7 +174,7 @@ class JointPlan:
         for i, plan in enumerate(self.plans):
             for finisher in plan.finishers:
                 aggregate = plan.unit.layout.partials[finisher.partial]
-                wanted.setdefault((self._place[i][0], finisher.partial), aggregate)
+                wanted.setdefault((self.place[i][0], finisher.partial), aggregate)
         shapes: dict[str, list[Member]] = {}
         firsts: dict[str, int] = {}
         aggregates: dict[str, Aggregate] = {}
@@ -197,7 +200,7 @@ class JointPlan:
         found: dict[tuple[int, str], int] = {}
         finishes: list[tuple[int, Aggregate]] = []
         slots = []
-        for plan, (layout, before) in zip(self.plans, self._place, strict=True):
+        for plan, (layout, before) in zip(self.plans, self.place, strict=True):
             mine = []
             for i in range(len(plan.features)):
                 finisher = plan.finishers[plan.finisher_of[i]]

@@ -96,24 +96,35 @@ class DayFields:
     parts: tuple[Part, ...]
     """One per name; None at `c`."""
 
-    @cached_property
-    def totals(self) -> tuple[int, int, tuple[int, ...], tuple[int, ...]]:
-        """Where the hours' totals stand among the names [first, end), and each one's hour and mask."""
-        at = [i for i, part in enumerate(self.parts) if isinstance(part, HourTotal)]
-        found = [part for part in self.parts if isinstance(part, HourTotal)]
-        first = at[0] if at else 0
-        assert at == list(range(first, first + len(at)))  # sorted by name
-        return first, first + len(at), tuple(p.hour for p in found), tuple(p.mask for p in found)
 
-    @cached_property
-    def rows(self) -> tuple[tuple[int, HourRows], ...]:
-        """Where hours' rows stand among the names."""
-        return tuple((i, part) for i, part in enumerate(self.parts) if isinstance(part, HourRows))
+@dataclass(frozen=True)
+class Fetched:
+    """All day fields of a plan side by side, as their values are replied."""
 
-    @cached_property
-    def total(self) -> tuple[int, DayTotal] | None:
-        """Where the day's total stands; `c` stands right before it."""
-        return next(((i, part) for i, part in enumerate(self.parts) if isinstance(part, DayTotal)), None)
+    widths: list[int]
+    """Per day how many names."""
+    totals: tuple[int, ...]
+    """Where the hours' totals stand."""
+    hours: tuple[int, ...]
+    masks: tuple[int, ...]
+    """Per hour's total its hour and mask."""
+    rows: tuple[tuple[int, HourRows, bytes], ...]
+    """Where hours' rows stand, what they mean, and their names."""
+    days: tuple[tuple[int, DayTotal], ...]
+    """Where days' totals stand; `c` stands right before each."""
+
+    @staticmethod
+    def of(days: Sequence[DayFields]) -> Fetched:
+        fields = list(enumerate((name, part) for day in days for name, part in zip(day.names, day.parts, strict=True)))
+        totals = [(i, part) for i, (_, part) in fields if isinstance(part, HourTotal)]
+        return Fetched(
+            [len(day.names) for day in days],
+            tuple(i for i, _ in totals),
+            tuple(part.hour for _, part in totals),
+            tuple(part.mask for _, part in totals),
+            tuple((i, part, name) for i, (name, part) in fields if isinstance(part, HourRows)),
+            tuple((i, part) for i, (_, part) in fields if isinstance(part, DayTotal)),
+        )
 
 
 class HotField(NamedTuple):
@@ -163,6 +174,11 @@ class ReadPlan:
     """Days that are read hour by hour, because their total was found to be out of date."""
     learned: dict[bytes, HotField] = field(default_factory=dict, repr=False)
     """What the hot fields seen so far mean under this plan: parsed once, not once per entity."""
+
+    @cached_property
+    def fetched(self) -> Fetched:
+        """The day fields side by side."""
+        return Fetched.of(self.days)
 
     known_tokens: dict[bytes, str] = field(default_factory=dict, repr=False)
     """Tokens of the bases met so far: most entities have the ledger's."""

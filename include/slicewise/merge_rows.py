@@ -1,7 +1,6 @@
 """Of all that was read, each event's row is taken once: compacted, or running beyond the cover.
 
-The rows of all entities of a layout stand one after the other, still encoded, with what each counts
-in: a key per run of rows, `owner · masks + mask`.
+What counts goes to `Rows`, still encoded, with what it counts in: a key, `owner · masks + mask`.
 """
 
 from __future__ import annotations
@@ -9,24 +8,29 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
-from itertools import compress, groupby, repeat
+from itertools import chain, compress, groupby, repeat
+from typing import Protocol
 
 import numpy as np
 
 from slicewise.codec import (
+    DAY_HEAD,
+    DIGEST_BYTES,
+    RUNNING_HEAD,
+    SEAL_BYTES,
+    TOTAL_HEAD,
     Raw,
+    check_values,
     day_digest,
     open_running,
-    open_runnings,
     open_slices,
-    open_totals,
-    unpack_day,
+    seqs_of,
     unpack_hours,
 )
 from slicewise.cover import Cover, Place
 from slicewise.errors import CodecError, DataLoss
 from slicewise.merge_base import Base, Stored
-from slicewise.merge_plan import NOWHERE, DayFields, HotField, HourRows, Int64, ReadPlan
+from slicewise.merge_plan import NOWHERE, HotField, HourRows, Int64, ReadPlan
 from slicewise.slices import HOUR_US
 
 LEARNED_LIMIT = 50_000
@@ -34,6 +38,18 @@ LEARNED_LIMIT = 50_000
 
 Gathered = tuple[tuple[Cover, ...], tuple[Mapping[int, Cover], ...], frozenset[int]]
 """Base and ahead per entity, and the days without a valid total."""
+
+
+class Rows(Protocol):
+    """Takes the rows that count; values are whole, and their checksums hold."""
+
+    def singles(self, key: int, head: int, values: Sequence[bytes], masks: Sequence[int]) -> None:
+        """Values of one row after `head` bytes, each in its mask; key: of mask 0."""
+        ...
+
+    def block(self, key: int, value: bytes, start: int, numbers: Sequence[int] | Int64, part: HourRows) -> None:
+        """A value that holds, from `start`, a block of rows with these slice numbers."""
+        ...
 
 
 @dataclass
@@ -47,20 +63,17 @@ class Gathering:
     """Per block its rows."""
     runs: list[tuple[int, int]] = field(default_factory=list)
     """(key, rows) of consecutive rows that count alike."""
-    rows: int = 0
 
-    def ones(self, key: int, rows: Sequence[Raw], masks: Sequence[int]) -> None:
-        """Single rows, each in its mask; key: of mask 0."""
-        self.blocks += rows
-        self.counts += repeat(1, len(rows))
-        self.rows += len(rows)
+    def singles(self, key: int, head: int, values: Sequence[bytes], masks: Sequence[int]) -> None:
+        """As `Rows`."""
+        self.blocks += [value[head:-SEAL_BYTES] for value in values]
+        self.counts += repeat(1, len(values))
         self.runs += [(key + mask, len(list(same))) for mask, same in groupby(masks)]
 
-    def block(self, key: int, block: Raw, numbers: Sequence[int] | Int64, part: HourRows) -> None:
-        """A block of rows with these slice numbers."""
-        self.blocks.append(block)
+    def block(self, key: int, value: bytes, start: int, numbers: Sequence[int] | Int64, part: HourRows) -> None:
+        """As `Rows`."""
+        self.blocks.append(value[start:-SEAL_BYTES])
         self.counts.append(len(numbers))
-        self.rows += len(numbers)
         self.runs += [(key + mask, n) for mask, n in part.runs(numbers)]
 
     def keys(self) -> Int64:
@@ -70,20 +83,20 @@ class Gathering:
 
 
 def gather(
-    plan: ReadPlan, stored: Sequence[Stored], entities: int, base: Base, rows: Gathering, first: int
+    plan: ReadPlan, stored: Sequence[Stored], entities: int, base: Base, rows: Rows, masks: int, first: int
 ) -> Gathered:
-    """Adds one unit's rows, whose masks are numbered from `first` in their layout.
+    """Adds one unit's rows; masks: of its layout, in which the unit's own are numbered from `first`.
 
     Raises CodecError for damaged values, DataLoss where stored values contradict each other.
     """
-    stale: set[int] = set()
+    stale: frozenset[int] = frozenset()
     covers = [base.ledger] * entities
     aheads: list[Mapping[int, Cover]] = [_NOTHING] * entities
     for part in stored:
-        key = part.entity * rows.masks + first
-        compacted: dict[int, int] = {}
-        for fields, values in zip(plan.days, part.days, strict=True):
-            _add_day(fields, values, key, rows, compacted, stale)
+        key = part.entity * masks + first
+        compacted, without = add_days(plan, part.days, key, rows)
+        if without:
+            stale |= without
         guards = _add_hot(plan, part, compacted, base, rows, key)
         if guards:
             covers[part.entity] = _beyond(covers[part.entity], guards)
@@ -95,59 +108,61 @@ def gather(
         if hours:
             held = covers[entity]
             aheads[entity] = {h: c for h, c in hours.items() if not held.dominates(c)}
-    return tuple(covers), tuple(aheads), frozenset(stale)
+    return tuple(covers), tuple(aheads), stale
 
 
 _NOTHING: Mapping[int, Cover] = {}
+_NONE: frozenset[int] = frozenset()
 
 
-def _add_day(
-    fields: DayFields,
-    values: Sequence[bytes | None],
-    key: int,
-    rows: Gathering,
-    compacted: dict[int, int],
-    stale: set[int],
-) -> None:
-    if len(values) != len(fields.names):
-        raise CodecError(f"{len(values)} values of {len(fields.names)} fields", where=f"day {fields.day}")
-    if fields.total is not None:
-        at, total = fields.total
+def add_days(
+    plan: ReadPlan, days: Sequence[Sequence[bytes | None]], key: int, rows: Rows
+) -> tuple[Mapping[int, int], frozenset[int]]:
+    """Adds what is compacted; gives hour -> seq, and the days whose total is out of date."""
+    fetched = plan.fetched
+    if list(map(len, days)) != fetched.widths:
+        raise CodecError(f"{list(map(len, days))} values of {fetched.widths} fields", where=f"unit of {plan.hours}")
+    values = list(chain.from_iterable(days))
+    compacted: dict[int, int] = {}
+    stale = _NONE
+    for at, total in fetched.days:
         hours, value = values[at - 1], values[at]
         if hours is not None:  # else nothing of this day is compacted
             compacted.update(_hours(hours))
-            digest, row = (None, b"") if value is None else unpack_day(value)
-            if digest == _digest(hours):
-                rows.ones(key, [row], [total.mask])
+            if value is not None and value[:DIGEST_BYTES] == _digest(hours):
+                check_values([value], DAY_HEAD)
+                rows.singles(key, DAY_HEAD, [value], (total.mask,))
             else:
-                stale.add(total.day)
-    first, end, numbers, masks = fields.totals
-    found = [value for value in values[first:end] if value is not None]
+                stale |= {total.day}
+    totals, numbers, masks = [values[at] for at in fetched.totals], fetched.hours, fetched.masks
+    if None in totals:
+        there = [value is not None for value in totals]
+        numbers, masks = tuple(compress(numbers, there)), tuple(compress(masks, there))
+    found = [value for value in totals if value is not None]
     if found:
-        if len(found) < end - first:
-            there = [value is not None for value in values[first:end]]
-            numbers, masks = tuple(compress(numbers, there)), tuple(compress(masks, there))
-        seqs, encoded = open_totals(found)
-        compacted.update(zip(numbers, seqs, strict=True))
+        check_values(found, TOTAL_HEAD)
+        compacted.update(zip(numbers, seqs_of(found), strict=True))
         if NOWHERE in masks:
-            encoded, masks = list(compress(encoded, masks)), tuple(compress(masks, masks))
-        rows.ones(key, encoded, masks)
-    for at, part in fields.rows:
+            found, masks = list(compress(found, masks)), tuple(compress(masks, masks))
+        rows.singles(key, TOTAL_HEAD, found, masks)
+    for at, part, name in fetched.rows:
         value = values[at]
         if value is not None:
-            seq, slices, block = open_slices(value)
+            check_values([value], TOTAL_HEAD)
+            seq, slices, start = open_slices(value)
             if compacted.get(part.hour) != seq:
                 raise DataLoss(
                     f"rows of hour {part.hour} are of seq {seq}, its total is of another",
                     next_step="compact the hour again",
                 )
-            rows.block(key, block, slices, part)
+            rows.block(key, value, start, slices, part)
         elif part.hour in compacted:
             raise DataLoss(
-                f"hour {part.hour} is compacted, but its rows {fields.names[at].decode()} are not kept",
+                f"hour {part.hour} is compacted, but its rows {name.decode()} are not kept",
                 expected="windows whose edges the stored hours can be cut at",
                 next_step="compact the hour again, or ask for windows that end on the hour",
             )
+    return compacted, stale
 
 
 @lru_cache(maxsize=16_384)
@@ -161,15 +176,16 @@ def _digest(raw: bytes) -> bytes:
 
 
 def _add_hot(
-    plan: ReadPlan, part: Stored, compacted: Mapping[int, int], base: Base, rows: Gathering, key: int
+    plan: ReadPlan, part: Stored, compacted: Mapping[int, int], base: Base, rows: Rows, key: int
 ) -> dict[Place, int]:
     """Adds the running partials that count; gives the guards that are beyond the ledger."""
     guards: dict[Place, int] = {}
     counted: list[bytes] = []
     masks: list[int] = []
-    ledger, learned, hot = base.ledger.offsets, plan.learned, part.hot
-    for name, value in zip(hot[::2], hot[1::2], strict=True):
-        kind, place, hour, mask = learned.get(name) or _learn(plan, name)
+    ledger, hot = base.ledger.offsets, part.hot
+    names = hot[::2]
+    for what, name, value in zip(map(plan.learned.get, names), names, hot[1::2], strict=True):
+        kind, place, hour, mask = what or _learn(plan, name)
         if kind == "r":
             if mask != NOWHERE and (hour not in compacted or _is_beyond(value, compacted[hour], place, hour, base)):
                 counted.append(value)
@@ -179,7 +195,8 @@ def _add_hot(
             if after > ledger.get(place, 0):
                 guards[place] = after
     if counted:
-        rows.ones(key, open_runnings(counted), masks)
+        check_values(counted, RUNNING_HEAD)
+        rows.singles(key, RUNNING_HEAD, counted, masks)
     return guards
 
 

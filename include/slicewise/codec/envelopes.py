@@ -21,10 +21,14 @@ from slicewise.errors import CodecError
 Raw = bytes | bytearray | memoryview
 
 _CRC = struct.Struct("<I")
+SEAL_BYTES = _CRC.size
+"""Every value ends in so many bytes of checksum."""
 _RUNNING = struct.Struct("<qq")
 _SEQ = struct.Struct("<Q")
 _SLICES = struct.Struct("<QI")
 DIGEST_BYTES = 8
+RUNNING_HEAD, TOTAL_HEAD, DAY_HEAD = _RUNNING.size, _SEQ.size, DIGEST_BYTES
+"""Bytes before the row of a running partial, of an hour's total and of a day's."""
 FEW_NUMBERS = 128
 """Up to so many slice numbers are faster as a tuple than as an array."""
 _WHOLE = 0x2144DF1C
@@ -94,35 +98,17 @@ def unpack_total(raw: Raw) -> Total:
     return Total(seq, body[_SEQ.size :])
 
 
-def open_total(raw: bytes) -> tuple[int, bytes]:
-    """`unpack_total` for the path that reads many: a plain tuple, the row copied."""
-    if zlib.crc32(raw) != _WHOLE or len(raw) < _SEQ.size + _CRC.size:
-        seq, row = unpack_total(raw)
-        return seq, bytes(row)
-    return _SEQ.unpack_from(raw)[0], raw[_SEQ.size : -_CRC.size]
+def check_values(values: Sequence[bytes], head: int) -> None:
+    """Refuses values of which one is damaged or has no `head` bytes: for the path that reads many."""
+    if not values or (min(map(len, values)) >= head + SEAL_BYTES and set(map(zlib.crc32, values)) == {_WHOLE}):
+        return
+    for value in values:
+        _opened(value, head, "stored value")
 
 
-def open_runnings(raws: Sequence[bytes]) -> list[bytes]:
-    """The rows of many running partials, whose offsets are not looked at."""
-    if _all_hold(raws, _RUNNING.size):
-        return [raw[_RUNNING.size : -_CRC.size] for raw in raws]
-    return [open_running(raw)[2] for raw in raws]
-
-
-def open_totals(raws: Sequence[bytes]) -> tuple[list[int], list[bytes]]:
-    """Seqs and rows of many hour totals."""
-    if _all_hold(raws, _SEQ.size):
-        return [seq for (seq,) in _SEQ.iter_unpack(b"".join([raw[: _SEQ.size] for raw in raws]))], [
-            raw[_SEQ.size : -_CRC.size] for raw in raws
-        ]
-    opened = [open_total(raw) for raw in raws]
-    return [seq for seq, _ in opened], [row for _, row in opened]
-
-
-def _all_hold(raws: Sequence[bytes], least: int) -> bool:
-    if not raws:
-        return True
-    return min(map(len, raws)) >= least + _CRC.size and set(map(zlib.crc32, raws)) == {_WHOLE}
+def seqs_of(totals: Sequence[bytes]) -> list[int]:
+    """Seqs of checked hour totals."""
+    return [seq for (seq,) in map(_SEQ.unpack_from, totals)]
 
 
 def pack_slices(seq: int, numbers: Sequence[int] | NDArray[np.int64], block: Raw) -> bytes:
@@ -146,18 +132,18 @@ def unpack_slices(raw: Raw) -> Slices:
     return Slices(seq, numbers, body[end:])
 
 
-def open_slices(raw: bytes) -> tuple[int, Sequence[int] | NDArray[np.int64], bytes]:
-    """`unpack_slices` for the path that reads many: numbers as Python's own where they are few, the
-    block copied."""
-    if len(raw) >= _SLICES.size + _CRC.size and zlib.crc32(raw) == _WHOLE:
+def open_slices(raw: bytes) -> tuple[int, Sequence[int] | NDArray[np.int64], int]:
+    """seq, numbers and where the block begins, of a checked value: for the path that reads many.
+    Few numbers are Python's own."""
+    if len(raw) >= _SLICES.size + SEAL_BYTES:
         seq, n = _SLICES.unpack_from(raw)
         end = _SLICES.size + 8 * n
-        if n <= FEW_NUMBERS and end + _CRC.size <= len(raw):
+        if n <= FEW_NUMBERS and end + SEAL_BYTES <= len(raw):
             numbers = struct.unpack_from(f"<{n}q", raw, _SLICES.size)
             if all(map(operator.lt, numbers, numbers[1:])):
-                return seq, numbers, raw[end : -_CRC.size]
+                return seq, numbers, end
     found = unpack_slices(raw)
-    return found.seq, found.numbers, bytes(found.block)
+    return found.seq, found.numbers, _SLICES.size + 8 * len(found.numbers)
 
 
 def pack_day(digest: bytes, row: Raw) -> bytes:

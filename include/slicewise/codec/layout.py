@@ -6,11 +6,10 @@ columns over many blocks at once and checks all bounds before it allocates.
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import accumulate, chain, pairwise
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -22,6 +21,7 @@ from slicewise.aggregates.columns import Columns, Values
 from slicewise.aggregates.fields import Field, Fixed, Items, Texts
 from slicewise.aggregates.ragged import Int64, Ragged, RaggedBytes, offsets_of
 from slicewise.codec.envelopes import Raw
+from slicewise.codec.few import FewRows
 from slicewise.errors import CodecError, DefinitionError
 
 CODEC_VERSION = 1
@@ -220,64 +220,16 @@ class Layout:
     # ---- decoding few rows
 
     @cached_property
-    def _few(self) -> tuple[struct.Struct, tuple[tuple[int, int], ...]] | None:
-        """The record as a struct, and per list of items (its member in the record, bytes of an
-        item); None where a row holds texts, which only whole columns decode."""
+    def few(self) -> FewRows | None:
+        """How some hundreds of rows become Python's own numbers; None where a row holds texts,
+        which only whole columns decode."""
         if any(isinstance(field, Texts) for _, field, _ in self._slots):
             return None
-        codes = [_CODES[self.record[name].str] for _, _, name in self._slots]
-        items = [(at, field.numpy.itemsize) for at, (_, field, _) in enumerate(self._slots) if isinstance(field, Items)]
-        return struct.Struct("<" + "".join(codes)), tuple(items)
-
-    @property
-    def decodes_few(self) -> bool:
-        """Whether `decode_few` knows all that a row holds."""
-        return self._few is not None
-
-    def decode_few(self, blocks: Sequence[Raw], counts: Sequence[int]) -> list[Sequence[Sequence[Any]]]:
-        """As `decode_blocks`, into Python's own numbers: per partial, per field, its value by row; a
-        list of items is its raw bytes. For some hundreds of rows; requires `decodes_few`."""
-        assert self._few is not None
-        record, lists = self._few
-        size = record.size
-        heads = [block[: count * size] for block, count in zip(blocks, counts, strict=True)]
-        joined = b"".join(heads)
-        if len(joined) != size * sum(counts):
-            raise CodecError(
-                f"blocks hold {len(joined)} bytes of records",
-                expected=f"{size * sum(counts)}, for {sum(counts)} of them",
-                next_step="the stored value is damaged or of another unit: rebuild it",
-            )
-        columns: list[Sequence[Any]] = list(zip(*record.iter_unpack(joined), strict=True))
-        if not columns:
-            columns = [()] * len(self._slots)
-        tails = [block[len(head) :] for block, head in zip(blocks, heads, strict=True)]
-        given = list(accumulate(map(len, tails)))
-        # The heap's segments in their order: row by row, and in a row list by list.
-        segments = [[width * n for n in columns[at]] for at, width in lists]
-        widths = segments[0] if len(segments) == 1 else list(chain.from_iterable(zip(*segments, strict=True)))
-        ends = list(accumulate(widths, initial=0)) if segments else [0] * (sum(counts) + 1)
-        step = len(lists) or 1
-        rows = counts if len(counts) == len(columns[0]) and 0 not in counts else None
-        wanted = ends[step::step] if rows is not None else [ends[step * row] for row in accumulate(counts)]
-        if wanted != given:
-            raise CodecError(
-                f"blocks hold {given[-1] if given else 0} bytes after their records",
-                expected=f"{wanted[-1] if wanted else 0}, each as its records say",
-                next_step="the stored value is damaged or of another unit: rebuild it",
-            )
-        if lists:
-            heap = b"".join(tails)
-            pieces = [heap[a:b] for a, b in pairwise(ends)]
-            for i, (at, _) in enumerate(lists):
-                columns[at] = pieces[i::step]
-        found: list[Sequence[Sequence[Any]]] = []
-        first = 0
-        for partial in self.partials:
-            end = first + len(partial.fields)
-            found.append(columns[first:end])
-            first = end
-        return found
+        return FewRows(
+            "".join([_CODES[self.record[name].str] for _, _, name in self._slots]),
+            tuple((i, f.numpy.itemsize) for i, (_, f, _) in enumerate(self._slots) if isinstance(f, Items)),
+            tuple(len(partial.fields) for partial in self.partials),
+        )
 
     # ---- tables
 

@@ -40,9 +40,17 @@ def by_few(aggregate: Aggregate, rows: list[tuple[Any, ...]], ends: list[int], g
     few = aggregate.few
     assert few is not None
     layout = Layout((aggregate,))
-    columns = layout.decode_few(layout.encode_rows([aggregate.to_columns(rows)]), [1] * len(rows))
+    assert layout.few is not None
+    values = [value + b"seal" for value in layout.encode_rows([aggregate.to_columns(rows)])]
+    columns = layout.few.columns(layout.few.singles(values, 0))
     runs = list(zip([0, *ends[:-1]], ends, strict=True)) if ends else []
     found = few.finish(few.combine(columns[0], runs, groups))
+    # runs that were combined before count as those that are combined now
+    each = few.combine(columns[0], runs, [[run] for run in range(len(runs))])
+    half = len(runs) // 2
+    later = few.finish(few.combine(columns[0], runs[:half], groups, each[half:]))
+    assert list(map(bits, later.values)) == list(map(bits, found.values))
+    assert later.errors == found.errors
     return found.values, dict(found.errors)
 
 

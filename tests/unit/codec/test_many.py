@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import zlib
+from itertools import pairwise
+from typing import Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from slicewise import aggregates, codec
+from slicewise.aggregates import Columns, limbs
+from slicewise.aggregates.ragged import Ragged
 from slicewise.codec import Layout
 from slicewise.errors import CodecError
 
@@ -22,48 +26,78 @@ def damaged(value: bytes) -> bytes:
 
 
 @given(st.lists(st.tuples(st.integers(0, 2**63 - 1), rows), max_size=5))
-def test_totals_open_as_each_alone(totals: list[tuple[int, bytes]]) -> None:
+def test_many_values_are_checked_as_each_alone(totals: list[tuple[int, bytes]]) -> None:
     values = [codec.pack_total(seq, row) for seq, row in totals]
-    assert codec.open_totals(values) == ([seq for seq, _ in totals], [row for _, row in totals])
+    codec.check_values(values, codec.TOTAL_HEAD)
+    assert codec.seqs_of(values) == [seq for seq, _ in totals]
     for i in range(len(values)):
         with pytest.raises(CodecError, match="checksum"):
-            codec.open_totals([*values[:i], damaged(values[i]), *values[i + 1 :]])
+            codec.check_values([*values[:i], damaged(values[i]), *values[i + 1 :]], codec.TOTAL_HEAD)
         with pytest.raises(CodecError, match="too few"):
-            codec.open_totals([*values[:i], values[i][:9]])
-
-
-@given(st.lists(rows, max_size=5))
-def test_running_partials_open_as_each_alone(encoded: list[bytes]) -> None:
-    values = [codec.pack_running(1, 2, row) for row in encoded]
-    assert codec.open_runnings(values) == encoded
-    for i in range(len(values)):
-        with pytest.raises(CodecError, match="checksum"):
-            codec.open_runnings([*values[:i], damaged(values[i]), *values[i + 1 :]])
+            codec.check_values([*values[:i], values[i][:9]], codec.TOTAL_HEAD)
+    with pytest.raises(CodecError, match="too few"):  # its checksum holds, but of nothing
+        codec.check_values([*values, zlib.crc32(b"").to_bytes(4, "little")], codec.TOTAL_HEAD)
 
 
 @given(st.integers(0, 2**63 - 1), st.lists(st.integers(-(2**40), 2**40), unique=True, max_size=150).map(sorted), rows)
 def test_slices_open_as_the_reader_of_one_does(seq: int, numbers: list[int], block: bytes) -> None:
     value = codec.pack_slices(seq, numbers, block)
-    found_seq, found, found_block = codec.open_slices(value)
-    assert (found_seq, list(found), found_block) == (seq, numbers, block)
-    with pytest.raises(CodecError, match="checksum"):
-        codec.open_slices(damaged(value))
+    found_seq, found, start = codec.open_slices(value)
+    assert (found_seq, list(found), value[start : -codec.SEAL_BYTES]) == (seq, numbers, block)
+
+
+def made(layout: Layout, states: list[list[Any]]) -> list[Columns]:
+    """Columns of these states, per partial."""
+    return [partial.to_columns(mine) for partial, mine in zip(layout.partials, states, strict=True)]
+
+
+@settings(deadline=None)
+@given(st.lists(st.tuples(st.floats(allow_nan=False, allow_infinity=False), st.integers(-(2**63), 2**63 - 1))))
+def test_few_rows_hold_what_whole_columns_hold(numbers: list[tuple[float, int]]) -> None:
+    # one list in a row, and two
+    for kinds in (LAYOUT.partials, [*LAYOUT.partials, aggregates.sum("y").bind({"y": pa.int64()})]):
+        layout = Layout.of(kinds)
+        assert layout.few is not None
+        states = []
+        for partial in layout.partials:
+            values: list[Any] = [(1,)] * len(numbers)
+            if partial.kind == "sum":
+                column = 0 if partial.inputs == ("x",) else 1
+                values = [(1, *limbs.of_int(int(pair[column]))) for pair in numbers]
+            states.append(values)
+        parts = made(layout, states)
+        alone = layout.few.columns(layout.few.singles([b"head" + v + b"seal" for v in layout.encode_rows(parts)], 4))
+        value = b"head" + layout.encode_block(parts) + b"seal"
+        assert layout.few.columns(layout.few.block(value, 4, len(numbers))) == alone
+        for partial, fields, columns in zip(layout.partials, alone, parts, strict=True):
+            for one, values_of in zip(partial.fields, fields, strict=True):
+                whole: Any = columns.values[one.name]
+                if isinstance(whole, Ragged):
+                    cut = [whole.values[a:b].tobytes() for a, b in pairwise(whole.offsets.tolist())]
+                    assert list(values_of) == cut
+                else:
+                    assert list(values_of) == whole.tolist()
 
 
 @pytest.mark.parametrize("change", ["cut", "long", "head"])
 def test_few_rows_that_are_not_exactly_such_rows_are_refused(change: str) -> None:
-    parts = [partial.to_columns([partial.empty()] * 2) for partial in LAYOUT.partials]
+    few = LAYOUT.few
+    assert few is not None
+    parts = made(LAYOUT, [[p.empty()] * 2 for p in LAYOUT.partials])
     empty, row = LAYOUT.encode_rows(parts)
-    assert LAYOUT.decode_few([empty, row], [1, 1]) == LAYOUT.decode_few([LAYOUT.encode_block(parts)], [2])
     wrong = {"cut": row[:-1], "long": row + b"\0" * 4, "head": b""}[change]
     with pytest.raises(CodecError):
-        LAYOUT.decode_few([empty, wrong], [1, 1])
+        few.columns(few.singles([empty + b"seal", wrong + b"seal"], 0))
+    with pytest.raises(CodecError):
+        few.block(empty + wrong + b"seal", 0, 2)
+    with pytest.raises(CodecError):
+        few.block(LAYOUT.encode_block(parts) + b"seal", 0, 3)
     # too much in one and too little in the other is no less wrong
-    limbs = LAYOUT.encode_rows([p.to_columns([(1,) if p.kind == "count" else (1, 0, (7,))]) for p in LAYOUT.partials])[
+    full = LAYOUT.encode_rows(made(LAYOUT, [[(1,)] if p.kind == "count" else [(1, 0, (7,))] for p in LAYOUT.partials]))[
         0
     ]
     with pytest.raises(CodecError):
-        LAYOUT.decode_few([limbs[:-4], row + limbs[-4:]], [1, 1])
+        few.columns(few.singles([full[:-4] + b"seal", row + full[-4:] + b"seal"], 0))
 
 
 def test_slice_numbers_that_do_not_ascend_are_refused() -> None:
