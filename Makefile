@@ -36,7 +36,10 @@ SPARK_STAMP    := .venvs/spark/.made-$(call key,requirements/spark.txt)
 AIRFLOW_STAMP  := .venvs/airflow/.made-$(call key,requirements.txt)
 SPARK_JARS     := .jars/spark/.made-$(call key,pom.xml)
 KAFKA_JARS     := .jars/kafka/.made-$(call key,pom-broker.xml)
-STAMPS := $(PLATFORM_STAMP) $(SPARK_STAMP) $(AIRFLOW_STAMP) $(SPARK_JARS) $(KAFKA_JARS)
+READER         := include/slicewise/spark/java
+READER_SOURCES := $(sort $(wildcard $(READER)/io/slicewise/spark/*.java))
+READER_JAR     := .jars/spark/.made-reader-$(call key,$(READER_SOURCES))
+STAMPS := $(PLATFORM_STAMP) $(SPARK_STAMP) $(AIRFLOW_STAMP) $(SPARK_JARS) $(KAFKA_JARS) $(READER_JAR)
 LOCKED := $(shell command -v flock >/dev/null && echo "flock .venvs/.setup.lock")
 
 # ---------------------------------------------------------------- people
@@ -176,6 +179,18 @@ $(SPARK_JARS):
 
 $(KAFKA_JARS):
 	$(call jars,kafka,pom-broker.xml)
+
+# Compiled against what pyspark carries, and moved into place whole: a JVM may have the old one open.
+PYSPARK_JARS := .venvs/spark/lib/python3.11/site-packages/pyspark/jars
+$(READER_JAR): $(SPARK_JARS) $(SPARK_STAMP)
+	@echo "setup: the record reader"
+	@rm -rf .jars/reader.part .jars/spark/.made-reader-*
+	@$${JAVA_HOME:+$$JAVA_HOME/bin/}javac --release 17 -Xlint:all,-path -Werror -proc:none -encoding UTF-8 \
+	  -cp "$(PYSPARK_JARS)/*" -d .jars/reader.part/classes $(READER_SOURCES)
+	@$${JAVA_HOME:+$$JAVA_HOME/bin/}jar --create --file .jars/reader.part/slicewise-spark.jar -C .jars/reader.part/classes .
+	@mv .jars/reader.part/slicewise-spark.jar .jars/spark/slicewise-spark.jar
+	@rm -rf .jars/reader.part
+	@touch $@
 
 # ------------------------------------------------------------------ locks
 # Hashes, no index addresses. Pins that stand are kept; UPGRADE=1 renews them.

@@ -16,6 +16,8 @@ version=$("$java" -version 2>&1 | sed -n 's/.*version "\([0-9]*\).*/\1/p' | head
 if [ "${version:-0}" != 17 ]; then
   lacks "JDK 17 (found: ${version:-none}; JAVA_HOME chooses)" \
     "Debian 12: apt-get install openjdk-17-jdk-headless; macOS: brew install openjdk@17"
+elif ! "${java}c" -version >/dev/null 2>&1; then
+  lacks "JDK 17's compiler, javac (a JRE alone has none)" "Debian 12: apt-get install openjdk-17-jdk-headless"
 fi
 command -v mvn >/dev/null || lacks "Maven" "Debian: apt-get install maven; macOS: brew install maven"
 command -v git >/dev/null || lacks "git" "Debian: apt-get install git; macOS: xcode-select --install"

@@ -49,6 +49,13 @@ def test_a_jdk_of_another_version_is_not_taken_for_17(bare: dict[str, str]) -> N
     assert "JDK 17 (found: 21" in _check(bare).stderr
 
 
+def test_a_jre_without_a_compiler_is_not_taken_for_a_jdk(bare: dict[str, str]) -> None:
+    java = Path(bare["PATH"]) / "java"
+    java.write_text("#!/bin/sh\necho 'openjdk version \"17.0.1\" 2021-10-19' >&2\n")
+    java.chmod(0o755)
+    assert "missing: JDK 17's compiler" in _check(bare).stderr
+
+
 def test_this_machine_has_all() -> None:
     python = str(ROOT / ".venvs" / "tools" / "bin" / "python")
     done = _check(dict(os.environ), python)

@@ -1,122 +1,106 @@
-"""A Kafka record is good or bad by one expression, a pure function of the record and the schema.
+"""A Kafka record is good or bad by one function, of the record's bytes, its timestamp and the schema.
 
-Stream, archive and check all parse here, in the JVM; downstream of the archive everything reads
-typed columns. A value never becomes null or another value silently: what is not what the schema
-says makes the record bad, with a reason, and the record is kept.
+Stream, archive and check all parse here, in the JVM (`java/`, docs/adr/0021); downstream of the archive
+everything reads typed columns. A value never becomes null or another value silently: what is not what
+the schema says makes the record bad, with a reason, and the record is kept.
 
 Reasons, the first that holds: `too_large`, `not_json` (also a null or empty value, invalid UTF-8,
 NUL, an array, duplicate keys, anything after the object), `bad_text` (a lone surrogate: distinct
 texts would become one), `missing_required:<column>`, `wrong_type:<column>`,
 `out_of_range:<column>`, `bad_time:<column>`, `too_late`, `too_far_ahead`.
-
-How: JSON becomes a VARIANT, which keeps each value's own JSON type (1, 1.9, 1e0 and "1" differ),
-refuses duplicate keys and reads decimals exactly. Spark's parser stops at the end of the first
-value, so the record is parsed as the only element of an array; only a record that holds `]` could
-close that array early, and it is parsed a second time as the value of an object.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import re
+from collections.abc import Collection
+from typing import Any
 
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 (the name everybody uses)
 
+from slicewise.errors import SettingsError
 from slicewise.features.plan import Source
-from slicewise.spark.wire import reason_of, value_of
 
 MAX_VALUE_BYTES = 1 << 20
 """Longest Kafka value that is read: the broker's own default bound of a message."""
 
-_BLANK = " \t\r\n"
-_BACKSLASHES = r"\\\\"
-_SURROGATE_PAIR = r"\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}"
-_SURROGATE = r"\\u[dD][89a-fA-F]"
+_SPARK_TYPES = {
+    "string": "string",
+    "int64": "bigint",
+    "long": "bigint",
+    "double": "double",
+    "boolean": "boolean",
+    "bool": "boolean",
+    "timestamp_us": "bigint",
+}
+_DECIMAL = re.compile(r"decimal(?:128)?\((\d+), ?(\d+)\)")
 
 
-def parsed(records: DataFrame, source: Source) -> DataFrame:
+def parsed(records: DataFrame, source: Source, only: Collection[str] | None = None) -> DataFrame:
     """Kafka `records` (value, partition, offset, timestamp) as typed columns, one row per record.
 
     Columns: partition int, offset long, kafka_time and event_time long (microseconds UTC), reason
-    (null: good), raw (the value's bytes, of bad records only), then the source's columns, each
-    prefixed `c_`, null where the record is bad. Columns of type timestamp_us are longs.
+    (null: good), raw (the value's bytes, of bad records only), then the source's columns, or those of
+    them that are in `only`, each prefixed `c_`, null where the record is bad. Columns of type
+    timestamp_us are longs. All columns are judged, whichever are given.
     """
-    names = [name for name, _ in source.columns]
-    small = F.octet_length("value") <= MAX_VALUE_BYTES
-    texts = records.select(
+    names = [name for name, _ in source.columns if only is None or name in only]
+    read = _registered(records.sparkSession, source, names)
+    rows = records.select(
         F.col("partition").cast("int"),
         "offset",
         F.unix_micros("timestamp").alias("kafka_time"),
         "value",
-        F.when(small, F.col("value").cast("string")).alias("text"),
+        F.call_udf(read, "value", F.unix_micros("timestamp")).alias("record"),
     )
-    documents = texts.select("*", _document(F.col("text")).alias("json"))
-    members = documents.select(
+    return rows.select(
         "partition",
         "offset",
         "kafka_time",
-        "value",
-        (F.octet_length("value") > MAX_VALUE_BYTES).alias("large"),
-        (F.col("json").isNotNull() & _get("json", "$[1]").isNull()).alias("is_json"),
-        _holds_lone_surrogate(F.col("text")).alias("lone"),
-        *(_get("json", f'$[0]["{name}"]').alias(f"j_{name}") for name in names),
-    )
-    kinds = members.select("*", *(F.schema_of_variant(f"j_{n}").alias(f"k_{n}") for n in names))
-    judged = kinds.select("*", *(value_of(name, kind, source) for name, kind in source.columns))
-    reasoned = judged.select("*", _reason(source).alias("reason"))
-    good = F.col("reason").isNull()
-    return reasoned.select(
-        "partition",
-        "offset",
-        "kafka_time",
-        F.when(good, F.col(f"c_{source.timestamp}")).alias("event_time"),
-        "reason",
-        F.when(~good, F.col("value")).alias("raw"),
-        *(F.when(good, F.col(f"c_{name}")).alias(f"c_{name}") for name in names),
+        "record.event_time",
+        "record.reason",
+        F.when(F.col("record.reason").isNotNull(), F.col("value")).alias("raw"),
+        *(f"record.`c_{name}`" for name in names),
     )
 
 
-def _document(text: Column) -> Column:
-    """The record as a variant array of one object; null where it is no JSON object."""
-    first = F.ltrim(text, F.lit(_BLANK))
-    alone = ~text.contains("]") | F.try_parse_json(F.concat(F.lit('{"v":'), text, F.lit("}"))).isNotNull()
-    whole = F.try_parse_json(F.concat(F.lit("["), text, F.lit("]")))
-    return F.when(F.is_valid_utf8(text) & first.startswith("{") & alone, whole)
+def _registered(session: SparkSession, source: Source, names: Collection[str]) -> str:
+    """Name of the session's function (value, kafka time) -> struct of event time, reason and columns."""
+    jvm: Any = session._jvm
+    package = jvm.io.slicewise.spark
+    if not hasattr(package.RecordReader, "_fqn"):  # py4j takes an unknown class for a package
+        raise SettingsError(
+            "the JVM lacks the record reader",
+            where=str(session.conf.get("spark.driver.extraClassPath", "")),
+            expected="slicewise-spark.jar, which `make setup` builds from include/slicewise/spark/java",
+            next_step="make setup",
+        )
+    reader = package.RecordReader(
+        [_field(package, name, kind, source, kept=name in names) for name, kind in source.columns],
+        list(dict.fromkeys((*source.required, source.timestamp))),
+        source.timestamp,
+        source.max_lateness_us,
+        source.max_ahead_us,
+        MAX_VALUE_BYTES,
+    )
+    columns = [f"`c_{name}` {_spark_type(kind)}" for name, kind in source.columns if name in names]
+    returned = jvm.org.apache.spark.sql.types.StructType.fromDDL(
+        ", ".join(["event_time bigint", "reason string", *columns])
+    )
+    name = f"slicewise_record_{source.schema_fingerprint}"
+    session._jsparkSession.udf().register(name, reader, returned)
+    return name
 
 
-def _get(document: str, path: str) -> Column:
-    return F.variant_get(F.col(document), path, "variant")
+def _field(package: Any, name: str, kind: str, source: Source, *, kept: bool) -> Any:
+    decimal = _DECIMAL.fullmatch(kind)
+    precision, scale = (int(decimal[1]), int(decimal[2])) if decimal else (0, 0)
+    form = "time" if kind == "timestamp_us" else "decimal" if decimal else _SPARK_TYPES[kind]
+    return package.Field(name, form, kept, name in source.allow_nan, source.time_form, precision, scale)
 
 
-def _holds_lone_surrogate(text: Column) -> Column:
-    """Escaped backslashes and whole pairs taken away, is an escaped surrogate left?"""
-    left = F.regexp_replace(F.regexp_replace(text, _BACKSLASHES, ""), _SURROGATE_PAIR, "")
-    return F.when(text.contains("\\ud") | text.contains("\\uD"), left.rlike(_SURROGATE)).otherwise(F.lit(False))
-
-
-def _reason(source: Source) -> Column:
-    event_time, kafka_time = F.col(f"c_{source.timestamp}"), F.col("kafka_time")
-    reasons: list[tuple[Column, Column | str]] = [
-        (F.col("large"), "too_large"),
-        (~F.coalesce(F.col("is_json"), F.lit(False)), "not_json"),
-        (F.col("lone"), "bad_text"),
-        *_missing(source),
-        *(reason_of(name, kind, source) for name, kind in source.columns),
-        (event_time < kafka_time - source.max_lateness_us, "too_late"),
-        (event_time > kafka_time + source.max_ahead_us, "too_far_ahead"),
-    ]
-    chain = F.when(*_then(reasons[0]))
-    for each in reasons[1:]:
-        chain = chain.when(*_then(each))
-    return chain
-
-
-def _missing(source: Source) -> Iterable[tuple[Column, str]]:
-    for name in dict.fromkeys((*source.required, source.timestamp)):
-        kind = F.col(f"k_{name}")
-        yield kind.isNull() | (kind == "VOID"), f"missing_required:{name}"
-
-
-def _then(reason: tuple[Column, Column | str]) -> tuple[Column, Column]:
-    condition, name = reason
-    return condition, F.lit(name) if isinstance(name, str) else name
+def _spark_type(kind: str) -> str:
+    """The Spark SQL type that holds a schema type; timestamp_us is a long of microseconds."""
+    decimal = _DECIMAL.fullmatch(kind)
+    return f"decimal({decimal[1]},{decimal[2]})" if decimal else _SPARK_TYPES[kind]

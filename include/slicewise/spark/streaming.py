@@ -134,7 +134,8 @@ class SourceQuery:
     def _frame(self) -> tuple[DataFrame, tuple[Placed, ...]]:
         records = kafka_stream(self._session, self._settings, self.plan)
         units = [self.plan.deployment.unit(each) for each in self.plan.units]
-        frame, columns = with_units(parsed(records, self.plan.source), units)
+        read = {column for unit in units for column in unit.reads}
+        frame, columns = with_units(parsed(records, self.plan.source, read), units)
         needed = dict.fromkeys((*ALWAYS, *(name for each in columns for name in each.needed())))
         return frame.select(*needed), tuple(map(_placed, self.plan.units, columns))
 

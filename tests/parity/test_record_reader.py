@@ -1,0 +1,185 @@
+"""The record reader and its oracle in Spark SQL say the same of every record: reason, time, and each value."""
+
+from __future__ import annotations
+
+import json
+import struct
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from pyspark.sql import DataFrame, SparkSession
+
+from slicewise.features.plan import Source
+from slicewise.settings import Settings
+from slicewise.spark import parse
+from slicewise.spark.session import job_session
+from tests.support import sql_records
+
+pytestmark = [pytest.mark.spark, pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")]
+
+NOW = 1_700_000_000_000_000
+SOURCE = Source(
+    name="plays",
+    topic="plays",
+    columns=(
+        ("s", "string"),
+        ("n", "long"),
+        ("x", "double"),
+        ("y", "double"),
+        ("b", "boolean"),
+        ("p", "decimal(6,2)"),
+        ("q", "decimal(3,3)"),
+        ("r", "decimal(38,10)"),
+        ("t", "timestamp_us"),
+    ),
+    timestamp="t",
+    time_form="us",
+    max_lateness_us=10_000_000,
+    max_ahead_us=5_000_000,
+    required=("s",),
+    allow_nan=("y",),
+)
+COLUMNS = tuple(name for name, _ in SOURCE.columns)
+
+# Each is one value as it may stand on the wire.
+VALUES = (
+    *("null", "true", "false", "{}", "[]", '""', '"a"', '"1"', '"1.5"', '"true"', '"null"'),
+    *('"NaN"', '"Infinity"', '"-Infinity"', '"+Infinity"', '"nan"', '"inf"', "NaN", "Infinity", "-Infinity"),
+    *("0", "-0", "-0.0", "-0e0", "1", "-1", "1.0", "1.9", "1e0", "1E3", "1e-3", "01", "+1", ".5", "1.", "1e", "0x1"),
+    *("9223372036854775807", "9223372036854775808", "-9223372036854775808", "-9223372036854775809"),
+    *("9223372036854775808.0", "9223372036854775807.5", "1e19", "-1e19", "1e400", "-1e400", "1e-400", "5e-324"),
+    *("9" * 37, "9" * 38, "9" * 39, "-" + "9" * 38, "1" + "0" * 38, "1" + "0" * 999, "1" + "0" * 1001),
+    *("0." + "1" * 37, "0." + "1" * 38, "0." + "1" * 39, "0." + "0" * 40, "1." + "0" * 40, "1" * 20 + "." + "1" * 18),
+    *("9999.99", "9999.995", "10000", "9999.990", "0.1", "0.10", "0.001", "0.0001", "0.999", "1.000", "100.0", "1e2"),
+    *("0.30000000000000004", "179769313486231580000000000000000000000000000.0", "321.901", "4503599627370497.5"),
+    *('"\\ud83d\\ude00"', '"\\ud800"', '"\\udc00\\ud800"', '"\\\\ud800"', '"\\\\\\ud800"', '"\\u0000"', '"\\uD83D"'),
+    *('"\\x"', '"\\u12"', '"a\tb"', '"a\\tb"', '"é"', '"😀"', '"]"', '"}"', '"\\""'),
+    *('{"a": 1, "a": 1}', '{"a": {"b": 1, "b": 2}}', '[{"a": 1, "\\u0061": 2}]', '{"a": [1, {"b": []}]}', "[1,]"),
+    *("[" * 900 + "]" * 900, "[" * 998 + "]" * 998, "[" * 999 + "]" * 999, "[" * 1200 + "]" * 1200),
+    *(str(NOW), str(NOW - 10_000_000), str(NOW - 10_000_001), str(NOW + 5_000_000), str(NOW + 5_000_001), f"{NOW}.0"),
+    *("253402300799999999", "253402300800000000", "253402300799", "253402300800", "1700000000", "1700000000000"),
+    *(f'"{date}{time}"' for date in ("2023-11-14", "2024-02-29", "2023-02-29") for time in ("T22:13:20Z", "")),
+    *('"2023-11-14T22:13:20+01:00"', '"2023-11-14T22:13:20+01:00\\n"', '"2023-11-14T22:13:20Z\\n"'),
+    *('"2023-11-14T22:13:20.1234567-05:30"', '"2023-11-14T22:13:20.+01:00"', '"0000-01-01T00:00:00Z"'),
+    *('"9999-12-31T23:59:59.999999Z"', '"9999-12-31T23:59:59.999999-00:01"', '"1970-01-01T00:00:00+00:01"'),
+    *('"2023-11-14T22:13:20\u0661Z"', '"2023-00-10T00:00:00Z"', '"2023-13-10T00:00:00Z"', '"2023-04-31t00:00:00z"'),
+)
+# What may stand around and in a record, as bytes: the cuts and additions of a broken producer.
+PIECES = (
+    *(b"", b" ", b"\t\r\n", b"\x0b", b"\x00", b"\xef\xbb\xbf", b"\xc2\xa0", b"\xff", b"\xed\xa0\x80", b"\xc0\x80"),
+    *(b"]", b"[", b"}", b"{", b",", b", {}", b", null", b"] [", b"] }", b"]]", b"null", b"{}", b"//", b"/* */", b"#"),
+    *(b'"', b"\\", b"\\ud800", b"'", b":", b"1", b"x"),
+)
+
+
+@pytest.fixture(scope="module")
+def session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    folder: Path = tmp_path_factory.mktemp("state")
+    made = job_session(Settings.load({"SLICEWISE_STATE": str(folder)}), "reader-parity", cores=1)
+    yield made
+    made.stop()
+
+
+def differences(session: SparkSession, values: list[bytes | None], source: Source) -> list[str]:
+    """The records of which the two do not say the same, to the bit."""
+    frame = session.createDataFrame(
+        [(value, 3, i) for i, value in enumerate(values)], "value binary, partition int, offset long"
+    ).selectExpr("*", f"timestamp_micros({NOW}) AS timestamp")
+    found, wanted = (_told(module.parsed(frame, source), source) for module in (parse, sql_records))
+    assert len(found) == len(wanted) == len(values)
+    return [
+        f"{(value or b'')[:200]!r}\n  reader {mine}\n  oracle {theirs}"
+        for value, mine, theirs in zip(values, found, wanted, strict=True)
+        if mine != theirs
+    ]
+
+
+def _told(frame: DataFrame, source: Source) -> list[tuple[object, ...]]:
+    names = ["partition", "offset", "kafka_time", "event_time", "reason", "raw"]
+    rows = frame.select(*names, *(f"c_{name}" for name, _ in source.columns)).orderBy("offset").collect()
+    # doubles as bytes, so that zeros of another sign differ, and NaN is itself
+    return [tuple(struct.pack(">d", v) if isinstance(v, float) else v for v in row) for row in rows]
+
+
+def record(members: dict[str, str], *, spaced: bool = False) -> bytes:
+    pairs = {"s": '"ada"', "t": str(NOW), **members}
+    colon, comma = (": ", ", ") if spaced else (":", ",")
+    return ("{" + comma.join(f'"{name}"{colon}{value}' for name, value in pairs.items()) + "}").encode()
+
+
+@pytest.mark.parametrize("form", ["us", "ms", "s", "rfc3339"])
+def test_every_value_in_every_column_is_read_as_the_oracle_reads_it(session: SparkSession, form: str) -> None:
+    source = replace(SOURCE, time_form=form, max_lateness_us=10**17, max_ahead_us=10**17 * 3)
+    good = {"us": str(NOW), "ms": str(NOW // 1000), "s": str(NOW // 1_000_000), "rfc3339": '"2023-11-14T22:13:20Z"'}
+    # also of a member that no column names
+    values: list[bytes | None] = [
+        record({"t": good[form], name: value}) for name in (*COLUMNS, "other") for value in VALUES
+    ]
+    assert differences(session, values, source) == []
+
+
+def test_every_frame_around_a_record_is_judged_as_the_oracle_judges_it(session: SparkSession) -> None:
+    whole = record({"n": "1", "list": "[1, [2]]"}, spaced=True)
+    values: list[bytes | None] = [None, b"\n" + whole + b" " * parse.MAX_VALUE_BYTES]
+    values += [before + whole + after for before in PIECES for after in PIECES]
+    values += [whole[:cut] + piece + whole[cut:] for cut in range(len(whole)) for piece in PIECES]
+    values += [whole[:cut] for cut in range(len(whole))]
+    values += [record({"s": '"a"'})[:-1] + b',"%s":%s}' % (name, b"1") for name in (b"s", b"n", b"t", b"\\u0073")]
+    assert differences(session, values, SOURCE) == []
+
+
+MEMBERS = st.dictionaries(st.sampled_from([*COLUMNS, "other", "o]"]), st.sampled_from(VALUES), max_size=9)
+EDITS = st.lists(st.tuples(st.integers(0, 200), st.sampled_from(PIECES)), max_size=2)
+
+
+@settings(max_examples=3, deadline=None, print_blob=True, suppress_health_check=list(HealthCheck))
+@given(st.lists(st.tuples(MEMBERS, EDITS, st.booleans()), min_size=300, max_size=400))
+def test_any_record_is_read_as_the_oracle_reads_it(
+    session: SparkSession, drawn: list[tuple[dict[str, str], list[tuple[int, bytes]], bool]]
+) -> None:
+    values: list[bytes | None] = []
+    for members, edits, spaced in drawn:
+        value = record(members, spaced=spaced)
+        for at, piece in edits:
+            value = value[:at] + piece + value[at:]
+        values.append(value)
+    assert differences(session, values, SOURCE) == []
+
+
+@settings(max_examples=3, deadline=None, print_blob=True, suppress_health_check=list(HealthCheck))
+@given(
+    st.lists(
+        st.one_of(
+            st.floats(allow_nan=False, allow_infinity=False).map(repr),
+            st.decimals(allow_nan=False, allow_infinity=False).map(str),
+            st.integers().map(str),
+            st.text(max_size=12).map(json.dumps),
+            st.text(max_size=12).map(lambda text: json.dumps(text, ensure_ascii=False)),
+        ),
+        min_size=200,
+        max_size=300,
+    )
+)
+def test_any_number_and_any_text_is_read_as_the_oracle_reads_it(session: SparkSession, drawn: list[str]) -> None:
+    values: list[bytes | None] = [
+        record({name: text}).decode(errors="surrogatepass").encode(errors="replace")
+        for text in drawn
+        for name in ("s", "n", "x", "p", "r")
+    ]
+    assert differences(session, values, SOURCE) == []
+
+
+def test_columns_that_are_not_wanted_are_judged_all_the_same(session: SparkSession) -> None:
+    values = [record({name: value}) for name in COLUMNS for value in VALUES]
+    frame = session.createDataFrame(
+        [(value, 3, i) for i, value in enumerate(values)], "value binary, partition int, offset long"
+    ).selectExpr("*", f"timestamp_micros({NOW}) AS timestamp")
+    few = parse.parsed(frame, SOURCE, {"x"}).orderBy("offset")
+    all_of_it = parse.parsed(frame, SOURCE).orderBy("offset")
+    told = ("event_time", "reason", "raw", "c_x")
+    assert few.columns == ["partition", "offset", "kafka_time", *told]
+    assert [str(r) for r in few.select(*told).collect()] == [str(r) for r in all_of_it.select(*told).collect()]
