@@ -18,6 +18,7 @@ from slicewise.cover import Cover
 from slicewise.merge_base import Base, Stored
 from slicewise.merge_few import FewGathering, finish_few, rows_of
 from slicewise.merge_joint import JointPlan, combine
+from slicewise.merge_known import Known
 from slicewise.merge_plan import plan_key, plan_read
 from slicewise.merge_rows import Gathering, Rows, gather
 
@@ -62,17 +63,18 @@ def merge(
     entities: int,
     bases: Sequence[Base],
     few_rows: int = FEW_ROWS,
+    known: Known | None = None,
 ) -> Merged:
     """The answer for `entities` entities; one that nothing is stored of is empty.
 
-    stored, bases: per plan. few_rows: up to so many rows are combined one by one; it changes the
-    time that it takes, and no bit. Raises CodecError for damaged values, DataLoss where stored
-    values contradict each other or rows that a window needs are no longer kept, KeyError for a seq
-    that a base does not know.
+    stored, bases: per plan. few_rows: up to so many rows are combined one by one; known: what the
+    reader remembers of compacted hours. Both change the time that it takes, and no bit. Raises
+    CodecError for damaged values, DataLoss where stored values contradict each other or rows that a
+    window needs are no longer kept, KeyError for a seq that a base does not know.
     """
     few = joint.by_few and entities * sum(joint.windows) <= FEW_GROUPS
     if few and sum([rows_of(plan, parts) for plan, parts in zip(joint.plans, stored, strict=True)]) <= few_rows:
-        numbers = [FewGathering(layout) for layout in joint.few_layouts]
+        numbers = [FewGathering(layout, few_rows_of, known) for layout, few_rows_of in joint.few_layouts]
         covers, aheads, stale = _gathered(joint, stored, entities, bases, numbers)
         finished: Sequence[Finished | Listed] = () if any(stale) else finish_few(joint, numbers, entities)
     else:

@@ -12,18 +12,53 @@ from itertools import accumulate, chain, pairwise
 from typing import Any
 
 from slicewise.aggregates.few import Listed, Run
-from slicewise.codec import FewRows, Row
+from slicewise.codec import FewRows, Layout, Row
 from slicewise.merge_base import Stored
 from slicewise.merge_joint import JointPlan, combine_few
+from slicewise.merge_known import Known, KnownDays
 from slicewise.merge_plan import HourRows, Int64, ReadPlan
+from slicewise.merge_rows import Compacted, add_days
 
 
 @dataclass
 class FewGathering:
     """Rows of one layout by their key."""
 
+    layout: Layout
     few: FewRows
+    known: Known | None = None
     by_key: dict[int, list[Row]] = field(default_factory=lambda: defaultdict(list))
+    known_keys: list[int] = field(default_factory=list)
+    known_states: list[Sequence[Any]] = field(default_factory=list)
+    """What was known of compacted hours: per key the states of the layout's partials."""
+
+    def compacted(self, plan: ReadPlan, days: Sequence[Sequence[bytes | None]], key: int) -> Compacted:
+        """As `merge_rows.Rows`."""
+        known = self.known
+        if known is None or not days:
+            return add_days(plan, days, key, self)
+        name = known.key(plan.number, days)
+        found = known.get(name)
+        if found is None:
+            if not known.is_asked_again(name):
+                return add_days(plan, days, key, self)
+            alone = FewGathering(self.layout, self.few)
+            found = KnownDays(*add_days(plan, days, 0, alone), alone.states())
+            known.put(name, found)
+        for mask, states in found.states:
+            self.known_keys.append(key + mask)
+            self.known_states.append(states)
+        return found.hours, found.stale
+
+    def states(self) -> list[tuple[int, Sequence[Any]]]:
+        """Per key the states of the layout's partials; None of one that has no form for few rows."""
+        columns, runs, keys = self.columns()
+        each = [[run] for run in range(len(runs))]
+        states = [
+            [None] * len(runs) if partial.few is None else partial.few.combine(fields, runs, each)
+            for partial, fields in zip(self.layout.partials, columns, strict=True)
+        ]
+        return list(zip(keys, zip(*states, strict=True), strict=True))
 
     def singles(self, key: int, head: int, values: Sequence[bytes], masks: Sequence[int]) -> None:
         """As `merge_rows.Rows`."""
@@ -52,14 +87,14 @@ class FewGathering:
 
 def rows_of(plan: ReadPlan, stored: Sequence[Stored]) -> int:
     """About how many rows are stored: what decides between the two ways."""
-    size = plan.unit.layout.record.itemsize
-    at = [at for at, _, _ in plan.fetched.rows]
+    size, fetched = plan.unit.layout.record.itemsize, plan.fetched
     found = 0
     for part in stored:
-        found += (len(part.hot) >> 1) + len(plan.fetched.totals)
-        if at:
-            values = list(chain.from_iterable(part.days))
-            found += sum([len(value) // size for i in at if (value := values[i]) is not None])
+        found += (len(part.hot) >> 1) + len(fetched.totals)
+        for day, at in fetched.rows_at:
+            value = part.days[day][at]
+            if value is not None:
+                found += len(value) // size
     return found
 
 
@@ -70,5 +105,5 @@ def finish_few(joint: JointPlan, gathered: Sequence[FewGathering], entities: int
         columns, ranges, keys = found.columns()
         decoded.append(columns)
         runs.append(ranges)
-        groups.append(table.runs_of(keys, entities))
-    return combine_few(joint, decoded, runs, groups)
+        groups.append(table.runs_of(keys + found.known_keys, entities))
+    return combine_few(joint, decoded, runs, groups, [found.known_states for found in gathered])

@@ -18,7 +18,7 @@ import numpy.typing as npt
 from slicewise.aggregates.base import Aggregate, Finished
 from slicewise.aggregates.columns import Columns
 from slicewise.aggregates.few import Listed, Run
-from slicewise.codec import FewRows
+from slicewise.codec import FewRows, Layout
 from slicewise.merge_plan import Int64, ReadPlan
 
 
@@ -158,10 +158,10 @@ class JointPlan:
         return decoded and all(aggregate.few is not None for _, aggregate in self.finishes)
 
     @cached_property
-    def few_layouts(self) -> tuple[FewRows, ...]:
+    def few_layouts(self) -> tuple[tuple[Layout, FewRows], ...]:
         """Per layout how its rows become Python's own numbers; requires `by_few`."""
-        found = [self.plans[members[0]].unit.layout.few for members in self.layouts]
-        return tuple(few for few in found if few is not None)
+        found = [self.plans[members[0]].unit.layout for members in self.layouts]
+        return tuple((layout, layout.few) for layout in found if layout.few is not None)
 
     @cached_property
     def windows(self) -> tuple[int, ...]:
@@ -273,16 +273,19 @@ def combine_few(
     decoded: Sequence[Sequence[Sequence[Sequence[Any]]]],
     runs: Sequence[Sequence[Run]],
     groups: Sequence[Sequence[Sequence[int]]],
+    known: Sequence[Sequence[Sequence[Any]]],
 ) -> tuple[Listed, ...]:
     """`combine` in Python's own numbers, to the same bits. decoded: per layout, partial and field
-    its values by row; runs, groups: per layout ranges of rows, and per group the runs in it."""
+    its values by row; runs, groups: per layout ranges of rows, and per group the runs in it; known:
+    per layout further runs, each as the states of its partials."""
     combined: list[list[Any]] = []
     for form in joint.forms:
         few = form.aggregate.few
         assert few is not None
         whole: list[Any] = []
         for m in form.members:
-            whole += few.combine(decoded[m.layout][m.partial], runs[m.layout], groups[m.layout])
+            states = [each[m.partial] for each in known[m.layout]]
+            whole += few.combine(decoded[m.layout][m.partial], runs[m.layout], groups[m.layout], states)
         combined.append(whole)
     found = []
     for number, aggregate in joint.finishes:

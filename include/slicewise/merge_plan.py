@@ -7,6 +7,7 @@ one plan serves every read until a bound moves.
 
 from __future__ import annotations
 
+import itertools
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -96,6 +97,11 @@ class DayFields:
     parts: tuple[Part, ...]
     """One per name; None at `c`."""
 
+    @property
+    def rows(self) -> list[tuple[int, HourRows]]:
+        """Where hours' rows stand among the names."""
+        return [(i, part) for i, part in enumerate(self.parts) if isinstance(part, HourRows)]
+
 
 @dataclass(frozen=True)
 class Fetched:
@@ -110,6 +116,8 @@ class Fetched:
     """Per hour's total its hour and mask."""
     rows: tuple[tuple[int, HourRows, bytes], ...]
     """Where hours' rows stand, what they mean, and their names."""
+    rows_at: tuple[tuple[int, int], ...]
+    """The same by day, and place among its names."""
     days: tuple[tuple[int, DayTotal], ...]
     """Where days' totals stand; `c` stands right before each."""
 
@@ -123,6 +131,9 @@ class Fetched:
             tuple(part.hour for _, part in totals),
             tuple(part.mask for _, part in totals),
             tuple((i, part, name) for i, (name, part) in fields if isinstance(part, HourRows)),
+            tuple(
+                (d, i) for d, day in enumerate(days) for i, part in enumerate(day.parts) if isinstance(part, HourRows)
+            ),
             tuple((i, part) for i, (_, part) in fields if isinstance(part, DayTotal)),
         )
 
@@ -172,6 +183,8 @@ class ReadPlan:
     token_tail: bytes
     without_total: frozenset[int]
     """Days that are read hour by hour, because their total was found to be out of date."""
+    number: int = field(default_factory=itertools.count().__next__)
+    """Another for every plan of this process."""
     learned: dict[bytes, HotField] = field(default_factory=dict, repr=False)
     """What the hot fields seen so far mean under this plan: parsed once, not once per entity."""
 

@@ -36,12 +36,18 @@ from slicewise.slices import HOUR_US
 LEARNED_LIMIT = 50_000
 """Hot field names that a plan remembers."""
 
+Compacted = tuple[Mapping[int, int], frozenset[int]]
+"""hour -> seq of what is compacted, and the days whose total is out of date."""
 Gathered = tuple[tuple[Cover, ...], tuple[Mapping[int, Cover], ...], frozenset[int]]
 """Base and ahead per entity, and the days without a valid total."""
 
 
 class Rows(Protocol):
     """Takes the rows that count; values are whole, and their checksums hold."""
+
+    def compacted(self, plan: ReadPlan, days: Sequence[Sequence[bytes | None]], key: int) -> Compacted:
+        """Takes what `add_days` adds."""
+        ...
 
     def singles(self, key: int, head: int, values: Sequence[bytes], masks: Sequence[int]) -> None:
         """Values of one row after `head` bytes, each in its mask; key: of mask 0."""
@@ -63,6 +69,10 @@ class Gathering:
     """Per block its rows."""
     runs: list[tuple[int, int]] = field(default_factory=list)
     """(key, rows) of consecutive rows that count alike."""
+
+    def compacted(self, plan: ReadPlan, days: Sequence[Sequence[bytes | None]], key: int) -> Compacted:
+        """As `Rows`."""
+        return add_days(plan, days, key, self)
 
     def singles(self, key: int, head: int, values: Sequence[bytes], masks: Sequence[int]) -> None:
         """As `Rows`."""
@@ -94,7 +104,7 @@ def gather(
     aheads: list[Mapping[int, Cover]] = [_NOTHING] * entities
     for part in stored:
         key = part.entity * masks + first
-        compacted, without = add_days(plan, part.days, key, rows)
+        compacted, without = rows.compacted(plan, part.days, key)
         if without:
             stale |= without
         guards = _add_hot(plan, part, compacted, base, rows, key)
@@ -115,10 +125,8 @@ _NOTHING: Mapping[int, Cover] = {}
 _NONE: frozenset[int] = frozenset()
 
 
-def add_days(
-    plan: ReadPlan, days: Sequence[Sequence[bytes | None]], key: int, rows: Rows
-) -> tuple[Mapping[int, int], frozenset[int]]:
-    """Adds what is compacted; gives hour -> seq, and the days whose total is out of date."""
+def add_days(plan: ReadPlan, days: Sequence[Sequence[bytes | None]], key: int, rows: Rows) -> Compacted:
+    """Adds what is compacted."""
     fetched = plan.fetched
     if list(map(len, days)) != fetched.widths:
         raise CodecError(f"{list(map(len, days))} values of {fetched.widths} fields", where=f"unit of {plan.hours}")

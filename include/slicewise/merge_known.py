@@ -1,0 +1,81 @@
+"""What was compacted and read before is not combined again while its bytes are the same.
+
+Compacted hours are immutable, so the same bytes under the same plan come to the same states. They
+are found by the digest of all that was read of them: nothing has to be told when an hour is swapped.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import marshal
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple, cast
+
+KNOWN_BYTES = 64 << 20
+SEEN = 100_000
+"""Digests that were seen once: only what is asked for again is kept."""
+_ENTRY_BYTES, _HOUR_BYTES, _STATE_BYTES = 600, 100, 250
+
+
+class KnownDays(NamedTuple):
+    """What the compacted hours of one entity's unit come to under one plan."""
+
+    hours: Mapping[int, int]
+    """hour -> seq"""
+    stale: frozenset[int]
+    """Days whose total is out of date."""
+    states: Sequence[tuple[int, Sequence[Any]]]
+    """(mask, per partial of the layout its state) of all rows that count in the mask's windows."""
+
+    @property
+    def size(self) -> int:
+        """About the bytes that it takes."""
+        states = sum(len(each) for _, each in self.states)
+        return _ENTRY_BYTES + _HOUR_BYTES * len(self.hours) + _STATE_BYTES * states
+
+
+Key = tuple[int, bytes]
+
+
+class Known:
+    """Bounded by bytes; the oldest are forgotten first."""
+
+    def __init__(self, limit: int = KNOWN_BYTES) -> None:
+        self._limit = limit
+        self._found: dict[Key, KnownDays] = {}
+        self._seen: dict[Key, None] = {}
+        self.bytes = self.hits = self.misses = 0
+
+    @staticmethod
+    def key(plan: int, days: Sequence[Any]) -> Key:
+        """Of a plan's number and all that was read of its days."""
+        return plan, hashlib.sha256(marshal.dumps(cast(Any, days), 2)).digest()
+
+    def get(self, key: Key) -> KnownDays | None:
+        """What is known, if it is."""
+        found = self._found.get(key)
+        if found is None:
+            self.misses += 1
+        else:
+            self.hits += 1
+        return found
+
+    def is_asked_again(self, key: Key) -> bool:
+        """Whether this was asked for before; remembers that it is now."""
+        if key in self._seen:
+            del self._seen[key]
+            return True
+        if len(self._seen) >= SEEN:
+            del self._seen[next(iter(self._seen))]
+        self._seen[key] = None
+        return False
+
+    def put(self, key: Key, days: KnownDays) -> None:
+        """Keeps it; one that is larger than all that may be kept is not."""
+        size = days.size
+        if size > self._limit:
+            return
+        self._found[key] = days
+        self.bytes += size
+        while self.bytes > self._limit:
+            self.bytes -= self._found.pop(next(iter(self._found))).size
