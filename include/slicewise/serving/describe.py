@@ -88,6 +88,9 @@ def readiness(catalog: Catalog) -> Flow[dict[str, Any]]:
 def gauges(metrics: Metrics, service: FeatureService) -> None:
     """Sets what is read off when metrics are asked for."""
     now_us = service.clock.now_us()
+    metrics.known_bytes.set(service.known.bytes)
+    metrics.known_asked.labels("yes").set(service.known.hits)
+    metrics.known_asked.labels("no").set(service.known.misses)
     for name, known in service.freshness.all().items():
         if known.ledger_advanced_us is not None:
             metrics.ledger_age.labels(name).set((now_us - known.ledger_advanced_us) / 1e6)

@@ -49,6 +49,18 @@ class Metrics:
             registry=self.registry,
         )
 
+        self.known_bytes = Gauge(
+            "slicewise_known_bytes",
+            "About the bytes of combined compacted hours that are remembered",
+            registry=self.registry,
+        )
+        self.known_asked = Gauge(
+            "slicewise_known_asked",
+            "Reads of an entity's compacted hours since the start, by whether they were remembered",
+            ["found"],
+            registry=self.registry,
+        )
+
     def text(self) -> bytes:
         """As Prometheus reads it."""
         return bytes(generate_latest(self.registry))

@@ -26,6 +26,7 @@ from slicewise.errors import (
 )
 from slicewise.features.plan import Deployment, PlannedFeature, Unit
 from slicewise.merge import Base, JointPlan, Merged, Stored, merge
+from slicewise.merge_known import Known
 from slicewise.merge_plan import ReadMode, ReadPlan, plan_key, plan_read
 from slicewise.serving.answer import Answer, EntityAnswer, SourceFreshness
 from slicewise.serving.catalog import Catalog, Part, Selection, entity_tags
@@ -66,6 +67,7 @@ class FeatureService:
     catalog: Catalog | None = None
     freshness: Freshness = field(default_factory=Freshness)
     last_known: LastKnown = field(default_factory=LastKnown)
+    known: Known = field(default_factory=Known)
     _declared: Catalog | None = None
     """The newest catalog that there was: what feature sets declare for a store that is away or empty."""
     _plans: dict[object, tuple[object, _Planned]] = field(default_factory=dict)
@@ -219,7 +221,7 @@ class FeatureService:
                     self._covers[where] = yield Covers(part.unit.source)
             bases = [self._base(catalog, part, marks) for part in selection.parts]
             try:
-                return merge(planned.joint, stored, entities, bases)
+                return merge(planned.joint, stored, entities, bases, known=self.known)
             except KeyError as error:
                 if again:
                     raise DataLoss(
