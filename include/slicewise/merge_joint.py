@@ -10,6 +10,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import accumulate
 from typing import Any
 
 import numpy as np
@@ -193,6 +194,13 @@ class JointPlan:
     def forms(self) -> tuple[Form, ...]:
         """What is combined, each in one call."""
         return self._forms[0]
+
+    @cached_property
+    def of_one(self) -> tuple[tuple[int, ...], ...]:
+        """Per plan and feature, where the value of one entity stands among those of all finishes."""
+        widths = [self.forms[form].groups for form, _ in self.finishes]
+        starts = list(accumulate(widths, initial=0))
+        return tuple(tuple(starts[s.finish] + s.first + s.interval for s in slots) for slots in self.slots)
 
     @cached_property
     def _finishes(self) -> tuple[tuple[tuple[int, Aggregate], ...], tuple[tuple[Slot, ...], ...]]:

@@ -2,14 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
+
+import msgspec
 
 from slicewise.serving.requests import Entity, instant_text, interval_text
 from slicewise.serving.values import json_safe
 
 Interval = tuple[int, int]
+
+
+class Bounds(dict[str, Interval]):
+    """Feature -> effective (start_us, end_us), half-open; they are written once for all answers of a plan."""
+
+    def written(self, *, text: bool) -> msgspec.Raw:
+        """As the API writes them: JSON if text, else msgpack."""
+        return self._json if text else self._msgpack
+
+    @cached_property
+    def _json(self) -> msgspec.Raw:
+        return msgspec.Raw(msgspec.json.encode(_texts(self)))
+
+    @cached_property
+    def _msgpack(self) -> msgspec.Raw:
+        return msgspec.Raw(msgspec.msgpack.encode(_texts(self)))
+
+
+def _texts(bounds: Mapping[str, Interval]) -> dict[str, tuple[str, str]]:
+    return {name: interval_text(interval) for name, interval in bounds.items()}
 
 
 @dataclass(frozen=True)
@@ -66,11 +89,12 @@ class Answer:
     def to_wire(self, *, text: bool) -> dict[str, Any]:
         """As the API writes it; text: for JSON, where NaN and infinities are text."""
         names, unsafe = self.features, text and any(self.doubles)
+        bounds = self.bounds
         results = []
         for result in self.results:
             values: Any = result.values
-            if unsafe:
-                values = [v if _is_plain(v) else json_safe(v) for v in values]
+            if unsafe and not _is_plain(values):
+                values = [json_safe(value) for value in values]
             wire: dict[str, Any] = {
                 "entity": result.entity,
                 "values": dict(zip(names, values, strict=True)),
@@ -83,7 +107,7 @@ class Answer:
             "mode": self.mode,
             "t": instant_text(self.t_us),
             "results": results,
-            "bounds": {name: interval_text(interval) for name, interval in self.bounds.items()},
+            "bounds": bounds.written(text=text) if isinstance(bounds, Bounds) else _texts(bounds),
             "freshness": {
                 each.source: {
                     "ledger_advanced_at": _instant(each.ledger_advanced_us),
@@ -96,10 +120,14 @@ class Answer:
         }
 
 
-def _is_plain(value: Any) -> bool:
-    """Whether JSON writes it as it stands; an infinity or NaN less itself is no zero."""
-    kind = type(value)
-    return value - value == 0.0 if kind is float else kind is int or kind is str or value is None
+def _is_plain(values: Sequence[Any]) -> bool:
+    """Whether JSON writes all as they stand; an infinity or NaN less itself is no zero."""
+    if not _PLAIN.issuperset(map(type, values)):
+        return False
+    return not any([value - value for value in values if type(value) is float])
+
+
+_PLAIN = frozenset((float, int, str, bool, type(None)))
 
 
 def _instant(us: int | None) -> str | None:

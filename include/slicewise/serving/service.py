@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import Any
 
 from slicewise import token as tokens
@@ -28,7 +29,7 @@ from slicewise.features.plan import Deployment, PlannedFeature, Unit
 from slicewise.merge import Base, JointPlan, Merged, Stored, merge
 from slicewise.merge_known import Known
 from slicewise.merge_plan import ReadMode, ReadPlan, plan_key, plan_read
-from slicewise.serving.answer import Answer, EntityAnswer, SourceFreshness
+from slicewise.serving.answer import Answer, Bounds, EntityAnswer, SourceFreshness
 from slicewise.serving.catalog import Catalog, Part, Selection, entity_tags
 from slicewise.serving.fallback import LastKnown, defaults_of
 from slicewise.serving.freshness import Freshness
@@ -55,8 +56,10 @@ class _Planned:
     """Per group what is read of its units under a tag."""
     kept: tuple[tuple[ReadPlan, int], ...]
     """Per unit the plan, and how long before the store's time it may start."""
-    bounds: Mapping[str, tuple[int, int]]
+    bounds: Bounds
     """Per feature, in the order of the selection."""
+    places: tuple[int, ...]
+    """Per feature, where the value of one entity stands among those of all finishes."""
 
 
 @dataclass
@@ -312,7 +315,13 @@ def _plan(
         for i, position in enumerate(part.positions)
     }
     kept = tuple((plan, plan.unit.retention_us) for plan in plans)
-    return _Planned(joint, shapes, kept, {ref: found[ref] for ref in selection.refs})
+    at = {
+        position: place
+        for part, places in zip(selection.parts, joint.of_one, strict=True)
+        for position, place in zip(part.positions, places, strict=True)
+    }
+    bounds = Bounds({ref: found[ref] for ref in selection.refs})
+    return _Planned(joint, shapes, kept, bounds, tuple(at[i] for i in range(len(selection.refs))))
 
 
 def _reads(
@@ -438,6 +447,16 @@ def _answer(
     freshness: tuple[SourceFreshness, ...],
 ) -> Answer:
     refs, n = selection.refs, len(request.entities)
+    parts = range(len(selection.parts))
+    if n == 1 and all([type(found) is Listed and not found.errors for found in merged.finished]):
+        whole = list(chain.from_iterable([found.values for found in merged.finished]))
+        row = tuple([whole[place] for place in planned.places])
+        if selection.defaults is not None:
+            row = tuple([d if v is None else v for v, d in zip(row, selection.defaults, strict=True)])
+        token = tokens.join([merged.token(part, 0) for part in parts])
+        (entity_of,) = request.entities
+        one = (EntityAnswer(entity_of, row, token),)
+        return Answer(refs, mode, t_us, planned.bounds, one, freshness, (), selection.doubles)
     columns: list[list[Any]] = [[]] * len(refs)
     errors: list[dict[str, str]] = [{} for _ in range(n)]
     lists: dict[int, list[Any]] = {}
@@ -462,7 +481,6 @@ def _answer(
             if default is not None:
                 columns[position] = [default if v is None else v for v in columns[position]]
     rows = list(zip(*columns, strict=True))
-    parts = range(len(selection.parts))
     results = tuple(
         EntityAnswer(entity, rows[i], tokens.join([merged.token(part, i) for part in parts]), errors[i])
         for i, entity in enumerate(request.entities)
