@@ -40,6 +40,7 @@ def main() -> None:
         access_log=False,
         log_level="warning",
         server_header=False,
+        proxy_headers=False,  # nobody asks who the client is
         timeout_graceful_shutdown=GRACE_S,
     )
     log.event("serving_stopped")

@@ -124,7 +124,7 @@ def _is_plain(values: Sequence[Any]) -> bool:
     """Whether JSON writes all as they stand; an infinity or NaN less itself is no zero."""
     if not _PLAIN.issuperset(map(type, values)):
         return False
-    return not any([value - value for value in values if type(value) is float])
+    return sum([value - value for value in values if type(value) is float]) == 0.0
 
 
 _PLAIN = frozenset((float, int, str, bool, type(None)))

@@ -102,8 +102,12 @@ class AsyncConnection:
             while True:
                 ask = flow.send(answer) if failure is None else flow.throw(failure)
                 answer, failure = None, None
+                reader = self._reader
                 try:
-                    answer = await self._perform(ask)
+                    if type(ask) is Generation and reader is not None and not reader.closed:
+                        answer = self._generation(reader)  # every read asks this: no coroutine for it
+                    else:
+                        answer = await self._perform(ask)
                 except (StoreUnavailable, NotReady) as error:
                     failure = error
         except StopIteration as done:

@@ -448,7 +448,7 @@ def _answer(
 ) -> Answer:
     refs, n = selection.refs, len(request.entities)
     parts = range(len(selection.parts))
-    if n == 1 and all([type(found) is Listed and not found.errors for found in merged.finished]):
+    if n == 1 and all(type(found) is Listed and not found.errors for found in merged.finished):
         whole = list(chain.from_iterable([found.values for found in merged.finished]))
         row = tuple([whole[place] for place in planned.places])
         if selection.defaults is not None:

@@ -55,6 +55,11 @@ def value_text(value: object) -> str:
     )
 
 
+@lru_cache(maxsize=4096)
+def _heads(columns: tuple[tuple[str, str], ...]) -> list[str]:
+    return [f"{_encoded(name)}:{_encoded(kind)}:" for name, kind in columns]
+
+
 def entity_tags(
     columns: Sequence[tuple[str, str]],
     values: Sequence[Sequence[object]],
@@ -67,7 +72,7 @@ def entity_tags(
     `pyarrow.Array.to_pylist` gives them; partition: of the spread unit's keys, else None;
     count: how many tags, where there is no column to say it (a global view).
     """
-    heads = [f"{_encoded(name)}:{_encoded(kind)}:" for name, kind in columns]
+    heads = _heads(tuple(columns))
     tail = "" if partition is None else f";p={partition}"
     if not columns:
         return [tail.encode()] * count

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import NamedTuple
 
 from slicewise.stores import keys
@@ -27,6 +28,11 @@ class ReadShape:
     units: tuple[UnitShape, ...]
     packed: dict[int, list[bytes]] = field(default_factory=dict, repr=False)
     """Kept by an adapter: what it sends, cut where the tag stands, by the length of the tag."""
+
+    @cached_property
+    def count(self) -> int:
+        """How many commands."""
+        return sum(1 + len(unit.days) for unit in self.units)
 
     def commands(self, tag: bytes) -> Sequence[Fields | Whole]:
         """What is read under this tag, unit by unit."""

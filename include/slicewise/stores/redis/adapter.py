@@ -132,7 +132,9 @@ class AsyncReader:
     async def read(self, reads: Sequence[EntityRead | TagRead]) -> ReadReply:
         """As `OnlineStore.read`."""
         commands = read_commands(reads)
-        return self.operations.read_reply(reads, await self._run(commands))
+        packed, n = encode(commands)
+        replies = await self._protocol.exchange(b"".join(packed), n)
+        return self.operations.read_reply(reads, decode(commands, replies))
 
     async def manifest(self, digest: str) -> str | None:
         return await self._drive(self.operations.manifest(digest))

@@ -75,7 +75,7 @@ def encode(commands: Sequence[Command]) -> tuple[list[bytes], int]:
 
 def count(shape: ReadShape) -> int:
     """Commands that a shape makes."""
-    return sum([1 + len(unit.days) for unit in shape.units])
+    return shape.count
 
 
 def _tagged(shape: ReadShape, tag: bytes) -> bytes:
@@ -127,7 +127,7 @@ def decode(commands: Sequence[Command], replies: Sequence[Any]) -> list[Any]:
             at += len(command.commands) if isinstance(command, Together) else count(command.shape)
             reply = replies[at]
             at += 1
-            if isinstance(reply, list):
+            if type(reply) is list and ReplyError in map(type, reply):
                 for inner in reply:
                     _check(inner)
         _check(reply)
