@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import subprocess
 import time
 from collections.abc import Iterator
 from typing import Any
@@ -9,14 +11,17 @@ from typing import Any
 import pytest
 
 import slicewise as sw
+from slicewise.cli import main
 from slicewise.cover import Cover
+from slicewise.errors import DataLoss
 from slicewise.slices import HOUR_US
 from slicewise.spark import maintain_run
 from slicewise.spark.compact_run import Request, compact
 from slicewise.spark.maintain_run import Maintenance
-from slicewise.stores.iceberg.log import load
+from slicewise.stores.iceberg.holes import accepted
+from slicewise.stores.iceberg.log import load, scan_events
 from slicewise.stores.iceberg.records import records
-from slicewise.stores.iceberg.schemas import LEDGER
+from slicewise.stores.iceberg.schemas import LEDGER, RUNS
 from slicewise.training.dataset import build_training_set, rebuild
 from slicewise.training.offline import IcebergArchive, Offline
 from tests.support.lake import Lake, lake
@@ -48,6 +53,81 @@ def events(start_us: int, count: int) -> list[dict[str, Any]]:
         {"user_id": USERS[i % 3], "song_id": f"s{i % 5}", "n": i, "played": start_us + i * 17_000_000}
         for i in range(count)
     ]
+
+
+def command(shared: Lake, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], *words: str) -> Any:
+    """What `slicewise <words> --json` prints; what it says on standard error where it fails."""
+    for name, value in shared.settings.to_env().items():
+        monkeypatch.setenv(name, value)
+    capsys.readouterr()
+    code = main([*words, "--json"])
+    shown = capsys.readouterr()
+    return json.loads(shown.out) if code == 0 else shown.err
+
+
+def test_a_loss_is_shown_accepted_by_a_person_recorded_and_flagged(
+    shared: Lake, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    log = shared.topic("lost")
+    deployment = shared.deploy(view(shared, "lost"))
+    unit = deployment.units[0]
+    seen = events(over(2), 30)
+    shared.produce("lost", seen)
+    shared.fold(deployment, "lost")
+    with shared.context() as context:
+        compact(context, Request(over(2) // HOUR_US))
+        store = context.store
+        store.mark_ready(unit, context.marks.starts[unit.storage_fingerprint], {unit.view: [unit.storage_fingerprint]})
+    assert command(shared, monkeypatch, capsys, "hole")["lost"] == 0
+
+    # retention passes while the archive stands still: 20 of the next 30 go, the stream has folded them
+    shared.produce("lost", events(over(1), 30))
+    shared.fold(deployment, "lost")
+    log.delete_records("lost", {0: 50})
+    for _ in range(2):
+        with shared.context() as context, pytest.raises(DataLoss, match=r"20 offsets are gone.*(?s:.*)slicewise hole"):
+            context.archive("lost")
+
+    shown = command(shared, monkeypatch, capsys, "hole", "--source", "lost")
+    [planned] = shown["sources"]
+    assert shown["lost"] == 20
+    assert [(each["first"], each["end"]) for each in planned["missing"]] == [(30, 50)]
+    accept = ("hole", "--accept", planned["digest"], "--by", "Ada", "--why", "the disk of a broker")
+    assert "no loss of digest" in command(shared, monkeypatch, capsys, "hole", "--accept", "0" * 12, *accept[3:])
+    assert "nobody says why" in command(shared, monkeypatch, capsys, *accept[:5], "--why", " ")
+    with shared.context() as context, pytest.raises(DataLoss, match="20 offsets are gone"):
+        context.archive("lost")  # nothing was accepted so far
+
+    done = command(shared, monkeypatch, capsys, *accept)
+    assert (done["lost"], done["seq"], done["by"]) == (20, 2, "Ada")
+    assert "no loss of digest" in command(shared, monkeypatch, capsys, *accept), "once"
+
+    with shared.context() as context:
+        report = compact(context, Request(over(1) // HOUR_US)).to_json()
+        assert report["archived"][0]["seq"] == 3
+        table = load(context.catalog, "lost")
+        assert table is not None
+        source = context.deployment.source("lost")
+        assert scan_events(table, source).num_rows == 40
+        [hole] = accepted(table)
+        assert (hole.first, hole.end, hole.by, hole.why) == (30, 50, "Ada", "the disk of a broker")
+        assert hole.from_us <= over(1) < hole.until_us
+        assert {row["outcome"] for row in records(context.catalog, RUNS) if row["job"] == "hole"} == {"accepted"}
+
+        archive = IcebergArchive(context.catalog, shared.settings.kafka_bootstrap, shared.clock)
+        spine = [{"user_id": user, "at": at} for user in USERS for at in (over(1), over(0))]
+        built = build_training_set(context.deployment, archive, spine, ["lost_by_user:plays_1h"], "event_time")
+        assert dict(built.manifest.incomplete) == {"lost_by_user:plays_1h": 6}, "lateness reaches back for days"
+    # as a user's process reads it; serving lives in the platform's environment
+    asks = (
+        "import json, sys, slicewise as sw\n"
+        "with sw.Client(sys.argv[1]) as client:\n"
+        "    answer = client.get(['lost_by_user:plays_1h'], {'user_id': 'ada'})\n"
+        "print(json.dumps([answer.flags, answer.incomplete]))\n"
+    )
+    process = [str(shared.settings.platform_python), "-c", asks, shared.settings.redis_url]
+    printed = subprocess.run(process, capture_output=True, text=True, timeout=60, check=True).stdout
+    assert json.loads(printed) == [["incomplete"], ["lost_by_user:plays_1h"]]
 
 
 def view(shared: Lake, name: str) -> sw.FeatureView:

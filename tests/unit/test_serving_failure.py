@@ -11,9 +11,10 @@ import pytest
 import slicewise as sw
 from slicewise.clock import ManualClock
 from slicewise.cover import Cover
-from slicewise.errors import BeyondRetention, NotReady, StoreUnavailable
+from slicewise.errors import BeyondRetention, CodecError, NotReady, StoreUnavailable
 from slicewise.features.definitions import Project
 from slicewise.features.plan import Deployment, plan
+from slicewise.holes import Hole, to_json
 from slicewise.serving.answer import Answer
 from slicewise.serving.app import App
 from slicewise.serving.connection import SyncConnection
@@ -137,6 +138,34 @@ def test_a_live_window_beyond_what_is_kept_speaks_of_the_window_and_the_clocks()
     assert "the window of v:n_10s starts at 2023-11-13T" in refused.value.what
     assert "2023-11-14T22:13:20Z" in (refused.value.expected or "")
     assert "clocks" in (refused.value.next_step or "")
+
+
+def test_an_answer_whose_window_touches_lost_events_says_so() -> None:
+    now = 1_700_000_000_000_000
+    clock = ManualClock(now)
+    server = MemoryServer(clock)
+    deploy(server, deployment())
+    store, connection = open_memory(server), SyncConnection(lambda: open_memory(server))
+    service = FeatureService(clock)
+    assert asked(service, connection, "strict").flags == ()
+
+    lost = Hole("plays", TOPIC, 0, 3, 7, now - 15_000_000, now - 5_000_000, "ada", "a disk", now)
+    store.put_status("holes:plays", to_json([lost]))
+    assert service.catalog is not None
+    connection.run(service.freshness.listen(service.catalog))
+    answer = asked(service, connection, "strict")
+    assert (answer.flags, answer.incomplete) == (("incomplete",), ("v:n_10s",))
+    assert answer.to_wire(text=True)["incomplete"] == ("v:n_10s",)
+    # a process that begins now knows it with its first answer
+    assert asked(FeatureService(clock), connection, "strict").flags == ("incomplete",)
+    # once the window has moved on, nothing is missing
+    clock.advance(10_000_000)
+    assert asked(service, connection, "strict").flags == ()
+    clock.advance(-10_000_000)
+    store.put_status("holes:plays", "torn")
+    with pytest.raises(CodecError):
+        connection.run(service.freshness.listen(service.catalog))
+    assert asked(service, connection, "strict").flags == ("incomplete",), "what cannot be read does not count as none"
 
 
 class Broken(Exception):

@@ -36,13 +36,15 @@ _COUNTS = ("count", "distinct_count")
 
 @dataclass(frozen=True)
 class Read:
-    """What was read online for one entity: `mode` live or at, `at_us` of the latter."""
+    """What was read online for one entity: `mode` live or at, `at_us` of the latter; features of the refs in
+    `incomplete` are not compared."""
 
     asked: Asked
     values: Mapping[str, Any]
     mode: str
     at_us: int | None
     text: str
+    incomplete: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True)
@@ -82,6 +84,8 @@ def _values(unit: Unit, reads: Sequence[Read]) -> Iterable[_Value]:
     numbers: dict[tuple[int, int, int], WindowOf] = {}
     for read in reads:
         for feature in unit.features:
+            if f"{unit.view}:{feature.column}" in read.incomplete:
+                continue
             start, end = read.asked.token.bounds[feature.column]
             key = (read.asked.who, start, end)
             window = numbers.setdefault(key, WindowOf(len(numbers), read.asked.who, TOKEN, start, end))

@@ -34,11 +34,15 @@ class Cause(StrEnum):
 
 @dataclass(frozen=True)
 class Predicted:
-    """What was answered online for one entity: its values by ref, one token per unit, and their text."""
+    """What was answered online for one entity: its values by ref, one token per unit, and their text.
+
+    incomplete: refs whose windows lack events that are lost for good: nothing can say what they should be.
+    """
 
     values: Mapping[str, Any]
     tokens: tuple[Token, ...]
     text: str
+    incomplete: frozenset[str] = frozenset()
 
 
 class OnlineReader(Protocol):

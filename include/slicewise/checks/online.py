@@ -52,7 +52,8 @@ class HttpReader:
                 where=self.url,
                 expected="one answer per entity",
             )
-        return [Predicted(each["values"], decode_all(each["token"]), each["token"]) for each in results]
+        lacking = frozenset(body.get("incomplete", ()))
+        return [Predicted(each["values"], decode_all(each["token"]), each["token"], lacking) for each in results]
 
     def _post(self, body: bytes) -> tuple[int, Any]:
         address = urlsplit(self.url)

@@ -82,6 +82,7 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
         "knowledge": written.knowledge,
         "sources": {source: each["seq"] for source, each in written.sources.items()},
         "errors": dict(written.errors),
+        "incomplete": dict(written.incomplete),
         "sha256": written.content,
         "out": str(arguments.out),
         "seconds": round(time.monotonic() - begun, 2),

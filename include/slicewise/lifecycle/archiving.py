@@ -1,12 +1,79 @@
-"""What an archive takes next follows from archive and log; offsets that are gone are never skipped in silence."""
+"""What an archive takes next follows from archive and log; what is gone is skipped by a person's word alone."""
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from slicewise.cover import Cover, Place
 from slicewise.errors import DataLoss
+from slicewise.features.plan import Source
+from slicewise.holes import Hole
+
+_ACCEPT = "accept the loss, recorded and flagged (slicewise hole), and keep the log longer"
+
+
+@dataclass(frozen=True)
+class Missing:
+    """Offsets [first, end) of a place that are neither archived nor in the log."""
+
+    place: Place
+    first: int
+    end: int
+
+
+@dataclass(frozen=True)
+class Loss:
+    """What accepting all that is missing of a source means: the places, and the cover that holds then."""
+
+    missing: tuple[Missing, ...]
+    cover: Cover
+
+    @property
+    def digest(self) -> str:
+        """By which a person accepts exactly this loss and no other: 12 hex digits."""
+        named = [(*each.place, each.first, each.end) for each in self.missing]
+        return hashlib.sha256(json.dumps([named, sorted(self.cover.offsets.items())]).encode()).hexdigest()[:12]
+
+
+def loss(cover: Cover, earliest: Cover, goal: Cover, starts: Sequence[Cover]) -> Loss:
+    """What `next_extent` of the same values would refuse; nothing missing where it would not."""
+    known = {topic for topic, _ in cover}
+    begins = {place: earliest.get(place) for place in goal.offsets}
+    missing = []
+    for place, first in begins.items():
+        wanted = _wanted(place, cover, first, starts)
+        if wanted < first:
+            missing.append(Missing(place, wanted, first))
+    topics = {each.place[0] for each in missing}
+    beyond = {p: first for p, first in begins.items() if p in {m.place for m in missing}}
+    # a topic that nothing is archived of begins at the log's beginning in all of its partitions
+    beyond |= {p: first for p, first in begins.items() if p[0] in topics - known}
+    return Loss(tuple(sorted(missing, key=lambda m: m.place)), cover.join(Cover(beyond)))
+
+
+def hole_of(source: Source, lost: Missing, before_us: int | None, after_us: int, by: str, why: str, at_us: int) -> Hole:
+    """The hole that a person accepts.
+
+    before_us, after_us: Kafka timestamps of the records on both sides (before_us None: there is none, so that its
+    events may be of any earlier time).
+    """
+    times = [after_us] if before_us is None else [before_us, after_us]
+    from_us = 0 if before_us is None else min(times) - source.max_lateness_us
+    return Hole(
+        source=source.name,
+        topic_id=lost.place[0],
+        partition=lost.place[1],
+        first=lost.first,
+        end=lost.end,
+        from_us=from_us,
+        until_us=max(times) + source.max_ahead_us + 1,
+        by=by,
+        why=why,
+        at_us=at_us,
+    )
 
 
 @dataclass(frozen=True)
@@ -38,18 +105,18 @@ def next_extent(cover: Cover, earliest: Cover, goal: Cover, starts: Sequence[Cov
     end: dict[int, int] = {}
     for place, until in goal.offsets.items():
         first = earliest.get(place)
+        wanted = _wanted(place, cover, first, starts)
         if place[0] in known:
-            begin = cover.get(place)
-            _refuse_gone(place, begin, first, "nothing brings them back: keep the log longer")
+            begin = wanted
+            _refuse_gone(place, wanted, first, f"nothing brings them back; {_ACCEPT}")
         else:
             begin = first
-            wanted = min((each.get(place) for each in starts), default=first)
             _refuse_gone(
                 place,
                 wanted,
                 first,
                 "the online store alone has them: deploy its views under new names, whose history begins "
-                "with what the log still holds, and keep the log longer",
+                f"with what the log still holds; or {_ACCEPT}",
             )
         start[place[1]] = begin
         end[place[1]] = max(begin, min(until, begin + max(1, most // len(goal.offsets))))
@@ -69,6 +136,13 @@ def refuse_lost_end(cover: Cover, latest: Cover, topic_id: str) -> None:
                 expected="a log that holds what was archived, or has dropped it by its retention",
                 next_step="the broker lost acknowledged records: bring its data back, or make the topic anew",
             )
+
+
+def _wanted(place: Place, cover: Cover, first: int, starts: Sequence[Cover]) -> int:
+    """The first offset that an archive must take at a place whose log begins at `first`."""
+    if any(topic == place[0] for topic, _ in cover):
+        return cover.get(place)
+    return min((each.get(place) for each in starts), default=first)
 
 
 def _refuse_gone(place: Place, wanted: int, earliest: int, next_step: str) -> None:

@@ -73,9 +73,12 @@ class Answer:
     results: tuple[EntityAnswer, ...]
     freshness: tuple[SourceFreshness, ...] = ()
     flags: tuple[str, ...] = ()
-    """"stale": last known values, of `t_us`; "default": declared defaults; "overflow": see errors."""
+    """"stale": last known values, of `t_us`; "default": declared defaults; "overflow": see errors;
+    "incomplete": see incomplete."""
     doubles: tuple[bool, ...] = ()
     """Per feature, whether a value may be NaN or infinite."""
+    incomplete: tuple[str, ...] = ()
+    """Features whose windows may lack events that the log lost before they were archived; a person accepted it."""
 
     def rows(self) -> Iterator[dict[str, Any]]:
         """One dict per entity: its columns and its features."""
@@ -103,7 +106,7 @@ class Answer:
             if result.errors:
                 wire["errors"] = result.errors
             results.append(wire)
-        return {
+        whole: dict[str, Any] = {
             "mode": self.mode,
             "t": instant_text(self.t_us),
             "results": results,
@@ -118,6 +121,9 @@ class Answer:
             },
             "flags": self.flags,
         }
+        if self.incomplete:
+            whole["incomplete"] = self.incomplete
+        return whole
 
 
 def _is_plain(values: Sequence[Any]) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from types import TracebackType
@@ -10,7 +11,7 @@ from typing import Any, Self
 import httpx
 import msgspec
 
-from slicewise import errors
+from slicewise import errors, log
 from slicewise.clock import Clock, SystemClock
 from slicewise.errors import SlicewiseError, StoreUnavailable
 from slicewise.serving.answer import Answer, EntityAnswer, SourceFreshness
@@ -18,6 +19,7 @@ from slicewise.serving.connection import SyncConnection
 from slicewise.serving.requests import Entity, checked, instant_us
 from slicewise.serving.service import FeatureService
 
+LISTEN_EVERY_S = 1.0
 Features = str | Sequence[str]
 """The name of a feature set, or refs "view:column"."""
 Entities = Mapping[str, Any] | Sequence[Mapping[str, Any]]
@@ -37,6 +39,7 @@ class Client:
             redis_url = Settings.load().redis_url
         self._service = FeatureService(clock or SystemClock())
         self._connection = SyncConnection.to(redis_url, timeout_s)
+        self._listen_at = 0.0
 
     def get(
         self,
@@ -52,7 +55,19 @@ class Client:
         """
         refs, name = _asked(features)
         request = checked(refs, name, _entities(entities), at, min_token)
-        return self._connection.run(self._service.read(request))
+        answer = self._connection.run(self._service.read(request))
+        if time.monotonic() >= self._listen_at:
+            self._listen()
+        return answer
+
+    def _listen(self) -> None:
+        """What the serving API's listener does beside its requests: here after one, about once a second."""
+        self._listen_at = time.monotonic() + LISTEN_EVERY_S
+        if (catalog := self._service.catalog) is not None:
+            try:
+                self._connection.run(self._service.freshness.listen(catalog))
+            except StoreUnavailable as error:
+                log.warning("store_not_ready", kind=type(error).__name__, what=error.what)
 
     def close(self) -> None:
         self._connection.close()
@@ -171,6 +186,7 @@ def _answer(wire: Mapping[str, Any]) -> Answer:
             for source, each in wire["freshness"].items()
         ),
         flags=tuple(wire["flags"]),
+        incomplete=tuple(wire.get("incomplete", ())),
         doubles=tuple(True for _ in features),
     )
 

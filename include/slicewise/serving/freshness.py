@@ -1,4 +1,4 @@
-"""Freshness is what was seen: when a ledger last moved, and what the stream last said of its lag."""
+"""What is known of a source is what was seen: when its ledger moved, the stream's lag, and events known to be lost."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from slicewise.cover import Cover
+from slicewise.holes import Hole, from_json
 from slicewise.serving.answer import SourceFreshness
 from slicewise.serving.catalog import Catalog, Selection
 from slicewise.serving.steps import Flow, Status
@@ -18,6 +19,8 @@ from slicewise.stores.ports import Marks
 class Freshness:
     """Per source, remembered by this process."""
 
+    holes: dict[str, tuple[Hole, ...]] = field(default_factory=dict)
+    """Source -> losses that were accepted; sources without any are left out."""
     _marks: Marks | None = None
     _ledgers: dict[str, Cover] = field(default_factory=dict)
     _known: dict[str, SourceFreshness] = field(default_factory=dict)
@@ -45,12 +48,27 @@ class Freshness:
         return self._known
 
     def listen(self, catalog: Catalog) -> Flow[None]:
-        """Reads what the stream says of each source."""
+        """Reads what the stream says of each source, and which of its events are lost. CodecError where that is no
+        text of ours."""
         for source in catalog.deployment.sources:
             text: str | None = yield Status(f"stream:{source.name}")
             lag, heartbeat = _said(text)
             known = self._of(source.name)
             self._known[source.name] = SourceFreshness(source.name, known.ledger_advanced_us, lag, heartbeat)
+            text = yield Status(f"holes:{source.name}")
+            if text is not None:
+                self.holes[source.name] = from_json(text, f"status holes:{source.name}")
+            else:
+                self.holes.pop(source.name, None)
+
+    def incomplete(self, selection: Selection, bounds: Mapping[str, tuple[int, int]]) -> tuple[str, ...]:
+        """The refs whose windows may lack events that are lost for good."""
+        return tuple(
+            ref
+            for part in selection.parts
+            for ref in (selection.refs[position] for position in part.positions)
+            if any(hole.touches(*bounds[ref]) for hole in self.holes.get(part.unit.source, ()))
+        )
 
     def _of(self, source: str) -> SourceFreshness:
         return self._known.get(source) or SourceFreshness(source, None, None, None)

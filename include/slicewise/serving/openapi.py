@@ -66,7 +66,12 @@ _ANSWER = {
             },
         },
         "freshness": {"type": "object", "additionalProperties": {"type": "object"}},
-        "flags": {"type": "array", "items": {"enum": ["stale", "default", "overflow"]}},
+        "flags": {"type": "array", "items": {"enum": ["stale", "default", "overflow", "incomplete"]}},
+        "incomplete": {
+            "type": "array",
+            "items": {"type": "string"},
+            "description": "with the flag of that name: features whose windows may lack events that are lost for good",
+        },
     },
 }
 

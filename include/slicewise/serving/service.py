@@ -7,7 +7,7 @@ that the plan was made under other marks, or that a day's total is out of date.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import chain
 from typing import Any
 
@@ -113,8 +113,11 @@ class FeatureService:
                 )
             deployment = Deployment.from_json(manifest)
             self._forget(marks)
-            self.catalog = Catalog.of(deployment, marks)
-            return self.catalog
+            catalog = Catalog.of(deployment, marks)
+            # before the first answer under it: which windows lack events is part of an answer
+            yield from self.freshness.listen(catalog)
+            self.catalog = catalog
+            return catalog
         raise StoreUnavailable("the store's marks do not stand still", next_step="ask again")
 
     def _attempts(self, request: FeaturesRequest) -> Flow[Answer]:
@@ -187,6 +190,8 @@ class FeatureService:
             _check_min_token(request, merged)
         freshness = self.freshness.of(selection)
         answer = _answer(request, selection, mode, t_us, planned, merged, freshness)
+        if self.freshness.holes and (lacking := self.freshness.incomplete(selection, planned.bounds)):
+            answer = replace(answer, incomplete=lacking, flags=(*answer.flags, "incomplete"))
         if mode == "live":
             # under the selection that it was read with: another read may have brought a newer catalog
             self.last_known.keep(answer, selection)

@@ -21,6 +21,7 @@ from slicewise.clock import Clock
 from slicewise.cover import Cover
 from slicewise.errors import CommitConflict
 from slicewise.features.plan import Source
+from slicewise.holes import Hole
 from slicewise.lifecycle.archiving import Extent, next_extent, refuse_lost_end
 from slicewise.settings import Settings
 from slicewise.slices import HOUR_US
@@ -28,6 +29,7 @@ from slicewise.spark.log import event, warning
 from slicewise.spark.parse import parsed
 from slicewise.spark.streaming import kafka_options
 from slicewise.stores.iceberg.catalog import Catalog, ensure
+from slicewise.stores.iceberg.holes import accepted
 from slicewise.stores.iceberg.log import ArchiveState, archive_state
 from slicewise.stores.iceberg.schemas import BAD, COVER, EVENTS, GOOD, LOG, log_table
 from slicewise.stores.kafka.log import KafkaLog
@@ -47,6 +49,8 @@ class Archived:
     archives: int
     events: int
     took_ms: int
+    holes: tuple[Hole, ...] = ()
+    """Losses that were accepted."""
 
 
 @dataclass(frozen=True)
@@ -93,7 +97,7 @@ class Archiver:
             self._view()
         took = int((time.monotonic() - begun) * 1000)
         event("archived", source=self.source.name, seq=state.seq, events=events, ms=took)
-        return Archived(self.source.name, state, archives, events, took)
+        return Archived(self.source.name, state, archives, events, took, accepted(table))
 
     def _commit(self, state: ArchiveState, topic_id: str, extent: Extent, taken_us: int) -> None:
         seq = state.seq + 1

@@ -11,6 +11,7 @@ from slicewise.clock import Clock
 from slicewise.cover import Cover
 from slicewise.errors import NotReady
 from slicewise.features.plan import Deployment, Unit
+from slicewise.holes import to_json
 from slicewise.lifecycle.compaction import NOTHING, Compacted, UnitHours
 from slicewise.settings import Settings
 from slicewise.slices import HOUR_US
@@ -69,6 +70,9 @@ class Context:
         self.archives[source] = done.state
         if done.state.seq:
             self.store.put_cover(source, done.state.seq, done.state.cover)
+        if done.holes:
+            # a store that was emptied learns again what its answers will lack, before any view is ready
+            self.store.put_status(f"holes:{source}", to_json(done.holes))
         return done
 
     def unit_table(self, unit: Unit) -> UnitTable:

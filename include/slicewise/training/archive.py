@@ -11,6 +11,7 @@ import pyarrow as pa
 from slicewise.cover import Cover
 from slicewise.errors import BadRequest
 from slicewise.features.plan import Source
+from slicewise.holes import Hole
 from slicewise.token import Token
 from slicewise.training.instants import as_timestamps
 
@@ -27,6 +28,8 @@ class Archived:
     cover: Cover
     until_us: int
     snapshot_id: int
+    holes: tuple[Hole, ...] = ()
+    """Events that were lost before they were archived, up to seq."""
 
 
 class Archive(Protocol):

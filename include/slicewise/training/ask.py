@@ -18,6 +18,7 @@ from slicewise.training.archive import Archive, Archived, refuse_beyond, refuse_
 from slicewise.training.entities import entities_of
 from slicewise.training.knowledge import Covers
 from slicewise.training.local import Bounds, Question, UnitEvents, answer
+from slicewise.training.ranges import Ints
 from slicewise.training.rows import unit_events
 from slicewise.training.spine import Spine
 
@@ -134,6 +135,30 @@ def answer_spine(
         some_finished = answer(events, each.features, question)
         finished |= {each.ref(feature): some_finished[feature.column] for feature in each.features}
     return finished
+
+
+def incomplete(
+    asked: Sequence[Asked], archived: Mapping[str, Archived], at_us: Ints, tokens: Sequence[Sequence[Token]] | None
+) -> dict[str, int]:
+    """Ref -> rows whose window may lack events that are lost for good; refs without any are left out."""
+    found: dict[str, int] = {}
+    for each in asked:
+        holes = archived[each.unit.source].holes
+        if not holes:
+            continue
+        if tokens is None:
+            slice_us = each.unit.slice_us
+            bounds = {f.column: bounds_columns(f.window, "event_time", at_us, slice_us) for f in each.features}
+        else:
+            bounds = _recorded(each, [_of_unit(each.unit, row, some) for row, some in enumerate(tokens)])
+        for feature in each.features:
+            start, end = bounds[feature.column]
+            touched = np.zeros(len(start), np.bool_)
+            for hole in holes:
+                touched |= (start < hole.until_us) & (end > hole.from_us)
+            if touched.any():
+                found[each.ref(feature)] = int(touched.sum())
+    return found
 
 
 def read_unit(

@@ -9,14 +9,17 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from slicewise import log
 from slicewise.aggregates import Finished
 from slicewise.errors import BadRequest, DataLoss
 from slicewise.features.plan import Deployment
+from slicewise.token import Token
 from slicewise.training.archive import Archive, Archived
-from slicewise.training.ask import KNOWLEDGE, Asked, answer_spine, entity_types, reach, resolve
+from slicewise.training.ask import KNOWLEDGE, Asked, answer_spine, entity_types, incomplete, reach, resolve
 from slicewise.training.manifest import (
     SPINE_SUFFIX,
     SUFFIX,
@@ -24,8 +27,9 @@ from slicewise.training.manifest import (
     beside,
     described,
 )
+from slicewise.training.ranges import Ints
 from slicewise.training.snapshots import answer_snapshot
-from slicewise.training.spine import Spine, read_spine
+from slicewise.training.spine import AT, Spine, read_spine
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -116,6 +120,7 @@ def build_training_set(
         spine=rows.digest(),
         rows=table.num_rows,
         errors=_errors(refs, finished),
+        incomplete=_lacking(asked, reached, rows.at_us, rows.tokens() if knowledge == "token" else None),
     )
     return DataSet(table, manifest, rows)
 
@@ -148,6 +153,7 @@ def build_snapshot(
         ats_us=ats,
         rows=table.num_rows,
         errors=_errors(refs, finished),
+        incomplete=_lacking(asked, reached, np.asarray(table[AT].cast(pa.int64()), np.int64), None),
     )
     return DataSet(table, manifest)
 
@@ -191,6 +197,15 @@ def rebuild(archive: Archive, manifest: Manifest, spine: object | None, where: s
             else f"rebuild with pyarrow {manifest.pyarrow}; this is {pa.__version__}",
         )
     return again
+
+
+def _lacking(
+    asked: Sequence[Asked], archived: Mapping[str, Archived], at_us: Ints, tokens: Sequence[Sequence[Token]] | None
+) -> dict[str, int]:
+    found = incomplete(asked, archived, at_us, tokens)
+    for ref, rows in found.items():
+        log.warning("data_set_incomplete", feature=ref, rows=rows)
+    return found
 
 
 def _units(asked: Sequence[Asked]) -> dict[str, str]:

@@ -14,6 +14,7 @@ import pyarrow as pa
 from slicewise.cover import Cover
 from slicewise.errors import BadRequest
 from slicewise.features.plan import Deployment
+from slicewise.holes import from_json, to_json
 from slicewise.training.archive import Archived
 
 FORMAT = 1
@@ -27,8 +28,8 @@ class Manifest:
 
     kind: "training_set" or "snapshot". deployment: its canonical JSON. sources: name -> archive
     seq, snapshot id, cover (hex) and the instant that the archive reached. ats_us: of a snapshot.
-    errors: ref -> number of values that are null because of an error. content: SHA-256 of the
-    Parquet bytes, empty until they are written.
+    errors: ref -> number of values that are null because of an error. incomplete: ref -> number of rows whose
+    window may lack events that are lost for good. content: SHA-256 of the Parquet bytes, empty until they are written.
     """
 
     kind: str
@@ -41,6 +42,7 @@ class Manifest:
     ats_us: tuple[int, ...] = ()
     rows: int = 0
     errors: Mapping[str, int] = field(default_factory=dict)
+    incomplete: Mapping[str, int] = field(default_factory=dict)
     pyarrow: str = pa.__version__
     content: str = ""
 
@@ -52,6 +54,8 @@ class Manifest:
     def to_json(self) -> str:
         """Canonical JSON: sorted keys, so that equal manifests are equal bytes."""
         values = asdict(self) | {"format": FORMAT}
+        if not self.incomplete:
+            del values["incomplete"]  # as manifests were before any event was lost
         return json.dumps(values, sort_keys=True, indent=1, ensure_ascii=False) + "\n"
 
     @staticmethod
@@ -92,6 +96,7 @@ class Manifest:
                 Cover.unpack(bytes.fromhex(each["cover"])),
                 each["until_us"],
                 each["snapshot_id"],
+                from_json(each["holes"], "manifest") if "holes" in each else (),
             )
             for name, each in self.sources.items()
         }
@@ -105,6 +110,7 @@ def described(archived: Mapping[str, Archived]) -> dict[str, dict[str, Any]]:
             "cover": each.cover.pack().hex(),
             "until_us": each.until_us,
             "snapshot_id": each.snapshot_id,
+            **({"holes": to_json(each.holes)} if each.holes else {}),
         }
         for name, each in sorted(archived.items())
     }

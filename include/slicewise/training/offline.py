@@ -29,6 +29,7 @@ class IcebergArchive:
 
     def reaches(self, source: str) -> Archived:
         """See Archive."""
+        from slicewise.stores.iceberg.holes import accepted
         from slicewise.stores.iceberg.log import archive_state, load
         from slicewise.stores.iceberg.records import archived_until_us
 
@@ -43,7 +44,8 @@ class IcebergArchive:
             )
         until = archived_until_us(self.catalog, source, state.seq)
         assert until is not None, "a seq comes from its cover rows"
-        return Archived(state.seq, state.cover, until, state.snapshot_id)
+        assert table is not None
+        return Archived(state.seq, state.cover, until, state.snapshot_id, accepted(table, state.seq))
 
     def confirmed(self, source: Source, archived: Archived) -> Archived:
         """See Archive. Where the log does not answer, nothing is confirmed."""

@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 
 from slicewise.cover import Cover
 from slicewise.errors import DataLoss
-from slicewise.lifecycle.archiving import next_extent, refuse_lost_end
+from slicewise.features.plan import Source
+from slicewise.lifecycle.archiving import Missing, hole_of, loss, next_extent, refuse_lost_end
 
 TOPIC, OTHER = "a" * 32, "b" * 32
 NOTHING = Cover()
@@ -67,6 +68,62 @@ def test_a_first_archive_that_lacks_what_the_stream_has_folded_is_refused() -> N
     # the first unit began at 2, and has events in Redis that its hours would be rid of
     with pytest.raises(DataLoss, match="5 offsets are gone"):
         next_extent(NOTHING, cover(7), cover(10), (cover(9), cover(2)), 100)
+
+
+@given(
+    archived=st.lists(st.integers(0, 9), max_size=4),
+    earliest=st.lists(st.integers(0, 9), min_size=4, max_size=4),
+    starts=st.lists(st.lists(st.integers(0, 9), min_size=4, max_size=4), max_size=2),
+)
+def test_a_loss_is_what_an_archive_refuses_and_accepted_it_goes_on_from_there(
+    archived: list[int], earliest: list[int], starts: list[list[int]]
+) -> None:
+    stands, begins, goal = cover(*archived), cover(*earliest), cover(10, 10, 10, 10)
+    folded = [cover(*each) for each in starts]
+    lost = loss(stands, begins, goal, folded)
+    if not lost.missing:
+        next_extent(stands, begins, goal, folded, 1_000)
+        assert lost.cover == stands
+        return
+    with pytest.raises(DataLoss, match="slicewise hole"):
+        next_extent(stands, begins, goal, folded, 1_000)
+    extent = next_extent(lost.cover, begins, goal, folded, 1_000)
+    for each in lost.missing:
+        assert each.first < each.end == extent.start[each.place[1]] == begins.get(each.place)
+    assert lost.cover.dominates(stands)
+    others = {place for place in goal if place not in {each.place for each in lost.missing}}
+    for place in others:
+        assert extent.start[place[1]] >= begins.get(place), "nothing else is skipped"
+        assert extent.start[place[1]] == max(stands.get(place), begins.get(place))
+
+
+def test_a_loss_is_accepted_by_the_digest_of_exactly_what_is_lost() -> None:
+    seen = loss(cover(3), cover(7), cover(10), ())
+    assert seen.missing == (Missing((TOPIC, 0), 3, 7),)
+    assert seen.digest == loss(cover(3), cover(7), cover(99), ()).digest, "what comes later changes nothing"
+    assert seen.digest != loss(cover(3), cover(8), cover(10), ()).digest
+
+
+def test_the_times_of_a_hole_reach_as_far_as_lateness_and_clocks_allow() -> None:
+    source = Source(
+        name="plays",
+        topic="plays",
+        columns=(("t", "timestamp_us"),),
+        timestamp="t",
+        time_form="us",
+        max_lateness_us=100,
+        max_ahead_us=10,
+    )
+    lost = Missing((TOPIC, 0), 3, 7)
+    hole = hole_of(source, lost, 1_000, 2_000, "ada", "because", 5_000)
+    assert (hole.from_us, hole.until_us, hole.first, hole.end) == (900, 2_011, 3, 7)
+    assert hole.touches(2_010, 3_000)
+    assert not hole.touches(2_011, 3_000)
+    assert hole.touches(0, 901)
+    assert not hole.touches(0, 900)
+    unordered = hole_of(source, lost, 2_000, 1_000, "ada", "because", 5_000)
+    assert (unordered.from_us, unordered.until_us) == (900, 2_011)
+    assert hole_of(source, lost, None, 2_000, "ada", "because", 5_000).from_us == 0, "nothing bounds it"
 
 
 def test_a_log_that_ends_before_what_is_archived_is_refused() -> None:

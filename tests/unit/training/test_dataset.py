@@ -19,6 +19,7 @@ from slicewise.cover import Cover
 from slicewise.errors import BadRequest, DataLoss, UnknownName
 from slicewise.features.definitions import Project
 from slicewise.features.plan import Deployment, plan
+from slicewise.holes import Hole
 from slicewise.slices import bounds
 from slicewise.training import local
 from slicewise.training.dataset import build_snapshot, build_training_set, rebuild
@@ -183,6 +184,24 @@ def test_a_data_set_is_rebuilt_to_the_same_bytes_after_more_was_archived(tmp_pat
     if knowledge == "event_time":
         now = build_training_set(DEPLOYMENT, later, spine, REFS, "event_time")
         assert now.table != built.table  # else the late event proves nothing
+
+
+def test_rows_whose_windows_touch_lost_events_are_counted_in_the_manifest_and_rebuilt_with_it(tmp_path: Path) -> None:
+    _, archive = _archive(9)
+    spine = [{"user": "ann", "at": START + HOUR + i * 5 * MINUTE} for i in range(6)]
+    whole = build_training_set(DEPLOYMENT, archive, spine, ["users:n_10m"], "event_time")
+    assert "incomplete" not in whole.manifest.to_json()
+    lost = (START + HOUR + 2 * MINUTE, START + HOUR + 4 * MINUTE)
+    archive.holes = (Hole("plays", TOPIC, 0, 3, 7, *lost, "ada", "a disk", END),)
+    built = build_training_set(DEPLOYMENT, archive, spine, ["users:n_10m", "users:n_3h"], "event_time")
+    # [at - 10m, at) holds minute 2 to 4 for at = +5m, +10m; from +15m on it begins later; 3 h hold it from +5m on
+    assert dict(built.manifest.incomplete) == {"users:n_10m": 2, "users:n_3h": 5}
+    manifest = built.to_parquet(tmp_path / "a.parquet")
+    again = rebuild(archive, Manifest.read(tmp_path / "a.manifest.json"), spine, "a")
+    assert again.to_parquet(tmp_path / "b.parquet") == manifest
+    snapshot = build_snapshot(DEPLOYMENT, archive, ["users:n_10m"], [START + HOUR, START + HOUR + 5 * MINUTE])
+    later = [row for row in snapshot.to_arrow().to_pylist() if row["at"].minute == 5]
+    assert dict(snapshot.manifest.incomplete) == {"users:n_10m": len(later)}
 
 
 def test_a_rebuild_of_another_spine_or_archive_is_refused(tmp_path: Path) -> None:

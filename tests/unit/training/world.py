@@ -13,6 +13,7 @@ import pyarrow as pa
 import slicewise as sw
 from slicewise.cover import Cover, Place
 from slicewise.features.plan import Source
+from slicewise.holes import Hole
 from slicewise.training.archive import Archived
 from slicewise.training.given import typed_events
 from tests.support import oracle
@@ -130,13 +131,14 @@ class ListedArchive:
         self.until_us = until_us
         self.reads: list[tuple[int, int]] = []
         self.log_ends_us: int | None = None
+        self.holes: tuple[Hole, ...] = ()
 
     def reaches(self, source: str) -> Archived:  # noqa: ARG002
         offsets: dict[Place, int] = {}
         for event in pa.concat_tables(self.tables).select(["partition", "offset"]).to_pylist():
             place = (TOPIC, event["partition"])
             offsets[place] = max(offsets.get(place, 0), event["offset"] + 1)
-        return Archived(len(self.tables), Cover(offsets), self.until_us, 7)
+        return Archived(len(self.tables), Cover(offsets), self.until_us, 7, self.holes)
 
     def confirmed(self, source: Source, archived: Archived) -> Archived:  # noqa: ARG002
         return replace(archived, until_us=self.log_ends_us) if self.log_ends_us is not None else archived

@@ -32,7 +32,7 @@ def append(catalog: SqlCatalog, table: Table, rows: Sequence[Mapping[str, Any]])
         target = ensure(catalog, table)
         schema = schema_to_pyarrow(target.schema(), include_field_ids=False)
         try:
-            target.append(pa.table([_column(rows, field) for field in schema], schema=schema))
+            target.append(as_table(rows, schema))
         except CommitFailedException as error:
             if attempt + 1 == ATTEMPTS:
                 raise CommitConflict(
@@ -43,6 +43,11 @@ def append(catalog: SqlCatalog, table: Table, rows: Sequence[Mapping[str, Any]])
             time.sleep(_PAUSE_S)
         else:
             return
+
+
+def as_table(rows: Sequence[Mapping[str, Any]], schema: pa.Schema) -> pa.Table:
+    """Rows as a table's columns; what a row does not name is null."""
+    return pa.table([_column(rows, field) for field in schema], schema=schema)
 
 
 def _column(rows: Sequence[Mapping[str, Any]], field: pa.Field) -> pa.Array:

@@ -29,7 +29,7 @@ from slicewise.features.types import decimal_parts
 LOG, EVENTS, SLICES, OPS = "log", "events", "slices", "ops"
 NAMESPACES = (LOG, EVENTS, SLICES, OPS)
 
-GOOD, BAD, COVER = "good", "bad", "cover"
+GOOD, BAD, COVER, HOLE = "good", "bad", "cover", "hole"
 """Kinds of rows of a log table."""
 
 _FIRST_NESTED_ID = 10_000
@@ -114,7 +114,7 @@ def log_table(source: Source) -> Table:
         source.name,
         (
             Column("archive_seq", LongType(), True, "the commit that brought it, from 1"),
-            Column("kind", StringType(), True, "good, bad or cover"),
+            Column("kind", StringType(), True, "good, bad, cover or hole"),
             Column("topic_id", StringType(), True, "32 hex digits"),
             Column("partition", IntegerType(), True),
             Column("offset", LongType(), True, "of a cover: first offset not contained"),
@@ -122,7 +122,7 @@ def log_table(source: Source) -> Table:
             Column("archive_time", TimestamptzType(), True),
             Column("event_time", TimestamptzType(), False, "of good rows"),
             Column("hour", IntegerType(), False, "of event_time, since 1970; null unless good"),
-            Column("reason", StringType(), False, "why a bad row is bad"),
+            Column("reason", StringType(), False, "why a bad row is bad; of a hole: what is lost, accepted by whom"),
             Column("raw", BinaryType(), False, "the Kafka value of a bad row"),
             *(Column(name, iceberg_type(kind)) for name, kind in source.columns),
         ),

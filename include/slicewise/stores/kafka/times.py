@@ -15,6 +15,14 @@ def first_time_us(log: KafkaLog, topic: str) -> int | None:
 
     Raises StoreUnavailable where the broker does not answer.
     """
+    return min(first_times_us(log, topic).values(), default=None)
+
+
+def first_times_us(log: KafkaLog, topic: str) -> dict[int, int]:
+    """Partition -> Kafka timestamp of the first record that it still holds; empty partitions are left out.
+
+    Raises StoreUnavailable where the broker does not answer.
+    """
     earliest, latest = log.earliest(topic), log.latest(topic)
     # a cover names no place at 0, so the end says which partitions hold anything
     filled = [(place[1], earliest.get(place)) for place, end in latest.offsets.items() if end > earliest.get(place)]
@@ -27,7 +35,7 @@ def first_time_us(log: KafkaLog, topic: str) -> int | None:
             "auto.offset.reset": "error",
         }
     )
-    found = []
+    found: dict[int, int] = {}
     try:
         for partition, offset in filled:
             consumer.assign([TopicPartition(topic, partition, offset)])
@@ -36,9 +44,9 @@ def first_time_us(log: KafkaLog, topic: str) -> int | None:
             if message is None or error is not None:
                 why = "no answer" if error is None else error.str()
                 raise StoreUnavailable(f"cannot read the beginning of topic {topic!r}: {why}", where=log.bootstrap)
-            found.append(int(message.timestamp()[1]) * 1000)
+            found[partition] = int(message.timestamp()[1]) * 1000
     except KafkaException as error:
         raise StoreUnavailable(f"cannot read the beginning of topic {topic!r}: {error}", where=log.bootstrap) from error
     finally:
         consumer.close()
-    return min(found, default=None)
+    return found
