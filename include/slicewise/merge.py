@@ -24,8 +24,8 @@ from slicewise.merge_rows import Gathering, Rows, gather
 
 __all__ = ["Base", "JointPlan", "Merged", "Stored", "merge", "plan_key", "plan_read"]
 
-FEW_ROWS = 600
-"""Up to so many rows Python's own numbers are faster than whole columns."""
+FEW_ROWS = 2_000
+"""Up to about so many rows Python's own numbers are faster than whole columns."""
 FEW_GROUPS = 200
 """So many results at most: entities times windows of a layout."""
 
