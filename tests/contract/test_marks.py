@@ -244,15 +244,6 @@ def test_a_name_points_to_its_first_unit_at_once_and_to_a_later_one_when_ready(b
     assert marks.building == {}
 
 
-def test_what_a_seq_stands_for_never_changes(bench: Bench) -> None:
-    bench.store.put_cover("plays", 1, cover(5))
-    bench.store.put_cover("plays", 1, cover(5))
-    for seq, offsets in ((1, cover(6)), (0, cover(5))):
-        with pytest.raises(GapRefused):
-            bench.store.put_cover("plays", seq, offsets)
-    assert bench.connect().covers("plays") == {1: cover(5)}
-
-
 def test_an_older_seq_never_replaces_a_newer_swapped_mark(bench: Bench) -> None:
     assert bench.store.mark_swapped(bench.unit, 5, 2)
     assert bench.store.mark_swapped(bench.unit, 5, 2)

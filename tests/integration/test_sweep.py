@@ -67,7 +67,7 @@ def test_keys_are_found_by_the_thousand_and_set_right_once(
         pipe.hset(stray, "l:0:0", 1)
         long = keys.day_key(generation, tags[0], unit.storage_fingerprint, now // 86_400)
         pipe.hset(long, "c", b"\x90").expireat(long, now + 10**8)
-        old = keys.hot_key(generation + 1, tags[0], unit.storage_fingerprint)
+        old = keys.hot_key(generation - 1, tags[0], unit.storage_fingerprint)
         pipe.hset(old, "l:0:0", 1)
         pipe.set("sw:somebody's", "x").set("other:key", "x")
         pipe.execute()

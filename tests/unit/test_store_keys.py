@@ -30,10 +30,12 @@ def test_tags_are_the_golden_ones(case: dict[str, Any]) -> None:
 def test_keys_are_the_golden_ones() -> None:
     tag = b"user_id:string:42"
     assert {
-        "hot": keys.hot_key(17, tag, UNIT).decode(),
+        "hot": keys.hot_key(17, tag, keys.unit_name(UNIT, 0)).decode(),
         "day": keys.day_key(17, tag, UNIT, 15_706).decode(),
         "swapped": keys.swapped_key(17, UNIT).decode(),
         "covers": keys.covers_key(17, "plays").decode(),
+        "hot of a term": keys.hot_key(17, tag, keys.unit_name(UNIT, 9)).decode(),
+        "swapped of a term": keys.swapped_key(17, keys.unit_name(UNIT, 9)).decode(),
         "marks": keys.MARKS.decode(),
         "manifest": keys.manifest_key("abc").decode(),
     } == GOLDEN["keys"]

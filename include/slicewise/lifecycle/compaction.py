@@ -61,6 +61,19 @@ class UnitHours:
             return None
         return DirtyHour(hour, Why.SWAP)
 
+    def named(self) -> list[tuple[int, int]]:
+        """Per kept hour the first and the last archive seq that any entity's may stand at.
+
+        Where the hour was swapped whole, no entity stands at an older seq; one that was compacted
+        later may have reached some of them. One that was never swapped whole may stand at any.
+        """
+        found = []
+        for hour in {*self.compacted, *self.swapped}:
+            if hour >= self.kept_from:
+                stands, swapped = self.compacted.get(hour), self.swapped.get(hour, 0)
+                found.append((swapped, max(swapped, stands.seq if stands is not None else 0)))
+        return found
+
 
 def dirty_hours(unit: UnitHours, now_hour: int) -> list[DirtyHour]:
     """Dirty hours that are over at the start of now_hour, oldest first."""

@@ -100,7 +100,7 @@ def verdict(
     """About one key. expires_at_s: its expiry in seconds since the epoch, None if it has none;
     fields: the names of its fields, where a first verdict asked for them.
 
-    Keys of another generation, or of a term that is over, are read by nobody: they go. Marks, manifests, the
+    Keys of an older generation, or of a term that is over, are read by nobody: they go. Marks, manifests, the
     hours and covers of this generation and lifetime totals have no expiry, by design.
     """
     if _NODE.fullmatch(key):
@@ -108,7 +108,7 @@ def verdict(
     owned = _GENERATION.fullmatch(key)
     if owned:
         if int(owned[1]) != rules.generation:
-            return Verdict(Finding.OLD_GENERATION)
+            return _of_generation(int(owned[1]), rules)
         swapped = _SWAPPED.fullmatch(key)
         over = swapped is not None and rules.is_over(swapped[1].decode())
         return Verdict(Finding.RETIRED, swapped[1].decode()) if swapped and over else _WELL
@@ -116,7 +116,7 @@ def verdict(
     if state is None:
         return Verdict(Finding.UNKNOWN)
     if int(state[1]) != rules.generation:
-        return Verdict(Finding.OLD_GENERATION)
+        return _of_generation(int(state[1]), rules)
     unit, kind = state[3].decode(), state[4]
     if rules.is_over(unit):
         return Verdict(Finding.RETIRED, unit)
@@ -136,6 +136,11 @@ def verdict(
     if expires_at_s > bound_s and unit in rules.units:
         return Verdict(Finding.OVER_LONG, unit, bound_s, needs_fields=ask)
     return _WELL
+
+
+def _of_generation(generation: int, rules: SweepRules) -> Verdict:
+    """Of a newer one than that of the rules (the store was emptied since), nothing is known."""
+    return Verdict(Finding.OLD_GENERATION) if generation < rules.generation else _WELL
 
 
 def _reach_s(fields: Sequence[bytes], rule: UnitRule) -> int:

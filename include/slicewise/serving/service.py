@@ -136,6 +136,12 @@ class FeatureService:
                     raise
                 last = error
                 continue
+            except DataLoss:
+                # Between the data and the covers of its seqs, an hour may have been compacted to
+                # another seq, and the one that was read forgotten.
+                if attempt:
+                    raise
+                continue
             if answer is not None:
                 return answer
         raise last or StoreUnavailable(

@@ -67,7 +67,12 @@ def compact(context: Context, request: Request) -> Report:
             if (day + 1) * 24 > hours.kept_from:
                 report.add_day(table.unit, day, table.total(day))
         dirty += len(dirty_hours(context.hours(table.unit, table.headers()), now_hour))
-    report.more = {"hour": hour_text(request.hour) if request.hour is not None else None, "dirty": dirty}
+    trimmed = sum(context.trim_covers(source) for source in dict.fromkeys(unit.source for unit in units))
+    report.more = {
+        "hour": hour_text(request.hour) if request.hour is not None else None,
+        "dirty": dirty,
+        "covers_trimmed": trimmed,
+    }
     return report
 
 
@@ -126,10 +131,8 @@ class UnitRun:
     def register(self, headers: dict[int, Header]) -> None:
         """What the seqs of these hours stand for, before anything is swapped under them."""
         source = self._unit.source
-        known = self.context.store.covers(source)
-        for seq, cover in {(each.seq, each.cover) for each in headers.values()}:
-            if seq and seq not in known:
-                self.context.store.put_cover(source, seq, cover)
+        for seq, cover in {each.seq: each.cover for each in headers.values() if each.seq}.items():
+            self.context.store.put_cover(source, seq, cover)  # also one that is known: it must not be trimmed now
 
     def _rows(self, hours: Sequence[int]) -> int:
         table = load(self.context.catalog, self._unit.source)

@@ -96,6 +96,14 @@ class Context:
         newest = newest_by_hour(table, archive.snapshot_id) if table is not None else {}
         return UnitHours(newest, compacted, self.store.swapped(unit), self.kept_from(unit))
 
+    def trim_covers(self, source: str) -> int:
+        """Lets the store forget which covers no hour of the source's units names; how many."""
+        count = self.store.covers_announced(source)
+        units = [unit for unit in self.deployment.units if unit.source == source]
+        hours = [self.hours(unit, self.unit_table(unit).headers()) for unit in units]
+        live = [span for each in hours for span in each.named()]
+        return self.store.trim_covers(source, count, self.marks.epoch, live)
+
     def kept_from(self, unit: Unit) -> int:
         """First hour of which the store still keeps anything."""
         hour = (self.store.time_us() - unit.retention_us) // HOUR_US - 1

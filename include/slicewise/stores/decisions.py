@@ -17,7 +17,7 @@ from slicewise.codec import day_digest
 from slicewise.codec import pack_hours as pack_hours
 from slicewise.codec import unpack_hours as unpack_hours
 from slicewise.cover import Cover, Place
-from slicewise.errors import EpochSuperseded, GapRefused, IncarnationChanged, StoreUnavailable
+from slicewise.errors import DataLoss, EpochSuperseded, GapRefused, IncarnationChanged, StoreUnavailable
 from slicewise.slices import HOUR_US
 from slicewise.stores.ports import Marks, Term
 
@@ -156,6 +156,42 @@ def check_swap(seq: int, cover: Cover, start: Cover) -> None:
             f"the cover of archive seq {seq} lies behind the unit's start cover",
             next_step="archive up to the start cover, then compact again",
         )
+
+
+# ------------------------------------------------------------------ covers of archive seqs
+def check_cover(source: str, seq: int, cover: Cover, known: Mapping[int, Cover]) -> None:
+    """What is known of an archive's seqs is one history, in which covers only grow: also where
+    what a seq stood for was forgotten, no other archive can take its place. Raises GapRefused."""
+    for other, stands in known.items():
+        grown = cover.dominates(stands) if other < seq else stands.dominates(cover)
+        if not grown or (other == seq and stands != cover):
+            raise GapRefused(
+                f"archive seq {seq} of {source} stands for another cover already"
+                if other == seq
+                else f"the cover of archive seq {seq} of {source} contradicts that of seq {other}",
+                expected="the archive that this store belongs to: a seq names one cover for ever, and covers grow",
+                next_step="archive again, or see which archive this store belongs to",
+            )
+
+
+def covers_to_drop(known: Iterable[int], live: Sequence[tuple[int, int]]) -> tuple[int, ...]:
+    """Seqs that no hour can name. live: per hour that is kept the first and the last seq that any
+    entity's may stand at. The newest seq is what the next hours will name."""
+    ordered = sorted(known)
+    return tuple(seq for seq in ordered[:-1] if not any(first <= seq <= last for first, last in live))
+
+
+def unknown_seq(seq: int, source: str) -> DataLoss:
+    return DataLoss(
+        f"nothing says what archive seq {seq} of {source} stands for",
+        next_step="compact the hours again that name it: compact_slices with from_raw",
+    )
+
+
+def check_forgotten(seq: int, source: str, hour: int, retention_us: int, now_us: int) -> None:
+    """A seq that is not known may be that of an hour which has expired, and of no other. DataLoss."""
+    if expiry_s((hour + 1) * HOUR_US, retention_us) * 1_000_000 > now_us:
+        raise unknown_seq(seq, source)
 
 
 # ------------------------------------------------------------------ deployment and store

@@ -32,6 +32,7 @@ from slicewise.stores.steps import (
     Fields,
     KeyChange,
     Steps,
+    Time,
     begins,
     contended,
     exact,
@@ -253,12 +254,21 @@ def _floors(
     for (i, _, _), raw in zip(days, found, strict=True):
         if raw is not None:
             by_entity.setdefault(i, {}).update(_hours(raw))
+    read = {(i, day): (key, raw) for (i, day, key), raw in zip(days, found, strict=True)}
     seqs = {seq for hours in by_entity.values() for seq in hours.values()}
     covers = yield from covers_of(seqs)
     slice_us, bounds = batch.unit.slice_us, groups.bounds
     for i, hours in by_entity.items():
         for g in range(bounds[i], bounds[i + 1]):
             hour = decisions.hour_of(int(groups.number[g]), slice_us)
+            if (seq := hours.get(hour)) and seq not in covers:
+                # Forgotten because no read reaches the hour, and no write of it is kept; or because
+                # the hour stands at another seq by now, so that the write will miss.
+                key, raw = read[i, hour // 24]
+                (stands,), now_us = yield [Fields(key, [keys.HOURS]), Time()]
+                if stands == raw:
+                    decisions.check_forgotten(seq, batch.unit.source, hour, batch.unit.retention_us, now_us)
+                continue
             floors[g] = decisions.hour_floor(batch.place, start, hours, covers, hour)
     return floors
 

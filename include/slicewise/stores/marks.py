@@ -6,8 +6,7 @@ bound to: a store that was emptied, deployed to or advanced in between refuses i
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterable, Mapping, Sequence
 
 from slicewise.cover import Cover, Place
 from slicewise.errors import DefinitionError, EpochSuperseded, GapRefused, IncarnationChanged
@@ -18,7 +17,6 @@ from slicewise.stores.steps import (
     ATTEMPTS,
     MISSED,
     Change,
-    Command,
     Fields,
     KeyChange,
     PutText,
@@ -302,26 +300,3 @@ def mark_swapped(generation: int, unit: StoredUnit, term: Term, hour: int, seq: 
 def swapped(generation: int, term: Term) -> Steps[dict[int, int]]:
     (flat,) = yield [Whole(keys.swapped_key(generation, term.name))]
     return {int(hour): int(seq) for hour, seq in zip(flat[::2], flat[1::2], strict=True)}
-
-
-def put_cover(generation: int, source: str, seq: int, cover: Cover) -> Steps[None]:
-    """Registers what an archive seq stands for; another cover for the same seq is refused."""
-    if seq <= decisions.START_SEQ:
-        raise GapRefused(f"archive seq {seq}", expected="1 or more: 0 is the start cover")
-    key, field = keys.covers_key(generation, source), b"%d" % seq
-    other = KeyChange(key, [(field, ABSENT)], [(field, cover.pack(), 0)])
-    (reply,) = yield [change(generation, [], [], (), other)]
-    if reply != MISSED:
-        return
-    yield from read(generation)
-    ((found,),) = yield [Fields(key, [field])]
-    if found != cover.pack():
-        raise GapRefused(
-            f"archive seq {seq} of {source} stands for another cover already",
-            next_step="archive again: a seq names one cover for ever",
-        )
-
-
-def covers(generation: int, source: str) -> Generator[Sequence[Command], list[Any], dict[int, Cover]]:
-    (flat,) = yield [Whole(keys.covers_key(generation, source))]
-    return {int(seq): Cover.unpack(raw) for seq, raw in zip(flat[::2], flat[1::2], strict=True)}

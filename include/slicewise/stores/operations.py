@@ -12,7 +12,7 @@ from typing import Any
 
 from slicewise.cover import Cover
 from slicewise.errors import DataLoss, EpochSuperseded, NotReady
-from slicewise.stores import days, decisions, fold, keys, marks, swap
+from slicewise.stores import covers, days, decisions, fold, keys, marks, swap
 from slicewise.stores.ports import (
     Deployable,
     EntityRead,
@@ -113,30 +113,33 @@ class Operations:
 
     # ------------------------------------------------------------ covers
     def put_cover(self, source: str, seq: int, cover: Cover) -> Steps[None]:
-        yield from marks.put_cover(self.generation, source, seq, cover)
+        yield from covers.put_cover(self.generation, source, seq, cover)
         self._covers.setdefault(source, {})[seq] = cover
 
     def covers(self, source: str) -> Steps[Mapping[int, Cover]]:
-        found = yield from marks.covers(self.generation, source)
-        self._covers.setdefault(source, {}).update(found)
+        found = yield from covers.covers(self.generation, source)
+        self._covers[source] = dict(found)
         return found
+
+    def covers_announced(self, source: str) -> Steps[int]:
+        return (yield from covers.announced(self.generation, source))
+
+    def trim_covers(self, source: str, count: int, epoch: int, live: Sequence[tuple[int, int]]) -> Steps[int]:
+        return (yield from covers.trim(self.generation, source, count, epoch, live))
 
     def covers_of(
         self, source: str, seqs: Iterable[int]
     ) -> Generator[Sequence[Command], list[Any], Mapping[int, Cover]]:
-        """Covers of these archive seqs; what is known is not asked again."""
+        """Covers of these archive seqs, of those that are still known; what was learned once is not
+        asked again."""
         known = self._covers.setdefault(source, {})
         unknown = sorted({seq for seq in seqs if seq != decisions.START_SEQ} - known.keys())
         if unknown:
             key = keys.covers_key(self.generation, source)
             (found,) = yield [Fields(key, [b"%d" % seq for seq in unknown])]
             for seq, raw in zip(unknown, found, strict=True):
-                if raw is None:
-                    raise DataLoss(
-                        f"nothing says what archive seq {seq} of {source} stands for",
-                        next_step="register the archive's covers again, then swap its hours",
-                    )
-                known[seq] = Cover.unpack(raw)
+                if raw is not None:
+                    known[seq] = Cover.unpack(raw)
         return known
 
     # ------------------------------------------------------------ terms
@@ -182,6 +185,8 @@ class Operations:
         decisions.check_swap(seq, cover, term.start)
         if seq != decisions.START_SEQ:
             known = yield from self.covers_of(unit.source, [seq])
+            if seq not in known:
+                raise decisions.unknown_seq(seq, unit.source)
             if known[seq] != cover:
                 raise DataLoss(
                     f"archive seq {seq} of {unit.source} is registered with another cover",

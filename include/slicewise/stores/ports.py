@@ -240,10 +240,21 @@ class OnlineStore(Protocol):
 
     def manifest(self, digest: str) -> str | None: ...
     def put_cover(self, source: str, seq: int, cover: Cover) -> None:
-        """What archive seq stands for; immutable, registered before the first swap that uses it."""
+        """What archive seq stands for, immutable. A run says it of every seq of the hours that it
+        committed, before it swaps them, also of seqs that are known: see `trim_covers`."""
         ...
 
     def covers(self, source: str) -> Mapping[int, Cover]: ...
+    def covers_announced(self, source: str) -> int:
+        """Calls of `put_cover` so far; to be read before the hours that `trim_covers` is told of."""
+        ...
+
+    def trim_covers(self, source: str, count: int, epoch: int, live: Sequence[tuple[int, int]]) -> int:
+        """Forgets what no hour can name; how many seqs. live: per kept hour of all the source's
+        units the first and the last seq that any entity's may stand at. Nothing where another
+        `put_cover` or deployment came after `count` and `epoch` were read."""
+        ...
+
     def swap(
         self, unit: StoredUnit, hour: int, seq: int, cover: Cover, entries: Sequence[HourEntry]
     ) -> SwapOutcome: ...

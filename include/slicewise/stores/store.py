@@ -101,6 +101,12 @@ class Store:
     def covers(self, source: str) -> Mapping[int, Cover]:
         return self._run(self.steps.covers(source))
 
+    def covers_announced(self, source: str) -> int:
+        return self._run(self.steps.covers_announced(source))
+
+    def trim_covers(self, source: str, count: int, epoch: int, live: Sequence[tuple[int, int]]) -> int:
+        return self._run(self.steps.trim_covers(source, count, epoch, live))
+
     def swap(self, unit: StoredUnit, hour: int, seq: int, cover: Cover, entries: Sequence[HourEntry]) -> SwapOutcome:
         return self._run(self.steps.swap(unit, hour, seq, cover, entries))
 

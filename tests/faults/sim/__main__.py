@@ -9,13 +9,13 @@ import argparse
 import sys
 
 from tests.faults.sim.history import history
-from tests.faults.sim.mutants import RULES, removed
+from tests.faults.sim.mutants import PAUSES, RULES, removed
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.faults.sim")
     parser.add_argument("histories", type=int, nargs="?", default=500)
-    parser.add_argument("rule", nargs="?", choices=RULES, help="leave this rule out")
+    parser.add_argument("rule", nargs="?", choices=[*RULES, *PAUSES], help="leave this rule out")
     parser.add_argument("--seed", type=int, default=0, help="first seed")
     given = parser.parse_args()
     answers = 0

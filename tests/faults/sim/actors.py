@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Generator
 
 from slicewise.errors import DataLoss, EpochSuperseded, GapRefused, IncarnationChanged
+from slicewise.lifecycle.compaction import Compacted, UnitHours
 from slicewise.lifecycle.sweep import rules_of, verdict
 from slicewise.stores.ports import EntityRead, Marks, UnitRead
 from slicewise.stores.steps import Change, KeyChange, Whole
 from slicewise.stores.store import Store
-from tests.faults.sim.world import DAY, DAY_FIELDS, ENTITIES, FIRST_HOUR, HOURS, Actor, World, Wrong, entity_keys
+from tests.faults.sim.world import DAY, DAY_FIELDS, ENTITIES, FIRST_HOUR, HOURS, UNITS, Actor, World, Wrong, entity_keys
 from tests.support.stored import TOPIC, StoreUnit, cover, fold_batch, hour_entry, place, tag
 
 
@@ -76,20 +77,23 @@ def executor(world: World) -> Store:
 
 
 def compaction(world: World) -> Actor:
-    """Hours that are over, to the newest cover of the archive or to one begun earlier."""
     while True:
-        store = world.connect()
-        found = yield from world.on(store, store.steps.marks())
-        yield from world.on(store, store.steps.hold(terms_of(found)))
-        seq, offsets = world.archived() if world.rng.random() < 0.35 or not world.archive else newest(world)
-        yield from world.on(store, store.steps.put_cover("plays", seq, cover(*offsets)))
-        for _ in range(world.rng.randint(1, 3)):
-            unit = world.rng.choice(world.units)
-            if world.now == 0:
-                break
-            hour = FIRST_HOUR + world.rng.randrange(min(world.now, HOURS))
-            yield from compact(world, store, unit, hour, seq, offsets)
+        yield from compaction_run(world)
+        if world.rng.random() < 0.5:
+            yield from trim(world)
         yield
+
+
+def compaction_run(world: World, most: int = 3) -> Actor:
+    """Some hours that are over, to the newest cover of the archive or to one begun earlier."""
+    store = world.connect()
+    found = yield from world.on(store, store.steps.marks())
+    yield from world.on(store, store.steps.hold(terms_of(found)))
+    seq, offsets = world.archived() if world.rng.random() < 0.35 or not world.archive else newest(world)
+    jobs = [(unit, FIRST_HOUR + h) for unit in world.units for h in range(min(world.now, HOURS))]
+    world.rng.shuffle(jobs)
+    for unit, hour in jobs[: world.rng.randint(1, most)]:
+        yield from compact(world, store, unit, hour, seq, offsets)
 
 
 def newest(world: World) -> tuple[int, tuple[int, ...]]:
@@ -99,6 +103,10 @@ def newest(world: World) -> tuple[int, tuple[int, ...]]:
 
 def compact(world: World, store: Store, unit: StoreUnit, hour: int, seq: int, offsets: tuple[int, ...]) -> Actor:
     content = world.below(offsets, hour)
+    where = (unit.storage_fingerprint, hour)
+    world.committed[where] = max(seq, world.committed.get(where, seq))
+    yield
+    yield from world.on(store, store.steps.put_cover("plays", seq, cover(*offsets)))
     entries = [hour_entry(unit, entity, seq, events) for entity, events in content.items()]
     try:
         outcome = yield from world.on(store, store.steps.swap(unit, hour, seq, cover(*offsets), entries))
@@ -107,6 +115,23 @@ def compact(world: World, store: Store, unit: StoreUnit, hour: int, seq: int, of
     world.say(f"swap {unit.view} hour {hour - FIRST_HOUR} seq {seq}: {outcome}")
     if not outcome.left_over:
         yield from world.on(store, store.steps.mark_swapped(unit, hour, seq))
+
+
+def trim(world: World) -> Actor:
+    """As a run of compaction ends: from hours that it reads after the count."""
+    store = world.connect()
+    found = yield from world.on(store, store.steps.marks())
+    count = yield from world.on(store, store.steps.covers_announced("plays"))
+    live = []
+    for unit in UNITS:
+        name = unit.storage_fingerprint
+        if name in found.starts:
+            compacted = {h: Compacted(seq, seq) for (of, h), seq in world.committed.items() if of == name}
+            yield
+            done = yield from world.on(store, store.steps.swapped(unit))
+            live += UnitHours({}, compacted, done).named()
+    dropped = yield from world.on(store, store.steps.trim_covers("plays", count, found.epoch, live))
+    world.say(f"{dropped} covers trimmed, live {live}")
 
 
 def backfill(world: World, unit: StoreUnit) -> Actor:
@@ -126,6 +151,7 @@ def backfill(world: World, unit: StoreUnit) -> Actor:
         entries = [hour_entry(unit, e, 0, events) for e, events in world.below(offsets, hour).items()]
         done = yield from swapped(world, store, unit)
         if entries and hour not in done:
+            world.committed.setdefault((name, hour), 0)
             outcome = yield from world.on(store, store.steps.swap(unit, hour, 0, start, entries))
             world.say(f"backfill {unit.view} hour {hour - FIRST_HOUR}: {outcome}")
             if outcome.left_over:
@@ -187,7 +213,7 @@ def sweep(world: World) -> Actor:
             store.node.incarnation = world.server.incarnation  # type: ignore[misc]
         if verdict(key, 1, 0, rules).delete:
             (flat,) = store.node.run([Whole(key)])
-            store.node.run([Change((KeyChange(key, (), (), flat[::2]),))])
+            store.node.run([Change((KeyChange(key, ((b"-", b""),), (), flat[::2]),))])
             world.say(f"swept {key.decode()}")
 
 

@@ -12,8 +12,10 @@ import numpy as np
 from slicewise import codec
 from slicewise.cover import Cover, Place
 from slicewise.errors import EpochSuperseded, GapRefused
-from slicewise.lifecycle.sweep import SweepRules
-from slicewise.stores import decisions, keys, marks, ports
+from slicewise.lifecycle import sweep
+from slicewise.lifecycle.compaction import UnitHours
+from slicewise.lifecycle.sweep import Finding, SweepRules, Verdict
+from slicewise.stores import covers, decisions, keys, marks, ports
 from slicewise.stores.decisions import Running, Swap
 from slicewise.stores.operations import Operations
 from slicewise.stores.ports import Marks, ReadReply
@@ -23,6 +25,7 @@ from tests.faults.sim.world import FIRST_HOUR, HOURS, World
 
 Patches = Sequence[tuple[Any, str, Any]]
 check_batch, swap_decision = decisions.check_batch, decisions.swap_decision
+trim = covers.trim
 hour_floor, check_standing = decisions.hour_floor, decisions.check_standing
 
 
@@ -154,8 +157,33 @@ def over_because_unknown(self: SweepRules, name: str) -> bool:
     return name not in self.units
 
 
+def trim_without_count(generation: int, source: str, count: int, epoch: int, live: Sequence[tuple[int, int]]) -> Any:
+    count = yield from covers.announced(generation, source)
+    return (yield from trim(generation, source, count, epoch, live))
+
+
+def announced_once() -> Any:
+    """A run that leaves out what is known already."""
+    honest = covers.put_cover
+
+    def put_cover(generation: int, source: str, seq: int, cover: Cover) -> Any:
+        known = yield from covers.covers(generation, source)
+        if seq not in known:
+            yield from honest(generation, source, seq, cover)
+
+    return put_cover
+
+
+def named_by_rows_alone(self: UnitHours) -> list[tuple[int, int]]:
+    return [(each.seq, each.seq) for each in self.compacted.values()]
+
+
 def sweep_that_reconnects(world: World) -> None:
     world.sweep_reconnects = True
+
+
+def older_because_other(generation: int, rules: SweepRules) -> Verdict:  # noqa: ARG001
+    return Verdict(Finding.OLD_GENERATION)
 
 
 def keyed_without_generation() -> Patches:
@@ -184,6 +212,10 @@ PATCHES: dict[str, Callable[[], Patches]] = {
     "held-anew": lambda: ((Operations, "hold", held_for_ever()),),
     "claims": claims_without_term,
     "standing": lambda: ((decisions, "check_standing", standing_without_epoch),),
+    "trim-count": lambda: ((covers, "trim", trim_without_count),),
+    "announce": lambda: ((covers, "put_cover", announced_once()),),
+    "named": lambda: ((UnitHours, "named", named_by_rows_alone),),
+    "sweep-newer": lambda: ((sweep, "_of_generation", older_because_other),),
     "sweep-later": lambda: ((SweepRules, "is_over", over_because_unknown),),
 }
 WORLDS: dict[str, Callable[[World], None]] = {
@@ -194,7 +226,9 @@ WORLDS: dict[str, Callable[[World], None]] = {
     "compared-hours": unchecked(hours_in_a_fold),
     "epoch": unchecked(lambda change, field: field in (b"epoch", b"units") and _ledger(change)),
 }
-RULES = sorted({*PATCHES, *WORLDS})
+PAUSES = ("announce", "trim-count")
+"""Rules that every pair of stops of two runs is played for (`pauses`): at random it is met too rarely."""
+RULES = sorted({*PATCHES, *WORLDS} - {*PAUSES})
 
 
 def _ledger(change: Change) -> bool:

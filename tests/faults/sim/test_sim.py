@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from tests.faults.sim import pauses
 from tests.faults.sim.history import history
-from tests.faults.sim.mutants import RULES, removed
+from tests.faults.sim.mutants import PAUSES, RULES, removed
 
 SEEDS = 120
 MUTANT_SEEDS = 600
@@ -31,6 +32,18 @@ def test_without_the_rule_a_history_goes_wrong(rule: str) -> None:
                 print(f"without {rule}: seed {seed}: {told.wrong}")
                 return
     pytest.fail(f"{MUTANT_SEEDS} histories do not need the rule {rule!r}")
+
+
+def test_a_seq_that_a_run_is_about_to_name_is_never_trimmed_wherever_both_stop() -> None:
+    assert pauses.wrong() is None
+
+
+@pytest.mark.parametrize("rule", PAUSES)
+def test_without_the_rule_a_trim_takes_what_a_run_is_about_to_name(rule: str) -> None:
+    with removed(rule) as rules:
+        told = pauses.wrong(rules)
+    print(f"without {rule}: {told}")
+    assert told is not None
 
 
 def test_a_seed_is_one_history() -> None:

@@ -92,6 +92,8 @@ class World:
         self.now = 0
         self.archive: dict[int, tuple[int, ...]] = {}
         """seq -> cover; what it contains follows from the log."""
+        self.committed: dict[tuple[str, int], int] = {}
+        """(unit, hour) -> seq of its compacted rows, beside the store."""
         self.units: tuple[StoreUnit, ...] = UNITS[:1]
         """What is to be deployed."""
         self.executor: Store | None = None
@@ -192,6 +194,15 @@ class World:
                     hot, days = entity_keys(found, unit, entity)
                     reply = UnitReply(self.server.execute(Whole(hot)), [self.server.execute(Fields(days, DAY_FIELDS))])
                     self.judge(unit, entity, found, reply)
+                    self.check_named(reply.days[0][0], found.generation)
+
+    def check_named(self, raw_hours: bytes | None, generation: int) -> None:
+        """A seq that an hour names is one that the store knows."""
+        known = self.server.execute(Whole(keys.covers_key(generation, "plays")))[::2]
+        named = set(codec.unpack_hours(raw_hours).values()) - {decisions.START_SEQ}
+        unknown = sorted(seq for seq in named if b"%d" % seq not in known)
+        if unknown:
+            raise Wrong(f"nothing says what archive seqs {unknown} stand for")
 
     def judge(self, unit: StoreUnit, entity: int, found: Marks, reply: UnitReply) -> None:
         """Compares an answer with the log. Raises Wrong."""

@@ -106,3 +106,14 @@ def test_days_are_totalled_once_they_are_over() -> None:
 def test_the_first_hour_of_a_day_totals_the_day_before_whose_last_hour_may_be_empty() -> None:
     assert days_to_total([24], 24, 25) == [0]
     assert days_to_total([25], 25, 26) == []
+
+
+def test_an_hour_names_the_seqs_from_its_swapped_mark_to_its_rows() -> None:
+    # 10: swapped whole; 11: compacted since; 12: never swapped whole; 13: of a backfill; 9: not kept
+    rows = {9: (1, 1), 10: (4, 4), 11: (7, 7), 12: (6, 6), 13: (0, 3)}
+    known = unit({}, rows, {10: 4, 11: 5, 13: 0}, kept=10)
+    assert sorted(known.named()) == [(0, 0), (0, 6), (4, 4), (5, 7)]
+
+
+def test_an_hour_that_a_run_swapped_since_the_rows_were_read_names_its_mark() -> None:
+    assert unit({}, {10: (4, 4)}, {10: 6}).named() == [(6, 6)]

@@ -42,12 +42,21 @@ def test_what_stands_without_expiry_by_design_is_well(key: bytes) -> None:
 
 @pytest.mark.parametrize(
     "key",
-    [keys.hot_key(2, TAG, UNIT), keys.day_key(4, TAG, UNIT, DAY), keys.swapped_key(2, UNIT), keys.covers_key(2, "s")],
+    [keys.hot_key(2, TAG, UNIT), keys.day_key(2, TAG, UNIT, DAY), keys.swapped_key(2, UNIT), keys.covers_key(2, "s")],
 )
-def test_keys_of_another_generation_go(key: bytes) -> None:
+def test_keys_of_an_older_generation_go(key: bytes) -> None:
     found = verdict(key, NOW // 1_000_000 + 5, NOW, RULES)
     assert found.finding is Finding.OLD_GENERATION
     assert found.delete
+
+
+@pytest.mark.parametrize(
+    "key",
+    [keys.hot_key(4, TAG, UNIT), keys.day_key(4, TAG, UNIT, DAY), keys.swapped_key(4, UNIT), keys.covers_key(4, "s")],
+)
+def test_a_store_that_is_emptied_and_filled_while_it_is_swept_keeps_its_keys(key: bytes) -> None:
+    for expires_at_s in (None, NOW // 1_000_000 + 10**9):
+        assert verdict(key, expires_at_s, NOW, RULES).finding is Finding.WELL
 
 
 def test_an_expiry_as_the_fold_and_the_swap_set_it_is_well() -> None:
