@@ -67,9 +67,10 @@ class CheckRun:
             try:
                 reads = self._read(unit, entities)
                 refs = {f"{unit.view}:{feature.column}" for feature in unit.features}
-                if all(refs <= each.incomplete for each in reads):
+                if reads and all(refs <= each.incomplete for each in reads):
                     skipped.add(unit.view)
-                read.append((unit, reads))
+                else:
+                    read.append((unit, reads))
             except NotReady as error:
                 skipped.add(unit.view)
                 self.notes.append(f"view {unit.view}: not checked, {error.what}")

@@ -1,0 +1,77 @@
+"""What is known to lack events is not judged: left out of the comparison, and said so; nothing left is not green."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, cast
+
+import pytest
+
+import slicewise as sw
+from slicewise import token as tokens
+from slicewise.checks import compare, run
+from slicewise.checks.gate import judge
+from slicewise.checks.model import Compared, PlainSum, Predicted
+from slicewise.clock import ManualClock
+from slicewise.cover import Cover
+from slicewise.features.definitions import Project
+from slicewise.features.plan import Unit, plan
+
+# great_expectations imports what Python 3.11 deprecates
+pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
+NOW = 1_700_000_000_000_000
+_source = sw.KafkaSource("plays", schema={"user": "string", "t": "timestamp_us"}, timestamp="t", max_lateness="1h")
+_view = sw.FeatureView("all", source=_source, entity=[], features=[sw.Feature("n", sw.count(), windows=["10m", "1h"])])
+DEPLOYMENT = plan(Project.of("p", [_view]))
+SHORT, LONG = "all:n_10m", "all:n_1h"
+
+
+class Reader:
+    """Answers 0 everywhere; some features lack events."""
+
+    def __init__(self, incomplete: set[str]) -> None:
+        self.incomplete = frozenset(incomplete)
+
+    def read(self, refs: Sequence[str], entities: Sequence[Mapping[str, Any]], at_us: int | None) -> list[Predicted]:
+        unit = DEPLOYMENT.units[0]
+        bounds = {"n_10m": (NOW - 600_000_000, NOW), "n_1h": (NOW - 3_600_000_000, NOW)}
+        mode = "live" if at_us is None else "at"
+        text = tokens.encode(unit.storage_fingerprint, unit.definition_fingerprint, Cover(), {}, mode, bounds)
+        values = dict.fromkeys(refs, 0)
+        return [Predicted(values, tokens.decode_all(text), text, self.incomplete) for _ in entities]
+
+
+def checked(monkeypatch: pytest.MonkeyPatch, incomplete: set[str]) -> tuple[run.CheckRun, list[str]]:
+    """The run, and the columns of the values that came to be compared."""
+    columns: list[str] = []
+
+    def compared(_: run.CheckRun, unit: Unit, reads: list[compare.Read]) -> tuple[list[Compared], list[PlainSum]]:
+        columns.extend(value.feature.column for value in compare._values(unit, reads))
+        return [], []
+
+    monkeypatch.setattr(run.CheckRun, "_compare", compared)
+    made = run.CheckRun(
+        cast("Any", None), DEPLOYMENT, Reader(incomplete), lambda _: Cover(), str, ManualClock(NOW), "r", 10
+    )
+    return made, columns
+
+
+def test_a_feature_that_lacks_events_is_not_compared_and_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    made, columns = checked(monkeypatch, {LONG})
+    outcome = made.execute()
+    assert columns == ["n_10m", "n_10m"], "live and at"
+    assert outcome.expected_views == ("all",)
+    assert [note for note in outcome.notes if LONG in note and "lost" in note and SHORT not in note]
+
+
+def test_where_nothing_is_left_to_compare_the_check_is_not_green(monkeypatch: pytest.MonkeyPatch) -> None:
+    made, columns = checked(monkeypatch, {SHORT, LONG})
+    outcome = made.execute()
+    assert (columns, outcome.expected_views) == ([], ())
+    assert not judge(outcome).green
+
+
+def test_a_view_that_could_not_be_read_is_still_expected(monkeypatch: pytest.MonkeyPatch) -> None:
+    made, _ = checked(monkeypatch, set())
+    monkeypatch.setattr(run.CheckRun, "_read", lambda *_: [])
+    assert made.execute().expected_views == ("all",)
