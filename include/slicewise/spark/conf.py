@@ -68,7 +68,9 @@ def job_conf(settings: Settings, *, memory: str = "1g") -> dict[str, str]:
 def stream_conf(settings: Settings) -> dict[str, str]:
     """What the stream runs under: the same, with an empty trigger made cheap (docs/adr)."""
     return job_conf(settings) | {
-        "spark.driver.extraJavaOptions": _JAVA.format(scratch=settings.state_dir / "spark"),
+        # also a stream that lives for weeks: it plans several times a second, and compiling all that a second
+        # time took more processor time than its work (docs/adr/0022)
+        "spark.driver.extraJavaOptions": f"{_JAVA.format(scratch=settings.state_dir / 'spark')} {_SHORT}",
         "spark.sql.adaptive.enabled": "false",
         "spark.sql.streaming.checkpointFileManagerClass": _CHECKPOINTS,
         "spark.sql.streaming.noDataMicroBatches.enabled": "false",
@@ -76,4 +78,7 @@ def stream_conf(settings: Settings) -> dict[str, str]:
         "spark.sql.streaming.minBatchesToRetain": "2",
         "spark.sql.streaming.numRecentProgressUpdates": "4",
         "spark.locality.wait": "0",
+        # else the size of what is buffered is added up anew for every row; the rows of a batch are bounded
+        "spark.sql.execution.arrow.maxBytesPerBatch": str(2**31 - 1),
+        "spark.sql.ui.explainMode": "simple",
     }
