@@ -69,7 +69,7 @@ def stream_conf(settings: Settings) -> dict[str, str]:
     """What the stream runs under: the same, with an empty trigger made cheap (docs/adr)."""
     return job_conf(settings) | {
         # also a stream that lives for weeks: it plans several times a second, and compiling all that a second
-        # time took more processor time than its work (docs/adr/0022)
+        # time took more processor time than its work (docs/adr/0025)
         "spark.driver.extraJavaOptions": f"{_JAVA.format(scratch=settings.state_dir / 'spark')} {_SHORT}",
         "spark.sql.adaptive.enabled": "false",
         "spark.sql.streaming.checkpointFileManagerClass": _CHECKPOINTS,
