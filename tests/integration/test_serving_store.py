@@ -12,7 +12,7 @@ from slicewise.features.definitions import Project
 from slicewise.features.plan import plan
 from slicewise.serving.client import Client
 from slicewise.slices import MINUTE_US
-from tests.integration.serving_support import deployment, everyone, serving
+from tests.integration.serving_support import deployment, everyone, listening, serving
 from tests.support.served import TOPIC, Event, Served
 from tests.support.servers import RedisServer
 
@@ -144,3 +144,20 @@ def test_a_new_deployment_is_seen_by_the_next_answer(own_redis: RedisServer) -> 
         assert post(url, body).status_code == 404
         with Served.on(own_redis.url, deployment()):
             assert post(url, body).status_code == 200
+
+
+def test_a_view_that_was_removed_and_came_back_is_answered_from_its_new_keys_alone(own_redis: RedisServer) -> None:
+    small = plan(Project("tests", (listening,)))
+    with serving(own_redis.url) as url, Client(own_redis.url) as near:
+        with Served.on(own_redis.url, deployment()) as served:
+            served.fold([play(offset) for offset in range(3)])
+        assert value(post(url, BODY)) == 3
+        assert near.get(BODY["features"], {}).values() == {"everyone:plays_1h": 3}
+        with Served.on(own_redis.url, small):
+            assert post(url, BODY).status_code == 404
+        with Served.on(own_redis.url, deployment()) as served:
+            # no backfill was made here: what lies below the new start cover is in the old keys only
+            assert value(post(url, BODY)) == 0
+            served.fold([play(3)])
+        assert value(post(url, BODY)) == 1
+        assert near.get(BODY["features"], {}).values() == {"everyone:plays_1h": 1}
