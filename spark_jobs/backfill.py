@@ -10,9 +10,13 @@ from __future__ import annotations
 
 import argparse
 import sys
+from typing import TYPE_CHECKING
 
-from slicewise.spark.backfill_run import backfill
 from slicewise.spark.job import run_job
+
+if TYPE_CHECKING:
+    from slicewise.spark.context import Context
+    from slicewise.spark.report import Report
 
 
 def main() -> int:
@@ -20,7 +24,13 @@ def main() -> int:
     parser.add_argument("--view", help="a view's name; all that are not ready by default")
     parser.add_argument("--json", action="store_true")
     given = parser.parse_args()
-    return run_job("backfill", lambda context: backfill(context, given.view), as_json=given.json)
+
+    def work(context: Context) -> Report:
+        from slicewise.spark.backfill_run import backfill
+
+        return backfill(context, given.view)
+
+    return run_job("backfill", work, imports=("slicewise.spark.backfill_run",), as_json=given.json)
 
 
 if __name__ == "__main__":

@@ -10,10 +10,13 @@ from __future__ import annotations
 
 import argparse
 import sys
+from typing import TYPE_CHECKING
 
-from slicewise.spark.compact_run import MAX_HOURS, Request, compact
 from slicewise.spark.job import run_job
-from slicewise.spark.report import parse_hour
+
+if TYPE_CHECKING:
+    from slicewise.spark.context import Context
+    from slicewise.spark.report import Report
 
 
 def main() -> int:
@@ -21,24 +24,20 @@ def main() -> int:
     parser.add_argument("--hour", help="the run's key, in UTC: 2026-11-21T08")
     parser.add_argument("--only", action="store_true", help="no other hour")
     parser.add_argument("--from", dest="origin", choices=("slices", "raw"), default="slices")
-    parser.add_argument("--max-hours", type=int, default=MAX_HOURS)
+    parser.add_argument("--max-hours", type=int, help="most hours of one run")
     parser.add_argument("--units", nargs="*", default=[], help="views or unit fingerprints")
     parser.add_argument("--json", action="store_true")
     given = parser.parse_args()
-    return run_job(
-        "compact",
-        lambda context: compact(
-            context,
-            Request(
-                parse_hour(given.hour) if given.hour else None,
-                given.only,
-                given.origin == "raw",
-                given.max_hours,
-                tuple(given.units),
-            ),
-        ),
-        as_json=given.json,
-    )
+
+    def work(context: Context) -> Report:
+        from slicewise.spark.compact_run import MAX_HOURS, Request, compact
+        from slicewise.spark.report import parse_hour
+
+        hour = parse_hour(given.hour) if given.hour else None
+        most = MAX_HOURS if given.max_hours is None else given.max_hours
+        return compact(context, Request(hour, given.only, given.origin == "raw", most, tuple(given.units)))
+
+    return run_job("compact", work, imports=("slicewise.spark.compact_run",), as_json=given.json)
 
 
 if __name__ == "__main__":

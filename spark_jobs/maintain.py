@@ -12,13 +12,11 @@ import json
 import sys
 
 from slicewise.clock import SystemClock
+from slicewise.log import to_stderr
 from slicewise.settings import Settings
-from slicewise.spark.log import to_stderr
-from slicewise.spark.maintain_run import Maintenance
-from slicewise.spark.session import job_session
-from slicewise.stores.iceberg.catalog import open_catalog
-from slicewise.stores.iceberg.records import append
-from slicewise.stores.iceberg.schemas import RUNS
+from slicewise.spark.job import session_of
+
+_IMPORTS = ("slicewise.spark.maintain_run", "slicewise.stores.iceberg.records")
 
 
 def main() -> int:
@@ -28,13 +26,17 @@ def main() -> int:
     given = parser.parse_args()
     to_stderr()
     settings, clock = Settings.load(), SystemClock()
-    session = job_session(settings, "slicewise-maintain")
-    try:
+    with session_of(
+        settings, "maintain", ("slicewise.spark.maintain_run", "slicewise.stores.iceberg.records")
+    ) as session:
+        from slicewise.spark.maintain_run import Maintenance
+        from slicewise.stores.iceberg.catalog import open_catalog
+        from slicewise.stores.iceberg.records import append
+        from slicewise.stores.iceberg.schemas import RUNS
+
         catalog = open_catalog(settings)
         report = Maintenance(session, settings, catalog, clock, given.keep_days).run()
         append(catalog, RUNS, [report | {"time": clock.now_us()}])
-    finally:
-        session.stop()
     if not given.json:
         report["tables"] = len(report["tables"])
     sys.stdout.write(json.dumps(report) + "\n")

@@ -9,6 +9,7 @@ import json
 import logging
 import os
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import nullcontext
 from typing import Any
 
 from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
@@ -30,6 +31,7 @@ from slicewise.settings import Settings
 from slicewise_airflow.record import record
 
 log = logging.getLogger("slicewise.jobs")
+_OPTIONS = "spark.driver.extraJavaOptions"
 
 
 class _ReportingHook(SparkSubmitHook):  # type: ignore[misc]  # Airflow is opaque to the type checker here
@@ -66,6 +68,7 @@ class SparkJob(SparkSubmitOperator):  # type: ignore[misc]  # Airflow is opaque 
         self._reader = ReportReader()
 
     def execute(self, context: Any) -> dict[str, object]:
+        from slicewise.spark.classes import leaving
         from slicewise.spark.conf import job_conf
 
         settings = Settings.load()
@@ -76,12 +79,16 @@ class SparkJob(SparkSubmitOperator):  # type: ignore[misc]  # Airflow is opaque 
         self.env_vars = settings.to_env() | {
             "PYSPARK_PYTHON": str(settings.spark_python),
             "PYSPARK_DRIVER_PYTHON": str(settings.spark_python),
+            # spark-submit's first JVM only makes the command line of the second
+            "SPARK_LAUNCHER_OPTS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
         }
         self._spark_binary = str(settings.spark_submit)
         self._default_connection(settings.spark_master)
         event("job_submitted", job=self.job, arguments=" ".join(self.application_args))
         try:
-            super().execute(context)
+            with leaving(settings) if self._may_leave_classes(context) else nullcontext("") as option:
+                self.conf[_OPTIONS] = f"{self.conf[_OPTIONS]} {option}".rstrip()
+                super().execute(context)
             report = dict(self._reader.required(self.job))
         except AirflowException as error:
             record(settings, self.job, self._reader.report or {}, ok=False)
@@ -97,6 +104,10 @@ class SparkJob(SparkSubmitOperator):  # type: ignore[misc]  # Airflow is opaque 
         for line in table(rows, SLICE_COLUMNS) if rows else ():
             log.info("%s", line)
         return report
+
+    def _may_leave_classes(self, context: Any) -> bool:
+        """The job of every hour, unless it is tried again: nothing but its own work shall fail it."""
+        return self.job == "compact" and getattr(context.get("ti"), "try_number", 1) == 1
 
     def _get_hook(self) -> SparkSubmitHook:
         return _ReportingHook(

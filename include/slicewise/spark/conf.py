@@ -9,6 +9,7 @@ from __future__ import annotations
 from urllib.parse import unquote, urlsplit
 
 from slicewise.settings import Settings
+from slicewise.spark.classes import sharing
 
 _CHECKPOINTS = "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
 # A serial collector needs no threads of its own on a machine that also carries the servers.
@@ -27,7 +28,7 @@ def job_conf(settings: Settings, *, memory: str = "1g") -> dict[str, str]:
         "spark.driver.extraClassPath": f"{settings.spark_jars}/*",
         "spark.executor.extraClassPath": f"{settings.spark_jars}/*",
         "spark.driver.memory": memory,
-        "spark.driver.extraJavaOptions": f"{_JAVA.format(scratch=scratch)} {_SHORT}",
+        "spark.driver.extraJavaOptions": f"{_JAVA.format(scratch=scratch)} {_SHORT} {sharing(settings)}".rstrip(),
         "spark.local.dir": str(scratch / "tmp"),
         "spark.sql.warehouse.dir": str(scratch / "unused"),
         "spark.pyspark.python": str(settings.spark_python),
@@ -40,6 +41,8 @@ def job_conf(settings: Settings, *, memory: str = "1g") -> dict[str, str]:
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.ansi.enabled": "true",
         "spark.sql.shuffle.partitions": "2",
+        # it plans each stage again, to choose a number of partitions that is small already
+        "spark.sql.adaptive.enabled": "false",
         "spark.sql.execution.arrow.maxRecordsPerBatch": "65536",
         "spark.sql.extensions": ("org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions"),
         catalog: "org.apache.iceberg.spark.SparkCatalog",
@@ -71,7 +74,6 @@ def stream_conf(settings: Settings) -> dict[str, str]:
         # also a stream that lives for weeks: it plans several times a second, and compiling all that a second
         # time took more processor time than its work (docs/adr/0025)
         "spark.driver.extraJavaOptions": f"{_JAVA.format(scratch=settings.state_dir / 'spark')} {_SHORT}",
-        "spark.sql.adaptive.enabled": "false",
         "spark.sql.streaming.checkpointFileManagerClass": _CHECKPOINTS,
         "spark.sql.streaming.noDataMicroBatches.enabled": "false",
         "spark.sql.streaming.metricsEnabled": "false",
