@@ -6,6 +6,7 @@ hundreds of rows of one read, whose values have few lengths.
 
 from __future__ import annotations
 
+import operator
 import struct
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -72,13 +73,15 @@ class FewRows:
             raise _refused(f"a block of {end - start} bytes for {n} rows", f"records of {size} bytes")
         records = list(self._record.iter_unpack(value[start:middle]))
         rest = value[middle:end]
-        widths = [0] * n
-        for at, width in self.lists:
-            widths = [before + width * record[at] for before, record in zip(widths, records, strict=True)]
+        if len(self.lists) == 1:
+            ((at, width),) = self.lists
+            widths = [width * record[at] for record in records]
+        else:
+            widths = [sum([width * record[at] for at, width in self.lists]) for record in records]
         ends = list(accumulate(widths, initial=0))
         if ends[-1] != len(rest):
             raise _refused(f"{len(rest)} bytes after {n} records", f"{ends[-1]}, as the records say")
-        return [(*record, rest[a:b]) for record, (a, b) in zip(records, pairwise(ends), strict=True)]
+        return list(map(operator.add, records, zip([rest[a:b] for a, b in pairwise(ends)], strict=True)))
 
     def columns(self, rows: Sequence[Row]) -> list[Sequence[Sequence[Any]]]:
         """Per partial, per field, its value by row; a list of items is its raw bytes."""
