@@ -200,13 +200,21 @@ def test_of_two_archives_at_once_the_later_fails_and_then_goes_on_from_the_other
         assert first.run().archives == 0
 
 
-def test_compaction_moves_finished_hours_and_late_events_join_them(shared: Lake) -> None:
-    shared.topic("moved")
-    deployment = shared.deploy(by_user(shared, "moved"), by_song(shared, "moved"))
+@pytest.mark.parametrize("size", ["few", "many"])
+def test_compaction_moves_finished_hours_and_late_events_join_them(
+    shared: Lake, size: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if size == "many":  # as if they were: archived, combined and swapped by several tasks
+        monkeypatch.setattr("slicewise.spark.archive._FEW", -1)
+        monkeypatch.setattr("slicewise.spark.compaction._FEW_EVENTS", -1)
+        monkeypatch.setattr("slicewise.spark.compaction._FEW_ROWS", -1)
+    moved = f"moved_{size}"
+    shared.topic(moved)
+    deployment = shared.deploy(by_user(shared, moved), by_song(shared, moved))
     hour = over(3) // HOUR_US
     stand = events(over(3), 300)  # 85 minutes: two hours
-    shared.produce("moved", stand)
-    shared.fold(deployment, "moved")
+    shared.produce(moved, stand)
+    shared.fold(deployment, moved)
     with shared.context() as context:
         report = compact(context, Request(hour))
     assert {each["why"] for each in report.hours} == {"events"}
@@ -220,8 +228,8 @@ def test_compaction_moves_finished_hours_and_late_events_join_them(shared: Lake)
         assert again.to_json()["outcome"] == "clean"
 
         late = events(over(3) + MINUTE_US, 30)
-        shared.produce("moved", late)
-        shared.fold(deployment, "moved")
+        shared.produce(moved, late)
+        shared.fold(deployment, moved)
         for unit in deployment.units:
             check(shared, unit, stand + late)
         merged = compact(context, Request(hour))
@@ -236,6 +244,8 @@ def test_compaction_moves_finished_hours_and_late_events_join_them(shared: Lake)
         assert all(one.equals(other) for one, other in zip(before, after, strict=True))
         for unit in deployment.units:
             check(shared, unit, stand + late)
+            totals = context.unit_table(unit).total(hour // 24)
+            assert totals == len(expected(stand, [name for name, _ in unit.entity], unit.slice_us))
 
 
 def test_an_archive_ahead_of_a_stream_that_is_down_is_not_counted_again_by_the_stream(shared: Lake) -> None:

@@ -36,6 +36,8 @@ from slicewise.stores.kafka.log import KafkaLog
 
 MAX_EVENTS = 5_000_000
 """Of one archive; what lies beyond comes with the next."""
+_FEW = 20_000
+"""So many events are written by one task: to spread them by hour first costs more than the task."""
 _ATTEMPTS = 6
 _CONFLICTS = ("ValidationException", "CommitFailedException", "Found conflicting files")
 
@@ -117,9 +119,8 @@ class Archiver:
             "raw",
             *(_stored(name, kind) for name, kind in self.source.columns),
         )
-        written = rows.repartition(2, "hour").unionByName(
-            self._covers(seq, cover, archive_time), allowMissingColumns=True
-        )
+        spread = rows.coalesce(1) if extent.offsets <= _FEW else rows.repartition(2, "hour")
+        written = spread.unionByName(self._covers(seq, cover, archive_time), allowMissingColumns=True)
         writer = (
             written.writeTo(f"{self.settings.catalog_name}.{LOG}.`{self.source.name}`")
             .option("isolation-level", "serializable")

@@ -19,7 +19,7 @@ from slicewise.spark.context import Context
 from slicewise.spark.log import event, warning
 from slicewise.spark.report import Report
 from slicewise.stores.decisions import START_SEQ
-from slicewise.stores.iceberg.log import load, newest_by_hour
+from slicewise.stores.iceberg.log import load, newest_by_hour, records_by_hour
 from slicewise.stores.iceberg.slices import Header
 
 TOGETHER = 48
@@ -53,11 +53,13 @@ def _build(context: Context, unit: Unit, report: Report) -> dict[str, object]:
         )
     table = context.unit_table(unit)
     hours = _hours(context, unit, table.headers())
+    log = load(context.catalog, unit.source)
+    events = records_by_hour(log, archive.snapshot_id) if log is not None else {}
     left = 0
     context.store.mark_building(unit, 0, len(hours))
     for begin in range(0, len(hours), TOGETHER):
         some = hours[begin : begin + TOGETHER]
-        _write(table, start, some)
+        _write(table, start, some, events)
         before = report.left_over
         run = UnitRun(context, table, report, None)
         run.swap(some, context.kept_from(unit), dict.fromkeys(some, Why.SWAP))
@@ -83,14 +85,14 @@ def _hours(context: Context, unit: Unit, headers: Mapping[int, Header]) -> list[
     return sorted({*newest, *headers})
 
 
-def _write(table: UnitTable, start: Cover, hours: Sequence[int]) -> None:
+def _write(table: UnitTable, start: Cover, hours: Sequence[int], events: Mapping[int, int]) -> None:
     for attempt in range(1, _ATTEMPTS + 1):
         standing = table.headers()
         jobs = [job for hour in hours if (job := _job(table, start, hour, standing.get(hour))) is not None]
         if not jobs:
             return
         try:
-            table.write(jobs, len(jobs))
+            table.write(jobs, sum(events.get(job.hour, 0) for job in jobs))
         except CommitConflict as conflict:
             warning("backfill_conflict", unit=table.unit.storage_fingerprint, attempt=attempt)
             if attempt == _ATTEMPTS:

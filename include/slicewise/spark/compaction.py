@@ -9,7 +9,9 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
+import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 (the name everybody uses)
 from pyspark.sql.pandas.types import from_arrow_schema
@@ -19,6 +21,7 @@ from slicewise.errors import CommitConflict
 from slicewise.features.plan import Deployment, Source, Unit
 from slicewise.settings import Settings
 from slicewise.spark.archive import committed
+from slicewise.spark.fold import drop
 from slicewise.spark.log import event
 from slicewise.spark.partials import Accumulate, Combine, RowShape, UnitRef
 from slicewise.spark.rows import with_units
@@ -30,6 +33,10 @@ from slicewise.stores.iceberg.schemas import GOOD, LOG, SLICES, slices_table, un
 from slicewise.stores.iceberg.slices import Header
 
 _ROWS_PER_TASK = 1_000_000
+_FEW_EVENTS = 100_000
+"""So many are combined by the task that reads them: to spread them first costs more."""
+_FEW_ROWS, _FEW_BYTES = 50_000, 16 << 20
+"""So many are swapped from here: a Spark job of its own takes longer than they do."""
 
 
 @dataclass(frozen=True)
@@ -80,7 +87,7 @@ class UnitTable:
         return slices.headers(self.table)
 
     def write(self, jobs: Sequence[HourJob], rows: int) -> None:
-        """Commits these hours together. rows: about how many rows they are made of.
+        """Commits these hours together. rows: about how many events they are made of.
 
         Raises CommitConflict where another commit touched one of them first.
         """
@@ -94,7 +101,8 @@ class UnitTable:
         if standing and snapshot is not None:
             parts = parts.unionByName(self._rows(standing, snapshot.snapshot_id))
         keys = ("hour", *shape.entity)
-        combined = parts.repartition(tasks, *keys).mapInArrow(Combine(self.ref), schema)
+        together = parts.coalesce(1) if rows <= _FEW_EVENTS else parts.repartition(tasks, *keys)
+        combined = together.mapInArrow(Combine(self.ref), schema)
         whole = combined.unionByName(self._headers(jobs), allowMissingColumns=True)
         writer = (
             whole.coalesce(tasks)
@@ -116,10 +124,13 @@ class UnitTable:
         if snapshot is None or not hours:
             return {}
         plan = {hour: (header.seq, header.cover) for hour, header in hours.items()}
+        swap = Swap(self.ref, self.store, plan, silent)
+        if (few := self._few(list(hours), snapshot.snapshot_id)) is not None:
+            return outcomes_of(self._told(swap, few))
         rows = self._rows(list(hours), snapshot.snapshot_id)
         tasks = 2 if len(hours) > 1 else 1
         spread = rows.repartition(tasks, *RowShape(self.unit).entity) if self._entity else rows.coalesce(1)
-        done = spread.mapInArrow(Swap(self.ref, self.store, plan, silent), "outcome string")
+        done = spread.mapInArrow(swap, "outcome string")
         return outcomes_of([json.loads(row.outcome) for row in done.collect()])
 
     def total(self, day: int) -> int:
@@ -127,10 +138,13 @@ class UnitTable:
         snapshot = self.table.current_snapshot()
         if snapshot is None:
             return 0
-        rows = self._rows(list(range(day * 24, day * 24 + 24)), snapshot.snapshot_id)
-        columns = self._entity
+        hours, columns = list(range(day * 24, day * 24 + 24)), self._entity
+        total = TotalDay(self.ref, self.store, day)
+        if (few := self._few(hours, snapshot.snapshot_id)) is not None:
+            return sum(each["totals"] for each in self._told(total, few))
+        rows = self._rows(hours, snapshot.snapshot_id)
         entities = rows.select(*columns).distinct() if columns else rows.limit(1)
-        done = entities.coalesce(1).mapInArrow(TotalDay(self.ref, self.store, day), "outcome string")
+        done = entities.coalesce(1).mapInArrow(total, "outcome string")
         return sum(json.loads(row.outcome)["totals"] for row in done.collect())
 
     @property
@@ -154,6 +168,23 @@ class UnitTable:
             .where(F.col("hour").isin(list(hours)) & F.col("slice").isNotNull())
             .select(*columns)
         )
+
+    def _few(self, hours: Sequence[int], snapshot_id: int) -> list[pa.RecordBatch] | None:
+        """The hours' rows, read without Spark; None where they are many."""
+        rows, size = slices.bounds(self.table, hours, snapshot_id)
+        if rows > _FEW_ROWS or size > _FEW_BYTES:
+            return None
+        found = slices.scan_slices(self.table, hours, snapshot_id)
+        schema = RowShape(self.unit).schema
+        batches: list[pa.RecordBatch] = found.select(schema.names).cast(schema).to_batches()
+        return batches
+
+    def _told(self, task: Swap | TotalDay, rows: list[pa.RecordBatch]) -> list[dict[str, Any]]:
+        """What a task tells that runs here, as it would in a worker of Spark's."""
+        try:
+            return [json.loads(text) for batch in task(iter(rows)) for text in batch["outcome"].to_pylist()]
+        finally:
+            drop(self.store.url)
 
     def _headers(self, jobs: Sequence[HourJob]) -> DataFrame:
         rows = ", ".join(f"({j.hour}, {j.seq}L, X'{j.cover.pack().hex()}')" for j in jobs)

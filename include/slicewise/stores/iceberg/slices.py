@@ -75,5 +75,11 @@ def scan_slices(table: IcebergTable, hours: Sequence[int], snapshot_id: int | No
     return found.drop_columns(["seq", "cover"])
 
 
+def bounds(table: IcebergTable, hours: Sequence[int], snapshot_id: int | None = None) -> tuple[int, int]:
+    """(rows, bytes) of the files of these hours, headers included: no rows are read for it."""
+    files = [task.file for task in table.scan(row_filter=_of(hours), snapshot_id=snapshot_id).plan_files()]
+    return sum(each.record_count for each in files), sum(each.file_size_in_bytes for each in files)
+
+
 def _of(hours: Sequence[int]) -> str:
     return f"hour in ({', '.join(map(str, hours))})" if hours else "hour < 0"
