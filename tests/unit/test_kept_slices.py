@@ -1,4 +1,4 @@
-"""No hour that Redis keeps has slices that no read can need: there is nothing to trim (docs/adr/0025)."""
+"""No hour that Redis keeps has slices that no read can need: there is nothing to trim (docs/adr/0029)."""
 
 from __future__ import annotations
 
