@@ -80,7 +80,7 @@ def changes(new: Deployment, deployed: Deployment | None) -> tuple[Change, ...]:
     gone = [view for view in deployed.views if view not in new.views]
     return (
         *found,
-        *(Change(view, "removed", "no longer served; its partials expire") for view in gone),
+        *(Change(view, "removed", "no longer served; what it stored is swept") for view in gone),
     )
 
 
