@@ -173,6 +173,19 @@ def test_any_number_and_any_text_is_read_as_the_oracle_reads_it(session: SparkSe
     assert differences(session, values, SOURCE) == []
 
 
+def test_the_values_reach_every_reason(session: SparkSession) -> None:
+    values = [record({name: value}) for name in COLUMNS for value in VALUES] + [b" " * (parse.MAX_VALUE_BYTES + 1)]
+    frame = session.createDataFrame(
+        [(value, 3, i) for i, value in enumerate(values)], "value binary, partition int, offset long"
+    ).selectExpr("*", f"timestamp_micros({NOW}) AS timestamp")
+    found = {row.reason for row in parse.parsed(frame, SOURCE).select("reason").distinct().collect()}
+    for reason in (None, "too_large", "not_json", "bad_text", "missing_required:s", "bad_time:t", "too_late"):
+        assert reason in found
+    wrong = {f"wrong_type:{name}" for name in COLUMNS}
+    beyond = {f"out_of_range:{name}" for name in ("n", "x", "y", "p", "q")}
+    assert {"too_far_ahead", *wrong, *beyond} <= found
+
+
 def test_columns_that_are_not_wanted_are_judged_all_the_same(session: SparkSession) -> None:
     values = [record({name: value}) for name in COLUMNS for value in VALUES]
     frame = session.createDataFrame(

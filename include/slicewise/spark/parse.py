@@ -16,6 +16,7 @@ import re
 from collections.abc import Collection
 from typing import Any
 
+from py4j.java_gateway import JavaPackage
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 (the name everybody uses)
 
@@ -69,7 +70,7 @@ def _registered(session: SparkSession, source: Source, names: Collection[str]) -
     """Name of the session's function (value, kafka time) -> struct of event time, reason and columns."""
     jvm: Any = session._jvm
     package = jvm.io.slicewise.spark
-    if not hasattr(package.RecordReader, "_fqn"):  # py4j takes an unknown class for a package
+    if isinstance(package.RecordReader, JavaPackage):  # so py4j names what it does not know
         raise SettingsError(
             "the JVM lacks the record reader",
             where=str(session.conf.get("spark.driver.extraClassPath", "")),
