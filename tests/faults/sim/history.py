@@ -100,12 +100,15 @@ def run(world: World) -> None:
             if rng.random() < 0.5:
                 streams = streams[:1]
         elif a < 0.931:
+            sweeps = [actors.sweep(world)]
+            for _ in range(4):
+                step(world, sweeps)
             empty(world)
         elif a < 0.942:
             if sum(world.ends()) > 6:
                 before = world.units
                 world.want(another(world))
-                if rng.random() < 0.5:  # a unit is left out and back at once: jobs span both its terms
+                if rng.random() < 0.3:  # a unit is left out and back at once: jobs span both its terms
                     finish(world, actors.operator(world))
                     world.want(before)
             operators = [actors.operator(world)]

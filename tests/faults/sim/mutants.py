@@ -226,7 +226,7 @@ WORLDS: dict[str, Callable[[World], None]] = {
     "compared-hours": unchecked(hours_in_a_fold),
     "epoch": unchecked(lambda change, field: field in (b"epoch", b"units") and _ledger(change)),
 }
-PAUSES = ("announce", "trim-count")
+PAUSES = ("announce", "named", "trim-count")
 """Rules that every pair of stops of two runs is played for (`pauses`): at random it is met too rarely."""
 RULES = sorted({*PATCHES, *WORLDS} - {*PAUSES})
 
