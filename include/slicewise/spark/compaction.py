@@ -23,7 +23,7 @@ from slicewise.settings import Settings
 from slicewise.spark.archive import committed
 from slicewise.spark.fold import drop
 from slicewise.spark.log import event
-from slicewise.spark.partials import Accumulate, Combine, RowShape, UnitRef
+from slicewise.spark.partials import Accumulate, Combine, RowShape, UnitRef, Whole
 from slicewise.spark.rows import with_units
 from slicewise.spark.swapping import HourOutcome, StoreRef, Swap, TotalDay, outcomes_of
 from slicewise.stores.iceberg import slices
@@ -96,13 +96,17 @@ class UnitTable:
         tasks = max(1, min(2, rows // _ROWS_PER_TASK))
         shape = RowShape(self.unit)
         schema = from_arrow_schema(shape.schema, prefer_timestamp_ntz=False)
-        parts = self._events(jobs).mapInArrow(self._accumulate, schema)
+        events, combine = self._events(jobs), Combine(self.ref)
         standing = [job.hour for job in jobs if job.base is not None]
-        if standing and snapshot is not None:
-            parts = parts.unionByName(self._rows(standing, snapshot.snapshot_id))
-        keys = ("hour", *shape.entity)
-        together = parts.coalesce(1) if rows <= _FEW_EVENTS else parts.repartition(tasks, *keys)
-        combined = together.mapInArrow(Combine(self.ref), schema)
+        if rows <= _FEW_EVENTS and not standing:
+            combined = events.coalesce(1).mapInArrow(Whole(self._accumulate, combine), schema)
+        else:
+            parts = events.mapInArrow(self._accumulate, schema)
+            if standing and snapshot is not None:
+                parts = parts.unionByName(self._rows(standing, snapshot.snapshot_id))
+            keys = ("hour", *shape.entity)
+            together = parts.coalesce(1) if rows <= _FEW_EVENTS else parts.repartition(tasks, *keys)
+            combined = together.mapInArrow(combine, schema)
         whole = combined.unionByName(self._headers(jobs), allowMissingColumns=True)
         writer = (
             whole.coalesce(tasks)

@@ -145,6 +145,17 @@ class Combine:
         yield batch.take(pc.sort_indices(batch, sort_keys=keys))
 
 
+@dataclass(frozen=True)
+class Whole:
+    """All events of a unit in one task -> a row per (entity, slice). mapInArrow."""
+
+    accumulate: Accumulate
+    combine: Combine
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        return self.combine(self.accumulate(batches))
+
+
 def grouped(table: pa.Table, entity: Sequence[str], numbers: Ints) -> tuple[Ints, Ints, int]:
     """(group of each row, first row of each group, how many) of equal (entity, number)."""
     codes = np.unique(numbers, return_inverse=True)[1].astype(np.int64)
