@@ -23,7 +23,8 @@ from benchmarks.whole.options import Options
 from benchmarks.whole.servers import HOME, Recipe, pair, say, spark_env
 from benchmarks.whole.streaming import our_stream
 from slicewise.features.definitions import Project
-from slicewise.features.plan import Deployment, Unit, plan
+from slicewise.features.plan import Deployment, plan
+from slicewise.features.unit import Unit
 from slicewise.local import deploy
 from slicewise.replay.songs import Plays
 from slicewise.slices import MINUTE_US

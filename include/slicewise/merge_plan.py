@@ -24,7 +24,7 @@ from slicewise.cover import Cover, Place
 from slicewise.slices import HOUR_US
 
 if TYPE_CHECKING:
-    from slicewise.features.plan import PlannedFeature, Unit
+    from slicewise.features.unit import PlannedFeature, Unit
 
 ReadMode = Literal["live", "at"]
 Interval = tuple[int, int]

@@ -10,7 +10,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from slicewise.features.plan import Deployment, Unit
+from slicewise.features.plan import Deployment
+from slicewise.features.unit import Unit
 from slicewise.token import decode_all
 from tests.support import oracle
 from tests.support.oracle import OracleEvent

@@ -13,7 +13,8 @@ import redis
 import slicewise as sw
 from slicewise.cover import Cover
 from slicewise.errors import CommitConflict, DataLoss, EpochSuperseded
-from slicewise.features.plan import Deployment, Unit
+from slicewise.features.plan import Deployment
+from slicewise.features.unit import Unit
 from slicewise.lifecycle.archiving import Extent
 from slicewise.lifecycle.sweep import rules_of, verdict
 from slicewise.slices import HOUR_US

@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from pyspark.sql import Row, SparkSession
 
-from slicewise.features.plan import Source
+from slicewise.features.unit import Source
 from slicewise.settings import Settings
 from slicewise.spark.parse import MAX_VALUE_BYTES, parsed
 from slicewise.spark.session import job_session

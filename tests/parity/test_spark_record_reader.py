@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from pyspark.sql import DataFrame, SparkSession
 
-from slicewise.features.plan import Source
+from slicewise.features.unit import Source
 from slicewise.settings import Settings
 from slicewise.spark import parse
 from slicewise.spark.session import job_session

@@ -8,7 +8,7 @@ from typing import Any
 from pyiceberg.catalog.sql import SqlCatalog
 
 from slicewise.cover import Cover, Place
-from slicewise.features.plan import Source
+from slicewise.features.unit import Source
 from slicewise.slices import HOUR_US
 from slicewise.stores.iceberg.records import append
 from slicewise.stores.iceberg.schemas import COVER, GOOD, log_table

@@ -21,7 +21,8 @@ from slicewise import codec
 from slicewise.clock import SystemClock
 from slicewise.cover import Cover
 from slicewise.features.definitions import Project
-from slicewise.features.plan import Deployment, Unit, plan
+from slicewise.features.plan import Deployment, plan
+from slicewise.features.unit import Unit
 from slicewise.settings import Settings
 from slicewise.slices import HOUR_US
 from slicewise.spark.context import Context

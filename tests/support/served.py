@@ -14,8 +14,9 @@ import pyarrow as pa
 from slicewise.aggregates import Columns, Rows
 from slicewise.codec import pack_slices, pack_total
 from slicewise.cover import Cover, Place
-from slicewise.features.plan import Deployment, Unit
+from slicewise.features.plan import Deployment
 from slicewise.features.types import arrow_type
+from slicewise.features.unit import Unit
 from slicewise.slices import HOUR_US, MINUTE_US
 from slicewise.stores import keys
 from slicewise.stores.ports import FoldBatch, HourEntry, OnlineStore

@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 (the name everybody uses)
 
-from slicewise.features.plan import Source
+from slicewise.features.unit import Source
 from tests.support.sql_values import reason_of, value_of
 
 MAX_VALUE_BYTES = 1 << 20

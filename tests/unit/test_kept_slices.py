@@ -8,8 +8,9 @@ import pytest
 
 import slicewise as sw
 from slicewise.features.definitions import Project
-from slicewise.features.plan import Unit, plan
+from slicewise.features.plan import plan
 from slicewise.features.project import load_project
+from slicewise.features.unit import Unit
 from slicewise.merge_plan import plan_read
 from slicewise.slices import HOUR_US, MINUTE_US
 from slicewise.stores.decisions import kept_from_us

@@ -16,7 +16,8 @@ from slicewise.errors import DefinitionError, UnknownName
 from slicewise.features.definitions import Project
 from slicewise.features.explain import changes, explain, refuse_changed_units
 from slicewise.features.fingerprint import canonical_json, definition_payload, storage_payload
-from slicewise.features.plan import Deployment, Unit, plan
+from slicewise.features.plan import Deployment, plan
+from slicewise.features.unit import Unit
 from slicewise.slices import DAY_US, HOUR_US, MINUTE_US, parse_duration
 from tests.support.fields import SourceFields, ViewFields, ViewOptions
 

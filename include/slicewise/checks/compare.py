@@ -25,7 +25,7 @@ from slicewise.checks.recompute import (
     WindowOf,
 )
 from slicewise.checks.values import canonical, instant
-from slicewise.features.plan import PlannedFeature, Unit
+from slicewise.features.unit import PlannedFeature, Unit
 from slicewise.slices import HOUR_US
 
 MOST_CLASSIFIED = 200

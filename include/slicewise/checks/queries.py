@@ -11,8 +11,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from slicewise.features.plan import Source, Unit
 from slicewise.features.types import BOOLEAN, DOUBLE, LONG, STRING, TIMESTAMP
+from slicewise.features.unit import Source, Unit
 from slicewise.slices import HOUR_US
 
 ROWS = "check_rows"

@@ -16,8 +16,8 @@ from pyspark.sql import DataFrame, SparkSession
 
 from slicewise.checks import exact, queries
 from slicewise.checks.queries import ROWS, Aggregated
-from slicewise.features.plan import Source, Unit
 from slicewise.features.types import arrow_type
+from slicewise.features.unit import Source, Unit
 from slicewise.slices import HOUR_US
 from slicewise.token import Token
 

@@ -21,7 +21,8 @@ from slicewise.checks.recompute import Asked, Recomputation
 from slicewise.clock import Clock
 from slicewise.cover import Cover
 from slicewise.errors import BeyondRetention, DataLoss, NotReady
-from slicewise.features.plan import Deployment, Unit
+from slicewise.features.plan import Deployment
+from slicewise.features.unit import Unit
 from slicewise.slices import HOUR_US
 from slicewise.token import Token
 

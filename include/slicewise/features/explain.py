@@ -12,7 +12,8 @@ from slicewise.aggregates import Fixed, Items, Texts
 from slicewise.codec import Layout
 from slicewise.errors import DefinitionError
 from slicewise.features.fingerprint import canonical_json, storage_payload
-from slicewise.features.plan import Deployment, Unit
+from slicewise.features.plan import Deployment
+from slicewise.features.unit import Unit
 from slicewise.slices import DAY_US, HOUR_US, bounds, format_duration, format_span, segments
 from slicewise.slices import resolution as resolution_of
 

@@ -11,7 +11,7 @@ from slicewise.codec import CODEC_VERSION
 from slicewise.features.expression import ROW_LOGIC_VERSION, canonical
 
 if TYPE_CHECKING:
-    from slicewise.features.plan import Source, Unit
+    from slicewise.features.unit import Source, Unit
 
 # Settings of the engines that bear on values; a change of one is a change of every fingerprint.
 ENGINE: Mapping[str, Any] = {"ansi": True, "collation": "UTF8_BINARY", "time_zone": "UTC"}

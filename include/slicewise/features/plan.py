@@ -5,104 +5,21 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from slicewise.aggregates import Aggregate, from_spec
-from slicewise.codec import Layout
 from slicewise.errors import DefinitionError, UnknownName
-from slicewise.features.expression import RowExpression
 from slicewise.features.fingerprint import (
     canonical_json,
-    definition_payload,
-    fingerprint,
-    storage_payload,
 )
 from slicewise.features.names import unknown
-from slicewise.features.types import arrow_type
-from slicewise.slices import Window
+from slicewise.features.unit import PlannedFeature, Source, Unit, plain, source_from_json, unit_from_json, unit_to_json
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
     from slicewise.features.definitions import Project
 
 FORMAT = 1
-
-
-@dataclass(frozen=True)
-class Source:
-    """A topic's schema. columns: (name, type) as declared; types as in `slicewise.features.types`.
-
-    time_form: how all its instants stand on the wire: "s", "ms", "us" or "rfc3339".
-    """
-
-    name: str
-    topic: str
-    columns: tuple[tuple[str, str], ...]
-    timestamp: str
-    time_form: str
-    max_lateness_us: int
-    max_ahead_us: int
-    required: tuple[str, ...] = ()
-    allow_nan: tuple[str, ...] = ()
-    owner: str | None = None
-
-    @cached_property
-    def schema_fingerprint(self) -> str:
-        """What decides whether a record is good, and how it is read (16 hex)."""
-        payload = {**_plain(self), "owner": None}
-        return fingerprint(payload)
-
-    def type_of(self, column: str) -> str:
-        """The declared type of a column."""
-        return dict(self.columns)[column]
-
-
-@dataclass(frozen=True)
-class PlannedFeature:
-    """A feature column: `partial` is the position of what it finishes in its unit's layout."""
-
-    column: str
-    feature: str
-    window: Window
-    aggregate: Aggregate
-    partial: int
-
-
-@dataclass(frozen=True)
-class Unit:
-    """What is stored together: the partials of a view at one slice size.
-
-    entity: (column, type) sorted by name. columns: computed columns, in an order in which each is
-    over the source alone. levels: resolutions kept in compacted hours besides slice and hour
-    total. input_types: (column, type) of what the aggregates read, sorted. reads: the source's
-    columns that all of this needs, sorted.
-    """
-
-    view: str
-    source: str
-    entity: tuple[tuple[str, str], ...]
-    spread: bool
-    slice_us: int
-    where: RowExpression | None
-    columns: tuple[tuple[str, RowExpression], ...]
-    layout: Layout
-    features: tuple[PlannedFeature, ...]
-    levels: tuple[int, ...]
-    retention_us: int
-    input_types: tuple[tuple[str, str], ...]
-    reads: tuple[str, ...]
-    owner: str | None = None
-    project: str = ""
-    storage_fingerprint: str = ""
-    definition_fingerprint: str = ""
-
-    @cached_property
-    def by_column(self) -> Mapping[str, PlannedFeature]:
-        """Its features by their column."""
-        return {feature.column: feature for feature in self.features}
 
 
 @dataclass(frozen=True)
@@ -137,9 +54,9 @@ class Deployment:
             {
                 "format": FORMAT,
                 "project": self.project,
-                "sources": [_plain(source) for source in self.sources],
-                "units": [_unit_json(unit) for unit in self.units],
-                "feature_sets": [_plain(each) for each in self.feature_sets],
+                "sources": [plain(source) for source in self.sources],
+                "units": [unit_to_json(unit) for unit in self.units],
+                "feature_sets": [plain(each) for each in self.feature_sets],
             }
         )
 
@@ -157,9 +74,9 @@ class Deployment:
                 expected=f"JSON of format {FORMAT}",
                 next_step="deploy again with the running version: slicewise apply",
             )
-        sources = tuple(_source(each) for each in raw["sources"])
+        sources = tuple(source_from_json(each) for each in raw["sources"])
         by_name = {source.name: source for source in sources}
-        units = tuple(_unit(each, by_name[each["source"]]) for each in raw["units"])
+        units = tuple(unit_from_json(each, by_name[each["source"]]) for each in raw["units"])
         sets = tuple(
             PlannedSet(
                 each["name"],
@@ -252,131 +169,3 @@ def plan(project: Project) -> Deployment:
     from slicewise.features.planner import plan_project  # needs the parser; a deployment does not
 
     return plan_project(project)
-
-
-def build_unit(
-    source: Source,
-    *,
-    view: str,
-    entity: tuple[tuple[str, str], ...],
-    spread: bool,
-    slice_us: int,
-    where: RowExpression | None,
-    columns: tuple[tuple[str, RowExpression], ...],
-    features: tuple[tuple[str, str, Window, Aggregate], ...],
-    levels: tuple[int, ...],
-    retention_us: int,
-    owner: str | None,
-    project: str = "",
-) -> Unit:
-    """A unit from its parts; layout, inputs and fingerprints follow from them.
-
-    features: (column, feature, window, unbound aggregate).
-    """
-    kinds = {**dict(source.columns), **{name: column.kind for name, column in columns}}
-    types: dict[str, pa.DataType] = {name: arrow_type(kind) for name, kind in kinds.items()}
-    bound = [aggregate.bind(types) for *_, aggregate in features]
-    partials = {aggregate.partial_id(): aggregate for aggregate in reversed(bound)}
-    order = sorted(partials)
-    planned = tuple(
-        PlannedFeature(column, feature, window, aggregate, order.index(aggregate.partial_id()))
-        for (column, feature, window, _), aggregate in zip(features, bound, strict=True)
-    )
-    inputs = {column for aggregate in bound for column in aggregate.inputs}
-    expressions = [where, *(expression for _, expression in columns)]
-    reads = {
-        *(column for column, _ in entity),
-        *(column for column in inputs if column not in dict(columns)),
-        *(column for e in expressions if e is not None for column in e.columns),
-        source.timestamp,
-    }
-    unit = Unit(
-        view=view,
-        source=source.name,
-        entity=tuple(sorted(entity)),
-        spread=spread,
-        slice_us=slice_us,
-        where=where,
-        columns=columns,
-        layout=Layout(tuple(partials[key] for key in order)),
-        features=planned,
-        levels=levels,
-        retention_us=retention_us,
-        input_types=tuple((name, kinds[name]) for name in sorted(inputs)),
-        reads=tuple(sorted(reads)),
-        owner=owner,
-        project=project,
-    )
-    unit = replace(unit, storage_fingerprint=fingerprint(storage_payload(unit, source)))
-    return replace(unit, definition_fingerprint=fingerprint(definition_payload(unit)))
-
-
-def _plain(value: Any) -> dict[str, Any]:
-    return {name: getattr(value, name) for name in type(value).__dataclass_fields__}
-
-
-def _source(raw: Mapping[str, Any]) -> Source:
-    pairs = tuple((name, kind) for name, kind in raw["columns"])
-    lists = {name: tuple(raw[name]) for name in ("required", "allow_nan")}
-    return Source(**{**raw, "columns": pairs, **lists})
-
-
-def _unit_json(unit: Unit) -> dict[str, Any]:
-    return {
-        "view": unit.view,
-        "source": unit.source,
-        "entity": unit.entity,
-        "spread": unit.spread,
-        "slice_us": unit.slice_us,
-        "where": None if unit.where is None else unit.where.to_json(),
-        "columns": [[name, column.to_json()] for name, column in unit.columns],
-        "features": [
-            {
-                "column": feature.column,
-                "feature": feature.feature,
-                "window": _plain(feature.window),
-                "aggregate": feature.aggregate.spec(),
-            }
-            for feature in unit.features
-        ],
-        "levels": unit.levels,
-        "retention_us": unit.retention_us,
-        "owner": unit.owner,
-        "project": unit.project,
-        "storage_fingerprint": unit.storage_fingerprint,
-        "definition_fingerprint": unit.definition_fingerprint,
-    }
-
-
-def _unit(raw: Mapping[str, Any], source: Source) -> Unit:
-    unit = build_unit(
-        source,
-        view=raw["view"],
-        entity=tuple((column, kind) for column, kind in raw["entity"]),
-        spread=raw["spread"],
-        slice_us=raw["slice_us"],
-        where=None if raw["where"] is None else RowExpression.from_json(raw["where"]),
-        columns=tuple((name, RowExpression.from_json(column)) for name, column in raw["columns"]),
-        features=tuple(
-            (
-                each["column"],
-                each["feature"],
-                Window(**each["window"]),
-                from_spec(each["aggregate"]),
-            )
-            for each in raw["features"]
-        ),
-        levels=tuple(raw["levels"]),
-        retention_us=raw["retention_us"],
-        owner=raw["owner"],
-        project=raw["project"],
-    )
-    for name in ("storage_fingerprint", "definition_fingerprint"):
-        if getattr(unit, name) != raw[name]:
-            raise DefinitionError(
-                f"the {name.replace('_', ' ')} of view {unit.view!r} is {raw[name]} in the "
-                f"deployment and {getattr(unit, name)} here",
-                expected="the version of slicewise that deployed it, or one that stores alike",
-                next_step="run that version, or deploy and build again with this one",
-            )
-    return unit

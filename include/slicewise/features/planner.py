@@ -12,9 +12,10 @@ from slicewise.errors import DefinitionError, SlicewiseError
 from slicewise.features.definitions import FeatureSet, FeatureView, KafkaSource, Project
 from slicewise.features.expression import RowExpression
 from slicewise.features.names import listed, nearest
-from slicewise.features.plan import Deployment, PlannedSet, Source, Unit, build_unit
+from slicewise.features.plan import Deployment, PlannedSet
 from slicewise.features.rowlogic import parse_expression
 from slicewise.features.types import DOUBLE, arrow_type, column_type, decimal_parts, time_form
+from slicewise.features.unit import Source, Unit, build_unit
 from slicewise.slices import (
     HOUR_US,
     MAX_FOLD,

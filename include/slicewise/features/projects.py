@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Set
 
 from slicewise.errors import DefinitionError
-from slicewise.features.plan import Deployment, Source
+from slicewise.features.plan import Deployment
+from slicewise.features.unit import Source
 
 
 def joined(planned: Deployment, deployed: Deployment | None) -> Deployment:

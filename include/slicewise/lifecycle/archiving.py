@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from slicewise.cover import Cover, Place
 from slicewise.errors import DataLoss
-from slicewise.features.plan import Source
+from slicewise.features.unit import Source
 from slicewise.holes import Hole
 
 _ACCEPT = "accept the loss, recorded and flagged (slicewise hole), and keep the log longer"

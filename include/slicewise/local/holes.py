@@ -8,7 +8,7 @@ from uuid import uuid4
 
 from slicewise.clock import Clock
 from slicewise.cover import Cover, Place
-from slicewise.features.plan import Source
+from slicewise.features.unit import Source
 from slicewise.holes import Hole, to_json
 from slicewise.lifecycle.archiving import Loss, hole_of, loss
 from slicewise.local import deploy

@@ -15,8 +15,9 @@ import pyarrow as pa
 from slicewise.cover import Cover, Place
 from slicewise.errors import BadRequest
 from slicewise.features.names import unknown
-from slicewise.features.plan import Deployment, PlannedFeature, Unit
+from slicewise.features.plan import Deployment
 from slicewise.features.types import BOOLEAN, LONG, STRING, TIMESTAMP, decimal_parts
+from slicewise.features.unit import PlannedFeature, Unit
 from slicewise.serving.requests import Entity, Scalar, instant, instant_us
 from slicewise.serving.values import Converter, converter, has_doubles
 from slicewise.stores import keys

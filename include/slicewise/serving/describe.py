@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from slicewise.features.plan import Deployment, PlannedFeature, Unit
+from slicewise.features.plan import Deployment
+from slicewise.features.unit import PlannedFeature, Unit
 from slicewise.serving.catalog import Catalog
 from slicewise.serving.metrics import Metrics
 from slicewise.serving.service import FeatureService

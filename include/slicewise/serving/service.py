@@ -25,7 +25,8 @@ from slicewise.errors import (
     StoreUnavailable,
     UnknownName,
 )
-from slicewise.features.plan import Deployment, PlannedFeature, Unit
+from slicewise.features.plan import Deployment
+from slicewise.features.unit import PlannedFeature, Unit
 from slicewise.merge import Base, JointPlan, Merged, Stored, merge
 from slicewise.merge_known import Known
 from slicewise.merge_plan import ReadMode, ReadPlan, plan_key, plan_read

@@ -20,7 +20,7 @@ from pyspark.sql import functions as F  # noqa: N812 (the name everybody uses)
 from slicewise.clock import Clock
 from slicewise.cover import Cover
 from slicewise.errors import CommitConflict
-from slicewise.features.plan import Source
+from slicewise.features.unit import Source
 from slicewise.holes import Hole
 from slicewise.lifecycle.archiving import Extent, next_extent, refuse_lost_end
 from slicewise.settings import Settings

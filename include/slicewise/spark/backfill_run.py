@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 
 from slicewise.cover import Cover
 from slicewise.errors import CommitConflict, GapRefused
-from slicewise.features.plan import Unit
+from slicewise.features.unit import Unit
 from slicewise.lifecycle.compaction import Fill, Why, fill_of
 from slicewise.spark.compact_run import UnitRun
 from slicewise.spark.compaction import HourJob, UnitTable

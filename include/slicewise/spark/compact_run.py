@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from slicewise.errors import CommitConflict
-from slicewise.features.plan import Unit
+from slicewise.features.unit import Unit
 from slicewise.lifecycle.compaction import (
     UnitHours,
     Why,

@@ -18,7 +18,8 @@ from pyspark.sql.pandas.types import from_arrow_schema
 
 from slicewise.cover import Cover
 from slicewise.errors import CommitConflict
-from slicewise.features.plan import Deployment, Source, Unit
+from slicewise.features.plan import Deployment
+from slicewise.features.unit import Source, Unit
 from slicewise.settings import Settings
 from slicewise.spark.archive import committed
 from slicewise.spark.fold import drop

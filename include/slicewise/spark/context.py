@@ -10,7 +10,8 @@ from pyspark.sql import SparkSession
 from slicewise.clock import Clock
 from slicewise.cover import Cover
 from slicewise.errors import NotReady
-from slicewise.features.plan import Deployment, Unit
+from slicewise.features.plan import Deployment
+from slicewise.features.unit import Unit
 from slicewise.holes import to_json
 from slicewise.lifecycle.compaction import NOTHING, Compacted, UnitHours
 from slicewise.settings import Settings

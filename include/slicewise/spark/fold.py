@@ -21,8 +21,9 @@ from slicewise.aggregates.columns import Columns
 from slicewise.aggregates.events import Rows
 from slicewise.clock import SystemClock
 from slicewise.errors import IncarnationChanged, SlicewiseError
-from slicewise.features.plan import Deployment, Unit
+from slicewise.features.plan import Deployment
 from slicewise.features.types import arrow_type
+from slicewise.features.unit import Unit
 from slicewise.stores import keys
 from slicewise.stores.ports import FoldBatch, FoldOutcome, Incarnation, OnlineStore
 from slicewise.stores.redis import open_store

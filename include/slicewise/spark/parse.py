@@ -21,7 +21,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 (the name everybody uses)
 
 from slicewise.errors import SettingsError
-from slicewise.features.plan import Source
+from slicewise.features.unit import Source
 
 MAX_VALUE_BYTES = 1 << 20
 """Longest Kafka value that is read: the broker's own default bound of a message."""

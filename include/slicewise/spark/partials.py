@@ -17,8 +17,9 @@ from numpy.typing import NDArray
 
 from slicewise.aggregates.columns import Columns
 from slicewise.aggregates.events import Rows
-from slicewise.features.plan import Deployment, Unit
+from slicewise.features.plan import Deployment
 from slicewise.features.types import arrow_type
+from slicewise.features.unit import Unit
 from slicewise.slices import HOUR_US
 from slicewise.spark.fold import deployment_of, input_arrays
 from slicewise.stores.iceberg.schemas import unit_entity

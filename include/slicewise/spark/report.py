@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 from uuid import uuid4
 
-from slicewise.features.plan import Unit
+from slicewise.features.unit import Unit
 from slicewise.slices import HOUR_US
 from slicewise.spark.archive import Archived
 from slicewise.spark.swapping import HourOutcome

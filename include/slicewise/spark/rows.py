@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from pyspark.sql import DataFrame
 
-from slicewise.features.plan import Unit
+from slicewise.features.unit import Unit
 
 KEPT, FILTERED, NULL_ENTITY, REFUSED_VALUE = 0, 1, 2, 3
 REASONS = {FILTERED: "filtered", NULL_ENTITY: "null_entity", REFUSED_VALUE: "refused_value"}

@@ -22,7 +22,8 @@ from pyspark.sql.streaming import StreamingQuery
 
 from slicewise.cover import Cover, Place
 from slicewise.errors import DataLoss, SlicewiseError
-from slicewise.features.plan import Deployment, Source
+from slicewise.features.plan import Deployment
+from slicewise.features.unit import Source
 from slicewise.settings import Settings
 from slicewise.spark.fold import FoldTask, Placed
 from slicewise.spark.log import event

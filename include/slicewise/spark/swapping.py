@@ -17,7 +17,7 @@ from slicewise import codec
 from slicewise.aggregates.columns import Columns
 from slicewise.cover import Cover
 from slicewise.errors import SlicewiseError
-from slicewise.features.plan import Unit
+from slicewise.features.unit import Unit
 from slicewise.spark.fold import connection, drop
 from slicewise.spark.partials import Ints, RowShape, UnitRef, grouped, whole
 from slicewise.stores import keys

@@ -66,7 +66,7 @@ class Term:
 
 
 class StoredUnit(Protocol):
-    """What a store must know of a unit; `features.plan.Unit` is one."""
+    """What a store must know of a unit; `features.unit.Unit` is one."""
 
     @property
     def storage_fingerprint(self) -> str: ...

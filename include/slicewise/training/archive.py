@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from slicewise.cover import Cover
 from slicewise.errors import BadRequest
-from slicewise.features.plan import Source
+from slicewise.features.unit import Source
 from slicewise.holes import Hole
 from slicewise.token import Token
 from slicewise.training.instants import as_timestamps

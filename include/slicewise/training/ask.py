@@ -11,7 +11,8 @@ import numpy as np
 from slicewise.aggregates import Finished
 from slicewise.errors import BadRequest
 from slicewise.features.definitions import FeatureSet
-from slicewise.features.plan import Deployment, PlannedFeature, Unit
+from slicewise.features.plan import Deployment
+from slicewise.features.unit import PlannedFeature, Unit
 from slicewise.slices import bounds_columns
 from slicewise.token import Token
 from slicewise.training.archive import Archive, Archived, refuse_beyond, refuse_unarchived

@@ -16,7 +16,8 @@ import pyarrow as pa
 from slicewise.aggregates import Columns, Finished
 from slicewise.errors import BadRequest
 from slicewise.features.definitions import FeatureView, Project
-from slicewise.features.plan import PlannedFeature, Unit, plan
+from slicewise.features.plan import plan
+from slicewise.features.unit import PlannedFeature, Unit
 from slicewise.slices import Mode, bounds_columns
 from slicewise.training.entities import entities_of
 from slicewise.training.given import typed_events

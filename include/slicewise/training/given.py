@@ -15,8 +15,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from slicewise.errors import BadRequest
-from slicewise.features.plan import Source
 from slicewise.features.types import DOUBLE, TIMESTAMP, arrow_type
+from slicewise.features.unit import Source
 from slicewise.training.instants import as_timestamps, instant_us, instants_us
 from slicewise.training.ranges import Ints
 from slicewise.training.spine import as_table

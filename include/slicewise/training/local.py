@@ -13,7 +13,7 @@ import numpy as np
 
 from slicewise.aggregates import Columns, Finished
 from slicewise.cover import Place
-from slicewise.features.plan import PlannedFeature, Unit
+from slicewise.features.unit import PlannedFeature, Unit
 from slicewise.training.entities import Entities
 from slicewise.training.knowledge import Covers
 from slicewise.training.ranges import Ints, batches, expand

@@ -11,7 +11,8 @@ import pyarrow as pa
 from slicewise import log
 from slicewise.clock import Clock, SystemClock
 from slicewise.errors import DataLoss, NotReady, StoreUnavailable
-from slicewise.features.plan import Deployment, Source
+from slicewise.features.plan import Deployment
+from slicewise.features.unit import Source
 from slicewise.settings import Settings
 from slicewise.training.archive import Archived
 from slicewise.training.manifest import Manifest

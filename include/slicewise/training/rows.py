@@ -15,8 +15,8 @@ import pyarrow.compute as pc
 
 from slicewise.aggregates import Rows, canonicalise
 from slicewise.cover import Place
-from slicewise.features.plan import Unit
 from slicewise.features.types import TIMESTAMP, arrow_type
+from slicewise.features.unit import Unit
 from slicewise.training.entities import Entities, entities_of
 from slicewise.training.local import UnitEvents
 from slicewise.training.ranges import Ints

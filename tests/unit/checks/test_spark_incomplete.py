@@ -15,7 +15,8 @@ from slicewise.checks.model import Compared, PlainSum, Predicted
 from slicewise.clock import ManualClock
 from slicewise.cover import Cover
 from slicewise.features.definitions import Project
-from slicewise.features.plan import Unit, plan
+from slicewise.features.plan import plan
+from slicewise.features.unit import Unit
 
 # great_expectations imports what Python 3.11 deprecates
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")

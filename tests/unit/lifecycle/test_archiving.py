@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from slicewise.cover import Cover
 from slicewise.errors import DataLoss
-from slicewise.features.plan import Source
+from slicewise.features.unit import Source
 from slicewise.lifecycle.archiving import Missing, hole_of, loss, next_extent, refuse_lost_end
 
 TOPIC, OTHER = "a" * 32, "b" * 32

@@ -12,7 +12,7 @@ import pyarrow as pa
 
 import slicewise as sw
 from slicewise.cover import Cover, Place
-from slicewise.features.plan import Source
+from slicewise.features.unit import Source
 from slicewise.holes import Hole
 from slicewise.training.archive import Archived
 from slicewise.training.given import typed_events

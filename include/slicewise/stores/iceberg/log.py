@@ -18,7 +18,7 @@ from pyiceberg.table import Table as IcebergTable
 from pyiceberg.types import LongType
 
 from slicewise.cover import Cover, Place
-from slicewise.features.plan import Source
+from slicewise.features.unit import Source
 from slicewise.slices import HOUR_US
 from slicewise.stores.iceberg.schemas import COVER, GOOD, LOG
 

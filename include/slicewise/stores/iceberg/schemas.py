@@ -23,8 +23,8 @@ from pyiceberg.types import (
     TimestamptzType,
 )
 
-from slicewise.features.plan import Source, Unit
 from slicewise.features.types import decimal_parts
+from slicewise.features.unit import Source, Unit
 
 LOG, EVENTS, SLICES, OPS = "log", "events", "slices", "ops"
 NAMESPACES = (LOG, EVENTS, SLICES, OPS)
