@@ -18,8 +18,8 @@ from hypothesis import strategies as st
 import slicewise as sw
 from slicewise import slices
 from slicewise.errors import BadRequest, DefinitionError
+from slicewise.serving.refusals import earliest_at
 from slicewise.serving.requests import instant_text, instant_us
-from slicewise.serving.service import earliest_at
 from slicewise.serving.values import converter, json_safe
 from slicewise.slices import DAY_US, HOUR_US, MINUTE_US, as_window, hopping, tumbling
 

@@ -1,0 +1,67 @@
+"""Merged values become an answer in the order that was asked for."""
+
+from __future__ import annotations
+
+from itertools import chain
+from typing import Any
+
+from slicewise import token as tokens
+from slicewise.aggregates.few import Listed
+from slicewise.merge import Merged
+from slicewise.serving.answer import Answer, EntityAnswer, SourceFreshness
+from slicewise.serving.catalog import Selection
+from slicewise.serving.planned import Planned
+from slicewise.serving.requests import FeaturesRequest
+
+
+def answer_of(
+    request: FeaturesRequest,
+    selection: Selection,
+    mode: str,
+    t_us: int,
+    planned: Planned,
+    merged: Merged,
+    freshness: tuple[SourceFreshness, ...],
+) -> Answer:
+    """The answer of merged values: per entity a value per feature, its default where it is null, and a token."""
+    refs, n = selection.refs, len(request.entities)
+    parts = range(len(selection.parts))
+    if n == 1 and all(type(found) is Listed and not found.errors for found in merged.finished):
+        whole = list(chain.from_iterable([found.values for found in merged.finished]))
+        row = tuple([whole[place] for place in planned.places])
+        if selection.defaults is not None:
+            row = tuple([d if v is None else v for v, d in zip(row, selection.defaults, strict=True)])
+        token = tokens.join([merged.token(part, 0) for part in parts])
+        (entity_of,) = request.entities
+        one = (EntityAnswer(entity_of, row, token),)
+        return Answer(refs, mode, t_us, planned.bounds, one, freshness, (), selection.doubles)
+    columns: list[list[Any]] = [[]] * len(refs)
+    errors: list[dict[str, str]] = [{} for _ in range(n)]
+    lists: dict[int, list[Any]] = {}
+    for part, slots in zip(selection.parts, merged.joint.slots, strict=True):
+        for position, slot in zip(part.positions, slots, strict=True):
+            values = lists.get(slot.finish)
+            finished = merged.finished[slot.finish]
+            if values is None:
+                values = finished.values
+                if not isinstance(finished, Listed):
+                    values = selection.converters[position](values)
+                lists[slot.finish] = values
+            first = n * slot.first + slot.interval
+            columns[position] = values[first : n * slot.first + n * slot.stride : slot.stride]
+            if finished.errors:
+                for entity in range(n):
+                    code = finished.errors.get(first + entity * slot.stride)
+                    if code is not None:
+                        errors[entity][refs[position]] = code
+    if selection.defaults is not None:
+        for position, default in enumerate(selection.defaults):
+            if default is not None:
+                columns[position] = [default if v is None else v for v in columns[position]]
+    rows = list(zip(*columns, strict=True))
+    results = tuple(
+        EntityAnswer(entity, rows[i], tokens.join([merged.token(part, i) for part in parts]), errors[i])
+        for i, entity in enumerate(request.entities)
+    )
+    flags = ("overflow",) if any(errors) else ()
+    return Answer(refs, mode, t_us, planned.bounds, results, freshness, flags, selection.doubles)

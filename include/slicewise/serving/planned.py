@@ -1,0 +1,84 @@
+"""What a request reads follows from its selection and one time; it is planned once and used until a bound moves."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+
+from slicewise.merge import JointPlan
+from slicewise.merge_plan import ReadMode, ReadPlan, plan_read
+from slicewise.serving.answer import Bounds
+from slicewise.serving.catalog import Catalog, Selection, entity_tags
+from slicewise.serving.requests import FeaturesRequest
+from slicewise.stores.ports import TagRead
+from slicewise.stores.shapes import ReadShape, UnitShape
+
+
+@dataclass(frozen=True, eq=False)
+class Planned:
+    """A selection at one time: its plans together, and what they read under each group's tag."""
+
+    joint: JointPlan
+    shapes: tuple[ReadShape, ...]
+    """Per group what is read of its units under a tag."""
+    kept: tuple[tuple[ReadPlan, int], ...]
+    """Per unit the plan, and how long before the store's time it may start."""
+    bounds: Bounds
+    """Per feature, in the order of the selection."""
+    places: tuple[int, ...]
+    """Per feature, where the value of one entity stands among those of all finishes."""
+
+
+def plan_selection(
+    catalog: Catalog,
+    selection: Selection,
+    mode: ReadMode,
+    t_us: int,
+    without_total: Collection[tuple[str, int]],
+) -> Planned:
+    """without_total: (unit, day) of days that are read hour by hour."""
+    plans = []
+    for part in selection.parts:
+        name = part.unit.storage_fingerprint
+        days = frozenset(day for unit, day in without_total if unit == name)
+        plans.append(plan_read(part.unit, part.features, mode, t_us, days))
+    joint = JointPlan(tuple(plans))
+    both = list(zip(selection.parts, plans, strict=True))
+    units = [
+        (p.group, UnitShape(catalog.names[p.unit.storage_fingerprint], tuple((d.day, d.names) for d in plan.days)))
+        for p, plan in both
+    ]
+    shapes = tuple(
+        ReadShape(catalog.generation, tuple(unit for of, unit in units if of == group))
+        for group in range(len(selection.groups))
+    )
+    found = {
+        selection.refs[position]: plan.intervals[plan.interval_of[i]]
+        for part, plan in both
+        for i, position in enumerate(part.positions)
+    }
+    kept = tuple((plan, plan.unit.retention_us) for plan in plans)
+    at = {
+        position: place
+        for part, places in zip(selection.parts, joint.of_one, strict=True)
+        for position, place in zip(part.positions, places, strict=True)
+    }
+    bounds = Bounds({ref: found[ref] for ref in selection.refs})
+    return Planned(joint, shapes, kept, bounds, tuple(at[i] for i in range(len(selection.refs))))
+
+
+def reads_of(
+    catalog: Catalog, selection: Selection, planned: Planned, request: FeaturesRequest
+) -> tuple[list[tuple[int, int, int | None]], list[TagRead]]:
+    """Per tag (group, entity, partition), and what is read under it."""
+    spread = {source: catalog.partitions(source) for _, s, source in selection.groups if s}
+    tags_of_groups = entity_tags(selection, request.entities, spread)
+    targets: list[tuple[int, int, int | None]] = []
+    reads: list[TagRead] = []
+    for group, by_partition in enumerate(tags_of_groups):
+        shape = planned.shapes[group]
+        for partition, tags in by_partition:
+            for entity, tag in enumerate(tags):
+                targets.append((group, entity, partition))
+                reads.append(TagRead(shape, tag))
+    return targets, reads

@@ -1,0 +1,115 @@
+"""A read that cannot be answered in full is refused, with what would be answered; it is never answered short."""
+
+from __future__ import annotations
+
+from slicewise import token as tokens
+from slicewise.errors import BadRequest, BehindToken, BeyondRetention, NotReady
+from slicewise.features.unit import PlannedFeature, Unit
+from slicewise.merge import Merged
+from slicewise.merge_plan import ReadMode, ReadPlan
+from slicewise.serving.catalog import Selection
+from slicewise.serving.planned import Planned
+from slicewise.serving.requests import FeaturesRequest, instant_text
+from slicewise.slices import ceil, resolution
+from slicewise.stores.decisions import kept_from_us
+from slicewise.stores.ports import Marks
+
+
+def check_ready(selection: Selection, marks: Marks) -> None:
+    """Refuses a view whose history is not built yet: NotReady with its progress."""
+    for part in selection.parts:
+        name = part.unit.storage_fingerprint
+        if name not in marks.ready:
+            done, total = marks.building.get(name, (0, 0))
+            progress = done / total if total else 0.0
+            raise NotReady(
+                f"view {part.unit.view!r} is building, {progress:.0%}",
+                progress=progress,
+                where=f"unit {name}",
+                next_step="ask again when its history is built",
+            )
+
+
+def check_kept(planned: Planned, mode: ReadMode, t_us: int, now_us: int) -> None:
+    """Refuses a window that begins before what the store keeps, by the store's own time: BeyondRetention,
+    BadRequest for the future."""
+    if mode == "at" and t_us > now_us:
+        raise BadRequest(
+            f"{instant_text(t_us)} lies in the future",
+            where="at",
+            expected=f"at most the store's time, {instant_text(now_us)}",
+            next_step="leave `at` out for the present",
+        )
+    for plan, retention_us in planned.kept:
+        kept = kept_from_us(now_us, retention_us, plan.unit.slice_us)
+        if plan.start_us < kept:
+            raise _beyond(plan, mode, t_us, kept, now_us)
+
+
+def _beyond(plan: ReadPlan, mode: ReadMode, t_us: int, kept: int, now_us: int) -> BeyondRetention:
+    earliest = max(earliest_at(plan.unit, feature, kept) for feature in plan.features)
+    short = [
+        f"{plan.unit.view}:{feature.column}"
+        for feature, interval in zip(plan.features, plan.interval_of, strict=True)
+        if plan.intervals[interval][0] < kept
+    ]
+    what = (
+        f"view {plan.unit.view!r} is kept from {instant_text(kept)}, "
+        f"the window of {', '.join(short)} starts at {instant_text(plan.start_us)}"
+    )
+    if mode == "at":
+        return BeyondRetention(
+            what,
+            where="at",
+            earliest_at_us=earliest,
+            expected=f"at least {instant_text(earliest)}",
+            next_step="ask later times here, earlier ones of the archive (training sets)",
+        )
+    return BeyondRetention(
+        what,
+        where=f"live window of {short[0]}",
+        earliest_at_us=earliest,
+        expected=f"a serving clock near the store's, {instant_text(now_us)}; this one says {instant_text(t_us)}",
+        next_step="set the clocks of serving and store (NTP); nothing in the request can mend it",
+    )
+
+
+def earliest_at(unit: Unit, feature: PlannedFeature, kept_us: int) -> int:
+    """The first `at` at which the feature's window starts at or after kept_us."""
+    window = feature.window
+    if window.kind == "sliding":
+        return ceil(kept_us, resolution(window, unit.slice_us)) + window.length_us
+    complete = ceil(kept_us + window.length_us, window.hop_us)
+    return complete - window.hop_us if window.open else complete
+
+
+def check_named(request: FeaturesRequest, selection: Selection) -> None:
+    """A token that says nothing of a unit cannot bound how old its answer may be."""
+    named = {wanted.unit for wanted in request.min_token}
+    for part in selection.parts:
+        if part.unit.storage_fingerprint not in named:
+            raise BadRequest(
+                f"min_token says nothing of view {part.unit.view!r}",
+                where=f"min_token, unit {part.unit.storage_fingerprint}",
+                expected="a token of an answer that read every unit asked for now; joined tokens have all of theirs",
+                next_step="join the tokens of several answers with '.', ask for this view by itself, "
+                "or without min_token (a view that was built anew has new tokens)",
+            )
+
+
+def check_min_token(request: FeaturesRequest, merged: Merged) -> None:
+    """Refuses an answer that lacks what the client has seen already: BehindToken."""
+    for wanted in request.min_token:
+        for number, plan in enumerate(merged.joint.plans):
+            if plan.unit.storage_fingerprint != wanted.unit:
+                continue
+            for base, ahead in zip(merged.base[number], merged.ahead[number], strict=True):
+                behind = tokens.missing_places(wanted, base, ahead, plan.hours)
+                if behind:
+                    topic, partition = behind[0]
+                    raise BehindToken(
+                        "the store does not yet contain all that min_token contains",
+                        retry_after_s=1.0,
+                        where=f"topic {topic}, partition {partition}",
+                        next_step="ask again, or without min_token",
+                    )
