@@ -100,6 +100,7 @@ class FeatureService:
 
     def _attempts(self, request: FeaturesRequest) -> Flow[Answer]:
         last: StoreUnavailable | None = None
+        failed = False
         for attempt in range(ATTEMPTS):
             try:
                 answer = yield from self._attempt(request)
@@ -109,10 +110,11 @@ class FeatureService:
                 yield Reopen()
                 continue
             except StoreUnavailable as error:
-                # Reading changes nothing, so it may be tried once more, on a new connection.
-                if attempt:
+                # Reading changes nothing, so it may be tried once more; replans do not count, as they
+                # come with a deployment, and that alone may have made this attempt fail.
+                if failed:
                     raise
-                last = error
+                failed, last = True, error
                 continue
             except DataLoss:
                 # Between the data and the covers of its seqs, an hour may have been compacted to
