@@ -200,7 +200,8 @@ def _check_url(variable: str, value: str, schemes: tuple[str, ...]) -> None:
 
 def _checked_address(variable: str, value: str) -> str:
     host, _, port = value.rpartition(":")
-    if not host or not port.isdigit() or int(port) > 65_535:
+    digits = port.isascii() and port.isdigit()
+    if not host or any(map(str.isspace, host)) or not digits or int(port) > 65_535:
         raise SettingsError(f"{value!r} is no usable address", where=variable, expected="host:port, as 0.0.0.0:9400")
     return value
 

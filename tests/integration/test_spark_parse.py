@@ -6,7 +6,9 @@ import json
 from collections.abc import Iterator
 from dataclasses import replace
 from datetime import UTC, datetime
+from pathlib import Path
 
+import pyarrow as pa
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -14,6 +16,7 @@ from pyspark.sql import Row, SparkSession
 
 from slicewise.features.unit import Source
 from slicewise.settings import Settings
+from slicewise.spark.conf import stream_conf
 from slicewise.spark.parse import MAX_VALUE_BYTES, parsed
 from slicewise.spark.session import job_session
 
@@ -63,6 +66,27 @@ def event(**changes: object) -> bytes:
 
 def raw(member: str) -> bytes:
     return b'{"user_id": "ada", "at": %d, %s}' % (NOW, member.encode("utf-8"))
+
+
+@pytest.mark.parametrize("length", [4_200, 1_000_000])
+def test_a_backlog_of_long_texts_fits_in_memory(session: SparkSession, tmp_path: Path, length: int) -> None:
+    records = session.range(0, 600 * 1_000_000 // length, 1, 1).selectExpr(
+        f"""cast(concat('{{"at": {NOW}, "user_id": "', id, repeat('x', {length}), '"}}') as binary) AS value""",
+        "3 AS partition",
+        "id AS offset",
+        f"timestamp_micros({NOW}) AS timestamp",
+    )
+    stream = stream_conf(Settings.load({"SLICEWISE_STATE": str(tmp_path)}))
+    for name in ("spark.sql.execution.arrow.maxRecordsPerBatch", "spark.sql.execution.arrow.maxBytesPerBatch"):
+        session.conf.set(name, stream[name])
+
+    def counted(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        yield pa.RecordBatch.from_pydict(
+            {"n": [sum(batch.column("c_user_id").is_valid().true_count for batch in batches)]}
+        )
+
+    kept = parsed(records, SOURCE, {"user_id"}).select("c_user_id")
+    assert kept.mapInArrow(counted, "n long").collect()[0].n == 600 * 1_000_000 // length
 
 
 GOOD: list[tuple[bytes, dict[str, object]]] = [

@@ -66,6 +66,16 @@ def test_many_that_ensure_at_once_start_one_driver_and_a_killed_one_is_started_a
     _until(lambda: (stream.stream_status(settings).heartbeat_age_s or 0) > 2.0, 30)
     assert stream.ensure_stream(settings).pid not in (None, again.pid)
     assert not hung.alive()
+
+    # so is one that hangs before its first sign of life
+    silent = process.root_of(settings.state_dir, stream.NAME)
+    assert silent is not None
+    silent.signal(signal.SIGSTOP)
+    assert stream.stream_status(settings).heartbeat_age_s is None
+    monkeypatch.setattr(stream, "START_LIMIT_S", 1.0)
+    time.sleep(1.1)
+    assert stream.ensure_stream(settings).pid not in (None, silent.pid)
+    assert not silent.alive()
     monkeypatch.undo()
     assert stream.stop_stream(settings)
     assert process.marked(settings.state_dir, stream.NAME) == []

@@ -57,6 +57,7 @@ VALUES = (
     *("9999.99", "9999.995", "10000", "9999.990", "0.1", "0.10", "0.001", "0.0001", "0.999", "1.000", "100.0", "1e2"),
     *("0.30000000000000004", "179769313486231580000000000000000000000000000.0", "321.901", "4503599627370497.5"),
     *('"\\ud83d\\ude00"', '"\\ud800"', '"\\udc00\\ud800"', '"\\\\ud800"', '"\\\\\\ud800"', '"\\u0000"', '"\\uD83D"'),
+    *('"\\ud83d\\\\\\ude00"', '"\\ud83d\\ude00\\\\\\ud83d"'),  # an escaped backslash parts two halves
     *('"\\x"', '"\\u12"', '"a\tb"', '"a\\tb"', '"é"', '"😀"', '"]"', '"}"', '"\\""'),
     *('{"a": 1, "a": 1}', '{"a": {"b": 1, "b": 2}}', '[{"a": 1, "\\u0061": 2}]', '{"a": [1, {"b": []}]}', "[1,]"),
     *("[" * 900 + "]" * 900, "[" * 998 + "]" * 998, "[" * 999 + "]" * 999, "[" * 1200 + "]" * 1200),
@@ -74,6 +75,7 @@ PIECES = (
     *(b"]", b"[", b"}", b"{", b",", b", {}", b", null", b"] [", b"] }", b"]]", b"null", b"{}", b"//", b"/* */", b"#"),
     *(b'"', b"\\", b"\\ud800", b"'", b":", b"1", b"x"),
 )
+FRAME = "value binary, partition int, offset long"
 
 
 @pytest.fixture(scope="module")
@@ -86,9 +88,9 @@ def session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
 
 def differences(session: SparkSession, values: list[bytes | None], source: Source) -> list[str]:
     """The records of which the two do not say the same, to the bit."""
-    frame = session.createDataFrame(
-        [(value, 3, i) for i, value in enumerate(values)], "value binary, partition int, offset long"
-    ).selectExpr("*", f"timestamp_micros({NOW}) AS timestamp")
+    frame = session.createDataFrame([(value, 3, i) for i, value in enumerate(values)], FRAME).selectExpr(
+        "*", f"timestamp_micros({NOW}) AS timestamp"
+    )
     found, wanted = (_told(module.parsed(frame, source), source) for module in (parse, sql_records))
     assert len(found) == len(wanted) == len(values)
     return [
@@ -130,6 +132,19 @@ def test_every_frame_around_a_record_is_judged_as_the_oracle_judges_it(session: 
     values += [whole[:cut] for cut in range(len(whole))]
     values += [record({"s": '"a"'})[:-1] + b',"%s":%s}' % (name, b"1") for name in (b"s", b"n", b"t", b"\\u0073")]
     assert differences(session, values, SOURCE) == []
+
+
+def _colliding(start: int, count: int) -> dict[str, str]:
+    """Members whose names have one hash to Jackson: it is 33 * hash + character, and Aa comes to what B@ does."""
+    names = ("".join("Aa" if n >> bit & 1 else "B@" for bit in range(12)) for n in range(start, start + count))
+    return dict.fromkeys(names, "1")
+
+
+def test_a_record_is_judged_by_itself_whatever_names_were_read_before(session: SparkSession) -> None:
+    values: list[bytes | None] = [record(_colliding(start, 300)) for start in (0, 300, 600)]
+    frame = session.createDataFrame([(value, 0, i) for i, value in enumerate(values)], FRAME)
+    judged = parse.parsed(frame.selectExpr("*", f"timestamp_micros({NOW}) AS timestamp").coalesce(1), SOURCE)
+    assert [row.reason for row in judged.collect()] == [None] * 3
 
 
 MEMBERS = st.dictionaries(st.sampled_from([*COLUMNS, "other", "o]"]), st.sampled_from(VALUES), max_size=9)

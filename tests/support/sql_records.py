@@ -80,7 +80,7 @@ def _get(document: str, path: str) -> Column:
 
 def _holds_lone_surrogate(text: Column) -> Column:
     """Escaped backslashes and whole pairs taken away, is an escaped surrogate left?"""
-    left = F.regexp_replace(F.regexp_replace(text, _BACKSLASHES, ""), _SURROGATE_PAIR, "")
+    left = F.regexp_replace(F.regexp_replace(text, _BACKSLASHES, " "), _SURROGATE_PAIR, "")
     return F.when(text.contains("\\ud") | text.contains("\\uD"), left.rlike(_SURROGATE)).otherwise(F.lit(False))
 
 

@@ -57,6 +57,8 @@ def test_no_secret_is_shown(tmp_path: Path) -> None:
         ("SLICEWISE_SERVING_URL", "localhost"),
         ("SLICEWISE_STREAM_METRICS", "9400"),
         ("SLICEWISE_STREAM_METRICS", "127.0.0.1:http"),
+        ("SLICEWISE_STREAM_METRICS", "0.0.0.0:²"),
+        ("SLICEWISE_STREAM_METRICS", "a b:9400"),
     ],
 )
 def test_a_malformed_setting_is_refused_by_name(variable: str, value: str, tmp_path: Path) -> None:

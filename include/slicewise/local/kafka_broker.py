@@ -87,8 +87,9 @@ def _prepare(settings: Settings, folder: Path, port: int, controller_port: int) 
         "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
         "log.dirs": data,
         "log.message.timestamp.type": "CreateTime",
-        # whether an event lies too far ahead is the source's rule, not the broker's
-        "log.message.timestamp.after.max.ms": 2**63 - 1,
+        # whether an event lies too far ahead is the source's rule, not the broker's; but a time that Spark's
+        # microseconds cannot hold would stop every reader of the topic for good
+        "log.message.timestamp.after.max.ms": 200_000_000_000_000,
         "log.retention.ms": settings.kafka_retention_ms,
         "log.cleaner.dedupe.buffer.size": 16 * 1024 * 1024,
         "auto.create.topics.enable": "false",

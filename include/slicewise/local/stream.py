@@ -18,6 +18,7 @@ NAME = "stream"
 # The driver writes it at the end of each batch and while it idles, replacing it in one step.
 HEARTBEAT = "stream/heartbeat.json"
 HEARTBEAT_LIMIT_S = 60.0
+START_LIMIT_S = 120.0
 _HUNG_STOP_S = 5.0
 """A driver that hangs finishes no batch: it is not waited for as one that drains."""
 
@@ -54,7 +55,7 @@ def service(settings: Settings, state: StateFolder) -> Service:
         },
         prepare=lambda: _prepare(state),
         stop_order=20,
-        start_timeout_s=120.0,
+        start_timeout_s=START_LIMIT_S,
         stop_timeout_s=60.0,
         always_on=False,
     )
@@ -63,15 +64,18 @@ def service(settings: Settings, state: StateFolder) -> Service:
 def ensure_stream(settings: Settings) -> DriverProcess:
     """Starts the driver unless it runs; does not wait for it to be well. Any number may call.
 
-    One that has shown no life for long hangs: it is replaced, which is safe at any moment.
+    One that has shown no life for long, or none since its start, hangs: it is replaced, which is safe at
+    any moment. One that lives but whose batch does not end is left to a person: a batch may be slow for a reason.
     """
     state = StateFolder(settings.state_dir)
     state.create()
     spec = service(settings, state)
     with state.locked(NAME):
-        age = _beat(state)[0]
-        if age is not None and age > HEARTBEAT_LIMIT_S and control.running(spec, state) is not None:
-            warning("driver_hangs", heartbeat_age_s=round(age, 1))
+        silent_s, limit_s = _beat(state)[0], HEARTBEAT_LIMIT_S
+        if silent_s is None:
+            silent_s, limit_s = _started_s_ago(state), spec.start_timeout_s
+        if silent_s > limit_s and control.running(spec, state) is not None:
+            warning("driver_hangs", silent_s=round(silent_s, 1))
             control.stop(replace(spec, stop_timeout_s=_HUNG_STOP_S), state)
         if control.running(spec, state) is None:
             control.start(spec, state, settings)
@@ -98,6 +102,11 @@ def _prepare(state: StateFolder) -> None:
     # the last driver's sign of life is not the new one's
     (state.path / "stream").mkdir(exist_ok=True)
     (state.path / HEARTBEAT).unlink(missing_ok=True)
+
+
+def _started_s_ago(state: StateFolder) -> float:
+    file = state.pid_file(NAME)
+    return time.time() - file.stat().st_mtime if file.exists() else 0.0
 
 
 def _beat(state: StateFolder) -> tuple[float | None, dict[str, Any]]:

@@ -19,16 +19,20 @@ _JAVA = "-XX:+UseSerialGC -Xss4m -Dderby.system.home={scratch}"
 _SHORT = "-XX:TieredStopAtLevel=1"
 
 
-def job_conf(settings: Settings, *, memory: str = "1g") -> dict[str, str]:
-    """What a bounded job (archive, compaction, backfill, check, maintenance) runs under."""
+def job_conf(settings: Settings, *, memory: str = "1g", classes: str | None = None) -> dict[str, str]:
+    """What a bounded job (archive, compaction, backfill, check, maintenance) runs under.
+
+    classes: the JVM's option about the archive of classes; without one given, that which maps it.
+    """
     name = settings.catalog_name
     catalog = f"spark.sql.catalog.{name}"
     scratch = settings.state_dir / "spark"
+    classes = sharing(settings) if classes is None else classes
     conf = {
         "spark.driver.extraClassPath": f"{settings.spark_jars}/*",
         "spark.executor.extraClassPath": f"{settings.spark_jars}/*",
         "spark.driver.memory": memory,
-        "spark.driver.extraJavaOptions": f"{_JAVA.format(scratch=scratch)} {_SHORT} {sharing(settings)}".rstrip(),
+        "spark.driver.extraJavaOptions": f"{_JAVA.format(scratch=scratch)} {_SHORT} {classes}".rstrip(),
         "spark.local.dir": str(scratch / "tmp"),
         "spark.sql.warehouse.dir": str(scratch / "unused"),
         "spark.pyspark.python": str(settings.spark_python),
@@ -44,6 +48,8 @@ def job_conf(settings: Settings, *, memory: str = "1g") -> dict[str, str]:
         # it plans each stage again, to choose a number of partitions that is small already
         "spark.sql.adaptive.enabled": "false",
         "spark.sql.execution.arrow.maxRecordsPerBatch": "65536",
+        # what bounds a batch of long texts: a value may have a megabyte, and direct memory is as large as the heap
+        "spark.sql.execution.arrow.maxBytesPerBatch": str(64 << 20),
         "spark.sql.extensions": ("org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions"),
         catalog: "org.apache.iceberg.spark.SparkCatalog",
         f"{catalog}.catalog-impl": "org.apache.iceberg.jdbc.JdbcCatalog",
@@ -80,7 +86,5 @@ def stream_conf(settings: Settings) -> dict[str, str]:
         "spark.sql.streaming.minBatchesToRetain": "2",
         "spark.sql.streaming.numRecentProgressUpdates": "4",
         "spark.locality.wait": "0",
-        # else the size of what is buffered is added up anew for every row; the rows of a batch are bounded
-        "spark.sql.execution.arrow.maxBytesPerBatch": str(2**31 - 1),
         "spark.sql.ui.explainMode": "simple",
     }

@@ -34,6 +34,9 @@ public final class RecordReader implements UDF2<byte[], Long, Row> {
   private static final Pattern SURROGATE = Pattern.compile("\\\\u[dD][89a-fA-F]");
   private static final JsonFactory JSON =
       JsonFactory.builder()
+          // its table of names is shared between records and refuses too many that collide: what a
+          // record is would depend on those before it
+          .disable(JsonFactory.Feature.CANONICALIZE_FIELD_NAMES)
           .enable(StreamReadFeature.STRICT_DUPLICATE_DETECTION)
           .streamReadConstraints(StreamReadConstraints.builder().maxNestingDepth(MAX_DEPTH).build())
           .build();
@@ -166,12 +169,15 @@ public final class RecordReader implements UDF2<byte[], Long, Row> {
     }
   }
 
-  /** Escaped backslashes and whole pairs taken away, is an escaped surrogate left? */
+  /**
+   * Escaped backslashes and whole pairs taken away, is an escaped surrogate left? A space stands for
+   * each backslash, so that its neighbours do not become a pair.
+   */
   private static boolean holdsLoneSurrogate(String text) {
     if (!text.contains("\\ud") && !text.contains("\\uD")) {
       return false;
     }
-    String left = ESCAPED_BACKSLASHES.matcher(text).replaceAll("");
+    String left = ESCAPED_BACKSLASHES.matcher(text).replaceAll(" ");
     return SURROGATE.matcher(PAIRS.matcher(left).replaceAll("")).find();
   }
 }
