@@ -78,7 +78,10 @@ class App:
                 if catalog is None:
                     catalog = await self.connection.run(self.service.load())
                 await self.connection.run(self.service.freshness.listen(catalog))
-                self._deaf = None
+                unreadable = self.service.freshness.unreadable.items()
+                self._deaf = "; ".join(f"source {name}: {error.what}" for name, error in unreadable) or None
+                if unreadable:
+                    self.metrics.listening_failures.inc()
             except SlicewiseError as error:
                 log.warning("store_not_ready", kind=type(error).__name__, what=error.what)
             except Exception as error:  # noqa: BLE001  a defect of ours: listening goes on, and readiness tells

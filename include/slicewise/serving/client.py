@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+import traceback
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from types import TracebackType
@@ -16,6 +17,7 @@ from slicewise.clock import Clock, SystemClock
 from slicewise.errors import SlicewiseError, StoreUnavailable
 from slicewise.serving.answer import Answer, EntityAnswer, SourceFreshness
 from slicewise.serving.connection import SyncConnection
+from slicewise.serving.fallback import DEFAULT, STALE
 from slicewise.serving.requests import Entity, checked, instant_us
 from slicewise.serving.service import FeatureService
 
@@ -56,7 +58,8 @@ class Client:
         refs, name = _asked(features)
         request = checked(refs, name, _entities(entities), at, min_token)
         answer = self._connection.run(self._service.read(request))
-        if time.monotonic() >= self._listen_at:
+        # a store that did not answer just now is not asked once more
+        if time.monotonic() >= self._listen_at and STALE not in answer.flags and DEFAULT not in answer.flags:
             self._listen()
         return answer
 
@@ -66,8 +69,11 @@ class Client:
         if (catalog := self._service.catalog) is not None:
             try:
                 self._connection.run(self._service.freshness.listen(catalog))
-            except StoreUnavailable as error:
+            except SlicewiseError as error:
                 log.warning("store_not_ready", kind=type(error).__name__, what=error.what)
+            except Exception as error:  # noqa: BLE001  a defect of ours: told, and the answer stands
+                lines = "".join(traceback.format_exception(error))
+                log.warning("listening_failed", kind=type(error).__name__, trace=lines)
 
     def close(self) -> None:
         self._connection.close()

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 from collections import OrderedDict
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import msgspec
 
-from slicewise.serving.answer import Answer, EntityAnswer
+from slicewise.serving.answer import Answer, EntityAnswer, Interval
 from slicewise.serving.catalog import Selection
 from slicewise.serving.requests import Entity, FeaturesRequest
 
 STALE, DEFAULT = "stale", "default"
+OVERFLOW, INCOMPLETE = "overflow", "incomplete"
 _KEY = msgspec.msgpack.Encoder(order="sorted")
 Meaning = tuple[object, ...]
 """What the values of a selection mean; equal for answers that may stand for each other."""
+Lacking = Callable[[Selection, Mapping[str, Interval]], Sequence[str]]
+"""The refs of a selection that are known to lack events within these bounds."""
 
 
 @dataclass
@@ -31,14 +35,17 @@ class LastKnown:
         meaning = _meaning(selection)
         for result in answer.results:
             key = (selection.feature_set, _key(result.entity))
-            self._answers[key] = (meaning, replace(answer, results=(result,)))
+            # of the flags only `overflow` follows from one entity's values: the others follow from the bounds
+            flags = tuple(flag for flag in answer.flags if flag != OVERFLOW or result.errors)
+            self._answers[key] = (meaning, replace(answer, results=(result,), flags=flags))
             self._answers.move_to_end(key)
         while len(self._answers) > self.limit:
             self._answers.popitem(last=False)
 
-    def answer(self, request: FeaturesRequest, selection: Selection, now_us: int) -> Answer | None:
+    def answer(self, request: FeaturesRequest, selection: Selection, now_us: int, lacking: Lacking) -> Answer | None:
         """The last known values of all entities asked for, or None where one has none that is young
-        enough and of these definitions. `t_us` and the bounds are those of the oldest."""
+        enough and of these definitions. `t_us` and the bounds are those of the oldest; flags and incomplete features
+        are those of any, and what has been heard of lost events since."""
         found, meaning = [], _meaning(selection)
         for entity in request.entities:
             meant, known = self._answers.get((selection.feature_set or "", _key(entity)), (None, None))
@@ -50,7 +57,12 @@ class LastKnown:
             found.append(known)
         oldest = min(found, key=lambda known: known.t_us)
         results = tuple(known.results[0] for known in found)
-        return replace(oldest, results=results, flags=(*oldest.flags, STALE))
+        lost = {ref for known in found for ref in (*known.incomplete, *lacking(selection, known.bounds))}
+        flags = dict.fromkeys(flag for known in found for flag in known.flags)
+        if lost:
+            flags[INCOMPLETE] = None
+        incomplete = tuple(ref for ref in selection.refs if ref in lost)
+        return replace(oldest, results=results, flags=(*flags, STALE), incomplete=incomplete)
 
 
 def defaults_of(request: FeaturesRequest, selection: Selection, now_us: int) -> Answer:

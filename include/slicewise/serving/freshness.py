@@ -7,7 +7,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from slicewise import log
 from slicewise.cover import Cover
+from slicewise.errors import CodecError
 from slicewise.holes import Hole, from_json
 from slicewise.serving.answer import SourceFreshness
 from slicewise.serving.catalog import Catalog, Selection
@@ -21,6 +23,8 @@ class Freshness:
 
     holes: dict[str, tuple[Hole, ...]] = field(default_factory=dict)
     """Source -> losses that were accepted; sources without any are left out."""
+    unreadable: dict[str, CodecError] = field(default_factory=dict)
+    """Source -> why its losses cannot be read: until they can, any of its events may be lost."""
     _marks: Marks | None = None
     _ledgers: dict[str, Cover] = field(default_factory=dict)
     _known: dict[str, SourceFreshness] = field(default_factory=dict)
@@ -48,26 +52,42 @@ class Freshness:
         return self._known
 
     def listen(self, catalog: Catalog) -> Flow[None]:
-        """Reads what the stream says of each source, and which of its events are lost. CodecError where that is no
-        text of ours."""
+        """Reads what the stream says of each source, and which of its events are lost; `unreadable` tells of which
+        sources that is no text of ours."""
+        for gone in self.unreadable.keys() - {source.name for source in catalog.deployment.sources}:
+            del self.unreadable[gone]
         for source in catalog.deployment.sources:
             text: str | None = yield Status(f"stream:{source.name}")
             lag, heartbeat = _said(text)
             known = self._of(source.name)
             self._known[source.name] = SourceFreshness(source.name, known.ledger_advanced_us, lag, heartbeat)
             text = yield Status(f"holes:{source.name}")
-            if text is not None:
-                self.holes[source.name] = from_json(text, f"status holes:{source.name}")
-            else:
-                self.holes.pop(source.name, None)
+            self._take_in(source.name, text)
+
+    def _take_in(self, source: str, text: str | None) -> None:
+        try:
+            holes = () if text is None else from_json(text, f"status holes:{source}")
+        except CodecError as error:
+            if source not in self.unreadable:
+                log.warning("holes_unreadable", source=source, what=error.what)
+            self.unreadable[source] = error
+            return
+        self.unreadable.pop(source, None)
+        if holes:
+            self.holes[source] = holes
+        else:
+            self.holes.pop(source, None)
 
     def incomplete(self, selection: Selection, bounds: Mapping[str, tuple[int, int]]) -> tuple[str, ...]:
         """The refs whose windows may lack events that are lost for good."""
+        if not self.holes and not self.unreadable:
+            return ()
         return tuple(
             ref
             for part in selection.parts
             for ref in (selection.refs[position] for position in part.positions)
-            if any(hole.touches(*bounds[ref]) for hole in self.holes.get(part.unit.source, ()))
+            if part.unit.source in self.unreadable
+            or any(hole.touches(*bounds[ref]) for hole in self.holes.get(part.unit.source, ()))
         )
 
     def _of(self, source: str) -> SourceFreshness:

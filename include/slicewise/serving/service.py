@@ -176,7 +176,7 @@ class FeatureService:
             check_min_token(request, merged)
         freshness = self.freshness.of(selection)
         answer = answer_of(request, selection, mode, t_us, planned, merged, freshness)
-        if self.freshness.holes and (lacking := self.freshness.incomplete(selection, planned.bounds)):
+        if lacking := self.freshness.incomplete(selection, planned.bounds):
             answer = replace(answer, incomplete=lacking, flags=(*answer.flags, "incomplete"))
         if mode == "live":
             # under the selection that it was read with: another read may have brought a newer catalog
@@ -270,7 +270,7 @@ class FeatureService:
         now_us = self.clock.now_us()
         found: Answer | None = None
         if selection.on_failure == "stale":
-            found = self.last_known.answer(request, selection, now_us)
+            found = self.last_known.answer(request, selection, now_us, self.freshness.incomplete)
         elif selection.on_failure == "default":
             found = defaults_of(request, selection, now_us)
         if found is None:
