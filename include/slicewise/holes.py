@@ -47,6 +47,11 @@ def to_json(holes: Sequence[Hole]) -> str:
     return json.dumps([asdict(each) for each in holes], sort_keys=True, separators=(",", ":"))
 
 
+def joined(*several: Sequence[Hole]) -> tuple[Hole, ...]:
+    """Every hole of any: a hole stays for good, so that the longer of two lists is the newer."""
+    return tuple(sorted({each for holes in several for each in holes}, key=lambda h: (h.at_us, h.place, h.first)))
+
+
 def from_json(text: str, where: str) -> tuple[Hole, ...]:
     """Inverse of to_json. Raises CodecError: a hole that cannot be read must not count as none."""
     try:

@@ -1,7 +1,8 @@
 """show events that the log lost before they were archived, and accept their loss so that the archive goes on
 
-Without --accept nothing is changed: per partition what is archived, where the log begins, and which times the lost
-events may have. Accepting needs the digest that was shown, a name and a reason; all of it is kept with the archive.
+Without --accept nothing is changed. Shown are, per source and partition, the offsets that are lost and which times
+their events may have; the digest under which the loss can be accepted; and what was accepted before, by whom and why.
+Accepting needs that digest, a name and a reason; all of it is kept with the archive.
 Answers and data sets whose windows touch the lost range are flagged from then on.
 
   slicewise hole

@@ -9,14 +9,15 @@ from uuid import uuid4
 from slicewise.clock import Clock
 from slicewise.cover import Cover, Place
 from slicewise.features.unit import Source
-from slicewise.holes import Hole, to_json
+from slicewise.holes import Hole
 from slicewise.lifecycle.archiving import Loss, hole_of, loss
 from slicewise.local import deploy
 from slicewise.log import warning
 from slicewise.settings import Settings
+from slicewise.stores.holes import tell
 from slicewise.stores.iceberg import holes as archive
 from slicewise.stores.iceberg.catalog import Catalog, IcebergTable, ensure, open_catalog
-from slicewise.stores.iceberg.log import ArchiveState, archive_state
+from slicewise.stores.iceberg.log import ArchiveState, archive_state, load
 from slicewise.stores.iceberg.records import append
 from slicewise.stores.iceberg.schemas import RUNS, log_table
 from slicewise.stores.kafka.log import KafkaLog
@@ -36,7 +37,8 @@ class Plan:
     after: Mapping[int, int]
     """Partition -> Kafka timestamp of the first record that the log holds."""
     catalog: Catalog
-    table: IcebergTable
+    table: IcebergTable | None
+    """None before the first archive."""
     state: ArchiveState
 
     @property
@@ -72,8 +74,8 @@ def plans(settings: Settings, clock: Clock, only: str | None = None) -> list[Pla
     catalog, log = open_catalog(settings), KafkaLog(settings.kafka_bootstrap)
     made = []
     for source in sources:
-        table = ensure(catalog, log_table(source))
-        state = archive_state(table)
+        table = load(catalog, source.name)
+        state = ArchiveState(None, {}) if table is None else archive_state(table)
         starts = [
             marks.starts.get(unit.storage_fingerprint, Cover())
             for unit in deployment.units
@@ -84,9 +86,9 @@ def plans(settings: Settings, clock: Clock, only: str | None = None) -> list[Pla
             Plan(
                 source,
                 lost,
-                archive.accepted(table),
+                () if table is None else archive.accepted(table),
                 clock.now_us(),
-                archive.last_archived_us(table) if lost.missing else {},
+                archive.last_archived_us(table) if table is not None and lost.missing else {},
                 first_times_us(log, source.topic) if lost.missing else {},
                 catalog,
                 table,
@@ -102,11 +104,12 @@ def accept(settings: Settings, clock: Clock, plan: Plan, by: str, why: str) -> i
     Raises CommitConflict when another archive came first.
     """
     holes = plan.holes(by, why)
-    seq = archive.accept(plan.catalog, plan.table, plan.state, holes, plan.loss.cover)
+    table = ensure(plan.catalog, log_table(plan.source)) if plan.table is None else plan.table
+    seq = archive.accept(plan.catalog, table, plan.state, holes, plan.loss.cover)
     lost = sum(each.end - each.first for each in holes)
     row = {"run_id": uuid4().hex, "job": "hole", "time": clock.now_us(), "source": plan.source.name}
     append(plan.catalog, RUNS, [row | {"outcome": "accepted", "seq": seq, "events": lost}])
     with deploy.connected(settings) as store:
-        store.put_status(f"holes:{plan.source.name}", to_json((*plan.accepted, *holes)))
+        tell(store, plan.source.name, (*plan.accepted, *holes))
     warning("hole_accepted", source=plan.source.name, seq=seq, events=lost, by=by)
     return seq

@@ -12,7 +12,6 @@ from slicewise.cover import Cover
 from slicewise.errors import NotReady
 from slicewise.features.plan import Deployment
 from slicewise.features.unit import Unit
-from slicewise.holes import to_json
 from slicewise.lifecycle.compaction import NOTHING, Compacted, UnitHours
 from slicewise.settings import Settings
 from slicewise.slices import HOUR_US
@@ -20,6 +19,7 @@ from slicewise.spark.archive import Archived, Archiver
 from slicewise.spark.compaction import UnitTable
 from slicewise.spark.swapping import StoreRef
 from slicewise.stores.decisions import expiry_s
+from slicewise.stores.holes import tell
 from slicewise.stores.iceberg.catalog import Catalog
 from slicewise.stores.iceberg.log import ArchiveState, load, newest_by_hour
 from slicewise.stores.iceberg.slices import Header
@@ -73,7 +73,7 @@ class Context:
             self.store.put_cover(source, done.state.seq, done.state.cover)
         if done.holes:
             # a store that was emptied learns again what its answers will lack, before any view is ready
-            self.store.put_status(f"holes:{source}", to_json(done.holes))
+            tell(self.store, source, done.holes)
         return done
 
     def unit_table(self, unit: Unit) -> UnitTable:

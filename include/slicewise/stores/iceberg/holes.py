@@ -14,6 +14,7 @@ from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.exceptions import CommitFailedException
 from pyiceberg.io.pyarrow import schema_to_pyarrow
 from pyiceberg.table import Table as IcebergTable
+from pyiceberg.table import TableProperties
 
 from slicewise.cover import Cover
 from slicewise.errors import CommitConflict
@@ -42,6 +43,12 @@ def accept(catalog: SqlCatalog, table: IcebergTable, state: ArchiveState, holes:
 
     table: as loaded when `state` was read. Raises CommitConflict when another archive came first.
     """
+    conflict = CommitConflict(
+        "another archive came first", where=".".join(table.name()), next_step="look at the plan again"
+    )
+    snapshot = table.current_snapshot()
+    if (None if snapshot is None else snapshot.snapshot_id) != state.snapshot_id:
+        raise conflict
     seq = state.seq + 1
     taken = archived_until_us(catalog, holes[0].source, state.seq) or 0
     begin: dict[str, Any] = {"archive_seq": seq, "archive_time": taken}
@@ -55,12 +62,18 @@ def accept(catalog: SqlCatalog, table: IcebergTable, state: ArchiveState, holes:
     schema = schema_to_pyarrow(table.schema(), include_field_ids=False)
     try:
         # bound to the snapshot that `table` was loaded at: of two writers the later fails
-        table.append(as_table(rows, schema), snapshot_properties={"slicewise.archive-seq": str(seq)})
+        _once(table).append(as_table(rows, schema), snapshot_properties={"slicewise.archive-seq": str(seq)})
     except CommitFailedException as error:
-        raise CommitConflict(
-            "another archive came first", where=".".join(table.name()), next_step="look at the plan again"
-        ) from error
+        raise conflict from error
     return seq
+
+
+def _once(table: IcebergTable) -> IcebergTable:
+    """The table as it was loaded, whose commit is tried once: PyIceberg's next attempt would take the other writer's
+    snapshot for the one that it was bound to."""
+    properties = {**table.metadata.properties, TableProperties.COMMIT_NUM_RETRIES: "0"}
+    metadata = table.metadata.model_copy(update={"properties": properties})
+    return IcebergTable(table.name(), metadata, table.metadata_location, table.io, table.catalog, table.config)
 
 
 def last_archived_us(table: IcebergTable) -> dict[tuple[str, int], int]:

@@ -18,6 +18,7 @@ from pyiceberg.table import Table as IcebergTable
 from pyiceberg.types import LongType
 
 from slicewise.cover import Cover, Place
+from slicewise.errors import DataLoss
 from slicewise.features.unit import Source
 from slicewise.slices import HOUR_US
 from slicewise.stores.iceberg.schemas import COVER, GOOD, LOG
@@ -54,7 +55,10 @@ def load(catalog: SqlCatalog, source: str) -> IcebergTable | None:
 
 
 def archive_state(table: IcebergTable) -> ArchiveState:
-    """Covers of all archives, as of the table's newest snapshot."""
+    """Covers of all archives, as of the table's newest snapshot.
+
+    Raises DataLoss where one archive has two covers: nothing says then which events it holds.
+    """
     snapshot = table.current_snapshot()
     if snapshot is None:
         return ArchiveState(None, {})
@@ -65,7 +69,14 @@ def archive_state(table: IcebergTable) -> ArchiveState:
     ).to_arrow()
     offsets: dict[int, dict[Place, int]] = {}
     for seq, topic, partition, offset in zip(*(c.to_pylist() for c in rows.columns), strict=True):
-        offsets.setdefault(seq, {})[(topic, partition)] = offset
+        known = offsets.setdefault(seq, {}).setdefault((topic, partition), offset)
+        if known != offset:
+            raise DataLoss(
+                f"archive {seq} has two covers: {known} and {offset}",
+                where=f"{'.'.join(table.name())}, topic {topic} partition {partition}",
+                expected="one commit per archive",
+                next_step="roll the table back to the snapshot before the second commit, or ask its owner",
+            )
     return ArchiveState(snapshot.snapshot_id, {n: Cover(each) for n, each in offsets.items()})
 
 

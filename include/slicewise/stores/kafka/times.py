@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from confluent_kafka import Consumer, KafkaException, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
 from slicewise.errors import StoreUnavailable
 from slicewise.stores.kafka.log import KafkaLog
@@ -19,12 +19,13 @@ def first_time_us(log: KafkaLog, topic: str) -> int | None:
 
 
 def first_times_us(log: KafkaLog, topic: str) -> dict[int, int]:
-    """Partition -> Kafka timestamp of the first record that it still holds; empty partitions are left out.
+    """Partition -> Kafka timestamp of the first record that it still holds; partitions without any are left out, also
+    those that hold nothing but markers and records of aborted transactions.
 
     Raises StoreUnavailable where the broker does not answer.
     """
     earliest, latest = log.earliest(topic), log.latest(topic)
-    # a cover names no place at 0, so the end says which partitions hold anything
+    # a cover names no place at 0, so the end says which partitions may hold anything
     filled = [(place[1], earliest.get(place)) for place, end in latest.offsets.items() if end > earliest.get(place)]
     consumer = Consumer(
         {
@@ -33,6 +34,7 @@ def first_times_us(log: KafkaLog, topic: str) -> dict[int, int]:
             "isolation.level": "read_committed",
             "enable.auto.commit": False,
             "auto.offset.reset": "error",
+            "enable.partition.eof": True,
         }
     )
     found: dict[int, int] = {}
@@ -41,6 +43,8 @@ def first_times_us(log: KafkaLog, topic: str) -> dict[int, int]:
             consumer.assign([TopicPartition(topic, partition, offset)])
             message = consumer.poll(TIMEOUT_S)
             error = None if message is None else message.error()
+            if error is not None and error.code() == KafkaError._PARTITION_EOF:
+                continue
             if message is None or error is not None:
                 why = "no answer" if error is None else error.str()
                 raise StoreUnavailable(f"cannot read the beginning of topic {topic!r}: {why}", where=log.bootstrap)

@@ -1,0 +1,28 @@
+"""What the store says of lost events only grows: a run that was paused takes back nothing that others told since."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from slicewise.errors import CodecError
+from slicewise.holes import Hole, from_json, joined, to_json
+from slicewise.log import warning
+from slicewise.stores.ports import OnlineStore
+
+
+def tell(store: OnlineStore, source: str, holes: Sequence[Hole]) -> None:
+    """Tells readers of a source's accepted holes, beside those that they were told of before.
+
+    holes: as the archive has them. What cannot be read is replaced: the archive is where holes are kept.
+    """
+    part = f"holes:{source}"
+    text = store.status(part)
+    told: tuple[Hole, ...] = ()
+    if text is not None:
+        try:
+            told = from_json(text, f"status {part}")
+        except CodecError as error:
+            warning("holes_replaced", source=source, what=error.what)
+    whole = to_json(joined(told, holes))
+    if whole != text:
+        store.put_status(part, whole)
