@@ -9,7 +9,7 @@ import json
 import logging
 import os
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
@@ -31,7 +31,6 @@ from slicewise.settings import Settings
 from slicewise_airflow.record import record
 
 log = logging.getLogger("slicewise.jobs")
-_OPTIONS = "spark.driver.extraJavaOptions"
 
 
 class _ReportingHook(SparkSubmitHook):  # type: ignore[misc]  # Airflow is opaque to the type checker here
@@ -68,14 +67,11 @@ class SparkJob(SparkSubmitOperator):  # type: ignore[misc]  # Airflow is opaque 
         self._reader = ReportReader()
 
     def execute(self, context: Any) -> dict[str, object]:
-        from slicewise.spark.classes import leaving
         from slicewise.spark.conf import job_conf
 
         settings = Settings.load()
         self.application = str(settings.home / "spark_jobs" / f"{self.job}.py")
         self.application_args = list(self.arguments(run_of(context)))
-        # The session sets passwords itself; on a command line every user could read them.
-        self.conf = {k: v for k, v in job_conf(settings).items() if not k.endswith(".password")}
         self.env_vars = settings.to_env() | {
             "PYSPARK_PYTHON": str(settings.spark_python),
             "PYSPARK_DRIVER_PYTHON": str(settings.spark_python),
@@ -86,8 +82,10 @@ class SparkJob(SparkSubmitOperator):  # type: ignore[misc]  # Airflow is opaque 
         self._default_connection(settings.spark_master)
         event("job_submitted", job=self.job, arguments=" ".join(self.application_args))
         try:
-            with leaving(settings) if self._may_leave_classes(context) else nullcontext("") as option:
-                self.conf[_OPTIONS] = f"{self.conf[_OPTIONS]} {option}".rstrip()
+            with self._classes(settings, context) as option:
+                conf = job_conf(settings, classes=option)
+                # The session sets passwords itself; on a command line every user could read them.
+                self.conf = {k: v for k, v in conf.items() if not k.endswith(".password")}
                 super().execute(context)
             report = dict(self._reader.required(self.job))
         except AirflowException as error:
@@ -105,9 +103,17 @@ class SparkJob(SparkSubmitOperator):  # type: ignore[misc]  # Airflow is opaque 
             log.info("%s", line)
         return report
 
-    def _may_leave_classes(self, context: Any) -> bool:
-        """The job of every hour, unless it is tried again: nothing but its own work shall fail it."""
-        return self.job == "compact" and getattr(context.get("ti"), "try_number", 1) == 1
+    def _classes(self, settings: Settings, context: Any) -> AbstractContextManager[str]:
+        """The JVM's option about the archive of classes: the job of every hour leaves it, all others map it.
+
+        A task that is tried again does neither, and makes a new one due: the archive may be why it failed.
+        """
+        from slicewise.spark.classes import forget, leaving, sharing
+
+        if getattr(context.get("ti"), "try_number", 1) > 1:
+            forget(settings)
+            return nullcontext("")
+        return leaving(settings) if self.job == "compact" else nullcontext(sharing(settings))
 
     def _get_hook(self) -> SparkSubmitHook:
         return _ReportingHook(

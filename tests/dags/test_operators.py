@@ -20,6 +20,8 @@ from slicewise_airflow.stream import StreamHealth, StreamHealthTrigger, StreamNo
 
 from slicewise.lifecycle.jobs import compact_arguments
 from slicewise.lifecycle.reports import JobFailed, ReportMissing
+from slicewise.settings import Settings
+from slicewise.spark.classes import leaving
 from slicewise.stores.redis.status import StoreStatus
 
 
@@ -35,6 +37,7 @@ def program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     """Makes a program that stands where spark-submit or slicewise would, and writes down its arguments."""
     monkeypatch.setenv("SLICEWISE_STATE", str(tmp_path / "state"))
     monkeypatch.setenv("SLICEWISE_REDIS_URL", "redis://127.0.0.1:1/0")
+    monkeypatch.setenv("SLICEWISE_SPARK_JARS", str(tmp_path / "jars"))
 
     def make(name: str, output: str, code: int = 0) -> Path:
         path = tmp_path / name
@@ -96,6 +99,44 @@ def test_a_configured_connection_names_the_master(program: Any, monkeypatch: pyt
     job().execute(context())
     words = given.read_text().split()
     assert words[words.index("--master") + 1] == "spark://master:7077"
+
+
+@pytest.fixture
+def archive(tmp_path: Path, program: Any, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The archive of classes that a compaction left."""
+    for name in ("JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "_JAVA_OPTIONS", "SPARK_SUBMIT_OPTS"):
+        monkeypatch.delenv(name, raising=False)
+    program("submit", "{}")
+    jars = tmp_path / "jars"
+    jars.mkdir()
+    with leaving(Settings.load()) as option:
+        Path(shlex.split(option)[0].partition("=")[2]).write_bytes(b"classes")
+    [kept] = jars.glob("classes-*.jsa")
+    return kept
+
+
+def tried(number: int) -> dict[str, Any]:
+    return context() | {"ti": SimpleNamespace(try_number=number)}
+
+
+def test_the_first_compaction_leaves_its_classes_and_the_next_job_maps_them(program: Any, archive: Path) -> None:
+    given = program("submit", "{}")
+    job().execute(tried(1))
+    assert f"-XX:SharedArchiveFile={archive}" in given.read_text()
+    assert "ArchiveClassesAtExit" not in given.read_text()
+    archive.unlink()
+    job().execute(tried(1))
+    assert "-XX:ArchiveClassesAtExit=" in given.read_text()
+    assert "SharedArchiveFile" not in given.read_text()
+
+
+def test_a_task_that_is_tried_again_maps_no_classes_and_makes_new_ones_due(program: Any, archive: Path) -> None:
+    given = program("submit", "{}")
+    job().execute(tried(2))
+    assert "-Dderby.system.home=" in given.read_text()
+    assert "SharedArchiveFile" not in given.read_text()
+    assert "ArchiveClassesAtExit" not in given.read_text()
+    assert not archive.exists()
 
 
 def test_a_command_returns_its_report(program: Any) -> None:
