@@ -26,9 +26,7 @@ def main() -> int:
     given = parser.parse_args()
     to_stderr()
     settings, clock = Settings.load(), SystemClock()
-    with session_of(
-        settings, "maintain", ("slicewise.spark.maintain_run", "slicewise.stores.iceberg.records")
-    ) as session:
+    with session_of(settings, "maintain", _IMPORTS) as session:
         from slicewise.spark.maintain_run import Maintenance
         from slicewise.stores.iceberg.catalog import open_catalog
         from slicewise.stores.iceberg.records import append
