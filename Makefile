@@ -180,16 +180,17 @@ $(SPARK_JARS):
 $(KAFKA_JARS):
 	$(call jars,kafka,pom-broker.xml)
 
-# Compiled against what pyspark carries, and moved into place whole: a JVM may have the old one open.
+# Compiled against what pyspark carries, in a folder that no other make has, and moved into place whole: a JVM may
+# have the old one open.
 PYSPARK_JARS := .venvs/spark/lib/python3.11/site-packages/pyspark/jars
 $(READER_JAR): $(SPARK_JARS) $(SPARK_STAMP)
 	@echo "setup: the record reader"
-	@rm -rf .jars/reader.part .jars/spark/.made-reader-*
-	@$${JAVA_HOME:+$$JAVA_HOME/bin/}javac --release 17 -Xlint:all,-path -Werror -proc:none -encoding UTF-8 \
-	  -cp "$(PYSPARK_JARS)/*" -d .jars/reader.part/classes $(READER_SOURCES)
-	@$${JAVA_HOME:+$$JAVA_HOME/bin/}jar --create --file .jars/reader.part/slicewise-spark.jar -C .jars/reader.part/classes .
-	@mv .jars/reader.part/slicewise-spark.jar .jars/spark/slicewise-spark.jar
-	@rm -rf .jars/reader.part
+	@rm -f .jars/spark/.made-reader-*
+	@part=.jars/reader.$$$$.part; trap 'rm -rf "$$part"' EXIT; jdk="$${JAVA_HOME:+$$JAVA_HOME/bin/}"; \
+	  "$${jdk}javac" --release 17 -Xlint:all,-path -Werror -proc:none -encoding UTF-8 \
+	    -cp "$(PYSPARK_JARS)/*" -d "$$part/classes" $(READER_SOURCES); \
+	  "$${jdk}jar" --create --file "$$part/slicewise-spark.jar" -C "$$part/classes" .; \
+	  mv "$$part/slicewise-spark.jar" .jars/spark/slicewise-spark.jar
 	@touch $@
 
 # ------------------------------------------------------------------ locks

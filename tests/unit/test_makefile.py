@@ -66,3 +66,66 @@ def test_help_lists_every_target_that_people_call() -> None:
     told = subprocess.run(["make", "-C", str(ROOT), "help"], capture_output=True, text=True, check=True).stdout
     for target in ("run", "down", "status", "clean", "setup", "test", "test-fast", "lint", "lock"):
         assert f"make {target} " in told
+
+
+@pytest.fixture
+def readers_alone(tmp_path: Path) -> tuple[Path, str]:
+    """A folder in which all is made but the record reader, and the target that makes it."""
+    folder = tmp_path / "tree"
+    java = "include/slicewise/spark/java"
+    shutil.copytree(ROOT / java, folder / java)
+    for name in ("Makefile", "pyproject.toml", "pom.xml", "requirements.txt"):
+        shutil.copy(ROOT / name, folder / name)
+    (folder / "requirements").symlink_to(ROOT / "requirements")
+    site = ".venvs/spark/lib/python3.11/site-packages"
+    (folder / site).mkdir(parents=True)
+    (folder / site / "pyspark").symlink_to(ROOT / site / "pyspark")
+    (folder / "told.mk").write_text("told:\n\t@echo $(SPARK_STAMP) $(SPARK_JARS) $(TOOLS_STAMP) $(READER_JAR)\n")
+    told = subprocess.run(
+        ["make", "-s", "-C", str(folder), "-f", "Makefile", "-f", "told.mk", "told"],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    *made, target = told.stdout.split()
+    for stamp in reversed(made):  # the tools first: all others are made of them
+        (folder / stamp).parent.mkdir(parents=True, exist_ok=True)
+        (folder / stamp).touch()
+    return folder, target
+
+
+def test_the_record_reader_is_built_where_the_jdks_path_has_a_space_and_another_setup_builds_it_too(
+    readers_alone: tuple[Path, str], tmp_path: Path
+) -> None:
+    folder, target = readers_alone
+    compiler, archiver = shutil.which("javac"), shutil.which("jar")
+    assert compiler is not None
+    assert archiver is not None
+    jdk = tmp_path / "a jdk" / "bin"
+    jdk.mkdir(parents=True)
+    # once this one has compiled, and before it has made its jar, another setup does all of it
+    (jdk / "javac").write_text(
+        f'#!/bin/sh\nset -e\n{compiler} "$@"\n'
+        f'[ -n "$SECOND" ] || SECOND=1 MAKEFLAGS= make -s -C "{folder}" {target} > "{tmp_path}/second"\n'
+    )
+    (jdk / "javac").chmod(0o755)
+    (jdk / "jar").symlink_to(archiver)
+    env = {name: value for name, value in os.environ.items() if name not in {"MAKEFLAGS", "MAKELEVEL"}}
+    done = subprocess.run(
+        ["make", "-s", "-C", str(folder), target],
+        env=env | {"JAVA_HOME": str(jdk.parent)},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "setup: the record reader" in (tmp_path / "second").read_text()
+    listed = subprocess.run(
+        [archiver, "--list", "--file", str(folder / ".jars/spark/slicewise-spark.jar")],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert "io/slicewise/spark/" in listed.stdout
+    assert sorted(each.name for each in (folder / ".jars").iterdir()) == ["spark"]
