@@ -126,12 +126,17 @@ def test_what_readers_are_told_of_losses_only_grows(store: OnlineStore) -> None:
     def told() -> tuple[Hole, ...]:
         return from_json(store.status("holes:plays") or "[]", "test")
 
+    tell(store, "plays", [])
+    assert store.status("holes:plays") is None
     tell(store, "plays", [older, newer])
     tell(store, "plays", [older])  # a run that was paused since it read the archive
     assert told() == (older, newer)
     store.put_status("holes:plays", "torn")
     tell(store, "plays", [older])
     assert told() == (older,), "the archive is where holes are kept"
+    store.put_status("holes:plays", "torn")
+    tell(store, "plays", [])
+    assert told() == ()
     assert joined([newer, older], [older]) == (older, newer)
 
 

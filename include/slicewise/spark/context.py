@@ -71,9 +71,8 @@ class Context:
         self.archives[source] = done.state
         if done.state.seq:
             self.store.put_cover(source, done.state.seq, done.state.cover)
-        if done.holes:
-            # a store that was emptied learns again what its answers will lack, before any view is ready
-            tell(self.store, source, done.holes)
+        # a store that was emptied learns again what its answers will lack, before any view is ready
+        tell(self.store, source, done.holes)
         return done
 
     def unit_table(self, unit: Unit) -> UnitTable:

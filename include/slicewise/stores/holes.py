@@ -9,6 +9,8 @@ from slicewise.holes import Hole, from_json, joined, to_json
 from slicewise.log import warning
 from slicewise.stores.ports import OnlineStore
 
+NONE = to_json(())
+
 
 def tell(store: OnlineStore, source: str, holes: Sequence[Hole]) -> None:
     """Tells readers of a source's accepted holes, beside those that they were told of before.
@@ -24,5 +26,5 @@ def tell(store: OnlineStore, source: str, holes: Sequence[Hole]) -> None:
         except CodecError as error:
             warning("holes_replaced", source=source, what=error.what)
     whole = to_json(joined(told, holes))
-    if whole != text:
+    if whole != (NONE if text is None else text):
         store.put_status(part, whole)
