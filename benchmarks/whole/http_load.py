@@ -154,7 +154,8 @@ def _open(
     spec: Spec, requests: list[bytes], connections: list[Connection], measured_from: float, end: float
 ) -> tuple[list[float], int, int, list[float]]:
     chance = random.Random(spec.seed)
-    idle, busy = list(connections), set[Connection]()
+    # taken in turn: a server closes a connection that nothing was asked on for some seconds
+    idle, busy = deque(connections), set[Connection]()
     waiting: deque[float] = deque()
     sent, failed, n = 0, 0, len(requests)
     latencies: list[float] = []
@@ -165,7 +166,7 @@ def _open(
             waiting.append(due)
             due += chance.expovariate(spec.rate)
         while waiting and idle:
-            each = idle.pop()
+            each = idle.popleft()
             each.send(requests[sent % n], waiting.popleft())
             busy.add(each)
             sent += 1
