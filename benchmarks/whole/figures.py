@@ -71,6 +71,16 @@ class Figure:
         return asdict(self) | {"times_better": None if ratio is None else round(ratio, 3), "met": self.met}
 
 
+def shares(
+    section: str, unit: str, ours: Mapping[str, float], theirs: Mapping[str, float] | None = None
+) -> list[Figure]:
+    """What each program takes of a processor time, those that matter: where the rest would have to come from."""
+    other = theirs or {}
+    return [
+        Figure(section, f"  of it {name}", unit, spent, other.get(name)) for name, spent in ours.items() if spent > 0.05
+    ]
+
+
 HEAD = ("", "slicewise", "baseline", "times better", "wanted", "")
 
 

@@ -18,10 +18,10 @@ from urllib.parse import urlsplit
 
 import redis
 
-from benchmarks.whole.figures import Figure
+from benchmarks.whole.figures import Figure, shares
 from benchmarks.whole.http_load import CLOSED, OPEN, Connection, Spec, get, post
 from benchmarks.whole.options import Options
-from benchmarks.whole.servers import TOPIC, Recipe, cpu_s, measure, pair, pid_of, say, until
+from benchmarks.whole.servers import TOPIC, Recipe, cpu_by_program, measure, pair, per_unit, pid_of, say, until
 from benchmarks.whole.streaming import our_stream
 from slicewise.slices import HOUR_US, MINUTE_US
 from tests.support.stack import Stack
@@ -80,9 +80,11 @@ class Asked:
         """Sends it from a process of its own."""
         port = self._theirs if what == "recipe" else self._ours
         spec = Spec(self._host, port, tuple(self._requests[what]), mode, connections, seconds, rate)
-        cpu = cpu_s(self._pids[what])
+        before = cpu_by_program(self._pids[what])
         found = measure("http_load", asdict(spec), seconds + 120)
-        found["cpu_us_per_request"] = round((cpu_s(self._pids[what]) - cpu) / found["sent"] * 1e6, 1)
+        by_program = per_unit(before, cpu_by_program(self._pids[what]), found["sent"])
+        found["cpu_us_per_request"] = round(sum(by_program.values()), 1)
+        found["cpu_us_by_program"] = by_program
         if found["failed"]:
             raise RuntimeError(f"{found['failed']} requests of {what} were refused")
         return found
@@ -155,6 +157,8 @@ def _measured(
     ]
     spent = eight["cpu_us_per_request"], eight_recipe["cpu_us_per_request"]
     figures.append(Figure(served, "CPU of API and store", "µs/request", *spent))
+    parts = eight["cpu_us_by_program"], eight_recipe["cpu_us_by_program"]
+    figures += shares(served, "µs/request", *parts)
     figures.append(
         Figure(
             served,
@@ -170,6 +174,7 @@ def _measured(
         for q, bound in (("p50", None), ("p99", 10.0)):
             figures.append(Figure(five, f"{q} {when}", "ms", found["open"]["latency"][q], bound=bound))
         figures.append(Figure(five, f"CPU {when}", "µs/request", found["closed"]["cpu_us_per_request"]))
+        figures += shares(five, "µs/request", found["closed"]["cpu_us_by_program"])
     about = f"compaction of {HOURS} hours, {options.users} users (baseline: before)"
     figures.append(Figure(about, "Redis bytes", "bytes", bytes_after, bytes_before))
     for q in ("p50", "p99"):

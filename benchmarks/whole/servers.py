@@ -106,9 +106,9 @@ def cpu_by_program(pids: Iterable[int]) -> dict[str, float]:
     return spent
 
 
-def cpu_s(pids: Iterable[int]) -> float:
-    """CPU seconds of all of them: what others do on the machine is not in it."""
-    return sum(cpu_by_program(pids).values())
+def per_unit(before: Mapping[str, float], after: Mapping[str, float], units: int) -> dict[str, float]:
+    """Processor time between two `cpu_by_program`, in microseconds for each of `units`."""
+    return {name: round((spent - before.get(name, 0.0)) / units * 1e6, 2) for name, spent in after.items()}
 
 
 def pid_of(stack: Stack, service: str) -> int:

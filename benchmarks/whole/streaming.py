@@ -15,9 +15,9 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from benchmarks.whole import probes
-from benchmarks.whole.figures import Figure
+from benchmarks.whole.figures import Figure, shares
 from benchmarks.whole.options import Options
-from benchmarks.whole.servers import TOPIC, Recipe, cpu_by_program, load, measure, pair, pid_of, say, until
+from benchmarks.whole.servers import TOPIC, Recipe, cpu_by_program, load, measure, pair, per_unit, pid_of, say, until
 from slicewise.local.stream import stream_status
 from slicewise.stores.kafka.log import KafkaLog
 from slicewise.stores.redis import open_store
@@ -58,7 +58,7 @@ def follow(applied: Callable[[], int], total: int, first: int, begun: float, pid
     if rest < total / 2:
         raise RuntimeError(f"{at_warm} of {total} events were visible at once: too few are left for a steady rate")
     rates = round(total / (done - begun)), round(rest / (done - warm))
-    cpu = {name: round((spent - before.get(name, 0.0)) / rest * 1e6, 2) for name, spent in after.items()}
+    cpu = per_unit(before, after, rest)
     return Ingest(total, round(done - begun, 3), *rates, round(sum(cpu.values()), 2), cpu)
 
 
@@ -169,6 +169,7 @@ def run(options: Options) -> tuple[list[Figure], dict[str, Any]]:
             ours.cpu_us_per_event,
             theirs.cpu_us_per_event,
         ),
+        *shares("ingest from a backlog", "µs/event", ours.cpu_us_by_program, theirs.cpu_us_by_program),
     ]
     named = f"freshness at {options.rate:,.0f} events/s"
     for q, aim, bound in (("p50", 3.0, None), ("p90", None, None), ("p99", 3.0, 1000.0), ("worst", None, None)):
