@@ -77,7 +77,9 @@ def test_an_operator_may_flush(own_redis: RedisServer) -> None:
 def test_the_broker_keeps_the_timestamps_of_producers_also_old_and_future_ones(kafka_broker: KafkaBroker) -> None:
     times = [0, 1_357_000_000_000, 4_102_444_800_000]
     admin = AdminClient({"bootstrap.servers": kafka_broker.bootstrap})
-    admin.create_topics([NewTopic("times", num_partitions=1, replication_factor=1)])["times"].result(30)
+    # without retention: it would drop the old ones whenever the broker looks
+    topic = NewTopic("times", num_partitions=1, replication_factor=1, config={"retention.ms": "-1"})
+    admin.create_topics([topic])["times"].result(30)
     producer = Producer({"bootstrap.servers": kafka_broker.bootstrap})
     for each in times:
         producer.produce("times", value=b"x", timestamp=each)

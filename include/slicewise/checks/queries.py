@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from slicewise.features.types import BOOLEAN, DOUBLE, LONG, STRING, TIMESTAMP
+from slicewise.features.types import DOUBLE, LONG, STRING, TIMESTAMP
 from slicewise.features.unit import Source, Unit
 from slicewise.slices import HOUR_US
 
@@ -19,7 +19,6 @@ ROWS = "check_rows"
 ORDER = "t, topic_id, p, o"
 NEWEST = "t DESC, topic_id DESC, p DESC, o DESC"
 MAX_DOUBLE = "1.7976931348623157E308D"
-_TYPES = {STRING: "string", LONG: "bigint", DOUBLE: "double", BOOLEAN: "boolean", TIMESTAMP: "bigint"}
 
 
 @dataclass(frozen=True)
@@ -38,11 +37,6 @@ def aggregated(spec: Mapping[str, Any]) -> Aggregated:
     """From an aggregate's own description of kind and parameters."""
     key = ", ".join(f"{name}={spec[name]!r}" for name in sorted(spec))
     return Aggregated(key, str(spec["kind"]), spec)
-
-
-def spark_type(kind: str) -> str:
-    """The Spark type of a declared column type; instants are microseconds."""
-    return _TYPES.get(kind, kind)
 
 
 def kinds_of(unit: Unit, source: Source) -> dict[str, str]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -20,6 +19,7 @@ from slicewise.features.coercion import (
     decimal_literal,
 )
 from slicewise.features.expression import Call, ColumnRef, Literal, Node, RowExpression
+from slicewise.features.names import listed, nearest
 from slicewise.features.types import BOOLEAN, DOUBLE, LONG, STRING, decimal_parts
 
 ALLOWED = (
@@ -81,11 +81,8 @@ class Typer:
         if name in self.defined:
             return self.defined[name].tree
         if name not in self.columns:
-            known = sorted({*self.columns, *self.defined})
-            near = difflib.get_close_matches(name, known, n=3)
-            hint = f"did you mean {' or '.join(near)}?" if near else "name one of these"
-            expected = "one of " + ", ".join(known)
-            raise self.refused(f"unknown column {name!r}", node, expected, hint)
+            known = {*self.columns, *self.defined}
+            raise self.refused(f"unknown column {name!r}", node, "one of " + listed(known), nearest(name, known))
         return ColumnRef(name, self.columns[name])
 
     def literal(self, node: exp.Literal, sign: int = 1) -> Node:

@@ -87,11 +87,6 @@ class Unit:
     storage_fingerprint: str = ""
     definition_fingerprint: str = ""
 
-    @cached_property
-    def by_column(self) -> Mapping[str, PlannedFeature]:
-        """Its features by their column."""
-        return {feature.column: feature for feature in self.features}
-
 
 def build_unit(
     source: Source,

@@ -53,16 +53,11 @@ class AirflowApi:
         self,
         url: str,
         *,
-        user: str | None = None,
-        password: str | None = None,
         sleep: Callable[[float], None] = time.sleep,
-        monotonic: Callable[[], float] = time.monotonic,
-        timeout_s: float = 60.0,
     ) -> None:
         self.url = url.rstrip("/")
         self._sleep = sleep
-        self._monotonic = monotonic
-        self._http = AirflowHttp(url, user=user, password=password, sleep=sleep, timeout_s=timeout_s)
+        self._http = AirflowHttp(url, sleep=sleep)
 
     def __enter__(self) -> AirflowApi:
         return self
@@ -91,9 +86,9 @@ class AirflowApi:
 
     def wait_for_dags(self, names: Sequence[str], timeout_s: float = 120.0) -> None:
         """Returns when all of `names` are parsed. Raises ServerError naming those that are not."""
-        deadline = self._monotonic() + timeout_s
+        deadline = time.monotonic() + timeout_s
         while missing := set(names) - self.dag_ids():
-            if self._monotonic() > deadline:
+            if time.monotonic() > deadline:
                 errors = "; ".join(self.import_errors()) or "no import errors"
                 raise ServerError(
                     f"Airflow has not parsed {', '.join(sorted(missing))}: {errors}",
@@ -188,7 +183,7 @@ class AirflowApi:
         """
         if first.tzinfo is None or last.tzinfo is None:
             raise BadRequest("a backfill's range needs time zones", expected="aware datetimes")
-        deadline = self._monotonic() + timeout_s
+        deadline = time.monotonic() + timeout_s
         body: dict[str, object] = {
             "dag_id": dag_id,
             "from_date": first.astimezone(UTC).isoformat(),
@@ -210,7 +205,7 @@ class AirflowApi:
                 found.append(run)
             return sorted(found, key=lambda run: run.partition_key or "")
 
-        left = max(0.0, deadline - self._monotonic())
+        left = max(0.0, deadline - time.monotonic())
         return self._wait(look, f"backfill of {dag_id}", left, progress, least=len(keys))
 
     def _partitions(self, dag_id: str, body: Mapping[str, object]) -> list[str]:
@@ -230,7 +225,7 @@ class AirflowApi:
                 self._http.send("POST", "/api/v2/backfills", json=dict(body))
                 return
             except Conflict:
-                if self._monotonic() > deadline:
+                if time.monotonic() > deadline:
                     raise
                 self._sleep(1.0)
 
@@ -243,7 +238,7 @@ class AirflowApi:
         progress: Progress | None,
         least: int = 1,
     ) -> list[DagRun]:
-        deadline = self._monotonic() + timeout_s
+        deadline = time.monotonic() + timeout_s
         seen: list[tuple[str, str]] = []
         while True:
             runs = look()
@@ -253,7 +248,7 @@ class AirflowApi:
             seen = states
             if len(runs) >= least and all(run.over for run in runs):
                 return runs
-            if self._monotonic() > deadline:
+            if time.monotonic() > deadline:
                 standing = ", ".join(f"{run.run_id}={run.state}" for run in runs if not run.over)
                 raise ServerError(
                     f"{what} is not over after {timeout_s:.0f} s: {standing or 'no run was made'}",

@@ -11,6 +11,7 @@ import httpx
 
 from slicewise.errors import BadRequest, ServerError, UnknownName
 
+TIMEOUT_S = 60.0
 TRIES = 6
 """How often a request that changes nothing twice is sent before its server error counts."""
 
@@ -22,16 +23,13 @@ class AirflowHttp:
         self,
         url: str,
         *,
-        user: str | None = None,
-        password: str | None = None,
         sleep: Callable[[float], None] = time.sleep,
-        timeout_s: float = 60.0,
     ) -> None:
         self.url = url.rstrip("/")
-        self._user = user or os.environ.get("SLICEWISE_AIRFLOW_USER")
-        self._password = password or os.environ.get("SLICEWISE_AIRFLOW_PASSWORD")
+        self._user = os.environ.get("SLICEWISE_AIRFLOW_USER")
+        self._password = os.environ.get("SLICEWISE_AIRFLOW_PASSWORD")
         self._sleep = sleep
-        self._http = httpx.Client(base_url=self.url, timeout=timeout_s, trust_env=False)
+        self._http = httpx.Client(base_url=self.url, timeout=TIMEOUT_S, trust_env=False)
         self._signed_in = False
 
     def close(self) -> None:

@@ -153,7 +153,7 @@ def _attempt(
     """One read and one write of all entities of these rows; the entities to take again."""
     unit, place, groups = batch.unit, batch.place, Groups.of(batch, rows)
     guard = keys.guard_field(place)
-    names = [b"r:%d:%s" % (number, guard[2:]) for number in groups.number.tolist()]
+    names = keys.running_fields(groups.number.tolist(), place)
     bounds = groups.bounds.tolist()
     entities = groups.entities.tolist()
     hot_keys = [keys.hot_key(generation, batch.tags[e], term.name) for e in entities]

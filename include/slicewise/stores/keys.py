@@ -8,7 +8,7 @@ from __future__ import annotations
 import datetime
 import decimal
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from urllib.parse import quote
 
@@ -109,8 +109,10 @@ def guard_field(place: Place) -> bytes:
     return b"l:%s:%d" % (place[0].encode(), place[1])
 
 
-def running_field(number: int, place: Place) -> bytes:
-    return b"r:%d:%s:%d" % (number, place[0].encode(), place[1])
+def running_fields(numbers: Iterable[int], place: Place) -> list[bytes]:
+    """Of one place, one per slice number."""
+    end = b":%s:%d" % (place[0].encode(), place[1])
+    return [b"r:%d%s" % (number, end) for number in numbers]
 
 
 def hour_fields(hour: int) -> tuple[bytes, bytes, bytes]:

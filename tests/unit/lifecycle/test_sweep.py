@@ -83,7 +83,7 @@ def test_running_partials_ahead_of_the_stores_clock_are_never_shortened() -> Non
     ahead = (NOW + 10 * DAY_US) // MINUTE
     needed = expiry_s((ahead + 1) * MINUTE, RULE.retention_us)
     assert verdict(HOT, needed, NOW, RULES).needs_fields
-    fields = [b"l:t:0", keys.running_field(5, ("ab", 0)), keys.running_field(ahead, ("ab", 1))]
+    fields = [b"l:t:0", *keys.running_fields([5], ("ab", 0)), *keys.running_fields([ahead], ("ab", 1))]
     assert verdict(HOT, needed, NOW, RULES, fields).finding is Finding.WELL
     assert verdict(HOT, needed + 1, NOW, RULES, fields).expire_at_s == needed
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
+from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, TopicPartition
 
 from slicewise.errors import StoreUnavailable
 from slicewise.stores.kafka.log import KafkaLog
@@ -26,21 +26,22 @@ def first_times_us(log: KafkaLog, topic: str) -> dict[int, int]:
     """
     earliest, latest = log.earliest(topic), log.latest(topic)
     # a cover names no place at 0, so the end says which partitions may hold anything
-    filled = [(place[1], earliest.get(place)) for place, end in latest.offsets.items() if end > earliest.get(place)]
+    filled = [place[1] for place, end in latest.offsets.items() if end > earliest.get(place)]
     consumer = Consumer(
         {
             "bootstrap.servers": log.bootstrap,
             "group.id": "slicewise-first-records",
             "isolation.level": "read_committed",
             "enable.auto.commit": False,
-            "auto.offset.reset": "error",
+            # retention may drop the beginning between any two of these requests: then it is where the log begins now
+            "auto.offset.reset": "earliest",
             "enable.partition.eof": True,
         }
     )
     found: dict[int, int] = {}
     try:
-        for partition, offset in filled:
-            consumer.assign([TopicPartition(topic, partition, offset)])
+        for partition in filled:
+            consumer.assign([TopicPartition(topic, partition, OFFSET_BEGINNING)])
             message = consumer.poll(TIMEOUT_S)
             error = None if message is None else message.error()
             if error is not None and error.code() == KafkaError._PARTITION_EOF:
