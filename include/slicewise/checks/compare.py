@@ -12,8 +12,9 @@ import pyarrow as pa
 from slicewise.checks import engine
 from slicewise.checks.bounds import may_be
 from slicewise.checks.exact import plain_sum_agrees
+from slicewise.checks.judges import judged
 from slicewise.checks.model import Cause, Compared, PlainSum, Verdict
-from slicewise.checks.queries import Aggregated, aggregated
+from slicewise.checks.queries import BY_SQL, Aggregated, aggregated
 from slicewise.checks.recompute import (
     ANY_COVER,
     BASE_ALONE,
@@ -80,7 +81,9 @@ def compare(recomputation: Recomputation, reads: Sequence[Read]) -> tuple[list[C
 
 
 def _values(unit: Unit, reads: Sequence[Read]) -> Iterable[_Value]:
-    specs = {feature.column: aggregated(feature.aggregate.spec()) for feature in unit.features}
+    specs = {
+        feature.column: aggregated(feature.aggregate.spec(), feature.aggregate.inputs) for feature in unit.features
+    }
     numbers: dict[tuple[int, int, int], WindowOf] = {}
     for read in reads:
         for feature in unit.features:
@@ -144,7 +147,9 @@ def _compared(unit: Unit, value: _Value, offline: Any, engines: Mapping[tuple[in
 
 
 def _empty(each: Aggregated, value: Any) -> bool:
-    return value is None or (each.kind in _COUNTS and value == 0)
+    if each.kind in BY_SQL:
+        return value is None or (each.kind in _COUNTS and value == 0)
+    return canonical(value) == canonical(judged((), each.parameters))
 
 
 def _entity(read: Read) -> str:
