@@ -21,7 +21,11 @@ _AGGREGATES = (
     "bottom_k",
     "count",
     "distinct_count",
+    "first",
+    "first_k",
+    "last",
     "last_k",
+    "last_k_distinct",
     "max",
     "mean",
     "min",
@@ -47,7 +51,11 @@ if TYPE_CHECKING:
     from slicewise.aggregates import bottom_k as bottom_k
     from slicewise.aggregates import count as count
     from slicewise.aggregates import distinct_count as distinct_count
+    from slicewise.aggregates import first as first
+    from slicewise.aggregates import first_k as first_k
+    from slicewise.aggregates import last as last
     from slicewise.aggregates import last_k as last_k
+    from slicewise.aggregates import last_k_distinct as last_k_distinct
     from slicewise.aggregates import max as max
     from slicewise.aggregates import mean as mean
     from slicewise.aggregates import min as min

@@ -45,7 +45,7 @@ def as_bytes(value: Any) -> bytes:
 def oracle_value(spec: Mapping[str, Any], events: Sequence[OracleEvent]) -> Any:
     """What an aggregate, given as its kind and parameters, answers over these events."""
     parameters = {name: value for name, value in spec.items() if name != "kind" and value is not None}
-    if spec["kind"] in ("sum", "mean", "min", "max", "bool_and", "bool_or", "last_k", "distinct_count", "count"):
+    if spec["kind"] == "count" or "column" in parameters:
         column = parameters.pop("column", None)
         extra = {"k": parameters["k"]} if "k" in parameters else {}
         arguments = () if column is None else (column,)

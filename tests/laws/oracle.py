@@ -146,6 +146,42 @@ def _last(aggregate: Any, events: Sequence[Event]) -> Any:
     return [_plus(event.columns[aggregate.column]) for event in held[: aggregate.k]] or None
 
 
+def _first(aggregate: Any, events: Sequence[Event]) -> Any:
+    held = sorted((e for e in events if e.columns[aggregate.column] is not None), key=_place)
+    return [_plus(event.columns[aggregate.column]) for event in held[: aggregate.k]] or None
+
+
+def _outermost(choose: Callable[..., Any]) -> Callable[[Any, Sequence[Event]], Any]:
+    def value(aggregate: Any, events: Sequence[Event]) -> Any:
+        held = [e for e in events if e.columns[aggregate.column] is not None]
+        return _plus(choose(held, key=_place).columns[aggregate.column]) if held else None
+
+    return value
+
+
+def _last_distinct(aggregate: Any, events: Sequence[Event]) -> Any:
+    found: list[Any] = []
+    for event in sorted(events, key=_place, reverse=True):
+        value = event.columns[aggregate.column]
+        if value is not None and value not in found:
+            found.append(value)
+    return found[: aggregate.k] or None
+
+
+def _distinct(aggregate: Any, events: Sequence[Event]) -> int:
+    kind = aggregate.types[0]
+    raw = {_canonical_bytes(value, kind) for value in _values(events, aggregate.column)}
+    text = pa.types.is_string(kind) or pa.types.is_decimal(kind)
+    if len(raw) <= aggregate.threshold and not (text and sum(map(len, raw)) > 2**aggregate.precision):
+        return len(raw)
+    registers = [0] * 2**aggregate.precision
+    for value in raw:
+        bits = format(xxhash.xxh64(value, seed=SEED).intdigest(), "064b")
+        index, rest = int(bits[: aggregate.precision], 2), bits[aggregate.precision :]
+        registers[index] = max(registers[index], (rest + "1").index("1") + 1)
+    return ertl(registers, aggregate.precision)
+
+
 def _distinct(aggregate: Any, events: Sequence[Event]) -> int:
     kind = aggregate.types[0]
     raw = {_canonical_bytes(value, kind) for value in _values(events, aggregate.column)}
@@ -209,7 +245,11 @@ ORACLES: dict[str, Callable[[Any, Sequence[Event]], Any]] = {
     "argmax": _ranked(largest=True, single=True),
     "top_k": _ranked(largest=True, single=False),
     "bottom_k": _ranked(largest=False, single=False),
+    "first": _outermost(min),
+    "first_k": _first,
+    "last": _outermost(max),
     "last_k": _last,
+    "last_k_distinct": _last_distinct,
     "distinct_count": _distinct,
     "bool_and": _all,
     "bool_or": _some,

@@ -103,6 +103,30 @@ def last_k(events: Sequence[OracleEvent], column: str, k: int) -> list[Any] | No
     return [e.columns[column] for e in latest] or None
 
 
+def first_k(events: Sequence[OracleEvent], column: str, k: int) -> list[Any] | None:
+    """The values of the k earliest events, oldest first; none when there is none."""
+    return [e.columns[column] for e in sorted(_present(events, column), key=lambda e: e.order)[:k]] or None
+
+
+def first(events: Sequence[OracleEvent], column: str) -> Any:
+    found = first_k(events, column, 1)
+    return found[0] if found else None
+
+
+def last(events: Sequence[OracleEvent], column: str) -> Any:
+    found = last_k(events, column, 1)
+    return found[0] if found else None
+
+
+def last_k_distinct(events: Sequence[OracleEvent], column: str, k: int) -> list[Any] | None:
+    """The k values that were seen last, newest first; none when there is none."""
+    found: list[Any] = []
+    for value in last_k(events, column, len(events)) or []:
+        if value not in found:
+            found.append(value)
+    return found[:k] or None
+
+
 def distinct_count(events: Sequence[OracleEvent], column: str) -> int:
     return len({e.columns[column] for e in _present(events, column)})
 
@@ -126,7 +150,11 @@ BY_KIND: dict[str, Callable[..., Any]] = {
     "argmax": argmax,
     "argmin": argmin,
     "top_k": top_k,
+    "first": first,
+    "first_k": first_k,
+    "last": last,
     "last_k": last_k,
+    "last_k_distinct": last_k_distinct,
     "distinct_count": distinct_count,
     "bool_and": bool_and,
     "bool_or": bool_or,

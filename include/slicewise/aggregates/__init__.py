@@ -19,7 +19,7 @@ from slicewise.aggregates.distinct import DistinctCount
 from slicewise.aggregates.events import Event, Rows
 from slicewise.aggregates.extremes import Max, Min
 from slicewise.aggregates.fields import IDENTITY, Field, Fixed, Items, Texts
-from slicewise.aggregates.latest import LastK
+from slicewise.aggregates.latest import First, FirstK, Last, LastK, LastKDistinct
 from slicewise.aggregates.ragged import Ragged, RaggedBytes
 from slicewise.aggregates.ranked import ArgMax, ArgMin, BottomK, TopK
 from slicewise.aggregates.sums import Mean, Sum
@@ -71,9 +71,29 @@ def bottom_k(payload: str, *, by: str, k: int) -> BottomK:
     return BottomK(payload, by, k)
 
 
+def first(column: str) -> First:
+    """The earliest value that is not null."""
+    return First(column)
+
+
+def last(column: str) -> Last:
+    """The latest value that is not null."""
+    return Last(column)
+
+
+def first_k(column: str, *, k: int) -> FirstK:
+    """The values, not null, of the k earliest events: a list, oldest first."""
+    return FirstK(column, k)
+
+
 def last_k(column: str, *, k: int) -> LastK:
     """The values, not null, of the k latest events: a list, newest first."""
     return LastK(column, k)
+
+
+def last_k_distinct(column: str, *, k: int) -> LastKDistinct:
+    """The k distinct values that were seen last: a list, newest first."""
+    return LastKDistinct(column, k)
 
 
 def distinct_count(column: str, *, threshold: int = 256, precision: int = 12) -> DistinctCount:
@@ -117,8 +137,12 @@ __all__ = [
     "canonicalise",
     "count",
     "distinct_count",
+    "first",
+    "first_k",
     "from_spec",
+    "last",
     "last_k",
+    "last_k_distinct",
     "max",
     "mean",
     "min",

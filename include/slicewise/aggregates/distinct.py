@@ -120,7 +120,7 @@ class DistinctCount(Aggregate):
         self, stored: Any, groups: Int64, dense: NDArray[np.uint8], dense_groups: Int64, n_groups: int
     ) -> Columns:
         """Partials of values [n] with their groups, and of registers with theirs."""
-        universe, code = _distinct(stored, self.value)
+        universe, code = distinct_values(stored, self.value)
         pairs = np.unique(groups * max(1, len(universe)) + code)
         group, code = np.divmod(pairs, max(1, len(universe)))
         count = np.bincount(group, minlength=n_groups)
@@ -174,7 +174,7 @@ class DistinctCount(Aggregate):
         return estimate(histogram(state[1], self.precision), self.precision) if state[1] else len(state[0])
 
 
-def _distinct(stored: Any, kind: ValueType) -> tuple[Any, Int64]:
+def distinct_values(stored: Any, kind: ValueType) -> tuple[Any, Int64]:
     """The distinct stored values, ascending, and for each given one its position among them."""
     encoded = (pa.array(stored) if isinstance(stored, np.ndarray) else stored).dictionary_encode()
     values = encoded.dictionary.to_numpy() if isinstance(stored, np.ndarray) else encoded.dictionary
