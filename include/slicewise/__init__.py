@@ -29,6 +29,7 @@ _AGGREGATES = (
     "max",
     "mean",
     "min",
+    "quantiles",
     "sum",
     "top_k",
 )
@@ -59,6 +60,7 @@ if TYPE_CHECKING:
     from slicewise.aggregates import max as max
     from slicewise.aggregates import mean as mean
     from slicewise.aggregates import min as min
+    from slicewise.aggregates import quantiles as quantiles
     from slicewise.aggregates import sum as sum
     from slicewise.aggregates import top_k as top_k
     from slicewise.errors import SlicewiseError as SlicewiseError

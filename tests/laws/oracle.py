@@ -196,6 +196,54 @@ def _distinct(aggregate: Any, events: Sequence[Event]) -> int:
     return ertl(registers, aggregate.precision)
 
 
+def _quantiles(aggregate: Any, events: Sequence[Event]) -> Any:
+    values = sorted((float(value) for value in _values(events, aggregate.column)), key=_key)
+    if not values:
+        return None
+    ranks = [max(0, math.ceil(Fraction(Decimal(repr(q))) * len(values)) - 1) for q in aggregate.q]
+    if len({_key(value) for value in values}) <= aggregate.threshold:
+        return [values[rank] for rank in ranks]
+    edges = _edges_of_octave(aggregate.error)
+    places = sorted({_sketched(value, edges) for value in values})
+    lowest = places[-2048:][0]
+    found = []
+    for rank in ranks:
+        place = _sketched(values[rank], edges)
+        found.append(None if len(places) > 2048 and place <= lowest else place[1])
+    return found
+
+
+def _edges_of_octave(error: float) -> list[Fraction]:
+    """From 1 to 2, at the powers of the (1/n)-th power of 2, rounded up to 52 bits after the point."""
+    share = Fraction(Decimal(repr(error))) * (1 - Fraction(1, 2**32))
+    n = next(n for n in range(1, 1000) if ((1 + share) / (1 - share)) ** n >= 2)
+    edges = []
+    for j in range(n + 1):
+        low, high = 2**52, 2**53  # the least m of 52 bits after the point with m^n >= 2^j
+        while low < high:
+            middle = (low + high) // 2
+            low, high = (low, middle) if middle**n >= 2 ** (52 * n + j) else (middle + 1, high)
+        edges.append(Fraction(low, 2**52))
+    return edges
+
+
+def _sketched(value: float, edges: Sequence[Fraction]) -> tuple[Any, float]:
+    """The order of the value's bin, and what that bin answers."""
+    if not math.isfinite(value) or value == 0:
+        return _key(value), value
+    size, octave = abs(Fraction(value)), 0
+    while size >= Fraction(2) ** (octave + 1):
+        octave += 1
+    while size < Fraction(2) ** octave:
+        octave -= 1
+    unit = Fraction(2) ** octave
+    j = max(j for j, edge in enumerate(edges) if edge * unit <= size)
+    low, high = edges[j] * unit, edges[j + 1] * unit
+    middle = nearest_double(2 * low * high / (low + high))
+    assert not isinstance(middle, Error)
+    return _key(math.copysign(float(low) or 5e-324, value)), math.copysign(middle, value)
+
+
 def _canonical_bytes(value: Any, kind: pa.DataType) -> bytes:
     if isinstance(value, str):
         return value.encode()
@@ -251,6 +299,7 @@ ORACLES: dict[str, Callable[[Any, Sequence[Event]], Any]] = {
     "last_k": _last,
     "last_k_distinct": _last_distinct,
     "distinct_count": _distinct,
+    "quantiles": _quantiles,
     "bool_and": _all,
     "bool_or": _some,
 }

@@ -127,6 +127,16 @@ def last_k_distinct(events: Sequence[OracleEvent], column: str, k: int) -> list[
     return found[:k] or None
 
 
+def quantiles(events: Sequence[OracleEvent], column: str, q: Sequence[float]) -> list[float] | None:
+    """For each q the least value that at least so large a share of the values do not exceed."""
+    values = sorted(float(e.columns[column]) for e in _present(events, column))
+    return (
+        [next(v for i, v in enumerate(values) if (i + 1) >= Fraction(str(s)) * len(values)) for s in q]
+        if values
+        else None
+    )
+
+
 def distinct_count(events: Sequence[OracleEvent], column: str) -> int:
     return len({e.columns[column] for e in _present(events, column)})
 
@@ -156,6 +166,7 @@ BY_KIND: dict[str, Callable[..., Any]] = {
     "last_k": last_k,
     "last_k_distinct": last_k_distinct,
     "distinct_count": distinct_count,
+    "quantiles": quantiles,
     "bool_and": bool_and,
     "bool_or": bool_or,
 }

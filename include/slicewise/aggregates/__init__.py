@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from slicewise.aggregates.base import (
     OVERFLOW,
     REGISTRY,
@@ -20,6 +22,7 @@ from slicewise.aggregates.events import Event, Rows
 from slicewise.aggregates.extremes import Max, Min
 from slicewise.aggregates.fields import IDENTITY, Field, Fixed, Items, Texts
 from slicewise.aggregates.latest import First, FirstK, Last, LastK, LastKDistinct
+from slicewise.aggregates.quantiles import Quantiles
 from slicewise.aggregates.ragged import Ragged, RaggedBytes
 from slicewise.aggregates.ranked import ArgMax, ArgMin, BottomK, TopK
 from slicewise.aggregates.sums import Mean, Sum
@@ -101,6 +104,14 @@ def distinct_count(column: str, *, threshold: int = 256, precision: int = 12) ->
     return DistinctCount(column, threshold, precision)
 
 
+def quantiles(column: str, *, q: Sequence[float], threshold: int = 256, error: float = 0.01) -> Quantiles:
+    """For each share q the least value that so many values do not exceed: a list of doubles.
+
+    Exact up to `threshold` distinct values; beyond it within a share `error` of the value (DDSketch).
+    """
+    return Quantiles(column, tuple(q), threshold, error)
+
+
 def bool_and(column: str) -> BoolAnd:
     """Whether all values that are not null are true."""
     return BoolAnd(column)
@@ -146,6 +157,7 @@ __all__ = [
     "max",
     "mean",
     "min",
+    "quantiles",
     "sum",
     "top_k",
 ]

@@ -163,7 +163,7 @@ def ranked(each: Aggregated) -> str:
 
 def raw(each: Aggregated) -> Sequence[str]:
     """Columns that the engine's own recomputation of an approximate aggregate needs."""
-    return ("who", "w", "t", "topic_id", "p", "o", f"`v_{each['column']}`")
+    return ("who", "w", "t", "topic_id", "p", "o", *(f"`v_{name}`" for name in each.inputs))
 
 
 def whole(each: Aggregated) -> str:

@@ -16,6 +16,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.functions import udf
 
 from slicewise.checks import exact, queries
+from slicewise.checks.declared import Distinct
 from slicewise.checks.judges import Row, judged
 from slicewise.checks.queries import ROWS, Aggregated
 from slicewise.checks.values import canonical, value_of
@@ -47,14 +48,6 @@ class WindowOf:
     rule: str
     start_us: int
     end_us: int
-
-
-@dataclass(frozen=True)
-class Distinct:
-    """What Spark counted: distinct values, and the bytes of their texts together."""
-
-    count: int
-    text_bytes: int
 
 
 @dataclass(frozen=True)
@@ -149,7 +142,7 @@ class Recomputation:
         return Recomputed(values, plain)
 
     def raw(self, windows: Sequence[WindowOf], each: Aggregated) -> pa.Table:
-        """The rows of windows with an aggregate's column, for a recomputation by the engine."""
+        """The rows of windows with an aggregate's columns, for a recomputation by the engine."""
         joined = self._join(windows)
         try:
             return self.spark.sql(f"SELECT {', '.join(queries.raw(each))} FROM {ROWS}").toArrow()

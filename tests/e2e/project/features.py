@@ -41,6 +41,9 @@ by_card = sw.FeatureView(
         sw.Feature("recent_shops", sw.last_k_distinct("shop", k=3), windows=WINDOWS),
         sw.Feature("dearest", sw.top_k("shop", by="amount", k=3), windows=WINDOWS),
         sw.Feature("shops", sw.distinct_count("shop"), windows=WINDOWS),
+        sw.Feature(
+            "amount_shares", sw.quantiles("amount", q=[0.1, 0.5, 0.9], threshold=6, error=0.02), windows=WINDOWS
+        ),
         sw.Feature("all_accepted", sw.bool_and("accepted"), windows=WINDOWS),
         sw.Feature("any_dear", sw.bool_or("dear"), windows=WINDOWS),
     ],
