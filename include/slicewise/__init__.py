@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 _DEFINITIONS = ("Feature", "FeatureSet", "FeatureView", "KafkaSource", "case")
-_WINDOWS = ("Window", "hopping", "tumbling")
+_WINDOWS = ("Window", "hopping", "sliding", "tumbling")
 _AGGREGATES = (
     "argmax",
     "argmin",
@@ -71,6 +71,7 @@ if TYPE_CHECKING:
     from slicewise.features.definitions import case as case
     from slicewise.serving.client import Client as Client
     from slicewise.slices import hopping as hopping
+    from slicewise.slices import sliding as sliding
     from slicewise.slices import tumbling as tumbling
     from slicewise.training import snapshot as snapshot
     from slicewise.training import training_set as training_set

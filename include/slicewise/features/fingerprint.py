@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from slicewise.codec import CODEC_VERSION
 from slicewise.features.expression import ROW_LOGIC_VERSION, canonical
+from slicewise.slices import Window
 
 if TYPE_CHECKING:
     from slicewise.features.unit import Source, Unit
@@ -57,13 +58,19 @@ def definition_payload(unit: Unit) -> dict[str, Any]:
             {
                 "column": feature.column,
                 "aggregate": feature.aggregate.spec(),
-                "window": {
-                    "kind": feature.window.kind,
-                    "length_us": feature.window.length_us,
-                    "hop_us": feature.window.hop_us,
-                    "open": feature.window.open,
-                },
+                "window": _window(feature.window),
             }
             for feature in sorted(unit.features, key=lambda feature: feature.column)
         ],
     }
+
+
+def _window(window: Window) -> dict[str, Any]:
+    stated = {
+        "kind": window.kind,
+        "length_us": window.length_us,
+        "hop_us": window.hop_us,
+        "open": window.open,
+    }
+    # Only where there is one, so that what is deployed without keeps its fingerprint.
+    return {**stated, "offset_us": window.offset_us} if window.offset_us else stated

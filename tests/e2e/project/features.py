@@ -17,7 +17,14 @@ payments = sw.KafkaSource(
     max_ahead="5m",
 )
 
-WINDOWS: list[sw.Window | str] = ["10m", "1h", "1d", sw.tumbling("1h"), sw.hopping("2h", every="30m")]
+WINDOWS: list[sw.Window | str] = [
+    "10m",
+    "1h",
+    "1d",
+    sw.tumbling("1h"),
+    sw.hopping("2h", every="30m"),
+    sw.sliding("1h", offset="2h"),
+]
 
 by_card = sw.FeatureView(
     "by_card",

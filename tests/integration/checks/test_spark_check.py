@@ -56,7 +56,7 @@ pytestmark = [
 ]
 
 NOW = START + 6 * HOUR
-WINDOWS = ("10m", "3h", sw.tumbling("1h"))
+WINDOWS = ("10m", "3h", sw.tumbling("1h"), sw.sliding("1h", offset="90m"))
 SKETCH = sw.FeatureView(
     "sketch",
     source=PLAYS,

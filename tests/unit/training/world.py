@@ -54,7 +54,13 @@ AGGREGATES: dict[str, tuple[Any, str, tuple[Any, ...]]] = {
     "all_skipped": (sw.bool_and("skipped"), "bool_and", ("skipped",)),
     "any_skipped": (sw.bool_or("skipped"), "bool_or", ("skipped",)),
 }
-WINDOWS: tuple[Any, ...] = ("10m", "3h", sw.tumbling("1h"), sw.hopping("1h", every="10m"))
+WINDOWS: tuple[Any, ...] = (
+    "10m",
+    "3h",
+    sw.tumbling("1h"),
+    sw.hopping("1h", every="10m"),
+    sw.sliding("1h", offset="90m"),
+)
 
 
 def view(entity: Sequence[str], windows: Sequence[Any] = WINDOWS, name: str = "listening") -> sw.FeatureView:
