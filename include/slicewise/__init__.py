@@ -38,6 +38,8 @@ _HOME = {
     **dict.fromkeys(_WINDOWS, "slicewise.slices"),
     **dict.fromkeys(_AGGREGATES, "slicewise.aggregates"),
     "evaluate": "slicewise.training.evaluate",
+    "sql": "slicewise.features.sql",
+    "sql_views": "slicewise.features.sql",
     "snapshot": "slicewise.training",
     "training_set": "slicewise.training",
     "Client": "slicewise.serving.client",
@@ -69,6 +71,8 @@ if TYPE_CHECKING:
     from slicewise.features.definitions import FeatureView as FeatureView
     from slicewise.features.definitions import KafkaSource as KafkaSource
     from slicewise.features.definitions import case as case
+    from slicewise.features.sql import sql as sql
+    from slicewise.features.sql import sql_views as sql_views
     from slicewise.serving.client import Client as Client
     from slicewise.slices import hopping as hopping
     from slicewise.slices import sliding as sliding
