@@ -32,6 +32,7 @@ _AGGREGATES = (
     "quantiles",
     "sum",
     "top_k",
+    "top_k_frequent",
 )
 _HOME = {
     **dict.fromkeys(_DEFINITIONS, "slicewise.features.definitions"),
@@ -65,6 +66,7 @@ if TYPE_CHECKING:
     from slicewise.aggregates import quantiles as quantiles
     from slicewise.aggregates import sum as sum
     from slicewise.aggregates import top_k as top_k
+    from slicewise.aggregates import top_k_frequent as top_k_frequent
     from slicewise.errors import SlicewiseError as SlicewiseError
     from slicewise.features.definitions import Feature as Feature
     from slicewise.features.definitions import FeatureSet as FeatureSet

@@ -58,7 +58,7 @@ def oracle_value(spec: Mapping[str, Any], events: Sequence[OracleEvent]) -> Any:
     return oracle.BY_KIND[str(spec["kind"])](events, **chosen)
 
 
-APPROXIMATE = frozenset(["quantiles"])
+APPROXIMATE = frozenset(["quantiles", "top_k_frequent"])
 """Their bits have a definition beyond the exact answer: the laws' brute force says it."""
 
 

@@ -244,6 +244,66 @@ def _sketched(value: float, edges: Sequence[Fraction]) -> tuple[Any, float]:
     return _key(math.copysign(float(low) or 5e-324, value)), math.copysign(middle, value)
 
 
+def _splitmix(word: int) -> int:
+    """SplitMix64's next value after this state, as its authors' C code has it."""
+    z = (word + 0x9E3779B97F4A7C15) & (2**64 - 1)
+    z = ((z ^ (z >> 30)) * 0xBF58476D1CE4E5B9) & (2**64 - 1)
+    z = ((z ^ (z >> 27)) * 0x94D049BB133111EB) & (2**64 - 1)
+    return z ^ (z >> 31)
+
+
+def _frequent(aggregate: Any, events: Sequence[Event]) -> Any:
+    kind = aggregate.types[0]
+    counts: dict[bytes, int] = {}
+    priorities: dict[bytes, int] = {}
+    values: dict[bytes, Any] = {}
+    for event in events:
+        value = event.columns[aggregate.column]
+        if value is None:
+            continue
+        raw = _canonical_bytes(value, kind)
+        hashed = xxhash.xxh64(raw, seed=SEED).intdigest()
+        for word in ((event.time + 2**63) % 2**64, *_place(event)[1:]):
+            hashed = _splitmix(hashed ^ word)
+        counts[raw], values[raw] = counts.get(raw, 0) + 1, value
+        priorities[raw] = min(hashed, priorities.get(raw, hashed))
+    if not counts:
+        return None
+    text = pa.types.is_string(kind) or pa.types.is_decimal(kind)
+    size = sum(map(len, counts)) if text else 0
+    exact = len(counts) <= aggregate.capacity and size <= 256 * aggregate.capacity
+    if not exact and text and max(map(len, counts)) > 256:
+        return Error("oversized")
+    estimates, chosen, error, miss = counts, list(counts), 0, 0.0
+    if not exact:
+        n = sum(counts.values())
+        width = next(
+            2**i for i in range(40) if Fraction(str(aggregate.error)) * 2**i >= Fraction("2.718281828459045236")
+        )
+        error = math.floor(Fraction("2.718281828459045236") * n / width) + 1
+        table: dict[tuple[int, int], int] = {}
+        cells = {
+            raw: [
+                (row, _splitmix((xxhash.xxh64(raw, seed=SEED).intdigest() + row * 0x9E3779B97F4A7C15) % 2**64) % width)
+                for row in range(4)
+            ]
+            for raw in counts
+        }
+        for raw, count in counts.items():
+            for cell in cells[raw]:
+                table[cell] = table.get(cell, 0) + count
+        estimates = {raw: min(table[cell] for cell in cells[raw]) for raw in counts}
+        chosen = sorted(counts, key=lambda raw: priorities[raw])[: aggregate.capacity]
+    listed = sorted(chosen, key=lambda raw: (-estimates[raw], _key(values[raw])))[: aggregate.k]
+    if not exact:
+        power = estimates[listed[-1]]
+        miss, base = 1.0, (2**64 - 1 - max(priorities[raw] for raw in chosen)) / 2**64
+        while power:  # binary powers, from the lowest bit
+            miss, base, power = miss * base if power % 2 else miss, base * base, power // 2
+    items = [{"value": _plus(values[raw]), "count": estimates[raw]} for raw in listed]
+    return {"items": items, "error": error, "miss": miss}
+
+
 def _canonical_bytes(value: Any, kind: pa.DataType) -> bytes:
     if isinstance(value, str):
         return value.encode()
@@ -300,6 +360,7 @@ ORACLES: dict[str, Callable[[Any, Sequence[Event]], Any]] = {
     "last_k_distinct": _last_distinct,
     "distinct_count": _distinct,
     "quantiles": _quantiles,
+    "top_k_frequent": _frequent,
     "bool_and": _all,
     "bool_or": _some,
 }

@@ -127,6 +127,14 @@ def last_k_distinct(events: Sequence[OracleEvent], column: str, k: int) -> list[
     return found[:k] or None
 
 
+def top_k_frequent(events: Sequence[OracleEvent], column: str, k: int) -> dict[str, Any] | None:
+    """The k values that came most often, equals by value, while there are few enough to count them all."""
+    values = [e.columns[column] for e in _present(events, column)]
+    ranked = sorted(set(values), key=lambda v: (-values.count(v), v.encode() if isinstance(v, str) else v))
+    items = [{"value": v, "count": values.count(v)} for v in ranked[:k]]
+    return {"items": items, "error": 0, "miss": 0.0} if items else None
+
+
 def quantiles(events: Sequence[OracleEvent], column: str, q: Sequence[float]) -> list[float] | None:
     """For each q the least value that at least so large a share of the values do not exceed."""
     values = sorted(float(e.columns[column]) for e in _present(events, column))
@@ -167,6 +175,7 @@ BY_KIND: dict[str, Callable[..., Any]] = {
     "last_k_distinct": last_k_distinct,
     "distinct_count": distinct_count,
     "quantiles": quantiles,
+    "top_k_frequent": top_k_frequent,
     "bool_and": bool_and,
     "bool_or": bool_or,
 }

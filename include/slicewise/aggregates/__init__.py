@@ -21,6 +21,7 @@ from slicewise.aggregates.distinct import DistinctCount
 from slicewise.aggregates.events import Event, Rows
 from slicewise.aggregates.extremes import Max, Min
 from slicewise.aggregates.fields import IDENTITY, Field, Fixed, Items, Texts
+from slicewise.aggregates.frequent import TopKFrequent
 from slicewise.aggregates.latest import First, FirstK, Last, LastK, LastKDistinct
 from slicewise.aggregates.quantiles import Quantiles
 from slicewise.aggregates.ragged import Ragged, RaggedBytes
@@ -104,6 +105,14 @@ def distinct_count(column: str, *, threshold: int = 256, precision: int = 12) ->
     return DistinctCount(column, threshold, precision)
 
 
+def top_k_frequent(column: str, *, k: int, capacity: int = 1_000, error: float = 0.005) -> TopKFrequent:
+    """The k values that came most often, their counts, and how far these may be off.
+
+    Exact up to `capacity` distinct values; beyond it counts may be too high, by a share `error` of all events.
+    """
+    return TopKFrequent(column, k, capacity, error)
+
+
 def quantiles(column: str, *, q: Sequence[float], threshold: int = 256, error: float = 0.01) -> Quantiles:
     """For each share q the least value that so many values do not exceed: a list of doubles.
 
@@ -160,4 +169,5 @@ __all__ = [
     "quantiles",
     "sum",
     "top_k",
+    "top_k_frequent",
 ]

@@ -230,7 +230,8 @@ def _doubles(array: pa.Array) -> NDArray[np.float64]:
         return plain
     encoded = array.dictionary_encode()
     values: list[Decimal] = encoded.dictionary.to_pylist()
-    return np.array([float(value) for value in values], np.float64)[encoded.indices.to_numpy()]
+    nearest: NDArray[np.float64] = np.array([float(value) for value in values], np.float64)
+    return nearest[encoded.indices.to_numpy()]
 
 
 def _collapse(

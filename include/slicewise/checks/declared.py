@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from slicewise.checks.queries import Aggregated
+from slicewise.checks.values import canonical
 
 SIGMAS = 6.0
 """A correct sketch exceeds this many standard errors about once in five hundred million answers."""
@@ -64,8 +65,18 @@ def _quantiles(spec: Mapping[str, Any], truth: Any, answer: Any) -> bool:
     )
 
 
+def _top_k_frequent(spec: Mapping[str, Any], truth: Any, answer: Any) -> bool:
+    """No count too low; none too high by more than forty declared errors, which less than one in ten million is."""
+    if not isinstance(answer, Mapping) or len(answer["items"]) > spec["k"]:
+        return False
+    counts = {canonical(value): count for value, count in truth["counts"]}
+    most = 40 * spec["error"] * sum(counts.values()) + 1
+    return all(0 <= each["count"] - counts.get(canonical(each["value"]), math.inf) <= most for each in answer["items"])
+
+
 WITHIN: dict[str, Callable[[Mapping[str, Any], Any, Any], bool]] = {
     "distinct_count": _distinct_count,
     "quantiles": _quantiles,
+    "top_k_frequent": _top_k_frequent,
 }
 """Approximate kinds: (kind and parameters, the exact value, the answer) -> whether the declared error is kept."""

@@ -51,6 +51,7 @@ by_card = sw.FeatureView(
         sw.Feature(
             "amount_shares", sw.quantiles("amount", q=[0.1, 0.5, 0.9], threshold=6, error=0.02), windows=WINDOWS
         ),
+        sw.Feature("frequent_shops", sw.top_k_frequent("shop", k=3, capacity=4, error=0.1), windows=WINDOWS),
         sw.Feature("all_accepted", sw.bool_and("accepted"), windows=WINDOWS),
         sw.Feature("any_dear", sw.bool_or("dear"), windows=WINDOWS),
     ],

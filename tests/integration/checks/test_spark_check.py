@@ -64,6 +64,7 @@ SKETCH = sw.FeatureView(
     features=[
         sw.Feature("songs", sw.distinct_count("song", threshold=3, precision=10), ["3h"]),
         sw.Feature("lengths", sw.quantiles("seconds", q=[0.1, 0.5], threshold=3, error=0.05), ["3h"]),
+        sw.Feature("frequent", sw.top_k_frequent("song", k=2, capacity=4, error=0.2), ["3h"]),
     ],
 )
 DEPLOYMENT = plan(

@@ -50,6 +50,7 @@ AGGREGATES: dict[str, tuple[Any, str, tuple[Any, ...]]] = {
     "latest": (sw.last_k("song", k=3), "last_k", ("song", 3)),
     "latest_songs": (sw.last_k_distinct("song", k=3), "last_k_distinct", ("song", 3)),
     "lengths": (sw.quantiles("seconds", q=[0.5, 0.9]), "quantiles", ("seconds", (0.5, 0.9))),
+    "frequent": (sw.top_k_frequent("song", k=2), "top_k_frequent", ("song", 2)),
     "songs": (sw.distinct_count("song"), "distinct_count", ("song",)),
     "all_skipped": (sw.bool_and("skipped"), "bool_and", ("skipped",)),
     "any_skipped": (sw.bool_or("skipped"), "bool_or", ("skipped",)),
