@@ -19,10 +19,13 @@ _AGGREGATES = (
     "bool_and",
     "bool_or",
     "bottom_k",
+    "bucketed",
     "count",
+    "count_by",
     "distinct_count",
     "first",
     "first_k",
+    "histogram",
     "last",
     "last_k",
     "last_k_distinct",
@@ -53,10 +56,13 @@ if TYPE_CHECKING:
     from slicewise.aggregates import bool_and as bool_and
     from slicewise.aggregates import bool_or as bool_or
     from slicewise.aggregates import bottom_k as bottom_k
+    from slicewise.aggregates import bucketed as bucketed
     from slicewise.aggregates import count as count
+    from slicewise.aggregates import count_by as count_by
     from slicewise.aggregates import distinct_count as distinct_count
     from slicewise.aggregates import first as first
     from slicewise.aggregates import first_k as first_k
+    from slicewise.aggregates import histogram as histogram
     from slicewise.aggregates import last as last
     from slicewise.aggregates import last_k as last_k
     from slicewise.aggregates import last_k_distinct as last_k_distinct

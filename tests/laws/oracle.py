@@ -7,6 +7,7 @@ import math
 from collections.abc import Callable, Sequence
 from decimal import Decimal
 from fractions import Fraction
+from itertools import pairwise
 from typing import Any
 
 import pyarrow as pa
@@ -343,6 +344,37 @@ def _some(aggregate: Any, events: Sequence[Event]) -> bool | None:
     return any(values) if values else None
 
 
+def _where(aggregate: Any, events: Sequence[Event]) -> Any:
+    return expected(aggregate.aggregate, [event for event in events if event.columns[aggregate.column] is True])
+
+
+def _bucketed(aggregate: Any, events: Sequence[Event]) -> Any:
+    keyed = [(event.columns[aggregate.by], event) for event in events]
+    found: list[Any] = []
+    for key in sorted({key for key, _ in keyed if key is not None}, key=_key):
+        value = expected(aggregate.aggregate, [event for each, event in keyed if each == key])
+        if isinstance(value, Error):
+            found.append(value)
+        else:
+            found.append({"key": key, "value": value})
+    if len(found) > aggregate.max_buckets:
+        return Error("too_many_buckets")
+    return next((each for each in found if isinstance(each, Error)), found or None)
+
+
+def _histogram(aggregate: Any, events: Sequence[Event]) -> Any:
+    edges = [Fraction(float.fromhex(e)) if isinstance(e, str) and "0x" in e else Fraction(e) for e in aggregate.edges]
+    values = _values(events, aggregate.column)
+    odd = [value for value in values if isinstance(value, float) and not math.isfinite(value)]
+    exact = [Fraction(value) for value in values if value not in odd]
+    under = odd.count(-math.inf)
+    return {
+        "under": under + sum(value < edges[0] for value in exact),
+        "bins": [sum(low <= value < high for value in exact) for low, high in pairwise(edges)],
+        "over": len(odd) - under + sum(value >= edges[-1] for value in exact),
+    }
+
+
 ORACLES: dict[str, Callable[[Any, Sequence[Event]], Any]] = {
     "count": _count,
     "sum": _sum,
@@ -363,4 +395,7 @@ ORACLES: dict[str, Callable[[Any, Sequence[Event]], Any]] = {
     "top_k_frequent": _frequent,
     "bool_and": _all,
     "bool_or": _some,
+    "where": _where,
+    "bucketed": _bucketed,
+    "histogram": _histogram,
 }

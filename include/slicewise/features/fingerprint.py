@@ -12,6 +12,7 @@ from slicewise.features.expression import ROW_LOGIC_VERSION, canonical
 from slicewise.slices import Window
 
 if TYPE_CHECKING:
+    from slicewise.features.expression import RowExpression
     from slicewise.features.unit import Source, Unit
 
 # Settings of the engines that bear on values; a change of one is a change of every fingerprint.
@@ -26,6 +27,12 @@ def canonical_json(value: Any) -> str:
 def fingerprint(value: Any) -> str:
     """First 16 hex digits of the SHA-256 of the canonical JSON."""
     return hashlib.sha256(canonical_json(value).encode("ascii")).hexdigest()[:16]
+
+
+def condition_column(condition: RowExpression) -> str:
+    """The column of a feature's condition: equal conditions have one, and no name of a user begins so."""
+    digest = hashlib.sha256(canonical_json(canonical(condition.tree)).encode("ascii")).hexdigest()
+    return f"_where_{digest[:32]}"
 
 
 def storage_payload(unit: Unit, source: Source) -> dict[str, Any]:
@@ -57,7 +64,7 @@ def definition_payload(unit: Unit) -> dict[str, Any]:
         "features": [
             {
                 "column": feature.column,
-                "aggregate": feature.aggregate.spec(),
+                "aggregate": feature.aggregate.meaning(),
                 "window": _window(feature.window),
             }
             for feature in sorted(unit.features, key=lambda feature: feature.column)
