@@ -183,20 +183,6 @@ def _distinct(aggregate: Any, events: Sequence[Event]) -> int:
     return ertl(registers, aggregate.precision)
 
 
-def _distinct(aggregate: Any, events: Sequence[Event]) -> int:
-    kind = aggregate.types[0]
-    raw = {_canonical_bytes(value, kind) for value in _values(events, aggregate.column)}
-    text = pa.types.is_string(kind) or pa.types.is_decimal(kind)
-    if len(raw) <= aggregate.threshold and not (text and sum(map(len, raw)) > 2**aggregate.precision):
-        return len(raw)
-    registers = [0] * 2**aggregate.precision
-    for value in raw:
-        bits = format(xxhash.xxh64(value, seed=SEED).intdigest(), "064b")
-        index, rest = int(bits[: aggregate.precision], 2), bits[aggregate.precision :]
-        registers[index] = max(registers[index], (rest + "1").index("1") + 1)
-    return ertl(registers, aggregate.precision)
-
-
 def _quantiles(aggregate: Any, events: Sequence[Event]) -> Any:
     values = sorted((float(value) for value in _values(events, aggregate.column)), key=_key)
     if not values:

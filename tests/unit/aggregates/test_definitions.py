@@ -76,8 +76,8 @@ def test_what_stores_the_same_shares_one_partial() -> None:
         "sum": agg.sum("x"), "mean": agg.mean("x"), "and": agg.bool_and("b"), "or": agg.bool_or("b"),
         "argmax": agg.argmax("s", by="x"), "top_1": agg.top_k("s", by="x", k=1), "top_2": agg.top_k("s", by="x", k=2),
         "argmin": agg.argmin("s", by="x"), "bottom_1": agg.bottom_k("s", by="x", k=1),
-        "first": agg.first("s"), "first_1": agg.first_k("s", k=1), "last": agg.last("s"), "last_1": agg.last_k("s", k=1),
-        "distinct_1": agg.last_k_distinct("s", k=1),
+        "first": agg.first("s"), "first_1": agg.first_k("s", k=1), "distinct_1": agg.last_k_distinct("s", k=1),
+        "last": agg.last("s"), "last_1": agg.last_k("s", k=1),
     }.items()}  # fmt: skip
     ids = {name: made.partial_id() for name, made in bound.items()}
     assert ids["sum"] == ids["mean"]
