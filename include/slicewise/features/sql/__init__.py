@@ -9,10 +9,12 @@ from pathlib import Path
 from slicewise.errors import DefinitionError
 from slicewise.features.definitions import Case, FeatureView, KafkaSource
 from slicewise.features.naming import Location, written_at
+from slicewise.features.sql.grouped import GROUP_WINDOWS
 from slicewise.features.sql.select import read_view, source_of
 from slicewise.features.sql.source import read_source
 from slicewise.features.sql.statements import Statement, statements
 from slicewise.features.sql.text import SqlRefused, SqlText
+from slicewise.features.sql.windows import SLICE
 
 
 @dataclass(frozen=True)
@@ -121,6 +123,20 @@ def sources_named(text: str, name: str) -> set[str]:
     return {each for each in named if each is not None} - declared
 
 
+def event_time_named(text: str, name: str) -> str | None:
+    """The column by which a text orders events: that of ORDER BY, or of a window of GROUP BY. None: it names none."""
+    tokens = SqlText(text, name).tokens()
+    for index in range(len(tokens)):
+        if tokens.word(index) == "ORDER BY":
+            inner = index + 1 if tokens.word(index + 1) != SLICE else index + 3
+        elif tokens.word(index) in GROUP_WINDOWS and tokens.word(index + 1) == "(":
+            inner = index + 2
+        else:
+            continue
+        return str(tokens[inner].text) if inner < len(tokens) else None
+    return None
+
+
 def _line(whole: SqlText, statement: Statement, location: Location, own: bool) -> Location:
     return Location(location.file, whole.place(statement.head.start)[0]) if own else location
 
@@ -137,6 +153,7 @@ def _unnamed(view: FeatureView) -> DefinitionError:
 __all__ = [
     "Definitions",
     "SqlRefused",
+    "event_time_named",
     "read_definitions",
     "read_file",
     "sources_named",

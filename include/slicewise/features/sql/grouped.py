@@ -14,7 +14,7 @@ from slicewise.features.sql.lengths import Meant, entity_column, interval, maker
 from slicewise.features.sql.text import SqlText, Tokens, node_span
 from slicewise.slices import Window, format_duration
 
-_GROUP_WINDOWS = ("TUMBLE", "HOP", "SESSION")
+GROUP_WINDOWS = ("TUMBLE", "HOP", "SESSION")
 
 
 @dataclass(frozen=True)
@@ -72,12 +72,12 @@ class Grouped:
 
     def _group_window(self, node: exp.Anonymous, tokens: Tokens) -> Meant:
         name = str(node.this).upper()
-        if name not in _GROUP_WINDOWS:
+        if name not in GROUP_WINDOWS:
             raise self.sql.refused(
                 f"{node.this} is no window of GROUP BY",
                 tokens.at(0),
                 f"TUMBLE({self.timestamp}, length), HOP({self.timestamp}, every, length)",
-                nearest(name, _GROUP_WINDOWS),
+                nearest(name, GROUP_WINDOWS),
             )
         time = node.expressions[0] if node.expressions else None
         rest = node.expressions[1:]
