@@ -159,9 +159,39 @@ def bool_or(events: Sequence[OracleEvent], column: str) -> bool | None:
     return any(values) if values else None
 
 
+def where(
+    events: Sequence[OracleEvent],
+    holds: Callable[[Mapping[str, Any]], bool],
+    value: Callable[[Sequence[OracleEvent]], Any],
+) -> Any:
+    """Of the events for which it holds."""
+    return value([e for e in events if holds(e.columns)])
+
+
+def bucketed(
+    events: Sequence[OracleEvent], by: str, value: Callable[[Sequence[OracleEvent]], Any], most: int = 100
+) -> list[dict[str, Any]] | None:
+    """Key and value of each key, ascending, text by its UTF-8 bytes; none of too many."""
+    held = _present(events, by)
+    keys = sorted({e.columns[by] for e in held}, key=lambda key: key.encode() if isinstance(key, str) else key)
+    if len(keys) > most:
+        return None
+    return [{"key": key, "value": value([e for e in held if e.columns[by] == key])} for key in keys] or None
+
+
+def histogram(events: Sequence[OracleEvent], column: str, edges: Sequence[float]) -> dict[str, Any]:
+    """How many values lie below the first edge, from each edge to the next, and from the last on."""
+    values = [e.columns[column] for e in _present(events, column)]
+    reached = [sum(edge <= value for edge in edges) for value in values]
+    places = [reached.count(place) for place in range(len(edges) + 1)]
+    return {"under": places[0], "bins": places[1:-1], "over": places[-1]}
+
+
 BY_KIND: dict[str, Callable[..., Any]] = {
+    "bucketed": bucketed,
     "count": count,
     "sum": sum_,
+    "histogram": histogram,
     "mean": mean,
     "min": min_,
     "max": max_,
@@ -178,6 +208,7 @@ BY_KIND: dict[str, Callable[..., Any]] = {
     "top_k_frequent": top_k_frequent,
     "bool_and": bool_and,
     "bool_or": bool_or,
+    "where": where,
 }
 
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
 from functools import cached_property
 from itertools import pairwise
+from struct import unpack
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,7 @@ from slicewise.aggregates.base import Finished, Invertible, State, register
 from slicewise.aggregates.columns import Columns
 from slicewise.aggregates.counting import add_groups, tally
 from slicewise.aggregates.events import Event, Rows
+from slicewise.aggregates.few import Groups, Listed, Run
 from slicewise.aggregates.fields import Field, Items
 from slicewise.aggregates.grouping import numbered
 from slicewise.aggregates.nesting import aligned
@@ -176,10 +178,7 @@ class Histogram(Invertible):
     def _held(self, partials: Columns) -> tuple[Ragged, Int64]:
         bins = partials.items("bin")
         if len(bins.values) and not 0 <= int(bins.values.min()) <= int(bins.values.max()) < self.size:
-            raise CodecError(
-                f"a bin beyond the {self.size} of {self.describe()}",
-                next_step="the stored value is damaged or of another unit: rebuild it",
-            )
+            raise _damaged(f"a bin beyond the {self.size} of {self.describe()}")
         return bins, aligned(partials, "n", bins.offsets).values
 
     def _columns(self, pairs: Int64, n: Int64, n_groups: int) -> Columns:
@@ -196,6 +195,12 @@ class Histogram(Invertible):
         lists = pa.ListArray.from_arrays(pa.array(ends), pa.array(middle))
         arrays = [pa.array(whole[:, 0]), lists, pa.array(whole[:, -1])]
         return Finished(pa.StructArray.from_arrays(arrays, fields=list(self.output_type)))
+
+    # ---- few rows
+
+    @cached_property
+    def few(self) -> Bins:
+        return Bins(self.size, self.finish)
 
     # ---- rows
 
@@ -219,6 +224,42 @@ class Histogram(Invertible):
         for place, n in zip(*state, strict=True):
             whole[place] = n
         return {"under": whole[0], "bins": whole[1:-1], "over": whole[-1]}
+
+
+@dataclass(frozen=True)
+class Bins:
+    """Few histograms, combined to the counts of their bins; `value` finishes (bins, counts)."""
+
+    size: int
+    value: Callable[[State], Any]
+
+    def combine(
+        self, columns: Sequence[Sequence[Any]], runs: Sequence[Run], groups: Groups, known: Sequence[Any] = ()
+    ) -> list[Any]:
+        bins, counts = columns
+        states = [self._whole(bins[a:b], counts[a:b]) for a, b in runs] + list(known)
+        nothing = (0,) * self.size
+        return [tuple(map(sum, zip(nothing, *[states[run] for run in group], strict=True))) for group in groups]
+
+    def _whole(self, bins: Sequence[bytes], counts: Sequence[bytes]) -> tuple[int, ...]:
+        found = [0] * self.size
+        for places, numbers in zip(bins, counts, strict=True):
+            if len(numbers) != 2 * len(places):
+                raise _damaged(f"{len(numbers)} bytes of counts for {len(places)} of bins")
+            at = unpack(f"<{len(places) // 4}i", places)
+            if at and not 0 <= min(at) <= max(at) < self.size:
+                raise _damaged(f"a bin beyond {self.size}")
+            for place, n in zip(at, unpack(f"<{len(numbers) // 8}q", numbers), strict=True):
+                found[place] += n
+        return tuple(found)
+
+    def finish(self, combined: Sequence[Any]) -> Listed:
+        places = tuple(range(self.size))
+        return Listed([self.value((places, counts)) for counts in combined])
+
+
+def _damaged(what: str) -> CodecError:
+    return CodecError(what, next_step="the stored value is damaged or of another unit: rebuild it")
 
 
 def _added(a: State, b: State, sign: int) -> State:

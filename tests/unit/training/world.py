@@ -54,6 +54,31 @@ AGGREGATES: dict[str, tuple[Any, str, tuple[Any, ...]]] = {
     "songs": (sw.distinct_count("song"), "distinct_count", ("song",)),
     "all_skipped": (sw.bool_and("skipped"), "bool_and", ("skipped",)),
     "any_skipped": (sw.bool_or("skipped"), "bool_or", ("skipped",)),
+    "rated_seconds": (
+        sw.sum("seconds", where="stars >= 3 AND skipped"),
+        "where",
+        (
+            lambda row: (row["stars"] or 0) >= 3 and row["skipped"] is True,
+            lambda some: oracle.sum_(some, "seconds"),
+        ),
+    ),
+    "long_ones": (sw.count(where="minutes > 0.5"), "where", (lambda row: (row["minutes"] or 0) > 0.5, len)),
+    "by_song": (sw.count_by("song"), "bucketed", ("song", len)),
+    "few_songs": (sw.count_by("song", max_categories=6), "bucketed", ("song", len, 6)),
+    "mean_by_song": (
+        sw.bucketed(sw.mean("seconds"), by="song"),
+        "bucketed",
+        ("song", lambda some: oracle.mean(some, "seconds")),
+    ),
+    "songs_by_stars": (
+        sw.bucketed(sw.last_k("song", k=2), by="stars", where="seconds > 30"),
+        "where",
+        (
+            lambda row: (row["seconds"] or 0) > 30,
+            lambda some: oracle.bucketed(some, "stars", lambda part: oracle.last_k(part, "song", 2)),
+        ),
+    ),
+    "spread": (sw.histogram("seconds", edges=[10, 29.7, 60]), "histogram", ("seconds", (10, 29.7, 60))),
 }
 WINDOWS: tuple[Any, ...] = (
     "10m",
@@ -128,6 +153,8 @@ def same(found: Any, wanted: Any) -> bool:
         return len(found) == len(wanted) and all(map(same, found, wanted))
     if isinstance(found, dict) and isinstance(wanted, tuple):
         return same(found["by"], wanted[0]) and same(found["payload"], wanted[1])
+    if isinstance(found, dict) and isinstance(wanted, dict):
+        return list(found) == list(wanted) and all(same(found[name], wanted[name]) for name in found)
     return type(found) is type(wanted) and bool(found == wanted)
 
 
