@@ -32,6 +32,7 @@ from benchmarks.whole import machine
 from benchmarks.whole.document import render, write_doc
 from benchmarks.whole.figures import Figure
 from slicewise import aggregates as agg
+from slicewise.aggregates.conditional import only
 from slicewise.codec import Layout
 from slicewise.local import redis_server
 from slicewise.settings import Settings
@@ -49,7 +50,9 @@ TYPES = {
     "c": pa.decimal128(21, 2),
     "s": pa.string(),
     "b": pa.bool_(),
+    "k": pa.int64(),
 }
+EDGES = list(range(-197, 217, 20))
 Frame = Callable[[Any], Any]
 
 
@@ -92,6 +95,16 @@ CASES = (
     Case("distinct_count(int64)", agg.distinct_count("i"), "approx_count_distinct(i)", *column("i", "nunique")),
     Case("bool_and", agg.bool_and("b"), "bool_and(b)", None, lambda g: g.agg(pl.col("b").all())),
     Case("bool_or", agg.bool_or("b"), "bool_or(b)", None, lambda g: g.agg(pl.col("b").any())),
+    Case(
+        "sum(double) where",
+        only(agg.sum("x"), "b", "b"),
+        "sum(x) FILTER (WHERE b)",
+        None,
+        lambda g: g.agg(pl.col("x").filter(pl.col("b")).sum()),
+    ),
+    Case("count_by(100 int64)", agg.count_by("k"), "histogram(k)", None, lambda g: g.agg(pl.col("k").value_counts())),
+    Case("sum(double) by 100 int64", agg.bucketed(agg.sum("x"), by="k")),
+    Case("histogram(20 bins)", agg.histogram("x", edges=EDGES), f"histogram(x, {EDGES})"),
 )
 VIEW = ("count", "sum(double)", "mean(double)", "min(double)", "sum(int64)", "distinct_count(int64)", "bool_or")
 """Measured together, as a view would hold them."""
@@ -111,6 +124,7 @@ def make_rows(n: int, groups: int, seed: int = 7) -> tuple[agg.Rows, pa.Table]:
         "c": pa.array(integers, mask=null).cast(TYPES["c"]),
         "s": pa.DictionaryArray.from_arrays(random.zipf(1.3, n) % 20_000, words).cast(pa.string()),
         "b": pa.array(integers % 2 == 0, mask=null),
+        "k": pa.array(integers % 100),
     }
     rows = agg.Rows(t, np.full(n, 1, np.uint64), np.full(n, 2, np.uint64), np.zeros(n, np.int32), np.arange(n), columns)
     key = pa.array(random.integers(0, groups, n))
