@@ -15,7 +15,7 @@ from slicewise.features.plan import Deployment
 from slicewise.features.unit import Unit
 from slicewise.token import decode_all
 from tests.laws import oracle as laws
-from tests.support import oracle
+from tests.support import moments, oracle
 from tests.support.oracle import OracleEvent
 from tests.support.stack import Stack
 
@@ -47,6 +47,8 @@ def as_bytes(value: Any) -> bytes:
 def oracle_value(spec: Mapping[str, Any], events: Sequence[OracleEvent]) -> Any:
     """What an aggregate, given as its kind and parameters, answers over these events."""
     parameters = {name: value for name, value in spec.items() if name != "kind" and value is not None}
+    if spec["kind"] in moments.BY_KIND:
+        return oracle.BY_KIND[str(spec["kind"])](events, **parameters)
     if spec["kind"] == "count" or "column" in parameters:
         column = parameters.pop("column", None)
         extra = {"k": parameters["k"]} if "k" in parameters else {}

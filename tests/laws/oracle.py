@@ -14,6 +14,7 @@ import pyarrow as pa
 import xxhash
 
 from slicewise.aggregates import Aggregate, Event
+from tests.support import moments
 
 OVERFLOW = "overflow"
 SEED = 0x736C696365776973
@@ -361,6 +362,14 @@ def _histogram(aggregate: Any, events: Sequence[Event]) -> Any:
     }
 
 
+def _moment(aggregate: Any, events: Sequence[Event]) -> Any:
+    given = {name: value for name, value in aggregate.spec().items() if name != "kind"}
+    try:
+        return moments.BY_KIND[aggregate.kind](events, **given)
+    except moments.TooLarge:
+        return Error(OVERFLOW)
+
+
 ORACLES: dict[str, Callable[[Any, Sequence[Event]], Any]] = {
     "count": _count,
     "sum": _sum,
@@ -384,4 +393,5 @@ ORACLES: dict[str, Callable[[Any, Sequence[Event]], Any]] = {
     "where": _where,
     "bucketed": _bucketed,
     "histogram": _histogram,
+    **dict.fromkeys(moments.BY_KIND, _moment),
 }

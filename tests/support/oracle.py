@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
+from tests.support import moments
+
 MINUTE = 60_000_000
 HOUR = 60 * MINUTE
 DAY = 24 * HOUR
@@ -187,6 +189,16 @@ def histogram(events: Sequence[OracleEvent], column: str, edges: Sequence[float]
     return {"under": places[0], "bins": places[1:-1], "over": places[-1]}
 
 
+def _moment(kind: str) -> Callable[..., float | None]:
+    def found(events: Sequence[OracleEvent], *arguments: Any, **given: Any) -> float | None:
+        try:
+            return moments.BY_KIND[kind](events, *arguments, **given)
+        except moments.TooLarge:
+            return None
+
+    return found
+
+
 BY_KIND: dict[str, Callable[..., Any]] = {
     "bucketed": bucketed,
     "count": count,
@@ -209,6 +221,7 @@ BY_KIND: dict[str, Callable[..., Any]] = {
     "bool_and": bool_and,
     "bool_or": bool_or,
     "where": where,
+    **{kind: _moment(kind) for kind in moments.BY_KIND},
 }
 
 

@@ -27,6 +27,8 @@ from slicewise.aggregates.fields import IDENTITY, Field, Fixed, Items, Texts
 from slicewise.aggregates.frequent import TopKFrequent
 from slicewise.aggregates.histogram import Histogram
 from slicewise.aggregates.latest import First, FirstK, Last, LastK, LastKDistinct
+from slicewise.aggregates.moments import Kurtosis, Skewness, Stddev, Variance
+from slicewise.aggregates.pairs import Correlation, Covariance, LinearTrend
 from slicewise.aggregates.quantiles import Quantiles
 from slicewise.aggregates.ragged import Ragged, RaggedBytes
 from slicewise.aggregates.ranked import ArgMax, ArgMin, BottomK, TopK
@@ -47,6 +49,44 @@ def sum(column: str, *, where: str | None = None) -> Aggregate:
 def mean(column: str, *, where: str | None = None) -> Aggregate:
     """Exact mean of a number column, rounded once."""
     return _given(Mean(column), where)
+
+
+def variance(column: str, *, population: bool = False, where: str | None = None) -> Aggregate:
+    """Exact variance of a number column, rounded once: SQL's VAR_SAMP, or VAR_POP of a population."""
+    return _given(Variance(column, population), where)
+
+
+def stddev(column: str, *, population: bool = False, where: str | None = None) -> Aggregate:
+    """Square root of the exact variance, rounded once: SQL's STDDEV_SAMP, or STDDEV_POP of a population."""
+    return _given(Stddev(column, population), where)
+
+
+def skewness(column: str, *, where: str | None = None) -> Aggregate:
+    """Population skewness of a number column, as Spark defines it, exact and rounded once."""
+    return _given(Skewness(column), where)
+
+
+def kurtosis(column: str, *, where: str | None = None) -> Aggregate:
+    """Population excess kurtosis of a number column, as Spark defines it, exact and rounded once."""
+    return _given(Kurtosis(column), where)
+
+
+def covariance(x: str, y: str, *, population: bool = False, where: str | None = None) -> Aggregate:
+    """Exact covariance of two number columns, rounded once: SQL's COVAR_SAMP, or COVAR_POP of a population."""
+    return _given(Covariance(x, y, population), where)
+
+
+def correlation(x: str, y: str, *, where: str | None = None) -> Aggregate:
+    """Pearson's correlation of two number columns, exact and rounded once: SQL's CORR."""
+    return _given(Correlation(x, y), where)
+
+
+def linear_trend(column: str, *, over: str | None = None, output: str = "slope", where: str | None = None) -> Aggregate:
+    """The line of least squares of a number column over event time in seconds, or over a second column.
+
+    output: `slope`, `intercept` or `r2`; the three share one partial. SQL's REGR_SLOPE(column, over) and so on.
+    """
+    return _given(LinearTrend(column, over, output), where)
 
 
 def min(column: str, *, where: str | None = None) -> Aggregate:
@@ -187,21 +227,28 @@ __all__ = [
     "bottom_k",
     "bucketed",
     "canonicalise",
+    "correlation",
     "count",
     "count_by",
+    "covariance",
     "distinct_count",
     "first",
     "first_k",
     "from_spec",
     "histogram",
+    "kurtosis",
     "last",
     "last_k",
     "last_k_distinct",
+    "linear_trend",
     "max",
     "mean",
     "min",
     "quantiles",
+    "skewness",
+    "stddev",
     "sum",
     "top_k",
     "top_k_frequent",
+    "variance",
 ]

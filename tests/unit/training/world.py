@@ -52,6 +52,18 @@ AGGREGATES: dict[str, tuple[Any, str, tuple[Any, ...]]] = {
     "lengths": (sw.quantiles("seconds", q=[0.5, 0.9]), "quantiles", ("seconds", (0.5, 0.9))),
     "frequent": (sw.top_k_frequent("song", k=2), "top_k_frequent", ("song", 2)),
     "songs": (sw.distinct_count("song"), "distinct_count", ("song",)),
+    "spread": (sw.variance("seconds"), "variance", ("seconds",)),
+    "spread_stars": (sw.stddev("stars"), "stddev", ("stars",)),
+    "lean": (sw.skewness("stars"), "skewness", ("stars",)),
+    "tails": (sw.kurtosis("minutes"), "kurtosis", ("minutes",)),
+    "together": (sw.covariance("stars", "minutes"), "covariance", ("stars", "minutes")),
+    "alike": (sw.correlation("minutes", "stars"), "correlation", ("minutes", "stars")),
+    "rise": (sw.linear_trend("stars"), "linear_trend", ("stars",)),
+    "start": (
+        sw.linear_trend("minutes", over="stars", output="intercept"),
+        "linear_trend",
+        ("minutes", "stars", "intercept"),
+    ),
     "all_skipped": (sw.bool_and("skipped"), "bool_and", ("skipped",)),
     "any_skipped": (sw.bool_or("skipped"), "bool_or", ("skipped",)),
     "rated_seconds": (
