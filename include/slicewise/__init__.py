@@ -16,12 +16,15 @@ _WINDOWS = ("Window", "hopping", "sliding", "tumbling")
 _AGGREGATES = (
     "argmax",
     "argmin",
+    "bloom",
+    "bloom_fill",
     "bool_and",
     "bool_or",
     "bottom_k",
     "bucketed",
     "correlation",
     "count",
+    "cuckoo",
     "count_by",
     "covariance",
     "distinct_count",
@@ -60,6 +63,8 @@ _HOME = {
 if TYPE_CHECKING:
     from slicewise.aggregates import argmax as argmax
     from slicewise.aggregates import argmin as argmin
+    from slicewise.aggregates import bloom as bloom
+    from slicewise.aggregates import bloom_fill as bloom_fill
     from slicewise.aggregates import bool_and as bool_and
     from slicewise.aggregates import bool_or as bool_or
     from slicewise.aggregates import bottom_k as bottom_k
@@ -68,6 +73,7 @@ if TYPE_CHECKING:
     from slicewise.aggregates import count as count
     from slicewise.aggregates import count_by as count_by
     from slicewise.aggregates import covariance as covariance
+    from slicewise.aggregates import cuckoo as cuckoo
     from slicewise.aggregates import distinct_count as distinct_count
     from slicewise.aggregates import first as first
     from slicewise.aggregates import first_k as first_k

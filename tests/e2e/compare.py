@@ -14,6 +14,7 @@ from slicewise.aggregates import Aggregate, Event
 from slicewise.features.plan import Deployment
 from slicewise.features.unit import Unit
 from slicewise.token import decode_all
+from tests.e2e.payments import SHOPS
 from tests.laws import oracle as laws
 from tests.support import moments, oracle
 from tests.support.oracle import OracleEvent
@@ -60,12 +61,26 @@ def oracle_value(spec: Mapping[str, Any], events: Sequence[OracleEvent]) -> Any:
     return oracle.BY_KIND[str(spec["kind"])](events, **chosen)
 
 
-APPROXIMATE = frozenset(["quantiles", "top_k_frequent"])
+APPROXIMATE = frozenset(["quantiles", "top_k_frequent", "bloom_fill"])
 """Their bits have a definition beyond the exact answer: the laws' brute force says it."""
+
+
+ASKED = {"by_card": {"shop": [*SHOPS, "nowhere", None]}}
+"""What is asked of the views whose features are asked."""
+
+
+def members(spec: Mapping[str, Any], asked: Sequence[Any], events: Sequence[OracleEvent]) -> list[bool | None]:
+    """Which of the values asked for came; nothing of more than a cuckoo filter's capacity."""
+    seen = {e.columns[spec["column"]] for e in events} - {None}
+    full = spec["kind"] == "cuckoo" and len(seen) > spec["capacity"]
+    # of no filter at all, as of one that is not full, a stranger is one
+    return [None if value is None or full else value in seen for value in asked]
 
 
 def value_of(aggregate: Aggregate, events: Sequence[OracleEvent]) -> Any:
     """What a bound aggregate answers over these events."""
+    if aggregate.kind in ("bloom", "cuckoo"):
+        return members(aggregate.spec(), ASKED["by_card"]["shop"], events)
     if aggregate.kind not in APPROXIMATE:
         return oracle_value(aggregate.spec(), events)
     topic = [(int(e.topic[:16], 16), int(e.topic[16:], 16)) for e in events]
@@ -100,7 +115,7 @@ def compare(
             part = keys[first : first + 50]
             body: dict[str, Any] = {
                 "features": [f"{unit.view}:{f.column}" for f in unit.features],
-                "entities": [dict(zip(names, key, strict=True)) for key in part],
+                "entities": [{**dict(zip(names, key, strict=True)), **ASKED.get(unit.view, {})} for key in part],
             }
             answer = stack.ask(**body, **({"at": at} if at else {}))
             for key, result in zip(part, answer["results"], strict=True):
@@ -126,6 +141,8 @@ def spine(unit: Unit, rows: Sequence[Mapping[str, Any]]) -> pa.Table:
     columns: dict[str, Any] = {
         name: pa.array([row["key"][i] for row in chosen], pa.string()) for i, name in enumerate(names)
     }
+    for column, values in ASKED.get(unit.view, {}).items():
+        columns[column] = pa.array([values] * len(chosen), pa.list_(pa.string()))
     columns["at"] = pa.array([row["at"] for row in chosen]).cast(pa.timestamp("us", "UTC"))
     columns["token"] = pa.array([row["token"] for row in chosen], pa.string())
     return pa.table(columns)

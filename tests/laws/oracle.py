@@ -292,6 +292,49 @@ def _frequent(aggregate: Any, events: Sequence[Event]) -> Any:
     return {"items": items, "error": error, "miss": miss}
 
 
+def _seen(aggregate: Any, events: Sequence[Event]) -> set[int]:
+    raw = {_canonical_bytes(value, aggregate.types[0]) for value in _values(events, aggregate.column)}
+    return {xxhash.xxh64(value, seed=SEED).intdigest() for value in raw}
+
+
+def _bloom_bits(aggregate: Any, seen: set[int]) -> tuple[int, int, set[int]]:
+    """(bits, bits per value, those that are set)."""
+    error = Fraction(str(aggregate.error))
+    probes = next(k for k in range(1, 64) if Fraction(1, 2**k) <= error)
+    bits = math.ceil(Fraction(aggregate.capacity * probes * 15149 // 10000 + 1024, 64)) * 64
+    places = {_splitmix((h + i * 0x9E3779B97F4A7C15) % 2**64) % bits for h in seen for i in range(probes)}
+    return bits, probes, places
+
+
+def _bloom(aggregate: Any, events: Sequence[Event]) -> bytes | None:
+    seen = _seen(aggregate, events)
+    bits, probes, places = _bloom_bits(aggregate, seen)
+    if len(seen) <= bits // 64:
+        return b"\x00" + b"".join(h.to_bytes(8, "little") for h in sorted(seen)) if seen else None
+    full = Fraction(len(places), bits) ** probes > Fraction(str(aggregate.error))
+    return (b"\x02" if full else b"\x01") + sum(1 << place for place in places).to_bytes(bits // 8, "little")
+
+
+def _bloom_fill(aggregate: Any, events: Sequence[Event]) -> float | None:
+    seen = _seen(aggregate, events)
+    bits, _, places = _bloom_bits(aggregate, seen)
+    return len(places) / bits if seen else None
+
+
+def _cuckoo(aggregate: Any, events: Sequence[Event]) -> bytes | None:
+    seen = _seen(aggregate, events)
+    width = next(f for f in range(64) if 2**f * Fraction(str(aggregate.error)) >= 8)
+    buckets = next(2**i for i in range(64) if 4 * 2**i * Fraction(19, 20) >= aggregate.capacity)
+    entries = set()
+    for h in seen:
+        mark, bucket = h // 2 ** (64 - width), h % buckets
+        entries.add(min(bucket, bucket ^ (_splitmix(mark) % buckets)) * 2**width + mark)
+    if len(entries) > aggregate.capacity:
+        return b"\x02"
+    size = 4 if buckets * 2**width <= 2**32 else 8
+    return b"\x00" + b"".join(entry.to_bytes(size, "little") for entry in sorted(entries)) if entries else None
+
+
 def _canonical_bytes(value: Any, kind: pa.DataType) -> bytes:
     if isinstance(value, str):
         return value.encode()
@@ -387,6 +430,9 @@ ORACLES: dict[str, Callable[[Any, Sequence[Event]], Any]] = {
     "last_k_distinct": _last_distinct,
     "distinct_count": _distinct,
     "quantiles": _quantiles,
+    "bloom": _bloom,
+    "bloom_fill": _bloom_fill,
+    "cuckoo": _cuckoo,
     "top_k_frequent": _frequent,
     "bool_and": _all,
     "bool_or": _some,

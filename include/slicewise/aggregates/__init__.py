@@ -15,11 +15,13 @@ from slicewise.aggregates.base import (
     State,
     from_spec,
 )
+from slicewise.aggregates.bloom import Bloom, BloomFill
 from slicewise.aggregates.booleans import BoolAnd, BoolOr
 from slicewise.aggregates.bucketed import Bucketed
 from slicewise.aggregates.columns import Columns
 from slicewise.aggregates.conditional import only
 from slicewise.aggregates.counting import Count
+from slicewise.aggregates.cuckoo import Cuckoo
 from slicewise.aggregates.distinct import DistinctCount
 from slicewise.aggregates.events import Event, Rows
 from slicewise.aggregates.extremes import Max, Min
@@ -149,6 +151,22 @@ def distinct_count(column: str, *, threshold: int = 256, precision: int = 12, wh
     return _given(DistinctCount(column, threshold, precision), where)
 
 
+def bloom(column: str, *, capacity: int, error: float = 0.01, where: str | None = None) -> Aggregate:
+    """Whether the value that a reader asks for was seen, of up to `capacity` values; strangers are taken for
+    members with a probability of at most `error`."""
+    return _given(Bloom(column, capacity, error), where)
+
+
+def bloom_fill(column: str, *, capacity: int, error: float = 0.01, where: str | None = None) -> Aggregate:
+    """The share of bits that are set in the filter of `bloom` with the same parameters."""
+    return _given(BloomFill(column, capacity, error), where)
+
+
+def cuckoo(column: str, *, capacity: int, error: float = 0.01, where: str | None = None) -> Aggregate:
+    """As `bloom`, as sorted fingerprints: 4 bytes a value, smaller where few are seen or the error is small."""
+    return _given(Cuckoo(column, capacity, error), where)
+
+
 def top_k_frequent(
     column: str, *, k: int, capacity: int = 1_000, error: float = 0.005, where: str | None = None
 ) -> Aggregate:
@@ -222,6 +240,8 @@ __all__ = [
     "Texts",
     "argmax",
     "argmin",
+    "bloom",
+    "bloom_fill",
     "bool_and",
     "bool_or",
     "bottom_k",
@@ -231,6 +251,7 @@ __all__ = [
     "count",
     "count_by",
     "covariance",
+    "cuckoo",
     "distinct_count",
     "first",
     "first_k",

@@ -9,12 +9,13 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from decimal import Decimal
 from typing import Any
 
 from pyspark.sql import SparkSession
 
 from slicewise import log
-from slicewise.checks import queries
+from slicewise.checks import engine, queries
 from slicewise.checks.compare import Read, compare
 from slicewise.checks.model import Compared, OnlineReader, Outcome, PlainSum
 from slicewise.checks.recompute import Asked, Recomputation
@@ -22,11 +23,14 @@ from slicewise.clock import Clock
 from slicewise.cover import Cover
 from slicewise.errors import BeyondRetention, DataLoss, NotReady
 from slicewise.features.plan import Deployment
+from slicewise.features.types import LONG, STRING
 from slicewise.features.unit import Unit
 from slicewise.slices import HOUR_US
 from slicewise.token import Token
 
 MODES = ("live", "at")
+MEMBERS = STRANGERS = 24
+"""How many values the features that are asked are asked for: seen somewhere, and nowhere."""
 _BACK_US = HOUR_US
 """How far back a past instant may lie, where the source's lateness leaves room for it."""
 
@@ -92,16 +96,17 @@ class CheckRun:
     def _read(self, unit: Unit, entities: Sequence[Mapping[str, Any]]) -> list[Read]:
         refs = [f"{unit.view}:{feature.column}" for feature in unit.features]
         reads: list[Read] = []
+        questions = self._questions(unit)
         for mode in self.modes:
             at_us = None if mode == "live" else self._past(unit)
             try:
-                answers = self.reader.read(refs, entities, at_us)
+                answers = self.reader.read(refs, [{**entity, **_sent(questions)} for entity in entities], at_us)
             except BeyondRetention as error:
                 self.notes.append(f"view {unit.view}: not checked at a past instant, {error.what}")
                 continue
             for entity, answer in zip(entities, answers, strict=True):
                 asked = Asked(len(reads), entity, _token_of(unit, answer.tokens))
-                reads.append(Read(asked, answer.values, mode, at_us, answer.text, answer.incomplete))
+                reads.append(Read(asked, answer.values, mode, at_us, answer.text, answer.incomplete, questions))
             lacking = sorted(answers[0].incomplete) if answers else []
             if lacking:
                 named = ", ".join(lacking)
@@ -128,6 +133,17 @@ class CheckRun:
         found = [{name: row[f"e_{name}"] for name, _ in unit.entity} for row in rows]
         return sorted(found, key=repr)
 
+    def _questions(self, unit: Unit) -> dict[str, list[Any]]:
+        """Per column that features are asked by some of its values, and strangers beside them."""
+        source = self.deployment.source(unit.source)
+        found: dict[str, list[Any]] = {}
+        for column in sorted({c for f in unit.features if (c := engine.asked_by(f.aggregate)) is not None}):
+            events = queries.archived(self.table(unit.source), source, 0, self.clock.now_us() + source.max_ahead_us)
+            text = queries.asked(queries.viewed(unit, source, events), column, self.run, MEMBERS)
+            members = [row["value"] for row in self.spark.sql(text).toArrow().to_pylist()]
+            found[column] = members + strangers(dict(unit.input_types)[column], self.run)
+        return found
+
     def _past(self, unit: Unit) -> int:
         room = min(_BACK_US, self.deployment.source(unit.source).max_lateness_us // 2)
         digest = hashlib.sha256(f"{self.run} {unit.storage_fingerprint}".encode()).digest()
@@ -142,6 +158,22 @@ class CheckRun:
             rows, plain = compare(recomputation, reads)
         log.event("check_compared", view=unit.view, unit=unit.storage_fingerprint, values=len(rows))
         return rows, plain
+
+
+def _sent(questions: Mapping[str, Sequence[Any]]) -> dict[str, list[Any]]:
+    """As a request writes values: decimals as text."""
+    return {
+        column: [format(value, "f") if isinstance(value, Decimal) else value for value in values]
+        for column, values in questions.items()
+    }
+
+
+def strangers(kind: str, run: str) -> list[Any]:
+    """Values that no event is likely to hold; of types of few values none."""
+    digests = [hashlib.sha256(f"{run} {i}".encode()).digest() for i in range(STRANGERS)]
+    if kind == STRING:
+        return [digest.hex() for digest in digests]
+    return [int.from_bytes(digest[:7], "big") for digest in digests] if kind == LONG else []
 
 
 def _token_of(unit: Unit, tokens: Sequence[Token]) -> Token:

@@ -8,6 +8,7 @@ from dataclasses import replace
 import pyarrow as pa
 
 from slicewise.aggregates import Aggregate
+from slicewise.aggregates.membership import answer_type, asking
 from slicewise.errors import DefinitionError, SlicewiseError
 from slicewise.features.definitions import FeatureSet, FeatureView, KafkaSource, Project
 from slicewise.features.expression import RowExpression
@@ -76,6 +77,7 @@ def plan_view(view: FeatureView, source: Source) -> tuple[Unit, ...]:
     conditions: dict[str, RowExpression] = {}
     for feature in view.features:
         place = f"feature {feature.name!r} of {view.place}"
+        _check_question(feature.aggregate, view, place)
         aggregate, found = _conditions(feature.aggregate, source, columns, place)
         conditions |= {name: e for name, e in found.items() if name not in conditions}
         _check_aggregate(aggregate, source, columns | conditions, place)
@@ -173,6 +175,26 @@ def _conditions(
     return aggregate.resolve(named), found
 
 
+def _check_question(aggregate: Aggregate, view: FeatureView, place: str) -> None:
+    """The reader's row has one column of a name: the entity's, or what is asked."""
+    asked = asking(aggregate)
+    if asked is not None and asked.question in view.entity:
+        raise DefinitionError(
+            f"{aggregate.describe()} is asked by {asked.question!r}, which is a column of the view's entity",
+            where=place,
+            expected="a column that is no entity column",
+            next_step="an entity sees no other value of its own key; name another column",
+        )
+    inner = getattr(aggregate, "aggregate", None)
+    if asked is None and isinstance(inner, Aggregate) and asking(inner) is not None:
+        raise DefinitionError(
+            f"{aggregate.describe()} holds an aggregate that is asked",
+            where=place,
+            expected="one that answers of itself",
+            next_step="declare it as a feature of its own",
+        )
+
+
 def _check_aggregate(aggregate: Aggregate, source: Source, columns: dict[str, RowExpression], place: str) -> None:
     kinds = {**dict(source.columns), **{name: e.kind for name, e in columns.items()}}
     named = [name for name in kinds if not name.startswith("_")]  # without conditions
@@ -240,7 +262,7 @@ def _planned_set(declared: FeatureSet, deployment: Deployment) -> PlannedSet:
                 expected=error.expected,
                 next_step=error.next_step,
             ) from error
-        outputs[ref] = feature.aggregate.output_type
+        outputs[ref] = answer_type(feature.aggregate)
     return PlannedSet(
         declared.name,
         tuple(declared.features),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from itertools import chain
 from typing import Any
 
@@ -11,6 +12,7 @@ from slicewise.merge import Merged
 from slicewise.serving.answer import Answer, EntityAnswer, SourceFreshness
 from slicewise.serving.catalog import Selection
 from slicewise.serving.planned import Planned
+from slicewise.serving.questions import answered
 from slicewise.serving.requests import FeaturesRequest
 
 
@@ -22,8 +24,12 @@ def answer_of(
     planned: Planned,
     merged: Merged,
     freshness: tuple[SourceFreshness, ...],
+    questions: Mapping[str, list[list[Any]]],
 ) -> Answer:
-    """The answer of merged values: per entity a value per feature, its default where it is null, and a token."""
+    """The answer of merged values: per entity a value per feature, its default where it is null, and a token.
+
+    questions: what `questions_of` found in the request.
+    """
     refs, n = selection.refs, len(request.entities)
     parts = range(len(selection.parts))
     if n == 1 and all(type(found) is Listed and not found.errors for found in merged.finished):
@@ -54,6 +60,10 @@ def answer_of(
                     code = finished.errors.get(first + entity * slot.stride)
                     if code is not None:
                         errors[entity][refs[position]] = code
+    for position in selection.asking:
+        columns[position], codes = answered(selection, position, columns[position], request.entities, questions)
+        for entity, code in codes.items():
+            errors[entity][refs[position]] = code
     if selection.defaults is not None:
         for position, default in enumerate(selection.defaults):
             if default is not None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from html import escape
 
+from slicewise.aggregates.membership import answer_type
 from slicewise.features.types import BOOLEAN, LONG, STRING, TIMESTAMP
 from slicewise.serving.catalog import Catalog
 from slicewise.slices import format_duration
@@ -52,7 +53,7 @@ def _body(catalog: Catalog) -> str:
                 cells = (
                     f"<code>{escape(name)}:{escape(feature.column)}</code>",
                     escape(feature.aggregate.describe()),
-                    escape(str(feature.aggregate.output_type)),
+                    escape(str(answer_type(feature.aggregate))),
                     format_duration(unit.slice_us),
                 )
                 parts.append("<tr>" + "".join(f"<td>{cell}" for cell in cells))

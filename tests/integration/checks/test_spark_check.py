@@ -64,6 +64,10 @@ SKETCH = sw.FeatureView(
     features=[
         sw.Feature("songs", sw.distinct_count("song", threshold=3, precision=10), ["3h"]),
         sw.Feature("lengths", sw.quantiles("seconds", q=[0.1, 0.5], threshold=3, error=0.05), ["3h"]),
+        sw.Feature("heard", sw.bloom("song", capacity=5, error=0.001), ["3h"]),
+        sw.Feature("marked", sw.cuckoo("song", capacity=7), ["3h"]),
+        sw.Feature("filled", sw.bloom_fill("song", capacity=5, error=0.001), ["3h"]),
+        sw.Feature("long_ones", sw.bloom("song", capacity=9, where="seconds > 50"), ["3h"]),
         sw.Feature("frequent", sw.top_k_frequent("song", k=2, capacity=4, error=0.2), ["3h"]),
     ],
 )
@@ -102,7 +106,7 @@ class OracleReader:
         mode, t = ("live", NOW) if at_us is None else ("at", at_us)
         base, ahead = self._covers()
         raw = self.all if unit.view == "sketch" else self.raw
-        own = [e for e in raw if all(e.columns[name] == value for name, value in entity.items())]
+        own = [e for e in raw if all(e.columns[name] == entity[name] for name, _ in unit.entity)]
         known = covered(own, base, ahead)
         values, intervals = {}, {}
         for ref in refs:
@@ -111,7 +115,8 @@ class OracleReader:
             intervals[feature.column] = (start + self.move_bounds, end)
             chosen = inside(known, start, end)
             wrong = self.falsify.get((ref, mode))
-            value = wrong(own, start, end) if wrong else self._value(unit.view, feature.feature, chosen)
+            asked = entity.get("song")
+            value = wrong(own, start, end) if wrong else self._value(unit.view, feature.feature, chosen, asked)
             values[ref] = _as_served(value)
         covers = {hour: Cover(offsets) for hour, offsets in ahead.items()}
         text = tokens.encode(
@@ -125,7 +130,7 @@ class OracleReader:
         hours = START // HOUR + self.rng.choice(6, 2, replace=False)
         return base, {int(h): {p: int(self.rng.integers(end + 1)) for p, end in ends.items()} for h in hours}
 
-    def _value(self, name: str, feature: str, events: list[OracleEvent]) -> Any:
+    def _value(self, name: str, feature: str, events: list[OracleEvent], asked: Any) -> Any:
         if name != "sketch":
             return expected(feature, events)
         unit = self.deployment.view("sketch")[0]
@@ -135,7 +140,7 @@ class OracleReader:
                 {**{n: e.columns[n] for n in ("song", "seconds")}, "user": "x", "played_at": START, "offset": i}
                 for i, e in enumerate(events)
             ],
-            [{"user": "x", "at": START + 1}],
+            [{"user": "x", "at": START + 1, "song": asked}],
         )
         assert f"{feature}_3h" in {each.column for each in unit.features}
         return answered[f"{feature}_3h"].to_pylist()[0]
