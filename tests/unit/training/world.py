@@ -90,7 +90,7 @@ AGGREGATES: dict[str, tuple[Any, str, tuple[Any, ...]]] = {
             lambda some: oracle.bucketed(some, "stars", lambda part: oracle.last_k(part, "song", 2)),
         ),
     ),
-    "spread": (sw.histogram("seconds", edges=[10, 29.7, 60]), "histogram", ("seconds", (10, 29.7, 60))),
+    "lengths_spread": (sw.histogram("seconds", edges=[10, 29.7, 60]), "histogram", ("seconds", (10, 29.7, 60))),
 }
 WINDOWS: tuple[Any, ...] = (
     "10m",
