@@ -213,8 +213,10 @@ class Recomputation:
     def _asked(self) -> dict[str, pa.Array]:
         columns = {"who": pa.array([each.who for each in self.asked], pa.int64())}
         for name, kind in self.unit.entity:
+            values = [each.entity[name] for each in self.asked]
             stored = pa.int64() if kind == "timestamp_us" else arrow_type(kind)
-            columns[f"k_{name}"] = pa.array([each.entity[name] for each in self.asked], stored)
+            # a date is asked for by its text
+            columns[f"k_{name}"] = pa.array(values).cast(stored) if kind == "date" else pa.array(values, stored)
         return columns
 
     def _bases(self) -> dict[str, pa.Array]:

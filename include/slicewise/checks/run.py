@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import date
 from decimal import Decimal
 from typing import Any
 
@@ -130,7 +131,7 @@ class CheckRun:
         viewed = queries.viewed(unit, source, events)
         text = queries.sampled(unit, viewed, self.run, self.sample, now - unit.retention_us)
         rows: list[dict[str, Any]] = self.spark.sql(text).toArrow().to_pylist()
-        found = [{name: row[f"e_{name}"] for name, _ in unit.entity} for row in rows]
+        found = [{name: _wire(row[f"e_{name}"]) for name, _ in unit.entity} for row in rows]
         return sorted(found, key=repr)
 
     def _questions(self, unit: Unit) -> dict[str, list[Any]]:
@@ -161,11 +162,7 @@ class CheckRun:
 
 
 def _sent(questions: Mapping[str, Sequence[Any]]) -> dict[str, list[Any]]:
-    """As a request writes values: decimals as text."""
-    return {
-        column: [format(value, "f") if isinstance(value, Decimal) else value for value in values]
-        for column, values in questions.items()
-    }
+    return {column: [_wire(value) for value in values] for column, values in questions.items()}
 
 
 def strangers(kind: str, run: str) -> list[Any]:
@@ -198,3 +195,10 @@ def _refuse_unarchived(unit: Unit, archived: Cover, reads: Sequence[Read]) -> No
                     expected="the archive of a moment later to reach at least as far",
                     next_step="see whether the store belongs to another log: slicewise status",
                 )
+
+
+def _wire(value: Any) -> Any:
+    """A value as a request writes it: decimals and dates as text."""
+    if isinstance(value, Decimal):
+        return format(value, "f")
+    return value.isoformat() if isinstance(value, date) else value

@@ -37,7 +37,9 @@ def condition_column(condition: RowExpression) -> str:
 
 def storage_payload(unit: Unit, source: Source) -> dict[str, Any]:
     """What the storage fingerprint of a unit covers; docs/format.md, "Fingerprints"."""
-    types = dict(source.columns)
+    # a float's values are other ones than a double's; the range of an integer only judges records
+    types = dict(source.columns) | {name: kind for name, kind in source.wire if "float" in kind}
+    paths = {name: list(path) for name, path in source.paths if name in unit.reads}
     return {
         "codec": CODEC_VERSION,
         "columns": {name: types[name] for name in unit.reads},
@@ -54,6 +56,7 @@ def storage_payload(unit: Unit, source: Source) -> dict[str, Any]:
         "source": source.name,
         "spread": unit.spread,
         "view": unit.view,
+        **({"paths": paths} if paths else {}),
     }
 
 

@@ -14,9 +14,19 @@ from slicewise.features.definitions import FeatureSet, FeatureView, KafkaSource,
 from slicewise.features.expression import RowExpression
 from slicewise.features.fingerprint import condition_column
 from slicewise.features.names import listed, nearest
+from slicewise.features.paths import column_paths
 from slicewise.features.plan import Deployment, PlannedSet
 from slicewise.features.rowlogic import parse_expression
-from slicewise.features.types import DOUBLE, arrow_type, column_type, decimal_parts, time_form
+from slicewise.features.types import (
+    DOUBLE,
+    TIMESTAMP,
+    arrow_type,
+    column_type,
+    decimal_parts,
+    element_type,
+    time_form,
+    wire_type,
+)
 from slicewise.features.unit import Source, Unit, build_unit
 from slicewise.slices import (
     HOUR_US,
@@ -55,17 +65,23 @@ def plan_project(project: Project) -> Deployment:
 
 def plan_source(source: KafkaSource) -> Source:
     """A declared source as data."""
+    forms = (time_form(kind) for kind in source.schema.values() if column_type(kind) == TIMESTAMP)
+    paths = column_paths(source.schema, source.paths, source.where)
     return Source(
         name=source.name,
         topic=source.topic or source.name,
         columns=tuple((name, column_type(kind)) for name, kind in source.schema.items()),
         timestamp=source.timestamp,
-        time_form=time_form(source.schema[source.timestamp]),
+        time_form=next(forms, "us"),
         max_lateness_us=parse_duration(source.max_lateness),
         max_ahead_us=parse_duration(source.max_ahead),
         required=tuple(source.required),
         allow_nan=tuple(source.allow_nan),
         owner=source.owner,
+        wire=tuple((n, wire_type(kind)) for n, kind in source.schema.items() if wire_type(kind) != column_type(kind)),
+        paths=tuple((name, path) for name, path in paths.items() if path != (name,)),
+        format=source.format,
+        registry=source.registry,
     )
 
 
@@ -137,11 +153,11 @@ def _entity(view: FeatureView, column: str, source: Source) -> tuple[str, str]:
             expected="columns of the source: " + listed(kinds),
             next_step=nearest(column, kinds),
         )
-    if kinds[column] == DOUBLE or decimal_parts(kinds[column]):
+    if kinds[column] == DOUBLE or decimal_parts(kinds[column]) or element_type(kinds[column]):
         raise DefinitionError(
             f"the entity column {column!r} is {kinds[column]}",
             where=view.place,
-            expected="string, long, boolean or an instant: equal keys must be equal bytes",
+            expected="string, long, boolean, date or an instant: equal keys must be equal bytes",
             next_step="produce the key as string or long",
         )
     return column, kinds[column]

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import date
 from decimal import Decimal, InvalidOperation
 from typing import Any
 
@@ -17,7 +18,7 @@ from slicewise.cover import Cover, Place
 from slicewise.errors import BadRequest
 from slicewise.features.names import unknown
 from slicewise.features.plan import Deployment
-from slicewise.features.types import BOOLEAN, LONG, STRING, TIMESTAMP, decimal_parts
+from slicewise.features.types import BOOLEAN, DATE, LONG, STRING, TIMESTAMP, decimal_parts
 from slicewise.features.unit import PlannedFeature, Unit
 from slicewise.serving.requests import Entity, Scalar, instant, instant_us
 from slicewise.serving.values import Converter, converter, has_doubles
@@ -240,6 +241,8 @@ def value_of(value: object, kind: str, column: str, i: int) -> object:
         typed = value
     elif kind == TIMESTAMP and isinstance(value, str | int):
         typed = instant(instant_us(value))
+    elif kind == DATE and type(value) is str and len(value) == len("yyyy-mm-dd"):
+        typed = _date(value)
     elif decimal_parts(kind) and type(value) in (str, int):
         typed = _decimal(str(value), kind)
     if typed is None:
@@ -249,6 +252,14 @@ def value_of(value: object, kind: str, column: str, i: int) -> object:
             expected=f"a {kind}" + (", as text" if decimal_parts(kind) else ""),
         )
     return typed
+
+
+def _date(text: str) -> date | None:
+    try:
+        day = date.fromisoformat(text)
+    except ValueError:
+        return None
+    return day if day.isoformat() == text else None
 
 
 def _decimal(text: str, kind: str) -> Decimal | None:

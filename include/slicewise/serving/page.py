@@ -6,7 +6,7 @@ import json
 from html import escape
 
 from slicewise.aggregates.membership import answer_type
-from slicewise.features.types import BOOLEAN, LONG, STRING, TIMESTAMP
+from slicewise.features.types import BOOLEAN, DATE, LONG, STRING, TIMESTAMP
 from slicewise.serving.catalog import Catalog
 from slicewise.slices import format_duration
 
@@ -21,6 +21,7 @@ _EXAMPLES: dict[str, object] = {
     STRING: "…",
     LONG: 1,
     BOOLEAN: True,
+    DATE: "2013-01-01",
     TIMESTAMP: "2013-01-01T00:00:00Z",
 }
 

@@ -15,10 +15,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from slicewise.errors import BadRequest, SlicewiseError
-from slicewise.features.types import BOOLEAN, STRING, TIMESTAMP, arrow_type
+from slicewise.features.types import BOOLEAN, DATE, STRING, TIMESTAMP, arrow_type
 from slicewise.token import Token, decode_all
 from slicewise.training.instants import as_timestamps, instants_us
 from slicewise.training.ranges import Ints
+from slicewise.training.wire import days
 
 AT, TOKEN = "at", "token"
 
@@ -125,6 +126,8 @@ def typed(column: pa.ChunkedArray, name: str, kind: str, where: str) -> pa.Chunk
         )
     if kind == TIMESTAMP:
         return pa.chunked_array([as_timestamps(instants_us(column, f"{where}, column {name!r}"))])
+    if kind == DATE:
+        column = pa.chunked_array([days(column.combine_chunks(), f"{where}, column {name!r}")])
     if len(column) and _family(column.type) != _FAMILIES.get(kind, "number"):
         # An integer is not the text of it: the store would know another entity.
         raise _mistyped(column, name, kind, where)
@@ -149,7 +152,7 @@ def _asked(column: pa.ChunkedArray, name: str, kind: str, where: str) -> pa.Chun
     return pa.chunked_array([pa.ListArray.from_arrays(bounds, values)])
 
 
-_FAMILIES = {STRING: "text", BOOLEAN: "boolean"}
+_FAMILIES = {STRING: "text", BOOLEAN: "boolean", DATE: "date"}
 
 
 def _family(kind: pa.DataType) -> str:
@@ -159,6 +162,8 @@ def _family(kind: pa.DataType) -> str:
         return "text"
     if pa.types.is_boolean(kind):
         return "boolean"
+    if pa.types.is_date32(kind):
+        return "date"
     is_number = pa.types.is_integer(kind) or pa.types.is_floating(kind)
     return "number" if is_number or pa.types.is_decimal(kind) else "other"
 

@@ -11,12 +11,12 @@ from slicewise.features.sql.statements import Option, Statement, refuse_unknown_
 from slicewise.features.sql.text import SqlText, Tokens
 from slicewise.features.types import column_type
 
-_TEXTS = ("topic", "timestamp", "max_lateness", "max_ahead", "owner")
-_OPTIONS = (*_TEXTS, "allow_nan", "connector", "format")
+_TEXTS = ("topic", "timestamp", "max_lateness", "max_ahead", "owner", "format", "registry")
+_OPTIONS = (*_TEXTS, "allow_nan", "connector")
 _HINTS = {
     "properties.": "brokers are the platform's setting (SLICEWISE_KAFKA_BOOTSTRAP): leave it out",
     "scan.": "a view's history is built from the archive when it is applied: leave it out",
-    "value.": "the format is json: leave it out",
+    "value.": "format = 'json', or 'avro' or 'protobuf' with registry = 'http://…'",
 }
 _TYPES = {"VARCHAR": "string", "DOUBLE PRECISION": "double", "INT8": "int64"}
 
@@ -24,10 +24,9 @@ _TYPES = {"VARCHAR": "string", "DOUBLE PRECISION": "double", "INT8": "int64"}
 def read_source(sql: SqlText, statement: Statement, location: Location) -> KafkaSource:
     """The source of a CREATE SOURCE statement. Raises SqlRefused."""
     refuse_unknown_options(sql, statement.options, _OPTIONS, _HINTS)
-    for name, only in (("connector", "kafka"), ("format", "json")):
-        option = statement.options.get(name)
-        if option is not None and option.value.lower() != only:
-            raise sql.refused(f"{name} {option.value!r} is not there", option.span, f"'{only}'")
+    connector = statement.options.get("connector")
+    if connector is not None and connector.value.lower() != "kafka":
+        raise sql.refused(f"connector {connector.value!r} is not there", connector.span, "'kafka'")
     schema: dict[str, str] = {}
     required: list[str] = []
     for part in statement.body.split(","):
@@ -41,7 +40,7 @@ def read_source(sql: SqlText, statement: Statement, location: Location) -> Kafka
         raise sql.refused(
             "the source does not say which column is the event time",
             statement.head,
-            "WITH (timestamp = 'column', …), a column of type TIMESTAMP_US, _MS, _S or _RFC3339",
+            "WITH (timestamp = 'column', …), a column of type TIMESTAMP_US, _MS, _S or _RFC3339, or 'kafka'",
         )
     given: dict[str, Any] = {n: statement.options[n].value for n in _TEXTS if n in statement.options}
     return _made(sql, statement, location, schema, required, given)
