@@ -27,6 +27,8 @@ _AGGREGATES = (
     "cuckoo",
     "count_by",
     "covariance",
+    "decay_count",
+    "decay_sum",
     "distinct_count",
     "first",
     "first_k",
@@ -74,6 +76,8 @@ if TYPE_CHECKING:
     from slicewise.aggregates import count_by as count_by
     from slicewise.aggregates import covariance as covariance
     from slicewise.aggregates import cuckoo as cuckoo
+    from slicewise.aggregates import decay_count as decay_count
+    from slicewise.aggregates import decay_sum as decay_sum
     from slicewise.aggregates import distinct_count as distinct_count
     from slicewise.aggregates import first as first
     from slicewise.aggregates import first_k as first_k

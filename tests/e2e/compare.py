@@ -45,11 +45,14 @@ def as_bytes(value: Any) -> bytes:
     return repr(value).encode()
 
 
-def oracle_value(spec: Mapping[str, Any], events: Sequence[OracleEvent]) -> Any:
-    """What an aggregate, given as its kind and parameters, answers over these events."""
+def oracle_value(spec: Mapping[str, Any], events: Sequence[OracleEvent], end: int) -> Any:
+    """What an aggregate, given as its kind and parameters, answers over these events of a window that ends there."""
     parameters = {name: value for name, value in spec.items() if name != "kind" and value is not None}
     if spec["kind"] in moments.BY_KIND:
         return oracle.BY_KIND[str(spec["kind"])](events, **parameters)
+    if "half_life" in parameters:
+        column = parameters.pop("column", None)
+        return oracle.BY_KIND[str(spec["kind"])](events, column, **parameters, end=end)
     if spec["kind"] == "count" or "column" in parameters:
         column = parameters.pop("column", None)
         extra = {"k": parameters["k"]} if "k" in parameters else {}
@@ -77,15 +80,15 @@ def members(spec: Mapping[str, Any], asked: Sequence[Any], events: Sequence[Orac
     return [None if value is None or full else value in seen for value in asked]
 
 
-def value_of(aggregate: Aggregate, events: Sequence[OracleEvent]) -> Any:
-    """What a bound aggregate answers over these events."""
+def value_of(aggregate: Aggregate, events: Sequence[OracleEvent], end: int) -> Any:
+    """What a bound aggregate answers over these events of a window that ends there."""
     if aggregate.kind in ("bloom", "cuckoo"):
         return members(aggregate.spec(), ASKED["by_card"]["shop"], events)
     if aggregate.kind not in APPROXIMATE:
-        return oracle_value(aggregate.spec(), events)
+        return oracle_value(aggregate.spec(), events, end)
     topic = [(int(e.topic[:16], 16), int(e.topic[16:], 16)) for e in events]
     given = [Event(e.time, *of, e.partition, e.offset, e.columns) for e, of in zip(events, topic, strict=True)]
-    return laws.expected(aggregate, given)
+    return laws.expected(aggregate, given, end)
 
 
 def by_entity(unit: Unit, events: Sequence[OracleEvent]) -> dict[tuple[Any, ...], list[OracleEvent]]:
@@ -127,7 +130,7 @@ def compare(
                 )
                 for feature in unit.features:
                     start, end = token.bounds[feature.column]
-                    expected = value_of(feature.aggregate, oracle.inside(known, start, end))
+                    expected = value_of(feature.aggregate, oracle.inside(known, start, end), end)
                     found = result["values"][f"{unit.view}:{feature.column}"]
                     count.check(f"{unit.view} {key} {feature.column} at {at}", expected, found)
                 rows.append({"unit": unit, "key": key, "at": answer["t"], **result})

@@ -25,8 +25,10 @@ class Error(str):
     """A value that is null with this error code."""
 
 
-def expected(aggregate: Aggregate, events: Sequence[Event]) -> Any:
-    """The finished value, or an `Error`."""
+def expected(aggregate: Aggregate, events: Sequence[Event], end_us: int = 0) -> Any:
+    """The finished value of a window that ends there, or an `Error`."""
+    if aggregate.kind in ENDED:
+        return ENDED[aggregate.kind](aggregate, events, end_us)
     return ORACLES[aggregate.kind](aggregate, events)
 
 
@@ -374,15 +376,15 @@ def _some(aggregate: Any, events: Sequence[Event]) -> bool | None:
     return any(values) if values else None
 
 
-def _where(aggregate: Any, events: Sequence[Event]) -> Any:
-    return expected(aggregate.aggregate, [event for event in events if event.columns[aggregate.column] is True])
+def _where(aggregate: Any, events: Sequence[Event], end_us: int) -> Any:
+    return expected(aggregate.aggregate, [e for e in events if e.columns[aggregate.column] is True], end_us)
 
 
-def _bucketed(aggregate: Any, events: Sequence[Event]) -> Any:
+def _bucketed(aggregate: Any, events: Sequence[Event], end_us: int) -> Any:
     keyed = [(event.columns[aggregate.by], event) for event in events]
     found: list[Any] = []
     for key in sorted({key for key, _ in keyed if key is not None}, key=_key):
-        value = expected(aggregate.aggregate, [event for each, event in keyed if each == key])
+        value = expected(aggregate.aggregate, [event for each, event in keyed if each == key], end_us)
         if isinstance(value, Error):
             found.append(value)
         else:
@@ -404,6 +406,59 @@ def _histogram(aggregate: Any, events: Sequence[Event]) -> Any:
         "over": len(odd) - under + sum(value >= edges[-1] for value in exact),
     }
 
+
+def _moment(aggregate: Any, events: Sequence[Event]) -> Any:
+    given = {name: value for name, value in aggregate.spec().items() if name != "kind"}
+    try:
+        return moments.BY_KIND[aggregate.kind](events, **given)
+    except moments.TooLarge:
+        return Error(OVERFLOW)
+
+
+def _decayed(aggregate: Any, values: Sequence[tuple[Any, int]], end_us: int) -> Any:
+    """The sum of (value, time) by weight, in a unit of the earliest value's."""
+    odd = _not_finite([value for value, _ in values])
+    if odd is not None:
+        return odd
+    us = int(aggregate.half_life[:-1]) * {"h": 3_600, "d": 86_400}[aggregate.half_life[-1]] * 1_000_000
+    steps = [time // us for _, time in values]
+    if max(steps) - min(steps) > 1_024:
+        return Error("too_long")
+    total = sum((Fraction(v) * _factor(t, us) * 2 ** (t // us - min(steps)) for v, t in values), Fraction(0))
+    total /= _factor(end_us, us)
+    octave = min(steps) - end_us // us
+    if abs(octave) > 40_000:  # the quotient is no double, whatever the values are
+        return 0.0 if octave < 0 or total == 0 else Error(OVERFLOW)
+    found = nearest_double(total * Fraction(2) ** octave)
+    return found if isinstance(found, Error) else found + 0.0
+
+
+def _factor(time: int, us: int) -> Fraction:
+    """2^(part of a half-life), to 33 bits of it: three powers rounded to 63 bits, products cut to as many."""
+    bits, factor = time % us * 2**33 // us, 2**63
+    with decimal.localcontext(prec=60):
+        for place in (11, 22, 33):
+            power = Decimal(2) ** (Decimal(bits >> (33 - place) & 2047) / 2**place)
+            factor = factor * int((power * 2**63).to_integral_value()) >> 63
+    return Fraction(factor, 2**63)
+
+
+def _decay_sum(aggregate: Any, events: Sequence[Event], end_us: int) -> Any:
+    values = [(_plus(e.columns[aggregate.column]), e.time) for e in events if e.columns[aggregate.column] is not None]
+    return _decayed(aggregate, values, end_us) if values else None
+
+
+def _decay_count(aggregate: Any, events: Sequence[Event], end_us: int) -> Any:
+    held = [e for e in events if aggregate.column is None or e.columns[aggregate.column] is not None]
+    return _decayed(aggregate, [(1, event.time) for event in held], end_us) if held else 0.0
+
+
+ENDED: dict[str, Callable[[Any, Sequence[Event], int], Any]] = {
+    "bucketed": _bucketed,
+    "where": _where,
+    "decay_count": _decay_count,
+    "decay_sum": _decay_sum,
+}
 
 def _moment(aggregate: Any, events: Sequence[Event]) -> Any:
     given = {name: value for name, value in aggregate.spec().items() if name != "kind"}
@@ -436,8 +491,6 @@ ORACLES: dict[str, Callable[[Any, Sequence[Event]], Any]] = {
     "top_k_frequent": _frequent,
     "bool_and": _all,
     "bool_or": _some,
-    "where": _where,
-    "bucketed": _bucketed,
     "histogram": _histogram,
     **dict.fromkeys(moments.BY_KIND, _moment),
 }

@@ -7,7 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from decimal import Decimal, localcontext
 from fractions import Fraction
+from functools import cache
 from typing import Any
 
 from tests.support import moments
@@ -161,6 +163,38 @@ def bool_or(events: Sequence[OracleEvent], column: str) -> bool | None:
     return any(values) if values else None
 
 
+def decay_sum(events: Sequence[OracleEvent], column: str, half_life: str, end: int) -> float | None:
+    """The values of each event, by the weight of its age; rounded once."""
+    held = [(e.time, Fraction(e.columns[column])) for e in _present(events, column)]
+    return _decayed(held, half_life, end) if held else None
+
+
+def decay_count(events: Sequence[OracleEvent], column: str | None, half_life: str, end: int) -> float | None:
+    held = events if column is None else _present(events, column)
+    return _decayed([(e.time, Fraction(1)) for e in held], half_life, end)
+
+
+def _decayed(held: Sequence[tuple[int, Fraction]], half_life: str, end: int) -> float | None:
+    us = int(half_life[:-1]) * {"s": 1_000_000, "m": MINUTE, "h": HOUR, "d": DAY}[half_life[-1]]
+    last = end // us  # weights in units of that octave, so that they stay small numbers
+    exact = sum((value * _weight(time, us, last) for time, value in held), Fraction(0))
+    return as_double(exact / _weight(end, us, last))
+
+
+def _weight(time: int, us: int, last: int) -> Fraction:
+    """2^(time / us - last) as docs/format.md has it: 33 bits of the part of a half-life, by three powers."""
+    bits, factor = time % us * 2**33 // us, 2**63
+    for place in (1, 2, 3):
+        factor = factor * _power(bits >> (11 * (3 - place)) & 2047, place) >> 63
+    return factor * Fraction(2) ** (time // us - last - 63)
+
+
+@cache
+def _power(part: int, place: int) -> int:
+    with localcontext(prec=50):
+        return int((Decimal(2) ** (Decimal(part) / 2 ** (11 * place)) * 2**63).to_integral_value())
+
+
 def where(
     events: Sequence[OracleEvent],
     holds: Callable[[Mapping[str, Any]], bool],
@@ -215,6 +249,8 @@ BY_KIND: dict[str, Callable[..., Any]] = {
     "last": last,
     "last_k": last_k,
     "last_k_distinct": last_k_distinct,
+    "decay_count": decay_count,
+    "decay_sum": decay_sum,
     "distinct_count": distinct_count,
     "quantiles": quantiles,
     "top_k_frequent": top_k_frequent,

@@ -22,6 +22,7 @@ from slicewise.aggregates.columns import Columns
 from slicewise.aggregates.conditional import only
 from slicewise.aggregates.counting import Count
 from slicewise.aggregates.cuckoo import Cuckoo
+from slicewise.aggregates.decay import DecayCount, DecaySum
 from slicewise.aggregates.distinct import DistinctCount
 from slicewise.aggregates.events import Event, Rows
 from slicewise.aggregates.extremes import Max, Min
@@ -187,6 +188,16 @@ def quantiles(
     return _given(Quantiles(column, tuple(q), threshold, error), where)
 
 
+def decay_sum(column: str, *, half_life: str, where: str | None = None) -> Aggregate:
+    """Exact sum in which a value weighs half after each `half_life` of age at the window's end."""
+    return _given(DecaySum(half_life, column), where)
+
+
+def decay_count(column: str | None = None, *, half_life: str, where: str | None = None) -> Aggregate:
+    """Number of events (with a column, of values not null), each of which weighs half after each `half_life`."""
+    return _given(DecayCount(half_life, column), where)
+
+
 def bool_and(column: str, *, where: str | None = None) -> Aggregate:
     """Whether all values that are not null are true."""
     return _given(BoolAnd(column), where)
@@ -252,6 +263,8 @@ __all__ = [
     "count_by",
     "covariance",
     "cuckoo",
+    "decay_count",
+    "decay_sum",
     "distinct_count",
     "first",
     "first_k",

@@ -174,6 +174,7 @@ def raw(each: Aggregated) -> Sequence[str]:
 
 
 def whole(each: Aggregated) -> str:
-    """Per window the rows that a judge is given, in no order, as one list of structs."""
+    """Per window the rows that a judge is given, in no order, as one list of structs, and where it ends."""
     columns = ", ".join(["t", "topic_id", "p", "o", *(f"`v_{name}`" for name in each.inputs)])
-    return f"SELECT w, collect_list(struct({columns})) AS found FROM {ROWS} GROUP BY w"
+    rows = f"SELECT w, collect_list(struct({columns})) AS found FROM {ROWS} GROUP BY w"
+    return f"SELECT r.w, r.found, i.end_us FROM ({rows}) r JOIN check_windows i ON i.w = r.w"

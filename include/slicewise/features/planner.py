@@ -35,6 +35,7 @@ from slicewise.slices import (
     as_window,
     check_slice,
     default_slice,
+    format_duration,
     parse_duration,
     reach_us,
     resolution,
@@ -99,6 +100,7 @@ def plan_view(view: FeatureView, source: Source) -> tuple[Unit, ...]:
         _check_aggregate(aggregate, source, columns | conditions, place)
         for window in map(as_window, feature.windows):
             column = f"{feature.name}_{window.column_suffix()}"
+            check_window(feature.aggregate, window, place)
             wanted.append((column, feature.name, window, aggregate))
     used = {column for *_, aggregate in wanted for column in aggregate.inputs}
     kept = tuple((name, e) for name, e in (columns | conditions).items() if name in used)
@@ -238,6 +240,18 @@ def _check_aggregate(aggregate: Aggregate, source: Source, columns: dict[str, Ro
             expected=error.expected,
             next_step=error.next_step or "choose another column or aggregate",
         ) from error
+
+
+def check_window(aggregate: Aggregate, window: Window, place: str) -> None:
+    """Raises DefinitionError where the aggregate cannot answer a window of this length."""
+    expected = aggregate.answers(window.length_us)
+    if expected is not None:
+        raise DefinitionError(
+            f"{aggregate.describe()} over {format_duration(window.length_us)}",
+            where=place,
+            expected=expected,
+            next_step="declare a shorter window, or change the aggregate's parameters",
+        )
 
 
 def _groups(view: FeatureView, wanted: Sequence[_Wanted]) -> list[tuple[int, list[_Wanted]]]:

@@ -48,6 +48,8 @@ by_card = sw.FeatureView(
         sw.Feature("recent_shops", sw.last_k_distinct("shop", k=3), windows=WINDOWS),
         sw.Feature("dearest", sw.top_k("shop", by="amount", k=3), windows=WINDOWS),
         sw.Feature("shops", sw.distinct_count("shop"), windows=WINDOWS),
+        sw.Feature("lately", sw.decay_count(half_life="10m"), windows=WINDOWS),
+        sw.Feature("spent_lately", sw.decay_sum("amount", half_life="1h"), windows=WINDOWS),
         sw.Feature(
             "amount_shares", sw.quantiles("amount", q=[0.1, 0.5, 0.9], threshold=6, error=0.02), windows=WINDOWS
         ),

@@ -116,7 +116,7 @@ class OracleReader:
             chosen = inside(known, start, end)
             wrong = self.falsify.get((ref, mode))
             asked = entity.get("song")
-            value = wrong(own, start, end) if wrong else self._value(unit.view, feature.feature, chosen, asked)
+            value = wrong(own, start, end) if wrong else self._value(unit.view, feature.feature, chosen, end, asked)
             values[ref] = _as_served(value)
         covers = {hour: Cover(offsets) for hour, offsets in ahead.items()}
         text = tokens.encode(
@@ -130,9 +130,9 @@ class OracleReader:
         hours = START // HOUR + self.rng.choice(6, 2, replace=False)
         return base, {int(h): {p: int(self.rng.integers(end + 1)) for p, end in ends.items()} for h in hours}
 
-    def _value(self, name: str, feature: str, events: list[OracleEvent], asked: Any) -> Any:
+    def _value(self, name: str, feature: str, events: list[OracleEvent], end: int, asked: Any) -> Any:
         if name != "sketch":
-            return expected(feature, events)
+            return expected(feature, events, end)
         unit = self.deployment.view("sketch")[0]
         answered = sw.evaluate(
             SKETCH,
@@ -239,7 +239,7 @@ def test_an_answer_beyond_the_archive_cannot_be_checked(spark: SparkSession, set
 
 
 def _expected(name: str, without: Callable[[OracleEvent], bool] = lambda _: False) -> Any:
-    return lambda own, start, end: expected(name, [e for e in inside(own, start, end) if not without(e)])
+    return lambda own, start, end: expected(name, [e for e in inside(own, start, end) if not without(e)], end)
 
 
 def _late(event: OracleEvent) -> bool:
@@ -249,7 +249,7 @@ def _late(event: OracleEvent) -> bool:
 def _tied_song(own: list[OracleEvent], start: int, end: int) -> Any:
     ranked = [e for e in inside(own, start, end) if e.columns["stars"] is not None]
     best = max(e.columns["stars"] for e in ranked)
-    first = expected("best_song", inside(own, start, end))
+    first = expected("best_song", inside(own, start, end), end)
     return next(
         e.columns["song"] for e in ranked if e.columns["stars"] == best and e.columns["song"] not in (first, None)
     )
@@ -257,9 +257,9 @@ def _tied_song(own: list[OracleEvent], start: int, end: int) -> Any:
 
 def _moved(own: list[OracleEvent], start: int, end: int) -> Any:
     """The value with one of the bounds a slice further, where that changes it."""
-    right = expected("mean_stars", inside(own, start, end))
+    right = expected("mean_stars", inside(own, start, end), end)
     moved = [(start - MINUTE, end), (start + MINUTE, end), (start, end - MINUTE)]
-    return next(v for v in (expected("mean_stars", inside(own, *each)) for each in moved) if v != right)
+    return next(v for v in (expected("mean_stars", inside(own, *each), each[1]) for each in moved) if v != right)
 
 
 def test_differences_are_found_and_their_causes_named(spark: SparkSession, settings: Settings) -> None:

@@ -52,6 +52,9 @@ AGGREGATES: dict[str, tuple[Any, str, tuple[Any, ...]]] = {
     "lengths": (sw.quantiles("seconds", q=[0.5, 0.9]), "quantiles", ("seconds", (0.5, 0.9))),
     "frequent": (sw.top_k_frequent("song", k=2), "top_k_frequent", ("song", 2)),
     "songs": (sw.distinct_count("song"), "distinct_count", ("song",)),
+    "lately": (sw.decay_count(half_life="20m"), "decay_count", (None, "20m")),
+    "seconds_lately": (sw.decay_sum("seconds", half_life="7m"), "decay_sum", ("seconds", "7m")),
+    "stars_lately": (sw.decay_sum("stars", half_life="1h"), "decay_sum", ("stars", "1h")),
     "spread": (sw.variance("seconds"), "variance", ("seconds",)),
     "spread_stars": (sw.stddev("stars"), "stddev", ("stars",)),
     "lean": (sw.skewness("stars"), "skewness", ("stars",)),
@@ -59,7 +62,7 @@ AGGREGATES: dict[str, tuple[Any, str, tuple[Any, ...]]] = {
     "together": (sw.covariance("stars", "minutes"), "covariance", ("stars", "minutes")),
     "alike": (sw.correlation("minutes", "stars"), "correlation", ("minutes", "stars")),
     "rise": (sw.linear_trend("stars"), "linear_trend", ("stars",)),
-    "start": (
+    "base": (
         sw.linear_trend("minutes", over="stars", output="intercept"),
         "linear_trend",
         ("minutes", "stars", "intercept"),
@@ -151,10 +154,10 @@ def oracle_events(events: Sequence[Mapping[str, Any]]) -> list[OracleEvent]:
     return out
 
 
-def expected(name: str, events: Sequence[OracleEvent]) -> Any:
-    """The oracle's value of an aggregate over these events."""
+def expected(name: str, events: Sequence[OracleEvent], end: int) -> Any:
+    """The oracle's value of an aggregate over these events of a window that ends there."""
     _, kind, arguments = AGGREGATES[name]
-    return oracle.BY_KIND[kind](events, *arguments)
+    return oracle.BY_KIND[kind](events, *arguments, **({"end": end} if kind.startswith("decay") else {}))
 
 
 def same(found: Any, wanted: Any) -> bool:
