@@ -54,6 +54,9 @@ SPELLINGS: Mapping[str, Spelling] = {
     **_names(Spelling("covariance", _PAIR, _SAMPLE), "covar_samp"),
     **_names(Spelling("covariance", _PAIR, _POPULATION), "covar_pop"),
     **_names(Spelling("correlation", _PAIR), "corr"),
+    **_names(Spelling("linear_trend", ("column", "over"), {"output": "slope"}), "regr_slope"),
+    **_names(Spelling("linear_trend", ("column", "over"), {"output": "intercept"}), "regr_intercept"),
+    **_names(Spelling("linear_trend", ("column", "over"), {"output": "r2"}), "regr_r2"),
     **_names(Spelling("first"), "first_value"),
     **_names(Spelling("last"), "last_value"),
     **_names(
@@ -94,7 +97,11 @@ def existing() -> dict[str, Callable[..., Aggregate]]:
 def known_names() -> list[str]:
     """Every name that can be called: our own, and the field's for what exists."""
     ours = existing()
-    return sorted({*ours, *(name for name, spelling in SPELLINGS.items() if spelling.function in ours)})
+    return sorted({*ours, "count_if", *(name for name, spelling in SPELLINGS.items() if spelling.function in ours)})
+
+
+def _expected() -> str:
+    return f"one of {listed(existing(), 60)}, or the field's name of one"
 
 
 @dataclass(frozen=True)
@@ -161,6 +168,8 @@ class Functions:
     def _arguments(self, call: Call) -> tuple[Callable[..., Aggregate], list[exp.Expr], dict[str, Any]]:
         name, ours = call.name, existing()
         positional, named = self._given(call)
+        if name in ("count_if", "countif") and len(positional) == 1 and call.filter is None:
+            return ours["count"], [], {**named, "where": self.logic.condition(positional[0])}
         if name == "count":
             return self._count(call, positional, named)
         for node in positional:
@@ -196,12 +205,10 @@ class Functions:
             raise self.sql.refused(
                 f"{name.upper()} cannot be kept incrementally: {reason}",
                 call.span,
-                "one of " + listed(known, 60),
+                _expected(),
                 instead,
             )
-        raise self.sql.refused(
-            f"unknown function {call.node.this!r}", call.span, "one of " + listed(known, 60), nearest(name, known)
-        )
+        raise self.sql.refused(f"unknown function {call.node.this!r}", call.span, _expected(), nearest(name, known))
 
     def _spelled(
         self, call: Call, spelling: Spelling, positional: list[exp.Expr], named: dict[str, Any]
@@ -211,7 +218,7 @@ class Functions:
             raise self.sql.refused(
                 f"{call.name.upper()} is the aggregate {spelling.function!r}, which this version does not have",
                 call.span,
-                "one of " + listed(known_names(), 60),
+                _expected(),
             )
         if len(positional) > len(spelling.order):
             more = node_span(positional[len(spelling.order)]) or call.span
@@ -237,7 +244,7 @@ class Functions:
             raise self.sql.refused(
                 f"{call.name.upper()} is {spelling.function} with {dict(spelling.given)}, which is not there",
                 call.span,
-                "one of " + listed(known_names(), 60),
+                _expected(),
             )
         order = [name for name, p in known.items() if p.kind is not inspect.Parameter.KEYWORD_ONLY]
         first = [values.pop(name) for name in order if name in values]

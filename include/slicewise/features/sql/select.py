@@ -11,7 +11,6 @@ from sqlglot import exp
 from slicewise.aggregates import Aggregate, count
 from slicewise.errors import DefinitionError
 from slicewise.features.definitions import Case, Feature, FeatureView, KafkaSource
-from slicewise.features.names import listed
 from slicewise.features.naming import Location
 from slicewise.features.planner import plan_source, plan_view
 from slicewise.features.sql.clauses import ONE_SOURCE, Clauses
@@ -224,7 +223,7 @@ class _Select:
                     if what
                     else "this is no aggregate",
                     tokens.span(),
-                    "one of " + listed(known_names(), 60),
+                    "an aggregate with a window",
                 )
         ignore = ignore or any(isinstance(each, exp.IgnoreNulls) for each in node.expressions)
         meta: Mapping[str, Any] = node.meta
