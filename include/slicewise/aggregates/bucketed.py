@@ -27,6 +27,7 @@ from slicewise.aggregates.extremes import Max
 from slicewise.aggregates.fields import Field, Fixed, Items
 from slicewise.aggregates.grouping import coded, numbered
 from slicewise.aggregates.latest import LastK
+from slicewise.aggregates.membership import asking
 from slicewise.aggregates.nesting import aligned, nest, nest_states, nested_fields, unnest, unnest_states
 from slicewise.aggregates.ragged import Int64, Ragged, offsets_of
 from slicewise.aggregates.ranked import ArgMax, listing
@@ -75,6 +76,13 @@ class Bucketed(Aggregate):
 
     def __post_init__(self) -> None:
         check_inner(self.aggregate, self.kind)
+        if asking(self.aggregate) is not None:
+            raise DefinitionError(
+                f"{self.aggregate.describe()} in buckets",
+                where=f"{self.kind}(…, by={self.by!r})",
+                expected="an aggregate that answers by itself: of a filter a reader asks one value",
+                next_step=f"make {self.by!r} an entity column, or ask for values that hold it (CONCAT)",
+            )
         most = self.max_buckets
         if not isinstance(most, int) or isinstance(most, bool) or not 1 <= most <= MOST_BUCKETS:
             raise DefinitionError(
