@@ -407,14 +407,6 @@ def _histogram(aggregate: Any, events: Sequence[Event]) -> Any:
     }
 
 
-def _moment(aggregate: Any, events: Sequence[Event]) -> Any:
-    given = {name: value for name, value in aggregate.spec().items() if name != "kind"}
-    try:
-        return moments.BY_KIND[aggregate.kind](events, **given)
-    except moments.TooLarge:
-        return Error(OVERFLOW)
-
-
 def _decayed(aggregate: Any, values: Sequence[tuple[Any, int]], end_us: int) -> Any:
     """The sum of (value, time) by weight, in a unit of the earliest value's."""
     odd = _not_finite([value for value, _ in values])
