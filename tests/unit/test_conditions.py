@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import inspect
 from typing import Any
 
 import pytest
 
 import slicewise as sw
+from slicewise import _AGGREGATES
 from slicewise.aggregates import Aggregate
 from slicewise.errors import DefinitionError
 from slicewise.features.definitions import Project
@@ -44,6 +46,13 @@ def view(**aggregates: Aggregate) -> sw.FeatureView:
 def unit(**aggregates: Aggregate) -> Unit:
     (found,) = plan_project(Project.of("music", [view(**aggregates)])).units
     return found
+
+
+@pytest.mark.parametrize("name", _AGGREGATES)
+def test_every_aggregate_takes_a_condition(name: str) -> None:
+    parameter = inspect.signature(getattr(sw, name)).parameters["where"]
+    assert parameter.kind is inspect.Parameter.KEYWORD_ONLY
+    assert parameter.default is None
 
 
 def test_equal_conditions_are_one_column_and_one_partial_however_they_are_written() -> None:
