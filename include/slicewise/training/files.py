@@ -114,6 +114,8 @@ def _kind(kind: pa.DataType, *, is_time: bool) -> str | None:
         return "double"
     if pa.types.is_timestamp(kind):
         return "timestamp_rfc3339" if is_time else None
+    if pa.types.is_date32(kind):
+        return "date"
     if pa.types.is_decimal(kind) and kind.scale >= 0 and kind.precision <= 38:
         return f"decimal({kind.precision},{kind.scale})"
     return None

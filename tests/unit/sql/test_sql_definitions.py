@@ -12,6 +12,8 @@ from slicewise.features.definitions import Project
 from slicewise.features.plan import Deployment, plan
 from slicewise.features.project import load_project
 from slicewise.features.python_form import python_form
+from slicewise.features.rowlogic import parse_expression
+from tests.support import rowlogic_vectors
 
 PLAYS = sw.KafkaSource(
     "plays",
@@ -205,6 +207,51 @@ def test_a_source_in_sql_is_the_one_in_python() -> None:
         "v", source=source, entity=["user_id"], features=[sw.Feature("n", sw.count(), [sw.tumbling("1h")])]
     )
     assert deployed(sw.sql(text)).digest == deployed(python).digest
+
+
+def test_a_source_in_sql_has_every_type_paths_and_formats() -> None:
+    text = """
+    CREATE SOURCE s (
+      user_id STRING NOT NULL PATH '$.user.id', born DATE, tags ARRAY<STRING>, small TINYINT, ratio FLOAT
+    ) WITH (timestamp = 'kafka', format = 'avro', registry = 'http://127.0.0.1:1');
+    CREATE FEATURE VIEW v AS
+    SELECT user_id, count(*) OVER (PARTITION BY user_id ORDER BY SLICE(kafka) RANGE INTERVAL '1' HOUR PRECEDING) AS n_1h
+    FROM s
+    """
+    source = sw.KafkaSource(
+        "s",
+        schema={"user_id": "string", "born": "date", "tags": "array<string>", "small": "int8", "ratio": "float"},
+        timestamp="kafka",
+        required=["user_id"],
+        paths={"user_id": "$.user.id"},
+        format="avro",
+        registry="http://127.0.0.1:1",
+    )
+    python = sw.FeatureView(
+        "v", source=source, entity=["user_id"], features=[sw.Feature("n", sw.count(), windows=["1h"])]
+    )
+    made = sw.sql(text)
+    assert deployed(made).digest == deployed(python).digest
+    scope: dict[str, object] = {"sw": sw}
+    exec(python_form(made), scope)
+    (again,) = (value for value in scope.values() if isinstance(value, sw.FeatureView))
+    assert deployed(again).digest == deployed(made).digest
+
+
+def test_row_logic_in_sql_is_that_of_definitions() -> None:
+    """Every vector of row logic's parity, as a computed column of one view."""
+    source = sw.KafkaSource("vectors", schema={**rowlogic_vectors.SCHEMA, "k": "string"}, timestamp="t")
+    columns = {f"c{i}": text for i, text in enumerate(rowlogic_vectors.EXPRESSIONS)}
+    written = ",\n".join(f"{text} AS {name}" for name, text in columns.items())
+    made = sw.sql(
+        f"""CREATE FEATURE VIEW v AS SELECT {written}, count(*)
+        OVER (PARTITION BY k ORDER BY SLICE(t) RANGE INTERVAL '1' HOUR PRECEDING) AS n_1h FROM vectors""",
+        sources=[source],
+    )
+    assert len(columns) > 100
+    for name, text in columns.items():
+        theirs = parse_expression(text, rowlogic_vectors.SCHEMA, where="python")
+        assert parse_expression(made.columns[name], rowlogic_vectors.SCHEMA, where="sql").tree == theirs.tree
 
 
 def test_sql_runs_the_cases_that_it_is_given() -> None:
