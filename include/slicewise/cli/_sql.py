@@ -118,8 +118,8 @@ class Session:
             return
         if named:
             print(f"-- {view.name}")
-        columns = _plain(rows)
-        shown = rows.table.num_rows if self.arguments.limit == 0 else min(self.arguments.limit, rows.table.num_rows)
+        shown = _shown(rows, self.arguments.limit)
+        columns = _plain(rows, shown)
         lines = [tuple(shortened(_text(values[i])) for values in columns.values()) for i in range(shown)]
         print_table(tuple(columns), lines)
         left = rows.table.num_rows - shown
@@ -219,8 +219,13 @@ def _approximate(view: FeatureView) -> tuple[str, ...]:
     return tuple(found.values())
 
 
-def _plain(rows: QueryRows) -> dict[str, list[Any]]:
-    table = rows.table.combine_chunks()
+def _shown(rows: QueryRows, limit: int) -> int:
+    count = int(rows.table.num_rows)
+    return count if limit <= 0 else min(limit, count)
+
+
+def _plain(rows: QueryRows, count: int) -> dict[str, list[Any]]:
+    table = rows.table.slice(0, count).combine_chunks()
     return {
         name: converter(column.type)(column.combine_chunks() if hasattr(column, "combine_chunks") else column)
         for name, column in zip(table.column_names, table.columns, strict=True)
@@ -240,8 +245,8 @@ def _text(value: Any) -> str:
 def _as_json(
     view: FeatureView, rows: QueryRows, refused: Mapping[str, int], notes: tuple[str, ...], limit: int
 ) -> dict[str, Any]:
-    columns = _plain(rows)
-    count = rows.table.num_rows if limit == 0 else min(limit, rows.table.num_rows)
+    count = _shown(rows, limit)
+    columns = _plain(rows, count)
     return {
         "view": view.name,
         "time": rows.time,
