@@ -5,6 +5,7 @@ from __future__ import annotations
 import struct
 from datetime import UTC, date, datetime
 from decimal import Decimal
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,8 +17,16 @@ from slicewise.errors import BadRequest, DefinitionError
 from slicewise.features.definitions import Project
 from slicewise.features.plan import Deployment, plan
 from slicewise.features.python_form import source_form
-from slicewise.features.types import column_type, wire_type
+from slicewise.features.types import arrow_type, column_type, wire_type
 from slicewise.features.unit import Source
+from slicewise.serving.catalog import value_of
+from slicewise.settings import Settings
+from slicewise.stores.iceberg.catalog import open_catalog
+from slicewise.stores.iceberg.log import load, scan_events
+from slicewise.training.rows import unit_events
+from slicewise.training.tree import SliceTree
+from tests.support.archived import archive
+from tests.support.oracle import HOUR
 
 AT = 1_767_225_600_000_000  # 2026-01-01T00:00:00Z
 SCHEMA = {
@@ -136,6 +145,13 @@ def test_a_date_is_an_entity() -> None:
     for born in (date(1999, 12, 31), "1999-12-31"):
         table = sw.evaluate(view(source(), "born"), EVENTS, [{"born": born, "at": AT + 2}])
         assert answer(table)["n_1h"] == 1
+
+
+@pytest.mark.parametrize("text", ["2024-02-30", "2024-2-3", "20240203", "2024-W05-6", "", 3, None])
+def test_a_request_names_a_date_as_text_and_nothing_else(text: Any) -> None:
+    assert value_of("2024-02-29", "date", "born", 0) == date(2024, 2, 29)
+    with pytest.raises(BadRequest, match="no value of entity column 'born'"):
+        value_of(text, "date", "born", 0)
 
 
 @pytest.mark.parametrize(("column", "kind"), [("tags", "array<string>"), ("ratio", "double"), ("price", "decimal")])
@@ -279,3 +295,33 @@ def test_the_python_form_of_a_source_is_the_same_source() -> None:
     names: dict[str, Any] = {"sw": sw}
     exec(source_form(declared), names)
     assert names["events"] == declared
+
+
+# ---- the archive
+
+
+def test_every_type_comes_back_from_the_archive_as_it_was_given(tmp_path: Path) -> None:
+    # small is declared narrow, and stands in the table as what its values are
+    catalog = open_catalog(Settings.load({"SLICEWISE_STATE": str(tmp_path)}))
+    deployment = plan(Project.of("p", [view(source(timestamp="kafka"), "born")]))
+    declared, (unit,) = deployment.sources[0], deployment.units
+    events = [
+        {**event, "born": date.fromisoformat(event["born"]), "partition": 0, "offset": i, "kafka": AT + i}
+        for i, event in enumerate(EVENTS)
+    ]
+    events[0]["ratio"] = EXPECTED["ratio_1h"] - 1.5  # as the reader made it
+    archive(catalog, declared, "0" * 32, 1, events, [], AT + 10)
+    table = load(catalog, declared.name)
+    assert table is not None
+    found = scan_events(table, declared)
+    kinds = {name: arrow_type(kind) for name, kind in declared.columns}
+    assert {name: found[name].cast(kinds[name]).to_pylist() for name in kinds} == {
+        name: [event[name] if name != "t" else datetime.fromtimestamp(event[name] / 1e6, UTC) for event in events]
+        for name in kinds
+    }
+    own = unit_events(unit, found)
+    assert own.entities.values["born"].to_pylist() == [date(1999, 12, 31), date(1, 1, 1)]
+    tree = SliceTree.build(unit.layout, unit.slice_us, own.source, None)
+    (feature,) = (each for each in unit.features if each.column == "ratio_1h")
+    combined = tree.combine(np.array([0]), np.array([AT]), np.array([AT + HOUR]), [feature.partial])
+    assert feature.aggregate.finish_columns(combined[0]).values.to_pylist() == [EXPECTED["ratio_1h"] - 1.5]
