@@ -81,6 +81,22 @@ by_card_and_shop = sw.FeatureView(
     ],
 )
 
+by_shop = sw.sql(
+    """
+    CREATE FEATURE VIEW by_shop AS
+    SELECT shop,
+           count(*)                          OVER hour AS payments_1h,
+           avg(amount)                       OVER hour AS basket_1h,
+           sum(items) FILTER (WHERE accepted) OVER hour AS items_1h,
+           max_by(card, amount)              OVER day  AS dearest_card_1d
+    FROM payments
+    WINDOW hour AS (base RANGE BETWEEN INTERVAL '1' HOUR PRECEDING AND CURRENT ROW),
+           day  AS (base RANGE BETWEEN INTERVAL '1' DAY PRECEDING AND CURRENT ROW),
+           base AS (PARTITION BY shop ORDER BY SLICE(paid_at))
+    """,
+    sources=[payments],
+)
+
 everything = sw.FeatureView(
     "everything",
     source=payments,
