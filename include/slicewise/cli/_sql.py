@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from slicewise.aggregates.membership import asking
 from slicewise.cli._table import print_table, shortened
 from slicewise.cli.check import definitions_of
 from slicewise.cli.plan import print_units
@@ -131,6 +132,7 @@ class Session:
             print("left out: " + ", ".join(f"{count} {reason}" for reason, count in sorted(refused.items())))
 
     def _answer(self, view: FeatureView) -> tuple[QueryRows, Mapping[str, int], tuple[str, ...]]:
+        _refuse_asking(view)
         archive: Archive
         start, end = self.start_us, self.end_us
         if self.arguments.over is not None:
@@ -203,6 +205,18 @@ class Session:
 
 def _instant(name: str, value: str | None) -> int | None:
     return None if value is None else instant_us(value, f"--{name}")
+
+
+def _refuse_asking(view: FeatureView) -> None:
+    for feature in view.features:
+        asked = asking(feature.aggregate)
+        if asked is not None:
+            raise BadRequest(
+                f"{feature.name} is asked whether it holds a value of {asked.question!r}: a query's rows ask nothing",
+                where=f"feature {feature.name!r}",
+                expected="features that answer by themselves",
+                next_step="see its plan with --definition; ask it in a request, a spine or sw.evaluate",
+            )
 
 
 def _approximate(view: FeatureView) -> tuple[str, ...]:
