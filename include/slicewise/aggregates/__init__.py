@@ -55,32 +55,50 @@ def mean(column: str, *, where: str | None = None) -> Aggregate:
 
 
 def variance(column: str, *, population: bool = False, where: str | None = None) -> Aggregate:
-    """Exact variance of a number column, rounded once: SQL's VAR_SAMP, or VAR_POP of a population."""
+    """Exact variance of a number column, rounded once: SQL's VAR_SAMP, or VAR_POP of a population.
+
+    Example: `sw.variance("seconds")`
+    """
     return _given(Variance(column, population), where)
 
 
 def stddev(column: str, *, population: bool = False, where: str | None = None) -> Aggregate:
-    """Square root of the exact variance, rounded once: SQL's STDDEV_SAMP, or STDDEV_POP of a population."""
+    """Square root of the exact variance, rounded once: SQL's STDDEV_SAMP, or STDDEV_POP of a population.
+
+    Example: `sw.stddev("price", population=True)`
+    """
     return _given(Stddev(column, population), where)
 
 
 def skewness(column: str, *, where: str | None = None) -> Aggregate:
-    """Population skewness of a number column, as Spark defines it, exact and rounded once."""
+    """Population skewness of a number column, as Spark defines it, exact and rounded once.
+
+    Example: `sw.skewness("stars")`
+    """
     return _given(Skewness(column), where)
 
 
 def kurtosis(column: str, *, where: str | None = None) -> Aggregate:
-    """Population excess kurtosis of a number column, as Spark defines it, exact and rounded once."""
+    """Population excess kurtosis of a number column, as Spark defines it, exact and rounded once.
+
+    Example: `sw.kurtosis("seconds")`
+    """
     return _given(Kurtosis(column), where)
 
 
 def covariance(x: str, y: str, *, population: bool = False, where: str | None = None) -> Aggregate:
-    """Exact covariance of two number columns, rounded once: SQL's COVAR_SAMP, or COVAR_POP of a population."""
+    """Exact covariance of two number columns, rounded once: SQL's COVAR_SAMP, or COVAR_POP of a population.
+
+    Example: `sw.covariance("stars", "seconds")`
+    """
     return _given(Covariance(x, y, population), where)
 
 
 def correlation(x: str, y: str, *, where: str | None = None) -> Aggregate:
-    """Pearson's correlation of two number columns, exact and rounded once: SQL's CORR."""
+    """Pearson's correlation of two number columns, exact and rounded once: SQL's CORR.
+
+    Example: `sw.correlation("stars", "seconds")`
+    """
     return _given(Correlation(x, y), where)
 
 
@@ -88,6 +106,8 @@ def linear_trend(column: str, *, over: str | None = None, output: str = "slope",
     """The line of least squares of a number column over event time in seconds, or over a second column.
 
     output: `slope`, `intercept` or `r2`; the three share one partial. SQL's REGR_SLOPE(column, over) and so on.
+
+    Example: `sw.linear_trend("seconds", over="stars")`
     """
     return _given(LinearTrend(column, over, output), where)
 
