@@ -5,6 +5,7 @@ The exact truth comes from Spark SQL or a judge; nothing here runs the algebra.
 
 from __future__ import annotations
 
+import hashlib
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -12,10 +13,13 @@ from typing import Any, NamedTuple
 
 from slicewise.checks.queries import Aggregated
 from slicewise.checks.values import canonical
+from slicewise.features.types import LONG, STRING
 
 SIGMAS = 6.0
 """A correct sketch exceeds this many standard errors about once in five hundred million answers."""
 LEAST_DOUBLE = 5e-324
+STRANGERS = 24
+"""How many values that were seen nowhere the features that are asked are asked for."""
 ASKED = "asked"
 """Parameter that the check adds: the values that a reader asked for."""
 
@@ -33,6 +37,14 @@ class Distinct:
 
     count: int
     text_bytes: int
+
+
+def strangers(kind: str, run: str) -> list[Any]:
+    """Values that no event is likely to hold; of types of few values none."""
+    digests = [hashlib.sha256(f"{run} {i}".encode()).digest() for i in range(STRANGERS)]
+    if kind == STRING:
+        return [digest.hex() for digest in digests]
+    return [int.from_bytes(digest[:7], "big") for digest in digests] if kind == LONG else []
 
 
 def truth_of(each: Aggregated, found: Any) -> Truth | None:

@@ -16,7 +16,7 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from slicewise import log
-from slicewise.checks import engine, queries
+from slicewise.checks import declared, engine, queries
 from slicewise.checks.compare import Read, compare
 from slicewise.checks.model import Compared, OnlineReader, Outcome, PlainSum
 from slicewise.checks.recompute import Asked, Recomputation
@@ -24,14 +24,13 @@ from slicewise.clock import Clock
 from slicewise.cover import Cover
 from slicewise.errors import BeyondRetention, DataLoss, NotReady
 from slicewise.features.plan import Deployment
-from slicewise.features.types import LONG, STRING
 from slicewise.features.unit import Unit
 from slicewise.slices import HOUR_US
 from slicewise.token import Token
 
 MODES = ("live", "at")
-MEMBERS = STRANGERS = 24
-"""How many values the features that are asked are asked for: seen somewhere, and nowhere."""
+MEMBERS = 24
+"""How many values that were seen somewhere the features that are asked are asked for."""
 _BACK_US = HOUR_US
 """How far back a past instant may lie, where the source's lateness leaves room for it."""
 
@@ -142,7 +141,7 @@ class CheckRun:
             events = queries.archived(self.table(unit.source), source, 0, self.clock.now_us() + source.max_ahead_us)
             text = queries.asked(queries.viewed(unit, source, events), column, self.run, MEMBERS)
             members = [row["value"] for row in self.spark.sql(text).toArrow().to_pylist()]
-            found[column] = members + strangers(dict(unit.input_types)[column], self.run)
+            found[column] = members + declared.strangers(dict(unit.input_types)[column], self.run)
         return found
 
     def _past(self, unit: Unit) -> int:
@@ -163,14 +162,6 @@ class CheckRun:
 
 def _sent(questions: Mapping[str, Sequence[Any]]) -> dict[str, list[Any]]:
     return {column: [_wire(value) for value in values] for column, values in questions.items()}
-
-
-def strangers(kind: str, run: str) -> list[Any]:
-    """Values that no event is likely to hold; of types of few values none."""
-    digests = [hashlib.sha256(f"{run} {i}".encode()).digest() for i in range(STRANGERS)]
-    if kind == STRING:
-        return [digest.hex() for digest in digests]
-    return [int.from_bytes(digest[:7], "big") for digest in digests] if kind == LONG else []
 
 
 def _token_of(unit: Unit, tokens: Sequence[Token]) -> Token:
