@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import Row, SparkSession
 
@@ -27,6 +28,8 @@ from tests.support.registry import Registry, counted, framed, number, serving, v
 
 pytestmark = [pytest.mark.spark, pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")]
 
+FAILED = (PySparkException, Py4JJavaError)
+"""A batch that fails, whichever way PySpark tells of it."""
 NOW = 1_700_000_000_000_000
 WAIT_MS = 1_500
 FLOAT = struct.unpack("<f", struct.pack("<f", 0.1))[0]
@@ -203,6 +206,13 @@ def test_records_of_several_schemas_are_each_read_by_their_own(session: SparkSes
     ]
 
 
+def test_a_schema_that_only_a_registry_would_take_is_read(session: SparkSession, registry: Registry) -> None:
+    odd = {"type": "record", "name": "an-event", "fields": [{"name": "s", "type": "string", "default": 7}]}
+    of = replace(source(registry, "avro"), timestamp="kafka")
+    (row,) = read(session, [framed(registry.register(json.dumps(odd)), zigzag(1) + b"a")], of)
+    assert (row.reason, row.c_s) == (None, "a")
+
+
 def test_bytes_that_are_not_what_the_schema_says_are_bad_and_never_stop_a_batch(
     session: SparkSession, registry: Registry
 ) -> None:
@@ -246,11 +256,11 @@ def test_a_registry_that_does_not_answer_at_once_is_waited_for(session: SparkSes
 def test_a_schema_that_cannot_be_had_or_read_fails_the_batch(session: SparkSession, registry: Registry) -> None:
     proto = registry.register('syntax = "proto3"; message A { string s = 1; }', "PROTOBUF")
     of = source(registry, "avro")
-    with pytest.raises(PySparkException, match="does not give /schemas/ids/99: status 404"):
+    with pytest.raises(FAILED, match="does not give /schemas/ids/99: status 404"):
         read(session, [framed(99, b"\0")], of)
-    with pytest.raises(PySparkException, match="it is of type PROTOBUF"):
+    with pytest.raises(FAILED, match="it is of type PROTOBUF"):
         read(session, [framed(proto, b"\0")], of)
-    with pytest.raises(PySparkException, match="does not give /schemas/ids/1"):
+    with pytest.raises(FAILED, match="does not give /schemas/ids/1"):
         read(session, [framed(1, b"\0")], replace(of, registry="http://127.0.0.1:9"))
 
 
@@ -358,7 +368,7 @@ def test_the_head_says_which_message_it_is(session: SparkSession, registry: Regi
     assert [row.c_s for row in read(session, [framed(alone, b"\0" + counted(1, b"x"))], of)] == ["x"]
     unknown = ("message A { .no.Such t = 1; }", "message A { string s = 1 [default = 'x']; }", "message A {", "?")
     for text in unknown:
-        with pytest.raises(PySparkException, match="is not read"):
+        with pytest.raises(FAILED, match="is not read"):
             read(session, [framed(registry.register(text, "PROTOBUF"), b"\0\0")], of)
 
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import duckdb
 import pyarrow as pa
 import pytest
+import sqlglot
 from hypothesis import given, settings
 
 from slicewise.errors import DefinitionError
@@ -60,6 +61,12 @@ def test_an_expression_survives_json_and_its_canonical_form_decides_equality(tex
     assert again.spark() == parsed.spark()
     spaced = parse_expression(f"  {text} ", SCHEMA, where="here")
     assert spaced.tree == parsed.tree, "space is no difference"
+
+
+def test_what_the_parser_writes_of_an_expression_is_read_as_the_same() -> None:
+    for text in EXPRESSIONS:  # SQL views are read so
+        written = sqlglot.parse_one(text, dialect="duckdb").sql(dialect="duckdb", comments=False)
+        assert parse_expression(written, SCHEMA, where="here").tree == parse_expression(text, SCHEMA, where="here").tree
 
 
 def test_computed_columns_stand_in_for_their_names() -> None:

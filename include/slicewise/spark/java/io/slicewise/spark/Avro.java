@@ -6,6 +6,7 @@ import java.util.ArrayList;
 import java.util.List;
 import org.apache.avro.LogicalType;
 import org.apache.avro.LogicalTypes;
+import org.apache.avro.NameValidator;
 import org.apache.avro.Schema;
 
 /**
@@ -54,7 +55,8 @@ final class Avro implements Format {
     if (!found.type().equals("AVRO")) {
       throw new IllegalArgumentException("it is of type " + found.type());
     }
-    Schema.Parser parser = new Schema.Parser();
+    // what a registry took is read: names and defaults bear on no byte of a record
+    Schema.Parser parser = new Schema.Parser(NameValidator.NO_VALIDATION).setValidateDefaults(false);
     found.references().forEach(parser::parse);
     return parser.parse(found.text());
   }
