@@ -41,6 +41,7 @@ _AGGREGATES = (
     "max",
     "mean",
     "min",
+    "ordered",
     "quantiles",
     "skewness",
     "stddev",
@@ -90,6 +91,7 @@ if TYPE_CHECKING:
     from slicewise.aggregates import max as max
     from slicewise.aggregates import mean as mean
     from slicewise.aggregates import min as min
+    from slicewise.aggregates import ordered as ordered
     from slicewise.aggregates import quantiles as quantiles
     from slicewise.aggregates import skewness as skewness
     from slicewise.aggregates import stddev as stddev

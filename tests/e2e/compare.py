@@ -50,6 +50,8 @@ def oracle_value(spec: Mapping[str, Any], events: Sequence[OracleEvent], end: in
     parameters = {name: value for name, value in spec.items() if name != "kind" and value is not None}
     if spec["kind"] in moments.BY_KIND:
         return oracle.BY_KIND[str(spec["kind"])](events, **parameters)
+    if spec["kind"] == "ordered":
+        return oracle.BY_KIND[{"increase": "rises", "double": "doubles"}[spec["step"]]](events, *spec["columns"])
     if "half_life" in parameters:
         column = parameters.pop("column", None)
         return oracle.BY_KIND[str(spec["kind"])](events, column, **parameters, end=end)

@@ -407,6 +407,21 @@ def _histogram(aggregate: Any, events: Sequence[Event]) -> Any:
     }
 
 
+def _folded(aggregate: Any, events: Sequence[Event]) -> Any:
+    """By the functions of its own text, event after event."""
+    kept = sorted(events, key=_place)
+    if aggregate.policy == "newest":
+        kept = kept[-aggregate.cap :]
+    if len(kept) > aggregate.cap:
+        return Error("too_many_events")
+    made: dict[str, Any] = {}
+    exec(aggregate.source, made)
+    state = made[aggregate.init]()
+    for event in kept:
+        state = made[aggregate.step](state, {name: _plus(event.columns[name]) for name in aggregate.columns})
+    return made[aggregate.final](state) if kept else None
+
+
 def _decayed(aggregate: Any, values: Sequence[tuple[Any, int]], end_us: int) -> Any:
     """The sum of (value, time) by weight, in a unit of the earliest value's."""
     odd = _not_finite([value for value, _ in values])
@@ -472,6 +487,7 @@ ORACLES: dict[str, Callable[[Any, Sequence[Event]], Any]] = {
     "top_k": _ranked(largest=True, single=False),
     "bottom_k": _ranked(largest=False, single=False),
     "first": _outermost(min),
+    "ordered": _folded,
     "first_k": _first,
     "last": _outermost(max),
     "last_k": _last,

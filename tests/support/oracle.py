@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from decimal import Decimal, localcontext
 from fractions import Fraction
 from functools import cache
+from itertools import pairwise
 from typing import Any
 
 from tests.support import moments
@@ -174,6 +175,18 @@ def decay_count(events: Sequence[OracleEvent], column: str | None, half_life: st
     return _decayed([(e.time, Fraction(1)) for e in held], half_life, end)
 
 
+def rises(events: Sequence[OracleEvent], column: str) -> int | None:
+    """How many values are greater than the one before them; nulls are passed over, no events give none."""
+    values = [e.columns[column] for e in sorted(_present(events, column), key=lambda e: e.order)]
+    return sum(b > a for a, b in pairwise(values)) if events else None
+
+
+def doubles(events: Sequence[OracleEvent], column: str) -> float | None:
+    """The greatest ratio of a value to the one before it, of those that at least double; 0 where none does."""
+    values = [e.columns[column] for e in sorted(_present(events, column), key=lambda e: e.order)]
+    return max([b / a for a, b in pairwise(values) if a > 0 and b >= 2 * a], default=0.0) if events else None
+
+
 def _decayed(held: Sequence[tuple[int, Fraction]], half_life: str, end: int) -> float | None:
     us = int(half_life[:-1]) * {"s": 1_000_000, "m": MINUTE, "h": HOUR, "d": DAY}[half_life[-1]]
     last = end // us  # weights in units of that octave, so that they stay small numbers
@@ -243,6 +256,7 @@ BY_KIND: dict[str, Callable[..., Any]] = {
     "max": max_,
     "argmax": argmax,
     "argmin": argmin,
+    "rises": rises,
     "top_k": top_k,
     "first": first,
     "first_k": first_k,
@@ -252,6 +266,7 @@ BY_KIND: dict[str, Callable[..., Any]] = {
     "decay_count": decay_count,
     "decay_sum": decay_sum,
     "distinct_count": distinct_count,
+    "doubles": doubles,
     "quantiles": quantiles,
     "top_k_frequent": top_k_frequent,
     "bool_and": bool_and,

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from decimal import Decimal
+from typing import Any
 
 from slicewise.aggregates.base import (
     OVERFLOW,
@@ -28,9 +29,11 @@ from slicewise.aggregates.events import Event, Rows
 from slicewise.aggregates.extremes import Max, Min
 from slicewise.aggregates.fields import IDENTITY, Field, Fixed, Items, Texts
 from slicewise.aggregates.frequent import TopKFrequent
+from slicewise.aggregates.functions import source_of
 from slicewise.aggregates.histogram import Histogram
 from slicewise.aggregates.latest import First, FirstK, Last, LastK, LastKDistinct
 from slicewise.aggregates.moments import Kurtosis, Skewness, Stddev, Variance
+from slicewise.aggregates.ordered import Ordered
 from slicewise.aggregates.pairs import Correlation, Covariance, LinearTrend
 from slicewise.aggregates.quantiles import Quantiles
 from slicewise.aggregates.ragged import Ragged, RaggedBytes
@@ -218,6 +221,28 @@ def decay_count(column: str | None = None, *, half_life: str, where: str | None 
     return _given(DecayCount(half_life, column), where)
 
 
+def ordered(
+    init: Callable[[], Any],
+    step: Callable[[Any, Any], Any],
+    finish: Callable[[Any], Any],
+    *,
+    columns: Sequence[str],
+    output: str,
+    cap: int = 1_000,
+    policy: str = "refuse",
+    where: str | None = None,
+) -> Aggregate:
+    """finish(step(… step(init(), first event) …, last event)) over the events in their total order.
+
+    An event is a dict of `columns`; the functions are plain ones of the project's module that compute from their
+    arguments alone, and travel as text in the definition. output: long, double, boolean or string. Beyond `cap` events
+    null with the error `too_many_events` (policy "refuse"), or of the latest `cap` (policy "newest").
+    """
+    source = source_of((init, step, finish), (0, 2, 1))
+    names = (init.__name__, step.__name__, finish.__name__)
+    return _given(Ordered(source, *names, tuple(columns), output, cap, policy), where)
+
+
 def bool_and(column: str, *, where: str | None = None) -> Aggregate:
     """Whether all values that are not null are true."""
     return _given(BoolAnd(column), where)
@@ -298,6 +323,7 @@ __all__ = [
     "max",
     "mean",
     "min",
+    "ordered",
     "quantiles",
     "skewness",
     "stddev",

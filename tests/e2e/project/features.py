@@ -17,6 +17,44 @@ payments = sw.KafkaSource(
     max_ahead="5m",
 )
 
+
+def no_price() -> tuple[float | None, int]:
+    return (None, 0)
+
+
+def increase(state: tuple[float | None, int], event: dict[str, float | None]) -> tuple[float | None, int]:
+    """Counts the prices that are higher than the one before."""
+    last, n = state
+    price = event["amount"]
+    if price is None:
+        return state
+    return (price, n + 1 if last is not None and price > last else n)
+
+
+def increases(state: tuple[float | None, int]) -> int:
+    return state[1]
+
+
+def no_double() -> tuple[float | None, float]:
+    return (None, 0.0)
+
+
+def double(state: tuple[float | None, float], event: dict[str, float | None]) -> tuple[float | None, float]:
+    """Keeps the greatest ratio of a price to the one before, of those that at least double."""
+    last, most = state
+    price = event["amount"]
+    if price is None:
+        return state
+    if last is not None and last > 0 and price >= 2 * last:
+        most = max(most, price / last)
+    return (price, most)
+
+
+def doubled(state: tuple[float | None, float]) -> float:
+    return state[1]
+
+
+MOST = 10_000
 WINDOWS: list[sw.Window | str] = [
     "10m",
     "1h",
@@ -48,6 +86,16 @@ by_card = sw.FeatureView(
         sw.Feature("recent_shops", sw.last_k_distinct("shop", k=3), windows=WINDOWS),
         sw.Feature("dearest", sw.top_k("shop", by="amount", k=3), windows=WINDOWS),
         sw.Feature("shops", sw.distinct_count("shop"), windows=WINDOWS),
+        sw.Feature(
+            "increases",
+            sw.ordered(no_price, increase, increases, columns=["amount"], output="long", cap=MOST),
+            windows=WINDOWS,
+        ),
+        sw.Feature(
+            "doubled",
+            sw.ordered(no_double, double, doubled, columns=["amount"], output="double", cap=MOST),
+            windows=WINDOWS,
+        ),
         sw.Feature("lately", sw.decay_count(half_life="10m"), windows=WINDOWS),
         sw.Feature("spent_lately", sw.decay_sum("amount", half_life="1h"), windows=WINDOWS),
         sw.Feature(

@@ -16,7 +16,7 @@ from slicewise.features.unit import Source
 from slicewise.holes import Hole
 from slicewise.training.archive import Archived
 from slicewise.training.given import typed_events
-from tests.support import oracle
+from tests.support import folds, oracle
 from tests.support.oracle import MINUTE, OracleEvent
 
 START = 1_767_225_600_000_000  # 2026-01-01T00:00:00Z
@@ -32,6 +32,7 @@ SCHEMA = {
 }
 
 PLAYS = sw.KafkaSource("plays", schema=SCHEMA, timestamp="played_at", max_lateness="30d", max_ahead="30d")
+RISES = sw.ordered(folds.nothing, folds.rise, folds.rises, columns=["stars"], output="long")
 AGGREGATES: dict[str, tuple[Any, str, tuple[Any, ...]]] = {
     "n": (sw.count(), "count", ()),
     "rated": (sw.count("stars"), "count", ("stars",)),
@@ -54,6 +55,7 @@ AGGREGATES: dict[str, tuple[Any, str, tuple[Any, ...]]] = {
     "songs": (sw.distinct_count("song"), "distinct_count", ("song",)),
     "lately": (sw.decay_count(half_life="20m"), "decay_count", (None, "20m")),
     "seconds_lately": (sw.decay_sum("seconds", half_life="7m"), "decay_sum", ("seconds", "7m")),
+    "rises": (RISES, "rises", ("stars",)),
     "stars_lately": (sw.decay_sum("stars", half_life="1h"), "decay_sum", ("stars", "1h")),
     "spread": (sw.variance("seconds"), "variance", ("seconds",)),
     "spread_stars": (sw.stddev("stars"), "stddev", ("stars",)),
