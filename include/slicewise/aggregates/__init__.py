@@ -146,27 +146,42 @@ def bottom_k(payload: str, *, by: str, k: int, where: str | None = None) -> Aggr
 
 
 def first(column: str, *, where: str | None = None) -> Aggregate:
-    """The earliest value that is not null."""
+    """The earliest value that is not null.
+
+    Example: `sw.first("song")`
+    """
     return _given(First(column), where)
 
 
 def last(column: str, *, where: str | None = None) -> Aggregate:
-    """The latest value that is not null."""
+    """The latest value that is not null.
+
+    Example: `sw.last("stars")`
+    """
     return _given(Last(column), where)
 
 
 def first_k(column: str, *, k: int, where: str | None = None) -> Aggregate:
-    """The values, not null, of the k earliest events: a list, oldest first."""
+    """The values, not null, of the k earliest events: a list, oldest first.
+
+    Example: `sw.first_k("song", k=2)`
+    """
     return _given(FirstK(column, k), where)
 
 
 def last_k(column: str, *, k: int, where: str | None = None) -> Aggregate:
-    """The values, not null, of the k latest events: a list, newest first."""
+    """The values, not null, of the k latest events: a list, newest first.
+
+    Example: `sw.last_k("song", k=3)`
+    """
     return _given(LastK(column, k), where)
 
 
 def last_k_distinct(column: str, *, k: int, where: str | None = None) -> Aggregate:
-    """The k distinct values that were seen last: a list, newest first."""
+    """The k distinct values that were seen last: a list, newest first.
+
+    Example: `sw.last_k_distinct("song", k=3)`
+    """
     return _given(LastKDistinct(column, k), where)
 
 
@@ -212,12 +227,18 @@ def quantiles(
 
 
 def decay_sum(column: str, *, half_life: str, where: str | None = None) -> Aggregate:
-    """Exact sum in which a value weighs half after each `half_life` of age at the window's end."""
+    """Exact sum in which a value weighs half after each `half_life` of age at the window's end.
+
+    Example: `sw.decay_sum("seconds", half_life="5m")`
+    """
     return _given(DecaySum(half_life, column), where)
 
 
 def decay_count(column: str | None = None, *, half_life: str, where: str | None = None) -> Aggregate:
-    """Number of events (with a column, of values not null), each of which weighs half after each `half_life`."""
+    """Number of events (with a column, of values not null), each of which weighs half after each `half_life`.
+
+    Example: `sw.decay_count(half_life="5m")`
+    """
     return _given(DecayCount(half_life, column), where)
 
 
@@ -237,6 +258,8 @@ def ordered(
     An event is a dict of `columns`; the functions are plain ones of the project's module that compute from their
     arguments alone, and travel as text in the definition. output: long, double, boolean or string. Beyond `cap` events
     null with the error `too_many_events` (policy "refuse"), or of the latest `cap` (policy "newest").
+
+    Example: `sw.ordered(nothing, rise, rises, columns=["stars"], output="long")`
     """
     source = source_of((init, step, finish), (0, 2, 1))
     names = (init.__name__, step.__name__, finish.__name__)
