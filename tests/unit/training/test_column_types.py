@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import struct
 from datetime import UTC, date, datetime
 from decimal import Decimal
@@ -23,6 +24,7 @@ from slicewise.serving.catalog import value_of
 from slicewise.settings import Settings
 from slicewise.stores.iceberg.catalog import open_catalog
 from slicewise.stores.iceberg.log import load, scan_events
+from slicewise.training.files import read_events
 from slicewise.training.rows import unit_events
 from slicewise.training.tree import SliceTree
 from tests.support.archived import archive
@@ -325,3 +327,34 @@ def test_every_type_comes_back_from_the_archive_as_it_was_given(tmp_path: Path) 
     (feature,) = (each for each in unit.features if each.column == "ratio_1h")
     combined = tree.combine(np.array([0]), np.array([AT]), np.array([AT + HOUR]), [feature.partial])
     assert feature.aggregate.finish_columns(combined[0]).values.to_pylist() == [EXPECTED["ratio_1h"] - 1.5]
+
+
+def test_a_file_of_records_is_read_where_the_columns_stand(tmp_path: Path) -> None:
+    declared = sw.KafkaSource(
+        "events",
+        schema={"user": "int32", "n": "int8", "born": "date", "tags": "array<string>"},
+        timestamp="kafka",
+        paths={"user": "$.who.id", "n": "$.who.more.n"},
+    )
+    records = (
+        {"user": 1, "who": {"id": 7, "more": {"n": 3}}, "born": "2024-02-29", "tags": ["a"], "kafka_time": AT},
+        {"user": 1, "who": {"id": 7}, "born": "1999-12-31", "tags": None, "kafka_time": AT + 1},
+    )
+    file = tmp_path / "events.jsonl"
+    file.write_text("".join(json.dumps(each) + "\n" for each in records), encoding="utf-8")
+    features = [
+        sw.Feature("n", sw.sum("n"), ["1h"]),
+        sw.Feature("of", sw.last_k("born", k=2), ["1h"]),
+        sw.Feature("tagged", sw.count("tags"), ["1h"]),
+    ]
+    one = sw.FeatureView("v", source=declared, entity=["user"], features=features)
+    table = sw.evaluate(one, read_events(file, declared).table, ASKED)
+    assert answer(table) == {"n_1h": 3, "of_1h": [date(1999, 12, 31), date(2024, 2, 29)], "tagged_1h": 1}
+    flat = tmp_path / "flat.csv"
+    flat.write_text(f"user,n,born,kafka_time\n7,3,2024-02-29,{AT}\n", encoding="utf-8")
+    with_places = read_events(flat, declared).table
+    assert answer(sw.evaluate(one, with_places, ASKED))["of_1h"] == [date(2024, 2, 29)]
+    lacking = tmp_path / "lacking.csv"
+    lacking.write_text("user,n\n7,3\n", encoding="utf-8")
+    with pytest.raises(BadRequest, match="the file lacks kafka_time"):
+        read_events(lacking, declared)
