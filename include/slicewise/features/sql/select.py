@@ -201,6 +201,10 @@ class _Select:
             assert window is not None
             columns, meant, place = self.windows.over(window, tokens_of_over(tokens))
         self.entities.append((columns, place))
+        try:
+            meant.plain()
+        except DefinitionError as error:
+            raise self.sql.refused(error.what, meant.span, error.expected, error.next_step) from error
         aggregate = self.functions.aggregate(call)
         alias = node.alias if isinstance(node, exp.Alias) else None
         alias_node = node.args.get("alias") if isinstance(node, exp.Alias) else None
