@@ -129,14 +129,5 @@ class Grouped:
             raise self.sql.refused(
                 "SESSION is called otherwise", tokens.span(), f"SESSION({self.timestamp}, {', '.join(parameters)})"
             )
-        missing = [
-            n for n, p in list(inspect.signature(make).parameters.items()) if p.default is p.empty and n not in names
-        ]
-        if missing:
-            raise self.sql.refused(
-                f"a session needs {missing[0]}",
-                tokens.span(),
-                f"SESSION({self.timestamp}, INTERVAL '30' MINUTE, {missing[0]} => INTERVAL '4' HOUR)",
-            )
         spans = [*lengths, *(interval(self.sql, each, tokens.span()) for each in named.values())]
         return Meant(lambda *texts: make(**dict(zip(names, texts, strict=True))), tuple(spans), tokens.span())
