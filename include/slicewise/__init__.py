@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 _DEFINITIONS = ("Feature", "FeatureSet", "FeatureView", "KafkaSource", "case")
-_WINDOWS = ("Window", "hopping", "sliding", "tumbling")
+_WINDOWS = ("Window", "hopping", "session", "sliding", "tumbling")
 _AGGREGATES = (
     "argmax",
     "argmin",
@@ -44,6 +44,7 @@ _AGGREGATES = (
     "ordered",
     "quantiles",
     "skewness",
+    "span",
     "stddev",
     "sum",
     "top_k",
@@ -94,6 +95,7 @@ if TYPE_CHECKING:
     from slicewise.aggregates import ordered as ordered
     from slicewise.aggregates import quantiles as quantiles
     from slicewise.aggregates import skewness as skewness
+    from slicewise.aggregates import span as span
     from slicewise.aggregates import stddev as stddev
     from slicewise.aggregates import sum as sum
     from slicewise.aggregates import top_k as top_k
@@ -109,6 +111,7 @@ if TYPE_CHECKING:
     from slicewise.features.sql import sql_views as sql_views
     from slicewise.serving.client import Client as Client
     from slicewise.slices import hopping as hopping
+    from slicewise.slices import session as session
     from slicewise.slices import sliding as sliding
     from slicewise.slices import tumbling as tumbling
     from slicewise.training import snapshot as snapshot

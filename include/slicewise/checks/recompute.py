@@ -16,6 +16,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.functions import udf
 
 from slicewise.checks import exact, queries
+from slicewise.checks.bounds import searched_from
 from slicewise.checks.declared import Distinct
 from slicewise.checks.judges import END, Row, judged
 from slicewise.checks.queries import ROWS, Aggregated
@@ -92,7 +93,7 @@ class Recomputation:
         _register(self.spark)
 
     def __enter__(self) -> Recomputation:
-        start = min(start for each in self.asked for start, _ in each.token.bounds.values())
+        start = min(start for each in self.asked for start in self._starts(each.token))
         end = max(end for each in self.asked for _, end in each.token.bounds.values())
         # A slice more at either end, for the questions that move a bound.
         start, end = start - self.unit.slice_us, end + self.unit.slice_us
@@ -148,6 +149,25 @@ class Recomputation:
             return self.spark.sql(f"SELECT {', '.join(queries.raw(each))} FROM {ROWS}").toArrow()
         finally:
             joined.unpersist()
+
+    def sessions(self, windows: Sequence[WindowOf], gap_us: int) -> dict[int, tuple[int, int]]:
+        """Of each window with events, when the first and last event of its latest session were."""
+        joined = self._join(windows)
+        try:
+            rows = self._rows_of(queries.sessions(gap_us))
+        finally:
+            joined.unpersist()
+        found: dict[int, tuple[int, int]] = {}
+        for row in rows:
+            found[row["w"]] = max(found.get(row["w"], (row["first_t"], row["last_t"])), (row["first_t"], row["last_t"]))
+        return found
+
+    def _starts(self, token: Token) -> Iterable[int]:
+        """Where the rows of an answer's windows may begin; a session is searched for before it starts."""
+        for feature in self.unit.features:
+            start, end = token.bounds[feature.column]
+            is_session = feature.window.kind == "session"
+            yield searched_from(feature.window, self.unit.slice_us, end) if is_session else start
 
     def _join(self, windows: Sequence[WindowOf]) -> DataFrame:
         columns = {

@@ -10,7 +10,7 @@ from typing import Any
 from slicewise import aggregates
 from slicewise.aggregates import Aggregate
 from slicewise.features.definitions import Feature, FeatureView, KafkaSource
-from slicewise.slices import Window, as_window
+from slicewise.slices import Window, as_window, format_duration
 
 _SOURCE_DEFAULTS: Mapping[str, Any] = {
     "max_lateness": "1d",
@@ -97,6 +97,8 @@ def _window(window: Window) -> str:
         return f"sw.sliding({', '.join([_text(label), *options])})" if options else _text(label)
     if window.open:
         options.insert(0, "open=True")
+    if window.kind == "session":
+        options.insert(0, f"max_length={_text(format_duration(window.length_us))}")
     if window.kind == "hopping":
         label, _, every = label.rpartition("_")
         options.insert(0, f"every={_text(every)}")
