@@ -219,7 +219,7 @@ class Recomputation:
         return found
 
     def _judged(self, each: Aggregated) -> dict[int, Any]:
-        said = udf(_Judged(each.parameters, each.inputs), "binary")
+        said = udf(_Judged(each.parameters, each.inputs), "binary", useArrow=False)
         rows = self.spark.sql(queries.whole(each)).select("w", said("found", "end_us").alias("said"))
         found = rows.toArrow().to_pylist()
         return {row["w"]: value_of(row["said"]) for row in found}
