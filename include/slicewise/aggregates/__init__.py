@@ -28,12 +28,12 @@ from slicewise.aggregates.distinct import DistinctCount
 from slicewise.aggregates.events import Event, Rows
 from slicewise.aggregates.extremes import Max, Min
 from slicewise.aggregates.fields import IDENTITY, Field, Fixed, Items, Texts
+from slicewise.aggregates.folding import Ordered
 from slicewise.aggregates.frequent import TopKFrequent
 from slicewise.aggregates.functions import source_of
 from slicewise.aggregates.histogram import Histogram
 from slicewise.aggregates.latest import First, FirstK, Last, LastK, LastKDistinct
 from slicewise.aggregates.moments import Kurtosis, Skewness, Stddev, Variance
-from slicewise.aggregates.ordered import Ordered
 from slicewise.aggregates.pairs import Correlation, Covariance, LinearTrend
 from slicewise.aggregates.quantiles import Quantiles
 from slicewise.aggregates.ragged import Ragged, RaggedBytes
