@@ -16,13 +16,13 @@ from slicewise.aggregates.base import (
     State,
     from_spec,
 )
-from slicewise.aggregates.bloom import Bloom, BloomFill
+from slicewise.aggregates.bloom_filters import Bloom, BloomFill
 from slicewise.aggregates.booleans import BoolAnd, BoolOr
-from slicewise.aggregates.bucketed import Bucketed
+from slicewise.aggregates.buckets import Bucketed
 from slicewise.aggregates.columns import Columns
 from slicewise.aggregates.conditional import only
 from slicewise.aggregates.counting import Count
-from slicewise.aggregates.cuckoo import Cuckoo
+from slicewise.aggregates.cuckoo_filters import Cuckoo
 from slicewise.aggregates.decay import DecayCount, DecaySum
 from slicewise.aggregates.distinct import DistinctCount
 from slicewise.aggregates.events import Event, Rows
@@ -31,11 +31,11 @@ from slicewise.aggregates.fields import IDENTITY, Field, Fixed, Items, Texts
 from slicewise.aggregates.folding import Ordered
 from slicewise.aggregates.frequent import TopKFrequent
 from slicewise.aggregates.functions import source_of
-from slicewise.aggregates.histogram import Histogram
+from slicewise.aggregates.histograms import Histogram
 from slicewise.aggregates.latest import First, FirstK, Last, LastK, LastKDistinct
 from slicewise.aggregates.moments import Kurtosis, Skewness, Stddev, Variance
 from slicewise.aggregates.pairs import Correlation, Covariance, LinearTrend
-from slicewise.aggregates.quantiles import Quantiles
+from slicewise.aggregates.quantile import Quantiles
 from slicewise.aggregates.ragged import Ragged, RaggedBytes
 from slicewise.aggregates.ranked import ArgMax, ArgMin, BottomK, TopK
 from slicewise.aggregates.spans import Span
