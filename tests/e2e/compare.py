@@ -161,6 +161,7 @@ def compare(
                     found = result["values"][f"{unit.view}:{feature.column}"]
                     if isinstance(found, str) and pa.types.is_float64(feature.aggregate.output_type):
                         found = float(found)  # JSON has no numbers for NaN and infinities
+                        result["values"][f"{unit.view}:{feature.column}"] = found
                     count.check(f"{unit.view} {key} {feature.column} at {at}", expected, found)
                 rows.append({"unit": unit, "key": key, "at": answer["t"], **result})
     return rows
