@@ -137,6 +137,9 @@ CASES = (
     Case("count_by(100 int64)", agg.count_by("k"), "histogram(k)", None, lambda g: g.agg(pl.col("k").value_counts())),
     Case("sum(double) by 100 int64", agg.bucketed(agg.sum("x"), by="k")),
     Case("histogram(20 bins)", agg.histogram("x", edges=EDGES), f"histogram(x, {EDGES})"),
+    Case("skewness(double)", agg.skewness("x"), "skewness(x)", None, lambda g: g.agg(pl.col("x").skew())),
+    Case("bloom_fill(string)", agg.bloom_fill("s", capacity=10_000)),
+    Case("span", agg.span(), "max(t) - min(t)"),
 )
 VIEW = ("count", "sum(double)", "mean(double)", "min(double)", "sum(int64)", "distinct_count(int64)", "bool_or")
 """Measured together, as a view would hold them."""

@@ -10,12 +10,14 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks import columns
 from benchmarks.baseline import recipe_api
 from benchmarks.whole import http_load, windows
 from benchmarks.whole.document import write_doc
 from benchmarks.whole.figures import Figure, Spread, table
 from benchmarks.whole.http_load import CLOSED, OPEN, Spec, get, run
 from benchmarks.whole.servers import PROJECTS
+from slicewise.aggregates import REGISTRY
 from slicewise.features.plan import plan
 from slicewise.features.project import load_project
 from slicewise.slices import parse_duration
@@ -122,6 +124,10 @@ def test_a_document_without_the_commands_marks_is_left_as_it_is(tmp_path: Path) 
     file.write_text("<!-- begin: written by `make bench-aggregates` -->\n<!-- end -->\n")
     with pytest.raises(SystemExit, match="no marks to write between"):
         write_doc(file, "new", "make bench")
+
+
+def test_every_aggregate_is_measured() -> None:
+    assert {case.aggregate.kind for case in columns.CASES} | {"where"} == set(REGISTRY) | {"where"}
 
 
 def test_the_recipe_is_asked_for_the_very_windows_and_slices_of_the_view() -> None:
