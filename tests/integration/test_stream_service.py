@@ -68,6 +68,7 @@ def test_many_that_ensure_at_once_start_one_driver_and_a_killed_one_is_started_a
     assert not hung.alive()
 
     # so is one that hangs before its first sign of life
+    _until(lambda: process.root_of(settings.state_dir, stream.NAME) is not None, 10)  # marks itself when it runs
     silent = process.root_of(settings.state_dir, stream.NAME)
     assert silent is not None
     silent.signal(signal.SIGSTOP)
