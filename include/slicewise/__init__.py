@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 _DEFINITIONS = ("Feature", "FeatureSet", "FeatureView", "KafkaSource", "case")
-_WINDOWS = ("Window", "hopping", "tumbling")
+_WINDOWS = ("Window", "exact_range", "hopping", "rows", "tumbling")
 _AGGREGATES = (
     "argmax",
     "argmin",
@@ -60,7 +60,9 @@ if TYPE_CHECKING:
     from slicewise.features.definitions import KafkaSource as KafkaSource
     from slicewise.features.definitions import case as case
     from slicewise.serving.client import Client as Client
+    from slicewise.slices import exact_range as exact_range
     from slicewise.slices import hopping as hopping
+    from slicewise.slices import rows as rows
     from slicewise.slices import tumbling as tumbling
     from slicewise.training import snapshot as snapshot
     from slicewise.training import training_set as training_set

@@ -6,7 +6,7 @@ import math
 import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from slicewise.errors import DefinitionError
 
@@ -28,7 +28,13 @@ MAX_STEPS = 1_500
 MAX_FOLD = 60
 """Windows whose own slices differ by more than this are stored in different units."""
 
-Kind = Literal["sliding", "tumbling", "hopping"]
+EARLIEST_US = -62_135_596_800_000_000
+"""0001-01-01: where a window begins that only counts rows."""
+MAX_ROWS = 10_000
+"""Most rows of a rows window: each read brings them all."""
+
+Kind = Literal["sliding", "tumbling", "hopping", "exact", "rows"]
+Closed = Literal["both", "left", "right", "neither"]
 Mode = Literal["live", "at", "event_time"]
 
 _UNITS = (
@@ -95,7 +101,8 @@ class Window:
     """The interval that a feature answers for. `hop_us`: 0 for sliding, the length for tumbling.
 
     `open`: the window that is still filling, instead of the last complete one (tumbling and
-    hopping only). `label` is the author's own text of the window; columns are named by it.
+    hopping only). `closed`: which ends of an exact window are in it. `rows`: of a rows window, how
+    many; its length is 0. `label` is the author's own text of the window; columns are named by it.
     """
 
     kind: Kind
@@ -103,19 +110,28 @@ class Window:
     hop_us: int = 0
     open: bool = False
     label: str = ""
+    closed: Closed = "both"
+    rows: int = 0
 
     def __post_init__(self) -> None:
         if not self.label:
-            label = format_duration(self.length_us)
+            label = str(self.rows) if self.kind == "rows" else format_duration(self.length_us)
             if self.kind == "hopping":
                 label += f"_{format_duration(self.hop_us)}"
             object.__setattr__(self, "label", label)
 
     def column_suffix(self) -> str:
-        """ "1h", "tumbling_1h", "hopping_1h_10m"; "_open" follows where the window is open."""
+        """ "1h", "tumbling_1h", "hopping_1h_10m", "exact_1h", "rows_5"; "_open" follows where the window
+        is open, and which end is closed where not both are."""
         if self.kind == "sliding":
             return self.label
-        return f"{self.kind}_{self.label}" + ("_open" if self.open else "")
+        ends = "" if self.closed == "both" else f"_{self.closed}"
+        return f"{self.kind}_{self.label}" + ("_open" if self.open else "") + ends
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether it is answered from events, one by one, instead of from slices."""
+        return self.kind in ("exact", "rows")
 
     def steps_us(self) -> tuple[int, ...]:
         """What a slice must divide."""
@@ -143,6 +159,30 @@ def hopping(length: str, *, every: str, open: bool = False) -> Window:  # noqa: 
             next_step="shorten `every` or lengthen the window",
         )
     return Window("hopping", length_us, every_us, open, label=f"{length}_{every}")
+
+
+def exact_range(length: str, *, closed: Closed = "both") -> Window:
+    """The window of the given length that ends at the very microsecond of the reading, as SQL's RANGE BETWEEN
+    … PRECEDING AND CURRENT ROW: [t − length, t]. closed: "left" is [t − length, t), "right"
+    (t − length, t], "neither" (t − length, t)."""
+    if closed not in get_args(Closed):
+        raise DefinitionError(
+            f"closed is {closed!r}",
+            expected="one of " + ", ".join(get_args(Closed)),
+            next_step="leave it out for both ends, as SQL has it",
+        )
+    return Window("exact", parse_duration(length), label=length, closed=closed)
+
+
+def rows(count: int) -> Window:
+    """The last `count` events at or before the reading, in the total order of events."""
+    if isinstance(count, bool) or not isinstance(count, int) or not 0 < count <= MAX_ROWS:
+        raise DefinitionError(
+            f"a window of {count!r} rows",
+            expected=f"a whole number of rows, from 1 to {MAX_ROWS}",
+            next_step="bound the rows; a window over all events is no rows window",
+        )
+    return Window("rows", 0, label=str(count), rows=count)
 
 
 def as_window(window: str | Window) -> Window:
@@ -203,14 +243,17 @@ def resolution(window: Window, slice_us: int) -> int:
 
 
 def reach_us(window: Window, slice_us: int) -> int:
-    """How far before t a live window's start can lie, in microseconds (never exceeded)."""
+    """How far before t a live window's start can lie, in microseconds (never exceeded); 0 of a rows
+    window, which time does not bound."""
+    if window.is_exact:
+        return window.length_us
     if window.kind == "sliding":
         return window.length_us + resolution(window, slice_us)
     return window.length_us + window.hop_us
 
 
 def bounds(window: Window, mode: Mode, t_us: int, slice_us: int) -> tuple[int, int]:
-    """(start, end) of the window read at t, half-open.
+    """(start, end) of the window read at t, half-open. Of exact windows the same in every mode.
 
     live: up to the slice in which t lies, that one included. at: whole slices before t.
     event_time: ends at t exactly; only this end can lie inside a slice (DESIGN's table). An open
@@ -232,6 +275,13 @@ def bounds_columns(
 
 def _bounds(window: Window, mode: Mode, t: Any, slice_us: int, smaller: Callable[[Any, Any], Any]) -> tuple[Any, Any]:
     # One arithmetic for a number and for a column of them.
+    if window.kind == "exact":
+        return (
+            t - window.length_us + (window.closed in ("right", "neither")),
+            t + (window.closed in ("both", "right")),
+        )
+    if window.kind == "rows":
+        return t * 0 + EARLIEST_US, t + 1
     if mode == "live":
         present = ceil(t, slice_us)
     elif mode == "at":

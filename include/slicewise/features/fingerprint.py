@@ -7,11 +7,12 @@ import json
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from slicewise.codec import CODEC_VERSION
+from slicewise.codec import CODEC_VERSION, MEMBERS_VERSION
 from slicewise.features.expression import ROW_LOGIC_VERSION, canonical
 
 if TYPE_CHECKING:
     from slicewise.features.unit import Source, Unit
+    from slicewise.slices import Window
 
 # Settings of the engines that bear on values; a change of one is a change of every fingerprint.
 ENGINE: Mapping[str, Any] = {"ansi": True, "collation": "UTF8_BINARY", "time_zone": "UTC"}
@@ -30,21 +31,26 @@ def fingerprint(value: Any) -> str:
 def storage_payload(unit: Unit, source: Source) -> dict[str, Any]:
     """What the storage fingerprint of a unit covers; docs/format.md, "Fingerprints"."""
     types = dict(source.columns)
-    return {
+    common = {
         "codec": CODEC_VERSION,
         "columns": {name: types[name] for name in unit.reads},
         "engine": dict(ENGINE),
         "entity": [list(column) for column in unit.entity],
         "event_time": [source.timestamp, source.time_form],
-        "partials": [json.loads(partial.partial_id()) for partial in unit.layout.partials],
         "row_logic": {
             "version": ROW_LOGIC_VERSION,
             "where": None if unit.where is None else canonical(unit.where.tree),
             "columns": {name: canonical(column.tree) for name, column in unit.columns},
         },
-        "slice_us": unit.slice_us,
         "source": source.name,
         "spread": unit.spread,
+    }
+    if unit.event_list is not None:  # of no view, no window and no aggregate: whoever reads these columns shares it
+        return {**common, "events": {"columns": [list(each) for each in unit.input_types], "version": MEMBERS_VERSION}}
+    return {
+        **common,
+        "partials": [json.loads(partial.partial_id()) for partial in unit.layout.partials],
+        "slice_us": unit.slice_us,
         "view": unit.view,
     }
 
@@ -62,8 +68,13 @@ def definition_payload(unit: Unit) -> dict[str, Any]:
                     "length_us": feature.window.length_us,
                     "hop_us": feature.window.hop_us,
                     "open": feature.window.open,
+                    **_exact(feature.window),
                 },
             }
             for feature in sorted(unit.features, key=lambda feature: feature.column)
         ],
     }
+
+
+def _exact(window: Window) -> dict[str, Any]:
+    return {"closed": window.closed, "rows": window.rows} if window.is_exact else {}
