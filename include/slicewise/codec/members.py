@@ -1,4 +1,4 @@
-"""A member of an event list is one event: equal events are equal bytes, and the order of the bytes is their total order.
+"""A member of an event list is one event: equal events are equal bytes, whose order is the total order of events.
 
 docs/format.md, "Event lists", gives every byte: identity, which values there are, the values, CRC-32.
 """

@@ -7,7 +7,7 @@ that the platform runs, without a server.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -21,10 +21,11 @@ from slicewise.features.unit import PlannedFeature, Unit
 from slicewise.slices import Mode, bounds_columns
 from slicewise.training.entities import entities_of
 from slicewise.training.given import typed_events
-from slicewise.training.local import Bounds, Question, answer
+from slicewise.training.local import Bounds, Question, UnitEvents, answer
 from slicewise.training.ranges import Ints
 from slicewise.training.rows import unit_events
 from slicewise.training.spine import AT, Spine, read_spine
+from slicewise.training.tree import SortedRows
 
 MODES: tuple[Mode, ...] = ("event_time", "at", "live")
 MODE = "mode"
@@ -61,7 +62,10 @@ def evaluate(view: FeatureView, events: object, queries: object) -> pa.Table:
             own.entities.numbers(spine.table),
             {feature.column: _bounds(unit, feature, modes, spine) for feature in unit.features},
         )
-        finished |= answer(own, unit.features, question, _Transit(unit))
+        if unit.event_list is None:
+            finished |= answer(own, unit.features, question, _Transit(unit))
+        else:
+            finished |= answer(_listed(own), unit.features, question)
     return _table(view, spine, units, finished, refusals)
 
 
@@ -74,6 +78,13 @@ class _Transit:
     def __call__(self, columns: list[Columns], n: int) -> list[Columns]:
         layout = self.unit.layout
         return layout.decode_blocks([layout.encode_block(columns)], [n])
+
+
+def _listed(own: UnitEvents) -> UnitEvents:
+    """The events as they would come out of an event list."""
+    members = own.unit.members
+    rows = members.decode(members.encode(own.source.rows))
+    return replace(own, source=SortedRows(own.source.entity, rows))
 
 
 def _modes(table: pa.Table) -> list[Mode]:
