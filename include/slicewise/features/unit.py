@@ -14,7 +14,7 @@ from slicewise.features.event_list import EventList
 from slicewise.features.expression import RowExpression
 from slicewise.features.fingerprint import definition_payload, fingerprint, storage_payload
 from slicewise.features.types import arrow_type
-from slicewise.slices import Window
+from slicewise.slices import Window, format_duration
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -89,6 +89,11 @@ class Unit:
     storage_fingerprint: str = ""
     definition_fingerprint: str = ""
     event_list: EventList | None = None
+
+    @property
+    def step_text(self) -> str:
+        """What answers move by, for reading: the slice, or single events."""
+        return format_duration(self.slice_us) if self.event_list is None else "events"
 
     @cached_property
     def members(self) -> Members:

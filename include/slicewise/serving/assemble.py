@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import chain
 from typing import Any
 
 from slicewise import token as tokens
 from slicewise.aggregates.few import Listed
 from slicewise.merge import Merged
+from slicewise.merge_list import ListMerged
 from slicewise.serving.answer import Answer, EntityAnswer, SourceFreshness
 from slicewise.serving.catalog import Selection
 from slicewise.serving.planned import Planned
 from slicewise.serving.requests import FeaturesRequest
+from slicewise.serving.values import Converter
 
 
 def answer_of(
@@ -21,12 +24,13 @@ def answer_of(
     t_us: int,
     planned: Planned,
     merged: Merged,
+    lists: Sequence[ListMerged],
     freshness: tuple[SourceFreshness, ...],
 ) -> Answer:
     """The answer of merged values: per entity a value per feature, its default where it is null, and a token."""
     refs, n = selection.refs, len(request.entities)
-    parts = range(len(selection.parts))
-    if n == 1 and all(type(found) is Listed and not found.errors for found in merged.finished):
+    parts = range(len(selection.sliced))
+    if n == 1 and not lists and all(type(found) is Listed and not found.errors for found in merged.finished):
         whole = list(chain.from_iterable([found.values for found in merged.finished]))
         row = tuple([whole[place] for place in planned.places])
         if selection.defaults is not None:
@@ -37,16 +41,16 @@ def answer_of(
         return Answer(refs, mode, t_us, planned.bounds, one, freshness, (), selection.doubles)
     columns: list[list[Any]] = [[]] * len(refs)
     errors: list[dict[str, str]] = [{} for _ in range(n)]
-    lists: dict[int, list[Any]] = {}
-    for part, slots in zip(selection.parts, merged.joint.slots, strict=True):
+    known: dict[int, list[Any]] = {}
+    for part, slots in zip(selection.sliced, merged.joint.slots, strict=True):
         for position, slot in zip(part.positions, slots, strict=True):
-            values = lists.get(slot.finish)
+            values = known.get(slot.finish)
             finished = merged.finished[slot.finish]
             if values is None:
                 values = finished.values
                 if not isinstance(finished, Listed):
                     values = selection.converters[position](values)
-                lists[slot.finish] = values
+                known[slot.finish] = values
             first = n * slot.first + slot.interval
             columns[position] = values[first : n * slot.first + n * slot.stride : slot.stride]
             if finished.errors:
@@ -54,14 +58,35 @@ def answer_of(
                     code = finished.errors.get(first + entity * slot.stride)
                     if code is not None:
                         errors[entity][refs[position]] = code
+    for part, listed in zip(selection.listed, lists, strict=True):
+        for i, position in enumerate(part.positions):
+            _add_listed(listed, i, selection.converters[position], columns, position)
+            _add_errors(listed, i, selection.refs[position], errors)
     if selection.defaults is not None:
         for position, default in enumerate(selection.defaults):
             if default is not None:
                 columns[position] = [default if v is None else v for v in columns[position]]
     rows = list(zip(*columns, strict=True))
     results = tuple(
-        EntityAnswer(entity, rows[i], tokens.join([merged.token(part, i) for part in parts]), errors[i])
-        for i, entity in enumerate(request.entities)
+        EntityAnswer(entity, rows[i], _token(merged, lists, i), errors[i]) for i, entity in enumerate(request.entities)
     )
     flags = ("overflow",) if any(errors) else ()
     return Answer(refs, mode, t_us, planned.bounds, results, freshness, flags, selection.doubles)
+
+
+def _token(merged: Merged, lists: Sequence[ListMerged], entity: int) -> str:
+    parts = [merged.token(part, entity) for part in range(len(merged.joint.plans))]
+    return tokens.join([*parts, *(listed.token(entity) for listed in lists)])
+
+
+def _add_listed(listed: ListMerged, feature: int, convert: Converter, columns: list[list[Any]], position: int) -> None:
+    finished, where = listed.values(feature)
+    columns[position] = convert(finished.values)[where]
+
+
+def _add_errors(listed: ListMerged, feature: int, ref: str, errors: list[dict[str, str]]) -> None:
+    finished, where = listed.values(feature)
+    if finished.errors:
+        for entity, row in enumerate(range(where.start, listed.entities * where.step, where.step)):
+            if (code := finished.errors.get(row)) is not None:
+                errors[entity][ref] = code
