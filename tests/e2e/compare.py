@@ -95,7 +95,10 @@ def compare(
                 )
                 for feature in unit.features:
                     start, end = token.bounds[feature.column]
-                    expected = oracle_value(feature.aggregate.spec(), oracle.inside(known, start, end))
+                    inside = oracle.inside(known, start, end)
+                    if feature.window.rows:
+                        inside = sorted(inside, key=lambda e: e.order)[-feature.window.rows :]
+                    expected = oracle_value(feature.aggregate.spec(), inside)
                     found = result["values"][f"{unit.view}:{feature.column}"]
                     count.check(f"{unit.view} {key} {feature.column} at {at}", expected, found)
                 rows.append({"unit": unit, "key": key, "at": answer["t"], **result})

@@ -197,9 +197,7 @@ class UnitTable:
     def _events(self, jobs: Sequence[HourJob]) -> DataFrame:
         """The jobs' events: good, of their hours, from the base's cover up to the job's."""
         wanted = f"hour IN ({_listed([job.hour for job in jobs])}) AND ({_between(jobs)})"
-        return selected_events(
-            self.session, self.settings, self.archive.snapshot_id, self.source, self.unit, wanted
-        )
+        return selected_events(self.session, self.settings, self.archive.snapshot_id, self.source, self.unit, wanted)
 
 
 def inputs_of(unit: Unit) -> dict[str, str]:

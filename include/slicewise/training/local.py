@@ -68,7 +68,7 @@ def _tree(unit: Unit, source: SortedRows, transit: Transit | None) -> SliceTree:
 
 
 def _tree_slice(unit: Unit) -> int:
-    """Of an event list, which has none: one that cuts its windows into some parts; what bounds cut comes from events."""
+    """Of an event list, which has none: one that cuts its windows into some parts; bounds cut slices anywhere."""
     if unit.event_list is None:
         return unit.slice_us
     shortest = min((f.window.length_us for f in unit.features if not f.window.rows), default=SLICES[-1])

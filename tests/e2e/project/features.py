@@ -63,6 +63,53 @@ everything = sw.FeatureView(
     ],
 )
 
+EXACT: list[sw.Window | str] = [
+    sw.exact_range("40m"),
+    sw.exact_range("3h", closed="left"),
+    sw.exact_range("90m", closed="right"),
+    sw.rows(1),
+    sw.rows(20),
+]
+
+exactly_by_card = sw.FeatureView(
+    "exactly_by_card",
+    source=payments,
+    entity=["card"],
+    columns={"dear": "amount >= 100"},
+    features=[
+        sw.Feature("payments", sw.count(), windows=EXACT),
+        sw.Feature("spent", sw.sum("amount"), windows=EXACT),
+        sw.Feature("basket", sw.mean("amount"), windows=EXACT),
+        sw.Feature("items", sw.sum("items"), windows=EXACT),
+        sw.Feature("dearest_shop", sw.argmax("shop", by="amount"), windows=EXACT),
+        sw.Feature("last_shops", sw.last_k("shop", k=3), windows=EXACT),
+        sw.Feature("shops", sw.distinct_count("shop"), windows=EXACT),
+        sw.Feature("any_dear", sw.bool_or("dear"), windows=EXACT),
+    ],
+)
+
+exactly_by_shop_and_card = sw.FeatureView(
+    "exactly_by_shop_and_card",
+    source=payments,
+    entity=["shop", "card"],
+    features=[sw.Feature("spent", sw.sum("amount"), windows=[sw.rows(3), sw.exact_range("1h")])],
+)
+
+sharing_its_list = sw.FeatureView(
+    "sharing_its_list",
+    source=payments,
+    entity=["shop", "card"],
+    features=[sw.Feature("most", sw.max("amount"), windows=[sw.rows(7)])],
+)
+
+everything_exactly = sw.FeatureView(
+    "everything_exactly",
+    source=payments,
+    entity=[],
+    capacity=100_000,
+    features=[sw.Feature("amounts", sw.last_k("amount", k=5), windows=[sw.rows(50), sw.exact_range("10m")])],
+)
+
 risk = sw.FeatureSet(
     "risk",
     features=["by_card:payments_1h", "by_card:spent_1d", "by_card:any_dear_1d", "everything:payments_10m"],
