@@ -92,7 +92,7 @@ class Bench:
         self.connection = SyncConnection(lambda: open_memory(self.server))
 
     def ask(self, refs: Sequence[str], entities: Sequence[Entity], at: int | None = None) -> Answer:
-        return self.connection.run(self.service.read(checked(list(refs), None, entities, at=at)))
+        return self.connection.run(self.service.read(checked(list(refs), None, list(entities), at=at)))
 
 
 def refs_of(deployment: Deployment, *views: str) -> list[str]:
@@ -136,7 +136,10 @@ def test_what_is_served_is_what_is_evaluated(at: int | None) -> None:
 def test_views_with_the_same_source_key_and_columns_share_one_list() -> None:
     other = FeatureView(
         "other", source=plays, entity=["user"],
-        features=[sw.Feature("n", sw.last_k("song", k=1), [sw.rows(2)]), sw.Feature("s", sw.sum("seconds"), [sw.exact_range("1m")])],
+        features=[
+            sw.Feature("n", sw.last_k("song", k=1), [sw.rows(2)]),
+            sw.Feature("s", sw.sum("seconds"), [sw.exact_range("1m")]),
+        ],
     )  # fmt: skip
     counts = {}
     for views in ((recent,), (recent, other), (recent, other, listening)):
@@ -191,9 +194,8 @@ def test_a_window_that_a_full_list_cannot_hold_is_refused_with_the_earliest_at()
 
 
 def test_a_window_of_time_that_begins_before_what_is_kept_is_refused() -> None:
-    only = FeatureView(
-        "only", source=plays, entity=["user"], features=[sw.Feature("n", sw.count(), [sw.exact_range("1h")])]
-    )
+    feature = sw.Feature("n", sw.count(), [sw.exact_range("1h")])
+    only = FeatureView("only", source=plays, entity=["user"], features=[feature])
     bench = Bench(only)
     bench.served.fold([song(0, NOW - 2 * DAY_US), song(1, NOW)])
     assert bench.ask(["only:n_exact_1h"], [{"user": "ann"}], NOW - DAY_US).values() == {"only:n_exact_1h": 0}
