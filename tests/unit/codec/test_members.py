@@ -46,9 +46,9 @@ def test_a_member_is_the_golden_one() -> None:
     columns: dict[str, list[Any]] = {
         "n": [-2], "ok": [True], "price": [Decimal("1.50")], "song": ["zoë"], "v": [-0.0], "at": [None],
     }  # fmt: skip
-    identity = "80038d7ea4c68000" "0123456789abcdef" "0123456789abcdef" "00000002" "000000000000012c"
-    present = "00" "01" "01" "01" "01" "01"
-    values = "0000000000000000" "feffffffffffffff" "01" "10000000" "04000000" "0000000000000000"
+    identity = "80038d7ea4c680000123456789abcdef0123456789abcdef00000002000000000000012c"
+    present = "000101010101"
+    values = "0000000000000000feffffffffffffff0110000000040000000000000000000000"
     texts = "80000000000000000000000000000096" + "7a6fc3ab"
     body = bytes.fromhex(identity + present + values + texts)
     golden = body + zlib.crc32(body).to_bytes(4, "little")
