@@ -57,6 +57,7 @@ pytestmark = [
 
 NOW = START + 6 * HOUR
 WINDOWS = ("10m", "3h", sw.tumbling("1h"))
+EXACT = (sw.exact_range("40m"), sw.exact_range("2h", closed="neither"), sw.rows(1), sw.rows(9))
 SKETCH = sw.FeatureView(
     "sketch",
     source=PLAYS,
@@ -67,6 +68,7 @@ DEPLOYMENT = plan(
     Project.of(
         "test",
         [view(["user"], WINDOWS, name="users"), view([], WINDOWS, name="everyone"), SKETCH,
+         view(["user"], EXACT, name="exactly"),
          view(["device", "user"], ["3h"], name="devices")],
     )
 )  # fmt: skip
@@ -106,6 +108,8 @@ class OracleReader:
             start, end = bounds(feature.window, mode, t, unit.slice_us)  # type: ignore[arg-type]
             intervals[feature.column] = (start + self.move_bounds, end)
             chosen = inside(known, start, end)
+            if feature.window.rows:
+                chosen = sorted(chosen, key=lambda e: e.order)[-feature.window.rows :]
             wrong = self.falsify.get((ref, mode))
             value = wrong(own, start, end) if wrong else self._value(unit.view, feature.feature, chosen)
             values[ref] = _as_served(value)
@@ -177,8 +181,9 @@ def agreed(spark: SparkSession, settings: Settings) -> Outcome:
 def test_spark_and_brute_force_agree_on_every_value(agreed: Outcome) -> None:
     assert [row for row in agreed.compared if row.verdict is not Verdict.EQUAL] == []
     per_entity = len(AGGREGATES) * len(WINDOWS)
-    # two modes; four users, one global, four users with sketches, twelve pairs
-    assert len(agreed.compared) == 2 * (4 * per_entity + per_entity + 4 + 12 * len(AGGREGATES))
+    exactly = 4 * len(AGGREGATES) * len(EXACT)
+    # two modes; four users, one global, four users with sketches, four exactly, twelve pairs
+    assert len(agreed.compared) == 2 * (4 * per_entity + per_entity + 4 + exactly + 12 * len(AGGREGATES))
     assert judge(agreed).green
     assert agreed.plain_sums
     assert all(each.agrees for each in agreed.plain_sums)

@@ -70,7 +70,7 @@ def test_evaluate_is_brute_force_for_every_aggregate(entity: list[str]) -> None:
     events = random_events(SEED, 300)
     raw = oracle_events(events)
     users = ["ann", "Zoë", "nobody"] if entity else [None]
-    queries = [
+    queries: list[dict[str, Any]] = [
         {**({"user": user} if user else {}), "at": at, "mode": mode}
         for at, mode in zip(instants(events, 14), ["event_time", "at", "live"] * 5, strict=False)
         for user in users
