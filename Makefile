@@ -89,6 +89,10 @@ bench: setup ## measure against the usual recipe (options: BENCH="--seconds 30 -
 bench-fast: setup ## the same with small sizes: that it works, not how fast
 	@$(PY) -m benchmarks --quick $(BENCH)
 
+.PHONY: bench-aggregates
+bench-aggregates: setup ## rows a second of every aggregate, beside DuckDB, pandas and polars (options: BENCH="--only sum")
+	@$(PY) -m benchmarks.columns $(BENCH)
+
 # A platform of its own, with an hour and a half of the past; SLICEWISE_STATE leads to it.
 UI := SLICEWISE_STATE=$(ROOT)/.state-ui SLICEWISE_REPLAY_SHARE=0.06
 

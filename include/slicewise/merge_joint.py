@@ -235,12 +235,14 @@ class JointPlan:
 
 def form_of(aggregate: Aggregate) -> str:
     """Equal for partials that combine alike: of one form, but for the names of their columns."""
+    aggregate = aggregate.core  # which events it was given is no matter any more
     return _nameless({**aggregate.stored(), "version": aggregate.semantic_version}, aggregate)
 
 
 def finish_of(aggregate: Aggregate) -> str:
     """Equal for aggregates that finish partials of one form alike."""
-    return _nameless(aggregate.spec(), aggregate)
+    aggregate = aggregate.core
+    return _nameless(aggregate.meaning(), aggregate)
 
 
 _COLUMN_KEYS = ("column", "payload", "by")

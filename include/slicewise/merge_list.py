@@ -96,17 +96,20 @@ def plan_list(unit: Unit, features: Sequence[PlannedFeature], mode: ReadMode, t_
 
 
 def _ranges(spans: Sequence[Span]) -> tuple[tuple[int, int, int], ...]:
-    """One range of time, and the newest rows: together all that any of the spans holds."""
-    timed = [span for span in spans if not span.rows]
-    counted = [span for span in spans if span.rows]
-    found = []
-    if timed:
-        first, last = min(span.start_us for span in timed), max(span.end_us for span in timed) - 1
-        found.append((score_of(first), score_of(last), 0))
-    if counted:
-        last = max(span.end_us for span in counted) - 1
-        found.append((score_of(slices.EARLIEST_US), score_of(last), max(span.rows for span in counted)))
-    return tuple(found)
+    """Ranges of time that do not meet, and per end of a rows window the newest rows: together all that any of the
+    spans holds."""
+    found: list[tuple[int, int, int]] = []
+    for start, end, _ in sorted(span for span in spans if not span.rows):
+        if found and start <= found[-1][1] + 1:
+            found[-1] = (found[-1][0], max(found[-1][1], end - 1), 0)
+        else:
+            found.append((start, end - 1, 0))
+    most: dict[int, int] = {}
+    for span in spans:
+        if span.rows:
+            most[span.end_us] = max(span.rows, most.get(span.end_us, 0))
+    found += [(slices.EARLIEST_US, end - 1, rows) for end, rows in most.items()]
+    return tuple((score_of(first), score_of(last), newest) for first, last, newest in found)
 
 
 class Short(NamedTuple):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from slicewise.errors import DefinitionError
@@ -103,6 +103,7 @@ class Window:
     `open`: the window that is still filling, instead of the last complete one (tumbling and
     hopping only). `closed`: which ends of an exact window are in it. `rows`: of a rows window, how
     many; its length is 0. `label` is the author's own text of the window; columns are named by it.
+    `offset_us`: at t it is the window of t - offset.
     """
 
     kind: Kind
@@ -110,6 +111,7 @@ class Window:
     hop_us: int = 0
     open: bool = False
     label: str = ""
+    offset_us: int = 0
     closed: Closed = "both"
     rows: int = 0
 
@@ -118,11 +120,13 @@ class Window:
             label = str(self.rows) if self.kind == "rows" else format_duration(self.length_us)
             if self.kind == "hopping":
                 label += f"_{format_duration(self.hop_us)}"
+            if self.offset_us:
+                label += f"_offset_{format_duration(self.offset_us)}"
             object.__setattr__(self, "label", label)
 
     def column_suffix(self) -> str:
-        """ "1h", "tumbling_1h", "hopping_1h_10m", "exact_1h", "rows_5"; "_open" follows where the window
-        is open, and which end is closed where not both are."""
+        """ "1h", "1h_offset_1d", "tumbling_1h", "hopping_1h_10m", "exact_1h", "rows_5"; "_open" follows where the
+        window is open, and which end is closed where not both are."""
         if self.kind == "sliding":
             return self.label
         ends = "" if self.closed == "both" else f"_{self.closed}"
@@ -135,22 +139,27 @@ class Window:
 
     def steps_us(self) -> tuple[int, ...]:
         """What a slice must divide."""
-        return (self.length_us, self.hop_us) if self.hop_us else (self.length_us,)
+        return tuple(step for step in (self.length_us, self.hop_us, self.offset_us) if step)
 
 
-def sliding(length: str) -> Window:
-    """The window of the given length that ends now; what a plain text among windows means."""
-    return Window("sliding", parse_duration(length), label=length)
+def sliding(length: str, *, offset: str | None = None) -> Window:
+    """The window of the given length that ends now; what a plain text among windows means.
+
+    offset: it ends so much earlier: `sliding("1h", offset="1d")` is the same hour of yesterday.
+    """
+    return _shifted(Window("sliding", parse_duration(length), label=length), offset)
 
 
-def tumbling(length: str, *, open: bool = False) -> Window:  # noqa: A002  the definitions' word
-    """Windows side by side: the last complete one or, with `open`, the one that is filling."""
+def tumbling(length: str, *, open: bool = False, offset: str | None = None) -> Window:  # noqa: A002  the definitions' word
+    """Windows side by side: the last complete one or, with `open`, the one that is filling; of
+    `offset` ago, where one is given."""
     us = parse_duration(length)
-    return Window("tumbling", us, us, open, label=length)
+    return _shifted(Window("tumbling", us, us, open, label=length), offset)
 
 
-def hopping(length: str, *, every: str, open: bool = False) -> Window:  # noqa: A002
-    """Windows of `length` that end at each multiple of `every`; `every` is at most the length."""
+def hopping(length: str, *, every: str, open: bool = False, offset: str | None = None) -> Window:  # noqa: A002
+    """Windows of `length` that end at each multiple of `every`, which is at most the length; of
+    `offset` ago, where one is given."""
     length_us, every_us = parse_duration(length), parse_duration(every)
     if every_us > length_us:
         raise DefinitionError(
@@ -158,10 +167,16 @@ def hopping(length: str, *, every: str, open: bool = False) -> Window:  # noqa: 
             expected=f"every <= {length}",
             next_step="shorten `every` or lengthen the window",
         )
-    return Window("hopping", length_us, every_us, open, label=f"{length}_{every}")
+    return _shifted(Window("hopping", length_us, every_us, open, label=f"{length}_{every}"), offset)
 
 
-def exact_range(length: str, *, closed: Closed = "both") -> Window:
+def _shifted(window: Window, offset: str | None) -> Window:
+    if offset is None:
+        return window
+    return replace(window, offset_us=parse_duration(offset), label=f"{window.label}_offset_{offset}")
+
+
+def exact_range(length: str, *, closed: Closed = "both", offset: str | None = None) -> Window:
     """The window of the given length that ends at the very microsecond of the reading, as SQL's RANGE BETWEEN
     … PRECEDING AND CURRENT ROW: [t − length, t]. closed: "left" is [t − length, t), "right"
     (t − length, t], "neither" (t − length, t)."""
@@ -171,10 +186,10 @@ def exact_range(length: str, *, closed: Closed = "both") -> Window:
             expected="one of " + ", ".join(get_args(Closed)),
             next_step="leave it out for both ends, as SQL has it",
         )
-    return Window("exact", parse_duration(length), label=length, closed=closed)
+    return _shifted(Window("exact", parse_duration(length), label=length, closed=closed), offset)
 
 
-def rows(count: int) -> Window:
+def rows(count: int, *, offset: str | None = None) -> Window:
     """The last `count` events at or before the reading, in the total order of events."""
     if isinstance(count, bool) or not isinstance(count, int) or not 0 < count <= MAX_ROWS:
         raise DefinitionError(
@@ -182,7 +197,7 @@ def rows(count: int) -> Window:
             expected=f"a whole number of rows, from 1 to {MAX_ROWS}",
             next_step="bound the rows; a window over all events is no rows window",
         )
-    return Window("rows", 0, label=str(count), rows=count)
+    return _shifted(Window("rows", 0, label=str(count), rows=count), offset)
 
 
 def as_window(window: str | Window) -> Window:
@@ -191,7 +206,7 @@ def as_window(window: str | Window) -> Window:
 
 
 def default_slice(windows: Iterable[Window]) -> int:
-    """The largest of SLICES that divides lengths and hops and is at most a tenth of any length.
+    """The largest of SLICES that divides lengths, hops and offsets and is at most a tenth of any length.
 
     Every one of SLICES divides the hour. Raises DefinitionError if none fits.
     """
@@ -203,14 +218,14 @@ def default_slice(windows: Iterable[Window]) -> int:
             return slice_us
     raise DefinitionError(
         f"no slice fits the windows {', '.join(w.column_suffix() for w in windows)}",
-        expected=f"lengths and hops that are multiples of {format_duration(SLICES[0])}, "
+        expected=f"lengths, hops and offsets that are multiples of {format_duration(SLICES[0])}, "
         f"and no window under {format_duration(10 * SLICES[0])}",
         next_step="change the window, or declare slice= on the view",
     )
 
 
 def check_slice(slice_us: int, windows: Iterable[Window]) -> None:
-    """Refuse a declared slice that does not divide the hour and every length and hop."""
+    """Refuse a declared slice that does not divide the hour and every length, hop and offset."""
     text = format_duration(slice_us)
     if HOUR_US % slice_us:
         raise DefinitionError(
@@ -224,7 +239,7 @@ def check_slice(slice_us: int, windows: Iterable[Window]) -> None:
                 raise DefinitionError(
                     f"the window {window.column_suffix()} is not divisible by the slice {text}: "
                     f"{format_duration(step)} is no multiple of it",
-                    expected=f"lengths and hops that are multiples of {text}",
+                    expected=f"lengths, hops and offsets that are multiples of {text}",
                     next_step="change the window or the declared slice",
                 )
 
@@ -233,12 +248,13 @@ def resolution(window: Window, slice_us: int) -> int:
     """The step to which a window's bounds are aligned: the slice, or minute, hour or day.
 
     Sliding: the finest level with length / r <= 1,500 (if none, the coarsest). Tumbling and
-    hopping bounds are exact whatever the level: the coarsest that divides length and hop.
+    hopping bounds are exact whatever the level: the coarsest that divides length and hop. An offset
+    moves the time alone, so that it bears on none.
     """
     levels = [slice_us, *(v for v in LEVELS if v > slice_us and v % slice_us == 0)]
     if window.kind == "sliding":
         return next((r for r in levels if window.length_us <= MAX_STEPS * r), levels[-1])
-    common = math.gcd(*window.steps_us())
+    common = math.gcd(window.length_us, window.hop_us)
     return next(r for r in reversed(levels) if common % r == 0)
 
 
@@ -246,10 +262,10 @@ def reach_us(window: Window, slice_us: int) -> int:
     """How far before t a live window's start can lie, in microseconds (never exceeded); 0 of a rows
     window, which time does not bound."""
     if window.is_exact:
-        return window.length_us
+        return window.length_us + window.offset_us
     if window.kind == "sliding":
-        return window.length_us + resolution(window, slice_us)
-    return window.length_us + window.hop_us
+        return window.length_us + resolution(window, slice_us) + window.offset_us
+    return window.length_us + window.hop_us + window.offset_us
 
 
 def bounds(window: Window, mode: Mode, t_us: int, slice_us: int) -> tuple[int, int]:
@@ -257,7 +273,8 @@ def bounds(window: Window, mode: Mode, t_us: int, slice_us: int) -> tuple[int, i
 
     live: up to the slice in which t lies, that one included. at: whole slices before t.
     event_time: ends at t exactly; only this end can lie inside a slice (DESIGN's table). An open
-    window ends where a sliding one of the same mode does: it never contains what lies after t.
+    window ends where a sliding one of the same mode does: it never contains what lies after t. With
+    an offset they are the bounds at t - offset: a row of then answers what was asked then.
     """
     start, end = _bounds(window, mode, t_us, slice_us, min)
     return int(start), int(end)
@@ -275,6 +292,7 @@ def bounds_columns(
 
 def _bounds(window: Window, mode: Mode, t: Any, slice_us: int, smaller: Callable[[Any, Any], Any]) -> tuple[Any, Any]:
     # One arithmetic for a number and for a column of them.
+    t = t - window.offset_us
     if window.kind == "exact":
         return (
             t - window.length_us + (window.closed in ("right", "neither")),

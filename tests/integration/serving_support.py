@@ -37,6 +37,7 @@ listening = sw.FeatureView(
     entity=["user_id"],
     features=[
         sw.Feature("plays", sw.count(), windows=["10m", "1h", "7d", sw.tumbling("1h")]),
+        sw.Feature("plays_before", sw.count(), windows=[sw.sliding("1h", offset="1h"), sw.tumbling("2h", offset="1d")]),
         sw.Feature("seconds", sw.sum("seconds"), windows=["1h", "7d"]),
         sw.Feature("mean_seconds", sw.mean("seconds"), windows=["1h"]),
         sw.Feature("total", sw.sum("n"), windows=["1h"]),

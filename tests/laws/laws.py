@@ -220,7 +220,7 @@ def _bits(values: pa.Array) -> object:
     if pa.types.is_list(values.type):
         return [None if value is None else _bits(value) for value in (scalar.values for scalar in values)]
     if pa.types.is_struct(values.type):
-        return [_bits(values.field(i)) for i in range(values.type.num_fields)]
+        return [values.is_valid().to_pylist(), *map(_bits, values.flatten())]  # what stands under a null is nothing
     if pa.types.is_float64(values.type):
         return [None if value is None else value.hex() for value in values.to_pylist()]
     if pa.types.is_timestamp(values.type):

@@ -7,6 +7,7 @@ import math
 from collections.abc import Callable, Sequence
 from decimal import Decimal
 from fractions import Fraction
+from itertools import pairwise
 from typing import Any
 
 import pyarrow as pa
@@ -146,6 +147,28 @@ def _last(aggregate: Any, events: Sequence[Event]) -> Any:
     return [_plus(event.columns[aggregate.column]) for event in held[: aggregate.k]] or None
 
 
+def _first(aggregate: Any, events: Sequence[Event]) -> Any:
+    held = sorted((e for e in events if e.columns[aggregate.column] is not None), key=_place)
+    return [_plus(event.columns[aggregate.column]) for event in held[: aggregate.k]] or None
+
+
+def _outermost(choose: Callable[..., Any]) -> Callable[[Any, Sequence[Event]], Any]:
+    def value(aggregate: Any, events: Sequence[Event]) -> Any:
+        held = [e for e in events if e.columns[aggregate.column] is not None]
+        return _plus(choose(held, key=_place).columns[aggregate.column]) if held else None
+
+    return value
+
+
+def _last_distinct(aggregate: Any, events: Sequence[Event]) -> Any:
+    found: list[Any] = []
+    for event in sorted(events, key=_place, reverse=True):
+        value = event.columns[aggregate.column]
+        if value is not None and value not in found:
+            found.append(value)
+    return found[: aggregate.k] or None
+
+
 def _distinct(aggregate: Any, events: Sequence[Event]) -> int:
     kind = aggregate.types[0]
     raw = {_canonical_bytes(value, kind) for value in _values(events, aggregate.column)}
@@ -158,6 +181,114 @@ def _distinct(aggregate: Any, events: Sequence[Event]) -> int:
         index, rest = int(bits[: aggregate.precision], 2), bits[aggregate.precision :]
         registers[index] = max(registers[index], (rest + "1").index("1") + 1)
     return ertl(registers, aggregate.precision)
+
+
+def _quantiles(aggregate: Any, events: Sequence[Event]) -> Any:
+    values = sorted((float(value) for value in _values(events, aggregate.column)), key=_key)
+    if not values:
+        return None
+    ranks = [max(0, math.ceil(Fraction(Decimal(repr(q))) * len(values)) - 1) for q in aggregate.q]
+    if len({_key(value) for value in values}) <= aggregate.threshold:
+        return [values[rank] for rank in ranks]
+    edges = _edges_of_octave(aggregate.error)
+    places = sorted({_sketched(value, edges) for value in values})
+    lowest = places[-2048:][0]
+    found = []
+    for rank in ranks:
+        place = _sketched(values[rank], edges)
+        found.append(None if len(places) > 2048 and place <= lowest else place[1])
+    return found
+
+
+def _edges_of_octave(error: float) -> list[Fraction]:
+    """From 1 to 2, at the powers of the (1/n)-th power of 2, rounded up to 52 bits after the point."""
+    share = Fraction(Decimal(repr(error))) * (1 - Fraction(1, 2**32))
+    n = next(n for n in range(1, 1000) if ((1 + share) / (1 - share)) ** n >= 2)
+    edges = []
+    for j in range(n + 1):
+        low, high = 2**52, 2**53  # the least m of 52 bits after the point with m^n >= 2^j
+        while low < high:
+            middle = (low + high) // 2
+            low, high = (low, middle) if middle**n >= 2 ** (52 * n + j) else (middle + 1, high)
+        edges.append(Fraction(low, 2**52))
+    return edges
+
+
+def _sketched(value: float, edges: Sequence[Fraction]) -> tuple[Any, float]:
+    """The order of the value's bin, and what that bin answers."""
+    if not math.isfinite(value) or value == 0:
+        return _key(value), value
+    size, octave = abs(Fraction(value)), 0
+    while size >= Fraction(2) ** (octave + 1):
+        octave += 1
+    while size < Fraction(2) ** octave:
+        octave -= 1
+    unit = Fraction(2) ** octave
+    j = max(j for j, edge in enumerate(edges) if edge * unit <= size)
+    low, high = edges[j] * unit, edges[j + 1] * unit
+    middle = nearest_double(2 * low * high / (low + high))
+    assert not isinstance(middle, Error)
+    return _key(math.copysign(float(low) or 5e-324, value)), math.copysign(middle, value)
+
+
+def _splitmix(word: int) -> int:
+    """SplitMix64's next value after this state, as its authors' C code has it."""
+    z = (word + 0x9E3779B97F4A7C15) & (2**64 - 1)
+    z = ((z ^ (z >> 30)) * 0xBF58476D1CE4E5B9) & (2**64 - 1)
+    z = ((z ^ (z >> 27)) * 0x94D049BB133111EB) & (2**64 - 1)
+    return z ^ (z >> 31)
+
+
+def _frequent(aggregate: Any, events: Sequence[Event]) -> Any:
+    kind = aggregate.types[0]
+    counts: dict[bytes, int] = {}
+    priorities: dict[bytes, int] = {}
+    values: dict[bytes, Any] = {}
+    for event in events:
+        value = event.columns[aggregate.column]
+        if value is None:
+            continue
+        raw = _canonical_bytes(value, kind)
+        hashed = xxhash.xxh64(raw, seed=SEED).intdigest()
+        for word in ((event.time + 2**63) % 2**64, *_place(event)[1:]):
+            hashed = _splitmix(hashed ^ word)
+        counts[raw], values[raw] = counts.get(raw, 0) + 1, value
+        priorities[raw] = min(hashed, priorities.get(raw, hashed))
+    if not counts:
+        return None
+    text = pa.types.is_string(kind) or pa.types.is_decimal(kind)
+    size = sum(map(len, counts)) if text else 0
+    exact = len(counts) <= aggregate.capacity and size <= 256 * aggregate.capacity
+    if not exact and text and max(map(len, counts)) > 256:
+        return Error("oversized")
+    estimates, chosen, error, miss = counts, list(counts), 0, 0.0
+    if not exact:
+        n = sum(counts.values())
+        width = next(
+            2**i for i in range(40) if Fraction(str(aggregate.error)) * 2**i >= Fraction("2.718281828459045236")
+        )
+        error = math.floor(Fraction("2.718281828459045236") * n / width) + 1
+        table: dict[tuple[int, int], int] = {}
+        cells = {
+            raw: [
+                (row, _splitmix((xxhash.xxh64(raw, seed=SEED).intdigest() + row * 0x9E3779B97F4A7C15) % 2**64) % width)
+                for row in range(4)
+            ]
+            for raw in counts
+        }
+        for raw, count in counts.items():
+            for cell in cells[raw]:
+                table[cell] = table.get(cell, 0) + count
+        estimates = {raw: min(table[cell] for cell in cells[raw]) for raw in counts}
+        chosen = sorted(counts, key=lambda raw: priorities[raw])[: aggregate.capacity]
+    listed = sorted(chosen, key=lambda raw: (-estimates[raw], _key(values[raw])))[: aggregate.k]
+    if not exact:
+        power = estimates[listed[-1]]
+        miss, base = 1.0, (2**64 - 1 - max(priorities[raw] for raw in chosen)) / 2**64
+        while power:  # binary powers, from the lowest bit
+            miss, base, power = miss * base if power % 2 else miss, base * base, power // 2
+    items = [{"value": _plus(values[raw]), "count": estimates[raw]} for raw in listed]
+    return {"items": items, "error": error, "miss": miss}
 
 
 def _canonical_bytes(value: Any, kind: pa.DataType) -> bytes:
@@ -199,6 +330,37 @@ def _some(aggregate: Any, events: Sequence[Event]) -> bool | None:
     return any(values) if values else None
 
 
+def _where(aggregate: Any, events: Sequence[Event]) -> Any:
+    return expected(aggregate.aggregate, [event for event in events if event.columns[aggregate.column] is True])
+
+
+def _bucketed(aggregate: Any, events: Sequence[Event]) -> Any:
+    keyed = [(event.columns[aggregate.by], event) for event in events]
+    found: list[Any] = []
+    for key in sorted({key for key, _ in keyed if key is not None}, key=_key):
+        value = expected(aggregate.aggregate, [event for each, event in keyed if each == key])
+        if isinstance(value, Error):
+            found.append(value)
+        else:
+            found.append({"key": key, "value": value})
+    if len(found) > aggregate.max_buckets:
+        return Error("too_many_buckets")
+    return next((each for each in found if isinstance(each, Error)), found or None)
+
+
+def _histogram(aggregate: Any, events: Sequence[Event]) -> Any:
+    edges = [Fraction(float.fromhex(e)) if isinstance(e, str) and "0x" in e else Fraction(e) for e in aggregate.edges]
+    values = _values(events, aggregate.column)
+    odd = [value for value in values if isinstance(value, float) and not math.isfinite(value)]
+    exact = [Fraction(value) for value in values if value not in odd]
+    under = odd.count(-math.inf)
+    return {
+        "under": under + sum(value < edges[0] for value in exact),
+        "bins": [sum(low <= value < high for value in exact) for low, high in pairwise(edges)],
+        "over": len(odd) - under + sum(value >= edges[-1] for value in exact),
+    }
+
+
 ORACLES: dict[str, Callable[[Any, Sequence[Event]], Any]] = {
     "count": _count,
     "sum": _sum,
@@ -209,8 +371,17 @@ ORACLES: dict[str, Callable[[Any, Sequence[Event]], Any]] = {
     "argmax": _ranked(largest=True, single=True),
     "top_k": _ranked(largest=True, single=False),
     "bottom_k": _ranked(largest=False, single=False),
+    "first": _outermost(min),
+    "first_k": _first,
+    "last": _outermost(max),
     "last_k": _last,
+    "last_k_distinct": _last_distinct,
     "distinct_count": _distinct,
+    "quantiles": _quantiles,
+    "top_k_frequent": _frequent,
     "bool_and": _all,
     "bool_or": _some,
+    "where": _where,
+    "bucketed": _bucketed,
+    "histogram": _histogram,
 }

@@ -103,6 +103,48 @@ def last_k(events: Sequence[OracleEvent], column: str, k: int) -> list[Any] | No
     return [e.columns[column] for e in latest] or None
 
 
+def first_k(events: Sequence[OracleEvent], column: str, k: int) -> list[Any] | None:
+    """The values of the k earliest events, oldest first; none when there is none."""
+    return [e.columns[column] for e in sorted(_present(events, column), key=lambda e: e.order)[:k]] or None
+
+
+def first(events: Sequence[OracleEvent], column: str) -> Any:
+    found = first_k(events, column, 1)
+    return found[0] if found else None
+
+
+def last(events: Sequence[OracleEvent], column: str) -> Any:
+    found = last_k(events, column, 1)
+    return found[0] if found else None
+
+
+def last_k_distinct(events: Sequence[OracleEvent], column: str, k: int) -> list[Any] | None:
+    """The k values that were seen last, newest first; none when there is none."""
+    found: list[Any] = []
+    for value in last_k(events, column, len(events)) or []:
+        if value not in found:
+            found.append(value)
+    return found[:k] or None
+
+
+def top_k_frequent(events: Sequence[OracleEvent], column: str, k: int) -> dict[str, Any] | None:
+    """The k values that came most often, equals by value, while there are few enough to count them all."""
+    values = [e.columns[column] for e in _present(events, column)]
+    ranked = sorted(set(values), key=lambda v: (-values.count(v), v.encode() if isinstance(v, str) else v))
+    items = [{"value": v, "count": values.count(v)} for v in ranked[:k]]
+    return {"items": items, "error": 0, "miss": 0.0} if items else None
+
+
+def quantiles(events: Sequence[OracleEvent], column: str, q: Sequence[float]) -> list[float] | None:
+    """For each q the least value that at least so large a share of the values do not exceed."""
+    values = sorted(float(e.columns[column]) for e in _present(events, column))
+    return (
+        [next(v for i, v in enumerate(values) if (i + 1) >= Fraction(str(s)) * len(values)) for s in q]
+        if values
+        else None
+    )
+
+
 def distinct_count(events: Sequence[OracleEvent], column: str) -> int:
     return len({e.columns[column] for e in _present(events, column)})
 
@@ -117,19 +159,56 @@ def bool_or(events: Sequence[OracleEvent], column: str) -> bool | None:
     return any(values) if values else None
 
 
+def where(
+    events: Sequence[OracleEvent],
+    holds: Callable[[Mapping[str, Any]], bool],
+    value: Callable[[Sequence[OracleEvent]], Any],
+) -> Any:
+    """Of the events for which it holds."""
+    return value([e for e in events if holds(e.columns)])
+
+
+def bucketed(
+    events: Sequence[OracleEvent], by: str, value: Callable[[Sequence[OracleEvent]], Any], most: int = 100
+) -> list[dict[str, Any]] | None:
+    """Key and value of each key, ascending, text by its UTF-8 bytes; none of too many."""
+    held = _present(events, by)
+    keys = sorted({e.columns[by] for e in held}, key=lambda key: key.encode() if isinstance(key, str) else key)
+    if len(keys) > most:
+        return None
+    return [{"key": key, "value": value([e for e in held if e.columns[by] == key])} for key in keys] or None
+
+
+def histogram(events: Sequence[OracleEvent], column: str, edges: Sequence[float]) -> dict[str, Any]:
+    """How many values lie below the first edge, from each edge to the next, and from the last on."""
+    values = [e.columns[column] for e in _present(events, column)]
+    reached = [sum(edge <= value for edge in edges) for value in values]
+    places = [reached.count(place) for place in range(len(edges) + 1)]
+    return {"under": places[0], "bins": places[1:-1], "over": places[-1]}
+
+
 BY_KIND: dict[str, Callable[..., Any]] = {
+    "bucketed": bucketed,
     "count": count,
     "sum": sum_,
+    "histogram": histogram,
     "mean": mean,
     "min": min_,
     "max": max_,
     "argmax": argmax,
     "argmin": argmin,
     "top_k": top_k,
+    "first": first,
+    "first_k": first_k,
+    "last": last,
     "last_k": last_k,
+    "last_k_distinct": last_k_distinct,
     "distinct_count": distinct_count,
+    "quantiles": quantiles,
+    "top_k_frequent": top_k_frequent,
     "bool_and": bool_and,
     "bool_or": bool_or,
+    "where": where,
 }
 
 

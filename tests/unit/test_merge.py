@@ -26,7 +26,7 @@ from slicewise.errors import CodecError, DataLoss
 from slicewise.merge import Base, JointPlan, Merged, Stored, merge
 from slicewise.merge_known import Known
 from slicewise.merge_plan import ReadMode, ReadPlan, plan_key, plan_read
-from slicewise.slices import DAY_US, HOUR_US, MINUTE_US, Window, as_window, hopping, tumbling
+from slicewise.slices import DAY_US, HOUR_US, MINUTE_US, Window, as_window, hopping, sliding, tumbling
 
 TOPIC = "00112233445566778899aabbccddeeff"
 SUM = aggregates.sum("v").bind({"v": pa.int64()})
@@ -223,6 +223,9 @@ WINDOWS = [
     tumbling("1h"),
     tumbling("1d", open=True),
     hopping("2h", every="20m"),
+    sliding("1h", offset="1d"),
+    sliding("7d", offset="30m"),
+    tumbling("1h", offset="90m"),
 ]
 
 

@@ -103,6 +103,30 @@ def test_rows_and_ranges_of_one_list_are_answered_together() -> None:
     assert values == {"exact_25us": [30, 40, 50], "rows_3": [30, 40, 50], "exact_10us": [50]}
 
 
+def test_windows_that_are_shifted_back_are_those_of_then() -> None:
+    #  time  0 10 20 30 40 50 60 70 80 90      read at 95; 50 us before is 45
+    events = [(t, 0, t) for t in range(0, 100, 10)]
+    windows: list[Window | str] = [
+        sw.exact_range("25us"),
+        sw.exact_range("25us", offset="50us"),
+        sw.rows(2),
+        sw.rows(3, offset="50us"),
+    ]
+    unit = unit_of(windows)
+    _, values = answer(unit, events, 95)
+    assert values == {
+        "exact_25us": [70, 80, 90],
+        "exact_25us_offset_50us": [20, 30, 40],
+        "rows_2": [80, 90],
+        "rows_3_offset_50us": [20, 30, 40],
+    }
+    assert unit.event_list is not None
+    assert unit.event_list.range_us == 75 + 86_400_000_000
+    assert unit.event_list.late_us == 50 + 86_400_000_000
+    ranges = plan_list(unit, unit.features, "at", 95).ranges
+    assert [(first, last) for first, last, newest in ranges if not newest] == [(20, 45), (70, 95)], "and not between"
+
+
 def test_a_window_of_time_is_refused_from_the_low_water_mark_on() -> None:
     #  trimmed up to 10 |   start of the window at 10: its first event may be gone; at 11: nothing of it is
     unit, events = unit_of([sw.exact_range("10us")]), [(t, 0, t) for t in range(30)]
@@ -163,6 +187,7 @@ def test_a_damaged_member_is_refused() -> None:
 
 
 WINDOWS = [sw.exact_range("7us"), sw.exact_range("7us", closed="left"), sw.exact_range("30us"), sw.rows(1), sw.rows(4)]
+LATER = [sw.exact_range("5us", offset="20us"), sw.rows(2, offset="9us")]
 made = st.lists(st.tuples(st.integers(0, 40), st.integers(0, 2), st.integers(0, 20)), max_size=25, unique=True)
 
 
@@ -171,7 +196,7 @@ made = st.lists(st.tuples(st.integers(0, 40), st.integers(0, 2), st.integers(0, 
 def test_every_answer_is_that_of_brute_force_or_is_refused(events: list[Made], t: int, lows: int) -> None:
     events = sorted({(p, o): (time, p, o) for time, p, o in events}.values())
     low = events[lows] if 0 <= lows < len(events) else None
-    merged, values = answer(unit_of(WINDOWS), events, t, low)
+    merged, values = answer(unit_of([*WINDOWS, *LATER]), events, t, low)
     if merged.short:
         assert low is not None
         return
@@ -185,5 +210,7 @@ def test_every_answer_is_that_of_brute_force_or_is_refused(events: list[Made], t
         "exact_30us": want([e for e in events if t - 30 <= e[0] <= t]),
         "rows_1": want([e for e in events if e[0] <= t][-1:]),
         "rows_4": want([e for e in events if e[0] <= t][-4:]),
+        "exact_5us_offset_20us": want([e for e in events if t - 25 <= e[0] <= t - 20]),
+        "rows_2_offset_9us": want([e for e in events if e[0] <= t - 9][-2:]),
     }
     assert values == expected

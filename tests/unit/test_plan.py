@@ -89,6 +89,8 @@ def test_retention_is_the_longest_reach_and_the_lateness() -> None:
     assert unit(plays("10m", "1h")).retention_us == HOUR_US + MINUTE_US + late
     assert unit(plays("10m", "7d")).retention_us == 7 * DAY_US + HOUR_US + late  # resolution: the hour
     assert unit(plays("10m", sw.tumbling("1d"))).retention_us == 2 * DAY_US + late
+    assert unit(plays("10m", sw.sliding("1h", offset="2d"))).retention_us == 2 * DAY_US + HOUR_US + MINUTE_US + late
+    assert unit(plays("10m", sw.tumbling("1d", offset="1h"))).retention_us == 2 * DAY_US + HOUR_US + late
 
 
 def test_a_global_view_is_spread() -> None:
@@ -312,6 +314,19 @@ def test_a_window_beyond_what_redis_keeps_is_refused_with_both_lengths() -> None
     (change,) = changes(planned(view(plays("1h", "3h"))), now)
     assert change.kind == "refused"
     assert "a longer window" in change.reason
+
+
+def test_an_offset_is_another_definition_over_what_is_stored_within_what_redis_keeps() -> None:
+    now = planned(view(plays("10m", "1d"), slice="1m"))
+    within = planned(view(plays("10m", "1d", sw.sliding("1h", offset="23h")), slice="1m"))
+    assert kinds(within, now) == {("listening", "definition")}
+    other = planned(view(plays("10m", "1d", sw.sliding("1h", offset="22h")), slice="1m"))
+    fingerprints = {each.units[0].definition_fingerprint for each in (now, within, other)}
+    assert len(fingerprints) == 3
+    assert len({each.units[0].storage_fingerprint for each in (now, within, other)}) == 1
+    assert Deployment.from_json(within.to_json()) == within
+    (change,) = changes(planned(view(plays("10m", "1d", sw.sliding("1h", offset="1d")), slice="1m")), now)
+    assert (change.kind, "a longer window" in change.reason) == ("refused", True)
 
 
 def test_a_window_read_by_minutes_is_refused_where_hours_keep_none() -> None:

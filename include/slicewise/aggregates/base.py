@@ -106,6 +106,24 @@ class Aggregate(ABC):
         parameters = {f.name: getattr(self, f.name) for f in fields(self) if f.name != "types"}
         return {"kind": self.kind, **parameters}
 
+    @classmethod
+    def of_parameters(cls, parameters: Mapping[str, Any]) -> Aggregate:
+        """The unbound aggregate of a spec's parameters."""
+        return cls(**parameters)
+
+    def meaning(self) -> dict[str, Any]:
+        """What of the spec bears on answers: without what is there for people to read."""
+        return self.spec()
+
+    def resolve(self, named: Callable[[str], str]) -> Aggregate:  # noqa: ARG002
+        """The same with each condition's text given the column that holds its values, which `named` tells."""
+        return self
+
+    @property
+    def core(self) -> Aggregate:
+        """What combines and finishes its partials: itself, or what it gives chosen events to."""
+        return self
+
     def describe(self) -> str:
         """As a user would write it, for messages."""
         given = (f"{k}={v!r}" for k, v in self.spec().items() if k != "kind" and v is not None)
@@ -267,4 +285,4 @@ def from_spec(spec: Mapping[str, Any]) -> Aggregate:
             f"unknown aggregate kind {kind!r}",
             expected="one of " + ", ".join(sorted(REGISTRY)),
         )
-    return REGISTRY[kind].cls(**parameters)
+    return REGISTRY[kind].cls.of_parameters(parameters)

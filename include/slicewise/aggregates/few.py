@@ -8,6 +8,7 @@ this form is told by `Aggregate.few`; the laws hold it equal to the column form.
 from __future__ import annotations
 
 import math
+import struct
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
@@ -137,6 +138,31 @@ class Extremes:
 
     def finish(self, combined: Sequence[Any]) -> Listed:
         return Listed(list(combined))
+
+
+@dataclass(frozen=True)
+class Outermost:
+    """The one entry of the least or greatest identity: (identity, value), both as raw bytes.
+
+    Combined to that pair, or None without any; bytes of identities compare as the total order.
+    """
+
+    newest: bool
+    code: str
+    """Of the value, for a struct."""
+
+    def combine(
+        self, columns: Sequence[Sequence[Any]], runs: Sequence[Run], groups: Groups, known: Sequence[Any] = ()
+    ) -> list[Any]:
+        best: Any = max if self.newest else min
+        entries = list(zip(*columns, strict=True))
+        found = [best([entry for entry in entries[a:b] if entry[0]], default=None) for a, b in runs]
+        found += known
+        return [best(_some([found[run] for run in group]), default=None) for group in groups]
+
+    def finish(self, combined: Sequence[Any]) -> Listed:
+        unpack = struct.Struct(self.code).unpack
+        return Listed([None if state is None else unpack(state[1])[0] for state in combined])
 
 
 @dataclass(frozen=True)

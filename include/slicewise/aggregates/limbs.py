@@ -54,6 +54,16 @@ class Numbers:
     pieces: Callable[[Part], Pieces]
 
 
+@dataclass(frozen=True, eq=False)
+class Several:
+    """Numbers [size] that each give one number to every one of several sums, split together."""
+
+    size: int
+    spans: Sequence[tuple[int, int]]
+    """Per sum the first and the last lane that any number reaches."""
+    pieces: Callable[[Part], Sequence[Pieces]]
+
+
 def of_integers(values: Int64) -> Numbers:
     """int64 values as parts of 32 bits."""
 
@@ -126,48 +136,65 @@ def signed_limbs(start: NDArray[np.int32], limbs: Ragged) -> tuple[Int64, Int64]
     return lane, values
 
 
-def add(numbers: Numbers, groups: Int64, n_groups: int) -> tuple[NDArray[np.int32], Ragged]:
-    """(start, limbs) [n_groups] of the sum of each group's numbers; groups [numbers.size]."""
+def add(numbers: Numbers, groups: Int64, n_groups: int, highest: int = MOST_LANES) -> tuple[NDArray[np.int32], Ragged]:
+    """(start, limbs) [n_groups] of the sum of each group's numbers; groups [numbers.size].
+
+    Lanes beyond `highest`, where no such sum can reach, are refused: what is stored may be damaged.
+    """
+    together = Several(numbers.size, [(numbers.least, numbers.most)], lambda part: [numbers.pieces(part)])
+    return add_several(together, groups, n_groups, highest)[0]
+
+
+def add_several(
+    numbers: Several, groups: Int64, n_groups: int, highest: int = MOST_LANES
+) -> list[tuple[NDArray[np.int32], Ragged]]:
+    """Per sum what `add` gives."""
     if numbers.size == 0:
-        return np.zeros(n_groups, np.int32), Ragged.empty(n_groups, "<u4")
-    least, most = numbers.least, numbers.most
-    if least < 0 or most > MOST_LANES:
-        raise CodecError(f"a sum with limbs {least} to {most}", expected=f"0 to {MOST_LANES}")
-    lanes = most - least + 1 + CARRY_LANES
+        return [(np.zeros(n_groups, np.int32), Ragged.empty(n_groups, "<u4")) for _ in numbers.spans]
+    for least, most in numbers.spans:
+        if least < 0 or most > highest:
+            raise CodecError(f"a sum with limbs {least} to {most}", expected=f"0 to {highest}")
+    lanes = sum(most - least + 1 + CARRY_LANES for least, most in numbers.spans)
     if n_groups * lanes <= CELLS:
-        return _canonical(_lanes(numbers, None, groups, n_groups, lanes), least)
+        return _canonicals(numbers, None, groups, n_groups)
     # Runs of groups, so that few lanes stand in memory at once.
     order = np.argsort(groups, kind="stable")
     step = max(1, CELLS // lanes)
     firsts = range(0, n_groups, step)
     edges = [*np.searchsorted(groups[order], firsts).tolist(), len(order)]
-    starts: list[NDArray[np.int32]] = []
-    parts: list[Ragged] = []
+    parts: list[list[tuple[NDArray[np.int32], Ragged]]] = []
     for first, begin, end in zip(firsts, edges, edges[1:], strict=False):
         rows = order[begin:end]
-        n = min(step, n_groups - first)
-        start, limbs = _canonical(_lanes(numbers, rows, groups[rows] - first, n, lanes), least)
-        starts.append(start)
-        parts.append(limbs)
-    return np.concatenate(starts), Ragged.concat(parts)
+        parts.append(_canonicals(numbers, rows, groups[rows] - first, min(step, n_groups - first)))
+    return [
+        (np.concatenate([start for start, _ in each]), Ragged.concat([limbs for _, limbs in each]))
+        for each in zip(*parts, strict=True)
+    ]
 
 
-def _lanes(numbers: Numbers, rows: Int64 | None, groups: Int64, n: int, lanes: int) -> Int64:
-    """Lanes [lanes, n] of these rows (None: all), signed, each below 2^56."""
-    total = np.zeros((lanes, n), np.int64)
+def _canonicals(numbers: Several, rows: Int64 | None, groups: Int64, n: int) -> list[tuple[NDArray[np.int32], Ragged]]:
+    totals = _lanes(numbers, rows, groups, n)
+    return [_canonical(total, least) for total, (least, _) in zip(totals, numbers.spans, strict=True)]
+
+
+def _lanes(numbers: Several, rows: Int64 | None, groups: Int64, n: int) -> list[Int64]:
+    """Per sum the lanes [lanes, n] of these rows (None: all), signed, each below 2^56."""
+    totals = [np.zeros((most - least + 1 + CARRY_LANES, n), np.int64) for least, most in numbers.spans]
     # No chunk shorter than the table that it fills, none so long that a bin could pass 2^53.
-    chunk = min(LONG_CHUNK, max(SHORT_CHUNK, lanes * n))
+    chunk = min(LONG_CHUNK, max(SHORT_CHUNK, max(total.size for total in totals)))
     for begin in range(0, len(groups), chunk):
         part = slice(begin, begin + chunk)
-        if begin:
-            _carry(total)
-        for lane, values in numbers.pieces(part if rows is None else rows[part]):
-            if isinstance(lane, int):
-                total[lane - numbers.least] += _bins(groups[part], values, n)
-            else:
-                cells = (lane - numbers.least) * n + groups[part]
-                total += _bins(cells, values, lanes * n).reshape(lanes, n)
-    return total
+        split = numbers.pieces(part if rows is None else rows[part])
+        for total, (least, _), pieces in zip(totals, numbers.spans, split, strict=True):
+            if begin:
+                _carry(total)
+            for lane, values in pieces:
+                if isinstance(lane, int):
+                    total[lane - least] += _bins(groups[part], values, n)
+                else:
+                    cells = (lane - least) * n + groups[part]
+                    total += _bins(cells, values, total.size).reshape(total.shape)
+    return totals
 
 
 def _carry(total: Int64) -> None:

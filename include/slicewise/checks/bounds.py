@@ -19,8 +19,10 @@ def step_us(window: Window, slice_us: int) -> int:
 def may_be(window: Window, slice_us: int, start_us: int, end_us: int, at_us: int | None) -> bool:
     """Whether [start, end) can be the window's bounds of a read at `at_us` (None: at its own present).
 
-    A live read's instant lies in the last slice of its bounds: (end - slice, end].
+    A live read's instant, less the window's offset, lies in the last slice of its bounds: (end - slice, end].
     """
+    if at_us is not None:
+        at_us -= window.offset_us
     if window.kind in ("exact", "rows"):
         return _may_be_exact(window, start_us, end_us, at_us)
     if window.kind != "sliding" and not window.open:

@@ -9,18 +9,18 @@ from typing import Any
 
 import pyarrow as pa
 
-from slicewise.checks import engine
+from slicewise.checks import declared, engine
 from slicewise.checks.bounds import may_be
 from slicewise.checks.exact import plain_sum_agrees
+from slicewise.checks.judges import judged
 from slicewise.checks.model import Cause, Compared, PlainSum, Verdict
-from slicewise.checks.queries import Aggregated, aggregated
+from slicewise.checks.queries import BY_SQL, Aggregated, aggregated
 from slicewise.checks.recompute import (
     ANY_COVER,
     BASE_ALONE,
     NOT_LATE,
     TOKEN,
     Asked,
-    Distinct,
     Recomputation,
     WindowOf,
 )
@@ -80,7 +80,9 @@ def compare(recomputation: Recomputation, reads: Sequence[Read]) -> tuple[list[C
 
 
 def _values(unit: Unit, reads: Sequence[Read]) -> Iterable[_Value]:
-    specs = {feature.column: aggregated(feature.aggregate.spec()) for feature in unit.features}
+    specs = {
+        feature.column: aggregated(feature.aggregate.spec(), feature.aggregate.inputs) for feature in unit.features
+    }
     numbers: dict[tuple[int, int, int, int], WindowOf] = {}
     for read in reads:
         for feature in unit.features:
@@ -96,18 +98,18 @@ def _values(unit: Unit, reads: Sequence[Read]) -> Iterable[_Value]:
 def _engines(
     recomputation: Recomputation, values: Sequence[_Value], offline: Mapping[int, Any]
 ) -> Mapping[tuple[int, str], object]:
-    """What the engine says where counts of distinct values are beyond what is exact."""
+    """What the engine says where answers are beyond what is exact."""
     beyond: dict[str, list[_Value]] = {}
     for value in values:
-        counted = offline[id(value)]
-        if isinstance(counted, Distinct) and not engine.is_exact(value.each, counted.count, counted.text_bytes):
+        truth = declared.truth_of(value.each, offline[id(value)])
+        if truth is not None and not truth.equal:
             beyond.setdefault(value.each.key, []).append(value)
     said: dict[tuple[int, str], object] = {}
     for key, some in beyond.items():
         windows = list({value.window.w: value.window for value in some}.values())
         rows = recomputation.raw(windows, some[0].each)
         ws = [window.w for window in windows]
-        results = engine.recomputed(some[0].feature.aggregate, some[0].each["column"], rows, ws)
+        results = engine.recomputed(some[0].feature.aggregate, rows, ws)
         said |= {(w, key): result for w, result in results.items()}
     return said
 
@@ -115,10 +117,11 @@ def _engines(
 def _compared(unit: Unit, value: _Value, offline: Any, engines: Mapping[tuple[int, str], object]) -> Compared:
     online = value.read.values[f"{unit.view}:{value.feature.column}"]
     within = True
-    if isinstance(offline, Distinct):
-        counted, key = offline.count, (value.window.w, value.each.key)
-        offline = engines.get(key, counted)
-        within = key not in engines or engine.within_declared_error(value.each, counted, online)
+    if (truth := declared.truth_of(value.each, offline)) is not None:
+        offline = truth.value
+        if not truth.equal:
+            offline = engines[value.window.w, value.each.key]
+            within = declared.within(value.each, truth.value, online)
     kind = value.feature.aggregate.output_type
     row = Compared(
         view=unit.view,
@@ -145,7 +148,11 @@ def _compared(unit: Unit, value: _Value, offline: Any, engines: Mapping[tuple[in
 
 
 def _empty(each: Aggregated, value: Any) -> bool:
-    return value is None or (each.kind in _COUNTS and value == 0)
+    if each.kind in BY_SQL:
+        return value is None or (each.kind in _COUNTS and value == 0)
+    empty = judged((), each.parameters)
+    truth = declared.truth_of(each, empty)
+    return canonical(value) == canonical(empty if truth is None else truth.value)
 
 
 def _entity(read: Read) -> str:
@@ -198,7 +205,8 @@ def _causes(recomputation: Recomputation, wrong: Mapping[int, tuple[_Value, Comp
             same = tie is not None and _tied(value.each, found.value(window.w, tie), row, kind)
         else:
             offline = found.value(window.w, value.each)
-            offline = offline.count if isinstance(offline, Distinct) else offline
+            truth = declared.truth_of(value.each, offline)
+            offline = offline if truth is None else truth.value
             same = canonical(_typed(offline, kind)) == row.online
         if same:
             causes.setdefault(i, cause)

@@ -16,6 +16,10 @@ from slicewise.features.unit import Source, Unit
 from slicewise.slices import HOUR_US
 
 ROWS = "check_rows"
+RANKED = frozenset(["argmin", "argmax", "top_k", "bottom_k", "last_k"])
+SIMPLE = frozenset(["count", "sum", "mean", "min", "max", "bool_and", "bool_or"])
+BY_SQL = RANKED | SIMPLE | {"distinct_count"}
+"""Kinds that Spark SQL recomputes; a judge says the others' values."""
 ORDER = "t, topic_id, p, o"
 NEWEST = "t DESC, topic_id DESC, p DESC, o DESC"
 MAX_DOUBLE = "1.7976931348623157E308D"
@@ -28,15 +32,17 @@ class Aggregated:
     key: str
     kind: str
     parameters: Mapping[str, Any]
+    inputs: tuple[str, ...] = ()
+    """Columns that it reads; a judge is given these."""
 
     def __getitem__(self, name: str) -> Any:
         return self.parameters[name]
 
 
-def aggregated(spec: Mapping[str, Any]) -> Aggregated:
+def aggregated(spec: Mapping[str, Any], inputs: Sequence[str] = ()) -> Aggregated:
     """From an aggregate's own description of kind and parameters."""
     key = ", ".join(f"{name}={spec[name]!r}" for name in sorted(spec))
-    return Aggregated(key, str(spec["kind"]), spec)
+    return Aggregated(key, str(spec["kind"]), spec, tuple(inputs))
 
 
 def kinds_of(unit: Unit, source: Source) -> dict[str, str]:
@@ -126,7 +132,7 @@ def simple(aggregates: Iterable[Aggregated], kinds: Mapping[str, str]) -> tuple[
 def _simple(each: Aggregated, kinds: Mapping[str, str]) -> str | None:
     if each.kind == "count":
         return "count(*)" if each["column"] is None else f"count(`v_{each['column']}`)"
-    if each.kind not in ("sum", "mean", "min", "max", "bool_and", "bool_or"):
+    if each.kind not in SIMPLE:
         return None
     value, kind = f"`v_{each['column']}`", kinds[each["column"]]
     if each.kind not in ("sum", "mean"):
@@ -163,4 +169,10 @@ def ranked(each: Aggregated) -> str:
 
 def raw(each: Aggregated) -> Sequence[str]:
     """Columns that the engine's own recomputation of an approximate aggregate needs."""
-    return ("who", "w", "t", "topic_id", "p", "o", f"`v_{each['column']}`")
+    return ("who", "w", "t", "topic_id", "p", "o", *(f"`v_{name}`" for name in each.inputs))
+
+
+def whole(each: Aggregated) -> str:
+    """Per window the rows that a judge is given, in no order, as one list of structs."""
+    columns = ", ".join(["t", "topic_id", "p", "o", *(f"`v_{name}`" for name in each.inputs)])
+    return f"SELECT w, collect_list(struct({columns})) AS found FROM {ROWS} GROUP BY w"

@@ -321,20 +321,26 @@ class FeatureSet:
 
 @dataclass(frozen=True)
 class Project:
-    """Everything that a project's module declares; sources are those of its views."""
+    """Everything that a project's module declares. sources: what SQL may name, those of the views among them."""
 
     name: str
     views: tuple[FeatureView, ...]
     feature_sets: tuple[FeatureSet, ...] = ()
+    sources: tuple[KafkaSource, ...] = ()
 
     @staticmethod
     def of(name: str, definitions: Iterable[object]) -> Project:
-        """A project of whatever is a view or a feature set among these objects."""
+        """A project of whatever is a view, a feature set or a source among these objects, or in a tuple of them."""
         views: dict[int, FeatureView] = {}
         sets: dict[int, FeatureSet] = {}
-        for value in definitions:
-            if isinstance(value, FeatureView):
-                views[id(value)] = value
-            elif isinstance(value, FeatureSet):
-                sets[id(value)] = value
-        return Project(name, tuple(views.values()), tuple(sets.values()))
+        sources: dict[int, KafkaSource] = {}
+        for given in definitions:
+            for value in given if isinstance(given, tuple | list) else (given,):
+                if isinstance(value, FeatureView):
+                    views[id(value)] = value
+                    sources[id(value.source)] = value.source
+                elif isinstance(value, FeatureSet):
+                    sets[id(value)] = value
+                elif isinstance(value, KafkaSource):
+                    sources[id(value)] = value
+        return Project(name, tuple(views.values()), tuple(sets.values()), tuple(sources.values()))

@@ -42,7 +42,8 @@ class EventList:
 
     def needs_more(self, kept: EventList) -> bool:
         """Whether a list that was kept so may have dropped, or let expire, what this one must hold."""
-        return self.range_us > kept.range_us or self.rows > kept.rows
+        earlier = self.rows > 0 and self.late_us > kept.late_us
+        return self.range_us > kept.range_us or self.rows > kept.rows or earlier
 
     def join(self, other: EventList) -> EventList:
         """Keeps what either keeps."""
@@ -68,7 +69,8 @@ def kept_for(windows: Iterable[Window], late_us: int, capacity: int, where: str)
     """What these windows need of events that come up to late_us after their time."""
     windows = tuple(windows)
     rows = max((window.rows for window in windows), default=0)
-    ranges = [window.length_us + late_us for window in windows if window.kind == "exact"]
+    ranges = [window.length_us + window.offset_us + late_us for window in windows if window.kind == "exact"]
+    shifted = max((window.offset_us for window in windows if window.rows), default=0)
     if rows > capacity:
         raise DefinitionError(
             f"a window of {rows} rows, of a list that keeps {capacity}",
@@ -76,7 +78,7 @@ def kept_for(windows: Iterable[Window], late_us: int, capacity: int, where: str)
             expected=f"a capacity of at least {rows}",
             next_step="raise the view's capacity, or ask for fewer rows",
         )
-    return EventList(max(ranges, default=0), rows, late_us, capacity)
+    return EventList(max(ranges, default=0), rows, late_us + shifted, capacity)
 
 
 def check_capacity(capacity: object, where: str) -> None:

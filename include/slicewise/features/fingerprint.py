@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 from slicewise.codec import CODEC_VERSION, MEMBERS_VERSION
 from slicewise.features.expression import ROW_LOGIC_VERSION, canonical
+from slicewise.slices import Window
 
 if TYPE_CHECKING:
+    from slicewise.features.expression import RowExpression
     from slicewise.features.unit import Source, Unit
-    from slicewise.slices import Window
 
 # Settings of the engines that bear on values; a change of one is a change of every fingerprint.
 ENGINE: Mapping[str, Any] = {"ansi": True, "collation": "UTF8_BINARY", "time_zone": "UTC"}
@@ -26,6 +27,12 @@ def canonical_json(value: Any) -> str:
 def fingerprint(value: Any) -> str:
     """First 16 hex digits of the SHA-256 of the canonical JSON."""
     return hashlib.sha256(canonical_json(value).encode("ascii")).hexdigest()[:16]
+
+
+def condition_column(condition: RowExpression) -> str:
+    """The column of a feature's condition: equal conditions have one, and no name of a user begins so."""
+    digest = hashlib.sha256(canonical_json(canonical(condition.tree)).encode("ascii")).hexdigest()
+    return f"_where_{digest[:32]}"
 
 
 def storage_payload(unit: Unit, source: Source) -> dict[str, Any]:
@@ -62,19 +69,22 @@ def definition_payload(unit: Unit) -> dict[str, Any]:
         "features": [
             {
                 "column": feature.column,
-                "aggregate": feature.aggregate.spec(),
-                "window": {
-                    "kind": feature.window.kind,
-                    "length_us": feature.window.length_us,
-                    "hop_us": feature.window.hop_us,
-                    "open": feature.window.open,
-                    **_exact(feature.window),
-                },
+                "aggregate": feature.aggregate.meaning(),
+                "window": _window(feature.window),
             }
             for feature in sorted(unit.features, key=lambda feature: feature.column)
         ],
     }
 
 
-def _exact(window: Window) -> dict[str, Any]:
-    return {"closed": window.closed, "rows": window.rows} if window.is_exact else {}
+def _window(window: Window) -> dict[str, Any]:
+    stated: dict[str, Any] = {
+        "kind": window.kind,
+        "length_us": window.length_us,
+        "hop_us": window.hop_us,
+        "open": window.open,
+    }
+    if window.is_exact:
+        stated |= {"closed": window.closed, "rows": window.rows}
+    # Only where there is one, so that what is deployed without keeps its fingerprint.
+    return {**stated, "offset_us": window.offset_us} if window.offset_us else stated

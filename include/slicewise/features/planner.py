@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import pyarrow as pa
@@ -12,6 +12,7 @@ from slicewise.errors import DefinitionError, SlicewiseError
 from slicewise.features.definitions import FeatureSet, FeatureView, KafkaSource, Project
 from slicewise.features.event_list import kept_for, shared
 from slicewise.features.expression import RowExpression
+from slicewise.features.fingerprint import condition_column
 from slicewise.features.names import listed, nearest
 from slicewise.features.plan import Deployment, PlannedSet
 from slicewise.features.rowlogic import parse_expression
@@ -74,14 +75,18 @@ def plan_view(view: FeatureView, source: Source) -> tuple[Unit, ...]:
     entity = tuple(_entity(view, column, source) for column in view.entity)
     where, columns = _row_logic(view, source)
     wanted: list[_Wanted] = []
+    conditions: dict[str, RowExpression] = {}
     for feature in view.features:
         place = f"feature {feature.name!r} of {view.place}"
-        _check_aggregate(feature.aggregate, source, columns, place)
+        aggregate, found = _conditions(feature.aggregate, source, columns, place)
+        conditions |= {name: e for name, e in found.items() if name not in conditions}
+        _check_aggregate(aggregate, source, columns | conditions, place)
         for window in map(as_window, feature.windows):
             column = f"{feature.name}_{window.column_suffix()}"
-            wanted.append((column, feature.name, window, feature.aggregate))
+            wanted.append((column, feature.name, window, aggregate))
     exact = [each for each in wanted if each[2].is_exact]
     sliced = [each for each in wanted if not each[2].is_exact]
+    computed = columns | conditions
     units = [
         build_unit(
             source,
@@ -90,7 +95,7 @@ def plan_view(view: FeatureView, source: Source) -> tuple[Unit, ...]:
             spread=view.spread or not entity,
             slice_us=slice_us,
             where=where,
-            columns=_used(columns, sliced),
+            columns=_used(computed, sliced),
             features=tuple(group),
             levels=_levels(group, slice_us),
             retention_us=max(reach_us(w, slice_us) for _, _, w, _ in group) + source.max_lateness_us,
@@ -107,7 +112,7 @@ def plan_view(view: FeatureView, source: Source) -> tuple[Unit, ...]:
             spread=view.spread or not entity,
             slice_us=1,
             where=where,
-            columns=_used(columns, exact),
+            columns=_used(computed, exact),
             features=tuple(exact),
             levels=(),
             retention_us=max(kept.range_us, kept.late_us),
@@ -179,17 +184,34 @@ def _row_logic(view: FeatureView, source: Source) -> tuple[RowExpression | None,
     return parse_expression(view.where, kinds, where=place, defined=columns, boolean=True), columns
 
 
+def _conditions(
+    aggregate: Aggregate, source: Source, columns: Mapping[str, RowExpression], place: str
+) -> tuple[Aggregate, dict[str, RowExpression]]:
+    """The aggregate with a computed column for each of its conditions, and those columns."""
+    found: dict[str, RowExpression] = {}
+
+    def named(text: str) -> str:
+        where, kinds = f"where of {place}", dict(source.columns)
+        condition = parse_expression(text, kinds, where=where, defined=columns, boolean=True)
+        name = condition_column(condition)
+        found[name] = condition
+        return name
+
+    return aggregate.resolve(named), found
+
+
 def _check_aggregate(aggregate: Aggregate, source: Source, columns: dict[str, RowExpression], place: str) -> None:
     kinds = {**dict(source.columns), **{name: e.kind for name, e in columns.items()}}
+    named = [name for name in kinds if not name.startswith("_")]  # without conditions
     for column in aggregate.inputs:
         if column not in kinds:
             raise DefinitionError(
                 f"{aggregate.describe()} reads unknown column {column!r}",
                 where=place,
-                expected="a column of the source or of the view: " + listed(kinds),
-                next_step=nearest(column, kinds),
+                expected="a column of the source or of the view: " + listed(named),
+                next_step=nearest(column, named),
             )
-        if column in source.allow_nan and aggregate.kind != "count":
+        if column in source.allow_nan and aggregate.core.kind != "count":
             raise DefinitionError(
                 f"{aggregate.describe()} reads {column!r}, which allows NaN and infinities",
                 where=place,

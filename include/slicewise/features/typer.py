@@ -40,6 +40,12 @@ _REASONS: Mapping[type[exp.Expr], str] = {
 }
 
 
+class RowLogicRefused(DefinitionError):
+    """Row logic that is not on the list. start: the place in the text that was parsed, from 0; None: all of it."""
+
+    start: int | None = None
+
+
 @dataclass(frozen=True)
 class Typer:
     """Turns the parser's tree into typed nodes. text, where: for messages; columns: of the source, with
@@ -56,11 +62,15 @@ class Typer:
         node: exp.Expr | None,
         expected: str = ALLOWED,
         next_step: str = "rewrite it with what is on the list, or compute it before the topic",
-    ) -> DefinitionError:
+    ) -> RowLogicRefused:
         """The error of whatever is not allowed, with the position of `node` in the text."""
         start = _start(node)
         at = f", character {start + 1}" if start is not None else ""
-        return DefinitionError(what, where=f"{self.where}{at} of {self.text!r}", expected=expected, next_step=next_step)
+        error = RowLogicRefused(
+            what, where=f"{self.where}{at} of {self.text!r}", expected=expected, next_step=next_step
+        )
+        error.start = start
+        return error
 
     def typed(self, node: exp.Expr) -> Node:
         """The node as row logic. Raises DefinitionError where it is not on the list."""

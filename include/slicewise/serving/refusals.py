@@ -76,7 +76,7 @@ def check_whole(request: FeaturesRequest, lists: Sequence[ListMerged], mode: Rea
 
 def _list_beyond(plan: ListPlan, feature: int, mode: ReadMode, kept_us: int, why: str) -> BeyondRetention:
     window = plan.features[feature].window
-    earliest = kept_us + window.length_us - (window.closed in ("right", "neither"))
+    earliest = kept_us + window.offset_us + window.length_us - (window.closed in ("right", "neither"))
     return BeyondRetention(
         f"{plan.unit.view}:{plan.features[feature].column} reaches further back than what is kept: {why}",
         where="at" if mode == "at" else "live window",
@@ -119,8 +119,8 @@ def earliest_at(unit: Unit, feature: PlannedFeature, kept_us: int) -> int:
     """The first `at` at which the feature's window starts at or after kept_us."""
     window = feature.window
     if window.kind == "sliding":
-        return ceil(kept_us, resolution(window, unit.slice_us)) + window.length_us
-    complete = ceil(kept_us + window.length_us, window.hop_us)
+        return ceil(kept_us, resolution(window, unit.slice_us)) + window.length_us + window.offset_us
+    complete = ceil(kept_us + window.length_us, window.hop_us) + window.offset_us
     return complete - window.hop_us if window.open else complete
 
 

@@ -17,7 +17,14 @@ payments = sw.KafkaSource(
     max_ahead="5m",
 )
 
-WINDOWS: list[sw.Window | str] = ["10m", "1h", "1d", sw.tumbling("1h"), sw.hopping("2h", every="30m")]
+WINDOWS: list[sw.Window | str] = [
+    "10m",
+    "1h",
+    "1d",
+    sw.tumbling("1h"),
+    sw.hopping("2h", every="30m"),
+    sw.sliding("1h", offset="2h"),
+]
 
 by_card = sw.FeatureView(
     "by_card",
@@ -34,9 +41,17 @@ by_card = sw.FeatureView(
         sw.Feature("most", sw.max("amount"), windows=WINDOWS),
         sw.Feature("dearest_shop", sw.argmax("shop", by="amount"), windows=WINDOWS),
         sw.Feature("cheapest_shop", sw.argmin("shop", by="amount"), windows=WINDOWS),
+        sw.Feature("first_shop", sw.first("shop"), windows=WINDOWS),
+        sw.Feature("last_amount", sw.last("amount"), windows=WINDOWS),
+        sw.Feature("first_amounts", sw.first_k("amount", k=2), windows=WINDOWS),
         sw.Feature("last_shops", sw.last_k("shop", k=3), windows=WINDOWS),
+        sw.Feature("recent_shops", sw.last_k_distinct("shop", k=3), windows=WINDOWS),
         sw.Feature("dearest", sw.top_k("shop", by="amount", k=3), windows=WINDOWS),
         sw.Feature("shops", sw.distinct_count("shop"), windows=WINDOWS),
+        sw.Feature(
+            "amount_shares", sw.quantiles("amount", q=[0.1, 0.5, 0.9], threshold=6, error=0.02), windows=WINDOWS
+        ),
+        sw.Feature("frequent_shops", sw.top_k_frequent("shop", k=3, capacity=4, error=0.1), windows=WINDOWS),
         sw.Feature("all_accepted", sw.bool_and("accepted"), windows=WINDOWS),
         sw.Feature("any_dear", sw.bool_or("dear"), windows=WINDOWS),
     ],

@@ -11,6 +11,9 @@ from tests.faults.sim.mutants import PAUSES, RULES, removed
 SEEDS = 120
 MUTANT_SEEDS = 600
 """A rule that no history of so many needs is not held by this simulator."""
+FOUND = {"held": 305, "sweep-newer": 201, "standing": 143, "compare": 33, "epoch": 31, "guards": 19,
+         "sweep-incarnation": 19, "straddle": 18, "behind": 16, "claims": 13, "monotone": 12}  # fmt: skip
+"""A history that was found to need the rule is tried before the others: it spares the search while histories stay."""
 
 
 def test_every_answer_is_what_its_token_says_in_every_history() -> None:
@@ -26,7 +29,7 @@ def test_every_answer_is_what_its_token_says_in_every_history() -> None:
 @pytest.mark.parametrize("rule", RULES)
 def test_without_the_rule_a_history_goes_wrong(rule: str) -> None:
     with removed(rule) as rules:
-        for seed in range(MUTANT_SEEDS):
+        for seed in (FOUND.get(rule, 0), *range(MUTANT_SEEDS)):
             told = history(seed, rules)
             if told.wrong is not None:
                 print(f"without {rule}: seed {seed}: {told.wrong}")

@@ -56,13 +56,17 @@ pytestmark = [
 ]
 
 NOW = START + 6 * HOUR
-WINDOWS = ("10m", "3h", sw.tumbling("1h"))
+WINDOWS = ("10m", "3h", sw.tumbling("1h"), sw.sliding("1h", offset="90m"))
 EXACT = (sw.exact_range("40m"), sw.exact_range("2h", closed="neither"), sw.rows(1), sw.rows(9))
 SKETCH = sw.FeatureView(
     "sketch",
     source=PLAYS,
     entity=["user"],
-    features=[sw.Feature("songs", sw.distinct_count("song", threshold=3, precision=10), ["3h"])],
+    features=[
+        sw.Feature("songs", sw.distinct_count("song", threshold=3, precision=10), ["3h"]),
+        sw.Feature("lengths", sw.quantiles("seconds", q=[0.1, 0.5], threshold=3, error=0.05), ["3h"]),
+        sw.Feature("frequent", sw.top_k_frequent("song", k=2, capacity=4, error=0.2), ["3h"]),
+    ],
 )
 DEPLOYMENT = plan(
     Project.of(
@@ -131,11 +135,14 @@ class OracleReader:
         unit = self.deployment.view("sketch")[0]
         answered = sw.evaluate(
             SKETCH,
-            [{"user": "x", "song": e.columns["song"], "played_at": START, "offset": i} for i, e in enumerate(events)],
+            [
+                {**{n: e.columns[n] for n in ("song", "seconds")}, "user": "x", "played_at": START, "offset": i}
+                for i, e in enumerate(events)
+            ],
             [{"user": "x", "at": START + 1}],
         )
-        assert unit.features[0].column == "songs_3h"
-        return answered["songs_3h"].to_pylist()[0]
+        assert f"{feature}_3h" in {each.column for each in unit.features}
+        return answered[f"{feature}_3h"].to_pylist()[0]
 
 
 def _as_served(value: Any) -> Any:

@@ -17,6 +17,10 @@ WINDOWS = [
     tumbling("1h", open=True),
     hopping("1h", every="10m"),
     hopping("1h", every="10m", open=True),
+    sliding("10m", offset="1d"),
+    sliding("7d", offset="90m"),
+    tumbling("1h", offset="90m"),
+    hopping("1h", every="10m", open=True, offset="2h"),
 ]
 EXACT = [
     exact_range("10m"),
@@ -48,7 +52,7 @@ def test_moved_bounds_are_refused(t: int, window: Window) -> None:
         assert not may_be(window, MINUTE_US, *moved, t)
 
 
-@pytest.mark.parametrize("window", [sliding("10m"), sliding("7d"), tumbling("1h")])
+@pytest.mark.parametrize("window", [sliding("10m"), sliding("7d"), tumbling("1h"), sliding("10m", offset="1d")])
 def test_moved_live_bounds_are_refused(window: Window) -> None:
     start, end = bounds(window, "live", 1_700_000_123_456_789, MINUTE_US)
     assert not may_be(window, MINUTE_US, start - MINUTE_US, end, None)

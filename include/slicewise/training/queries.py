@@ -1,0 +1,155 @@
+"""The rows that SQL has of a view are questions to it: they are answered as a training set and a snapshot are.
+
+A frame that ends at the current row is asked for just after each event, so that the event itself and those of the
+same microsecond are in it, as in SQL; complete windows side by side are asked for at their ends.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from slicewise.cover import Cover
+from slicewise.errors import BadRequest
+from slicewise.features.definitions import FeatureView, Project
+from slicewise.features.plan import Deployment, plan
+from slicewise.features.unit import Source, Unit
+from slicewise.slices import Window, as_window
+from slicewise.training.archive import Archive, Archived
+from slicewise.training.dataset import DataSet, build_snapshot, build_training_set
+from slicewise.training.entities import entities_of
+from slicewise.training.instants import as_timestamps
+from slicewise.training.ranges import Ints
+from slicewise.training.rows import IDENTITY_COLUMNS, row_logic
+from slicewise.training.snapshots import MAX_ROWS
+from slicewise.training.spine import AT
+
+WINDOW_END = "window_end"
+_FOR_EVER = 2**62
+_AFTER = 1
+"""Microseconds after an event at which its own row is asked for: sliced windows end before the instant."""
+
+
+@dataclass(frozen=True)
+class GivenArchive:
+    """The archive's port over events at hand: typed, with event_time, topic_id, partition and offset."""
+
+    table: pa.Table
+
+    def reaches(self, source: str) -> Archived:  # noqa: ARG002
+        """All of them, for ever."""
+        return Archived(1, Cover({}), _FOR_EVER, 0)
+
+    def confirmed(self, source: Source, archived: Archived) -> Archived:  # noqa: ARG002
+        """See Archive."""
+        return archived
+
+    def events(self, source: Source, columns: Sequence[str], start_us: int, end_us: int, seq: int) -> pa.Table:  # noqa: ARG002
+        """See Archive."""
+        time = self.table["event_time"]
+        within = pc.and_(pc.greater_equal(time, start_us), pc.less(time, end_us))
+        return self.table.filter(within).select(list(dict.fromkeys((*columns, *IDENTITY_COLUMNS))))
+
+
+@dataclass(frozen=True)
+class QueryRows:
+    """Rows: the entity's columns, the time that they are of, and the features. errors: column -> failed values."""
+
+    table: pa.Table
+    time: str
+    errors: Mapping[str, int]
+
+
+def deployment_of(view: FeatureView) -> Deployment:
+    """The view by itself, planned."""
+    return plan(Project(view.name, (view,)))
+
+
+def query_rows(
+    view: FeatureView,
+    archive: Archive,
+    *,
+    at_us: int | None = None,
+    start_us: int | None = None,
+    end_us: int | None = None,
+) -> QueryRows:
+    """The view's rows over an archive.
+
+    at_us: one row per entity at this instant. Else a row per event of [start, end), or per window that ends in
+    (start, end]; None: from the first, to the last. Raises BadRequest, and DataLoss where nothing is archived.
+    """
+    deployment = deployment_of(view)
+    source = deployment.source(view.source.name)
+    refs = [f"{view.name}:{column}" for feature in view.features for column in feature.columns()]
+    reached = archive.reaches(source.name)
+    if at_us is not None:
+        return _rows(view, AT, build_snapshot(deployment, archive, refs, [at_us]), None)
+    if end_us is not None and end_us > reached.until_us:
+        reached = archive.confirmed(source, reached)
+    unit = deployment.units[0]
+    begin = -_FOR_EVER if start_us is None else start_us
+    end = _FOR_EVER if end_us is None else end_us
+    windows = [as_window(window) for feature in view.features for window in feature.windows]
+    complete = all(window.hop_us and not window.open for window in windows)
+    reach = max(window.length_us + window.offset_us for window in windows) if complete else 0
+    first = begin - reach if start_us is not None else begin
+    kept, _ = row_logic(unit, archive.events(source, unit.reads, first, min(end, reached.until_us), reached.seq))
+    spine, shown = _ends(unit, kept, windows, begin, min(end, reached.until_us)) if complete else _each(unit, kept)
+    time = WINDOW_END if complete else source.timestamp
+    known = {source.name: reached}
+    return _rows(view, time, build_training_set(deployment, archive, spine, refs, "event_time", known), shown)
+
+
+def _each(unit: Unit, kept: pa.Table) -> tuple[pa.Table, Ints]:
+    """A question per event, in the order of their times, and those times."""
+    time = np.asarray(kept["event_time"].to_numpy(), np.int64)
+    order = np.argsort(time, kind="stable")
+    _refuse_many(len(order))
+    entity = kept.select([name for name, _ in unit.entity]).take(pa.array(order))
+    return entity.append_column(AT, as_timestamps(time[order] + _AFTER)), time[order]
+
+
+def _ends(unit: Unit, kept: pa.Table, windows: Sequence[Window], begin: int, end: int) -> tuple[pa.Table, Ints]:
+    """A question per entity and end of a window that holds an event, ends in (begin, end]."""
+    names = [name for name, _ in unit.entity]
+    known = entities_of(kept, names)
+    number = known.numbers(kept)
+    time = np.asarray(kept["event_time"].to_numpy(), np.int64)
+    pairs = [np.zeros((0, 2), np.int64)]
+    count = 0
+    for window in {(w.length_us, w.hop_us, w.offset_us): w for w in windows}.values():
+        for step in range(1, -(-window.length_us // window.hop_us) + 1):
+            ends = time // window.hop_us * window.hop_us + step * window.hop_us
+            asked = ends + window.offset_us
+            holds = (ends - window.length_us <= time) & (asked > begin) & (asked <= end)
+            pairs.append(np.unique(np.stack([asked[holds], number[holds]], axis=1), axis=0))
+            count += len(pairs[-1])
+            _refuse_many(count)
+    found = np.unique(np.concatenate(pairs), axis=0)
+    entity = known.values.take(pa.array(found[:, 1])) if names else pa.table({})
+    at = as_timestamps(found[:, 0])
+    return entity.append_column(AT, at) if names else pa.table({AT: at}), found[:, 0]
+
+
+def _refuse_many(count: int) -> None:
+    if count > MAX_ROWS:
+        raise BadRequest(
+            f"more than {MAX_ROWS} rows",
+            where="the query",
+            expected="fewer events",
+            next_step="narrow --start and --end",
+        )
+
+
+def _rows(view: FeatureView, time: str, built: DataSet, shown: Ints | None) -> QueryRows:
+    table = built.table
+    if shown is not None:
+        table = table.set_column(table.column_names.index(AT), AT, as_timestamps(shown))
+    prefix = f"{view.name}:"
+    names = [time if name == AT else name.removeprefix(prefix) for name in table.column_names]
+    errors = {ref.removeprefix(prefix): count for ref, count in built.manifest.errors.items()}
+    return QueryRows(table.rename_columns(names), time, errors)
