@@ -11,6 +11,7 @@ from slicewise.errors import EpochSuperseded, StoreUnavailable
 from slicewise.features.event_list import EventList
 from slicewise.slices import DAY_US, HOUR_US, MINUTE_US
 from slicewise.stores import keys
+from slicewise.stores.decisions import LIST_SLACK_S
 from slicewise.stores.steps import Command, Fields
 from tests.contract.conftest import Bench, racing
 from tests.support.stored import (
@@ -204,7 +205,7 @@ def test_lists_expire_by_their_newest_event_and_those_of_rows_never(bench: Bench
     for unit in (ranges, last):
         bench.store.add(list_batch(unit, [Event(1, bench.hour_us, 0, 0)]))
     found = {unit.storage_fingerprint: expiries(bench, unit) for unit in (ranges, last)}
-    reached = -((bench.hour_us + 1 + RANGE.range_us) // -1_000_000)
+    reached = -((bench.hour_us + 1 + RANGE.range_us) // -1_000_000) + LIST_SLACK_S
     assert found == {"00000000000000e1": (reached, reached), "00000000000000e2": (None, None)}
 
 

@@ -26,6 +26,8 @@ hours_digest = day_digest
 """The eight bytes by which a day total `d` names the `c` that it is the total of."""
 START_SEQ = 0
 """Stands for the start cover of a unit, older than every archive seq."""
+LIST_SLACK_S = 60
+"""Between the time that a read is told and the data that it then gets less than this passes."""
 MAX_OFFSET = 2**53
 """Offsets stay below, so that a Lua number holds them exactly."""
 
@@ -97,8 +99,11 @@ def surplus(keeps: EventList, total: int, older: int, before: int) -> tuple[int,
 
 
 def list_expiry_s(keeps: EventList, newest_us: int) -> int:
-    """Second at which no read can reach a list whose newest event is this old; 0: the last rows are for ever."""
-    return expiry_s(newest_us + 1, keeps.range_us) if keeps.expires else 0
+    """Second at which no read can reach a list whose newest event is this old; 0: the last rows are for ever.
+
+    With it goes the mark that would refuse a read: a read that asked the time just before must still find both.
+    """
+    return expiry_s(newest_us + 1, keeps.range_us) + LIST_SLACK_S if keeps.expires else 0
 
 
 def lists_to_rebuild(units: Mapping[str, EventList | None], marks: Marks) -> set[str]:
