@@ -89,6 +89,10 @@ bench: setup ## measure against the usual recipe (options: BENCH="--seconds 30 -
 bench-fast: setup ## the same with small sizes: that it works, not how fast
 	@$(PY) -m benchmarks --quick $(BENCH)
 
+.PHONY: bench-accuracy
+bench-accuracy: setup ## measured against declared error of every approximate aggregate (options: BENCH="--quick --json file")
+	@$(PY) -m benchmarks.accuracy $(BENCH)
+
 .PHONY: bench-aggregates
 bench-aggregates: setup ## rows a second of every aggregate, beside DuckDB, pandas and polars (options: BENCH="--only sum")
 	@$(PY) -m benchmarks.columns $(BENCH)

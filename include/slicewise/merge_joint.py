@@ -6,6 +6,7 @@ differ in the names of their columns alone are combined as one column, each in g
 
 from __future__ import annotations
 
+import functools
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -233,6 +234,13 @@ class JointPlan:
         return self._finishes[1]
 
 
+def ends_of(joint: JointPlan, form: Form, entities: int) -> Int64:
+    """Per group of a form where its window ends."""
+    plans = [joint.plans[i] for member in form.members for i in joint.layouts[member.layout]]
+    ends = [np.array([end for _, end in plan.intervals], np.int64) for plan in plans]
+    return np.concatenate([np.tile(each, entities) for each in ends])
+
+
 def form_of(aggregate: Aggregate) -> str:
     """Equal for partials that combine alike: of one form, but for the names of their columns."""
     aggregate = aggregate.core  # which events it was given is no matter any more
@@ -275,7 +283,10 @@ def combine(
             whole = Columns.concat(parts)
             owners = np.concatenate([groups[m.layout] + entities * m.first for m in form.members])
         combined.append(form.aggregate.combine_columns(whole, owners, entities * form.groups))
-    return tuple(aggregate.finish_columns(combined[form]) for form, aggregate in joint.finishes)
+    return tuple(
+        aggregate.finish_columns_at(combined[form], functools.partial(ends_of, joint, joint.forms[form], entities))
+        for form, aggregate in joint.finishes
+    )
 
 
 def combine_few(

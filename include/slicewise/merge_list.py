@@ -230,4 +230,5 @@ def _finish(plan: ListPlan, rows: Rows, first: Int64, beyond: Int64) -> tuple[Fi
     chosen, partials = rows.take(taken), plan.unit.layout.partials
     wanted = sorted({finisher.partial for finisher in plan.finishers})
     columns = {i: partials[i].accumulate_columns(chosen, groups, len(first)) for i in wanted}
-    return tuple(finisher.aggregate.finish_columns(columns[finisher.partial]) for finisher in plan.finishers)
+    ends = np.tile(np.array([span.end_us for span in plan.spans], np.int64), len(first) // len(plan.spans))
+    return tuple(each.aggregate.finish_columns_at(columns[each.partial], lambda: ends) for each in plan.finishers)

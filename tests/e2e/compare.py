@@ -14,8 +14,9 @@ from slicewise.aggregates import Aggregate, Event
 from slicewise.features.plan import Deployment
 from slicewise.features.unit import Unit
 from slicewise.token import decode_all
+from tests.e2e.payments import SHOPS
 from tests.laws import oracle as laws
-from tests.support import oracle
+from tests.support import moments, oracle
 from tests.support.oracle import OracleEvent
 from tests.support.stack import Stack
 
@@ -44,9 +45,16 @@ def as_bytes(value: Any) -> bytes:
     return repr(value).encode()
 
 
-def oracle_value(spec: Mapping[str, Any], events: Sequence[OracleEvent]) -> Any:
-    """What an aggregate, given as its kind and parameters, answers over these events."""
+def oracle_value(spec: Mapping[str, Any], events: Sequence[OracleEvent], end: int) -> Any:
+    """What an aggregate, given as its kind and parameters, answers over these events of a window that ends there."""
     parameters = {name: value for name, value in spec.items() if name != "kind" and value is not None}
+    if spec["kind"] in moments.BY_KIND:
+        return oracle.BY_KIND[str(spec["kind"])](events, **parameters)
+    if spec["kind"] == "ordered":
+        return oracle.BY_KIND[{"increase": "rises", "double": "doubles"}[spec["step"]]](events, *spec["columns"])
+    if "half_life" in parameters:
+        column = parameters.pop("column", None)
+        return oracle.BY_KIND[str(spec["kind"])](events, column, **parameters, end=end)
     if spec["kind"] == "count" or "column" in parameters:
         column = parameters.pop("column", None)
         extra = {"k": parameters["k"]} if "k" in parameters else {}
@@ -58,17 +66,31 @@ def oracle_value(spec: Mapping[str, Any], events: Sequence[OracleEvent]) -> Any:
     return oracle.BY_KIND[str(spec["kind"])](events, **chosen)
 
 
-APPROXIMATE = frozenset(["quantiles", "top_k_frequent"])
+APPROXIMATE = frozenset(["quantiles", "top_k_frequent", "bloom_fill"])
 """Their bits have a definition beyond the exact answer: the laws' brute force says it."""
 
 
-def value_of(aggregate: Aggregate, events: Sequence[OracleEvent]) -> Any:
-    """What a bound aggregate answers over these events."""
+ASKED = {"by_card": {"shop": [*SHOPS, "nowhere", None]}}
+"""What is asked of the views whose features are asked."""
+
+
+def members(spec: Mapping[str, Any], asked: Sequence[Any], events: Sequence[OracleEvent]) -> list[bool | None]:
+    """Which of the values asked for came; nothing of more than a cuckoo filter's capacity."""
+    seen = {e.columns[spec["column"]] for e in events} - {None}
+    full = spec["kind"] == "cuckoo" and len(seen) > spec["capacity"]
+    # of no filter at all, as of one that is not full, a stranger is one
+    return [None if value is None or full else value in seen for value in asked]
+
+
+def value_of(aggregate: Aggregate, events: Sequence[OracleEvent], end: int) -> Any:
+    """What a bound aggregate answers over these events of a window that ends there."""
+    if aggregate.kind in ("bloom", "cuckoo"):
+        return members(aggregate.spec(), ASKED["by_card"]["shop"], events)
     if aggregate.kind not in APPROXIMATE:
-        return oracle_value(aggregate.spec(), events)
+        return oracle_value(aggregate.spec(), events, end)
     topic = [(int(e.topic[:16], 16), int(e.topic[16:], 16)) for e in events]
     given = [Event(e.time, *of, e.partition, e.offset, e.columns) for e, of in zip(events, topic, strict=True)]
-    return laws.expected(aggregate, given)
+    return laws.expected(aggregate, given, end)
 
 
 def by_entity(unit: Unit, events: Sequence[OracleEvent]) -> dict[tuple[Any, ...], list[OracleEvent]]:
@@ -98,7 +120,7 @@ def compare(
             part = keys[first : first + 50]
             body: dict[str, Any] = {
                 "features": [f"{unit.view}:{f.column}" for f in unit.features],
-                "entities": [dict(zip(names, key, strict=True)) for key in part],
+                "entities": [{**dict(zip(names, key, strict=True)), **ASKED.get(unit.view, {})} for key in part],
             }
             answer = stack.ask(**body, **({"at": at} if at else {}))
             for key, result in zip(part, answer["results"], strict=True):
@@ -113,7 +135,7 @@ def compare(
                     inside = oracle.inside(known, start, end)
                     if feature.window.rows:
                         inside = sorted(inside, key=lambda e: e.order)[-feature.window.rows :]
-                    expected = value_of(feature.aggregate, inside)
+                    expected = value_of(feature.aggregate, inside, end)
                     found = result["values"][f"{unit.view}:{feature.column}"]
                     count.check(f"{unit.view} {key} {feature.column} at {at}", expected, found)
                 rows.append({"unit": unit, "key": key, "at": answer["t"], **result})
@@ -127,6 +149,8 @@ def spine(unit: Unit, rows: Sequence[Mapping[str, Any]]) -> pa.Table:
     columns: dict[str, Any] = {
         name: pa.array([row["key"][i] for row in chosen], pa.string()) for i, name in enumerate(names)
     }
+    for column, values in ASKED.get(unit.view, {}).items():
+        columns[column] = pa.array([values] * len(chosen), pa.list_(pa.string()))
     columns["at"] = pa.array([row["at"] for row in chosen]).cast(pa.timestamp("us", "UTC"))
     columns["token"] = pa.array([row["token"] for row in chosen], pa.string())
     return pa.table(columns)

@@ -14,6 +14,7 @@ import pyarrow as pa
 import xxhash
 
 from slicewise.aggregates import Aggregate, Event
+from tests.support import moments
 
 OVERFLOW = "overflow"
 SEED = 0x736C696365776973
@@ -24,8 +25,10 @@ class Error(str):
     """A value that is null with this error code."""
 
 
-def expected(aggregate: Aggregate, events: Sequence[Event]) -> Any:
-    """The finished value, or an `Error`."""
+def expected(aggregate: Aggregate, events: Sequence[Event], end_us: int = 0) -> Any:
+    """The finished value of a window that ends there, or an `Error`."""
+    if aggregate.kind in ENDED:
+        return ENDED[aggregate.kind](aggregate, events, end_us)
     return ORACLES[aggregate.kind](aggregate, events)
 
 
@@ -291,6 +294,49 @@ def _frequent(aggregate: Any, events: Sequence[Event]) -> Any:
     return {"items": items, "error": error, "miss": miss}
 
 
+def _seen(aggregate: Any, events: Sequence[Event]) -> set[int]:
+    raw = {_canonical_bytes(value, aggregate.types[0]) for value in _values(events, aggregate.column)}
+    return {xxhash.xxh64(value, seed=SEED).intdigest() for value in raw}
+
+
+def _bloom_bits(aggregate: Any, seen: set[int]) -> tuple[int, int, set[int]]:
+    """(bits, bits per value, those that are set)."""
+    error = Fraction(str(aggregate.error))
+    probes = next(k for k in range(1, 64) if Fraction(1, 2**k) <= error)
+    bits = math.ceil(Fraction(aggregate.capacity * probes * 15149 // 10000 + 1024, 64)) * 64
+    places = {_splitmix((h + i * 0x9E3779B97F4A7C15) % 2**64) % bits for h in seen for i in range(probes)}
+    return bits, probes, places
+
+
+def _bloom(aggregate: Any, events: Sequence[Event]) -> bytes | None:
+    seen = _seen(aggregate, events)
+    bits, probes, places = _bloom_bits(aggregate, seen)
+    if len(seen) <= bits // 64:
+        return b"\x00" + b"".join(h.to_bytes(8, "little") for h in sorted(seen)) if seen else None
+    full = Fraction(len(places), bits) ** probes > Fraction(str(aggregate.error))
+    return (b"\x02" if full else b"\x01") + sum(1 << place for place in places).to_bytes(bits // 8, "little")
+
+
+def _bloom_fill(aggregate: Any, events: Sequence[Event]) -> float | None:
+    seen = _seen(aggregate, events)
+    bits, _, places = _bloom_bits(aggregate, seen)
+    return len(places) / bits if seen else None
+
+
+def _cuckoo(aggregate: Any, events: Sequence[Event]) -> bytes | None:
+    seen = _seen(aggregate, events)
+    width = next(f for f in range(64) if 2**f * Fraction(str(aggregate.error)) >= 8)
+    buckets = next(2**i for i in range(64) if 4 * 2**i * Fraction(19, 20) >= aggregate.capacity)
+    entries = set()
+    for h in seen:
+        mark, bucket = h // 2 ** (64 - width), h % buckets
+        entries.add(min(bucket, bucket ^ (_splitmix(mark) % buckets)) * 2**width + mark)
+    if len(entries) > aggregate.capacity:
+        return b"\x02"
+    size = 4 if buckets * 2**width <= 2**32 else 8
+    return b"\x00" + b"".join(entry.to_bytes(size, "little") for entry in sorted(entries)) if entries else None
+
+
 def _canonical_bytes(value: Any, kind: pa.DataType) -> bytes:
     if isinstance(value, str):
         return value.encode()
@@ -330,15 +376,15 @@ def _some(aggregate: Any, events: Sequence[Event]) -> bool | None:
     return any(values) if values else None
 
 
-def _where(aggregate: Any, events: Sequence[Event]) -> Any:
-    return expected(aggregate.aggregate, [event for event in events if event.columns[aggregate.column] is True])
+def _where(aggregate: Any, events: Sequence[Event], end_us: int) -> Any:
+    return expected(aggregate.aggregate, [e for e in events if e.columns[aggregate.column] is True], end_us)
 
 
-def _bucketed(aggregate: Any, events: Sequence[Event]) -> Any:
+def _bucketed(aggregate: Any, events: Sequence[Event], end_us: int) -> Any:
     keyed = [(event.columns[aggregate.by], event) for event in events]
     found: list[Any] = []
     for key in sorted({key for key, _ in keyed if key is not None}, key=_key):
-        value = expected(aggregate.aggregate, [event for each, event in keyed if each == key])
+        value = expected(aggregate.aggregate, [event for each, event in keyed if each == key], end_us)
         if isinstance(value, Error):
             found.append(value)
         else:
@@ -361,6 +407,75 @@ def _histogram(aggregate: Any, events: Sequence[Event]) -> Any:
     }
 
 
+def _folded(aggregate: Any, events: Sequence[Event]) -> Any:
+    """By the functions of its own text, event after event."""
+    kept = sorted(events, key=_place)
+    if aggregate.policy == "newest":
+        kept = kept[-aggregate.cap :]
+    if len(kept) > aggregate.cap:
+        return Error("too_many_events")
+    made: dict[str, Any] = {}
+    exec(aggregate.source, made)
+    state = made[aggregate.init]()
+    for event in kept:
+        state = made[aggregate.step](state, {name: _plus(event.columns[name]) for name in aggregate.columns})
+    return made[aggregate.final](state) if kept else None
+
+
+def _decayed(aggregate: Any, values: Sequence[tuple[Any, int]], end_us: int) -> Any:
+    """The sum of (value, time) by weight, in a unit of the earliest value's."""
+    odd = _not_finite([value for value, _ in values])
+    if odd is not None:
+        return odd
+    us = int(aggregate.half_life[:-1]) * {"h": 3_600, "d": 86_400}[aggregate.half_life[-1]] * 1_000_000
+    steps = [time // us for _, time in values]
+    if max(steps) - min(steps) > 1_024:
+        return Error("too_long")
+    total = sum((Fraction(v) * _factor(t, us) * 2 ** (t // us - min(steps)) for v, t in values), Fraction(0))
+    total /= _factor(end_us, us)
+    octave = min(steps) - end_us // us
+    if abs(octave) > 40_000:  # the quotient is no double, whatever the values are
+        return 0.0 if octave < 0 or total == 0 else Error(OVERFLOW)
+    found = nearest_double(total * Fraction(2) ** octave)
+    return found if isinstance(found, Error) else found + 0.0
+
+
+def _factor(time: int, us: int) -> Fraction:
+    """2^(part of a half-life), to 33 bits of it: three powers rounded to 63 bits, products cut to as many."""
+    bits, factor = time % us * 2**33 // us, 2**63
+    with decimal.localcontext(prec=60):
+        for place in (11, 22, 33):
+            power = Decimal(2) ** (Decimal(bits >> (33 - place) & 2047) / 2**place)
+            factor = factor * int((power * 2**63).to_integral_value()) >> 63
+    return Fraction(factor, 2**63)
+
+
+def _decay_sum(aggregate: Any, events: Sequence[Event], end_us: int) -> Any:
+    values = [(_plus(e.columns[aggregate.column]), e.time) for e in events if e.columns[aggregate.column] is not None]
+    return _decayed(aggregate, values, end_us) if values else None
+
+
+def _decay_count(aggregate: Any, events: Sequence[Event], end_us: int) -> Any:
+    held = [e for e in events if aggregate.column is None or e.columns[aggregate.column] is not None]
+    return _decayed(aggregate, [(1, event.time) for event in held], end_us) if held else 0.0
+
+
+ENDED: dict[str, Callable[[Any, Sequence[Event], int], Any]] = {
+    "bucketed": _bucketed,
+    "where": _where,
+    "decay_count": _decay_count,
+    "decay_sum": _decay_sum,
+}
+
+
+def _moment(aggregate: Any, events: Sequence[Event]) -> Any:
+    given = {name: value for name, value in aggregate.spec().items() if name != "kind"}
+    try:
+        return moments.BY_KIND[aggregate.kind](events, **given)
+    except moments.TooLarge:
+        return Error(OVERFLOW)
+
+
 ORACLES: dict[str, Callable[[Any, Sequence[Event]], Any]] = {
     "count": _count,
     "sum": _sum,
@@ -372,16 +487,19 @@ ORACLES: dict[str, Callable[[Any, Sequence[Event]], Any]] = {
     "top_k": _ranked(largest=True, single=False),
     "bottom_k": _ranked(largest=False, single=False),
     "first": _outermost(min),
+    "ordered": _folded,
     "first_k": _first,
     "last": _outermost(max),
     "last_k": _last,
     "last_k_distinct": _last_distinct,
     "distinct_count": _distinct,
     "quantiles": _quantiles,
+    "bloom": _bloom,
+    "bloom_fill": _bloom_fill,
+    "cuckoo": _cuckoo,
     "top_k_frequent": _frequent,
     "bool_and": _all,
     "bool_or": _some,
-    "where": _where,
-    "bucketed": _bucketed,
     "histogram": _histogram,
+    **dict.fromkeys(moments.BY_KIND, _moment),
 }

@@ -7,8 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from decimal import Decimal, localcontext
 from fractions import Fraction
+from functools import cache
+from itertools import pairwise
 from typing import Any
+
+from tests.support import moments
 
 MINUTE = 60_000_000
 HOUR = 60 * MINUTE
@@ -159,6 +164,50 @@ def bool_or(events: Sequence[OracleEvent], column: str) -> bool | None:
     return any(values) if values else None
 
 
+def decay_sum(events: Sequence[OracleEvent], column: str, half_life: str, end: int) -> float | None:
+    """The values of each event, by the weight of its age; rounded once."""
+    held = [(e.time, Fraction(e.columns[column])) for e in _present(events, column)]
+    return _decayed(held, half_life, end) if held else None
+
+
+def decay_count(events: Sequence[OracleEvent], column: str | None, half_life: str, end: int) -> float | None:
+    held = events if column is None else _present(events, column)
+    return _decayed([(e.time, Fraction(1)) for e in held], half_life, end)
+
+
+def rises(events: Sequence[OracleEvent], column: str) -> int | None:
+    """How many values are greater than the one before them; nulls are passed over, no events give none."""
+    values = [e.columns[column] for e in sorted(_present(events, column), key=lambda e: e.order)]
+    return sum(b > a for a, b in pairwise(values)) if events else None
+
+
+def doubles(events: Sequence[OracleEvent], column: str) -> float | None:
+    """The greatest ratio of a value to the one before it, of those that at least double; 0 where none does."""
+    values = [e.columns[column] for e in sorted(_present(events, column), key=lambda e: e.order)]
+    return max([b / a for a, b in pairwise(values) if a > 0 and b >= 2 * a], default=0.0) if events else None
+
+
+def _decayed(held: Sequence[tuple[int, Fraction]], half_life: str, end: int) -> float | None:
+    us = int(half_life[:-1]) * {"s": 1_000_000, "m": MINUTE, "h": HOUR, "d": DAY}[half_life[-1]]
+    last = end // us  # weights in units of that octave, so that they stay small numbers
+    exact = sum((value * _weight(time, us, last) for time, value in held), Fraction(0))
+    return as_double(exact / _weight(end, us, last))
+
+
+def _weight(time: int, us: int, last: int) -> Fraction:
+    """2^(time / us - last) as docs/format.md has it: 33 bits of the part of a half-life, by three powers."""
+    bits, factor = time % us * 2**33 // us, 2**63
+    for place in (1, 2, 3):
+        factor = factor * _power(bits >> (11 * (3 - place)) & 2047, place) >> 63
+    return factor * Fraction(2) ** (time // us - last - 63)
+
+
+@cache
+def _power(part: int, place: int) -> int:
+    with localcontext(prec=50):
+        return int((Decimal(2) ** (Decimal(part) / 2 ** (11 * place)) * 2**63).to_integral_value())
+
+
 def where(
     events: Sequence[OracleEvent],
     holds: Callable[[Mapping[str, Any]], bool],
@@ -187,6 +236,16 @@ def histogram(events: Sequence[OracleEvent], column: str, edges: Sequence[float]
     return {"under": places[0], "bins": places[1:-1], "over": places[-1]}
 
 
+def _moment(kind: str) -> Callable[..., float | None]:
+    def found(events: Sequence[OracleEvent], *arguments: Any, **given: Any) -> float | None:
+        try:
+            return moments.BY_KIND[kind](events, *arguments, **given)
+        except moments.TooLarge:
+            return None
+
+    return found
+
+
 BY_KIND: dict[str, Callable[..., Any]] = {
     "bucketed": bucketed,
     "count": count,
@@ -197,18 +256,23 @@ BY_KIND: dict[str, Callable[..., Any]] = {
     "max": max_,
     "argmax": argmax,
     "argmin": argmin,
+    "rises": rises,
     "top_k": top_k,
     "first": first,
     "first_k": first_k,
     "last": last,
     "last_k": last_k,
     "last_k_distinct": last_k_distinct,
+    "decay_count": decay_count,
+    "decay_sum": decay_sum,
     "distinct_count": distinct_count,
+    "doubles": doubles,
     "quantiles": quantiles,
     "top_k_frequent": top_k_frequent,
     "bool_and": bool_and,
     "bool_or": bool_or,
     "where": where,
+    **{kind: _moment(kind) for kind in moments.BY_KIND},
 }
 
 

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import inspect
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 import slicewise as sw
+from slicewise import _AGGREGATES
 from slicewise.aggregates import Aggregate
+from slicewise.aggregates.conditional import only
 from slicewise.errors import DefinitionError
 from slicewise.features.definitions import Project
 from slicewise.features.plan import Deployment
 from slicewise.features.planner import plan_project
 from slicewise.features.unit import Unit
+from slicewise.merge_joint import finish_of, form_of
 
 START = 1_700_000_000_000_000
 plays = sw.KafkaSource(
@@ -44,6 +49,13 @@ def view(**aggregates: Aggregate) -> sw.FeatureView:
 def unit(**aggregates: Aggregate) -> Unit:
     (found,) = plan_project(Project.of("music", [view(**aggregates)])).units
     return found
+
+
+@pytest.mark.parametrize("name", _AGGREGATES)
+def test_every_aggregate_takes_a_condition(name: str) -> None:
+    parameter = inspect.signature(getattr(sw, name)).parameters["where"]
+    assert parameter.kind is inspect.Parameter.KEYWORD_ONLY
+    assert parameter.default is None
 
 
 def test_equal_conditions_are_one_column_and_one_partial_however_they_are_written() -> None:
@@ -126,3 +138,13 @@ def test_evaluate_answers_conditions_buckets_and_bins() -> None:
         "liked_in": [{"key": "fr", "value": 1.0}],
         "spread": {"under": 1, "bins": [1, 1], "over": 1},
     }
+
+
+def test_what_conditions_chose_combines_with_what_is_stored_without_one() -> None:
+    types = {"x": pa.float64(), "y": pa.float64(), "s": pa.string(), "t": pa.string(), "i": pa.int64(), "w": pa.bool_()}
+    bare, chosen = sw.sum("x").bind(types), only(sw.sum("y"), "w", "w").bind(types)
+    assert (form_of(bare), finish_of(bare)) == (form_of(chosen), finish_of(chosen))
+    by = {key: sw.bucketed(sw.last_k("x", k=2), by=key).bind(types) for key in "sti"}
+    assert form_of(by["s"]) == form_of(by["t"]) != form_of(by["i"])
+    fewer = sw.bucketed(sw.last_k("x", k=2), by="s", max_buckets=3).bind(types)
+    assert len({form_of(each) for each in (by["s"], fewer, sw.bucketed(sw.last_k("x", k=1), by="s").bind(types))}) == 3

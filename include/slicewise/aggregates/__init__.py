@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from decimal import Decimal
+from typing import Any
 
 from slicewise.aggregates.base import (
     OVERFLOW,
@@ -15,18 +16,25 @@ from slicewise.aggregates.base import (
     State,
     from_spec,
 )
+from slicewise.aggregates.bloom import Bloom, BloomFill
 from slicewise.aggregates.booleans import BoolAnd, BoolOr
 from slicewise.aggregates.bucketed import Bucketed
 from slicewise.aggregates.columns import Columns
 from slicewise.aggregates.conditional import only
 from slicewise.aggregates.counting import Count
+from slicewise.aggregates.cuckoo import Cuckoo
+from slicewise.aggregates.decay import DecayCount, DecaySum
 from slicewise.aggregates.distinct import DistinctCount
 from slicewise.aggregates.events import Event, Rows
 from slicewise.aggregates.extremes import Max, Min
 from slicewise.aggregates.fields import IDENTITY, Field, Fixed, Items, Texts
 from slicewise.aggregates.frequent import TopKFrequent
+from slicewise.aggregates.functions import source_of
 from slicewise.aggregates.histogram import Histogram
 from slicewise.aggregates.latest import First, FirstK, Last, LastK, LastKDistinct
+from slicewise.aggregates.moments import Kurtosis, Skewness, Stddev, Variance
+from slicewise.aggregates.ordered import Ordered
+from slicewise.aggregates.pairs import Correlation, Covariance, LinearTrend
 from slicewise.aggregates.quantiles import Quantiles
 from slicewise.aggregates.ragged import Ragged, RaggedBytes
 from slicewise.aggregates.ranked import ArgMax, ArgMin, BottomK, TopK
@@ -47,6 +55,64 @@ def sum(column: str, *, where: str | None = None) -> Aggregate:
 def mean(column: str, *, where: str | None = None) -> Aggregate:
     """Exact mean of a number column, rounded once."""
     return _given(Mean(column), where)
+
+
+def variance(column: str, *, population: bool = False, where: str | None = None) -> Aggregate:
+    """Exact variance of a number column, rounded once: SQL's VAR_SAMP, or VAR_POP of a population.
+
+    Example: `sw.variance("seconds")`
+    """
+    return _given(Variance(column, population), where)
+
+
+def stddev(column: str, *, population: bool = False, where: str | None = None) -> Aggregate:
+    """Square root of the exact variance, rounded once: SQL's STDDEV_SAMP, or STDDEV_POP of a population.
+
+    Example: `sw.stddev("price", population=True)`
+    """
+    return _given(Stddev(column, population), where)
+
+
+def skewness(column: str, *, where: str | None = None) -> Aggregate:
+    """Population skewness of a number column, as Spark defines it, exact and rounded once.
+
+    Example: `sw.skewness("stars")`
+    """
+    return _given(Skewness(column), where)
+
+
+def kurtosis(column: str, *, where: str | None = None) -> Aggregate:
+    """Population excess kurtosis of a number column, as Spark defines it, exact and rounded once.
+
+    Example: `sw.kurtosis("seconds")`
+    """
+    return _given(Kurtosis(column), where)
+
+
+def covariance(x: str, y: str, *, population: bool = False, where: str | None = None) -> Aggregate:
+    """Exact covariance of two number columns, rounded once: SQL's COVAR_SAMP, or COVAR_POP of a population.
+
+    Example: `sw.covariance("stars", "seconds")`
+    """
+    return _given(Covariance(x, y, population), where)
+
+
+def correlation(x: str, y: str, *, where: str | None = None) -> Aggregate:
+    """Pearson's correlation of two number columns, exact and rounded once: SQL's CORR.
+
+    Example: `sw.correlation("stars", "seconds")`
+    """
+    return _given(Correlation(x, y), where)
+
+
+def linear_trend(column: str, *, over: str | None = None, output: str = "slope", where: str | None = None) -> Aggregate:
+    """The line of least squares of a number column over event time in seconds, or over a second column.
+
+    output: `slope`, `intercept` or `r2`; the three share one partial. SQL's REGR_SLOPE(column, over) and so on.
+
+    Example: `sw.linear_trend("seconds", over="stars")`
+    """
+    return _given(LinearTrend(column, over, output), where)
 
 
 def min(column: str, *, where: str | None = None) -> Aggregate:
@@ -80,33 +146,64 @@ def bottom_k(payload: str, *, by: str, k: int, where: str | None = None) -> Aggr
 
 
 def first(column: str, *, where: str | None = None) -> Aggregate:
-    """The earliest value that is not null."""
+    """The earliest value that is not null.
+
+    Example: `sw.first("song")`
+    """
     return _given(First(column), where)
 
 
 def last(column: str, *, where: str | None = None) -> Aggregate:
-    """The latest value that is not null."""
+    """The latest value that is not null.
+
+    Example: `sw.last("stars")`
+    """
     return _given(Last(column), where)
 
 
 def first_k(column: str, *, k: int, where: str | None = None) -> Aggregate:
-    """The values, not null, of the k earliest events: a list, oldest first."""
+    """The values, not null, of the k earliest events: a list, oldest first.
+
+    Example: `sw.first_k("song", k=2)`
+    """
     return _given(FirstK(column, k), where)
 
 
 def last_k(column: str, *, k: int, where: str | None = None) -> Aggregate:
-    """The values, not null, of the k latest events: a list, newest first."""
+    """The values, not null, of the k latest events: a list, newest first.
+
+    Example: `sw.last_k("song", k=3)`
+    """
     return _given(LastK(column, k), where)
 
 
 def last_k_distinct(column: str, *, k: int, where: str | None = None) -> Aggregate:
-    """The k distinct values that were seen last: a list, newest first."""
+    """The k distinct values that were seen last: a list, newest first.
+
+    Example: `sw.last_k_distinct("song", k=3)`
+    """
     return _given(LastKDistinct(column, k), where)
 
 
 def distinct_count(column: str, *, threshold: int = 256, precision: int = 12, where: str | None = None) -> Aggregate:
     """Number of distinct values: exact up to `threshold`, beyond it HyperLogLog's estimate."""
     return _given(DistinctCount(column, threshold, precision), where)
+
+
+def bloom(column: str, *, capacity: int, error: float = 0.01, where: str | None = None) -> Aggregate:
+    """Whether the value that a reader asks for was seen, of up to `capacity` values; strangers are taken for
+    members with a probability of at most `error`."""
+    return _given(Bloom(column, capacity, error), where)
+
+
+def bloom_fill(column: str, *, capacity: int, error: float = 0.01, where: str | None = None) -> Aggregate:
+    """The share of bits that are set in the filter of `bloom` with the same parameters."""
+    return _given(BloomFill(column, capacity, error), where)
+
+
+def cuckoo(column: str, *, capacity: int, error: float = 0.01, where: str | None = None) -> Aggregate:
+    """As `bloom`, as sorted fingerprints: 4 bytes a value, smaller where few are seen or the error is small."""
+    return _given(Cuckoo(column, capacity, error), where)
 
 
 def top_k_frequent(
@@ -127,6 +224,46 @@ def quantiles(
     Exact up to `threshold` distinct values; beyond it within a share `error` of the value (DDSketch).
     """
     return _given(Quantiles(column, tuple(q), threshold, error), where)
+
+
+def decay_sum(column: str, *, half_life: str, where: str | None = None) -> Aggregate:
+    """Exact sum in which a value weighs half after each `half_life` of age at the window's end.
+
+    Example: `sw.decay_sum("seconds", half_life="5m")`
+    """
+    return _given(DecaySum(half_life, column), where)
+
+
+def decay_count(column: str | None = None, *, half_life: str, where: str | None = None) -> Aggregate:
+    """Number of events (with a column, of values not null), each of which weighs half after each `half_life`.
+
+    Example: `sw.decay_count(half_life="5m")`
+    """
+    return _given(DecayCount(half_life, column), where)
+
+
+def ordered(
+    init: Callable[[], Any],
+    step: Callable[[Any, Any], Any],
+    finish: Callable[[Any], Any],
+    *,
+    columns: Sequence[str],
+    output: str,
+    cap: int = 1_000,
+    policy: str = "refuse",
+    where: str | None = None,
+) -> Aggregate:
+    """finish(step(… step(init(), first event) …, last event)) over the events in their total order.
+
+    An event is a dict of `columns`; the functions are plain ones of the project's module that compute from their
+    arguments alone, and travel as text in the definition. output: long, double, boolean or string. Beyond `cap` events
+    null with the error `too_many_events` (policy "refuse"), or of the latest `cap` (policy "newest").
+
+    Example: `sw.ordered(nothing, rise, rises, columns=["stars"], output="long")`
+    """
+    source = source_of((init, step, finish), (0, 2, 1))
+    names = (init.__name__, step.__name__, finish.__name__)
+    return _given(Ordered(source, *names, tuple(columns), output, cap, policy), where)
 
 
 def bool_and(column: str, *, where: str | None = None) -> Aggregate:
@@ -182,26 +319,39 @@ __all__ = [
     "Texts",
     "argmax",
     "argmin",
+    "bloom",
+    "bloom_fill",
     "bool_and",
     "bool_or",
     "bottom_k",
     "bucketed",
     "canonicalise",
+    "correlation",
     "count",
     "count_by",
+    "covariance",
+    "cuckoo",
+    "decay_count",
+    "decay_sum",
     "distinct_count",
     "first",
     "first_k",
     "from_spec",
     "histogram",
+    "kurtosis",
     "last",
     "last_k",
     "last_k_distinct",
+    "linear_trend",
     "max",
     "mean",
     "min",
+    "ordered",
     "quantiles",
+    "skewness",
+    "stddev",
     "sum",
     "top_k",
     "top_k_frequent",
+    "variance",
 ]

@@ -25,6 +25,9 @@ from slicewise.aggregates.fields import Field, Fixed, Items
 from slicewise.aggregates.ragged import Int64, Ragged, RaggedBytes
 from slicewise.errors import DefinitionError
 
+Ends = Callable[[], Int64]
+"""Where the window of each row ends, in microseconds; called by those aggregates alone that ask."""
+
 State = tuple[Any, ...]
 """A partial in row form: one Python value per field (int or float, tuple of items, tuple of bytes)."""
 
@@ -69,6 +72,10 @@ class Aggregate(ABC):
     @abstractmethod
     def accepts(self, column: str, kind: pa.DataType) -> str | None:
         """None if this input column may have this type, else what was expected instead."""
+
+    def answers(self, length_us: int) -> str | None:  # noqa: ARG002
+        """None if it can answer a window of this length, else what was expected instead."""
+        return None
 
     def bind(self, types: Mapping[str, pa.DataType]) -> Aggregate:
         """The same aggregate over columns of these types.
@@ -170,6 +177,10 @@ class Aggregate(ABC):
     def finish_columns(self, partials: Columns) -> Finished:
         """The value of each partial."""
 
+    def finish_columns_at(self, partials: Columns, ends: Ends) -> Finished:  # noqa: ARG002
+        """The value of each partial of a window that ends there; few depend on it (docs/adr/0031)."""
+        return self.finish_columns(partials)
+
     # ---- few rows
 
     @property
@@ -195,6 +206,10 @@ class Aggregate(ABC):
     @abstractmethod
     def finish(self, state: State) -> Any:
         """The value (a Python value that `pa.array` takes for `output_type`), or `Failed`."""
+
+    def finish_at(self, state: State, end_us: int) -> Any:  # noqa: ARG002
+        """The row form of `finish_columns_at`."""
+        return self.finish(state)
 
     def to_columns(self, states: Sequence[State]) -> Columns:
         """Column form of these partials."""

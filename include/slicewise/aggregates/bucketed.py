@@ -16,16 +16,18 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from slicewise.aggregates.base import Aggregate, Failed, Finished, Invertible, State, from_spec, register
+from slicewise.aggregates.base import Aggregate, Ends, Failed, Finished, Invertible, State, from_spec, register
 from slicewise.aggregates.columns import Columns, Values
 from slicewise.aggregates.conditional import check_inner, only
 from slicewise.aggregates.counting import Count, add_groups, tally
+from slicewise.aggregates.decay import DecayCount
 from slicewise.aggregates.distinct import DistinctCount
 from slicewise.aggregates.events import Event, Rows
 from slicewise.aggregates.extremes import Max
 from slicewise.aggregates.fields import Field, Fixed, Items
 from slicewise.aggregates.grouping import coded, numbered
 from slicewise.aggregates.latest import LastK
+from slicewise.aggregates.membership import asking
 from slicewise.aggregates.nesting import aligned, nest, nest_states, nested_fields, unnest, unnest_states
 from slicewise.aggregates.ragged import Int64, Ragged, offsets_of
 from slicewise.aggregates.ranked import ArgMax, listing
@@ -51,6 +53,7 @@ def _examples(cls: type[Any]) -> Sequence[Aggregate]:
             cls(DistinctCount("s", 2, 4), "b", 2),
             cls(only(Sum("x"), "b", "b"), "s", 4),
             cls(cls(LastK("s", 2), "i", 2), "b", 2),
+            cls(only(DecayCount("3650d"), "b", "b"), "s", 4),
         ]
     ]
 
@@ -73,6 +76,13 @@ class Bucketed(Aggregate):
 
     def __post_init__(self) -> None:
         check_inner(self.aggregate, self.kind)
+        if asking(self.aggregate) is not None:
+            raise DefinitionError(
+                f"{self.aggregate.describe()} in buckets",
+                where=f"{self.kind}(…, by={self.by!r})",
+                expected="an aggregate that answers by itself: of a filter a reader asks one value",
+                next_step=f"make {self.by!r} an entity column, or ask for values that hold it (CONCAT)",
+            )
         most = self.max_buckets
         if not isinstance(most, int) or isinstance(most, bool) or not 1 <= most <= MOST_BUCKETS:
             raise DefinitionError(
@@ -81,6 +91,9 @@ class Bucketed(Aggregate):
                 expected=f"an integer from 1 to {MOST_BUCKETS}",
                 next_step="beyond it group by a coarser column, or make the key an entity column",
             )
+
+    def answers(self, length_us: int) -> str | None:
+        return self.aggregate.answers(length_us)
 
     def resolve(self, named: Callable[[str], str]) -> Aggregate:
         return replace(self, aggregate=self.aggregate.resolve(named))
@@ -197,9 +210,16 @@ class Bucketed(Aggregate):
         return Columns(len(more), values)
 
     def finish_columns(self, partials: Columns) -> Finished:
+        return self._finished(partials, self.aggregate.finish_columns(self._buckets(partials)[1]))
+
+    def finish_columns_at(self, partials: Columns, ends: Ends) -> Finished:
+        rows = partials.lists("key").row_numbers()
+        inner = self._buckets(partials)[1]
+        return self._finished(partials, self.aggregate.finish_columns_at(inner, lambda: ends()[rows]))
+
+    def _finished(self, partials: Columns, finished: Finished) -> Finished:
+        """finished: the values of all buckets."""
         keys = partials.lists("key")
-        _, inner = self._buckets(partials)
-        finished = self.aggregate.finish_columns(inner)
         rows = keys.row_numbers()
         errors = {int(rows[bucket]): finished.errors[bucket] for bucket in sorted(finished.errors, reverse=True)}
         errors |= dict.fromkeys(np.flatnonzero(partials.fixed("more")).tolist(), TOO_MANY)
@@ -243,11 +263,17 @@ class Bucketed(Aggregate):
         return self._close(bool(a[0] or b[0]), left)
 
     def finish(self, state: State) -> list[dict[str, Any]] | Failed | None:
+        return self._finish(state, self.aggregate.finish)
+
+    def finish_at(self, state: State, end_us: int) -> list[dict[str, Any]] | Failed | None:
+        return self._finish(state, lambda inner: self.aggregate.finish_at(inner, end_us))
+
+    def _finish(self, state: State, finish: Callable[[State], Any]) -> list[dict[str, Any]] | Failed | None:
         if state[0]:
             return Failed(TOO_MANY)
         found: list[dict[str, Any]] = []
         for key, (_, inner) in self._open(state).items():
-            value = self.aggregate.finish(inner)
+            value = finish(inner)
             if isinstance(value, Failed):
                 return value
             found.append({"key": self.key.load_one(key), "value": value})

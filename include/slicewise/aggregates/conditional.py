@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from slicewise.aggregates.base import Aggregate, Finished, Invertible, State, from_spec, register
+from slicewise.aggregates.base import Aggregate, Ends, Finished, Invertible, State, from_spec, register
 from slicewise.aggregates.columns import Columns
 from slicewise.aggregates.counting import Count
 from slicewise.aggregates.events import Event, Rows
@@ -63,6 +63,9 @@ class Where(Aggregate):
                 next_step="declare it in a feature of a view",
             )
         return self.column
+
+    def answers(self, length_us: int) -> str | None:
+        return self.aggregate.answers(length_us)
 
     def resolve(self, named: Callable[[str], str]) -> Aggregate:
         return replace(self, aggregate=self.aggregate.resolve(named), column=named(self.where))
@@ -123,6 +126,9 @@ class Where(Aggregate):
     def finish_columns(self, partials: Columns) -> Finished:
         return self.aggregate.finish_columns(partials)
 
+    def finish_columns_at(self, partials: Columns, ends: Ends) -> Finished:
+        return self.aggregate.finish_columns_at(partials, ends)
+
     @property
     def few(self) -> Few | None:
         return self.aggregate.few
@@ -135,6 +141,9 @@ class Where(Aggregate):
 
     def finish(self, state: State) -> Any:
         return self.aggregate.finish(state)
+
+    def finish_at(self, state: State, end_us: int) -> Any:
+        return self.aggregate.finish_at(state, end_us)
 
 
 @dataclass(frozen=True)

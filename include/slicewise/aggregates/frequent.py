@@ -188,7 +188,7 @@ class TopKFrequent(Aggregate):
             cells = countmin.cells(_hashes(universe, used), self.width)[at]
             cells += (row_of[group[into]] * self.cells)[:, None]
             np.add.at(table.reshape(-1), cells, counts[into][:, None])
-            kept[into] = self._candidates(group[into], code[into], priority[into], sizes[code[into]])
+            kept[into] = self._candidates(group[into], priority[into], sizes[code[into]])
         group, code, priority, counts = group[kept], code[kept], priority[kept], counts[kept]
         exact = ~dense[group]
         offsets = offsets_of(np.bincount(group, minlength=n_groups))
@@ -201,11 +201,11 @@ class TopKFrequent(Aggregate):
         }
         return Columns(n_groups, values)
 
-    def _candidates(self, group: Int64, code: Int64, priority: Words, sizes: Int64) -> NDArray[np.bool_]:
+    def _candidates(self, group: Int64, priority: Words, sizes: Int64) -> NDArray[np.bool_]:
         """Which items (sorted by group) are among the `capacity` of least priority that are not oversized."""
         allowed = np.flatnonzero(sizes <= BYTES_PER_ITEM)
         group = group[allowed]
-        order = np.lexsort((code[allowed], priority[allowed], group))
+        order = np.lexsort((priority[allowed], group))  # stable: equal priorities stay by value
         place = np.arange(len(group)) - np.searchsorted(group, group)  # groups stand alike in both orders
         kept = np.zeros(len(sizes), bool)
         kept[allowed[order[place < self.capacity]]] = True

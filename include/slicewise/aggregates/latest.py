@@ -16,6 +16,7 @@ from slicewise.aggregates.distinct import COUNTABLE, distinct_values
 from slicewise.aggregates.events import Event, Rows
 from slicewise.aggregates.few import Outermost
 from slicewise.aggregates.fields import IDENTITY, Field, Items
+from slicewise.aggregates.grouping import numbered
 from slicewise.aggregates.ragged import Int64, Ragged
 from slicewise.aggregates.ranked import check_k, listing
 from slicewise.aggregates.ranking import Key, Keys, choose, identity_order, rows_order
@@ -224,7 +225,7 @@ class LastKDistinct(Listing):
         self, time: Key, ties: Keys, groups: Int64, n_groups: int, stored: Callable[[], Any]
     ) -> tuple[Int64, Int64]:
         universe, code = distinct_values(stored(), self.value)
-        pairs, pair = np.unique(groups * max(1, len(universe)) + code, return_inverse=True)
+        pairs, pair = numbered(groups * len(universe) + code, n_groups * len(universe))
         latest, _ = choose(time, ties, pair, len(pairs), 1, newest=True)
         chosen, offsets = choose(
             time[latest], lambda among: ties(latest[among]), groups[latest], n_groups, self.k, newest=True

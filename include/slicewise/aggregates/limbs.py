@@ -33,6 +33,7 @@ MOST_LANES = SPECIAL_LANE + 6
 FINITE_BITS = LIMB_BITS * (SPECIAL_LANE - 1)
 """Every finite sum is shorter; one that counts NaN or infinities is not."""
 CARRY_LANES = 2
+INFINITE = 0x7FF  # the exponent of infinities and NaN
 LONG_CHUNK = 2**20  # values below 2^33: sums of a chunk stay below 2^53, exact in doubles
 SHORT_CHUNK = 2**15  # temporaries stay in cache
 FEW_GROUPS = 12
@@ -86,16 +87,13 @@ def of_words(words: NDArray[np.uint64]) -> Numbers:
 
 def of_doubles(values: NDArray[np.float64]) -> Numbers:
     """Doubles, in units of 2^-1074, by their bits; NaN and infinities as one in a lane of their own."""
-    least, most = 2**12, 0
-    for begin in range(0, len(values), SHORT_CHUNK):
-        biased = (values[begin : begin + SHORT_CHUNK].view(np.int64) >> 52) & 0x7FF
-        least, most = min(least, int(biased.min())), max(most, int(biased.max()))
-    special = most == 0x7FF
+    least, most, special = exponents(values)
 
     def pieces(part: Part) -> Pieces:
         bits = values[part].view(np.int64)
         biased = (bits >> 52) & 0x7FF
-        shift = np.maximum(biased - 1, 0)
+        # A zero may have any exponent: one that others have anyway needs no lane.
+        shift = np.maximum(biased - 1, least)
         mantissa = (bits & (2**52 - 1)) | (np.minimum(biased, 1) << 52)
         lane, shift = shift >> 5, shift & 31
         sign = 1 | (bits >> 63)
@@ -110,8 +108,23 @@ def of_doubles(values: NDArray[np.float64]) -> Numbers:
         parts = (low & MASK, middle, high >> LIMB_BITS)
         return [(lane + i if i else lane, value * sign) for i, value in enumerate(parts)]
 
-    highest = SPECIAL_LANE + 4 if special else max(0, most - 1) >> 5
-    return Numbers(len(values), max(0, least - 1) >> 5, highest + 2, pieces)
+    highest = SPECIAL_LANE + 4 if special else most >> 5
+    return Numbers(len(values), least >> 5, highest + 2, pieces)
+
+
+def exponents(values: NDArray[np.float64]) -> tuple[int, int, bool]:
+    """The least and the most exponent, in units of 2^-1074, of what is finite and not zero; whether anything is not
+    finite."""
+    least, most, special = INFINITE, 0, False
+    for begin in range(0, len(values), SHORT_CHUNK):
+        magnitude = values[begin : begin + SHORT_CHUNK].view(np.int64) & (2**63 - 1)
+        low, high = int(magnitude.min()) >> 52, int(magnitude.max()) >> 52
+        if low == 0 or high == INFINITE:
+            special |= high == INFINITE
+            held = magnitude[(magnitude != 0) & (magnitude < INFINITE << 52)]
+            low, high = (int(held.min()) >> 52, int(held.max()) >> 52) if len(held) else (INFINITE, 0)
+        least, most = min(least, low), max(most, high)
+    return (max(least - 1, 0), max(most - 1, 0), special) if least < INFINITE else (0, 0, special)
 
 
 def of_limbs(start: NDArray[np.int32], limbs: Ragged) -> Numbers:

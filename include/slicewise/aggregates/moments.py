@@ -28,8 +28,6 @@ from slicewise.aggregates.several import SeveralSums, Shifted, Unit, most_lanes,
 from slicewise.aggregates.values import ValueType, is_double, non_null
 from slicewise.errors import DefinitionError
 
-NUMBER_TYPES = (pa.float64(), pa.int64(), pa.decimal128(12, 3), pa.decimal128(38, 6))
-
 
 def check_choice(population: object, where: str) -> None:
     """Raises DefinitionError unless `population` is a boolean."""
@@ -39,12 +37,18 @@ def check_choice(population: object, where: str) -> None:
         )
 
 
-def _divided(cls: type[Any]) -> Sequence[SeveralSums]:
-    return [cls("x", at % 2 == 1).bind({"x": kind}) for at, kind in enumerate(NUMBER_TYPES)]
+def _variances(cls: type[Any]) -> Sequence[SeveralSums]:
+    kinds = (pa.float64(), pa.int64(), pa.decimal128(12, 3), pa.decimal128(38, 6))
+    return [cls("x", at % 2 == 1).bind({"x": kind}) for at, kind in enumerate(kinds)]
+
+
+def _stddevs(cls: type[Any]) -> Sequence[SeveralSums]:
+    return [cls("x").bind({"x": pa.float64()}), cls("x", True).bind({"x": pa.decimal128(12, 3)})]
 
 
 def _shapes(cls: type[Any]) -> Sequence[SeveralSums]:
-    return [cls("x").bind({"x": kind}) for kind in NUMBER_TYPES]
+    kinds = (pa.float64(), pa.int64() if cls.kind == "skewness" else pa.decimal128(38, 6))
+    return [cls("x").bind({"x": kind}) for kind in kinds]
 
 
 @dataclass(frozen=True)
@@ -135,7 +139,7 @@ class Divided(PowerSums):
         return n * s2 - s1 * s1, by * 100**self.unit.ten, 2 * two
 
 
-@register(_divided)
+@register(_variances)
 @dataclass(frozen=True)
 class Variance(Divided):
     """Variance of the values that are not null: Σ(x − mean)² / (n − 1), or / n of a population.
@@ -154,7 +158,7 @@ class Variance(Divided):
         return rounded(scaled(numerator, two, denominator))
 
 
-@register(_divided)
+@register(_stddevs)
 @dataclass(frozen=True)
 class Stddev(Divided):
     """Square root of the variance, rounded once: SQL's STDDEV_SAMP, or STDDEV_POP of a population."""

@@ -42,7 +42,7 @@ def _types() -> list[dict[str, pa.DataType]]:
 
 
 def _two(cls: type[Any]) -> Sequence[SeveralSums]:
-    return [cls("x", "y").bind(types) for types in _types()]
+    return [cls("x", "y").bind(types) for types in _types()[:2]]
 
 
 def _covariances(cls: type[Any]) -> Sequence[SeveralSums]:
@@ -51,7 +51,8 @@ def _covariances(cls: type[Any]) -> Sequence[SeveralSums]:
 
 def _trends(cls: type[Any]) -> Sequence[SeveralSums]:
     over = [cls("y", "x", output).bind(types) for output, types in zip(OUTPUTS, _types(), strict=True)]
-    return [*over, *(cls("x", None, output).bind({"x": pa.float64()}) for output in OUTPUTS)]
+    in_time = [cls("x", None, "slope").bind({"x": pa.float64()}), cls("x", None, "intercept").bind({"x": pa.int64()})]
+    return [*over, *in_time]
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from slicewise.aggregates.limbs import LIMB_BITS, MASK, SHORT_CHUNK, Part, Pieces
+from slicewise.aggregates.limbs import LIMB_BITS, MASK, Part, Pieces, exponents
 from slicewise.aggregates.ragged import Int64
 
 UInt64 = NDArray[np.uint64]
@@ -46,7 +46,7 @@ class Operand:
 
 def of_doubles(values: NDArray[np.float64]) -> Operand:
     """Doubles in units of 2^-1074; NaN and infinities as zero."""
-    least, most = _exponents(values)
+    least, most, _ = exponents(values)
 
     def factor(part: Part) -> Factor:
         bits = values[part].view(np.int64)
@@ -61,19 +61,6 @@ def of_doubles(values: NDArray[np.float64]) -> Operand:
         )
 
     return Operand(len(values), 53, least, most, factor)
-
-
-def _exponents(values: NDArray[np.float64]) -> tuple[int, int]:
-    """The least and the most exponent, in units of 2^-1074, of numbers that are finite and not zero."""
-    least, most = 2**12, 0
-    for begin in range(0, len(values), SHORT_CHUNK):
-        magnitude = values[begin : begin + SHORT_CHUNK].view(np.int64) & (2**63 - 1)
-        low, high = int(magnitude.min()) >> 52, int(magnitude.max()) >> 52
-        if low == 0 or high == 0x7FF:
-            held = magnitude[(magnitude != 0) & (magnitude < 0x7FF << 52)]
-            low, high = (int(held.min()) >> 52, int(held.max()) >> 52) if len(held) else (2**12, 0)
-        least, most = min(least, low), max(most, high)
-    return (max(least - 1, 0), max(most - 1, 0)) if least < 2**12 else (0, 0)
 
 
 def of_integers(values: Int64) -> Operand:

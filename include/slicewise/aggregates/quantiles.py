@@ -231,7 +231,8 @@ def _doubles(array: pa.Array) -> NDArray[np.float64]:
     encoded = array.dictionary_encode()
     values: list[Decimal] = encoded.dictionary.to_pylist()
     nearest: NDArray[np.float64] = np.array([float(value) for value in values], np.float64)
-    return nearest[encoded.indices.to_numpy()]
+    at: Int64 = encoded.indices.to_numpy()
+    return nearest[at]
 
 
 def _collapse(

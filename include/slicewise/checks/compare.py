@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pyarrow as pa
@@ -45,6 +45,8 @@ class Read:
     at_us: int | None
     text: str
     incomplete: frozenset[str] = frozenset()
+    questions: Mapping[str, Sequence[Any]] = field(default_factory=dict)
+    """Per column that features are asked by the values that were asked for, the same in all reads of a unit."""
 
 
 @dataclass(frozen=True)
@@ -80,9 +82,8 @@ def compare(recomputation: Recomputation, reads: Sequence[Read]) -> tuple[list[C
 
 
 def _values(unit: Unit, reads: Sequence[Read]) -> Iterable[_Value]:
-    specs = {
-        feature.column: aggregated(feature.aggregate.spec(), feature.aggregate.inputs) for feature in unit.features
-    }
+    questions = reads[0].questions if reads else {}
+    specs = {feature.column: _asked(feature, questions) for feature in unit.features}
     numbers: dict[tuple[int, int, int, int], WindowOf] = {}
     for read in reads:
         for feature in unit.features:
@@ -93,6 +94,14 @@ def _values(unit: Unit, reads: Sequence[Read]) -> Iterable[_Value]:
             key = (read.asked.who, start, end, rows)
             window = numbers.setdefault(key, WindowOf(len(numbers), read.asked.who, TOKEN, start, end, rows))
             yield _Value(read, feature, specs[feature.column], window)
+
+
+def _asked(feature: PlannedFeature, questions: Mapping[str, Sequence[Any]]) -> Aggregated:
+    """The feature's aggregate, with the values that it was asked for among its parameters."""
+    spec, column = feature.aggregate.spec(), engine.asked_by(feature.aggregate)
+    if column is not None:
+        spec = declared.with_question(spec, questions[column])
+    return aggregated(spec, feature.aggregate.inputs)
 
 
 def _engines(
@@ -109,7 +118,7 @@ def _engines(
         windows = list({value.window.w: value.window for value in some}.values())
         rows = recomputation.raw(windows, some[0].each)
         ws = [window.w for window in windows]
-        results = engine.recomputed(some[0].feature.aggregate, rows, ws)
+        results = engine.recomputed(some[0].feature.aggregate, rows, ws, declared.question(some[0].each.parameters))
         said |= {(w, key): result for w, result in results.items()}
     return said
 

@@ -5,17 +5,23 @@ The exact truth comes from Spark SQL or a judge; nothing here runs the algebra.
 
 from __future__ import annotations
 
+import hashlib
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from slicewise.checks.queries import Aggregated
 from slicewise.checks.values import canonical
+from slicewise.features.types import LONG, STRING
 
 SIGMAS = 6.0
 """A correct sketch exceeds this many standard errors about once in five hundred million answers."""
 LEAST_DOUBLE = 5e-324
+STRANGERS = 24
+"""How many values that were seen nowhere the features that are asked are asked for."""
+ASKED = "asked"
+"""Parameter that the check adds: the values that a reader asked for."""
 
 
 class Truth(NamedTuple):
@@ -33,17 +39,46 @@ class Distinct:
     text_bytes: int
 
 
+def strangers(kind: str, run: str) -> list[Any]:
+    """Values that no event is likely to hold; of types of few values none."""
+    digests = [hashlib.sha256(f"{run} {i}".encode()).digest() for i in range(STRANGERS)]
+    if kind == STRING:
+        return [digest.hex() for digest in digests]
+    return [int.from_bytes(digest[:7], "big") for digest in digests] if kind == LONG else []
+
+
 def truth_of(each: Aggregated, found: Any) -> Truth | None:
     """The truth of an approximate answer as SQL or its judge gave it; None of an exact kind."""
     if isinstance(found, Distinct):
         exact = found.count <= each["threshold"] and found.text_bytes <= 1 << each["precision"]
         return Truth(bool(exact), found.count)
-    return Truth(found["equal"], found["value"]) if each.kind in WITHIN else None
+    if isinstance(found, Mapping) and set(found) == set(Truth._fields):
+        return Truth(found["equal"], found["value"])
+    return None
 
 
 def within(each: Aggregated, truth: Any, answer: Any) -> bool:
-    """Whether an answer beyond the exact ones keeps the declared error."""
-    return WITHIN[each.kind](each.parameters, truth, answer)
+    """Whether an answer beyond the exact ones keeps the declared error; of buckets the engine's bytes alone say so."""
+    spec = _given(each.parameters)
+    return spec["kind"] not in WITHIN or WITHIN[spec["kind"]](spec, truth, answer)
+
+
+def with_question(spec: Mapping[str, Any], values: Sequence[Any]) -> dict[str, Any]:
+    """The parameters of an aggregate of members, with the values that it is asked for."""
+    if spec["kind"] == "where":
+        return {**spec, "aggregate": with_question(spec["aggregate"], values)}
+    return {**spec, ASKED: list(values)}
+
+
+def question(spec: Mapping[str, Any]) -> Sequence[Any]:
+    """The values that are asked for; of most aggregates none."""
+    found: Sequence[Any] = _given(spec).get(ASKED, ())
+    return found
+
+
+def _given(spec: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The parameters of what a condition gives events to."""
+    return _given(spec["aggregate"]) if spec["kind"] == "where" else spec
 
 
 def _distinct_count(spec: Mapping[str, Any], count: int, estimate: Any) -> bool:
@@ -74,9 +109,27 @@ def _top_k_frequent(spec: Mapping[str, Any], truth: Any, answer: Any) -> bool:
     return all(0 <= each["count"] - counts.get(canonical(each["value"]), math.inf) <= most for each in answer["items"])
 
 
+def _members(spec: Mapping[str, Any], truth: Any, answer: Any) -> bool:
+    """Never false of a member; of strangers no more members than six standard errors beyond the declared share."""
+    if not isinstance(answer, list) or len(answer) != len(truth):
+        return False
+    said = [found for found, member in zip(answer, truth, strict=True) if not member]
+    expected = spec["error"] * len(said)
+    lost = any(found is False for found, member in zip(answer, truth, strict=True) if member)
+    return not lost and said.count(True) <= expected + SIGMAS * math.sqrt(expected) + 2
+
+
+def _share(_spec: Mapping[str, Any], _truth: Any, answer: Any) -> bool:
+    """What the engine says; a share it must be."""
+    return isinstance(answer, float) and 0 < answer <= 1
+
+
 WITHIN: dict[str, Callable[[Mapping[str, Any], Any, Any], bool]] = {
     "distinct_count": _distinct_count,
     "quantiles": _quantiles,
     "top_k_frequent": _top_k_frequent,
+    "bloom": _members,
+    "bloom_fill": _share,
+    "cuckoo": _members,
 }
 """Approximate kinds: (kind and parameters, the exact value, the answer) -> whether the declared error is kept."""

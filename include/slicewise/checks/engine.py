@@ -12,10 +12,22 @@ import numpy as np
 import pyarrow as pa
 
 from slicewise.aggregates import Aggregate, Rows, canonicalise
+from slicewise.aggregates.membership import Membership, asking
 
 
-def recomputed(aggregate: Aggregate, rows: pa.Table, ws: Sequence[int]) -> Mapping[int, object]:
-    """The aggregate's value per window `w`, accumulated from the raw rows of `Recomputation.raw`."""
+def asked_by(aggregate: Aggregate) -> str | None:
+    """The column of the reader's row that the aggregate is asked by; None of most."""
+    found: Membership | None = asking(aggregate)
+    return None if found is None else found.question
+
+
+def recomputed(
+    aggregate: Aggregate, rows: pa.Table, ws: Sequence[int], asked: Sequence[object] = ()
+) -> Mapping[int, object]:
+    """The aggregate's value per window `w`, accumulated from the raw rows of `Recomputation.raw`.
+
+    asked: the values that an aggregate of members is asked for.
+    """
     number = {w: i for i, w in enumerate(ws)}
     groups = np.array([number[w] for w in rows["w"].to_pylist()], np.int64)
     topics = rows["topic_id"].to_pylist()
@@ -32,4 +44,7 @@ def recomputed(aggregate: Aggregate, rows: pa.Table, ws: Sequence[int]) -> Mappi
         columns,
     )
     finished = aggregate.finish_columns(aggregate.accumulate_columns(events, groups, len(ws)))
+    if (filters := asking(aggregate)) is not None:
+        questions = pa.array([list(asked)] * len(ws), pa.list_(aggregate.type_of(filters.question)))
+        finished = filters.asked(finished, questions)
     return dict(zip(ws, finished.values.to_pylist(), strict=True))

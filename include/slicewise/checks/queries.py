@@ -111,6 +111,13 @@ def sampled(unit: Unit, viewed_rows: str, run: str, limit: int, recent_us: int) 
     return f"SELECT DISTINCT {columns} FROM (({recent}) UNION ALL ({anyone}))"
 
 
+def asked(viewed_rows: str, column: str, run: str, limit: int) -> str:
+    """`limit` values of a column, by the hash of run and value."""
+    digest = f"sha2(concat_ws(char(31), '{run}', cast(value AS string)), 256)"
+    values = f"SELECT DISTINCT `v_{column}` AS value FROM ({viewed_rows}) WHERE `v_{column}` IS NOT NULL"
+    return f"SELECT value FROM ({values}) ORDER BY {digest} LIMIT {limit}"
+
+
 def simple(aggregates: Iterable[Aggregated], kinds: Mapping[str, str]) -> tuple[str, dict[str, str]] | None:
     """One query of all aggregates that need no order and no distinct; and its column per key."""
     expressions: list[str] = []
@@ -173,6 +180,7 @@ def raw(each: Aggregated) -> Sequence[str]:
 
 
 def whole(each: Aggregated) -> str:
-    """Per window the rows that a judge is given, in no order, as one list of structs."""
+    """Per window the rows that a judge is given, in no order, as one list of structs, and where it ends."""
     columns = ", ".join(["t", "topic_id", "p", "o", *(f"`v_{name}`" for name in each.inputs)])
-    return f"SELECT w, collect_list(struct({columns})) AS found FROM {ROWS} GROUP BY w"
+    rows = f"SELECT w, collect_list(struct({columns})) AS found FROM {ROWS} GROUP BY w"
+    return f"SELECT r.w, r.found, i.end_us FROM ({rows}) r JOIN check_windows i ON i.w = r.w"

@@ -17,7 +17,7 @@ from pyspark.sql.functions import udf
 
 from slicewise.checks import exact, queries
 from slicewise.checks.declared import Distinct
-from slicewise.checks.judges import Row, judged
+from slicewise.checks.judges import END, Row, judged
 from slicewise.checks.queries import ROWS, Aggregated
 from slicewise.checks.values import canonical, value_of
 from slicewise.features.types import arrow_type
@@ -205,7 +205,8 @@ class Recomputation:
 
     def _judged(self, each: Aggregated) -> dict[int, Any]:
         said = udf(_Judged(each.parameters, each.inputs), "binary")
-        found = self.spark.sql(queries.whole(each)).select("w", said("found").alias("said")).toArrow().to_pylist()
+        rows = self.spark.sql(queries.whole(each)).select("w", said("found", "end_us").alias("said"))
+        found = rows.toArrow().to_pylist()
         return {row["w"]: value_of(row["said"]) for row in found}
 
     def _rows_of(self, text: str) -> list[dict[str, Any]]:
@@ -218,8 +219,10 @@ class Recomputation:
     def _asked(self) -> dict[str, pa.Array]:
         columns = {"who": pa.array([each.who for each in self.asked], pa.int64())}
         for name, kind in self.unit.entity:
+            values = [each.entity[name] for each in self.asked]
             stored = pa.int64() if kind == "timestamp_us" else arrow_type(kind)
-            columns[f"k_{name}"] = pa.array([each.entity[name] for each in self.asked], stored)
+            # a date is asked for by its text
+            columns[f"k_{name}"] = pa.array(values).cast(stored) if kind == "date" else pa.array(values, stored)
         return columns
 
     def _bases(self) -> dict[str, pa.Array]:
@@ -243,12 +246,12 @@ class _Judged:
     spec: Mapping[str, Any]
     inputs: tuple[str, ...]
 
-    def __call__(self, found: Sequence[Sequence[Any]]) -> bytes:
+    def __call__(self, found: Sequence[Sequence[Any]], end_us: int) -> bytes:
         rows = [
             Row(t, topic, partition, offset, dict(zip(self.inputs, values, strict=True)))
             for t, topic, partition, offset, *values in found
         ]
-        return canonical(judged(rows, self.spec))
+        return canonical(judged(rows, {**self.spec, END: end_us}))
 
 
 def _offsets(rows: Iterable[tuple[int, int, tuple[str, int], int]]) -> dict[str, pa.Array]:

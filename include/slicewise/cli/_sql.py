@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from slicewise.aggregates.membership import asking
 from slicewise.cli._table import print_table, shortened
 from slicewise.cli.check import definitions_of
 from slicewise.cli.plan import print_units
@@ -118,8 +119,8 @@ class Session:
             return
         if named:
             print(f"-- {view.name}")
-        columns = _plain(rows)
-        shown = rows.table.num_rows if self.arguments.limit == 0 else min(self.arguments.limit, rows.table.num_rows)
+        shown = _shown(rows, self.arguments.limit)
+        columns = _plain(rows, shown)
         lines = [tuple(shortened(_text(values[i])) for values in columns.values()) for i in range(shown)]
         print_table(tuple(columns), lines)
         left = rows.table.num_rows - shown
@@ -131,6 +132,7 @@ class Session:
             print("left out: " + ", ".join(f"{count} {reason}" for reason, count in sorted(refused.items())))
 
     def _answer(self, view: FeatureView) -> tuple[QueryRows, Mapping[str, int], tuple[str, ...]]:
+        _refuse_asking(view)
         archive: Archive
         start, end = self.start_us, self.end_us
         if self.arguments.over is not None:
@@ -205,6 +207,18 @@ def _instant(name: str, value: str | None) -> int | None:
     return None if value is None else instant_us(value, f"--{name}")
 
 
+def _refuse_asking(view: FeatureView) -> None:
+    for feature in view.features:
+        asked = asking(feature.aggregate)
+        if asked is not None:
+            raise BadRequest(
+                f"{feature.name} is asked whether it holds a value of {asked.question!r}: a query's rows ask nothing",
+                where=f"feature {feature.name!r}",
+                expected="features that answer by themselves",
+                next_step="see its plan with --definition; ask it in a request, a spine or sw.evaluate",
+            )
+
+
 def _approximate(view: FeatureView) -> tuple[str, ...]:
     found = {}
     for feature in view.features:
@@ -219,8 +233,13 @@ def _approximate(view: FeatureView) -> tuple[str, ...]:
     return tuple(found.values())
 
 
-def _plain(rows: QueryRows) -> dict[str, list[Any]]:
-    table = rows.table.combine_chunks()
+def _shown(rows: QueryRows, limit: int) -> int:
+    count = int(rows.table.num_rows)
+    return count if limit <= 0 else min(limit, count)
+
+
+def _plain(rows: QueryRows, count: int) -> dict[str, list[Any]]:
+    table = rows.table.slice(0, count).combine_chunks()
     return {
         name: converter(column.type)(column.combine_chunks() if hasattr(column, "combine_chunks") else column)
         for name, column in zip(table.column_names, table.columns, strict=True)
@@ -240,8 +259,8 @@ def _text(value: Any) -> str:
 def _as_json(
     view: FeatureView, rows: QueryRows, refused: Mapping[str, int], notes: tuple[str, ...], limit: int
 ) -> dict[str, Any]:
-    columns = _plain(rows)
-    count = rows.table.num_rows if limit == 0 else min(limit, rows.table.num_rows)
+    count = _shown(rows, limit)
+    columns = _plain(rows, count)
     return {
         "view": view.name,
         "time": rows.time,

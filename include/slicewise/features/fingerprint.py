@@ -37,7 +37,9 @@ def condition_column(condition: RowExpression) -> str:
 
 def storage_payload(unit: Unit, source: Source) -> dict[str, Any]:
     """What the storage fingerprint of a unit covers; docs/format.md, "Fingerprints"."""
-    types = dict(source.columns)
+    # a float's values are other ones than a double's; the range of an integer only judges records
+    types = dict(source.columns) | {name: kind for name, kind in source.wire if "float" in kind}
+    paths = {name: list(path) for name, path in source.paths if name in unit.reads}
     common = {
         "codec": CODEC_VERSION,
         "columns": {name: types[name] for name in unit.reads},
@@ -51,6 +53,7 @@ def storage_payload(unit: Unit, source: Source) -> dict[str, Any]:
         },
         "source": source.name,
         "spread": unit.spread,
+        **({"paths": paths} if paths else {}),
     }
     if unit.event_list is not None:  # of no view, no window and no aggregate: whoever reads these columns shares it
         return {**common, "events": {"columns": [list(each) for each in unit.input_types], "version": MEMBERS_VERSION}}

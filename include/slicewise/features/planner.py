@@ -8,15 +8,26 @@ from dataclasses import replace
 import pyarrow as pa
 
 from slicewise.aggregates import Aggregate
+from slicewise.aggregates.membership import answer_type, asking
 from slicewise.errors import DefinitionError, SlicewiseError
 from slicewise.features.definitions import FeatureSet, FeatureView, KafkaSource, Project
 from slicewise.features.event_list import kept_for, shared
 from slicewise.features.expression import RowExpression
 from slicewise.features.fingerprint import condition_column
 from slicewise.features.names import listed, nearest
+from slicewise.features.paths import column_paths
 from slicewise.features.plan import Deployment, PlannedSet
 from slicewise.features.rowlogic import parse_expression
-from slicewise.features.types import DOUBLE, arrow_type, column_type, decimal_parts, time_form
+from slicewise.features.types import (
+    DOUBLE,
+    TIMESTAMP,
+    arrow_type,
+    column_type,
+    decimal_parts,
+    element_type,
+    time_form,
+    wire_type,
+)
 from slicewise.features.unit import Source, Unit, build_unit
 from slicewise.slices import (
     HOUR_US,
@@ -25,6 +36,7 @@ from slicewise.slices import (
     as_window,
     check_slice,
     default_slice,
+    format_duration,
     parse_duration,
     reach_us,
     resolution,
@@ -55,17 +67,23 @@ def plan_project(project: Project) -> Deployment:
 
 def plan_source(source: KafkaSource) -> Source:
     """A declared source as data."""
+    forms = (time_form(kind) for kind in source.schema.values() if column_type(kind) == TIMESTAMP)
+    paths = column_paths(source.schema, source.paths, source.where)
     return Source(
         name=source.name,
         topic=source.topic or source.name,
         columns=tuple((name, column_type(kind)) for name, kind in source.schema.items()),
         timestamp=source.timestamp,
-        time_form=time_form(source.schema[source.timestamp]),
+        time_form=next(forms, "us"),
         max_lateness_us=parse_duration(source.max_lateness),
         max_ahead_us=parse_duration(source.max_ahead),
         required=tuple(source.required),
         allow_nan=tuple(source.allow_nan),
         owner=source.owner,
+        wire=tuple((n, wire_type(kind)) for n, kind in source.schema.items() if wire_type(kind) != column_type(kind)),
+        paths=tuple((name, path) for name, path in paths.items() if path != (name,)),
+        format=source.format,
+        registry=source.registry,
     )
 
 
@@ -78,11 +96,13 @@ def plan_view(view: FeatureView, source: Source) -> tuple[Unit, ...]:
     conditions: dict[str, RowExpression] = {}
     for feature in view.features:
         place = f"feature {feature.name!r} of {view.place}"
+        _check_question(feature.aggregate, view, place)
         aggregate, found = _conditions(feature.aggregate, source, columns, place)
         conditions |= {name: e for name, e in found.items() if name not in conditions}
         _check_aggregate(aggregate, source, columns | conditions, place)
         for window in map(as_window, feature.windows):
             column = f"{feature.name}_{window.column_suffix()}"
+            check_window(feature.aggregate, window, place)
             wanted.append((column, feature.name, window, aggregate))
     exact = [each for each in wanted if each[2].is_exact]
     sliced = [each for each in wanted if not each[2].is_exact]
@@ -162,11 +182,11 @@ def _entity(view: FeatureView, column: str, source: Source) -> tuple[str, str]:
             expected="columns of the source: " + listed(kinds),
             next_step=nearest(column, kinds),
         )
-    if kinds[column] == DOUBLE or decimal_parts(kinds[column]):
+    if kinds[column] == DOUBLE or decimal_parts(kinds[column]) or element_type(kinds[column]):
         raise DefinitionError(
             f"the entity column {column!r} is {kinds[column]}",
             where=view.place,
-            expected="string, long, boolean or an instant: equal keys must be equal bytes",
+            expected="string, long, boolean, date or an instant: equal keys must be equal bytes",
             next_step="produce the key as string or long",
         )
     return column, kinds[column]
@@ -200,6 +220,26 @@ def _conditions(
     return aggregate.resolve(named), found
 
 
+def _check_question(aggregate: Aggregate, view: FeatureView, place: str) -> None:
+    """The reader's row has one column of a name: the entity's, or what is asked."""
+    asked = asking(aggregate)
+    if asked is not None and asked.question in view.entity:
+        raise DefinitionError(
+            f"{aggregate.describe()} is asked by {asked.question!r}, which is a column of the view's entity",
+            where=place,
+            expected="a column that is no entity column",
+            next_step="an entity sees no other value of its own key; name another column",
+        )
+    inner = getattr(aggregate, "aggregate", None)
+    if asked is None and isinstance(inner, Aggregate) and asking(inner) is not None:
+        raise DefinitionError(
+            f"{aggregate.describe()} holds an aggregate that is asked",
+            where=place,
+            expected="one that answers of itself",
+            next_step="declare it as a feature of its own",
+        )
+
+
 def _check_aggregate(aggregate: Aggregate, source: Source, columns: dict[str, RowExpression], place: str) -> None:
     kinds = {**dict(source.columns), **{name: e.kind for name, e in columns.items()}}
     named = [name for name in kinds if not name.startswith("_")]  # without conditions
@@ -227,6 +267,18 @@ def _check_aggregate(aggregate: Aggregate, source: Source, columns: dict[str, Ro
             expected=error.expected,
             next_step=error.next_step or "choose another column or aggregate",
         ) from error
+
+
+def check_window(aggregate: Aggregate, window: Window, place: str) -> None:
+    """Raises DefinitionError where the aggregate cannot answer a window of this length."""
+    expected = aggregate.answers(window.length_us)
+    if expected is not None:
+        raise DefinitionError(
+            f"{aggregate.describe()} over {format_duration(window.length_us)}",
+            where=place,
+            expected=expected,
+            next_step="declare a shorter window, or change the aggregate's parameters",
+        )
 
 
 def _groups(view: FeatureView, wanted: Sequence[_Wanted]) -> list[tuple[int, list[_Wanted]]]:
@@ -267,7 +319,7 @@ def _planned_set(declared: FeatureSet, deployment: Deployment) -> PlannedSet:
                 expected=error.expected,
                 next_step=error.next_step,
             ) from error
-        outputs[ref] = feature.aggregate.output_type
+        outputs[ref] = answer_type(feature.aggregate)
     return PlannedSet(
         declared.name,
         tuple(declared.features),

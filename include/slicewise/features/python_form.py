@@ -20,6 +20,9 @@ _SOURCE_DEFAULTS: Mapping[str, Any] = {
     "required": (),
     "allow_nan": (),
     "owner": None,
+    "paths": {},
+    "format": "json",
+    "registry": None,
 }
 
 
@@ -114,6 +117,8 @@ def _value(value: Any) -> str:
         return _text(value)
     if isinstance(value, tuple | list):
         return f"[{', '.join(map(_value, value))}]"
+    if isinstance(value, Mapping):
+        return f"{{{', '.join(f'{_value(name)}: {_value(each)}' for name, each in value.items())}}}"
     return repr(value)
 
 

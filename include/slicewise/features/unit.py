@@ -13,7 +13,7 @@ from slicewise.errors import DefinitionError
 from slicewise.features.event_list import EventList
 from slicewise.features.expression import RowExpression
 from slicewise.features.fingerprint import definition_payload, fingerprint, storage_payload
-from slicewise.features.types import arrow_type
+from slicewise.features.types import KAFKA_TIME, arrow_type
 from slicewise.slices import Window, format_duration
 
 if TYPE_CHECKING:
@@ -22,9 +22,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Source:
-    """A topic's schema. columns: (name, type) as declared; types as in `slicewise.features.types`.
+    """A topic's schema. columns: (name, type of its values); types as in `slicewise.features.types`.
 
-    time_form: how all its instants stand on the wire: "s", "ms", "us" or "rfc3339".
+    timestamp: the column of the event time, or "kafka". time_form: how all its instants stand on the
+    wire: "s", "ms", "us" or "rfc3339". wire: (column, declared type) of those that a record holds
+    narrower than their values are. paths: (column, names of members from the record down) of those
+    that are no member of their own name. format: json, avro or protobuf, these with the URL of a registry.
     """
 
     name: str
@@ -37,12 +40,21 @@ class Source:
     required: tuple[str, ...] = ()
     allow_nan: tuple[str, ...] = ()
     owner: str | None = None
+    wire: tuple[tuple[str, str], ...] = ()
+    paths: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    format: str = "json"
+    registry: str | None = None
 
     @cached_property
     def schema_fingerprint(self) -> str:
-        """What decides whether a record is good, and how it is read (16 hex)."""
-        payload = {**plain(self), "owner": None}
+        """What decides whether a record is good, and how it is read (16 hex); not where a registry stands."""
+        payload = {**source_to_json(replace(self, registry=None)), "owner": None}
         return fingerprint(payload)
+
+    @property
+    def time_column(self) -> str | None:
+        """The column of the event time; None where that is the Kafka record's."""
+        return None if self.timestamp == KAFKA_TIME else self.timestamp
 
     def type_of(self, column: str) -> str:
         """The declared type of a column."""
@@ -136,7 +148,7 @@ def build_unit(
         *(column for column, _ in entity),
         *(column for column in inputs if column not in dict(columns)),
         *(column for e in expressions if e is not None for column in e.columns),
-        source.timestamp,
+        *(() if source.time_column is None else (source.time_column,)),
     }
     unit = Unit(
         view=view,
@@ -165,11 +177,20 @@ def plain(value: Any) -> dict[str, Any]:
     return {name: getattr(value, name) for name in type(value).__dataclass_fields__}
 
 
+_WHERE_GIVEN = {"wire": (), "paths": (), "format": "json", "registry": None}
+
+
+def source_to_json(source: Source) -> dict[str, Any]:
+    """What `source_from_json` builds an equal source from; what was added later stands where it is given."""
+    return {name: v for name, v in plain(source).items() if name not in _WHERE_GIVEN or v != _WHERE_GIVEN[name]}
+
+
 def source_from_json(raw: Mapping[str, Any]) -> Source:
-    """Inverse of `plain`."""
-    pairs = tuple((name, kind) for name, kind in raw["columns"])
+    """Inverse of `source_to_json`."""
+    pairs = {name: tuple((column, kind) for column, kind in raw.get(name, ())) for name in ("columns", "wire")}
     lists = {name: tuple(raw[name]) for name in ("required", "allow_nan")}
-    return Source(**{**raw, "columns": pairs, **lists})
+    paths = tuple((column, tuple(path)) for column, path in raw.get("paths", ()))
+    return Source(**{**raw, **pairs, **lists, "paths": paths})
 
 
 def _window_to_json(window: Window) -> dict[str, Any]:

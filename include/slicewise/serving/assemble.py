@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import chain
 from typing import Any
 
@@ -13,6 +13,7 @@ from slicewise.merge_list import ListMerged
 from slicewise.serving.answer import Answer, EntityAnswer, SourceFreshness
 from slicewise.serving.catalog import Selection
 from slicewise.serving.planned import Planned
+from slicewise.serving.questions import answered
 from slicewise.serving.requests import FeaturesRequest
 from slicewise.serving.values import Converter
 
@@ -26,8 +27,12 @@ def answer_of(
     merged: Merged,
     lists: Sequence[ListMerged],
     freshness: tuple[SourceFreshness, ...],
+    questions: Mapping[str, list[list[Any]]],
 ) -> Answer:
-    """The answer of merged values: per entity a value per feature, its default where it is null, and a token."""
+    """The answer of merged values: per entity a value per feature, its default where it is null, and a token.
+
+    questions: what `questions_of` found in the request.
+    """
     refs, n = selection.refs, len(request.entities)
     parts = range(len(selection.sliced))
     if n == 1 and not lists and all(type(found) is Listed and not found.errors for found in merged.finished):
@@ -62,6 +67,10 @@ def answer_of(
         for i, position in enumerate(part.positions):
             _add_listed(listed, i, selection.converters[position], columns, position)
             _add_errors(listed, i, selection.refs[position], errors)
+    for position in selection.asking:
+        columns[position], codes = answered(selection, position, columns[position], request.entities, questions)
+        for entity, code in codes.items():
+            errors[entity][refs[position]] = code
     if selection.defaults is not None:
         for position, default in enumerate(selection.defaults):
             if default is not None:

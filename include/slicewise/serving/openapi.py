@@ -82,6 +82,10 @@ def document() -> dict[str, Any]:
     _, components = msgspec.json.schema_components([FeaturesBody], ref_template="#/components/schemas/{name}")
     body = components["FeaturesBody"]
     body["properties"]["entities"] |= {"minItems": 1, "maxItems": MAX_ENTITIES}
+    body["properties"]["entities"]["description"] = (
+        "Entity columns, and the columns that features are asked by (`asked_by` of a feature): a value, "
+        "answered by a boolean, or a list of values, answered by a list of booleans."
+    )
     body["properties"]["features"]["maxItems"] = MAX_FEATURES
     body["oneOf"] = [{"required": ["features"]}, {"required": ["feature_set"]}]
     body["description"] = f"At most {MAX_BODY_BYTES} bytes. at: RFC 3339 with zone, or microseconds."

@@ -19,6 +19,7 @@ from slicewise.training.archive import Archive, Archived, refuse_beyond, refuse_
 from slicewise.training.entities import entities_of
 from slicewise.training.knowledge import Covers
 from slicewise.training.local import Bounds, Question, UnitEvents, answer
+from slicewise.training.questions import answered
 from slicewise.training.ranges import Ints
 from slicewise.training.rows import unit_events
 from slicewise.training.spine import Spine
@@ -134,7 +135,10 @@ def answer_spine(
         covers = None if own is None else Covers.of(own, events.places)
         question = Question(events.entities.numbers(spine.table), bounds, covers)
         some_finished = answer(events, each.features, question)
-        finished |= {each.ref(feature): some_finished[feature.column] for feature in each.features}
+        finished |= {
+            each.ref(feature): answered(feature, some_finished[feature.column], spine.table)
+            for feature in each.features
+        }
     return finished
 
 

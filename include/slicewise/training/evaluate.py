@@ -22,6 +22,7 @@ from slicewise.slices import Mode, bounds_columns
 from slicewise.training.entities import entities_of
 from slicewise.training.given import typed_events
 from slicewise.training.local import Bounds, Question, UnitEvents, answer
+from slicewise.training.questions import answered, question_types
 from slicewise.training.ranges import Ints
 from slicewise.training.rows import unit_events
 from slicewise.training.spine import AT, Spine, read_spine
@@ -41,7 +42,10 @@ def evaluate(view: FeatureView, events: object, queries: object) -> pa.Table:
     entity columns, `at` (aware) and optionally `mode`: "event_time" (default), "at" or "live".
     All events are known to every query, whenever they came.
 
-    Returns one row per query: entity columns, `at`, and a column per feature and window. Schema
+    A query also has the columns that features are asked by (`sw.bloom("song_id", …)` by `song_id`):
+    a value, or a list of values.
+
+    Returns one row per query: entity columns, what was asked, `at`, and a column per feature and window. Schema
     metadata: `slicewise.refused`, records and values that the platform would refuse, by reason;
     `slicewise.errors`, features whose value is null because of an error. Raises DefinitionError
     and BadRequest.
@@ -49,7 +53,8 @@ def evaluate(view: FeatureView, events: object, queries: object) -> pa.Table:
     deployment = plan(Project.of("evaluate", [view]))
     units = deployment.view(view.name)
     typed, refused = typed_events(deployment.source(units[0].source), events)
-    spine = read_spine(queries, dict(units[0].entity))
+    asked = question_types((unit, unit.features) for unit in units)
+    spine = read_spine(queries, dict(units[0].entity), asked)
     modes = _modes(spine.table)
     finished: dict[str, Finished] = {}
     refusals = dict(refused)
@@ -63,10 +68,11 @@ def evaluate(view: FeatureView, events: object, queries: object) -> pa.Table:
             {feature.column: _bounds(unit, feature, modes, spine) for feature in unit.features},
         )
         if unit.event_list is None:
-            finished |= answer(own, unit.features, question, _Transit(unit))
+            some = answer(own, unit.features, question, _Transit(unit))
         else:
-            finished |= answer(_listed(own), unit.features, question)
-    return _table(view, spine, units, finished, refusals)
+            some = answer(_listed(own), unit.features, question)
+        finished |= {f.column: answered(f, some[f.column], spine.table) for f in unit.features}
+    return _table(view, spine, (*dict(units[0].entity), *asked), finished, refusals)
 
 
 @dataclass(frozen=True)
@@ -115,12 +121,11 @@ def _bounds(unit: Unit, feature: PlannedFeature, modes: Sequence[Mode], spine: S
 def _table(
     view: FeatureView,
     spine: Spine,
-    units: Sequence[Unit],
+    names: Sequence[str],
     finished: Mapping[str, Finished],
     refused: Mapping[str, int],
 ) -> pa.Table:
-    entity = [name for name, _ in units[0].entity]
-    columns: dict[str, Any] = {name: spine.table[name] for name in (*entity, AT)}
+    columns: dict[str, Any] = {name: spine.table[name] for name in (*names, AT)}
     order = [column for feature in view.features for column in feature.columns()]
     columns |= {column: finished[column].values for column in order}
     errors = sorted({f"{c}: {code}" for c in order for code in finished[c].errors.values()})

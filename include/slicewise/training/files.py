@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.csv
 import pyarrow.json
 import pyarrow.parquet as pq
@@ -14,7 +15,8 @@ import pyarrow.parquet as pq
 from slicewise.errors import BadRequest, DefinitionError
 from slicewise.features.definitions import KafkaSource
 from slicewise.features.naming import check_name, refuse_reserved
-from slicewise.features.types import TIMESTAMP, arrow_type, column_type, time_form
+from slicewise.features.paths import column_paths
+from slicewise.features.types import DATE, KAFKA_TIME, STRING, TIMESTAMP, arrow_type, column_type, time_form
 
 PLACES = ("partition", "offset", "kafka_time")
 """What a file may hold beside the source's columns: where its events stood in the log."""
@@ -58,7 +60,9 @@ def read_events(path: Path, source: KafkaSource | None) -> FileEvents:
             expected=f"{path.suffix} with the columns of the source" if source else f"a file of {path.suffix}",
         ) from error
     if source is not None:
-        missing = [name for name in (source.timestamp, *source.required) if name not in table.column_names]
+        table = _placed(table, source)
+        time = "kafka_time" if source.timestamp == KAFKA_TIME else source.timestamp
+        missing = [name for name in (time, *source.required) if name not in table.column_names]
         if missing:
             raise BadRequest(
                 f"the file lacks {', '.join(missing)}",
@@ -114,20 +118,39 @@ def _kind(kind: pa.DataType, *, is_time: bool) -> str | None:
         return "double"
     if pa.types.is_timestamp(kind):
         return "timestamp_rfc3339" if is_time else None
+    if pa.types.is_date32(kind):
+        return "date"
     if pa.types.is_decimal(kind) and kind.scale >= 0 and kind.precision <= 38:
         return f"decimal({kind.precision},{kind.scale})"
     return None
 
 
-def _types(source: KafkaSource) -> dict[str, pa.DataType]:
-    """How the columns stand in text: instants as integers, or as RFC 3339 text."""
+def _placed(table: pa.Table, source: KafkaSource) -> pa.Table:
+    """With the columns that stand inside of objects, as the record reader finds them."""
+    for name, path in column_paths(source.schema, source.paths, source.where).items():
+        if path == (name,) or path[0] not in table.column_names:
+            continue  # as a column of its own name, as tables have it
+        value = table[path[0]].combine_chunks()
+        for step in path[1:]:
+            inside = pa.types.is_struct(value.type) and value.type.get_field_index(step) >= 0
+            value = pc.struct_field(value, step) if inside else pa.nulls(table.num_rows)
+        at = table.schema.get_field_index(name)
+        table = table.append_column(name, value) if at < 0 else table.set_column(at, name, value)
+    return table
+
+
+def _types(source: KafkaSource, *, nested: bool = False) -> dict[str, pa.DataType]:
+    """How the columns stand in text: instants as integers, or as RFC 3339 text. nested: in JSON,
+    where days are text, and what stands inside of objects is left to what it is."""
     types: dict[str, pa.DataType] = {}
     for name, declared in source.schema.items():
         kind = column_type(declared)
+        if nested and name in source.paths:
+            continue
         if kind == TIMESTAMP:
             types[name] = pa.string() if time_form(declared) == "rfc3339" else pa.int64()
         else:
-            types[name] = arrow_type(kind)
+            types[name] = arrow_type(kind.replace(DATE, STRING) if nested else kind)
     return types
 
 
@@ -141,7 +164,7 @@ def _csv(path: Path, source: KafkaSource | None) -> pa.Table:
 def _json(path: Path, source: KafkaSource | None) -> pa.Table:
     options = None
     if source is not None:
-        schema = pa.schema(list(_types(source).items()))
+        schema = pa.schema(list(_types(source, nested=True).items()))
         options = pyarrow.json.ParseOptions(explicit_schema=schema, unexpected_field_behavior="infer")
     return pyarrow.json.read_json(path, parse_options=options)
 

@@ -6,6 +6,7 @@ window; what a bound or a cover cuts comes from the events themselves.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator, Sequence
 
 import numpy as np
@@ -39,7 +40,14 @@ def answer(
     for feature in features:
         if feature.window.rows:
             partials[feature.column] = last_rows(events, feature, question)
-    return {feature.column: feature.aggregate.finish_columns(partials[feature.column]) for feature in features}
+    return {
+        f.column: f.aggregate.finish_columns_at(partials[f.column], functools.partial(_ends, question, f.column))
+        for f in features
+    }
+
+
+def _ends(question: Question, column: str) -> Ints:
+    return question.bounds[column][1]
 
 
 def _partials(

@@ -1,7 +1,8 @@
 """The rows that SQL has of a view are questions to it: they are answered as a training set and a snapshot are.
 
-A frame that ends at the current row is asked for just after each event, so that the event itself and those of the
-same microsecond are in it, as in SQL; complete windows side by side are asked for at their ends.
+A frame that ends at the current row holds the event itself and those of the same microsecond, as in SQL: windows over
+slices, which end before the instant of the question, are asked for one microsecond after each event. Complete windows
+side by side are asked for at their ends.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import pyarrow.compute as pc
 
 from slicewise.cover import Cover
 from slicewise.errors import BadRequest
-from slicewise.features.definitions import FeatureView, Project
+from slicewise.features.definitions import Feature, FeatureView, Project
 from slicewise.features.plan import Deployment, plan
 from slicewise.features.unit import Source, Unit
 from slicewise.slices import Window, as_window
@@ -23,15 +24,14 @@ from slicewise.training.archive import Archive, Archived
 from slicewise.training.dataset import DataSet, build_snapshot, build_training_set
 from slicewise.training.entities import entities_of
 from slicewise.training.instants import as_timestamps
-from slicewise.training.ranges import Ints
 from slicewise.training.rows import IDENTITY_COLUMNS, row_logic
 from slicewise.training.snapshots import MAX_ROWS
 from slicewise.training.spine import AT
 
 WINDOW_END = "window_end"
 _FOR_EVER = 2**62
-_AFTER = 1
-"""Microseconds after an event at which its own row is asked for: sliced windows end before the instant."""
+_SLICED = ("sliding", "tumbling", "hopping", "session", "lifetime")
+"""Windows that end before the instant of the question; an exact one contains it."""
 
 
 @dataclass(frozen=True)
@@ -87,7 +87,7 @@ def query_rows(
     refs = [f"{view.name}:{column}" for feature in view.features for column in feature.columns()]
     reached = archive.reaches(source.name)
     if at_us is not None:
-        return _rows(view, AT, build_snapshot(deployment, archive, refs, [at_us]), None)
+        return _rows(view, AT, build_snapshot(deployment, archive, refs, [at_us]))
     if end_us is not None and end_us > reached.until_us:
         reached = archive.confirmed(source, reached)
     unit = deployment.units[0]
@@ -98,22 +98,58 @@ def query_rows(
     reach = max(window.length_us + window.offset_us for window in windows) if complete else 0
     first = begin - reach if start_us is not None else begin
     kept, _ = row_logic(unit, archive.events(source, unit.reads, first, min(end, reached.until_us), reached.seq))
-    spine, shown = _ends(unit, kept, windows, begin, min(end, reached.until_us)) if complete else _each(unit, kept)
-    time = WINDOW_END if complete else source.timestamp
     known = {source.name: reached}
-    return _rows(view, time, build_training_set(deployment, archive, spine, refs, "event_time", known), shown)
+    if complete:
+        asked = _ends(unit, kept, windows, begin, min(end, reached.until_us))
+        return _rows(view, WINDOW_END, build_training_set(deployment, archive, asked, refs, "event_time", known))
+    asked = _each(unit, kept)
+    sliced = {f"{view.name}:{c}" for f in view.features for c, w in _columns(f) if w.kind in _SLICED}
+    later = [ref for ref in refs if ref in sliced]
+    exact = [ref for ref in refs if ref not in sliced]
+    built = [
+        _rows(
+            view,
+            source.timestamp,
+            build_training_set(deployment, archive, _after(asked, us), some, "event_time", known),
+        )
+        for us, some in ((1, later), (0, exact))
+        if some
+    ]
+    return _joined(view, source.timestamp, asked, built)
 
 
-def _each(unit: Unit, kept: pa.Table) -> tuple[pa.Table, Ints]:
-    """A question per event, in the order of their times, and those times."""
+def _columns(feature: Feature) -> list[tuple[str, Window]]:
+    windows = [as_window(window) for window in feature.windows]
+    return [(f"{feature.name}_{window.column_suffix()}", window) for window in windows]
+
+
+def _after(asked: pa.Table, us: int) -> pa.Table:
+    """The same questions so much later."""
+    later = pc.add(asked[AT].cast(pa.int64()), us).cast(asked[AT].type)
+    return asked.set_column(asked.column_names.index(AT), AT, later)
+
+
+def _joined(view: FeatureView, time: str, asked: pa.Table, built: Sequence[QueryRows]) -> QueryRows:
+    """One table of what was asked at two instants, with the events' own times."""
+    names = [time if name == AT else name for name in asked.column_names]
+    table = asked.rename_columns(names)
+    found = {name: rows.table[name] for rows in built for name in rows.table.column_names}
+    for feature in view.features:
+        for column in feature.columns():
+            table = table.append_column(column, found[column])
+    return QueryRows(table, time, {name: count for rows in built for name, count in rows.errors.items()})
+
+
+def _each(unit: Unit, kept: pa.Table) -> pa.Table:
+    """A question per event, in the order of their times."""
     time = np.asarray(kept["event_time"].to_numpy(), np.int64)
     order = np.argsort(time, kind="stable")
     _refuse_many(len(order))
     entity = kept.select([name for name, _ in unit.entity]).take(pa.array(order))
-    return entity.append_column(AT, as_timestamps(time[order] + _AFTER)), time[order]
+    return entity.append_column(AT, as_timestamps(time[order]))
 
 
-def _ends(unit: Unit, kept: pa.Table, windows: Sequence[Window], begin: int, end: int) -> tuple[pa.Table, Ints]:
+def _ends(unit: Unit, kept: pa.Table, windows: Sequence[Window], begin: int, end: int) -> pa.Table:
     """A question per entity and end of a window that holds an event, ends in (begin, end]."""
     names = [name for name, _ in unit.entity]
     known = entities_of(kept, names)
@@ -132,7 +168,7 @@ def _ends(unit: Unit, kept: pa.Table, windows: Sequence[Window], begin: int, end
     found = np.unique(np.concatenate(pairs), axis=0)
     entity = known.values.take(pa.array(found[:, 1])) if names else pa.table({})
     at = as_timestamps(found[:, 0])
-    return entity.append_column(AT, at) if names else pa.table({AT: at}), found[:, 0]
+    return entity.append_column(AT, at) if names else pa.table({AT: at})
 
 
 def _refuse_many(count: int) -> None:
@@ -145,11 +181,8 @@ def _refuse_many(count: int) -> None:
         )
 
 
-def _rows(view: FeatureView, time: str, built: DataSet, shown: Ints | None) -> QueryRows:
-    table = built.table
-    if shown is not None:
-        table = table.set_column(table.column_names.index(AT), AT, as_timestamps(shown))
+def _rows(view: FeatureView, time: str, built: DataSet) -> QueryRows:
     prefix = f"{view.name}:"
-    names = [time if name == AT else name.removeprefix(prefix) for name in table.column_names]
+    names = [time if name == AT else name.removeprefix(prefix) for name in built.table.column_names]
     errors = {ref.removeprefix(prefix): count for ref, count in built.manifest.errors.items()}
-    return QueryRows(table.rename_columns(names), time, errors)
+    return QueryRows(built.table.rename_columns(names), time, errors)

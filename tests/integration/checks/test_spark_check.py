@@ -58,16 +58,26 @@ pytestmark = [
 NOW = START + 6 * HOUR
 WINDOWS = ("10m", "3h", sw.tumbling("1h"), sw.sliding("1h", offset="90m"))
 EXACT = (sw.exact_range("40m"), sw.exact_range("2h", closed="neither"), sw.rows(1), sw.rows(9))
-SKETCH = sw.FeatureView(
-    "sketch",
-    source=PLAYS,
-    entity=["user"],
-    features=[
-        sw.Feature("songs", sw.distinct_count("song", threshold=3, precision=10), ["3h"]),
-        sw.Feature("lengths", sw.quantiles("seconds", q=[0.1, 0.5], threshold=3, error=0.05), ["3h"]),
-        sw.Feature("frequent", sw.top_k_frequent("song", k=2, capacity=4, error=0.2), ["3h"]),
-    ],
-)
+SKETCHES = {
+    "songs": sw.distinct_count("song", threshold=3, precision=10),
+    "lengths": sw.quantiles("seconds", q=[0.1, 0.5], threshold=3, error=0.05),
+    "heard": sw.bloom("song", capacity=5, error=0.001),
+    "marked": sw.cuckoo("song", capacity=7),
+    "filled": sw.bloom_fill("song", capacity=5, error=0.001),
+    "long_ones": sw.bloom("song", capacity=9, where="seconds > 50"),
+    "frequent": sw.top_k_frequent("song", k=2, capacity=4, error=0.2),
+}
+
+
+def sketches(window: str) -> sw.FeatureView:
+    """The approximate aggregates, most of them beyond what they count exactly."""
+    features = [sw.Feature(name, aggregate, [window]) for name, aggregate in SKETCHES.items()]
+    return sw.FeatureView("sketch", source=PLAYS, entity=["user"], features=features)
+
+
+SKETCH = sketches("3h")
+WIDE = sketches("4h")
+"""Its window holds every one of SKETCH that ends where it does, also one with a slice begun at either end."""
 DEPLOYMENT = plan(
     Project.of(
         "test",
@@ -104,7 +114,7 @@ class OracleReader:
         mode, t = ("live", NOW) if at_us is None else ("at", at_us)
         base, ahead = self._covers()
         raw = self.all if unit.view == "sketch" else self.raw
-        own = [e for e in raw if all(e.columns[name] == value for name, value in entity.items())]
+        own = [e for e in raw if all(e.columns[name] == entity[name] for name, _ in unit.entity)]
         known = covered(own, base, ahead)
         values, intervals = {}, {}
         for ref in refs:
@@ -115,7 +125,8 @@ class OracleReader:
             if feature.window.rows:
                 chosen = sorted(chosen, key=lambda e: e.order)[-feature.window.rows :]
             wrong = self.falsify.get((ref, mode))
-            value = wrong(own, start, end) if wrong else self._value(unit.view, feature.feature, chosen)
+            asked = entity.get("song")
+            value = wrong(own, start, end) if wrong else self._value(unit.view, feature.feature, chosen, end, asked)
             values[ref] = _as_served(value)
         covers = {hour: Cover(offsets) for hour, offsets in ahead.items()}
         text = tokens.encode(
@@ -129,20 +140,16 @@ class OracleReader:
         hours = START // HOUR + self.rng.choice(6, 2, replace=False)
         return base, {int(h): {p: int(self.rng.integers(end + 1)) for p, end in ends.items()} for h in hours}
 
-    def _value(self, name: str, feature: str, events: list[OracleEvent]) -> Any:
+    def _value(self, name: str, feature: str, events: list[OracleEvent], end: int, asked: Any) -> Any:
         if name != "sketch":
-            return expected(feature, events)
-        unit = self.deployment.view("sketch")[0]
-        answered = sw.evaluate(
-            SKETCH,
-            [
-                {**{n: e.columns[n] for n in ("song", "seconds")}, "user": "x", "played_at": START, "offset": i}
-                for i, e in enumerate(events)
-            ],
-            [{"user": "x", "at": START + 1}],
-        )
-        assert f"{feature}_3h" in {each.column for each in unit.features}
-        return answered[f"{feature}_3h"].to_pylist()[0]
+            return expected(feature, events, end)
+        whole = [
+            {**{n: e.columns[n] for n in ("song", "seconds")}, "user": "x", "played_at": e.time,
+             "partition": e.partition, "offset": e.offset}
+            for e in events
+        ]  # fmt: skip
+        answered = sw.evaluate(WIDE, whole, [{"user": "x", "at": end, "song": asked}])
+        return answered[f"{feature}_4h"].to_pylist()[0]
 
 
 def _as_served(value: Any) -> Any:
@@ -239,7 +246,7 @@ def test_an_answer_beyond_the_archive_cannot_be_checked(spark: SparkSession, set
 
 
 def _expected(name: str, without: Callable[[OracleEvent], bool] = lambda _: False) -> Any:
-    return lambda own, start, end: expected(name, [e for e in inside(own, start, end) if not without(e)])
+    return lambda own, start, end: expected(name, [e for e in inside(own, start, end) if not without(e)], end)
 
 
 def _late(event: OracleEvent) -> bool:
@@ -249,7 +256,7 @@ def _late(event: OracleEvent) -> bool:
 def _tied_song(own: list[OracleEvent], start: int, end: int) -> Any:
     ranked = [e for e in inside(own, start, end) if e.columns["stars"] is not None]
     best = max(e.columns["stars"] for e in ranked)
-    first = expected("best_song", inside(own, start, end))
+    first = expected("best_song", inside(own, start, end), end)
     return next(
         e.columns["song"] for e in ranked if e.columns["stars"] == best and e.columns["song"] not in (first, None)
     )
@@ -257,9 +264,9 @@ def _tied_song(own: list[OracleEvent], start: int, end: int) -> Any:
 
 def _moved(own: list[OracleEvent], start: int, end: int) -> Any:
     """The value with one of the bounds a slice further, where that changes it."""
-    right = expected("mean_stars", inside(own, start, end))
+    right = expected("mean_stars", inside(own, start, end), end)
     moved = [(start - MINUTE, end), (start + MINUTE, end), (start, end - MINUTE)]
-    return next(v for v in (expected("mean_stars", inside(own, *each)) for each in moved) if v != right)
+    return next(v for v in (expected("mean_stars", inside(own, *each), each[1]) for each in moved) if v != right)
 
 
 def test_differences_are_found_and_their_causes_named(spark: SparkSession, settings: Settings) -> None:

@@ -165,6 +165,11 @@ def test_doubles_are_no_keys_and_what_is_no_aggregate_is_refused() -> None:
         agg.bucketed(agg.sum("s"), by="i").bind(TYPES)
 
 
+def test_a_filter_that_a_reader_asks_is_not_bucketed() -> None:
+    with pytest.raises(DefinitionError, match="answers by itself"):
+        agg.bucketed(agg.bloom("s", capacity=10, where="w"), by="i")
+
+
 def test_changed_bytes_are_refused_or_a_partial_never_another_error() -> None:
     aggregate = agg.bucketed(agg.last_k("i", k=2), by="i", max_buckets=9).bind(TYPES)
     layout = Layout((aggregate,))

@@ -155,7 +155,7 @@ def test_an_empty_partial_is_null_and_a_count_is_zero() -> None:
     for registration in REGISTRY.values():
         for aggregate in registration.bound_examples():
             finished = aggregate.finish_columns(Columns.empty(aggregate.fields, 2))
-            wanted: Any = 0 if aggregate.core.kind in ("count", "distinct_count") else None
+            wanted: Any = 0 if aggregate.core.kind in ("count", "distinct_count", "decay_count") else None
             if aggregate.core.kind == "histogram":
                 wanted = {"under": 0, "bins": [0] * 7, "over": 0}
             assert finished.values.to_pylist() == [wanted, wanted]

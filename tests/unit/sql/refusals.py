@@ -56,7 +56,7 @@ REFUSALS: dict[str, tuple[str, str]] = {
     "everything": ("* is no list", "SELECT ›*, count(*) AS n_1h FROM plays"),
     "nothing kept": ("no feature", "›SELECT user_id FROM plays"),
     "another column": ("neither the entity nor a feature", selected("›song")),
-    "a renamed column": ("under another name", selected("›user_id AS who")),
+    "a renamed entity": ("under another name", selected("›user_id AS who")),
     "an aggregate without window": ("no window", "SELECT user_id, ›count(*) AS n_1h FROM plays"),
     "an expression over features": ("expression over features", selected(f"›sum(n) {W} / count(*) {W} AS x_1h")),
     "an expression without name": ("without a name", selected("›seconds / 60")),
@@ -220,6 +220,8 @@ REFUSALS: dict[str, tuple[str, str]] = {
     # ---- sources
     "a source without time": ("which column is the event time", "CREATE SOURCE ›s (a STRING)"),
     "a time without form": ("no column type", "CREATE SOURCE s (a ›TIMESTAMP(3)) WITH (timestamp = 'a')"),
+    "an integer of which width": ("8 bytes", "CREATE SOURCE s (a ›INT8, t TIMESTAMP_MS) WITH (timestamp = 't')"),
+    "a path that is none": ("PATH says", "CREATE SOURCE s (a BIGINT ›PATH, t TIMESTAMP_MS) WITH (timestamp = 't')"),
     "a watermark": (
         "WATERMARK",
         "CREATE SOURCE s (a TIMESTAMP_MS, ›WATERMARK FOR a AS a - INTERVAL '5' SECOND) WITH (timestamp = 'a')",

@@ -208,6 +208,7 @@ def test_the_definition_is_python_and_a_plan(capsys: pytest.CaptureFixture[str])
         ((SUM, "--over", "nowhere.csv"), "cannot be read"),
         ((SUM, "--over", "views.sql"), "of no kind that is read"),
         (("nowhere.sql",), "No such file"),
+        ((SUM.replace("sum(price)", "bloom(item, capacity => 9)"), "--over", str(EVENTS)), "rows ask nothing"),
         ((SUM, "--at", "tomorrow"), "is no instant"),
         ((f"SELECT sum(price) {HOUR} FROM nothing",), "unknown source 'nothing'"),
         ((f"SELECT sum(price) {HOUR.replace('bought_at', 'item')} FROM nothing", "--over", str(EVENTS)), "zone"),

@@ -12,6 +12,8 @@ from slicewise.features.definitions import Project
 from slicewise.features.plan import Deployment, plan
 from slicewise.features.project import load_project
 from slicewise.features.python_form import python_form
+from slicewise.features.rowlogic import parse_expression
+from tests.support import rowlogic_vectors
 
 PLAYS = sw.KafkaSource(
     "plays",
@@ -57,6 +59,20 @@ PAIRS: dict[str, tuple[str, sw.FeatureView]] = {
     "distinct_count": one(
         "distinct_count(song, threshold => 9, precision => 10)", sw.distinct_count("song", threshold=9, precision=10)
     ),
+    "count with a condition": one("count(*) FILTER (WHERE liked)", sw.count(where="liked")),
+    "sum with a condition": one("sum(n) FILTER (WHERE n > 3 AND liked)", sw.sum("n", where="n > 3 AND liked")),
+    "count_if": one("count_if(n > 3)", sw.count(where="n > 3")),
+    "stddev_samp": one("stddev_samp(seconds)", sw.stddev("seconds")),
+    "stddev": one("stddev(seconds)", sw.stddev("seconds")),
+    "stddev_pop": one("stddev_pop(seconds)", sw.stddev("seconds", population=True)),
+    "var_samp": one("var_samp(n)", sw.variance("n")),
+    "var_pop": one("var_pop(n)", sw.variance("n", population=True)),
+    "covar_pop": one("covar_pop(n, seconds)", sw.covariance("n", "seconds", population=True)),
+    "corr": one("corr(n, seconds)", sw.correlation("n", "seconds")),
+    "skewness": one("skewness(n)", sw.skewness("n")),
+    "a bucketed sum": one("bucketed(sum(n), by => song)", sw.bucketed(sw.sum("n"), by="song")),
+    "regr_slope": one("regr_slope(seconds, n)", sw.linear_trend("seconds", over="n")),
+    "regr_r2": one("regr_r2(seconds, n)", sw.linear_trend("seconds", over="n", output="r2")),
     "sum": one("SUM(n)", sw.sum("n")),
     "sum of decimals": one("sum(price)", sw.sum("price")),
     "avg": one("avg(seconds)", sw.mean("seconds")),
@@ -209,6 +225,51 @@ def test_a_source_in_sql_is_the_one_in_python() -> None:
         "v", source=source, entity=["user_id"], features=[sw.Feature("n", sw.count(), [sw.tumbling("1h")])]
     )
     assert deployed(sw.sql(text)).digest == deployed(python).digest
+
+
+def test_a_source_in_sql_has_every_type_paths_and_formats() -> None:
+    text = """
+    CREATE SOURCE s (
+      user_id STRING NOT NULL PATH '$.user.id', born DATE, tags ARRAY<STRING>, small TINYINT, ratio FLOAT
+    ) WITH (timestamp = 'kafka', format = 'avro', registry = 'http://127.0.0.1:1');
+    CREATE FEATURE VIEW v AS
+    SELECT user_id, count(*) OVER (PARTITION BY user_id ORDER BY SLICE(kafka) RANGE INTERVAL '1' HOUR PRECEDING) AS n_1h
+    FROM s
+    """
+    source = sw.KafkaSource(
+        "s",
+        schema={"user_id": "string", "born": "date", "tags": "array<string>", "small": "int8", "ratio": "float"},
+        timestamp="kafka",
+        required=["user_id"],
+        paths={"user_id": "$.user.id"},
+        format="avro",
+        registry="http://127.0.0.1:1",
+    )
+    python = sw.FeatureView(
+        "v", source=source, entity=["user_id"], features=[sw.Feature("n", sw.count(), windows=["1h"])]
+    )
+    made = sw.sql(text)
+    assert deployed(made).digest == deployed(python).digest
+    scope: dict[str, object] = {"sw": sw}
+    exec(python_form(made), scope)
+    (again,) = (value for value in scope.values() if isinstance(value, sw.FeatureView))
+    assert deployed(again).digest == deployed(made).digest
+
+
+def test_row_logic_in_sql_is_that_of_definitions() -> None:
+    """Every vector of row logic's parity, as a computed column of one view."""
+    source = sw.KafkaSource("vectors", schema={**rowlogic_vectors.SCHEMA, "k": "string"}, timestamp="t")
+    columns = {f"c{i}": text for i, text in enumerate(rowlogic_vectors.EXPRESSIONS)}
+    written = ",\n".join(f"{text} AS {name}" for name, text in columns.items())
+    made = sw.sql(
+        f"""CREATE FEATURE VIEW v AS SELECT {written}, count(*)
+        OVER (PARTITION BY k ORDER BY SLICE(t) RANGE INTERVAL '1' HOUR PRECEDING) AS n_1h FROM vectors""",
+        sources=[source],
+    )
+    assert len(columns) > 100
+    for name, text in columns.items():
+        theirs = parse_expression(text, rowlogic_vectors.SCHEMA, where="python")
+        assert parse_expression(made.columns[name], rowlogic_vectors.SCHEMA, where="sql").tree == theirs.tree
 
 
 def test_sql_runs_the_cases_that_it_is_given() -> None:

@@ -46,7 +46,7 @@ def test_every_value_is_that_of_brute_force(seed: int, entity: tuple[str, ...]) 
         for column in row.keys() - {*entity, "at"}:
             start, end = _bounds(column, query["mode"], query["at"])
             name = next(n for n in sorted(AGGREGATES, key=len, reverse=True) if column.startswith(n + "_"))
-            wanted = expected(name, inside(own, start, end))
+            wanted = expected(name, inside(own, start, end), end)
             assert same(row[column], wanted), (seed, column, query, row[column], wanted)
             compared += 1
     assert compared == 12 * 5 * len(AGGREGATES)

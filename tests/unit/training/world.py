@@ -16,7 +16,7 @@ from slicewise.features.unit import Source
 from slicewise.holes import Hole
 from slicewise.training.archive import Archived
 from slicewise.training.given import typed_events
-from tests.support import oracle
+from tests.support import folds, oracle
 from tests.support.oracle import MINUTE, OracleEvent
 
 START = 1_767_225_600_000_000  # 2026-01-01T00:00:00Z
@@ -32,6 +32,7 @@ SCHEMA = {
 }
 
 PLAYS = sw.KafkaSource("plays", schema=SCHEMA, timestamp="played_at", max_lateness="30d", max_ahead="30d")
+RISES = sw.ordered(folds.nothing, folds.rise, folds.rises, columns=["stars"], output="long")
 AGGREGATES: dict[str, tuple[Any, str, tuple[Any, ...]]] = {
     "n": (sw.count(), "count", ()),
     "rated": (sw.count("stars"), "count", ("stars",)),
@@ -52,6 +53,22 @@ AGGREGATES: dict[str, tuple[Any, str, tuple[Any, ...]]] = {
     "lengths": (sw.quantiles("seconds", q=[0.5, 0.9]), "quantiles", ("seconds", (0.5, 0.9))),
     "frequent": (sw.top_k_frequent("song", k=2), "top_k_frequent", ("song", 2)),
     "songs": (sw.distinct_count("song"), "distinct_count", ("song",)),
+    "lately": (sw.decay_count(half_life="20m"), "decay_count", (None, "20m")),
+    "seconds_lately": (sw.decay_sum("seconds", half_life="7m"), "decay_sum", ("seconds", "7m")),
+    "rises": (RISES, "rises", ("stars",)),
+    "stars_lately": (sw.decay_sum("stars", half_life="1h"), "decay_sum", ("stars", "1h")),
+    "spread": (sw.variance("seconds"), "variance", ("seconds",)),
+    "spread_stars": (sw.stddev("stars"), "stddev", ("stars",)),
+    "lean": (sw.skewness("stars"), "skewness", ("stars",)),
+    "tails": (sw.kurtosis("minutes"), "kurtosis", ("minutes",)),
+    "together": (sw.covariance("stars", "minutes"), "covariance", ("stars", "minutes")),
+    "alike": (sw.correlation("minutes", "stars"), "correlation", ("minutes", "stars")),
+    "rise": (sw.linear_trend("stars"), "linear_trend", ("stars",)),
+    "base": (
+        sw.linear_trend("minutes", over="stars", output="intercept"),
+        "linear_trend",
+        ("minutes", "stars", "intercept"),
+    ),
     "all_skipped": (sw.bool_and("skipped"), "bool_and", ("skipped",)),
     "any_skipped": (sw.bool_or("skipped"), "bool_or", ("skipped",)),
     "rated_seconds": (
@@ -78,7 +95,7 @@ AGGREGATES: dict[str, tuple[Any, str, tuple[Any, ...]]] = {
             lambda some: oracle.bucketed(some, "stars", lambda part: oracle.last_k(part, "song", 2)),
         ),
     ),
-    "spread": (sw.histogram("seconds", edges=[10, 29.7, 60]), "histogram", ("seconds", (10, 29.7, 60))),
+    "lengths_spread": (sw.histogram("seconds", edges=[10, 29.7, 60]), "histogram", ("seconds", (10, 29.7, 60))),
 }
 WINDOWS: tuple[Any, ...] = (
     "10m",
@@ -139,10 +156,10 @@ def oracle_events(events: Sequence[Mapping[str, Any]]) -> list[OracleEvent]:
     return out
 
 
-def expected(name: str, events: Sequence[OracleEvent]) -> Any:
-    """The oracle's value of an aggregate over these events."""
+def expected(name: str, events: Sequence[OracleEvent], end: int) -> Any:
+    """The oracle's value of an aggregate over these events of a window that ends there."""
     _, kind, arguments = AGGREGATES[name]
-    return oracle.BY_KIND[kind](events, *arguments)
+    return oracle.BY_KIND[kind](events, *arguments, **({"end": end} if kind.startswith("decay") else {}))
 
 
 def same(found: Any, wanted: Any) -> bool:

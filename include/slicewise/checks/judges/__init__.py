@@ -27,6 +27,9 @@ class Row(NamedTuple):
     values: Mapping[str, Any]
 
 
+END = "end_us"
+"""What a judge finds beside the parameters where there are rows: the end of the window, in microseconds."""
+
 Judge = Callable[[Sequence[Row], Mapping[str, Any]], Any]
 """(rows in total order, the aggregate's own description of kind and parameters) -> the finished value."""
 

@@ -52,3 +52,16 @@ def _size(value: Any) -> int:
 
 def _place(value: Any) -> Any:
     return value.encode() if isinstance(value, str) else value
+
+
+@judge("bloom", "cuckoo")
+def members(rows: Sequence[Row], spec: Mapping[str, Any]) -> Any:
+    """Whether each value that was asked for was seen."""
+    seen = set(_held(rows, spec))
+    return {"equal": False, "value": [value in seen for value in spec["asked"]]}
+
+
+@judge("bloom_fill")
+def bloom_fill(rows: Sequence[Row], spec: Mapping[str, Any]) -> Any:
+    """Null of no values; of some the filter's own share, for which nothing else has a figure."""
+    return {"equal": not _held(rows, spec), "value": None}

@@ -9,7 +9,8 @@ from itertools import pairwise
 from typing import Any
 
 from slicewise.checks import exact
-from slicewise.checks.judges import Row, judge, judged
+from slicewise.checks.judges import END, Row, judge, judged
+from slicewise.checks.judges.order import folded
 
 Spec = Mapping[str, Any]
 TRUTH = {"equal", "value"}
@@ -19,13 +20,18 @@ TRUTH = {"equal", "value"}
 @judge("where")
 def where(rows: Sequence[Row], spec: Spec) -> Any:
     """Of the rows whose condition is true."""
-    return judged([row for row in rows if row.values[spec["column"]] is True], spec["aggregate"])
+    return judged([row for row in rows if row.values[spec["column"]] is True], _inner(spec))
+
+
+def _inner(spec: Spec) -> Spec:
+    """What is asked of the rows that are left, with the end of the window where it is known."""
+    return {**spec["aggregate"], **({END: spec[END]} if END in spec else {})}
 
 
 @judge("bucketed")
 def bucketed(rows: Sequence[Row], spec: Spec) -> Any:
     """One value per key, ascending; null of no keys or too many."""
-    inner = spec["aggregate"]
+    inner = _inner(spec)
     buckets: dict[Any, list[Row]] = {}
     for row in rows:
         key = row.values[spec["by"]]
@@ -46,8 +52,12 @@ def _failed(rows: Sequence[Row], spec: Spec, value: Any) -> bool:
     """Whether a null is an error and not for want of values: it is the whole answer's error then."""
     if spec["kind"] == "where":
         return _failed([row for row in rows if row.values[spec["column"]] is True], spec["aggregate"], value)
+    if spec["kind"] == "ordered":
+        return folded(rows, spec)[1]
+    if spec["kind"] == "decay_count":
+        return value is None
     given = spec.get("by") if spec["kind"] == "bucketed" else spec.get("column")
-    return spec["kind"] in ("bucketed", "sum", "mean") and value is None and bool(_held(rows, str(given)))
+    return spec["kind"] in ("bucketed", "sum", "mean", "decay_sum") and value is None and bool(_held(rows, str(given)))
 
 
 @judge("histogram")

@@ -37,3 +37,35 @@ def last_k_distinct(rows: Sequence[Row], spec: Mapping[str, Any]) -> Any:
     """The k values that were met last, each once."""
     # A dictionary keeps the order in which its keys came: here the newest first.
     return list(dict.fromkeys(reversed(_held(rows, spec))))[: spec["k"]] or None
+
+
+@judge("ordered")
+def ordered(rows: Sequence[Row], spec: Mapping[str, Any]) -> Any:
+    """The fold, by the functions of the definition."""
+    return folded(rows, spec)[0]
+
+
+def folded(rows: Sequence[Row], spec: Mapping[str, Any]) -> tuple[Any, bool]:
+    """The value, and whether it is null for an error."""
+    events = [{name: row.values[name] for name in spec["columns"]} for row in rows]
+    if spec["policy"] == "newest":
+        events = events[-spec["cap"] :]
+    if len(events) > spec["cap"]:
+        return None, True
+    if not events:
+        return None, False
+    functions: dict[str, Any] = {}
+    exec(spec["source"], functions)
+    try:
+        state = functions[spec["init"]]()
+        for event in events:
+            state = functions[spec["step"]](state, event)
+        value = functions[spec["final"]](state)
+    except Exception:  # noqa: BLE001 - whatever a user's function raises
+        return None, True
+    if value is None:
+        return None, False
+    kinds = {"long": (int,), "double": (float, int), "boolean": (bool,), "string": (str,)}[spec["output"]]
+    if type(value) not in kinds or (spec["output"] == "long" and not -(2**63) <= value < 2**63):
+        return None, True
+    return (float(value) + 0.0 if spec["output"] == "double" else value), False

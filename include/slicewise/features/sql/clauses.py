@@ -85,7 +85,7 @@ def _parts(sql: SqlText, tokens: Tokens) -> dict[str, Tokens]:
         )
     for index in tokens.outside(*_REFUSED):
         raise sql.refused(_REFUSED[tokens.word(index)], tokens.at(index), " … ".join(_PARTS))
-    marks = tokens.outside(*_PARTS)
+    marks = [i for i in tokens.outside(*_PARTS) if not is_distinct_from(tokens, i)]
     found: dict[str, Tokens] = {}
     for index, end in zip(marks, [*marks[1:], len(tokens)], strict=True):
         word = tokens.word(index)
@@ -96,6 +96,11 @@ def _parts(sql: SqlText, tokens: Tokens) -> dict[str, Tokens]:
         raise sql.refused("FROM is missing", tokens.at(len(tokens)), "FROM source")
     _check_from(sql, found["FROM"])
     return found
+
+
+def is_distinct_from(tokens: Tokens, index: int) -> bool:
+    """Whether this FROM is the last word of IS DISTINCT FROM."""
+    return (tokens.word(index - 1), tokens.word(index)) == ("DISTINCT", "FROM")
 
 
 def _check_from(sql: SqlText, tokens: Tokens) -> None:

@@ -1,12 +1,13 @@
-"""A function keeps the name that its author wrote: only those of row logic become what the parser knows of them."""
+"""A function keeps the name that its author wrote, unless row logic has it."""
 
 from __future__ import annotations
 
 from sqlglot.dialects.duckdb import DuckDB
 from sqlglot.parsers.duckdb import DuckDBParser
 
-_ROW_LOGIC = {"ABS", "COALESCE", "IF", "NULLIF", "LEAST", "GREATEST", "LENGTH", "CONCAT", "LOWER", "UPPER"}
-_CASTS = {"CAST", "TRY_CAST"}
+from slicewise.features.sql.names import kept_names
+
+_KEPT = kept_names()
 
 
 class SlicewiseSql(DuckDB):
@@ -16,5 +17,5 @@ class SlicewiseSql(DuckDB):
         KEYWORDS = {text: kind for text, kind in DuckDB.Tokenizer.KEYWORDS.items() if text != "SESSION"}  # noqa: RUF012
 
     class Parser(DuckDBParser):
-        FUNCTIONS = {name: made for name, made in DuckDBParser.FUNCTIONS.items() if name in _ROW_LOGIC}  # noqa: RUF012
-        FUNCTION_PARSERS = {n: read for n, read in DuckDBParser.FUNCTION_PARSERS.items() if n in _CASTS}  # noqa: RUF012
+        FUNCTIONS = {name: made for name, made in DuckDBParser.FUNCTIONS.items() if name not in _KEPT}  # noqa: RUF012
+        FUNCTION_PARSERS = {n: read for n, read in DuckDBParser.FUNCTION_PARSERS.items() if n not in _KEPT}  # noqa: RUF012

@@ -7,94 +7,27 @@ the field's names stand beside them where the meaning is the same.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 from sqlglot import exp
 
-from slicewise import aggregates
 from slicewise.aggregates import Aggregate
 from slicewise.errors import DefinitionError
-from slicewise.features.names import listed, nearest
+from slicewise.features.names import nearest
+from slicewise.features.sql.names import (
+    BOUNDS,
+    OF_NULLS,
+    REASONS,
+    SPELLINGS,
+    Spelling,
+    existing,
+    expected_names,
+    known_names,
+)
 from slicewise.features.sql.rowlogic import RowLogic
 from slicewise.features.sql.text import Span, SqlText, node_span
-
-_HELPERS = {"canonicalise", "from_spec"}
-
-
-@dataclass(frozen=True)
-class Spelling:
-    """How a function of the field is written with ours: parameters in SQL's order, and what else is given."""
-
-    function: str
-    order: tuple[str, ...] = ("column",)
-    given: Mapping[str, Any] = field(default_factory=dict)
-    several: str | None = None
-    """A parameter that is a list here, and so is the answer."""
-
-
-def _names(spelling: Spelling, *names: str) -> dict[str, Spelling]:
-    return dict.fromkeys(names, spelling)
-
-
-_SAMPLE, _POPULATION = {"population": False}, {"population": True}
-_PAIR = ("x", "y")
-SPELLINGS: Mapping[str, Spelling] = {
-    **_names(Spelling("mean"), "avg"),
-    **_names(Spelling("bool_and"), "every", "logical_and", "booland_agg"),
-    **_names(Spelling("bool_or"), "some", "any", "logical_or", "boolor_agg"),
-    **_names(Spelling("argmax", ("payload", "by")), "max_by", "arg_max"),
-    **_names(Spelling("argmin", ("payload", "by")), "min_by", "arg_min"),
-    **_names(Spelling("distinct_count"), "approx_count_distinct", "approx_distinct"),
-    **_names(Spelling("variance", given=_SAMPLE), "var_samp", "variance"),
-    **_names(Spelling("variance", given=_POPULATION), "var_pop"),
-    **_names(Spelling("stddev", given=_SAMPLE), "stddev_samp", "stddev"),
-    **_names(Spelling("stddev", given=_POPULATION), "stddev_pop"),
-    **_names(Spelling("covariance", _PAIR, _SAMPLE), "covar_samp"),
-    **_names(Spelling("covariance", _PAIR, _POPULATION), "covar_pop"),
-    **_names(Spelling("correlation", _PAIR), "corr"),
-    **_names(Spelling("first"), "first_value"),
-    **_names(Spelling("last"), "last_value"),
-    **_names(
-        Spelling("quantiles", ("column", "q"), several="q"),
-        "approx_percentile",
-        "percentile_approx",
-        "approx_quantile",
-    ),
-}
-_ALL_VALUES = "it keeps every value, so that its partial has no bound"
-_OF_ROWS = "it numbers or looks at rows of a result, and a feature has none"
-REASONS: Mapping[str, tuple[str, str]] = {
-    **dict.fromkeys(
-        ("array_agg", "list", "collect_list", "string_agg", "group_concat", "listagg"),
-        (_ALL_VALUES, "last_k(column, k => 10) keeps the newest"),
-    ),
-    **dict.fromkeys(
-        ("median", "percentile", "percentile_cont", "percentile_disc", "quantile", "quantile_cont"),
-        (_ALL_VALUES, "approx_percentile(column, ARRAY[0.5])"),
-    ),
-    **dict.fromkeys(
-        ("row_number", "rank", "dense_rank", "percent_rank", "cume_dist", "ntile", "lag", "lead", "nth_value"),
-        (_OF_ROWS, "last_k(column, k => 2) answers the newest values"),
-    ),
-    "any_value": ("which value it gives depends on the order of work", "first(column) or last(column)"),
-    "mode": ("its partial has no bound", "top_k_frequent(column, k => 1) where this version has it"),
-}
-_BOUNDS = tuple(f"{window}_{end}" for window in ("tumble", "hop", "session") for end in ("start", "end", "rowtime"))
-_NULLS_FIRST_LAST = {"first_value", "last_value"}
-
-
-def existing() -> dict[str, Callable[..., Aggregate]]:
-    """The aggregates of this version by name."""
-    found = {name: getattr(aggregates, name) for name in aggregates.__all__ if name not in _HELPERS}
-    return {name: made for name, made in found.items() if inspect.isfunction(made)}
-
-
-def known_names() -> list[str]:
-    """Every name that can be called: our own, and the field's for what exists."""
-    ours = existing()
-    return sorted({*ours, *(name for name, spelling in SPELLINGS.items() if spelling.function in ours)})
 
 
 @dataclass(frozen=True)
@@ -161,6 +94,8 @@ class Functions:
     def _arguments(self, call: Call) -> tuple[Callable[..., Aggregate], list[exp.Expr], dict[str, Any]]:
         name, ours = call.name, existing()
         positional, named = self._given(call)
+        if name in ("count_if", "countif") and len(positional) == 1 and call.filter is None:
+            return ours["count"], [], {**named, "where": self.logic.condition(positional[0])}
         if name == "count":
             return self._count(call, positional, named)
         for node in positional:
@@ -172,7 +107,7 @@ class Functions:
                     node_span(node) or call.span,
                     "COUNT(DISTINCT column) is the one that exists",
                 )
-        if name in _NULLS_FIRST_LAST and not call.ignore_nulls:
+        if name in OF_NULLS and not call.ignore_nulls:
             raise self.sql.refused(
                 f"{name.upper()} may be a null in SQL, and here nulls are skipped",
                 call.span,
@@ -184,7 +119,7 @@ class Functions:
             return self._spelled(call, spelling, positional, named)
         if name in ours:
             return ours[name], positional, named
-        if name in _BOUNDS:
+        if name in BOUNDS:
             raise self.sql.refused(
                 f"{call.node.this} is no feature: every answer carries its window's start and end",
                 call.span,
@@ -196,11 +131,11 @@ class Functions:
             raise self.sql.refused(
                 f"{name.upper()} cannot be kept incrementally: {reason}",
                 call.span,
-                "one of " + listed(known, 60),
+                expected_names(),
                 instead,
             )
         raise self.sql.refused(
-            f"unknown function {call.node.this!r}", call.span, "one of " + listed(known, 60), nearest(name, known)
+            f"unknown function {call.node.this!r}", call.span, expected_names(), nearest(name, known)
         )
 
     def _spelled(
@@ -211,7 +146,7 @@ class Functions:
             raise self.sql.refused(
                 f"{call.name.upper()} is the aggregate {spelling.function!r}, which this version does not have",
                 call.span,
-                "one of " + listed(known_names(), 60),
+                expected_names(),
             )
         if len(positional) > len(spelling.order):
             more = node_span(positional[len(spelling.order)]) or call.span
@@ -237,7 +172,7 @@ class Functions:
             raise self.sql.refused(
                 f"{call.name.upper()} is {spelling.function} with {dict(spelling.given)}, which is not there",
                 call.span,
-                "one of " + listed(known_names(), 60),
+                expected_names(),
             )
         order = [name for name, p in known.items() if p.kind is not inspect.Parameter.KEYWORD_ONLY]
         first = [values.pop(name) for name in order if name in values]

@@ -11,13 +11,14 @@ from sqlglot import exp
 from slicewise.aggregates import Aggregate, count
 from slicewise.errors import DefinitionError
 from slicewise.features.definitions import Case, Feature, FeatureView, KafkaSource
-from slicewise.features.names import listed
+from slicewise.features.functions import BY_NAME
 from slicewise.features.naming import Location
 from slicewise.features.planner import plan_source, plan_view
-from slicewise.features.sql.clauses import ONE_SOURCE, Clauses
-from slicewise.features.sql.functions import Call, Functions, columns_of, known_names
+from slicewise.features.sql.clauses import ONE_SOURCE, Clauses, is_distinct_from
+from slicewise.features.sql.functions import Call, Functions, columns_of
 from slicewise.features.sql.grouped import Grouped
 from slicewise.features.sql.lengths import Meant
+from slicewise.features.sql.names import expected_names, known_names
 from slicewise.features.sql.rowlogic import RowLogic
 from slicewise.features.sql.statements import Statement, refuse_unknown_options, truth
 from slicewise.features.sql.text import Span, SqlText, Tokens, node_span
@@ -54,7 +55,7 @@ def read_view(
 def source_of(statement: Statement) -> str | None:
     """The name that stands behind FROM, if a single name does."""
     tokens = statement.body
-    places = tokens.outside("FROM")
+    places = [i for i in tokens.outside("FROM") if not is_distinct_from(tokens, i)]
     return str(tokens[places[0] + 1].text) if places and places[0] + 1 < len(tokens) else None
 
 
@@ -147,7 +148,7 @@ class _Select:
                 raise self.sql.refused("* is no list of features", tokens.span(), "entity columns and features")
             if isinstance(inner, exp.Column):
                 if isinstance(node, exp.Alias):
-                    raise self.sql.refused("a column under another name", tokens.span(), "the column's own name")
+                    self._computed(node, inner, tokens)
                 plain.append((inner, tokens))
             elif _is_feature(inner):
                 waiting.append((node, inner, tokens))
@@ -202,6 +203,10 @@ class _Select:
             assert window is not None
             columns, meant, place = self.windows.over(window, tokens_of_over(tokens))
         self.entities.append((columns, place))
+        try:
+            meant.plain()
+        except DefinitionError as error:
+            raise self.sql.refused(error.what, meant.span, error.expected, error.next_step) from error
         aggregate = self.functions.aggregate(call)
         alias = node.alias if isinstance(node, exp.Alias) else None
         alias_node = node.args.get("alias") if isinstance(node, exp.Alias) else None
@@ -220,17 +225,20 @@ class _Select:
             elif isinstance(node, exp.IgnoreNulls):
                 ignore, node = True, node.this
             else:
-                what = {"RespectNulls": "RESPECT NULLS", "WithinGroup": "WITHIN GROUP"}.get(type(node).__name__)
-                raise self.sql.refused(
-                    f"{what} is not there: nulls are skipped, and values need no order"
-                    if what
-                    else "this is no aggregate",
-                    tokens.span(),
-                    "one of " + listed(known_names(), 60),
-                )
+                raise self._no_aggregate(node, tokens)
         ignore = ignore or any(isinstance(each, exp.IgnoreNulls) for each in node.expressions)
         meta: Mapping[str, Any] = node.meta
         return Call(node, Span(meta["start"], meta["end"] + 1), condition, ignore), window
+
+    def _no_aggregate(self, node: exp.Expr, tokens: Tokens) -> DefinitionError:
+        what = {"RespectNulls": "RESPECT NULLS", "WithinGroup": "WITHIN GROUP"}.get(type(node).__name__)
+        if what:
+            said = f"{what} is not there: nulls are skipped, and values need no order"
+        elif isinstance(node, exp.Func):
+            said = f"unknown function {node.sql_name().lower()!r}"
+        else:
+            said = "this is no aggregate"
+        return self.sql.refused(said, tokens.span(), expected_names())
 
     # ---- entity and features
     def _entity(self, plain: Sequence[tuple[exp.Column, Tokens]]) -> list[str]:
@@ -267,7 +275,10 @@ class _Select:
             )
         for column, tokens in plain:
             self.logic.known(column)
-            if column.name not in (*names, self.source.timestamp):
+            renamed = isinstance(column.parent, exp.Alias)
+            if renamed and column.name in names:
+                raise self.sql.refused("the entity under another name", tokens.span(), "the column's own name")
+            if not renamed and column.name not in (*names, self.source.timestamp):
                 raise self.sql.refused(
                     f"{column.name!r} is neither the entity nor a feature",
                     tokens.span(),
@@ -330,10 +341,12 @@ class _Select:
         return found
 
 
-_FEATURES = (exp.Window, exp.Filter, exp.IgnoreNulls, exp.RespectNulls, exp.WithinGroup, exp.Anonymous)
+_FEATURES = (exp.Window, exp.Filter, exp.IgnoreNulls, exp.RespectNulls, exp.WithinGroup)
 
 
 def _is_feature(node: exp.Expr) -> bool:
+    if isinstance(node, exp.Anonymous):
+        return str(node.this).upper() not in BY_NAME
     return isinstance(node, _FEATURES)
 
 
