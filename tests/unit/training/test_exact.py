@@ -56,6 +56,11 @@ def chosen(events: Sequence[OracleEvent], window: Window, at: int, user: str | N
     ]
 
 
+def ends_of(window: Window, at: int) -> int:
+    """Where it ends, which a decay is told at: right behind a closed end."""
+    return at + 1 if window.rows or window.closed in ("both", "right") else at
+
+
 def instants(events: Sequence[dict[str, Any]], count: int) -> list[int]:
     """The times of events, and right beside them; and where windows begin at one."""
     rng = np.random.default_rng(SEED)
@@ -82,7 +87,11 @@ def test_evaluate_is_brute_force_for_every_aggregate(entity: list[str]) -> None:
             inside = chosen(raw, window, int(query["at"]), query.get("user"))
             for name in AGGREGATES:
                 column = f"{name}_{window.column_suffix()}"
-                assert same(row[column], expected(name, inside)), (column, query, row[column])
+                assert same(row[column], expected(name, inside, ends_of(window, int(query["at"])))), (
+                    column,
+                    query,
+                    row[column],
+                )
                 compared += 1
     assert compared == len(queries) * len(WINDOWS) * len(AGGREGATES)
 
@@ -113,7 +122,8 @@ def test_a_training_set_by_token_holds_exactly_the_last_rows_that_the_token_hold
         for window in WINDOWS:
             inside = chosen(known, window, at, user)
             for name in AGGREGATES:
-                assert same(row[f"exact:{name}_{window.column_suffix()}"], expected(name, inside)), (name, window, user)
+                right = expected(name, inside, ends_of(window, at))
+                assert same(row[f"exact:{name}_{window.column_suffix()}"], right), (name, window, user)
 
 
 def test_a_training_set_by_event_time_knows_all_and_reads_rows_from_the_first_event_on() -> None:
@@ -123,8 +133,10 @@ def test_a_training_set_by_event_time_knows_all_and_reads_rows_from_the_first_ev
     refs = ["exact:n_rows_7", "exact:stars_exact_40m"]
     built = build_training_set(DEPLOYMENT, archive, [{"user": "ann", "at": at}], refs, "event_time").table.to_pylist()
     raw = oracle_events(events)
-    assert same(built[0]["exact:n_rows_7"], expected("n", chosen(raw, sw.rows(7), at, "ann")))
-    assert same(built[0]["exact:stars_exact_40m"], expected("stars", chosen(raw, sw.exact_range("40m"), at, "ann")))
+    assert same(built[0]["exact:n_rows_7"], expected("n", chosen(raw, sw.rows(7), at, "ann"), at + 1))
+    assert same(
+        built[0]["exact:stars_exact_40m"], expected("stars", chosen(raw, sw.exact_range("40m"), at, "ann"), at + 1)
+    )
     assert archive.reads == [(EARLIEST_US, at + 1)]
 
 
