@@ -77,6 +77,18 @@ def _polars(name: str, method: str) -> Any:
     return getattr(expression, {"nunique": "n_unique"}.get(method, method))()
 
 
+def nothing() -> Any:
+    return None
+
+
+def last(state: Any, event: Any) -> Any:
+    return event["x"] or state
+
+
+def kept(state: Any) -> Any:
+    return state
+
+
 CASES = (
     Case("count", agg.count(), "count(*)", lambda g: g.size(), lambda g: g.agg(pl.len())),
     Case("count(double)", agg.count("x"), "count(x)", *column("x", "count")),
@@ -98,7 +110,14 @@ CASES = (
     Case("argmin(string by double)", agg.argmin("s", by="x"), "arg_min(s, x)"),
     Case("top_k(5)", agg.top_k("s", by="x", k=5), "arg_max(s, x, 5)"),
     Case("bottom_k(5)", agg.bottom_k("s", by="x", k=5), "arg_min(s, x, 5)"),
+    Case("first(double)", agg.first("x"), "arg_min(x, t)"),
+    Case("last(double)", agg.last("x"), "arg_max(x, t)"),
+    Case("first_k(10)", agg.first_k("x", k=10), "arg_min(x, t, 10)"),
     Case("last_k(10)", agg.last_k("x", k=10), "arg_max(x, t, 10)"),
+    Case("last_k_distinct(5, string)", agg.last_k_distinct("s", k=5)),
+    Case("decay_sum(double)", agg.decay_sum("x", half_life="1h")),
+    Case("decay_count", agg.decay_count(half_life="1h")),
+    Case("ordered(double), kept alone", agg.ordered(nothing, last, kept, columns=["x"], output="double", cap=10_000)),
     Case("distinct_count(string)", agg.distinct_count("s"), "approx_count_distinct(s)", *column("s", "nunique")),
     Case("distinct_count(int64)", agg.distinct_count("i"), "approx_count_distinct(i)", *column("i", "nunique")),
     Case("bool_and", agg.bool_and("b"), "bool_and(b)", None, lambda g: g.agg(pl.col("b").all())),

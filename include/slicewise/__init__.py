@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 _DEFINITIONS = ("Feature", "FeatureSet", "FeatureView", "KafkaSource", "case")
-_WINDOWS = ("Window", "exact_range", "hopping", "rows", "sliding", "tumbling")
+_WINDOWS = ("Window", "exact_range", "hopping", "rows", "session", "sliding", "tumbling")
 _AGGREGATES = (
     "argmax",
     "argmin",
@@ -44,6 +44,7 @@ _AGGREGATES = (
     "ordered",
     "quantiles",
     "skewness",
+    "span",
     "stddev",
     "sum",
     "top_k",
@@ -94,6 +95,7 @@ if TYPE_CHECKING:
     from slicewise.aggregates import ordered as ordered
     from slicewise.aggregates import quantiles as quantiles
     from slicewise.aggregates import skewness as skewness
+    from slicewise.aggregates import span as span
     from slicewise.aggregates import stddev as stddev
     from slicewise.aggregates import sum as sum
     from slicewise.aggregates import top_k as top_k
@@ -111,6 +113,7 @@ if TYPE_CHECKING:
     from slicewise.slices import exact_range as exact_range
     from slicewise.slices import hopping as hopping
     from slicewise.slices import rows as rows
+    from slicewise.slices import session as session
     from slicewise.slices import sliding as sliding
     from slicewise.slices import tumbling as tumbling
     from slicewise.training import snapshot as snapshot

@@ -15,13 +15,13 @@ from itertools import accumulate
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from slicewise.aggregates.base import Aggregate, Finished
 from slicewise.aggregates.columns import Columns
 from slicewise.aggregates.few import Listed, Run
 from slicewise.codec import FewRows, Layout
 from slicewise.merge_plan import Int64, ReadPlan
+from slicewise.merge_table import Table
 
 
 @dataclass(frozen=True)
@@ -55,63 +55,6 @@ class Slot:
 
 
 @dataclass(frozen=True, eq=False)
-class Table:
-    """Masks of all plans of a layout, side by side: [masks, windows], and per window where its
-    groups stand: group of entity e of E is E·before + e·stride + local."""
-
-    masks: npt.NDArray[np.bool_]
-    before: Int64
-    stride: Int64
-    local: Int64
-
-    @cached_property
-    def windows_of(self) -> tuple[tuple[int, ...], ...]:
-        """Per mask its windows."""
-        return tuple(tuple(np.flatnonzero(mask).tolist()) for mask in self.masks)
-
-    @cached_property
-    def _groups(self) -> list[tuple[int, int, int]]:
-        return list(zip(self.before.tolist(), self.stride.tolist(), self.local.tolist(), strict=True))
-
-    def runs_of(self, keys: Sequence[int], entities: int) -> list[list[int]]:
-        """Per group the runs in it; keys: per run `owner · masks + mask`."""
-        found: list[list[int]] = [[] for _ in range(entities * len(self.before))]
-        windows_of = self.windows_of
-        if entities == 1:
-            for run, key in enumerate(keys):
-                for window in windows_of[key]:
-                    found[window].append(run)
-            return found
-        groups, masks = self._groups, len(windows_of)
-        for run, key in enumerate(keys):
-            owner, mask = divmod(key, masks)
-            for window in windows_of[mask]:
-                before, stride, local = groups[window]
-                found[entities * before + owner * stride + local].append(run)
-        return found
-
-    @staticmethod
-    def of(plans: Sequence[ReadPlan]) -> Table:
-        widths = [len(plan.intervals) for plan in plans]
-        starts = np.cumsum([0, *widths])
-        masks = np.zeros((sum(len(plan.masks) for plan in plans), int(starts[-1])), np.bool_)
-        row = 0
-        for plan, start, width in zip(plans, starts[:-1], widths, strict=True):
-            masks[row : row + len(plan.masks), start : start + width] = plan.masks
-            row += len(plan.masks)
-        before = np.repeat(starts[:-1], widths)
-        stride = np.repeat(np.array(widths, np.int64), widths)
-        return Table(masks, before, stride, np.arange(int(starts[-1])) - before)
-
-    def counted(self, masks: Int64, owners: Int64, entities: int) -> tuple[Int64, Int64]:
-        """(row, group) of every row in every window that holds it."""
-        taken, window = np.nonzero(self.masks[masks])
-        groups = owners[taken] * self.stride[window]
-        groups += (self.before * entities + self.local)[window]
-        return taken, groups
-
-
-@dataclass(frozen=True, eq=False)
 class JointPlan:
     """Plans of several units for the same entities, with what they share."""
 
@@ -137,6 +80,15 @@ class JointPlan:
                 before += len(self.plans[i].intervals)
         return tuple(found)
 
+    def window_of(self, members: Sequence[int], window: int) -> tuple[int, int]:
+        """Plan and interval of a window of the layout of these plans."""
+        for plan in members:
+            width = len(self.plans[plan].intervals)
+            if window < width:
+                return plan, window
+            window -= width
+        raise IndexError(window)
+
     @cached_property
     def mask_bases(self) -> tuple[int, ...]:
         """Per plan what is added to its masks' numbers in its layout's table."""
@@ -155,7 +107,10 @@ class JointPlan:
 
     @cached_property
     def by_few(self) -> bool:
-        """Whether all that is asked for can be combined in Python's own numbers."""
+        """Whether all that is asked for can be combined in Python's own numbers; what a session holds
+        is told by whole columns."""
+        if any(plan.gaps for plan in self.plans):
+            return False
         decoded = all(self.plans[members[0]].unit.layout.few is not None for members in self.layouts)
         return decoded and all(aggregate.few is not None for _, aggregate in self.finishes)
 

@@ -132,6 +132,12 @@ def compare(
                 )
                 for feature in unit.features:
                     start, end = token.bounds[feature.column]
+                    if feature.window.kind == "session":
+                        gap, longest = feature.window.gap_us, feature.window.length_us
+                        visit = oracle.session(known, end - longest, end, gap)
+                        first_us = min((e.time for e in visit), default=end)
+                        where = f"start of {unit.view} {key} {feature.column} at {at}"
+                        count.check(where, first_us // unit.slice_us * unit.slice_us, start)
                     inside = oracle.inside(known, start, end)
                     if feature.window.rows:
                         inside = sorted(inside, key=lambda e: e.order)[-feature.window.rows :]

@@ -52,6 +52,16 @@ places = sw.FeatureView(
 everyone = sw.FeatureView(
     "everyone", source=plays, entity=[], features=[sw.Feature("plays", sw.count(), windows=["1h", "1d"])]
 )
+visits = sw.FeatureView(
+    "visits",
+    source=plays,
+    entity=["user_id"],
+    features=[
+        sw.Feature("plays", sw.count(), windows=["1h", sw.session("15m", max_length="6h")]),
+        sw.Feature("seconds", sw.sum("seconds"), windows=[sw.session("15m", max_length="6h")]),
+        sw.Feature("lasted", sw.span(), windows=[sw.session("15m", max_length="6h")]),
+    ],
+)
 churn = sw.FeatureSet(
     "churn_v1",
     features=["listening:plays_1h", "listening:seconds_1h", "everyone:plays_1h"],
@@ -69,7 +79,7 @@ assumed = sw.FeatureSet(
 
 def deployment() -> Deployment:
     """What the tests deploy."""
-    return plan(Project("tests", (listening, places, everyone), (churn, remembered, forgetful, assumed)))
+    return plan(Project("tests", (listening, places, everyone, visits), (churn, remembered, forgetful, assumed)))
 
 
 def free_port() -> int:

@@ -1,4 +1,4 @@
-"""Windows of seconds and of a month in one view: a real store, `evaluate` and training by token give the same bytes."""
+"""Windows of seconds, sessions and a month in one view: a real store, `evaluate` and training give the same bytes."""
 
 from __future__ import annotations
 
@@ -22,6 +22,7 @@ from slicewise.cover import Cover, Place
 from slicewise.features.definitions import Project
 from slicewise.features.plan import plan
 from slicewise.features.unit import Source
+from slicewise.merge_plan import plan_read
 from slicewise.serving.client import Client
 from slicewise.slices import DAY_US, HOUR_US, SECOND_US
 from slicewise.training.archive import Archived
@@ -36,6 +37,12 @@ pytestmark = pytest.mark.server
 SEED = 20_261_121
 USERS = ("ann", "bob", "zoë")
 LENGTHS = {"10s": 10 * SECOND_US, "1m": 60 * SECOND_US, "1d": DAY_US, "30d": 30 * DAY_US}
+SESSIONS = {"session_20s": (20 * SECOND_US, HOUR_US), "session_2h": (2 * HOUR_US, 10 * DAY_US)}
+"""Gap, and longest length."""
+SLICES = {"10s": SECOND_US, "1m": SECOND_US, "session_20s": SECOND_US, "session_2h": 300 * SECOND_US}
+"""Of the unit of seconds, and of the other one."""
+STARTS = {**SLICES, "1d": 300 * SECOND_US, "30d": HOUR_US}
+"""What a start is a multiple of: a month in steps of 5 minutes would be too many."""
 
 clicks = sw.KafkaSource(
     "clicks",
@@ -43,13 +50,18 @@ clicks = sw.KafkaSource(
     timestamp="clicked_at",
     max_lateness="1d",
 )
+WINDOWS: list[sw.Window | str] = [
+    *LENGTHS,
+    sw.session("20s", max_length="1h"),
+    sw.session("2h", max_length="10d"),
+]
 clicking = sw.FeatureView(
     "clicking",
     source=clicks,
     entity=["user_id"],
     features=[
-        sw.Feature("clicks", sw.count(), windows=list(LENGTHS)),
-        sw.Feature("spent", sw.sum("price"), windows=list(LENGTHS)),
+        sw.Feature("clicks", sw.count(), windows=WINDOWS),
+        sw.Feature("spent", sw.sum("price"), windows=WINDOWS),
     ],
 )
 DEPLOYMENT = plan(Project("windows", (clicking,)))
@@ -137,12 +149,21 @@ def brute_force(column: str, events: Sequence[Event], start_us: int, end_us: int
     return exact.numerator / exact.denominator if values else None
 
 
-def bounds_by_hand(column: str, mode: str, t_us: int) -> tuple[int, int]:
-    """Seconds in one unit, hours in the other: 10s and 1m of 1s, 1d and 30d of 1h."""
+def bounds_by_hand(column: str, mode: str, t_us: int, events: Sequence[Event]) -> tuple[int, int]:
+    """Seconds in one unit, five minutes in the other; sessions by the events, back from the latest."""
     window = column.partition("_")[2]
-    step = SECOND_US if window in ("10s", "1m") else HOUR_US
+    step = SLICES.get(window, 300 * SECOND_US)
     end = -(-t_us // step) * step if mode == "live" else t_us // step * step
-    return (t_us - LENGTHS[window]) // step * step, end
+    if window not in SESSIONS:
+        return (t_us - LENGTHS[window]) // STARTS[window] * STARTS[window], end
+    gap, longest = SESSIONS[window]
+    after = first = end
+    for time_us in sorted((e.time_us for e in events if end - longest <= e.time_us < end), reverse=True):
+        if after - time_us >= gap:
+            break
+        after = time_us
+        first = time_us // step * step
+    return first, end
 
 
 @pytest.mark.parametrize("back_us", [None, 1, 20 * SECOND_US, 90 * SECOND_US, 3 * HOUR_US])
@@ -159,27 +180,39 @@ def test_seconds_and_a_month_are_answered_alike_online_in_evaluate_and_in_traini
     at = as_timestamps(np.array([t_us], np.int64))[0]
     spine = [{**r.entity, "at": at, "token": r.token} for r in answer.results]
     trained = build_training_set(DEPLOYMENT, archive, spine, REFS, "token").table.to_pylist()
-    compared = 0
-    for entity, result, offline, row in zip(entities, answer.results, evaluated, trained, strict=True):
+    compared = opened = 0
+    for number, (entity, result, offline, row) in enumerate(
+        zip(entities, answer.results, evaluated, trained, strict=True)
+    ):
+        bounds = answer.bounds_of(number)
         own = [e for e in events if e.columns["user_id"] == entity["user_id"]]
         recorded: Mapping[str, Any] = {}
         for each in tokens.decode_all(result.token):
             recorded = {**recorded, **each.bounds}
         for ref, value in zip(REFS, result.values, strict=True):
             column = ref.partition(":")[2]
-            start, end = bounds_by_hand(column, mode, t_us)
-            assert recorded[column] == (start, end) == answer.bounds[ref], (column, mode)
+            start, end = bounds_by_hand(column, mode, t_us, own)
+            assert recorded[column] == (start, end) == bounds[ref], (column, mode)
+            opened += "session" in column and start < end
             wanted = as_bytes(brute_force(column, own, start, end))
             assert wanted == as_bytes(value) == as_bytes(offline[column]) == as_bytes(row[ref]), (column, mode, entity)
             compared += 1
     assert compared == len(entities) * len(REFS)
+    assert opened
 
 
 def test_a_month_beside_seconds_costs_a_bounded_number_of_fields() -> None:
     seconds, month = DEPLOYMENT.units
-    assert (seconds.slice_us, month.slice_us) == (SECOND_US, HOUR_US)
+    assert (seconds.slice_us, month.slice_us) == (SECOND_US, 300 * SECOND_US)
     assert seconds.storage_fingerprint != month.storage_fingerprint
     assert seconds.retention_us < 2 * DAY_US < 30 * DAY_US < month.retention_us
+
+
+def test_a_session_reads_the_slices_of_the_hours_that_it_may_last_and_no_more() -> None:
+    (session,) = [f for f in DEPLOYMENT.units[0].features if f.column == "clicks_session_20s"]
+    read = plan_read(DEPLOYMENT.units[0], [session], "live", 20_000 * DAY_US + HOUR_US // 2)
+    names = [name for day in read.days for name in day.names]
+    assert names == [b"h:479999", b"s:479999", b"h:480000", b"s:480000"]
 
 
 def test_plan_shows_both_units_their_levels_and_what_a_read_takes(

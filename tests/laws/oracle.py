@@ -476,6 +476,13 @@ def _moment(aggregate: Any, events: Sequence[Event]) -> Any:
         return Error(OVERFLOW)
 
 
+def _duration(_: Any, events: Sequence[Event]) -> int | Error | None:
+    times = sorted(event.time for event in events)
+    if not times:
+        return None
+    return times[-1] - times[0] if times[-1] - times[0] < 2**63 else Error(OVERFLOW)
+
+
 ORACLES: dict[str, Callable[[Any, Sequence[Event]], Any]] = {
     "count": _count,
     "sum": _sum,
@@ -502,4 +509,5 @@ ORACLES: dict[str, Callable[[Any, Sequence[Event]], Any]] = {
     "bool_or": _some,
     "histogram": _histogram,
     **dict.fromkeys(moments.BY_KIND, _moment),
+    "span": _duration,
 }

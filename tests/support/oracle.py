@@ -246,6 +246,11 @@ def _moment(kind: str) -> Callable[..., float | None]:
     return found
 
 
+def span(events: Sequence[OracleEvent]) -> int | None:
+    times = [e.time for e in events]
+    return max(times) - min(times) if times else None
+
+
 BY_KIND: dict[str, Callable[..., Any]] = {
     "bucketed": bucketed,
     "count": count,
@@ -273,6 +278,7 @@ BY_KIND: dict[str, Callable[..., Any]] = {
     "bool_or": bool_or,
     "where": where,
     **{kind: _moment(kind) for kind in moments.BY_KIND},
+    "span": span,
 }
 
 
@@ -296,3 +302,14 @@ def covered(
             ahead.get(e.time // HOUR, {}).get((e.topic, e.partition), 0),
         )
     ]
+
+
+def session(events: Iterable[OracleEvent], searched_from: int, end: int, gap: int) -> list[OracleEvent]:
+    """The session that is open at `end`, of what lies after searched_from: back from its latest event."""
+    left = sorted((e for e in events if searched_from <= e.time < end), key=lambda e: e.time)
+    found: list[OracleEvent] = []
+    after = end
+    while left and after - left[-1].time < gap:
+        after = left[-1].time
+        found.append(left.pop())
+    return found

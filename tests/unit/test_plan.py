@@ -93,6 +93,46 @@ def test_retention_is_the_longest_reach_and_the_lateness() -> None:
     assert unit(plays("10m", sw.tumbling("1d", offset="1h"))).retention_us == 2 * DAY_US + HOUR_US + late
 
 
+def test_a_session_is_kept_for_as_long_as_it_may_last_and_its_view_tells_first_and_last_events() -> None:
+    made = unit(plays("1h", sw.session("30m", max_length="1d")))
+    assert (made.slice_us, made.levels) == (MINUTE_US, ())
+    assert made.retention_us == DAY_US + MINUTE_US + 7 * DAY_US
+    assert [partial.kind for partial in made.layout.partials] == ["count", "span"]
+    assert {feature.partial for feature in made.features} == {0}
+    (row,) = explain(planned(view(plays("1h", sw.session("30m", max_length="1d")))))
+    assert 25 <= row.reads_per_request <= 25 + 2  # the slices of each hour that it may touch, and the days' indices
+    assert row.partials == ("count()", "span()")
+
+
+def test_a_view_without_a_session_keeps_no_spans() -> None:
+    assert [partial.kind for partial in unit(plays("1h")).layout.partials] == ["count"]
+
+
+@pytest.mark.parametrize(
+    ("windows", "slice_", "says"),
+    [
+        ([sw.session("5m", max_length="1h")], "10m", "the gap of session_5m is shorter than the slice 10m"),
+        ([sw.session("30m", max_length="30d")], None, "43200 slices of 1m; a read looks at each"),
+        (["10s", sw.session("10m", max_length="1d")], None, "86400 slices of 1s; a read looks at each"),
+        ([sw.session("500ms", max_length="1h")], None, "no slice fits the windows session_500ms"),
+    ],
+)
+def test_a_session_that_cannot_be_walked_is_refused(
+    windows: list[sw.Window | str], slice_: str | None, says: str
+) -> None:
+    with pytest.raises(DefinitionError, match=says) as refused:
+        planned(view(plays(*windows), slice=slice_))
+    assert refused.value.next_step
+    assert "listening" in str(refused.value)
+
+
+def test_a_session_added_to_a_deployed_view_that_tells_no_spans_is_refused() -> None:
+    now = planned(view(plays("1h", "10m")))
+    (change,) = changes(planned(view(plays("1h", "10m", sw.session("30m", max_length="1h")))), now)
+    assert change.kind == "refused"
+    assert "span" in change.reason
+
+
 def test_a_global_view_is_spread() -> None:
     assert unit(plays(), entity=[]).spread
     assert not unit(plays()).spread

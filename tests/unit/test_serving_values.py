@@ -21,7 +21,7 @@ from slicewise.errors import BadRequest, DefinitionError
 from slicewise.serving.refusals import earliest_at
 from slicewise.serving.requests import instant_text, instant_us
 from slicewise.serving.values import converter, json_safe
-from slicewise.slices import DAY_US, HOUR_US, MINUTE_US, as_window, hopping, sliding, tumbling
+from slicewise.slices import DAY_US, HOUR_US, MINUTE_US, as_window, hopping, session, sliding, tumbling
 
 
 @settings(deadline=None)
@@ -82,7 +82,8 @@ class UnitUnderTest:
 WINDOWS = [as_window("1h"), as_window("7d"), tumbling("1h"), tumbling("1d", open=True),
            hopping("2h", every="20m"), hopping("2h", every="20m", open=True),
            sliding("1h", offset="1d"), sliding("7d", offset="90m"), tumbling("1h", offset="90m"),
-           tumbling("1d", open=True, offset="1h")]  # fmt: skip
+           tumbling("1d", open=True, offset="1h"), session("30m", max_length="1d"),
+           session("30m", max_length="1d", offset="2h")]  # fmt: skip
 
 
 @settings(deadline=None)

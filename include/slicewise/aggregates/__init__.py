@@ -38,6 +38,7 @@ from slicewise.aggregates.pairs import Correlation, Covariance, LinearTrend
 from slicewise.aggregates.quantiles import Quantiles
 from slicewise.aggregates.ragged import Ragged, RaggedBytes
 from slicewise.aggregates.ranked import ArgMax, ArgMin, BottomK, TopK
+from slicewise.aggregates.spans import Span
 from slicewise.aggregates.sums import Mean, Sum
 from slicewise.aggregates.values import canonicalise
 
@@ -266,6 +267,11 @@ def ordered(
     return _given(Ordered(source, *names, tuple(columns), output, cap, policy), where)
 
 
+def span(*, where: str | None = None) -> Aggregate:
+    """Microseconds from the first event to the last, of event time; of one event 0."""
+    return _given(Span(), where)
+
+
 def bool_and(column: str, *, where: str | None = None) -> Aggregate:
     """Whether all values that are not null are true."""
     return _given(BoolAnd(column), where)
@@ -315,6 +321,7 @@ __all__ = [
     "Ragged",
     "RaggedBytes",
     "Rows",
+    "Span",
     "State",
     "Texts",
     "argmax",
@@ -349,6 +356,7 @@ __all__ = [
     "ordered",
     "quantiles",
     "skewness",
+    "span",
     "stddev",
     "sum",
     "top_k",

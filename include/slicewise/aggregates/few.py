@@ -176,3 +176,27 @@ class _By:
 
 def _some(values: Sequence[Any]) -> list[Any]:
     return [value for value in values if value is not None]
+
+
+@dataclass(frozen=True)
+class Spans:
+    """First and last: (first, last, present), combined to (first, last), or None without any."""
+
+    overflow: str
+
+    def combine(
+        self, columns: Sequence[Sequence[Any]], runs: Sequence[Run], groups: Groups, known: Sequence[Any] = ()
+    ) -> list[Any]:
+        each = [(first, last) if held else None for first, last, held in zip(*columns, strict=True)]
+        found = [_outermost(each[a:b]) for a, b in runs] + list(known)
+        return [_outermost([found[run] for run in group]) for group in groups]
+
+    def finish(self, combined: Sequence[Any]) -> Listed:
+        values = [None if span is None else span[1] - span[0] for span in combined]
+        errors = {at: self.overflow for at, value in enumerate(values) if value is not None and value >= 2**63}
+        return Listed([None if at in errors else value for at, value in enumerate(values)], errors)
+
+
+def _outermost(spans: Sequence[tuple[int, int] | None]) -> tuple[int, int] | None:
+    some = [span for span in spans if span is not None]
+    return (min([first for first, _ in some]), max([last for _, last in some])) if some else None

@@ -12,15 +12,18 @@ import pyarrow as pa
 
 from slicewise.aggregates.base import Aggregate, Finished, State, register
 from slicewise.aggregates.columns import Columns
-from slicewise.aggregates.distinct import COUNTABLE, distinct_values
+from slicewise.aggregates.distinct import COUNTABLE
 from slicewise.aggregates.events import Event, Rows
 from slicewise.aggregates.few import Outermost
 from slicewise.aggregates.fields import IDENTITY, Field, Items
-from slicewise.aggregates.grouping import numbered
+from slicewise.aggregates.grouping import SPARE, coded, numbered
 from slicewise.aggregates.ragged import Int64, Ragged
 from slicewise.aggregates.ranked import check_k, listing
 from slicewise.aggregates.ranking import Key, Keys, choose, identity_order, rows_order
 from slicewise.aggregates.values import ORDERED, ValueType, flat, is_double, is_ordered
+
+OFFERED = 4
+"""Latest events per value asked for, of which k values are likely to be found at once."""
 
 
 def _single(cls: type[Any]) -> Sequence[Aggregate]:
@@ -224,13 +227,27 @@ class LastKDistinct(Listing):
     def _choose(
         self, time: Key, ties: Keys, groups: Int64, n_groups: int, stored: Callable[[], Any]
     ) -> tuple[Int64, Int64]:
-        universe, code = distinct_values(stored(), self.value)
-        pairs, pair = numbered(groups * len(universe) + code, n_groups * len(universe))
-        latest, _ = choose(time, ties, pair, len(pairs), 1, newest=True)
+        universe, code = coded(stored(), self.value)
+        kept = np.arange(len(groups))
+        if n_groups * len(universe) > 4 * len(groups) + SPARE:
+            # Few events share a group and a value: the latest events alone have most of what is kept.
+            kept = self._likely(time, ties, groups, n_groups, code, len(universe))
+        of, pairs = groups[kept], groups[kept] * len(universe) + code[kept]
+        numbers, pair = numbered(pairs, n_groups * len(universe))
+        latest, _ = choose(time[kept], lambda at: ties(kept[at]), pair, len(numbers), 1, newest=True)
         chosen, offsets = choose(
-            time[latest], lambda among: ties(latest[among]), groups[latest], n_groups, self.k, newest=True
+            time[kept[latest]], lambda at: ties(kept[latest[at]]), of[latest], n_groups, self.k, newest=True
         )
-        return latest[chosen], offsets
+        return kept[latest[chosen]], offsets
+
+    def _likely(self, time: Key, ties: Keys, groups: Int64, n_groups: int, code: Int64, values: int) -> Int64:
+        """Entries that have all that is kept: the latest of each group, and all of a group in which those do not
+        have k values."""
+        few, offsets = choose(time, ties, groups, n_groups, OFFERED * self.k, newest=True)
+        numbers, _ = numbered(groups[few] * values + code[few], n_groups * values)
+        short = np.bincount(numbers // values, minlength=n_groups) < self.k
+        short &= np.bincount(groups, minlength=n_groups) > np.diff(offsets)
+        return np.concatenate([few[~short[groups[few]]], np.flatnonzero(short[groups])])
 
     def combine(self, a: State, b: State) -> State:
         latest: dict[Any, Any] = {}

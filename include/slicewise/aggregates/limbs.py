@@ -34,7 +34,7 @@ FINITE_BITS = LIMB_BITS * (SPECIAL_LANE - 1)
 """Every finite sum is shorter; one that counts NaN or infinities is not."""
 CARRY_LANES = 2
 INFINITE = 0x7FF  # the exponent of infinities and NaN
-LONG_CHUNK = 2**20  # values below 2^33: sums of a chunk stay below 2^53, exact in doubles
+LONG_CHUNK = 2**20  # rows between two carries: values below 2^33, so that a lane stays below 2^54
 SHORT_CHUNK = 2**15  # temporaries stay in cache
 FEW_GROUPS = 12
 """Up to so many groups Python's integers are faster than the fixed cost of whole columns."""
@@ -193,20 +193,23 @@ def _canonicals(numbers: Several, rows: Int64 | None, groups: Int64, n: int) -> 
 def _lanes(numbers: Several, rows: Int64 | None, groups: Int64, n: int) -> list[Int64]:
     """Per sum the lanes [lanes, n] of these rows (None: all), signed, each below 2^56."""
     totals = [np.zeros((most - least + 1 + CARRY_LANES, n), np.int64) for least, most in numbers.spans]
-    # No chunk shorter than the table that it fills, none so long that a bin could pass 2^53.
-    chunk = min(LONG_CHUNK, max(SHORT_CHUNK, max(total.size for total in totals)))
+    chunk = min(SHORT_CHUNK, LONG_CHUNK)
+    added = 0
     for begin in range(0, len(groups), chunk):
         part = slice(begin, begin + chunk)
-        split = numbers.pieces(part if rows is None else rows[part])
-        for total, (least, _), pieces in zip(totals, numbers.spans, split, strict=True):
-            if begin:
+        if added + chunk > LONG_CHUNK:
+            added = 0
+            for total in totals:
                 _carry(total)
+        added += chunk
+        split = numbers.pieces(part if rows is None else rows[part])
+        owners = groups[part]
+        for total, (least, _), pieces in zip(totals, numbers.spans, split, strict=True):
             for lane, values in pieces:
                 if isinstance(lane, int):
-                    total[lane - least] += _bins(groups[part], values, n)
+                    np.add.at(total[lane - least], owners, values)
                 else:
-                    cells = (lane - least) * n + groups[part]
-                    total += _bins(cells, values, total.size).reshape(total.shape)
+                    np.add.at(total.reshape(-1), (lane - least) * n + owners, values)
     return totals
 
 
@@ -215,11 +218,6 @@ def _carry(total: Int64) -> None:
     for j in range(len(total) - 1):
         total[j + 1] += total[j] >> LIMB_BITS
         total[j] &= MASK
-
-
-def _bins(cells: Int64, values: Int64, n: int) -> Int64:
-    """Sums of |values| < 2^33 per cell: exact in doubles for up to 2^20 of them."""
-    return np.bincount(cells, weights=values, minlength=n).astype(np.int64)
 
 
 def _canonical(total: Int64, least: int) -> tuple[NDArray[np.int32], Ragged]:

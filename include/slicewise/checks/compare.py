@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 
 from slicewise.checks import declared, engine
-from slicewise.checks.bounds import may_be
+from slicewise.checks.bounds import may_be, searched_from
 from slicewise.checks.exact import plain_sum_agrees
 from slicewise.checks.judges import judged
 from slicewise.checks.model import Cause, Compared, PlainSum, Verdict
@@ -67,7 +67,8 @@ def compare(recomputation: Recomputation, reads: Sequence[Read]) -> tuple[list[C
     found = recomputation.of(windows, (value.each for value in values))
     offline = {id(value): found.value(value.window.w, value.each) for value in values}
     engines = _engines(recomputation, values, offline)
-    rows = [_compared(unit, value, offline[id(value)], engines) for value in values]
+    moved = _moved_sessions(recomputation, values)
+    rows = [_compared(unit, value, offline[id(value)], engines, id(value) in moved) for value in values]
     sums = [
         PlainSum(
             unit.view,
@@ -123,7 +124,33 @@ def _engines(
     return said
 
 
-def _compared(unit: Unit, value: _Value, offline: Any, engines: Mapping[tuple[int, str], object]) -> Compared:
+def _moved_sessions(recomputation: Recomputation, values: Sequence[_Value]) -> set[int]:
+    """The values (by id) whose session is not where the events that the answer contains have it."""
+    slice_us = recomputation.unit.slice_us
+    by_gap: dict[int, dict[tuple[int, int, int], WindowOf]] = {}
+    asked: list[tuple[_Value, int, int]] = []
+    for value in values:
+        if value.feature.window.kind == "session":
+            end = value.window.end_us
+            gap = value.feature.window.gap_us
+            windows = by_gap.setdefault(gap, {})
+            key = (value.window.who, searched_from(value.feature.window, slice_us, end), end)
+            window = windows.setdefault(key, WindowOf(len(windows), key[0], TOKEN, *key[1:]))
+            asked.append((value, gap, window.w))
+    found = {gap: recomputation.sessions(list(windows.values()), gap) for gap, windows in by_gap.items()}
+    moved = set()
+    for value, gap, w in asked:
+        end = value.window.end_us
+        first, last = found[gap].get(w, (end, end - gap))
+        start = first // slice_us * slice_us if end - last < gap else end
+        if start != value.window.start_us:
+            moved.add(id(value))
+    return moved
+
+
+def _compared(
+    unit: Unit, value: _Value, offline: Any, engines: Mapping[tuple[int, str], object], is_moved: bool
+) -> Compared:
     online = value.read.values[f"{unit.view}:{value.feature.column}"]
     within = True
     if (truth := declared.truth_of(value.each, offline)) is not None:
@@ -145,7 +172,7 @@ def _compared(unit: Unit, value: _Value, offline: Any, engines: Mapping[tuple[in
         unit=unit.storage_fingerprint,
         token=value.read.text,
     )
-    if not may_be(value.feature.window, unit.slice_us, row.start_us, row.end_us, value.read.at_us):
+    if is_moved or not may_be(value.feature.window, unit.slice_us, row.start_us, row.end_us, value.read.at_us):
         return replace(row, verdict=Verdict.MISMATCH, cause=Cause.BOUNDARY)
     if row.online == row.offline and within:
         return row

@@ -159,6 +159,15 @@ def distinct(each: Aggregated, kinds: Mapping[str, str]) -> str:
     return f"SELECT who, w, count(*) AS n, sum({size}) AS bytes FROM ({values}) GROUP BY who, w"
 
 
+def sessions(gap_us: int) -> str:
+    """First and last event time of every session of each group: `first_t`, `last_t`."""
+    apart = "t - lag(t) OVER (PARTITION BY w ORDER BY t)"
+    opens = f"SELECT w, t, CASE WHEN {apart} < {gap_us} THEN 0 ELSE 1 END AS opens FROM {ROWS}"
+    nth = "sum(opens) OVER (PARTITION BY w ORDER BY t ROWS UNBOUNDED PRECEDING)"
+    numbered = f"SELECT w, t, {nth} AS nth FROM ({opens})"
+    return f"SELECT w, nth, min(t) AS first_t, max(t) AS last_t FROM ({numbered}) GROUP BY w, nth"
+
+
 def ranked(each: Aggregated) -> str:
     """The chosen rows of each group in their order: `place` from 1, `rank_by`, `payload`."""
     if each.kind == "last_k":

@@ -16,6 +16,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.functions import udf
 
 from slicewise.checks import exact, queries
+from slicewise.checks.bounds import searched_from
 from slicewise.checks.declared import Distinct
 from slicewise.checks.judges import END, Row, judged
 from slicewise.checks.queries import ROWS, Aggregated
@@ -93,7 +94,7 @@ class Recomputation:
         _register(self.spark)
 
     def __enter__(self) -> Recomputation:
-        start = min(start for each in self.asked for start, _ in each.token.bounds.values())
+        start = min(start for each in self.asked for start in self._starts(each.token))
         end = max(end for each in self.asked for _, end in each.token.bounds.values())
         # A slice more at either end, for the questions that move a bound.
         start, end = start - self.unit.slice_us, end + self.unit.slice_us
@@ -150,6 +151,25 @@ class Recomputation:
         finally:
             joined.unpersist()
 
+    def sessions(self, windows: Sequence[WindowOf], gap_us: int) -> dict[int, tuple[int, int]]:
+        """Of each window with events, when the first and last event of its latest session were."""
+        joined = self._join(windows)
+        try:
+            rows = self._rows_of(queries.sessions(gap_us))
+        finally:
+            joined.unpersist()
+        found: dict[int, tuple[int, int]] = {}
+        for row in rows:
+            found[row["w"]] = max(found.get(row["w"], (row["first_t"], row["last_t"])), (row["first_t"], row["last_t"]))
+        return found
+
+    def _starts(self, token: Token) -> Iterable[int]:
+        """Where the rows of an answer's windows may begin; a session is searched for before it starts."""
+        for feature in self.unit.features:
+            start, end = token.bounds[feature.column]
+            is_session = feature.window.kind == "session"
+            yield searched_from(feature.window, self.unit.slice_us, end) if is_session else start
+
     def _join(self, windows: Sequence[WindowOf]) -> DataFrame:
         columns = {
             "w": pa.array([each.w for each in windows], pa.int64()),
@@ -204,7 +224,7 @@ class Recomputation:
         return found
 
     def _judged(self, each: Aggregated) -> dict[int, Any]:
-        said = udf(_Judged(each.parameters, each.inputs), "binary")
+        said = udf(_Judged(each.parameters, each.inputs), "binary", useArrow=False)
         rows = self.spark.sql(queries.whole(each)).select("w", said("found", "end_us").alias("said"))
         found = rows.toArrow().to_pylist()
         return {row["w"]: value_of(row["said"]) for row in found}

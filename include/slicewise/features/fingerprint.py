@@ -89,5 +89,6 @@ def _window(window: Window) -> dict[str, Any]:
     }
     if window.is_exact:
         stated |= {"closed": window.closed, "rows": window.rows}
-    # Only where there is one, so that what is deployed without keeps its fingerprint.
-    return {**stated, "offset_us": window.offset_us} if window.offset_us else stated
+    # These only where there is one, so that what is deployed without keeps its fingerprint.
+    rare = {"offset_us": window.offset_us, "gap_us": window.gap_us}
+    return {**stated, **{name: value for name, value in rare.items() if value}}

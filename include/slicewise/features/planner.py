@@ -34,6 +34,7 @@ from slicewise.slices import (
     MAX_FOLD,
     Window,
     as_window,
+    check_session,
     check_slice,
     default_slice,
     format_duration,
@@ -295,7 +296,11 @@ def _groups(view: FeatureView, wanted: Sequence[_Wanted]) -> list[tuple[int, lis
                 groups[-1].append(each)
             else:
                 groups.append([each])
-        return [(default_slice([w for _, _, w, _ in group]), [e for e in wanted if e in group]) for group in groups]
+        found = [(default_slice([w for _, _, w, _ in group]), [e for e in wanted if e in group]) for group in groups]
+        for slice_us, group in found:
+            for _, _, window, _ in group:
+                check_session(slice_us, window)
+        return found
     except DefinitionError as error:
         raise DefinitionError(
             error.what, where=view.place, expected=error.expected, next_step=error.next_step

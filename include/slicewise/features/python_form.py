@@ -11,7 +11,7 @@ from slicewise import aggregates
 from slicewise.aggregates import Aggregate
 from slicewise.features.definitions import Feature, FeatureView, KafkaSource
 from slicewise.features.event_list import CAPACITY
-from slicewise.slices import Window, as_window
+from slicewise.slices import Window, as_window, format_duration
 
 _SOURCE_DEFAULTS: Mapping[str, Any] = {
     "max_lateness": "1d",
@@ -106,6 +106,8 @@ def _window(window: Window) -> str:
         return f"sw.rows({', '.join([str(window.rows), *options])})"
     if window.kind == "exact":
         return f"sw.exact_range({', '.join([_text(label), *options])})"
+    if window.kind == "session":
+        options.insert(0, f"max_length={_text(format_duration(window.length_us))}")
     if window.kind == "hopping":
         label, _, every = label.rpartition("_")
         options.insert(0, f"every={_text(every)}")

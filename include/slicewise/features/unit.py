@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from slicewise.aggregates import Aggregate, from_spec
+from slicewise.aggregates import Aggregate, Span, from_spec
 from slicewise.codec import Layout, Members
 from slicewise.errors import DefinitionError
 from slicewise.features.event_list import EventList
@@ -136,7 +136,9 @@ def build_unit(
     kinds = {**dict(source.columns), **{name: column.kind for name, column in columns}}
     types: dict[str, pa.DataType] = {name: arrow_type(kind) for name, kind in kinds.items()}
     bound = [aggregate.bind(types) for *_, aggregate in features]
-    partials = {aggregate.partial_id(): aggregate for aggregate in reversed(bound)}
+    # Where a session starts is read off the first and last event of each slice.
+    hidden = [Span().bind({})] if any(window.kind == "session" for _, _, window, _ in features) else []
+    partials = {aggregate.partial_id(): aggregate for aggregate in reversed([*bound, *hidden])}
     order = sorted(partials)
     planned = tuple(
         PlannedFeature(column, feature, window, aggregate, order.index(aggregate.partial_id()))

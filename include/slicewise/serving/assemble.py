@@ -10,7 +10,7 @@ from slicewise import token as tokens
 from slicewise.aggregates.few import Listed
 from slicewise.merge import Merged
 from slicewise.merge_list import ListMerged
-from slicewise.serving.answer import Answer, EntityAnswer, SourceFreshness
+from slicewise.serving.answer import Answer, EntityAnswer, Interval, SourceFreshness
 from slicewise.serving.catalog import Selection
 from slicewise.serving.planned import Planned
 from slicewise.serving.questions import answered
@@ -42,7 +42,7 @@ def answer_of(
             row = tuple([d if v is None else v for v, d in zip(row, selection.defaults, strict=True)])
         token = tokens.join([merged.token(part, 0) for part in parts])
         (entity_of,) = request.entities
-        one = (EntityAnswer(entity_of, row, token),)
+        one = (EntityAnswer(entity_of, row, token, bounds=_sessions(selection, merged, 0)),)
         return Answer(refs, mode, t_us, planned.bounds, one, freshness, (), selection.doubles)
     columns: list[list[Any]] = [[]] * len(refs)
     errors: list[dict[str, str]] = [{} for _ in range(n)]
@@ -77,7 +77,8 @@ def answer_of(
                 columns[position] = [default if v is None else v for v in columns[position]]
     rows = list(zip(*columns, strict=True))
     results = tuple(
-        EntityAnswer(entity, rows[i], _token(merged, lists, i), errors[i]) for i, entity in enumerate(request.entities)
+        EntityAnswer(entity, rows[i], _token(merged, lists, i), errors[i], _sessions(selection, merged, i))
+        for i, entity in enumerate(request.entities)
     )
     flags = ("overflow",) if any(errors) else ()
     return Answer(refs, mode, t_us, planned.bounds, results, freshness, flags, selection.doubles)
@@ -99,3 +100,15 @@ def _add_errors(listed: ListMerged, feature: int, ref: str, errors: list[dict[st
         for entity, row in enumerate(range(where.start, listed.entities * where.step, where.step)):
             if (code := finished.errors.get(row)) is not None:
                 errors[entity][ref] = code
+
+
+def _sessions(selection: Selection, merged: Merged, entity: int) -> dict[str, Interval]:
+    """What each feature's session came to for an entity; other features have the answer's bounds."""
+    found: dict[str, Interval] = {}
+    for number, (part, plan) in enumerate(zip(selection.sliced, merged.joint.plans, strict=True)):
+        if plan.gaps:
+            intervals = merged.intervals(number, entity)
+            for position, i in zip(part.positions, plan.interval_of, strict=True):
+                if plan.gaps[i]:
+                    found[selection.refs[position]] = intervals[i]
+    return found

@@ -22,6 +22,7 @@ from slicewise.training.local import Bounds, Question, UnitEvents, answer
 from slicewise.training.questions import answered
 from slicewise.training.ranges import Ints
 from slicewise.training.rows import unit_events
+from slicewise.training.sessions import settled
 from slicewise.training.spine import Spine
 
 KNOWLEDGE = ("event_time", "token")
@@ -133,7 +134,10 @@ def answer_spine(
             bounds = _recorded(each, own)
         events = read_unit(deployment, archive, unit, bounds, reached.seq, spine)
         covers = None if own is None else Covers.of(own, events.places)
-        question = Question(events.entities.numbers(spine.table), bounds, covers)
+        numbers = events.entities.numbers(spine.table)
+        if own is None:
+            bounds = settled(events, each.features, numbers, bounds)
+        question = Question(numbers, bounds, covers)
         some_finished = answer(events, each.features, question)
         finished |= {
             each.ref(feature): answered(feature, some_finished[feature.column], spine.table)

@@ -25,6 +25,7 @@ from slicewise.training.local import Bounds, Question, UnitEvents, answer
 from slicewise.training.questions import answered, question_types
 from slicewise.training.ranges import Ints
 from slicewise.training.rows import unit_events
+from slicewise.training.sessions import settled
 from slicewise.training.spine import AT, Spine, read_spine
 from slicewise.training.tree import SortedRows
 
@@ -63,10 +64,9 @@ def evaluate(view: FeatureView, events: object, queries: object) -> pa.Table:
         own = unit_events(unit, typed, known)
         for reason, count in own.refused.items():  # of the view: the same in each of its units
             refusals[reason] = max(refusals.get(reason, 0), count)
-        question = Question(
-            own.entities.numbers(spine.table),
-            {feature.column: _bounds(unit, feature, modes, spine) for feature in unit.features},
-        )
+        numbers = own.entities.numbers(spine.table)
+        bounds = {feature.column: _bounds(unit, feature, modes, spine) for feature in unit.features}
+        question = Question(numbers, settled(own, unit.features, numbers, bounds))
         if unit.event_list is None:
             some = answer(own, unit.features, question, _Transit(unit))
         else:

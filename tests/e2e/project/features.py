@@ -62,6 +62,7 @@ WINDOWS: list[sw.Window | str] = [
     sw.tumbling("1h"),
     sw.hopping("2h", every="30m"),
     sw.sliding("1h", offset="2h"),
+    sw.session("10m", max_length="6h"),
 ]
 
 by_card = sw.FeatureView(
@@ -115,6 +116,7 @@ by_card = sw.FeatureView(
         sw.Feature("shop_fill", sw.bloom_fill("shop", capacity=100, error=1e-6), windows=WINDOWS),
         sw.Feature("all_accepted", sw.bool_and("accepted"), windows=WINDOWS),
         sw.Feature("any_dear", sw.bool_or("dear"), windows=WINDOWS),
+        sw.Feature("lasted", sw.span(), windows=WINDOWS),
     ],
 )
 

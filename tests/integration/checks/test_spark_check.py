@@ -35,7 +35,7 @@ from slicewise.stores.iceberg.catalog import open_catalog
 from slicewise.stores.iceberg.records import append, records
 from slicewise.stores.iceberg.schemas import CHECKS
 from tests.support.archived import archive
-from tests.support.oracle import HOUR, MINUTE, OracleEvent, covered, inside
+from tests.support.oracle import HOUR, MINUTE, OracleEvent, covered, inside, session
 from tests.unit.training.world import (
     AGGREGATES,
     PLAYS,
@@ -83,7 +83,8 @@ DEPLOYMENT = plan(
         "test",
         [view(["user"], WINDOWS, name="users"), view([], WINDOWS, name="everyone"), SKETCH,
          view(["user"], EXACT, name="exactly"),
-         view(["device", "user"], ["3h"], name="devices")],
+         view(["device", "user"], ["3h"], name="devices"),
+         view(["user"], [sw.session("5m", max_length="2h")], name="visitors")],
     )
 )  # fmt: skip
 Falsify = Callable[[str, Mapping[str, Any], str], Any]
@@ -103,6 +104,7 @@ class OracleReader:
         self.rng = np.random.default_rng(seed)
         self.falsify: dict[tuple[str, str], Callable[[list[OracleEvent], int, int], Any]] = {}
         self.move_bounds = 0
+        self.whole_searches = False  # all that a session was looked for in, instead of the session
         self.asked: list[tuple[tuple[str, ...], int | None]] = []
 
     def read(self, refs: Sequence[str], entities: Sequence[Mapping[str, Any]], at_us: int | None) -> list[Predicted]:
@@ -120,10 +122,13 @@ class OracleReader:
         for ref in refs:
             _, feature = self.deployment.resolve(ref)
             start, end = bounds(feature.window, mode, t, unit.slice_us)  # type: ignore[arg-type]
-            intervals[feature.column] = (start + self.move_bounds, end)
             chosen = inside(known, start, end)
             if feature.window.rows:
                 chosen = sorted(chosen, key=lambda e: e.order)[-feature.window.rows :]
+            if feature.window.kind == "session" and not self.whole_searches:
+                chosen = session(known, start, end, feature.window.gap_us)
+                start = min((e.time for e in chosen), default=end) // unit.slice_us * unit.slice_us
+            intervals[feature.column] = (start + self.move_bounds, end)
             wrong = self.falsify.get((ref, mode))
             asked = entity.get("song")
             value = wrong(own, start, end) if wrong else self._value(unit.view, feature.feature, chosen, end, asked)
@@ -196,8 +201,11 @@ def test_spark_and_brute_force_agree_on_every_value(agreed: Outcome) -> None:
     assert [row for row in agreed.compared if row.verdict is not Verdict.EQUAL] == []
     per_entity = len(AGGREGATES) * len(WINDOWS)
     exactly = 4 * len(AGGREGATES) * len(EXACT)
-    # two modes; four users, one global, four users with sketches, four exactly, twelve pairs
-    assert len(agreed.compared) == 2 * (4 * per_entity + per_entity + 4 + exactly + 12 * len(AGGREGATES))
+    # two modes; four users, one global, four users with sketches, twelve pairs, four users with sessions
+    assert len(agreed.compared) == 2 * (4 * per_entity + per_entity + 4 + exactly + (12 + 4) * len(AGGREGATES))
+    sessions = [row for row in agreed.compared if row.feature == "n_session_5m"]
+    assert any(row.start_us < row.end_us for row in sessions)
+    assert any(row.start_us == row.end_us for row in sessions)
     assert judge(agreed).green
     assert agreed.plain_sums
     assert all(each.agrees for each in agreed.plain_sums)
@@ -335,6 +343,16 @@ def test_bounds_that_the_window_cannot_have_are_a_difference(spark: SparkSession
     outcome = _run(spark, settings, reader).execute(["everyone"])
     assert {row.cause for row in outcome.wrong()} >= {Cause.BOUNDARY}
     assert len([row for row in outcome.wrong() if row.cause is Cause.BOUNDARY]) == len(outcome.compared)
+
+
+def test_a_session_that_is_not_where_its_events_have_it_is_a_difference(
+    spark: SparkSession, settings: Settings
+) -> None:
+    reader = OracleReader(DEPLOYMENT, EVENTS, 6)
+    reader.whole_searches = True
+    outcome = _run(spark, settings, reader).execute(["visitors"])
+    assert {(row.verdict, row.cause) for row in outcome.wrong()} == {(Verdict.MISMATCH, Cause.BOUNDARY)}
+    assert len(outcome.wrong()) == len(outcome.compared)
 
 
 def test_nothing_of_the_recomputation_comes_from_the_algebra() -> None:

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from slicewise.checks.bounds import may_be
-from slicewise.slices import MINUTE_US, Window, bounds, exact_range, hopping, rows, sliding, tumbling
+from slicewise.checks.bounds import may_be, searched_from
+from slicewise.slices import MINUTE_US, Window, bounds, exact_range, hopping, rows, session, sliding, tumbling
 
 WINDOWS = [
     sliding("10m"),
@@ -43,6 +43,21 @@ def test_an_instant_on_a_slice_is_accepted(minute: int, window: Window, mode: st
     t = minute * MINUTE_US
     start, end = bounds(window, mode, t, MINUTE_US)  # type: ignore[arg-type]
     assert may_be(window, MINUTE_US, start, end, t if mode == "at" else None)
+
+
+@given(instants, st.integers(0, 120), st.sampled_from(["live", "at"]), st.sampled_from([None, "30m"]))
+def test_a_session_may_start_at_any_slice_of_its_longest_length_and_ends_at_the_reading(
+    t: int, minutes: int, mode: str, offset: str | None
+) -> None:
+    window = session("10m", max_length="2h", offset=offset)
+    start, end = bounds(window, mode, t, MINUTE_US)  # type: ignore[arg-type]
+    assert searched_from(window, MINUTE_US, end) == start == end - 120 * MINUTE_US
+    at = t if mode == "at" else None
+    assert may_be(window, MINUTE_US, start + minutes * MINUTE_US, end, at)
+    for wrong in ((start - MINUTE_US, end), (start + 1, end), (end + MINUTE_US, end), (start, end + 1)):
+        assert not may_be(window, MINUTE_US, *wrong, at)
+    if mode == "at":
+        assert not may_be(window, MINUTE_US, start + MINUTE_US, end + MINUTE_US, at)
 
 
 @given(instants, st.sampled_from(WINDOWS))

@@ -143,6 +143,17 @@ PAIRS: dict[str, tuple[str, sw.FeatureView]] = {
            GROUP BY user_id, HOP(ts, INTERVAL '10' MINUTE, INTERVAL '1' HOUR, offset => INTERVAL '1' DAY)""",
         view(sw.Feature("x", sw.mean("seconds"), [sw.hopping("1h", every="10m", offset="1d")])),
     ),
+    "sessions": (
+        """CREATE FEATURE VIEW v AS SELECT user_id, count(*) AS n_session_30m FROM plays
+           GROUP BY user_id, SESSION(ts, INTERVAL '30' MINUTE, INTERVAL '1' DAY)""",
+        view(sw.Feature("n", sw.count(), [sw.session("30m", max_length="1d")])),
+    ),
+    "sessions, shifted back": (
+        """CREATE FEATURE VIEW v AS SELECT user_id, count(*) AS n_session_30m_offset_1h FROM plays
+           GROUP BY user_id, SESSION(ts, INTERVAL '30' MINUTE, max_length => INTERVAL '1' DAY,
+                                     offset => INTERVAL '1' HOUR)""",
+        view(sw.Feature("n", sw.count(), [sw.session("30m", max_length="1d", offset="1h")])),
+    ),
     "row logic": (
         f"""CREATE FEATURE VIEW v AS SELECT user_id, seconds / 60 AS minutes, coalesce(n, 0) > 3 AS many,
               sum(minutes) {HOUR} AS minutes_1h, bool_or(many) {HOUR} AS many_1h

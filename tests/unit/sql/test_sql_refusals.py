@@ -40,13 +40,18 @@ def test_it_is_refused_at_its_place(name: str) -> None:
     assert (written + "\n")[start] == (text + "\n")[at]
 
 
-def test_a_session_waits_for_its_windows() -> None:
-    from slicewise import slices
-
-    if hasattr(slices, "session"):
-        pytest.fail("there are sessions now: say here what the SQL means")
-    error = refused(SOURCE + "SELECT count(*) AS n FROM plays GROUP BY user_id, SESSION(ts, INTERVAL '30' MINUTE)")
-    assert "no session windows" in error.what
+@pytest.mark.parametrize(
+    "lengths",
+    [
+        "INTERVAL '30' MINUTE",
+        "INTERVAL '30' MINUTE, every => INTERVAL '1' HOUR",
+        "INTERVAL '1' HOUR, gap => INTERVAL '1' HOUR",
+    ],
+)
+def test_a_session_says_how_long_it_may_last(lengths: str) -> None:
+    error = refused(SOURCE + f"SELECT count(*) AS n FROM plays GROUP BY user_id, SESSION(ts, {lengths})")
+    assert "SESSION is called otherwise" in error.what
+    assert "then how long one may last" in str(error.expected)
 
 
 def test_the_place_is_right_behind_other_statements_comments_tabs_and_other_scripts() -> None:

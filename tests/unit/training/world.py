@@ -96,6 +96,7 @@ AGGREGATES: dict[str, tuple[Any, str, tuple[Any, ...]]] = {
         ),
     ),
     "lengths_spread": (sw.histogram("seconds", edges=[10, 29.7, 60]), "histogram", ("seconds", (10, 29.7, 60))),
+    "lasted": (sw.span(), "span", ()),
 }
 WINDOWS: tuple[Any, ...] = (
     "10m",
@@ -103,6 +104,7 @@ WINDOWS: tuple[Any, ...] = (
     sw.tumbling("1h"),
     sw.hopping("1h", every="10m"),
     sw.sliding("1h", offset="90m"),
+    sw.session("10m", max_length="2h"),
 )
 
 

@@ -123,11 +123,19 @@ class Grouped:
                 tokens.span(),
                 f"TUMBLE({self.timestamp}, …), HOP({self.timestamp}, …), or a sliding window in OVER (…)",
             )
-        parameters = list(inspect.signature(make).parameters)
+        known = inspect.signature(make).parameters
+        parameters, wanted = list(known), {name for name, each in known.items() if each.default is each.empty}
         names = [*parameters[: len(lengths)], *named]
-        if len(lengths) > len(parameters) or not set(names) <= set(parameters) or len(set(names)) < len(names):
+        if (
+            len(lengths) > len(parameters)
+            or not wanted <= set(names) <= set(parameters)
+            or len(set(names)) < len(names)
+        ):
             raise self.sql.refused(
-                "SESSION is called otherwise", tokens.span(), f"SESSION({self.timestamp}, {', '.join(parameters)})"
+                "SESSION is called otherwise",
+                tokens.span(),
+                f"SESSION({self.timestamp}, INTERVAL '30' MINUTE, INTERVAL '1' DAY): first the gap, then how long one "
+                "may last; and offset => INTERVAL '1' DAY",
             )
         spans = [*lengths, *(interval(self.sql, each, tokens.span()) for each in named.values())]
         return Meant(lambda *texts: make(**dict(zip(names, texts, strict=True))), tuple(spans), tokens.span())
