@@ -72,7 +72,7 @@ SERVERLESS := tests/unit tests/laws tests/contract tests/architecture tests/faul
 
 .PHONY: test-fast
 test-fast: setup ## what needs no server, in under two minutes
-	@$(PY) $(PYTEST) -q -m "not server and not spark and not airflow" $(wildcard $(SERVERLESS))
+	@$(PY) $(PYTEST) -q -n auto -m "not server and not spark and not airflow" $(wildcard $(SERVERLESS))
 
 .PHONY: test
 test: setup ## the whole suite; starts and stops the servers that it needs

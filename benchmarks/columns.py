@@ -120,6 +120,11 @@ CASES = (
     Case("ordered(double), kept alone", agg.ordered(nothing, last, kept, columns=["x"], output="double", cap=10_000)),
     Case("distinct_count(string)", agg.distinct_count("s"), "approx_count_distinct(s)", *column("s", "nunique")),
     Case("distinct_count(int64)", agg.distinct_count("i"), "approx_count_distinct(i)", *column("i", "nunique")),
+    Case("quantiles(double)", agg.quantiles("x", q=[0.5, 0.99]), "approx_quantile(x, [0.5, 0.99])"),
+    Case("top_k_frequent(5, string)", agg.top_k_frequent("s", k=5), "approx_top_k(s, 5)"),
+    Case("top_k_frequent(5, int64)", agg.top_k_frequent("i", k=5), "approx_top_k(i, 5)"),
+    Case("bloom(10,000 int64)", agg.bloom("i", capacity=10_000)),
+    Case("cuckoo(10,000 string)", agg.cuckoo("s", capacity=10_000)),
     Case("bool_and", agg.bool_and("b"), "bool_and(b)", None, lambda g: g.agg(pl.col("b").all())),
     Case("bool_or", agg.bool_or("b"), "bool_or(b)", None, lambda g: g.agg(pl.col("b").any())),
     Case(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import struct
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -45,8 +45,23 @@ def as_bytes(value: Any) -> bytes:
     return repr(value).encode()
 
 
+CONDITIONS: Mapping[str, Callable[[Mapping[str, Any]], bool]] = {
+    "accepted": lambda columns: columns["accepted"] is True,
+    "dear": lambda columns: (columns["amount"] or 0) >= 100,
+    "items >= 2 OR dear": lambda columns: (columns["items"] or 0) >= 2 or (columns["amount"] or 0) >= 100,
+}
+"""What the conditions of the project's features mean; a null is not true."""
+
+
 def oracle_value(spec: Mapping[str, Any], events: Sequence[OracleEvent], end: int) -> Any:
     """What an aggregate, given as its kind and parameters, answers over these events of a window that ends there."""
+    if spec["kind"] == "where":
+        chosen_events = [e for e in events if CONDITIONS[spec["where"]](e.columns)]
+        return oracle_value(spec["aggregate"], chosen_events, end)
+    if spec["kind"] == "bucketed":
+        return oracle.bucketed(events, spec["by"], lambda some: oracle_value(spec["aggregate"], some, end))
+    if spec["kind"] == "histogram":
+        return oracle.histogram(events, spec["column"], [_edge(edge) for edge in spec["edges"]])
     parameters = {name: value for name, value in spec.items() if name != "kind" and value is not None}
     if spec["kind"] in moments.BY_KIND:
         return oracle.BY_KIND[str(spec["kind"])](events, **parameters)
@@ -64,6 +79,10 @@ def oracle_value(spec: Mapping[str, Any], events: Sequence[OracleEvent], end: in
     if str(spec["kind"]).startswith("arg"):
         chosen.pop("k", None)
     return oracle.BY_KIND[str(spec["kind"])](events, **chosen)
+
+
+def _edge(edge: int | str) -> float:
+    return float.fromhex(edge) if isinstance(edge, str) else edge
 
 
 APPROXIMATE = frozenset(["quantiles", "top_k_frequent", "bloom_fill"])
@@ -143,6 +162,8 @@ def compare(
                         inside = sorted(inside, key=lambda e: e.order)[-feature.window.rows :]
                     expected = value_of(feature.aggregate, inside, end)
                     found = result["values"][f"{unit.view}:{feature.column}"]
+                    if isinstance(found, str) and pa.types.is_float64(feature.aggregate.output_type):
+                        found = float(found)  # JSON has no numbers for NaN and infinities
                     count.check(f"{unit.view} {key} {feature.column} at {at}", expected, found)
                 rows.append({"unit": unit, "key": key, "at": answer["t"], **result})
     return rows

@@ -55,7 +55,8 @@ def test_every_type_is_served_as_it_is_evaluated_from_running_compacted_and_day_
         Event(
             0,
             i,
-            now_us - (40 - i) * HOUR_US // 2,
+            # two an hour, so that the first twenty fill ten hours
+            (now_us // HOUR_US - 20 + i // 2) * HOUR_US + i % 2 * 1_000_000,
             {
                 "born": BORN[i % 3],
                 "n": (i * 37) % 256 - 128,

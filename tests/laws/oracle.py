@@ -7,6 +7,7 @@ import math
 from collections.abc import Callable, Sequence
 from decimal import Decimal
 from fractions import Fraction
+from functools import cache, lru_cache
 from itertools import pairwise
 from typing import Any
 
@@ -203,7 +204,8 @@ def _quantiles(aggregate: Any, events: Sequence[Event]) -> Any:
     return found
 
 
-def _edges_of_octave(error: float) -> list[Fraction]:
+@cache
+def _edges_of_octave(error: float) -> tuple[Fraction, ...]:
     """From 1 to 2, at the powers of the (1/n)-th power of 2, rounded up to 52 bits after the point."""
     share = Fraction(Decimal(repr(error))) * (1 - Fraction(1, 2**32))
     n = next(n for n in range(1, 1000) if ((1 + share) / (1 - share)) ** n >= 2)
@@ -214,18 +216,15 @@ def _edges_of_octave(error: float) -> list[Fraction]:
             middle = (low + high) // 2
             low, high = (low, middle) if middle**n >= 2 ** (52 * n + j) else (middle + 1, high)
         edges.append(Fraction(low, 2**52))
-    return edges
+    return tuple(edges)
 
 
-def _sketched(value: float, edges: Sequence[Fraction]) -> tuple[Any, float]:
+@lru_cache(maxsize=100_000)  # the same amounts come in window after window
+def _sketched(value: float, edges: tuple[Fraction, ...]) -> tuple[Any, float]:
     """The order of the value's bin, and what that bin answers."""
     if not math.isfinite(value) or value == 0:
         return _key(value), value
-    size, octave = abs(Fraction(value)), 0
-    while size >= Fraction(2) ** (octave + 1):
-        octave += 1
-    while size < Fraction(2) ** octave:
-        octave -= 1
+    size, octave = abs(Fraction(value)), math.frexp(value)[1] - 1
     unit = Fraction(2) ** octave
     j = max(j for j, edge in enumerate(edges) if edge * unit <= size)
     low, high = edges[j] * unit, edges[j + 1] * unit

@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from slicewise.aggregates import REGISTRY, Aggregate, Event
-from slicewise.aggregates.bucketed import Bucketed
+from slicewise.aggregates.buckets import Bucketed
 from slicewise.aggregates.conditional import only
 from slicewise.aggregates.membership import asking
 from tests.laws import laws

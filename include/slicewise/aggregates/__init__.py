@@ -16,26 +16,26 @@ from slicewise.aggregates.base import (
     State,
     from_spec,
 )
-from slicewise.aggregates.bloom import Bloom, BloomFill
+from slicewise.aggregates.bloom_filters import Bloom, BloomFill
 from slicewise.aggregates.booleans import BoolAnd, BoolOr
-from slicewise.aggregates.bucketed import Bucketed
+from slicewise.aggregates.buckets import Bucketed
 from slicewise.aggregates.columns import Columns
 from slicewise.aggregates.conditional import only
 from slicewise.aggregates.counting import Count
-from slicewise.aggregates.cuckoo import Cuckoo
+from slicewise.aggregates.cuckoo_filters import Cuckoo
 from slicewise.aggregates.decay import DecayCount, DecaySum
 from slicewise.aggregates.distinct import DistinctCount
 from slicewise.aggregates.events import Event, Rows
 from slicewise.aggregates.extremes import Max, Min
 from slicewise.aggregates.fields import IDENTITY, Field, Fixed, Items, Texts
+from slicewise.aggregates.folding import Ordered
 from slicewise.aggregates.frequent import TopKFrequent
 from slicewise.aggregates.functions import source_of
-from slicewise.aggregates.histogram import Histogram
+from slicewise.aggregates.histograms import Histogram
 from slicewise.aggregates.latest import First, FirstK, Last, LastK, LastKDistinct
 from slicewise.aggregates.moments import Kurtosis, Skewness, Stddev, Variance
-from slicewise.aggregates.ordered import Ordered
 from slicewise.aggregates.pairs import Correlation, Covariance, LinearTrend
-from slicewise.aggregates.quantiles import Quantiles
+from slicewise.aggregates.quantile import Quantiles
 from slicewise.aggregates.ragged import Ragged, RaggedBytes
 from slicewise.aggregates.ranked import ArgMax, ArgMin, BottomK, TopK
 from slicewise.aggregates.spans import Span
@@ -44,17 +44,26 @@ from slicewise.aggregates.values import canonicalise
 
 
 def count(column: str | None = None, *, where: str | None = None) -> Aggregate:
-    """Number of events; with a column, of events where it is not null. Of no events 0."""
+    """Number of events; with a column, of events where it is not null. Of no events 0.
+
+    Example: `sw.count()`
+    """
     return _given(Count(column), where)
 
 
 def sum(column: str, *, where: str | None = None) -> Aggregate:
-    """Exact sum of a number column, rounded once."""
+    """Exact sum of a number column, rounded once.
+
+    Example: `sw.sum("seconds")`
+    """
     return _given(Sum(column), where)
 
 
 def mean(column: str, *, where: str | None = None) -> Aggregate:
-    """Exact mean of a number column, rounded once."""
+    """Exact mean of a number column, rounded once.
+
+    Example: `sw.mean("seconds")`
+    """
     return _given(Mean(column), where)
 
 
@@ -117,32 +126,50 @@ def linear_trend(column: str, *, over: str | None = None, output: str = "slope",
 
 
 def min(column: str, *, where: str | None = None) -> Aggregate:
-    """The least value; text by its UTF-8 bytes."""
+    """The least value; text by its UTF-8 bytes.
+
+    Example: `sw.min("song")`
+    """
     return _given(Min(column), where)
 
 
 def max(column: str, *, where: str | None = None) -> Aggregate:
-    """The greatest value; text by its UTF-8 bytes."""
+    """The greatest value; text by its UTF-8 bytes.
+
+    Example: `sw.max("price")`
+    """
     return _given(Max(column), where)
 
 
 def argmin(payload: str, *, by: str, where: str | None = None) -> Aggregate:
-    """The payload of the event with the least `by`, the earliest of several."""
+    """The payload of the event with the least `by`, the earliest of several.
+
+    Example: `sw.argmin("song", by="price")`
+    """
     return _given(ArgMin(payload, by), where)
 
 
 def argmax(payload: str, *, by: str, where: str | None = None) -> Aggregate:
-    """The payload of the event with the greatest `by`, the earliest of several."""
+    """The payload of the event with the greatest `by`, the earliest of several.
+
+    Example: `sw.argmax("song", by="seconds")`
+    """
     return _given(ArgMax(payload, by), where)
 
 
 def top_k(payload: str, *, by: str, k: int, where: str | None = None) -> Aggregate:
-    """The k events of greatest `by`: list<struct<by, payload>>, greatest first."""
+    """The k events of greatest `by`: list<struct<by, payload>>, greatest first.
+
+    Example: `sw.top_k("song", by="seconds", k=2)`
+    """
     return _given(TopK(payload, by, k), where)
 
 
 def bottom_k(payload: str, *, by: str, k: int, where: str | None = None) -> Aggregate:
-    """The k events of least `by`: list<struct<by, payload>>, least first."""
+    """The k events of least `by`: list<struct<by, payload>>, least first.
+
+    Example: `sw.bottom_k("song", by="stars", k=2)`
+    """
     return _given(BottomK(payload, by, k), where)
 
 
@@ -187,23 +214,35 @@ def last_k_distinct(column: str, *, k: int, where: str | None = None) -> Aggrega
 
 
 def distinct_count(column: str, *, threshold: int = 256, precision: int = 12, where: str | None = None) -> Aggregate:
-    """Number of distinct values: exact up to `threshold`, beyond it HyperLogLog's estimate."""
+    """Number of distinct values: exact up to `threshold`, beyond it HyperLogLog's estimate.
+
+    Example: `sw.distinct_count("song")`
+    """
     return _given(DistinctCount(column, threshold, precision), where)
 
 
 def bloom(column: str, *, capacity: int, error: float = 0.01, where: str | None = None) -> Aggregate:
     """Whether the value that a reader asks for was seen, of up to `capacity` values; strangers are taken for
-    members with a probability of at most `error`."""
+    members with a probability of at most `error`.
+
+    Example: `sw.bloom("song", capacity=1_000)`
+    """
     return _given(Bloom(column, capacity, error), where)
 
 
 def bloom_fill(column: str, *, capacity: int, error: float = 0.01, where: str | None = None) -> Aggregate:
-    """The share of bits that are set in the filter of `bloom` with the same parameters."""
+    """The share of bits that are set in the filter of `bloom` with the same parameters.
+
+    Example: `sw.bloom_fill("song", capacity=1_000)`
+    """
     return _given(BloomFill(column, capacity, error), where)
 
 
 def cuckoo(column: str, *, capacity: int, error: float = 0.01, where: str | None = None) -> Aggregate:
-    """As `bloom`, as sorted fingerprints: 4 bytes a value, smaller where few are seen or the error is small."""
+    """As `bloom`, as sorted fingerprints: 4 bytes a value, smaller where few are seen or the error is small.
+
+    Example: `sw.cuckoo("song", capacity=1_000)`
+    """
     return _given(Cuckoo(column, capacity, error), where)
 
 
@@ -213,6 +252,8 @@ def top_k_frequent(
     """The k values that came most often, their counts, and how far these may be off.
 
     Exact up to `capacity` distinct values; beyond it counts may be too high, by a share `error` of all events.
+
+    Example: `sw.top_k_frequent("song", k=2)`
     """
     return _given(TopKFrequent(column, k, capacity, error), where)
 
@@ -223,6 +264,8 @@ def quantiles(
     """For each share q the least value that so many values do not exceed: a list of doubles.
 
     Exact up to `threshold` distinct values; beyond it within a share `error` of the value (DDSketch).
+
+    Example: `sw.quantiles("seconds", q=[0.5, 0.9])`
     """
     return _given(Quantiles(column, tuple(q), threshold, error), where)
 
@@ -268,17 +311,26 @@ def ordered(
 
 
 def span(*, where: str | None = None) -> Aggregate:
-    """Microseconds from the first event to the last, of event time; of one event 0."""
+    """Microseconds from the first event to the last, of event time; of one event 0.
+
+    Example: `sw.span()`
+    """
     return _given(Span(), where)
 
 
 def bool_and(column: str, *, where: str | None = None) -> Aggregate:
-    """Whether all values that are not null are true."""
+    """Whether all values that are not null are true.
+
+    Example: `sw.bool_and("liked")`
+    """
     return _given(BoolAnd(column), where)
 
 
 def bool_or(column: str, *, where: str | None = None) -> Aggregate:
-    """Whether any value that is not null is true."""
+    """Whether any value that is not null is true.
+
+    Example: `sw.bool_or("liked")`
+    """
     return _given(BoolOr(column), where)
 
 
@@ -286,17 +338,25 @@ def bucketed(aggregate: Aggregate, *, by: str, max_buckets: int = 100, where: st
     """One aggregate per value of a second column: list<struct<key, value>>, ascending by key.
 
     Exact up to `max_buckets` keys; beyond them null with the error `too_many_buckets`.
+
+    Example: `sw.bucketed(sw.sum("seconds"), by="song")`
     """
     return _given(Bucketed(aggregate, by, max_buckets), where)
 
 
 def count_by(category: str, *, max_categories: int = 100, where: str | None = None) -> Aggregate:
-    """Number of events per value of a column: list<struct<key, value>>, ascending by key."""
+    """Number of events per value of a column: list<struct<key, value>>, ascending by key.
+
+    Example: `sw.count_by("song")`
+    """
     return bucketed(Count(), by=category, max_buckets=max_categories, where=where)
 
 
 def histogram(column: str, *, edges: Sequence[float | Decimal], where: str | None = None) -> Aggregate:
-    """Number of values in each bin [edge, next edge), under the first edge, and from the last on."""
+    """Number of values in each bin [edge, next edge), under the first edge, and from the last on.
+
+    Example: `sw.histogram("seconds", edges=[60, 120, 180])`
+    """
     return _given(Histogram(column, tuple(edges)), where)
 
 

@@ -17,6 +17,7 @@ from functools import cached_property, lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
+from slicewise.aggregates.grouping import order_of
 from slicewise.aggregates.ragged import Int64
 from slicewise.aggregates.rounding import scaled
 
@@ -111,7 +112,7 @@ def grouped(groups: Int64, keys: Int64, counts: Int64) -> tuple[Int64, Int64, In
     """Counts added per (group, key), ascending."""
     if len(groups) == 0:
         return groups, keys, counts
-    order = np.lexsort((keys, groups))
+    order = order_of(keys, groups)
     groups, keys, counts = groups[order], keys[order], counts[order]
     first = np.flatnonzero(np.append(True, (groups[1:] != groups[:-1]) | (keys[1:] != keys[:-1])))
     return groups[first], keys[first], np.add.reduceat(counts, first)

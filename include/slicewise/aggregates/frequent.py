@@ -24,6 +24,7 @@ from slicewise.aggregates.columns import Columns, Values
 from slicewise.aggregates.distinct import COUNTABLE, distinct_values
 from slicewise.aggregates.events import Event, Rows
 from slicewise.aggregates.fields import Field, Fixed, Items
+from slicewise.aggregates.grouping import numbered, order_of
 from slicewise.aggregates.hashing import SEED, hash_one, hash_stored, mixed, mixed_one
 from slicewise.aggregates.ragged import Int64, Ragged, RaggedBytes, offsets_of
 from slicewise.aggregates.ranked import check_k
@@ -184,7 +185,7 @@ class TopKFrequent(Aggregate):
             row_of = np.cumsum(dense) - 1
             np.add.at(table, row_of[of], counters)
             into = np.flatnonzero(dense[group])
-            used, at = np.unique(code[into], return_inverse=True)
+            used, at = numbered(code[into], len(universe))
             cells = countmin.cells(_hashes(universe, used), self.width)[at]
             cells += (row_of[group[into]] * self.cells)[:, None]
             np.add.at(table.reshape(-1), cells, counts[into][:, None])
@@ -204,8 +205,14 @@ class TopKFrequent(Aggregate):
     def _candidates(self, group: Int64, priority: Words, sizes: Int64) -> NDArray[np.bool_]:
         """Which items (sorted by group) are among the `capacity` of least priority that are not oversized."""
         allowed = np.flatnonzero(sizes <= BYTES_PER_ITEM)
+        # Priorities are spread evenly: of many items only the lower ones need any order.
+        held = np.bincount(group[allowed])
+        share = np.minimum(2.0 * self.capacity / np.maximum(held, 1), 1.0)
+        low = priority[allowed] <= (share * (2.0**64 - 2.0**12)).astype(np.uint64)[group[allowed]]
+        enough = np.bincount(group[allowed], weights=low) >= self.capacity
+        allowed = allowed[low | ~enough[group[allowed]]]
         group = group[allowed]
-        order = np.lexsort((priority[allowed], group))  # stable: equal priorities stay by value
+        order = order_of(priority[allowed], group, stable=True)  # equal priorities stay by value
         place = np.arange(len(group)) - np.searchsorted(group, group)  # groups stand alike in both orders
         kept = np.zeros(len(sizes), bool)
         kept[allowed[order[place < self.capacity]]] = True
@@ -313,7 +320,7 @@ def _gathered(groups: Int64, code: Int64, priority: Words, counts: Int64, n: int
     if len(groups) == 0:
         return groups, code, priority, counts
     pair = groups * n + code
-    order = np.argsort(pair, kind="stable")
+    order = np.argsort(pair)
     pair = pair[order]
     first = np.flatnonzero(np.append(True, pair[1:] != pair[:-1]))
     group, code = np.divmod(pair[first], n)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -80,9 +81,9 @@ class CrossSums(SeveralSums):
     """
 
     @property
+    @abstractmethod
     def _pair(self) -> tuple[str | None, str]:
         """Names of x, None for event time, and of y."""
-        raise NotImplementedError
 
     @property
     def inputs(self) -> tuple[str, ...]:

@@ -5,7 +5,7 @@ A query is a SELECT with features; CREATE FEATURE VIEW name AS before it makes i
 a row per event (of events up to and including it), per window that ends, or, with --at, per entity.
 Times without --start and --end: the whole file, or the last hour that is archived.
 
-  slicewise sql "SELECT carrier, avg(dep_delay) OVER (PARTITION BY carrier ORDER BY SLICE(departed)
+  slicewise sql "SELECT carrier, avg(dep_delay) OVER (PARTITION BY carrier ORDER BY SLICE(scheduled)
                  RANGE BETWEEN INTERVAL '3' HOUR PRECEDING AND CURRENT ROW) AS delay_3h FROM flights"
   slicewise sql views.sql --over plays.parquet            Parquet, CSV or JSON lines, in place of the archive
   slicewise sql views.sql --over plays.csv --at 2026-11-21T08:00:00Z

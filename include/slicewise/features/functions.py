@@ -6,25 +6,21 @@ engines run. Offsets, lengths and units are literals, since engines differ in wh
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from decimal import Decimal
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
-from slicewise.features.coercion import coerced, decimal_beside, decimal_sum, decimal_times
+from slicewise.features import number_functions, text_functions
+from slicewise.features.arguments import Handler, of_kind_if_null, only_argument, two_arguments, whole_number
+from slicewise.features.coercion import coerced
 from slicewise.features.expression import Call, Literal, Node
-from slicewise.features.types import BOOLEAN, DATE, DOUBLE, LONG, STRING, TIMESTAMP, decimal_parts, element_type
+from slicewise.features.types import BOOLEAN, DATE, DOUBLE, LONG, STRING, TIMESTAMP, element_type
 
 if TYPE_CHECKING:
     from slicewise.features.typer import Typer
 
-Handler = Callable[["Typer", exp.Expr], Node]
-
-MAX_TEXT = 1 << 20
-"""Characters of the longest text that a record holds: offsets and lengths beyond are none."""
 MAX_BUCKETS = 1_000_000
-MAX_DIGITS = 38
 TRUNCATED = {"SECOND": 1_000_000, "MINUTE": 60_000_000, "HOUR": 3_600_000_000, "DAY": 86_400_000_000}
 FUNCTIONS = (
     "SUBSTRING, LEFT, RIGHT, TRIM, LTRIM, RTRIM, REPLACE, SPLIT_PART, STARTS_WITH, ENDS_WITH, CONTAINS, POSITION, "
@@ -32,217 +28,6 @@ FUNCTIONS = (
     "TRY_ADD, TRY_SUBTRACT, TRY_MULTIPLY, TRY_DIVIDE, YEAR, QUARTER, MONTH, DAY, DAYOFYEAR, DAYOFWEEK, WEEKOFYEAR, "
     "HOUR, MINUTE, SECOND, DATE, DATE_TRUNC, DATE_DIFF, IS [NOT] DISTINCT FROM, BUCKET, ARRAY_CONTAINS, ARRAY_SIZE"
 )
-
-
-def _text(typer: Typer, node: exp.Expr | None, at: exp.Expr, what: str) -> Node:
-    value = coerced_null(typer.typed(node), STRING) if node is not None else Literal(None, STRING)
-    if value.kind != STRING:
-        raise typer.refused(f"{what} of {value.kind}", at, "text")
-    return value
-
-
-def coerced_null(node: Node, kind: str) -> Node:
-    """The node, a bare NULL as a null of the kind."""
-    return coerced(node, kind) if node.kind == "null" else node
-
-
-def _whole(typer: Typer, node: exp.Expr | None, at: exp.Expr, what: str, least: int, greatest: int) -> Literal:
-    value = typer.typed(node) if node is not None else None
-    number = value.value if isinstance(value, Literal) and value.kind == LONG else None
-    if isinstance(value, Literal) and isinstance(number, int) and least <= number <= greatest:
-        return value
-    raise typer.refused(f"{what} takes a whole number that is written out", at, f"{least} to {greatest}")
-
-
-def _written(typer: Typer, node: exp.Expr | None, at: exp.Expr, what: str) -> Literal:
-    value = typer.typed(node) if node is not None else None
-    if isinstance(value, Literal) and value.kind == STRING and value.value:
-        return value
-    raise typer.refused(f"{what} takes a text that is written out", at, "at least one character in quotes")
-
-
-# ---- text
-
-
-def _substring(typer: Typer, node: exp.Expr) -> Node:
-    text = _text(typer, node.this, node, "SUBSTRING")
-    start = _whole(typer, node.args.get("start"), node, "SUBSTRING", 1, MAX_TEXT)
-    length = node.args.get("length")
-    count = Literal(MAX_TEXT, LONG) if length is None else _whole(typer, length, node, "SUBSTRING", 0, MAX_TEXT)
-    return Call("substring", (text, start, count), STRING)
-
-
-def _left(typer: Typer, node: exp.Expr) -> Node:
-    count = _whole(typer, node.expression, node, "LEFT", 0, MAX_TEXT)
-    return Call("substring", (_text(typer, node.this, node, "LEFT"), Literal(1, LONG), count), STRING)
-
-
-def _right(typer: Typer, node: exp.Expr) -> Node:
-    count = _whole(typer, node.expression, node, "RIGHT", 0, MAX_TEXT)
-    return Call("right", (_text(typer, node.this, node, "RIGHT"), count), STRING)
-
-
-def _trim(typer: Typer, node: exp.Expr) -> Node:
-    if node.args.get("expression") is not None:
-        raise typer.refused("TRIM takes spaces away, and nothing else", node, "TRIM(text)")
-    op = {"LEADING": "ltrim", "TRAILING": "rtrim"}.get(str(node.args.get("position") or "").upper(), "trim")
-    return Call(op, (_text(typer, node.this, node, op.upper()),), STRING)
-
-
-def _two_texts(op: str, kind: str = BOOLEAN, second: str = "expression") -> Handler:
-    def handler(typer: Typer, node: exp.Expr) -> Node:
-        parts = (node.this, node.args.get(second))
-        return Call(op, tuple(_text(typer, part, node, op.upper()) for part in parts), kind)
-
-    return handler
-
-
-def _replace(typer: Typer, node: exp.Expr) -> Node:
-    text = _text(typer, node.this, node, "REPLACE")
-    searched = _written(typer, node.expression, node, "REPLACE")
-    return Call("replace", (text, searched, _text(typer, node.args.get("replacement"), node, "REPLACE")), STRING)
-
-
-def _split_part(typer: Typer, node: exp.Expr) -> Node:
-    text = _text(typer, node.this, node, "SPLIT_PART")
-    delimiter = _written(typer, node.args.get("delimiter"), node, "SPLIT_PART")
-    return Call(
-        "split_part", (text, delimiter, _whole(typer, node.args.get("part_index"), node, "SPLIT_PART", 1, 1000)), STRING
-    )
-
-
-def _position(typer: Typer, node: exp.Expr) -> Node:
-    searched = _written(typer, node.args.get("substr"), node, "POSITION")
-    return Call("position", (_text(typer, node.this, node, "POSITION"), searched), LONG)
-
-
-def _like(typer: Typer, node: exp.Expr) -> Node:
-    pattern = typer.typed(node.expression)
-    if not isinstance(pattern, Literal) or pattern.kind != STRING or "\\" in str(pattern.value):
-        raise typer.refused("LIKE takes a pattern that is written out, without a backslash", node, "such as 'a%'")
-    found = Call("like", (_text(typer, node.this, node, "LIKE"), pattern), BOOLEAN)
-    return Call("not", (found,), BOOLEAN) if node.args.get("negate") else found
-
-
-def _one_text(op: str, kind: str = STRING) -> Handler:
-    return lambda typer, node: Call(op, (_text(typer, _only(typer, node), node, op.upper()),), kind)
-
-
-def _arguments(node: exp.Expr) -> Sequence[exp.Expr]:
-    return node.expressions if isinstance(node, exp.Anonymous) else (node.this, *node.expressions)
-
-
-def _only(typer: Typer, node: exp.Expr) -> exp.Expr:
-    arguments = _arguments(node)
-    if len(arguments) != 1:
-        raise typer.refused(f"{node.name or node.key.upper()} takes one value", node)
-    return arguments[0]
-
-
-def _pair(typer: Typer, node: exp.Expr) -> tuple[exp.Expr, exp.Expr]:
-    if len(node.expressions) != 2:
-        raise typer.refused(f"{node.name} takes two values", node)
-    return node.expressions[0], node.expressions[1]
-
-
-# ---- numbers
-
-
-def _whole_division(op: str) -> Handler:
-    def handler(typer: Typer, node: exp.Expr) -> Node:
-        sides = [coerced_null(typer.typed(side), LONG) for side in (node.this, node.expression)]
-        for side in sides:
-            if side.kind != LONG:
-                raise typer.refused(f"{'%' if op == 'mod' else '//'} of {side.kind}", node, "longs")
-        return Call(op, tuple(sides), LONG)
-
-    return handler
-
-
-def _sign(typer: Typer, node: exp.Expr) -> Node:
-    value = coerced_null(typer.typed(node.this), LONG)
-    parts = decimal_parts(value.kind)
-    if value.kind not in (LONG, DOUBLE) and not parts:
-        raise typer.refused(f"SIGN of {value.kind}", node, "a number")
-    zero: int | float | Decimal = Decimal(0).scaleb(-parts[1]) if parts else 0.0 if value.kind == DOUBLE else 0
-    against = Literal(zero, value.kind)
-    tests = [
-        part
-        for op, sign in (("gt", 1), ("lt", -1), ("eq", 0))
-        for part in (Call(op, (value, against), BOOLEAN), Literal(sign, LONG))
-    ]
-    return Call("case", (*tests, Literal(None, LONG)), LONG)
-
-
-def _floor(op: str) -> Handler:
-    def handler(typer: Typer, node: exp.Expr) -> Node:
-        value = coerced_null(typer.typed(node.this), LONG)
-        parts = decimal_parts(value.kind)
-        if value.kind == LONG or (parts and parts[1] == 0):
-            return value
-        if parts:
-            return Call(op, (value,), f"decimal({parts[0] - parts[1] + 1},0)")
-        if value.kind != DOUBLE:
-            raise typer.refused(f"{op.upper()} of {value.kind}", node, "a number")
-        return Call(op, (value,), LONG)
-
-    return handler
-
-
-def _round(typer: Typer, node: exp.Expr) -> Node:
-    value = coerced_null(typer.typed(node.this), LONG)
-    given = node.args.get("decimals")
-    parts = decimal_parts(value.kind)
-    digits = _whole(typer, given, node, "ROUND", 0, MAX_DIGITS).value if given is not None else 0
-    if value.kind == LONG:
-        return value
-    if not parts:
-        raise typer.refused(
-            f"ROUND of {value.kind}",
-            node,
-            "a decimal: what half of a double's last digit is, Spark and DuckDB answer differently",
-            "FLOOR(x * 100 + 0.5) / 100, or declare the column as a decimal",
-        )
-    assert isinstance(digits, int)
-    if digits >= parts[1]:
-        return value
-    return Call("cast", (value,), f"decimal({min(MAX_DIGITS, parts[0] - parts[1] + digits + 1)},{digits})")
-
-
-def _sqrt(typer: Typer, node: exp.Expr) -> Node:
-    value = coerced_null(typer.typed(node.this), DOUBLE)
-    if value.kind not in (LONG, DOUBLE):
-        raise typer.refused(f"SQRT of {value.kind}", node, "a long or a double")
-    return Call("sqrt", (coerced(value, DOUBLE),), DOUBLE)
-
-
-def decimal_arithmetic(typer: Typer, op: str, node: exp.Expr, left: Node, right: Node) -> Node:
-    """Exact arithmetic of decimals: the result has as many digits as it can need, or is refused."""
-    sides = []
-    for side, other in ((left, right), (right, left)):
-        as_decimal = decimal_beside(side, other.kind)
-        if as_decimal is None or op == "div":
-            hint = "CAST them to double" if op == "div" else "CAST it to a decimal, or both to double"
-            raise typer.refused(f"{op} of {left.kind} and {right.kind}", node, "decimals and longs", hint)
-        sides.append(as_decimal)
-    parts = [decimal_parts(side.kind) or (0, 0) for side in sides]
-    precision, scale = (decimal_times if op == "mul" else decimal_sum)(*parts)
-    if precision > MAX_DIGITS:
-        raise typer.refused(
-            f"{op} of {sides[0].kind} and {sides[1].kind} needs {precision} digits",
-            node,
-            f"at most {MAX_DIGITS}",
-            "CAST one of them to a decimal of fewer digits",
-        )
-    return Call(op, tuple(sides), f"decimal({precision},{scale})")
-
-
-def _tried(op: str) -> Handler:
-    def handler(typer: Typer, node: exp.Expr) -> Node:
-        left, right = _pair(typer, node)
-        return typer.arithmetic(op, exp.Add(this=left, expression=right))
-
-    return handler
 
 
 # ---- time
@@ -257,7 +42,9 @@ def _as_date(typer: Typer, value: Node, node: exp.Expr, what: str) -> Node:
 
 
 def _date_part(op: str) -> Handler:
-    return lambda typer, node: Call(op, (_as_date(typer, typer.typed(_only(typer, node)), node, op.upper()),), LONG)
+    return lambda typer, node: Call(
+        op, (_as_date(typer, typer.typed(only_argument(typer, node)), node, op.upper()),), LONG
+    )
 
 
 def _time_part(op: str) -> Handler:
@@ -279,7 +66,7 @@ def _extract(typer: Typer, node: exp.Expr) -> Node:
 
 
 def _to_date(typer: Typer, node: exp.Expr) -> Node:
-    return _as_date(typer, typer.typed(_only(typer, node)), node, "DATE")
+    return _as_date(typer, typer.typed(only_argument(typer, node)), node, "DATE")
 
 
 def _date_trunc(typer: Typer, node: exp.Expr) -> Node:
@@ -313,11 +100,11 @@ def _same(typer: Typer, node: exp.Expr) -> Node:
 
 
 def _bucket(typer: Typer, node: exp.Expr) -> Node:
-    given, count = _pair(typer, node)
-    value = coerced_null(typer.typed(given), STRING)
+    given, count = two_arguments(typer, node)
+    value = of_kind_if_null(typer.typed(given), STRING)
     if value.kind not in (STRING, LONG):
         raise typer.refused(f"BUCKET of {value.kind}", node, "text or a long")
-    return Call("bucket", (coerced(value, STRING), _whole(typer, count, node, "BUCKET", 1, MAX_BUCKETS)), LONG)
+    return Call("bucket", (coerced(value, STRING), whole_number(typer, count, node, "BUCKET", 1, MAX_BUCKETS)), LONG)
 
 
 def _array(typer: Typer, node: exp.Expr, at: exp.Expr, what: str) -> Node:
@@ -337,7 +124,7 @@ def _array_contains(typer: Typer, node: exp.Expr) -> Node:
 
 
 def _array_size(typer: Typer, node: exp.Expr) -> Node:
-    return Call("array_size", (_array(typer, _only(typer, node), node, "ARRAY_SIZE"),), LONG)
+    return Call("array_size", (_array(typer, only_argument(typer, node), node, "ARRAY_SIZE"),), LONG)
 
 
 EXTRACTED: Mapping[str, Handler] = {
@@ -345,24 +132,24 @@ EXTRACTED: Mapping[str, Handler] = {
     **{part: _date_part(part.lower()) for part in ("YEAR", "QUARTER", "MONTH", "DAY")},
 }
 BY_NODE: Mapping[type[exp.Expr], Handler] = {
-    exp.Substring: _substring,
-    exp.Left: _left,
-    exp.Right: _right,
-    exp.Trim: _trim,
-    exp.StartsWith: _two_texts("starts_with"),
-    exp.EndsWith: _two_texts("ends_with"),
-    exp.Contains: _two_texts("contains"),
-    exp.Replace: _replace,
-    exp.SplitPart: _split_part,
-    exp.StrPosition: _position,
-    exp.Like: _like,
-    exp.Mod: _whole_division("mod"),
-    exp.IntDiv: _whole_division("whole_div"),
-    exp.Sign: _sign,
-    exp.Floor: _floor("floor"),
-    exp.Ceil: _floor("ceil"),
-    exp.Round: _round,
-    exp.Sqrt: _sqrt,
+    exp.Substring: text_functions.substring,
+    exp.Left: text_functions.left,
+    exp.Right: text_functions.right,
+    exp.Trim: text_functions.trimmed,
+    exp.StartsWith: text_functions.two_texts("starts_with"),
+    exp.EndsWith: text_functions.two_texts("ends_with"),
+    exp.Contains: text_functions.two_texts("contains"),
+    exp.Replace: text_functions.replaced,
+    exp.SplitPart: text_functions.split_part,
+    exp.StrPosition: text_functions.position,
+    exp.Like: text_functions.like,
+    exp.Mod: number_functions.whole_division("mod"),
+    exp.IntDiv: number_functions.whole_division("whole_div"),
+    exp.Sign: number_functions.sign,
+    exp.Floor: number_functions.whole_part("floor"),
+    exp.Ceil: number_functions.whole_part("ceil"),
+    exp.Round: number_functions.rounded,
+    exp.Sqrt: number_functions.square_root,
     exp.Year: EXTRACTED["YEAR"],
     exp.Quarter: EXTRACTED["QUARTER"],
     exp.Month: EXTRACTED["MONTH"],
@@ -385,13 +172,13 @@ BY_NODE: Mapping[type[exp.Expr], Handler] = {
     exp.ArraySize: _array_size,
 }
 BY_NAME: Mapping[str, Handler] = {
-    "ASCII_LOWER": _one_text("ascii_lower"),
-    "ASCII_UPPER": _one_text("ascii_upper"),
-    "OCTET_LENGTH": _one_text("octet_length", LONG),
-    "TRY_ADD": _tried("add"),
-    "TRY_SUBTRACT": _tried("sub"),
-    "TRY_MULTIPLY": _tried("mul"),
-    "TRY_DIVIDE": _tried("div"),
+    "ASCII_LOWER": text_functions.one_text("ascii_lower"),
+    "ASCII_UPPER": text_functions.one_text("ascii_upper"),
+    "OCTET_LENGTH": text_functions.one_text("octet_length", LONG),
+    "TRY_ADD": number_functions.tried("add"),
+    "TRY_SUBTRACT": number_functions.tried("sub"),
+    "TRY_MULTIPLY": number_functions.tried("mul"),
+    "TRY_DIVIDE": number_functions.tried("div"),
     "BUCKET": _bucket,
     "TO_DATE": _to_date,
     "SIZE": _array_size,

@@ -231,14 +231,6 @@ def _check_question(aggregate: Aggregate, view: FeatureView, place: str) -> None
             expected="a column that is no entity column",
             next_step="an entity sees no other value of its own key; name another column",
         )
-    inner = getattr(aggregate, "aggregate", None)
-    if asked is None and isinstance(inner, Aggregate) and asking(inner) is not None:
-        raise DefinitionError(
-            f"{aggregate.describe()} holds an aggregate that is asked",
-            where=place,
-            expected="one that answers of itself",
-            next_step="declare it as a feature of its own",
-        )
 
 
 def _check_aggregate(aggregate: Aggregate, source: Source, columns: dict[str, RowExpression], place: str) -> None:

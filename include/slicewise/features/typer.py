@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from sqlglot import exp
 
 from slicewise.errors import DefinitionError
-from slicewise.features import functions
+from slicewise.features import functions, number_functions
 from slicewise.features.coercion import (
     BOTH_ENGINES,
     CASTS,
@@ -133,7 +133,7 @@ class Typer:
     def arithmetic(self, op: str, node: exp.Expr) -> Node:
         left, right = self.typed(node.this), self.typed(node.expression)
         if decimal_parts(left.kind) or decimal_parts(right.kind):
-            return functions.decimal_arithmetic(self, op, node, left, right)
+            return number_functions.decimal_arithmetic(self, op, node, left, right)
         for side in (left, right):
             if side.kind not in (LONG, DOUBLE):
                 hint = "DATE_DIFF counts days" if side.kind == DATE else "CAST it to long or double"

@@ -116,6 +116,13 @@ by_card = sw.FeatureView(
         sw.Feature("shop_fill", sw.bloom_fill("shop", capacity=100, error=1e-6), windows=WINDOWS),
         sw.Feature("all_accepted", sw.bool_and("accepted"), windows=WINDOWS),
         sw.Feature("any_dear", sw.bool_or("dear"), windows=WINDOWS),
+        sw.Feature("accepted_payments", sw.count(where="accepted"), windows=WINDOWS),
+        sw.Feature("accepted_amount", sw.sum("amount", where="accepted"), windows=WINDOWS),
+        sw.Feature("large_basket", sw.mean("amount", where="items >= 2 OR dear"), windows=WINDOWS),
+        sw.Feature("by_shop", sw.count_by("shop", max_categories=50), windows=WINDOWS),
+        sw.Feature("spent_by_shop", sw.bucketed(sw.sum("amount", where="accepted"), by="shop"), windows=WINDOWS),
+        sw.Feature("last_by_items", sw.bucketed(sw.last_k("shop", k=2), by="items", where="dear"), windows=WINDOWS),
+        sw.Feature("amounts_spread", sw.histogram("amount", edges=[0, 9.5, 50, 100]), windows=WINDOWS),
         sw.Feature("lasted", sw.span(), windows=WINDOWS),
     ],
 )

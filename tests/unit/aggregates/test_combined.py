@@ -13,7 +13,7 @@ import pytest
 
 from slicewise import aggregates as agg
 from slicewise.aggregates import Aggregate, Columns, Event, Finished, Invertible, Rows, from_spec
-from slicewise.aggregates.bucketed import TOO_MANY
+from slicewise.aggregates.buckets import TOO_MANY
 from slicewise.aggregates.conditional import only
 from slicewise.codec import Layout
 from slicewise.errors import CodecError, DefinitionError

@@ -10,8 +10,8 @@ import pytest
 
 from slicewise import aggregates as agg
 from slicewise.aggregates import Columns, Finished, Rows
-from slicewise.aggregates.bloom import Bloom, BloomFill
-from slicewise.aggregates.cuckoo import Cuckoo
+from slicewise.aggregates.bloom_filters import Bloom, BloomFill
+from slicewise.aggregates.cuckoo_filters import Cuckoo
 from slicewise.aggregates.membership import Membership
 from slicewise.errors import CodecError, DefinitionError
 

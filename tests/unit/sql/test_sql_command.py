@@ -212,7 +212,6 @@ def test_the_definition_is_python_and_a_plan(capsys: pytest.CaptureFixture[str])
         ((SUM, "--at", "tomorrow"), "is no instant"),
         ((f"SELECT sum(price) {HOUR} FROM nothing",), "unknown source 'nothing'"),
         ((f"SELECT sum(price) {HOUR.replace('bought_at', 'item')} FROM nothing", "--over", str(EVENTS)), "zone"),
-        ((SUM,), "archive"),
     ],
 )
 def test_what_is_wrong_is_said(capsys: pytest.CaptureFixture[str], arguments: tuple[str, ...], says: str) -> None:

@@ -144,7 +144,7 @@ def fingerprints(view: sw.FeatureView) -> list[tuple[str, str]]:
     return sorted((unit.storage_fingerprint, unit.definition_fingerprint) for unit in units)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(views())
 def test_sql_and_python_are_one_definition(pair: tuple[str, sw.FeatureView]) -> None:
     text, python = pair
