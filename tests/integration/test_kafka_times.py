@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from confluent_kafka import Producer
 
+from slicewise.cover import Cover
 from slicewise.stores.kafka.log import KafkaLog
 from slicewise.stores.kafka.times import first_time_us, first_times_us
 from tests.support.servers import KafkaBroker
@@ -35,3 +36,22 @@ def test_a_partition_of_markers_and_aborted_records_has_no_first_time(kafka_brok
     producer.produce(topic, b"late", partition=0, timestamp=2_000)
     producer.commit_transaction(30)
     assert first_times_us(log, topic) == {0: 2_000_000, 2: 7_000_000}
+
+
+class Shrinking(KafkaLog):
+    """A log that retention shortens between the question where it begins and the read of what stands there."""
+
+    def latest(self, topic: str) -> Cover:
+        ends = super().latest(topic)
+        self.delete_records(topic, {0: 2})
+        return ends
+
+
+def test_where_the_log_begins_is_read_also_while_retention_moves_it(kafka_broker: KafkaBroker) -> None:
+    topic, log = "shrinking-times", Shrinking(kafka_broker.bootstrap)
+    log.create(topic, 1, {"retention.ms": "-1"})
+    producer = Producer({"bootstrap.servers": kafka_broker.bootstrap})
+    for time_ms in (1_000, 2_000, 3_000):
+        producer.produce(topic, b"x", partition=0, timestamp=time_ms)
+    assert producer.flush(30) == 0
+    assert first_times_us(log, topic) == {0: 3_000_000}
