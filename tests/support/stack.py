@@ -70,7 +70,11 @@ class Stack:
         python = str(self.settings.spark_python)
         # What a person would set: the addresses come from the state folder, as they do for them.
         env = {**os.environ, **self.given, "PYSPARK_PYTHON": python, "PYSPARK_DRIVER_PYTHON": python}
-        done = subprocess.run(argv, capture_output=True, text=True, timeout=timeout_s, env=env, check=False)
+        try:
+            done = subprocess.run(argv, capture_output=True, text=True, timeout=timeout_s, env=env, check=False)
+        except subprocess.TimeoutExpired as late:
+            said = b"\n".join(part for part in (late.stdout, late.stderr) if isinstance(part, bytes)).decode()
+            raise AssertionError(f"{' '.join(argv)}: not over after {timeout_s:.0f} s\n{said[-6000:]}") from None
         assert not check or done.returncode == 0, (
             f"{' '.join(argv)} ended with {done.returncode}\n{done.stdout[-3000:]}\n{done.stderr[-6000:]}"
         )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from threading import Thread
 
@@ -105,3 +106,61 @@ def test_a_run_that_is_never_over_ends_the_wait_with_its_state(airflow: Callable
     api = airflow({("POST", RUNS): [(200, RUN)], ("GET", f"{RUNS}/r"): [(200, RUN)]})
     with pytest.raises(ServerError, match="r=queued"):
         api.wait(api.trigger("d"), timeout_s=0.0)
+
+
+def hour_run(name: str, kind: str, hour: int, state: str) -> dict[str, object]:
+    return RUN | {"dag_run_id": name, "run_type": kind, "partition_key": f"2026-01-01T{hour:02}", "state": state}
+
+
+FROM, TO = datetime(2026, 1, 1, 3, tzinfo=UTC), datetime(2026, 1, 1, 4, tzinfo=UTC)
+DRY = (200, {"backfills": [{"partition_key": "2026-01-01T03"}, {"partition_key": "2026-01-01T04"}]})
+
+
+def test_a_backfill_waits_for_the_run_that_already_takes_one_of_its_partitions(
+    airflow: Callable[..., AirflowApi],
+) -> None:
+    # right after the full hour the schedule makes the run of the newest hour, and Airflow no second one
+    def listed(*states: str) -> Answer:
+        runs = [hour_run("b3", "backfill", 3, states[0]), hour_run("s4", "scheduled", 4, states[1])]
+        return (200, {"dag_runs": [run for run in runs if run["state"] != "none"]})
+
+    script = {
+        ("POST", "/api/v2/backfills/dry_run"): [DRY],
+        ("POST", "/api/v2/backfills"): [(200, {})],
+        ("GET", RUNS): [
+            (200, {"dag_runs": []}),
+            listed("none", "running"),
+            (200, {"dag_runs": [hour_run("b3", "backfill", 3, "queued")]}),
+            listed("queued", "running"),
+            listed("success", "running"),
+            listed("success", "success"),
+        ],
+    }
+    runs = airflow(script).backfill("d", FROM, TO, timeout_s=30)
+    assert [(run.run_id, run.state) for run in runs] == [("b3", "success"), ("s4", "success")]
+
+
+def test_a_backfill_of_partitions_of_its_own_waits_for_no_other_run(airflow: Callable[..., AirflowApi]) -> None:
+    mine = [hour_run("b4", "backfill", 4, "success"), hour_run("b3", "backfill", 3, "success")]
+    strange = hour_run("s5", "scheduled", 5, "running")
+    script = {
+        ("POST", "/api/v2/backfills/dry_run"): [DRY],
+        ("POST", "/api/v2/backfills"): [(200, {})],
+        ("GET", RUNS): [
+            (200, {"dag_runs": []}),
+            (200, {"dag_runs": [strange]}),
+            (200, {"dag_runs": mine}),
+            (200, {"dag_runs": [strange, *mine]}),
+        ],
+    }
+    runs = airflow(script).backfill("d", FROM, TO, timeout_s=30)
+    assert [run.run_id for run in runs] == ["b3", "b4"]
+
+
+def test_runs_are_listed_page_by_page(airflow: Callable[..., AirflowApi]) -> None:
+    pages = [
+        [hour_run(f"r{n}", "manual", 0, "success") for n in range(100 * p, 100 * p + size)]
+        for p, size in enumerate((100, 30))
+    ]
+    api = airflow({("GET", RUNS): [(200, {"dag_runs": page}) for page in pages]})
+    assert [run.run_id for run in api.runs("d", limit=500)] == [f"r{n}" for n in range(130)]

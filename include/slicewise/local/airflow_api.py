@@ -9,15 +9,17 @@ from __future__ import annotations
 
 import secrets
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from itertools import takewhile
 from typing import Any
 
 from slicewise.errors import BadRequest, ServerError
 from slicewise.local.airflow_http import TRIES, AirflowHttp, Conflict
 
 _OVER = ("success", "failed")
+_PAGE = 100
 Progress = Callable[[Sequence["DagRun"]], None]
 
 
@@ -131,11 +133,17 @@ class AirflowApi:
 
     def runs(self, dag_id: str, *, limit: int = 100, run_type: str | None = None) -> list[DagRun]:
         """The newest runs first."""
-        params: dict[str, object] = {"limit": limit, "order_by": "-id"}
-        if run_type:
-            params["run_type"] = run_type
-        answer = self._http.send("GET", f"/api/v2/dags/{dag_id}/dagRuns", params=params)
-        return [_run(each) for each in answer["dag_runs"]]
+        found: list[DagRun] = []
+        while len(found) < limit:  # Airflow gives a page of a hundred at most
+            page = min(limit - len(found), _PAGE)
+            params: dict[str, object] = {"limit": page, "offset": len(found), "order_by": "-id"}
+            if run_type:
+                params["run_type"] = run_type
+            answer = self._http.send("GET", f"/api/v2/dags/{dag_id}/dagRuns", params=params)
+            found += [_run(each) for each in answer["dag_runs"]]
+            if len(answer["dag_runs"]) < page:
+                break
+        return found
 
     def wait(self, run: DagRun, *, timeout_s: float, progress: Progress | None = None) -> DagRun:
         """The run when it is over. Raises ServerError after timeout_s."""
@@ -171,15 +179,14 @@ class AirflowApi:
         first: datetime,
         last: datetime,
         *,
-        conf: Mapping[str, object] | None = None,
-        max_active_runs: int = 1,
         timeout_s: float,
         progress: Progress | None = None,
     ) -> list[DagRun]:
         """Runs every partition whose start lies in [first, last], also those that ran before.
 
-        Oldest first. Returns the runs when all are over. Raises BadRequest when the range holds no
-        partition, ServerError after timeout_s.
+        Oldest first, one at a time. A partition that a run is taking already gets no second one from
+        Airflow: that run is waited for instead. Returns the runs when all are over. Raises BadRequest
+        when the range holds no partition, ServerError after timeout_s.
         """
         if first.tzinfo is None or last.tzinfo is None:
             raise BadRequest("a backfill's range needs time zones", expected="aware datetimes")
@@ -188,25 +195,30 @@ class AirflowApi:
             "dag_id": dag_id,
             "from_date": first.astimezone(UTC).isoformat(),
             "to_date": last.astimezone(UTC).isoformat(),
-            "max_active_runs": max_active_runs,
+            "max_active_runs": 1,
             "reprocess_behavior": "completed",
-            "dag_run_conf": dict(conf or {}),
         }
         keys = self._partitions(dag_id, body)
-        before = self.runs(dag_id, run_type="backfill", limit=1)
-        newest_before = before[0].run_id if before else None
-        self._create_backfill(body, deadline)
+        known = {run.run_id for run in self.runs(dag_id, run_type="backfill", limit=1)}
+        before = self._create_backfill(dag_id, body, deadline)
+        awaited = [run.run_id for run in self._newer(dag_id, known, len(keys))]
+        if len(awaited) < len(keys):
+            # none was made for a partition that is under way; its key may be written in another form
+            others = [*before, *(run for run in self.runs(dag_id) if not run.over)]
+            awaited += sorted({run.run_id for run in others} - set(awaited))
 
         def look() -> list[DagRun]:
-            found = []
-            for run in self.runs(dag_id, run_type="backfill", limit=max(100, len(keys))):
-                if run.run_id == newest_before:
-                    break
-                found.append(run)
-            return sorted(found, key=lambda run: run.partition_key or "")
+            found = {run.run_id: run for run in self.runs(dag_id, limit=len(awaited) + _PAGE)}
+            runs = [found.get(each) or self.run(dag_id, each) for each in awaited]
+            return sorted(runs, key=lambda run: run.partition_key or "")
 
         left = max(0.0, deadline - time.monotonic())
-        return self._wait(look, f"backfill of {dag_id}", left, progress, least=len(keys))
+        return self._wait(look, f"backfill of {dag_id}", left, progress)
+
+    def _newer(self, dag_id: str, known: Set[str], most: int) -> list[DagRun]:
+        """The backfill's runs that were made since those of `known`."""
+        found = self.runs(dag_id, run_type="backfill", limit=most)
+        return list(takewhile(lambda run: run.run_id not in known, found))
 
     def _partitions(self, dag_id: str, body: Mapping[str, object]) -> list[str]:
         answer = self._http.send("POST", "/api/v2/backfills/dry_run", json=dict(body))
@@ -218,12 +230,14 @@ class AirflowApi:
             )
         return keys
 
-    def _create_backfill(self, body: Mapping[str, object], deadline: float) -> None:
+    def _create_backfill(self, dag_id: str, body: Mapping[str, object], deadline: float) -> list[DagRun]:
+        """Makes it; the runs of the DAG that were under way right before."""
         # Airflow allows one backfill per DAG, and calls one complete some seconds after its last run.
         while True:
+            under_way = [run for run in self.runs(dag_id) if not run.over]
             try:
                 self._http.send("POST", "/api/v2/backfills", json=dict(body))
-                return
+                return under_way
             except Conflict:
                 if time.monotonic() > deadline:
                     raise
@@ -236,7 +250,6 @@ class AirflowApi:
         what: str,
         timeout_s: float,
         progress: Progress | None,
-        least: int = 1,
     ) -> list[DagRun]:
         deadline = time.monotonic() + timeout_s
         seen: list[tuple[str, str]] = []
@@ -246,12 +259,12 @@ class AirflowApi:
             if progress is not None and states != seen:
                 progress(runs)
             seen = states
-            if len(runs) >= least and all(run.over for run in runs):
+            if all(run.over for run in runs):
                 return runs
             if time.monotonic() > deadline:
                 standing = ", ".join(f"{run.run_id}={run.state}" for run in runs if not run.over)
                 raise ServerError(
-                    f"{what} is not over after {timeout_s:.0f} s: {standing or 'no run was made'}",
+                    f"{what} is not over after {timeout_s:.0f} s: {standing}",
                     where=self.url,
                     next_step="look at it in the Airflow UI; is the DAG paused, the scheduler healthy?",
                 )
