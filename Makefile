@@ -72,7 +72,7 @@ SERVERLESS := tests/unit tests/laws tests/contract tests/architecture tests/faul
 
 .PHONY: test-fast
 test-fast: setup ## what needs no server, in under two minutes
-	@$(PY) $(PYTEST) -q -m "not server and not spark and not airflow" $(wildcard $(SERVERLESS))
+	@$(PY) $(PYTEST) -q -n auto -m "not server and not spark and not airflow" $(wildcard $(SERVERLESS))
 
 .PHONY: test
 test: setup ## the whole suite; starts and stops the servers that it needs
@@ -88,6 +88,14 @@ bench: setup ## measure against the usual recipe (options: BENCH="--seconds 30 -
 .PHONY: bench-fast
 bench-fast: setup ## the same with small sizes: that it works, not how fast
 	@$(PY) -m benchmarks --quick $(BENCH)
+
+.PHONY: bench-accuracy
+bench-accuracy: setup ## measured against declared error of every approximate aggregate (options: BENCH="--quick --json file")
+	@$(PY) -m benchmarks.accuracy $(BENCH)
+
+.PHONY: bench-aggregates
+bench-aggregates: setup ## rows a second of every aggregate, beside DuckDB, pandas and polars (options: BENCH="--only sum")
+	@$(PY) -m benchmarks.columns $(BENCH)
 
 # A platform of its own, with an hour and a half of the past; SLICEWISE_STATE leads to it.
 UI := SLICEWISE_STATE=$(ROOT)/.state-ui SLICEWISE_REPLAY_SHARE=0.06

@@ -19,7 +19,8 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.whole import history, machine, streaming, windows
-from benchmarks.whole.figures import Figure, table
+from benchmarks.whole.document import render, write_doc
+from benchmarks.whole.figures import Figure
 from benchmarks.whole.options import Options
 from benchmarks.whole.servers import say
 from slicewise.local import redis_server
@@ -30,7 +31,6 @@ SECTIONS: Mapping[str, Callable[[Options], tuple[list[Figure], dict[str, Any]]]]
     "serving": history.run,
     "windows": windows.run,
 }
-BEGIN, END = "<!-- begin: written by `{}` -->", "<!-- end -->"
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -64,7 +64,7 @@ def main(arguments: Sequence[str]) -> int:
     shown = render(facts, took, figures)
     print(f"\n{shown}")
     if given.doc:
-        write_doc(given.doc, shown, "make bench" + (f' BENCH="{" ".join(arguments)}"' if arguments else ""))
+        write_doc(given.doc, shown, "make bench", arguments)
     return 0
 
 
@@ -77,27 +77,6 @@ def _parse(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--json", type=Path, help="also write the JSON there")
     parser.add_argument("--doc", type=Path, help="also write the table between the marks of this document")
     return parser.parse_args(arguments)
-
-
-def render(facts: Mapping[str, Any], seconds: float, figures: Sequence[Figure]) -> str:
-    """The machine in a line, then the table."""
-    load = facts["load_1m_5m_15m"]
-    line = (
-        f"{facts['processor']}, {facts['cores']} cores, {facts['memory_gib']} GiB, {facts['redis']}; "
-        f"load at the start {load[0]} {load[1]} {load[2]}{' (NOISY)' if facts['noisy'] else ''}; {seconds} s in all"
-    )
-    return f"{line}\n\n{table(figures)}"
-
-
-def write_doc(file: Path, shown: str, command: str) -> None:
-    """Puts the output between the marks that name the command which made it."""
-    text = file.read_text(encoding="utf-8")
-    head, mark, rest = text.partition(BEGIN.partition("{")[0])
-    if not mark or END not in rest:
-        raise SystemExit(f"{file}: no marks to write between")
-    tail = rest.partition(END)[2]
-    block = f"{BEGIN.format(command)}\n```\n{shown}\n```\n{END}"
-    file.write_text(head + block + tail, encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -3,8 +3,9 @@
     python docs/render.py README.md [more pages]        rewrite
     python docs/render.py --check README.md             fail where a page names a command that no longer runs
 
-A block stands between `<!-- output of: COMMAND -->` and `<!-- end -->`. COMMAND is a slicewise command. Nothing of the
-machine stays in a page: the repository's folder becomes `.`, the home folder `~`.
+A block stands between `<!-- output of: COMMAND -->` and `<!-- end -->`; that of `<!-- error of: COMMAND -->` must fail.
+COMMAND is a slicewise command. Nothing of the machine stays in a page: the repository's folder becomes `.`, the home
+folder `~`.
 """
 
 from __future__ import annotations
@@ -18,20 +19,22 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
-BLOCK = re.compile(r"(<!-- output of: (?P<command>[^\n]+?) -->\n)```text\n.*?```\n(<!-- end -->)", re.DOTALL)
+BLOCK = re.compile(
+    r"(<!-- (?P<kind>output|error) of: (?P<command>[^\n]+?) -->\n)```text\n.*?```\n(?P<end><!-- end -->)", re.DOTALL
+)
 WIDTH = 118
 
 
-def output_of(command: str) -> str:
-    """What the command prints, without colours and without the machine's folders."""
+def output_of(command: str, kind: str = "output") -> str:
+    """What the command prints, or as which error it ends, without colours and without the machine's folders."""
     words = shlex.split(command)
     if words[0] == "slicewise":
         words[0] = str(ROOT / ".venvs" / "platform" / "bin" / "slicewise")
     env = {**os.environ, "COLUMNS": str(WIDTH), "NO_COLOR": "1", "TERM": "dumb"}
     done = subprocess.run(words, cwd=ROOT, env=env, capture_output=True, text=True, check=False, timeout=3600)
-    if done.returncode:
+    if bool(done.returncode) != (kind == "error"):
         raise SystemExit(f"{command} ended with {done.returncode}\n{done.stdout}\n{done.stderr}")
-    return scrubbed(done.stdout)
+    return scrubbed(done.stderr if kind == "error" else done.stdout)
 
 
 def scrubbed(text: str) -> str:
@@ -43,12 +46,12 @@ def scrubbed(text: str) -> str:
 
 def rendered(page: str) -> str:
     """The page with every block made anew."""
-    return BLOCK.sub(lambda m: f"{m[1]}```text\n{output_of(m['command'])}\n```\n{m[3]}", page)
+    return BLOCK.sub(lambda m: f"{m[1]}```text\n{output_of(m['command'], m['kind'])}\n```\n{m['end']}", page)
 
 
-def commands(page: str) -> list[str]:
-    """The commands whose output a page shows."""
-    return [found["command"] for found in BLOCK.finditer(page)]
+def commands(page: str) -> list[tuple[str, str]]:
+    """The commands whose output, or error, a page shows, and which of the two."""
+    return [(found["command"], found["kind"]) for found in BLOCK.finditer(page)]
 
 
 def main() -> int:
@@ -59,8 +62,8 @@ def main() -> int:
     for path in arguments.pages:
         page = path.read_text(encoding="utf-8")
         if arguments.check:
-            for command in commands(page):
-                output_of(command)
+            for command, kind in commands(page):
+                output_of(command, kind)
         else:
             path.write_text(rendered(page), encoding="utf-8")
         print(f"{path}: {len(commands(page))} blocks", file=sys.stderr)

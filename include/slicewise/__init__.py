@@ -12,27 +12,52 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 _DEFINITIONS = ("Feature", "FeatureSet", "FeatureView", "KafkaSource", "case")
-_WINDOWS = ("Window", "hopping", "tumbling")
+_WINDOWS = ("Window", "hopping", "session", "sliding", "tumbling")
 _AGGREGATES = (
     "argmax",
     "argmin",
+    "bloom",
+    "bloom_fill",
     "bool_and",
     "bool_or",
     "bottom_k",
+    "bucketed",
+    "correlation",
     "count",
+    "count_by",
+    "covariance",
+    "cuckoo",
+    "decay_count",
+    "decay_sum",
     "distinct_count",
+    "first",
+    "first_k",
+    "histogram",
+    "kurtosis",
+    "last",
     "last_k",
+    "last_k_distinct",
+    "linear_trend",
     "max",
     "mean",
     "min",
+    "ordered",
+    "quantiles",
+    "skewness",
+    "span",
+    "stddev",
     "sum",
     "top_k",
+    "top_k_frequent",
+    "variance",
 )
 _HOME = {
     **dict.fromkeys(_DEFINITIONS, "slicewise.features.definitions"),
     **dict.fromkeys(_WINDOWS, "slicewise.slices"),
     **dict.fromkeys(_AGGREGATES, "slicewise.aggregates"),
     "evaluate": "slicewise.training.evaluate",
+    "sql": "slicewise.features.sql",
+    "sql_views": "slicewise.features.sql",
     "snapshot": "slicewise.training",
     "training_set": "slicewise.training",
     "Client": "slicewise.serving.client",
@@ -42,25 +67,52 @@ _HOME = {
 if TYPE_CHECKING:
     from slicewise.aggregates import argmax as argmax
     from slicewise.aggregates import argmin as argmin
+    from slicewise.aggregates import bloom as bloom
+    from slicewise.aggregates import bloom_fill as bloom_fill
     from slicewise.aggregates import bool_and as bool_and
     from slicewise.aggregates import bool_or as bool_or
     from slicewise.aggregates import bottom_k as bottom_k
+    from slicewise.aggregates import bucketed as bucketed
+    from slicewise.aggregates import correlation as correlation
     from slicewise.aggregates import count as count
+    from slicewise.aggregates import count_by as count_by
+    from slicewise.aggregates import covariance as covariance
+    from slicewise.aggregates import cuckoo as cuckoo
+    from slicewise.aggregates import decay_count as decay_count
+    from slicewise.aggregates import decay_sum as decay_sum
     from slicewise.aggregates import distinct_count as distinct_count
+    from slicewise.aggregates import first as first
+    from slicewise.aggregates import first_k as first_k
+    from slicewise.aggregates import histogram as histogram
+    from slicewise.aggregates import kurtosis as kurtosis
+    from slicewise.aggregates import last as last
     from slicewise.aggregates import last_k as last_k
+    from slicewise.aggregates import last_k_distinct as last_k_distinct
+    from slicewise.aggregates import linear_trend as linear_trend
     from slicewise.aggregates import max as max
     from slicewise.aggregates import mean as mean
     from slicewise.aggregates import min as min
+    from slicewise.aggregates import ordered as ordered
+    from slicewise.aggregates import quantiles as quantiles
+    from slicewise.aggregates import skewness as skewness
+    from slicewise.aggregates import span as span
+    from slicewise.aggregates import stddev as stddev
     from slicewise.aggregates import sum as sum
     from slicewise.aggregates import top_k as top_k
+    from slicewise.aggregates import top_k_frequent as top_k_frequent
+    from slicewise.aggregates import variance as variance
     from slicewise.errors import SlicewiseError as SlicewiseError
     from slicewise.features.definitions import Feature as Feature
     from slicewise.features.definitions import FeatureSet as FeatureSet
     from slicewise.features.definitions import FeatureView as FeatureView
     from slicewise.features.definitions import KafkaSource as KafkaSource
     from slicewise.features.definitions import case as case
+    from slicewise.features.sql import sql as sql
+    from slicewise.features.sql import sql_views as sql_views
     from slicewise.serving.client import Client as Client
     from slicewise.slices import hopping as hopping
+    from slicewise.slices import session as session
+    from slicewise.slices import sliding as sliding
     from slicewise.slices import tumbling as tumbling
     from slicewise.training import snapshot as snapshot
     from slicewise.training import training_set as training_set

@@ -9,7 +9,7 @@ to the same bits (docs/adr/0016).
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from slicewise.aggregates.base import Finished
@@ -19,8 +19,9 @@ from slicewise.merge_base import Base, Stored
 from slicewise.merge_few import FewGathering, finish_few, rows_of
 from slicewise.merge_joint import JointPlan, combine
 from slicewise.merge_known import Known
-from slicewise.merge_plan import plan_key, plan_read
+from slicewise.merge_plan import Interval, plan_key, plan_read
 from slicewise.merge_rows import Gathering, Rows, gather
+from slicewise.slices import floor
 
 __all__ = ["Base", "JointPlan", "Merged", "Stored", "merge", "plan_key", "plan_read"]
 
@@ -47,6 +48,9 @@ class Merged:
     """Per plan the days whose total is out of date, so that their hours must be read: where not
     all are empty, this is no answer yet."""
 
+    begun: Mapping[tuple[int, int], Mapping[int, int]] = field(default_factory=dict)
+    """(plan, entity) -> interval -> when the first event of the open session in it was."""
+
     @property
     def complete(self) -> bool:
         """Whether this is an answer."""
@@ -54,7 +58,21 @@ class Merged:
 
     def token(self, plan: int, entity: int) -> str:
         """What the answer of a unit for an entity contains."""
-        return self.joint.plans[plan].sealed(self.base[plan][entity], self.ahead[plan][entity])
+        asked = self.joint.plans[plan]
+        found = self.intervals(plan, entity) if asked.gaps else None
+        return asked.sealed(self.base[plan][entity], self.ahead[plan][entity], found)
+
+    def intervals(self, plan: int, entity: int) -> tuple[Interval, ...]:
+        """The plan's intervals, of sessions what they came to: from the slice of the first event; empty at
+        the end where none is open."""
+        asked = self.joint.plans[plan]
+        if not asked.gaps:
+            return asked.intervals
+        begun, slice_us = self.begun.get((plan, entity), {}), asked.unit.slice_us
+        return tuple(
+            (floor(begun[i], slice_us) if i in begun else end, end) if gap else (start, end)
+            for i, ((start, end), gap) in enumerate(zip(asked.intervals, asked.gaps, strict=True))
+        )
 
 
 def merge(
@@ -80,7 +98,10 @@ def merge(
     else:
         columns = [Gathering(len(table.masks)) for table in joint.tables]
         covers, aheads, stale = _gathered(joint, stored, entities, bases, columns)
-        finished = () if any(stale) else _finish(joint, columns, entities)
+        if not any(stale):
+            finished, begun = _finish(joint, columns, entities)
+            return Merged(joint, entities, finished, covers, aheads, stale, begun)
+        finished = ()
     return Merged(joint, entities, tuple(finished), covers, aheads, stale)
 
 
@@ -97,13 +118,20 @@ def _gathered(
     return covers, aheads, stale
 
 
-def _finish(joint: JointPlan, rows: Sequence[Gathering], entities: int) -> tuple[Finished, ...]:
+Begun = dict[tuple[int, int], dict[int, int]]
+
+
+def _finish(joint: JointPlan, rows: Sequence[Gathering], entities: int) -> tuple[tuple[Finished, ...], Begun]:
     decoded, taken, groups = [], [], []
+    begun: Begun = {}
     for found, members, table in zip(rows, joint.layouts, joint.tables, strict=True):
         layout = joint.plans[members[0]].unit.layout
         decoded.append(layout.decode_blocks(found.blocks, found.counts))
         owners, masks = divmod(found.keys(), found.masks)
-        rows_taken, their_groups = table.counted(masks, owners, entities)
+        rows_taken, their_groups, sessions = table.counted(masks, owners, entities, decoded[-1])
         taken.append(rows_taken)
         groups.append(their_groups)
-    return combine(joint, decoded, taken, groups, entities)
+        for (window, entity), at in sessions.items():
+            plan, interval = joint.window_of(members, window)
+            begun.setdefault((plan, entity), {})[interval] = at
+    return combine(joint, decoded, taken, groups, entities), begun

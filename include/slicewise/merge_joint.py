@@ -6,6 +6,7 @@ differ in the names of their columns alone are combined as one column, each in g
 
 from __future__ import annotations
 
+import functools
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,13 +15,13 @@ from itertools import accumulate
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from slicewise.aggregates.base import Aggregate, Finished
 from slicewise.aggregates.columns import Columns
 from slicewise.aggregates.few import Listed, Run
 from slicewise.codec import FewRows, Layout
 from slicewise.merge_plan import Int64, ReadPlan
+from slicewise.merge_table import Table
 
 
 @dataclass(frozen=True)
@@ -54,63 +55,6 @@ class Slot:
 
 
 @dataclass(frozen=True, eq=False)
-class Table:
-    """Masks of all plans of a layout, side by side: [masks, windows], and per window where its
-    groups stand: group of entity e of E is E·before + e·stride + local."""
-
-    masks: npt.NDArray[np.bool_]
-    before: Int64
-    stride: Int64
-    local: Int64
-
-    @cached_property
-    def windows_of(self) -> tuple[tuple[int, ...], ...]:
-        """Per mask its windows."""
-        return tuple(tuple(np.flatnonzero(mask).tolist()) for mask in self.masks)
-
-    @cached_property
-    def _groups(self) -> list[tuple[int, int, int]]:
-        return list(zip(self.before.tolist(), self.stride.tolist(), self.local.tolist(), strict=True))
-
-    def runs_of(self, keys: Sequence[int], entities: int) -> list[list[int]]:
-        """Per group the runs in it; keys: per run `owner · masks + mask`."""
-        found: list[list[int]] = [[] for _ in range(entities * len(self.before))]
-        windows_of = self.windows_of
-        if entities == 1:
-            for run, key in enumerate(keys):
-                for window in windows_of[key]:
-                    found[window].append(run)
-            return found
-        groups, masks = self._groups, len(windows_of)
-        for run, key in enumerate(keys):
-            owner, mask = divmod(key, masks)
-            for window in windows_of[mask]:
-                before, stride, local = groups[window]
-                found[entities * before + owner * stride + local].append(run)
-        return found
-
-    @staticmethod
-    def of(plans: Sequence[ReadPlan]) -> Table:
-        widths = [len(plan.intervals) for plan in plans]
-        starts = np.cumsum([0, *widths])
-        masks = np.zeros((sum(len(plan.masks) for plan in plans), int(starts[-1])), np.bool_)
-        row = 0
-        for plan, start, width in zip(plans, starts[:-1], widths, strict=True):
-            masks[row : row + len(plan.masks), start : start + width] = plan.masks
-            row += len(plan.masks)
-        before = np.repeat(starts[:-1], widths)
-        stride = np.repeat(np.array(widths, np.int64), widths)
-        return Table(masks, before, stride, np.arange(int(starts[-1])) - before)
-
-    def counted(self, masks: Int64, owners: Int64, entities: int) -> tuple[Int64, Int64]:
-        """(row, group) of every row in every window that holds it."""
-        taken, window = np.nonzero(self.masks[masks])
-        groups = owners[taken] * self.stride[window]
-        groups += (self.before * entities + self.local)[window]
-        return taken, groups
-
-
-@dataclass(frozen=True, eq=False)
 class JointPlan:
     """Plans of several units for the same entities, with what they share."""
 
@@ -136,6 +80,15 @@ class JointPlan:
                 before += len(self.plans[i].intervals)
         return tuple(found)
 
+    def window_of(self, members: Sequence[int], window: int) -> tuple[int, int]:
+        """Plan and interval of a window of the layout of these plans."""
+        for plan in members:
+            width = len(self.plans[plan].intervals)
+            if window < width:
+                return plan, window
+            window -= width
+        raise IndexError(window)
+
     @cached_property
     def mask_bases(self) -> tuple[int, ...]:
         """Per plan what is added to its masks' numbers in its layout's table."""
@@ -154,7 +107,10 @@ class JointPlan:
 
     @cached_property
     def by_few(self) -> bool:
-        """Whether all that is asked for can be combined in Python's own numbers."""
+        """Whether all that is asked for can be combined in Python's own numbers; what a session holds
+        is told by whole columns."""
+        if any(plan.gaps for plan in self.plans):
+            return False
         decoded = all(self.plans[members[0]].unit.layout.few is not None for members in self.layouts)
         return decoded and all(aggregate.few is not None for _, aggregate in self.finishes)
 
@@ -233,14 +189,23 @@ class JointPlan:
         return self._finishes[1]
 
 
+def ends_of(joint: JointPlan, form: Form, entities: int) -> Int64:
+    """Per group of a form where its window ends."""
+    plans = [joint.plans[i] for member in form.members for i in joint.layouts[member.layout]]
+    ends = [np.array([end for _, end in plan.intervals], np.int64) for plan in plans]
+    return np.concatenate([np.tile(each, entities) for each in ends])
+
+
 def form_of(aggregate: Aggregate) -> str:
     """Equal for partials that combine alike: of one form, but for the names of their columns."""
+    aggregate = aggregate.core  # which events it was given is no matter any more
     return _nameless({**aggregate.stored(), "version": aggregate.semantic_version}, aggregate)
 
 
 def finish_of(aggregate: Aggregate) -> str:
     """Equal for aggregates that finish partials of one form alike."""
-    return _nameless(aggregate.spec(), aggregate)
+    aggregate = aggregate.core
+    return _nameless(aggregate.meaning(), aggregate)
 
 
 _COLUMN_KEYS = ("column", "payload", "by")
@@ -273,7 +238,10 @@ def combine(
             whole = Columns.concat(parts)
             owners = np.concatenate([groups[m.layout] + entities * m.first for m in form.members])
         combined.append(form.aggregate.combine_columns(whole, owners, entities * form.groups))
-    return tuple(aggregate.finish_columns(combined[form]) for form, aggregate in joint.finishes)
+    return tuple(
+        aggregate.finish_columns_at(combined[form], functools.partial(ends_of, joint, joint.forms[form], entities))
+        for form, aggregate in joint.finishes
+    )
 
 
 def combine_few(

@@ -183,6 +183,8 @@ class ReadPlan:
     token_tail: bytes
     without_total: frozenset[int]
     """Days that are read hour by hour, because their total was found to be out of date."""
+    gaps: tuple[int, ...] = ()
+    """Per interval the gap of the session that is looked for in it, 0 of other windows; empty: no session is."""
     number: int = field(default_factory=itertools.count().__next__)
     """Another for every plan of this process."""
     learned: dict[bytes, HotField] = field(default_factory=dict, repr=False)
@@ -196,8 +198,10 @@ class ReadPlan:
     known_tokens: dict[bytes, str] = field(default_factory=dict, repr=False)
     """Tokens of the bases met so far: most entities have the ledger's."""
 
-    def sealed(self, base: Cover, ahead: Mapping[int, Cover]) -> str:
-        """The token of an answer of this plan."""
+    def sealed(self, base: Cover, ahead: Mapping[int, Cover], intervals: Sequence[Interval] | None = None) -> str:
+        """The token of an answer of this plan; intervals: those of an entity, where sessions make them differ."""
+        if intervals is not None:
+            return tokens.seal(self.token_head, base, ahead, tokens.tail(self.bounds_of(intervals)))
         if ahead:
             return tokens.seal(self.token_head, base, ahead, self.token_tail)
         known = self.known_tokens
@@ -210,8 +214,12 @@ class ReadPlan:
 
     @property
     def bounds(self) -> dict[str, Interval]:
-        """Feature column -> effective bounds."""
-        return {feature.column: self.intervals[i] for feature, i in zip(self.features, self.interval_of, strict=True)}
+        """Feature column -> effective bounds; of a session those within which it is looked for."""
+        return self.bounds_of(self.intervals)
+
+    def bounds_of(self, intervals: Sequence[Interval]) -> dict[str, Interval]:
+        """Feature column -> its interval among these."""
+        return {feature.column: intervals[i] for feature, i in zip(self.features, self.interval_of, strict=True)}
 
 
 def plan_key(unit: Unit, t_us: int) -> tuple[int, bool]:
@@ -232,22 +240,24 @@ def plan_read(
     without_total: frozenset[int] = frozenset(),
 ) -> ReadPlan:
     """The plan of one unit's features at t (microseconds UTC; `live`: the serving clock)."""
-    found: dict[Interval, int] = {}
+    found: dict[tuple[Interval, int], int] = {}
     interval_of = []
-    steps: dict[Interval, int] = {}
+    steps: dict[tuple[Interval, int], int] = {}
     for planned in features:
-        interval = slices.bounds(planned.window, mode, t_us, unit.slice_us)
+        interval = slices.bounds(planned.window, mode, t_us, unit.slice_us), planned.window.gap_us
         step = slices.resolution(planned.window, unit.slice_us)
         # equal bounds of different windows are read once, by the finer of their resolutions
         steps[interval] = min(step, steps.get(interval, step))
         interval_of.append(found.setdefault(interval, len(found)))
-    intervals = tuple(found)
+    intervals = tuple(interval for interval, _ in found)
+    gaps = tuple(gap for _, gap in found)
     start_us = min(start for start, _ in intervals)
     end_us = max(end for _, end in intervals)
     masks = _Masks(len(intervals))
     finishers: dict[Finisher, int] = {}
     finisher_of = tuple(finishers.setdefault(Finisher(f.partial, f.aggregate), len(finishers)) for f in features)
-    days = _day_fields(unit, [(i, steps[i]) for i in intervals], without_total, masks)
+    read = [(interval, 0 if gap else steps[interval, gap]) for interval, gap in found]
+    days = _day_fields(unit, read, without_total, masks)
     edges = [(s // unit.slice_us, e // unit.slice_us) for s, e in intervals]
     hot = _rows(-1, edges, masks)
     bounds = {f.column: intervals[i] for f, i in zip(features, interval_of, strict=True)}
@@ -267,6 +277,7 @@ def plan_read(
         token_head=tokens.head(unit.storage_fingerprint, unit.definition_fingerprint, mode),
         token_tail=tokens.tail(bounds),
         without_total=without_total,
+        gaps=gaps if any(gaps) else (),
     )
 
 
@@ -302,11 +313,15 @@ def _day_fields(
     without_total: frozenset[int],
     masks: _Masks,
 ) -> tuple[DayFields, ...]:
+    """intervals: with the resolution by which each is read; 0: by slices alone, as sessions are."""
     days: dict[int, set[int]] = {}
     hours: dict[int, set[int]] = {}
     rows: dict[tuple[int, int], dict[int, tuple[int, int]]] = {}
     for i, ((start, end), resolution_us) in enumerate(intervals):
-        parts = slices.segments(start, end, unit.slice_us, resolution_us)
+        if resolution_us:
+            parts = slices.segments(start, end, unit.slice_us, resolution_us)
+        else:
+            parts = slices.slice_segments(start, end, unit.slice_us)
         for day in parts.days:
             if day in without_total:
                 for hour in range(day * HOURS_PER_DAY, (day + 1) * HOURS_PER_DAY):

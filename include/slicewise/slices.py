@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import re
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 from slicewise.errors import DefinitionError
@@ -27,8 +28,10 @@ MAX_STEPS = 1_500
 """A sliding window is read in at most so many steps of its resolution, where a level allows it."""
 MAX_FOLD = 60
 """Windows whose own slices differ by more than this are stored in different units."""
+MAX_SESSION_SLICES = 10_000
+"""A session is read slice by slice: its longest length is at most so many."""
 
-Kind = Literal["sliding", "tumbling", "hopping"]
+Kind = Literal["sliding", "tumbling", "hopping", "session"]
 Mode = Literal["live", "at", "event_time"]
 
 _UNITS = (
@@ -96,6 +99,8 @@ class Window:
 
     `open`: the window that is still filling, instead of the last complete one (tumbling and
     hopping only). `label` is the author's own text of the window; columns are named by it.
+    `offset_us`: at t it is the window of t - offset. `gap_us`: of a session alone, whose `length_us` is
+    how far back it is looked for, its longest length.
     """
 
     kind: Kind
@@ -103,38 +108,53 @@ class Window:
     hop_us: int = 0
     open: bool = False
     label: str = ""
+    offset_us: int = 0
+    gap_us: int = 0
 
     def __post_init__(self) -> None:
         if not self.label:
-            label = format_duration(self.length_us)
+            label = format_duration(self.gap_us or self.length_us)
             if self.kind == "hopping":
                 label += f"_{format_duration(self.hop_us)}"
+            if self.offset_us:
+                label += f"_offset_{format_duration(self.offset_us)}"
             object.__setattr__(self, "label", label)
 
     def column_suffix(self) -> str:
-        """ "1h", "tumbling_1h", "hopping_1h_10m"; "_open" follows where the window is open."""
+        """ "1h", "1h_offset_1d", "tumbling_1h", "hopping_1h_10m", "session_30m"; "_open" follows where the
+        window is open."""
         if self.kind == "sliding":
             return self.label
         return f"{self.kind}_{self.label}" + ("_open" if self.open else "")
 
     def steps_us(self) -> tuple[int, ...]:
         """What a slice must divide."""
-        return (self.length_us, self.hop_us) if self.hop_us else (self.length_us,)
+        return tuple(step for step in (self.length_us, self.hop_us, self.offset_us) if step)
+
+    @property
+    def grain_us(self) -> int:
+        """What a slice is at most a tenth of: a session's gap, else the length."""
+        return self.gap_us or self.length_us
 
 
-def sliding(length: str) -> Window:
-    """The window of the given length that ends now; what a plain text among windows means."""
-    return Window("sliding", parse_duration(length), label=length)
+def sliding(length: str, *, offset: str | None = None) -> Window:
+    """The window of the given length that ends now; what a plain text among windows means.
+
+    offset: it ends so much earlier: `sliding("1h", offset="1d")` is the same hour of yesterday.
+    """
+    return _shifted(Window("sliding", parse_duration(length), label=length), offset)
 
 
-def tumbling(length: str, *, open: bool = False) -> Window:  # noqa: A002  the definitions' word
-    """Windows side by side: the last complete one or, with `open`, the one that is filling."""
+def tumbling(length: str, *, open: bool = False, offset: str | None = None) -> Window:  # noqa: A002  the definitions' word
+    """Windows side by side: the last complete one or, with `open`, the one that is filling; of
+    `offset` ago, where one is given."""
     us = parse_duration(length)
-    return Window("tumbling", us, us, open, label=length)
+    return _shifted(Window("tumbling", us, us, open, label=length), offset)
 
 
-def hopping(length: str, *, every: str, open: bool = False) -> Window:  # noqa: A002
-    """Windows of `length` that end at each multiple of `every`; `every` is at most the length."""
+def hopping(length: str, *, every: str, open: bool = False, offset: str | None = None) -> Window:  # noqa: A002
+    """Windows of `length` that end at each multiple of `every`, which is at most the length; of
+    `offset` ago, where one is given."""
     length_us, every_us = parse_duration(length), parse_duration(every)
     if every_us > length_us:
         raise DefinitionError(
@@ -142,7 +162,29 @@ def hopping(length: str, *, every: str, open: bool = False) -> Window:  # noqa: 
             expected=f"every <= {length}",
             next_step="shorten `every` or lengthen the window",
         )
-    return Window("hopping", length_us, every_us, open, label=f"{length}_{every}")
+    return _shifted(Window("hopping", length_us, every_us, open, label=f"{length}_{every}"), offset)
+
+
+def session(gap: str, *, max_length: str, offset: str | None = None) -> Window:
+    """The session of the latest event before the end, if the end is less than `gap` after that event.
+
+    Two events less than `gap` apart are of one session. Of a session longer than `max_length` counts
+    what lies within `max_length` before the end.
+    """
+    gap_us, length_us = parse_duration(gap), parse_duration(max_length)
+    if length_us < gap_us:
+        raise DefinitionError(
+            f"a session of at most {max_length} ends before its gap of {gap} has passed",
+            expected=f"max_length >= {gap}",
+            next_step="lengthen max_length or shorten the gap",
+        )
+    return _shifted(Window("session", length_us, label=gap, gap_us=gap_us), offset)
+
+
+def _shifted(window: Window, offset: str | None) -> Window:
+    if offset is None:
+        return window
+    return replace(window, offset_us=parse_duration(offset), label=f"{window.label}_offset_{offset}")
 
 
 def as_window(window: str | Window) -> Window:
@@ -151,26 +193,27 @@ def as_window(window: str | Window) -> Window:
 
 
 def default_slice(windows: Iterable[Window]) -> int:
-    """The largest of SLICES that divides lengths and hops and is at most a tenth of any length.
+    """The largest of SLICES that divides lengths, hops and offsets and is at most a tenth of any length,
+    and of any session's gap.
 
     Every one of SLICES divides the hour. Raises DefinitionError if none fits.
     """
     windows = tuple(windows)
     steps = {step for window in windows for step in window.steps_us()}
-    shortest = min(windows, key=lambda window: window.length_us)
+    shortest = min(window.grain_us for window in windows)
     for slice_us in reversed(SLICES):
-        if slice_us * 10 <= shortest.length_us and all(step % slice_us == 0 for step in steps):
+        if slice_us * 10 <= shortest and all(step % slice_us == 0 for step in steps):
             return slice_us
     raise DefinitionError(
         f"no slice fits the windows {', '.join(w.column_suffix() for w in windows)}",
-        expected=f"lengths and hops that are multiples of {format_duration(SLICES[0])}, "
-        f"and no window under {format_duration(10 * SLICES[0])}",
+        expected=f"lengths, hops and offsets that are multiples of {format_duration(SLICES[0])}, "
+        f"and no window or gap under {format_duration(10 * SLICES[0])}",
         next_step="change the window, or declare slice= on the view",
     )
 
 
 def check_slice(slice_us: int, windows: Iterable[Window]) -> None:
-    """Refuse a declared slice that does not divide the hour and every length and hop."""
+    """Refuse a declared slice that does not divide the hour and every length, hop and offset."""
     text = format_duration(slice_us)
     if HOUR_US % slice_us:
         raise DefinitionError(
@@ -184,29 +227,54 @@ def check_slice(slice_us: int, windows: Iterable[Window]) -> None:
                 raise DefinitionError(
                     f"the window {window.column_suffix()} is not divisible by the slice {text}: "
                     f"{format_duration(step)} is no multiple of it",
-                    expected=f"lengths and hops that are multiples of {text}",
+                    expected=f"lengths, hops and offsets that are multiples of {text}",
                     next_step="change the window or the declared slice",
                 )
+        check_session(slice_us, window)
+
+
+def check_session(slice_us: int, window: Window) -> None:
+    """Refuse a session whose gap is shorter than the slice, or that is looked for over too many slices."""
+    if window.kind != "session":
+        return
+    text = format_duration(slice_us)
+    if window.gap_us < slice_us:
+        raise DefinitionError(
+            f"the gap of {window.column_suffix()} is shorter than the slice {text}: "
+            "what of one slice is of one session cannot be told",
+            expected=f"a gap of {text} or more",
+            next_step="lengthen the gap, or declare a shorter slice",
+        )
+    if window.length_us > MAX_SESSION_SLICES * slice_us:
+        raise DefinitionError(
+            f"{window.column_suffix()} may last {format_duration(window.length_us)}, "
+            f"which are {window.length_us // slice_us} slices of {text}; a read looks at each",
+            expected=f"max_length <= {format_duration(MAX_SESSION_SLICES * slice_us)}",
+            next_step="shorten max_length, declare a longer slice, or give the session a view of its own",
+        )
 
 
 def resolution(window: Window, slice_us: int) -> int:
     """The step to which a window's bounds are aligned: the slice, or minute, hour or day.
 
     Sliding: the finest level with length / r <= 1,500 (if none, the coarsest). Tumbling and
-    hopping bounds are exact whatever the level: the coarsest that divides length and hop.
+    hopping bounds are exact whatever the level: the coarsest that divides length and hop. An offset
+    moves the time alone, so that it bears on none. A session is walked slice by slice.
     """
+    if window.kind == "session":
+        return slice_us
     levels = [slice_us, *(v for v in LEVELS if v > slice_us and v % slice_us == 0)]
     if window.kind == "sliding":
         return next((r for r in levels if window.length_us <= MAX_STEPS * r), levels[-1])
-    common = math.gcd(*window.steps_us())
+    common = math.gcd(window.length_us, window.hop_us)
     return next(r for r in reversed(levels) if common % r == 0)
 
 
 def reach_us(window: Window, slice_us: int) -> int:
     """How far before t a live window's start can lie, in microseconds (never exceeded)."""
-    if window.kind == "sliding":
-        return window.length_us + resolution(window, slice_us)
-    return window.length_us + window.hop_us
+    if not window.hop_us:
+        return window.length_us + resolution(window, slice_us) + window.offset_us
+    return window.length_us + window.hop_us + window.offset_us
 
 
 def bounds(window: Window, mode: Mode, t_us: int, slice_us: int) -> tuple[int, int]:
@@ -214,7 +282,9 @@ def bounds(window: Window, mode: Mode, t_us: int, slice_us: int) -> tuple[int, i
 
     live: up to the slice in which t lies, that one included. at: whole slices before t.
     event_time: ends at t exactly; only this end can lie inside a slice (DESIGN's table). An open
-    window ends where a sliding one of the same mode does: it never contains what lies after t.
+    window ends where a sliding one of the same mode does: it never contains what lies after t. With
+    an offset they are the bounds at t - offset: a row of then answers what was asked then. Of a session
+    they are those within which it is looked for: where it starts follows from the events.
     """
     start, end = _bounds(window, mode, t_us, slice_us, min)
     return int(start), int(end)
@@ -232,6 +302,7 @@ def bounds_columns(
 
 def _bounds(window: Window, mode: Mode, t: Any, slice_us: int, smaller: Callable[[Any, Any], Any]) -> tuple[Any, Any]:
     # One arithmetic for a number and for a column of them.
+    t = t - window.offset_us
     if mode == "live":
         present = ceil(t, slice_us)
     elif mode == "at":
@@ -240,6 +311,8 @@ def _bounds(window: Window, mode: Mode, t: Any, slice_us: int, smaller: Callable
         present = t
     if window.kind == "sliding":
         return floor(t - window.length_us, resolution(window, slice_us)), present
+    if window.kind == "session":  # the end alone says where it may start
+        return floor(present - window.length_us, slice_us), present
     complete = floor(t, window.hop_us)
     if not window.open:
         return complete - window.length_us, complete
@@ -267,6 +340,13 @@ class Segments:
     days: range
     hours: tuple[int, ...]
     ranges: tuple[SliceRange, ...]
+
+
+def slice_segments(start_us: int, end_us: int, slice_us: int) -> Segments:
+    """[start, end) by slices alone, as a session is walked; bounds as `segments` takes them."""
+    edges = [start_us, *range(floor(start_us, HOUR_US) + HOUR_US, end_us, HOUR_US), end_us]
+    ranges = (SliceRange(a, b, slice_us) for a, b in itertools.pairwise(edges) if a < b)
+    return Segments(range(0), (), tuple(ranges))
 
 
 def segments(start_us: int, end_us: int, slice_us: int, resolution_us: int) -> Segments:

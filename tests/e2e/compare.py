@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import struct
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import pyarrow as pa
 
+from slicewise.aggregates import Aggregate, Event
 from slicewise.features.plan import Deployment
 from slicewise.features.unit import Unit
 from slicewise.token import decode_all
-from tests.support import oracle
+from tests.e2e.payments import SHOPS
+from tests.laws import oracle as laws
+from tests.support import moments, oracle
 from tests.support.oracle import OracleEvent
 from tests.support.stack import Stack
 
@@ -42,10 +45,32 @@ def as_bytes(value: Any) -> bytes:
     return repr(value).encode()
 
 
-def oracle_value(spec: Mapping[str, Any], events: Sequence[OracleEvent]) -> Any:
-    """What an aggregate, given as its kind and parameters, answers over these events."""
+CONDITIONS: Mapping[str, Callable[[Mapping[str, Any]], bool]] = {
+    "accepted": lambda columns: columns["accepted"] is True,
+    "dear": lambda columns: (columns["amount"] or 0) >= 100,
+    "items >= 2 OR dear": lambda columns: (columns["items"] or 0) >= 2 or (columns["amount"] or 0) >= 100,
+}
+"""What the conditions of the project's features mean; a null is not true."""
+
+
+def oracle_value(spec: Mapping[str, Any], events: Sequence[OracleEvent], end: int) -> Any:
+    """What an aggregate, given as its kind and parameters, answers over these events of a window that ends there."""
+    if spec["kind"] == "where":
+        chosen_events = [e for e in events if CONDITIONS[spec["where"]](e.columns)]
+        return oracle_value(spec["aggregate"], chosen_events, end)
+    if spec["kind"] == "bucketed":
+        return oracle.bucketed(events, spec["by"], lambda some: oracle_value(spec["aggregate"], some, end))
+    if spec["kind"] == "histogram":
+        return oracle.histogram(events, spec["column"], [_edge(edge) for edge in spec["edges"]])
     parameters = {name: value for name, value in spec.items() if name != "kind" and value is not None}
-    if spec["kind"] in ("sum", "mean", "min", "max", "bool_and", "bool_or", "last_k", "distinct_count", "count"):
+    if spec["kind"] in moments.BY_KIND:
+        return oracle.BY_KIND[str(spec["kind"])](events, **parameters)
+    if spec["kind"] == "ordered":
+        return oracle.BY_KIND[{"increase": "rises", "double": "doubles"}[spec["step"]]](events, *spec["columns"])
+    if "half_life" in parameters:
+        column = parameters.pop("column", None)
+        return oracle.BY_KIND[str(spec["kind"])](events, column, **parameters, end=end)
+    if spec["kind"] == "count" or "column" in parameters:
         column = parameters.pop("column", None)
         extra = {"k": parameters["k"]} if "k" in parameters else {}
         arguments = () if column is None else (column,)
@@ -54,6 +79,37 @@ def oracle_value(spec: Mapping[str, Any], events: Sequence[OracleEvent]) -> Any:
     if str(spec["kind"]).startswith("arg"):
         chosen.pop("k", None)
     return oracle.BY_KIND[str(spec["kind"])](events, **chosen)
+
+
+def _edge(edge: int | str) -> float:
+    return float.fromhex(edge) if isinstance(edge, str) else edge
+
+
+APPROXIMATE = frozenset(["quantiles", "top_k_frequent", "bloom_fill"])
+"""Their bits have a definition beyond the exact answer: the laws' brute force says it."""
+
+
+ASKED = {"by_card": {"shop": [*SHOPS, "nowhere", None]}}
+"""What is asked of the views whose features are asked."""
+
+
+def members(spec: Mapping[str, Any], asked: Sequence[Any], events: Sequence[OracleEvent]) -> list[bool | None]:
+    """Which of the values asked for came; nothing of more than a cuckoo filter's capacity."""
+    seen = {e.columns[spec["column"]] for e in events} - {None}
+    full = spec["kind"] == "cuckoo" and len(seen) > spec["capacity"]
+    # of no filter at all, as of one that is not full, a stranger is one
+    return [None if value is None or full else value in seen for value in asked]
+
+
+def value_of(aggregate: Aggregate, events: Sequence[OracleEvent], end: int) -> Any:
+    """What a bound aggregate answers over these events of a window that ends there."""
+    if aggregate.kind in ("bloom", "cuckoo"):
+        return members(aggregate.spec(), ASKED["by_card"]["shop"], events)
+    if aggregate.kind not in APPROXIMATE:
+        return oracle_value(aggregate.spec(), events, end)
+    topic = [(int(e.topic[:16], 16), int(e.topic[16:], 16)) for e in events]
+    given = [Event(e.time, *of, e.partition, e.offset, e.columns) for e, of in zip(events, topic, strict=True)]
+    return laws.expected(aggregate, given, end)
 
 
 def by_entity(unit: Unit, events: Sequence[OracleEvent]) -> dict[tuple[Any, ...], list[OracleEvent]]:
@@ -83,7 +139,7 @@ def compare(
             part = keys[first : first + 50]
             body: dict[str, Any] = {
                 "features": [f"{unit.view}:{f.column}" for f in unit.features],
-                "entities": [dict(zip(names, key, strict=True)) for key in part],
+                "entities": [{**dict(zip(names, key, strict=True)), **ASKED.get(unit.view, {})} for key in part],
             }
             answer = stack.ask(**body, **({"at": at} if at else {}))
             for key, result in zip(part, answer["results"], strict=True):
@@ -95,8 +151,17 @@ def compare(
                 )
                 for feature in unit.features:
                     start, end = token.bounds[feature.column]
-                    expected = oracle_value(feature.aggregate.spec(), oracle.inside(known, start, end))
+                    if feature.window.kind == "session":
+                        gap, longest = feature.window.gap_us, feature.window.length_us
+                        visit = oracle.session(known, end - longest, end, gap)
+                        first_us = min((e.time for e in visit), default=end)
+                        where = f"start of {unit.view} {key} {feature.column} at {at}"
+                        count.check(where, first_us // unit.slice_us * unit.slice_us, start)
+                    expected = value_of(feature.aggregate, oracle.inside(known, start, end), end)
                     found = result["values"][f"{unit.view}:{feature.column}"]
+                    if isinstance(found, str) and pa.types.is_float64(feature.aggregate.output_type):
+                        found = float(found)  # JSON has no numbers for NaN and infinities
+                        result["values"][f"{unit.view}:{feature.column}"] = found
                     count.check(f"{unit.view} {key} {feature.column} at {at}", expected, found)
                 rows.append({"unit": unit, "key": key, "at": answer["t"], **result})
     return rows
@@ -109,6 +174,8 @@ def spine(unit: Unit, rows: Sequence[Mapping[str, Any]]) -> pa.Table:
     columns: dict[str, Any] = {
         name: pa.array([row["key"][i] for row in chosen], pa.string()) for i, name in enumerate(names)
     }
+    for column, values in ASKED.get(unit.view, {}).items():
+        columns[column] = pa.array([values] * len(chosen), pa.list_(pa.string()))
     columns["at"] = pa.array([row["at"] for row in chosen]).cast(pa.timestamp("us", "UTC"))
     columns["token"] = pa.array([row["token"] for row in chosen], pa.string())
     return pa.table(columns)

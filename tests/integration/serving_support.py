@@ -37,6 +37,7 @@ listening = sw.FeatureView(
     entity=["user_id"],
     features=[
         sw.Feature("plays", sw.count(), windows=["10m", "1h", "7d", sw.tumbling("1h")]),
+        sw.Feature("plays_before", sw.count(), windows=[sw.sliding("1h", offset="1h"), sw.tumbling("2h", offset="1d")]),
         sw.Feature("seconds", sw.sum("seconds"), windows=["1h", "7d"]),
         sw.Feature("mean_seconds", sw.mean("seconds"), windows=["1h"]),
         sw.Feature("total", sw.sum("n"), windows=["1h"]),
@@ -50,6 +51,16 @@ places = sw.FeatureView(
 )
 everyone = sw.FeatureView(
     "everyone", source=plays, entity=[], features=[sw.Feature("plays", sw.count(), windows=["1h", "1d"])]
+)
+visits = sw.FeatureView(
+    "visits",
+    source=plays,
+    entity=["user_id"],
+    features=[
+        sw.Feature("plays", sw.count(), windows=["1h", sw.session("15m", max_length="6h")]),
+        sw.Feature("seconds", sw.sum("seconds"), windows=[sw.session("15m", max_length="6h")]),
+        sw.Feature("lasted", sw.span(), windows=[sw.session("15m", max_length="6h")]),
+    ],
 )
 churn = sw.FeatureSet(
     "churn_v1",
@@ -68,7 +79,7 @@ assumed = sw.FeatureSet(
 
 def deployment() -> Deployment:
     """What the tests deploy."""
-    return plan(Project("tests", (listening, places, everyone), (churn, remembered, forgetful, assumed)))
+    return plan(Project("tests", (listening, places, everyone, visits), (churn, remembered, forgetful, assumed)))
 
 
 def free_port() -> int:

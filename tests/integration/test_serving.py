@@ -20,7 +20,7 @@ from slicewise import token as tokens
 from slicewise.cover import Cover
 from slicewise.serving.client import Client, HttpClient
 from slicewise.serving.requests import instant_us
-from slicewise.slices import DAY_US, HOUR_US
+from slicewise.slices import DAY_US, HOUR_US, MINUTE_US
 from tests.integration.serving_support import deployment, serving
 from tests.support.served import TOPIC, Event, Served
 from tests.support.servers import RedisServer, running
@@ -137,6 +137,45 @@ def test_every_value_is_what_brute_force_finds_within_the_answers_bounds(
         compared += 1
     print(f"compared {compared} values")
     assert compared == 6 * len(LISTENING) + 10 * len(others) + 2
+
+
+def test_a_session_is_answered_with_the_bounds_that_it_has_for_each_entity(running_api: Running) -> None:
+    refs = [ref for ref in REFS if ref.startswith("visits:")]
+    entities = [{"user_id": user} for user in (*USERS, "nobody")]
+    opened = set()
+    for back_us in (1, HOUR_US // 3, HOUR_US, 5 * HOUR_US):
+        at = running_api.loaded_us - back_us
+        with Client(running_api.redis.url) as near, HttpClient(running_api.url) as far:
+            ours, theirs = near.get(refs, entities, at), far.get(refs, entities, at)
+        text = running_api.post({"features": refs, "entities": entities, "at": at}).json()
+        for i, (entity, result) in enumerate(zip(entities, text["results"], strict=True)):
+            (token,) = tokens.decode_all(result["token"])
+            # the slice is a minute, a tenth of the gap and less
+            searched = [instant_us(each) for each in text["bounds"]["visits:plays_session_15m"]]
+            own = [e.time_us for e in running_api.served.log if e.columns["user_id"] == entity["user_id"]]
+            visit = session_of([us for us in own if searched[0] <= us < searched[1]], searched[1], 15 * MINUTE_US)
+            start = min(visit) // MINUTE_US * MINUTE_US if visit else searched[1]
+            assert token.bounds["plays_session_15m"] == (start, searched[1])
+            assert ours.bounds_of(i) == theirs.bounds_of(i)
+            for ref in refs:
+                bounds = result.get("bounds", {}).get(ref, text["bounds"][ref])
+                assert ours.bounds_of(i)[ref] == tuple(map(instant_us, bounds)) == token.bounds[ref.partition(":")[2]]
+                assert (ref in result["bounds"]) == ("session" in ref)
+                wanted = expected(ref, running_api.served.log, entity, bounds)
+                if ref.startswith("visits:lasted"):
+                    wanted = max(visit) - min(visit) if visit else None
+                found = result["values"][ref]
+                assert repr(found) == repr(wanted) == repr(ours.values(i)[ref]) == repr(theirs.values(i)[ref])
+            opened.add(len(visit) > 0)
+    assert opened == {True, False}
+
+
+def session_of(times_us: list[int], end_us: int, gap_us: int) -> list[int]:
+    """Back from the latest event, while the next one is less than the gap away."""
+    left, found = sorted(times_us), [end_us]
+    while left and found[-1] - left[-1] < gap_us:
+        found.append(left.pop())
+    return found[1:]
 
 
 def test_a_read_at_a_past_time_ends_there(running_api: Running) -> None:
@@ -303,7 +342,7 @@ def test_msgpack_is_spoken_both_ways(running_api: Running) -> None:
 
 def test_what_exists_is_listed(running_api: Running) -> None:
     listed = httpx.get(running_api.url + "/v1/features", trust_env=False, timeout=30).json()
-    assert [view["name"] for view in listed["views"]] == ["listening", "places", "everyone"]
+    assert [view["name"] for view in listed["views"]] == ["listening", "places", "everyone", "visits"]
     assert listed["feature_sets"][0]["entity"] == {"user_id": "string"}
     one = httpx.get(running_api.url + "/v1/features/listening:plays_1h", trust_env=False, timeout=30).json()
     assert one["type"] == "int64"

@@ -43,6 +43,40 @@ SOURCE = Source(
     required=("s",),
     allow_nan=("y",),
 )
+MORE = replace(
+    SOURCE,
+    columns=(
+        ("s", "string"),
+        ("i8", "long"),
+        ("i16", "long"),
+        ("i32", "long"),
+        ("u8", "long"),
+        ("u16", "long"),
+        ("u32", "long"),
+        ("f", "double"),
+        ("g", "double"),
+        ("d", "date"),
+        ("ts", "array<string>"),
+        ("ns", "array<long>"),
+        ("is", "array<long>"),
+        ("xs", "array<double>"),
+        ("fs", "array<double>"),
+        ("bs", "array<boolean>"),
+        ("ds", "array<date>"),
+        ("ps", "array<decimal(6,2)>"),
+        ("deep", "long"),
+        ("deeper", "string"),
+    ),
+    timestamp="kafka",
+    allow_nan=("g",),
+    wire=(
+        *((name, f"{'u' * (name[0] == 'u')}int{name[1:]}") for name in ("i8", "i16", "i32", "u8", "u16", "u32")),
+        *((name, "float") for name in "fg"),
+        ("is", "array<int8>"),
+        ("fs", "array<float>"),
+    ),
+    paths=(("deep", ("o", "n")), ("deeper", ("o", "@p", "s s"))),
+)
 COLUMNS = tuple(name for name, _ in SOURCE.columns)
 
 # Each is one value as it may stand on the wire.
@@ -68,6 +102,18 @@ VALUES = (
     *('"2023-11-14T22:13:20.1234567-05:30"', '"2023-11-14T22:13:20.+01:00"', '"0000-01-01T00:00:00Z"'),
     *('"9999-12-31T23:59:59.999999Z"', '"9999-12-31T23:59:59.999999-00:01"', '"1970-01-01T00:00:00+00:01"'),
     *('"2023-11-14T22:13:20\u0661Z"', '"2023-00-10T00:00:00Z"', '"2023-13-10T00:00:00Z"', '"2023-04-31t00:00:00z"'),
+)
+MORE_VALUES = (
+    *VALUES,
+    *(str(n) for bits in (7, 8, 15, 16, 31, 32) for n in (2**bits, 2**bits - 1, -(2**bits), -(2**bits) - 1)),
+    *("0.1", "16777217", "16777219.0", "3.4028234663852886e38", "3.4028235677973366e38", "3.5e38", "-3.5e38", "1e-46"),
+    *('"0001-01-01"', '"0000-01-01"', '"1582-10-10"', '"1900-02-29"', '"2000-02-29"', '"9999-12-31"', '"10000-01-01"'),
+    *('"2024-2-9"', '" 2024-02-09"', '"2024-02-09\\n"', '"2024-02-30"', '"2024-13-01"', '"-001-01-01"', '"٢٠٢٤-02-09"'),
+    *('["a", null, "é"]', '["a", 1]', "[1, null, 127]", "[1, 128]", "[1, 2.0]", "[null]", "[true, false]", "[[1]]"),
+    *('["2024-02-29", "2023-02-29"]', '["2024-02-29"]', "[1.5, 1e400]", "[0.1, -0.0, 1e39]", "[9999.99, 0.1]"),
+    *('[1, {"a": 1, "a": 2}]', '[{"a": []}, "x"]', "[0.001]", '["NaN"]', "[9223372036854775808]", '["\\ud800"]'),
+    *('{"n": 7}', '{"n": null, "@p": {"s s": "x"}}', '{"@p": {"s s": 3}}', '{"@p": 3}', '{"@p": [1], "n": 1}'),
+    *('{"@p": {"s s": "a", "z": {"s s": 1}}, "n": 1.0}', '{"@p": null}', '{"n": 1, "n": 2}', '{"@p": {"s s": {}}}'),
 )
 # What may stand around and in a record, as bytes: the cuts and additions of a broken producer.
 PIECES = (
@@ -122,6 +168,28 @@ def test_every_value_in_every_column_is_read_as_the_oracle_reads_it(session: Spa
         record({"t": good[form], name: value}) for name in (*COLUMNS, "other") for value in VALUES
     ]
     assert differences(session, values, source) == []
+
+
+def test_every_value_of_narrow_types_dates_arrays_and_nested_members_is_read_alike(session: SparkSession) -> None:
+    names = [name for name, _ in MORE.columns if not name.startswith("deep")]
+    values: list[bytes | None] = [
+        record({name: value}) for name in (*names, "o") for value in dict.fromkeys(MORE_VALUES)
+    ]
+    values.append(b'{"s":"a","o.n":1}')
+    assert differences(session, values, MORE) == []
+    required = replace(MORE, required=("deeper",))
+    assert differences(session, [record({"o": value}) for value in MORE_VALUES], required) == []
+
+
+def test_the_time_of_the_record_may_be_the_events_time_and_must_be_one(session: SparkSession) -> None:
+    for stamp in (NOW, 0, -1000, 253_402_300_800_000_000):
+        frame = session.createDataFrame([(b'{"s":"a"}', 0, 0)], FRAME).selectExpr(
+            "*", f"timestamp_micros({stamp}) AS timestamp"
+        )
+        for module in (parse, sql_records):
+            row = module.parsed(frame, MORE).collect()[0]
+            wanted = (stamp, None) if 0 <= stamp < 253_402_300_800_000_000 else (None, "bad_time:kafka")
+            assert (row.event_time, row.reason) == wanted
 
 
 def test_every_frame_around_a_record_is_judged_as_the_oracle_judges_it(session: SparkSession) -> None:

@@ -35,7 +35,7 @@ def archive(
     """One commit of archive `seq`: good rows and cover rows; `before` is what earlier seqs hold.
 
     events: the source's columns (instants in microseconds), partition, offset and optionally
-    kafka_time. Returns the cover.
+    kafka_time; where the event time is the record's, `kafka`. Returns the cover.
     """
     cover = cover_of([*before, *events], topic_id)
     common = {"archive_seq": seq, "topic_id": topic_id, "archive_time": taken_us}

@@ -7,12 +7,14 @@ in the rows too. Compare doubles by `same`: bits, with one NaN and no negative z
 
 from __future__ import annotations
 
+import hashlib
 import math
 import operator
 import re
 import struct
 from collections.abc import Callable
-from decimal import Decimal
+from datetime import date, timedelta
+from decimal import ROUND_HALF_UP, Context, Decimal, localcontext
 from typing import Any
 
 from slicewise.features.expression import Call, ColumnRef, Literal, Node
@@ -30,6 +32,12 @@ SCHEMA = {
     "t": "timestamp_us",
     "u": "timestamp_us",
     "d": "decimal(10,2)",
+    "h": "decimal(18,0)",
+    "i": "decimal(5,3)",
+    "e": "date",
+    "w": "date",
+    "l": "array<string>",
+    "m": "array<long>",
 }
 TOP, BOTTOM, NAN, INF = 2**63 - 1, -(2**63), math.nan, math.inf
 
@@ -53,7 +61,17 @@ _TEXTS += [
 _TEXTS += ["1_000", "0x1F", "NaN", "1e400", "٣", "007", "-", "1.", "123456789012345678901234567890.5", "4.9e-99"]
 _BOOLEANS = [True, False, None]
 _TIMES = [0, 1, 1_790_000_000_000_000, None]
-_DECIMALS = [Decimal("0.00"), Decimal("10.50"), Decimal("-99999999.99"), Decimal("0.01"), None]
+_TEXTS += ["  pad  ", "\t\u00a0tab", "a@b@c", "@", "@@", "%a_b", "ÀÉß", "xyZ", "2024-02-29", "2023-02-29", "0001-01-01"]
+_TEXTS += ["0000-01-01", "9999-12-31", "2024-2-9", "2024-02-29\n", "\u2003em", "👩\u200d👩", "İı", "e\u0301e\u0301"]
+_TIMES += [1_709_164_800_000_000, 253_402_300_799_999_999, 951_782_399_999_999]
+_DECIMALS = [Decimal("0.00"), Decimal("10.50"), Decimal("-99999999.99"), Decimal("0.01"), None, Decimal("-0.05")]
+_DECIMALS += [Decimal("0.05"), Decimal("2.50"), Decimal("-2.45"), Decimal("99999999.99")]
+_WHOLES = [Decimal(0), Decimal(10**18 - 1), Decimal(-(10**18) + 1), Decimal(7), None]
+_THOUSANDTHS = [Decimal("0.500"), Decimal("-0.500"), Decimal("99.999"), Decimal("-99.999"), None, Decimal("1.001")]
+_DATES = [date(1970, 1, 1), date(1969, 12, 31), date(2024, 2, 29), date(1, 1, 1), date(9999, 12, 31), None]
+_DATES += [date(1582, 10, 10), date(2000, 1, 2), date(2021, 1, 3), date(2020, 12, 31), date(1900, 3, 1)]
+_LISTS = [["a", "b"], [], None, ["a", None], [None], ["", "é", "a"]]
+_NUMBERS = [[1, 7], [], None, [TOP, None, BOTTOM], [0, 0]]
 
 
 def _cycle(values: list[Any], i: int, stride: int) -> Any:
@@ -73,6 +91,12 @@ ROWS: list[dict[str, Any]] = [
         "t": _cycle(_TIMES, i, 1),
         "u": _cycle(_TIMES, i // 4, 1),
         "d": _cycle(_DECIMALS, i, 1),
+        "h": _cycle(_WHOLES, i // 2, 1),
+        "i": _cycle(_THOUSANDTHS, i, 1),
+        "e": _cycle(_DATES, i, 1),
+        "w": _cycle(_DATES, i // 6 + i, 5),
+        "l": _cycle(_LISTS, i, 1),
+        "m": _cycle(_NUMBERS, i, 1),
     }
     for i in range(240)
 ]
@@ -109,7 +133,38 @@ EXPRESSIONS = [
     # casts
     "CAST(a AS DOUBLE)", "CAST(x AS BIGINT)", "CAST(a AS STRING)", "CAST(s AS BIGINT)", "CAST(s AS DOUBLE)",
     "CAST(f AS BIGINT)", "CAST(f AS DOUBLE)", "CAST(t AS BIGINT)", "CAST(d AS DOUBLE)", "CAST(x * 1e3 AS BIGINT) / 7",
+    "CAST(a AS DECIMAL(10,2))", "CAST(d AS DECIMAL(5,1))", "CAST(d AS DECIMAL(20,6))", "CAST(h AS BIGINT)",
+    "CAST(s AS DATE)", "CAST(t AS DATE)", "CAST(e AS STRING)", "DATE '2024-02-29'",
     "CAST(CAST(x AS BIGINT) AS STRING)", "CAST(s AS DOUBLE) / CAST(r AS DOUBLE)", "CAST(t AS BIGINT) > 5",
+    # functions of text
+    "SUBSTRING(s, 2, 3)", "SUBSTRING(s, 1, 0)", "SUBSTRING(s, 3)", "LEFT(s, 2)", "RIGHT(s, 2)", "RIGHT(s, 0)",
+    "TRIM(s)", "LTRIM(s)", "RTRIM(s)", "STARTS_WITH(s, r)", "ENDS_WITH(s, r)", "CONTAINS(s, r)", "CONTAINS(s, '')",
+    "STARTS_WITH(s, 'a')", "ENDS_WITH(s, '')", "REPLACE(s, 'a', 'bb')", "REPLACE(s, '@', '')", "REPLACE(s, 'é', r)",
+    "SPLIT_PART(s, '@', 1)", "SPLIT_PART(s, '@', 2)", "SPLIT_PART(s, '@', 9)", "SPLIT_PART(s, '@@', 2)",
+    "POSITION('b' IN s)", "POSITION('é' IN s)", "STRPOS(s, '@')", "s LIKE 'a%'", "s LIKE '%a_%'", "s NOT LIKE '_'",
+    "s LIKE '%'", "s LIKE ''", "s LIKE '__'", "s LIKE '%.5'", "s LIKE '(%'",
+    "ASCII_LOWER(s)", "ASCII_UPPER(s)", "OCTET_LENGTH(s)", "BUCKET(s, 16)",
+    "BUCKET(a, 1000000)", "BUCKET(s || r, 1)",
+    # functions of numbers
+    "a % b", "MOD(a, 7)", "a % 0", "a // b", "a // 0", "a // 7", "SIGN(a)", "SIGN(x)", "SIGN(d)", "FLOOR(x)", "CEIL(x)",
+    "FLOOR(a)", "FLOOR(d)", "CEIL(d)", "CEIL(h)", "FLOOR(i)", "ROUND(d, 1)", "ROUND(d)", "ROUND(i, 2)", "ROUND(i)",
+    "ROUND(a, 1)", "ROUND(d, 5)", "SQRT(x)", "SQRT(a)", "TRY_ADD(a, b)", "TRY_SUBTRACT(a, b)", "TRY_MULTIPLY(a, b)",
+    "TRY_DIVIDE(a, b)", "TRY_DIVIDE(x, y)",
+    "d + d", "d - h", "d * i", "d * 2", "d + 0.5", "d - a", "1 - d", "-d", "ABS(d)", "d * d * 1.25", "ROUND(d * i, 2)",
+    "CAST(FLOOR(d) AS BIGINT)", "h * h", "CAST(i AS DOUBLE) / 2",
+    # dates and instants, in UTC
+    "YEAR(e)", "QUARTER(e)", "MONTH(e)", "DAY(e)", "DAYOFYEAR(e)", "DAYOFWEEK(e)", "WEEKOFYEAR(e)", "YEAR(t)",
+    "DAYOFWEEK(t)", "HOUR(t)", "MINUTE(t)", "SECOND(t)", "EXTRACT(HOUR FROM u)", "EXTRACT(YEAR FROM e)", "DATE(t)",
+    "TO_DATE(u)", "DATE_TRUNC('hour', t)", "DATE_TRUNC('day', t)", "DATE_TRUNC('second', t)", "DATE_TRUNC('minute', u)",
+    "DATE_DIFF('day', e, w)", "DATE_DIFF('day', e, t)", "e < w", "e = w", "e >= DATE '2000-01-01'", "LEAST(e, w)",
+    "GREATEST(e, w, DATE '1999-12-31')", "COALESCE(e, w)", "e IN (DATE '1970-01-01', DATE '2024-02-29')", "e IS NULL",
+    "CASE WHEN e > w THEN e ELSE w END", "NULLIF(e, w)", "YEAR(CAST(s AS DATE))",
+    # nulls, and arrays
+    "a IS DISTINCT FROM b", "a IS NOT DISTINCT FROM b", "x IS NOT DISTINCT FROM y", "s IS DISTINCT FROM r",
+    "e IS DISTINCT FROM NULL", "f IS NOT DISTINCT FROM g", "ARRAY_CONTAINS(l, 'a')", "ARRAY_CONTAINS(l, s)",
+    "ARRAY_CONTAINS(m, a)", "ARRAY_CONTAINS(m, NULL)", "ARRAY_SIZE(l)", "SIZE(m)", "l IS NULL",
+    "IF(f, l, NULL) IS NULL",
+    "ARRAY_SIZE(COALESCE(l, IF(g, l, NULL)))",
 ]  # fmt: skip
 
 
@@ -133,7 +188,8 @@ def _plain(value: float) -> float:
 def value_of(node: Node, row: dict[str, Any]) -> Any:
     """One value, by the meaning that the module docstring of rowlogic states."""
     if isinstance(node, Literal):
-        return node.value
+        is_day = node.kind == "date" and node.value is not None
+        return date.fromisoformat(str(node.value)) if is_day else node.value
     if isinstance(node, ColumnRef):
         return row[node.name]
     if node.op == "case":
@@ -145,6 +201,9 @@ def value_of(node: Node, row: dict[str, Any]) -> Any:
     args = [value_of(argument, row) for argument in node.args]
     if node.op == "is_null":
         return args[0] is None
+    if node.op == "same":
+        nulls = [value is None for value in args]
+        return all(nulls) if any(nulls) else _rank(args[0]) == _rank(args[1])
     if node.op in ("and", "or"):
         decisive = node.op == "or"
         return decisive if decisive in args else (None if None in args else not decisive)
@@ -185,10 +244,26 @@ def _strict(node: Call, args: list[Any]) -> Any:
         return _cast(node.args[0].kind, node.kind, args[0])
     if op == "div":
         return None if args[1] == 0 else _ieee_div(*args)
+    if op in FUNCTIONS:
+        return FUNCTIONS[op](*args)
+    if op in ("floor", "ceil"):
+        return _rounded(math.floor if op == "floor" else math.ceil, args[0])
+    if node.kind.startswith("decimal"):
+        with localcontext(Context(prec=100)):
+            return _ARITHMETIC[op](*args)
     whole = _ARITHMETIC[op](*args)
     if node.kind == "long" and not BOTTOM <= whole <= TOP:
         return None
     return whole
+
+
+def _rounded(how: Callable[[Any], int], value: Any) -> Any:
+    if isinstance(value, Decimal):
+        return Decimal(how(value))
+    if not math.isfinite(value):
+        return None
+    # beyond the doubles that a long holds, also where the rounded one would be one again
+    return how(value) if -(2.0**63) <= value < 2.0**63 else None
 
 
 def _ieee_div(a: float, b: float) -> float:
@@ -204,6 +279,16 @@ def _rank(value: Any) -> Any:
 
 
 def _cast(source: str, target: str, value: Any) -> Any:
+    if target.startswith("decimal"):
+        digits, scale = (int(part) for part in target[8:-1].split(","))
+        with localcontext(Context(prec=100)):
+            rounded = Decimal(value).quantize(Decimal(1).scaleb(-scale), ROUND_HALF_UP)
+        return rounded if len(str(abs(int(rounded.scaleb(scale, Context(prec=100)))))) <= digits else None
+    if target == "date":
+        try:
+            return date.fromisoformat(value) if re.fullmatch("[0-9]{4}-[0-9]{2}-[0-9]{2}", value) else None
+        except ValueError:
+            return None
     if target == "double":
         if source == "string":
             matched = re.fullmatch(r"-?[0-9]{1,30}(\.[0-9]{1,30})?([eE][+-]?[0-9]{1,2})?", value)
@@ -219,3 +304,75 @@ def _cast(source: str, target: str, value: Any) -> Any:
         inside = re.fullmatch("-?[0-9]{1,19}", value) and BOTTOM <= int(value) <= TOP
         return int(value) if inside else None
     return int(value)
+
+
+EPOCH = date(1970, 1, 1)
+
+
+def _day(value: date | int) -> date:
+    return value if isinstance(value, date) else EPOCH + timedelta(days=value // 86_400_000_000)
+
+
+def _like(text: str, pattern: str) -> bool:
+    parts = {"%": ".*", "_": "."}
+    return re.fullmatch("".join(parts.get(c, re.escape(c)) for c in pattern), text, re.DOTALL) is not None
+
+
+def _part(text: str, delimiter: str, n: int) -> str:
+    parts = text.split(delimiter)
+    return parts[n - 1] if n <= len(parts) else ""
+
+
+def _ascii(change: str) -> Callable[[str], str]:
+    return lambda text: "".join(getattr(c, change)() if c.isascii() else c for c in text)
+
+
+def _mod(a: int, b: int) -> int | None:
+    return None if b == 0 else int(math.copysign(1, a)) * (abs(a) % abs(b))
+
+
+def _whole_div(a: int, b: int) -> int | None:
+    quotient = None if b == 0 else abs(a) // abs(b) * (1 if (a < 0) == (b < 0) else -1)
+    return quotient if quotient is None or quotient <= TOP else None
+
+
+def _sqrt(value: float) -> float | None:
+    return math.sqrt(value) if value >= 0 or math.isnan(value) else None
+
+
+FUNCTIONS: dict[str, Callable[..., Any]] = {
+    "substring": lambda text, start, length: text[start - 1 : start - 1 + length],
+    "right": lambda text, n: text[len(text) - n :] if n <= len(text) else text,
+    "trim": lambda text: text.strip(" "),
+    "ltrim": lambda text: text.lstrip(" "),
+    "rtrim": lambda text: text.rstrip(" "),
+    "starts_with": str.startswith,
+    "ends_with": str.endswith,
+    "contains": lambda text, other: other in text,
+    "replace": str.replace,
+    "split_part": _part,
+    "position": lambda text, other: text.find(other) + 1,
+    "like": _like,
+    "ascii_lower": _ascii("lower"),
+    "ascii_upper": _ascii("upper"),
+    "octet_length": lambda text: len(text.encode()),
+    "bucket": lambda text, n: int(hashlib.md5(text.encode()).hexdigest()[:15], 16) % n,
+    "mod": _mod,
+    "whole_div": _whole_div,
+    "sqrt": _sqrt,
+    "date": _day,
+    "year": lambda day: day.year,
+    "quarter": lambda day: (day.month + 2) // 3,
+    "month": lambda day: day.month,
+    "day": lambda day: day.day,
+    "dayofyear": lambda day: day.timetuple().tm_yday,
+    "weekofyear": lambda day: day.isocalendar().week,
+    "dayofweek": lambda day: day.isoweekday() % 7 + 1,
+    "date_diff": lambda start, end: (end - start).days,
+    "hour": lambda us: us // 3_600_000_000 % 24,
+    "minute": lambda us: us // 60_000_000 % 60,
+    "second": lambda us: us // 1_000_000 % 60,
+    "truncate": lambda us, unit: us // unit * unit,
+    "array_contains": lambda values, value: value in values,
+    "array_size": len,
+}

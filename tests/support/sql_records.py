@@ -14,7 +14,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 (the name everybody uses)
 
 from slicewise.features.unit import Source
-from tests.support.sql_values import reason_of, value_of
+from tests.support.sql_values import END_OF_TIME_US, reason_of, value_of
 
 MAX_VALUE_BYTES = 1 << 20
 
@@ -49,7 +49,8 @@ def parsed(records: DataFrame, source: Source) -> DataFrame:
         (F.octet_length("value") > MAX_VALUE_BYTES).alias("large"),
         (F.col("json").isNotNull() & _get("json", "$[1]").isNull()).alias("is_json"),
         _holds_lone_surrogate(F.col("text")).alias("lone"),
-        *(_get("json", f'$[0]["{name}"]').alias(f"j_{name}") for name in names),
+        *(_get("json", _path(source, name)).alias(f"j_{name}") for name in names),
+        *(_blocked(source, name).alias(f"b_{name}") for name in names),
     )
     kinds = members.select("*", *(F.schema_of_variant(f"j_{n}").alias(f"k_{n}") for n in names))
     judged = kinds.select("*", *(value_of(name, kind, source) for name, kind in source.columns))
@@ -59,11 +60,29 @@ def parsed(records: DataFrame, source: Source) -> DataFrame:
         "partition",
         "offset",
         "kafka_time",
-        F.when(good, F.col(f"c_{source.timestamp}")).alias("event_time"),
+        F.when(good, _event_time(source)).alias("event_time"),
         "reason",
         F.when(~good, F.col("value")).alias("raw"),
         *(F.when(good, F.col(f"c_{name}")).alias(f"c_{name}") for name in names),
     )
+
+
+def _event_time(source: Source) -> Column:
+    return F.col("kafka_time" if source.timestamp == "kafka" else f"c_{source.timestamp}")
+
+
+def _path(source: Source, name: str, steps: int | None = None) -> str:
+    path = dict(source.paths).get(name, (name,))[:steps]
+    return "$[0]" + "".join(f'["{step}"]' for step in path)
+
+
+def _blocked(source: Source, name: str) -> Column:
+    """Is there, on the way to the column, something else than an object or null?"""
+    blocked = F.lit(False)
+    for steps in range(1, len(dict(source.paths).get(name, (name,)))):
+        kind = F.schema_of_variant(_get("json", _path(source, name, steps)))
+        blocked |= F.coalesce((kind != "VOID") & ~kind.startswith("OBJECT"), F.lit(False))
+    return blocked
 
 
 def _document(text: Column) -> Column:
@@ -85,13 +104,14 @@ def _holds_lone_surrogate(text: Column) -> Column:
 
 
 def _reason(source: Source) -> Column:
-    event_time, kafka_time = F.col(f"c_{source.timestamp}"), F.col("kafka_time")
+    event_time, kafka_time = _event_time(source), F.col("kafka_time")
     reasons: list[tuple[Column, Column | str]] = [
         (F.col("large"), "too_large"),
         (~F.coalesce(F.col("is_json"), F.lit(False)), "not_json"),
         (F.col("lone"), "bad_text"),
         *_missing(source),
-        *(reason_of(name, kind, source) for name, kind in source.columns),
+        *(each for name, kind in source.columns for each in _wrong(name, kind, source)),
+        (~event_time.between(0, END_OF_TIME_US - 1), "bad_time:kafka"),
         (event_time < kafka_time - source.max_lateness_us, "too_late"),
         (event_time > kafka_time + source.max_ahead_us, "too_far_ahead"),
     ]
@@ -103,8 +123,14 @@ def _reason(source: Source) -> Column:
 
 def _missing(source: Source) -> Iterable[tuple[Column, str]]:
     for name in dict.fromkeys((*source.required, source.timestamp)):
-        kind = F.col(f"k_{name}")
-        yield kind.isNull() | (kind == "VOID"), f"missing_required:{name}"
+        if name != "kafka":
+            kind = F.col(f"k_{name}")
+            yield ~F.col(f"b_{name}") & (kind.isNull() | (kind == "VOID")), f"missing_required:{name}"
+
+
+def _wrong(name: str, kind: str, source: Source) -> Iterable[tuple[Column, Column | str]]:
+    yield F.col(f"b_{name}"), f"wrong_type:{name}"
+    yield reason_of(name, kind, source)
 
 
 def _then(reason: tuple[Column, Column | str]) -> tuple[Column, Column]:

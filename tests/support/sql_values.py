@@ -8,6 +8,7 @@ the reason to give then, which is evaluated only where it is needed.
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 
 from pyspark.sql import Column
 from pyspark.sql import functions as F  # noqa: N812 (the name everybody uses)
@@ -25,7 +26,11 @@ _SPARK_TYPES = {
     "boolean": "boolean",
     "bool": "boolean",
     "timestamp_us": "bigint",
+    "date": "date",
+    "float": "double",
 }
+_WIDTHS = re.compile(r"(u?)int(8|16|32)")
+_ARRAY = re.compile(r"array<(.+)>")
 _UNIT_US = {"s": 1_000_000, "ms": 1_000, "us": 1}
 _RFC3339 = (
     r"\A\d{4}-\d{2}-\d{2}[Tt ]([01]\d|2[0-3]):[0-5]\d:[0-5]\d(\.\d+)?"
@@ -36,7 +41,11 @@ _DECIMAL = re.compile(r"decimal(?:128)?\((\d+), ?(\d+)\)")
 
 def spark_type(kind: str) -> str:
     """The Spark SQL type that holds a schema type; timestamp_us is a long of microseconds."""
-    decimal = _DECIMAL.fullmatch(kind)
+    decimal, array = _DECIMAL.fullmatch(kind), _ARRAY.fullmatch(kind)
+    if array:
+        return f"array<{spark_type(array[1])}>"
+    if _WIDTHS.fullmatch(kind):
+        return "bigint"
     return f"decimal({decimal[1]},{decimal[2]})" if decimal else _SPARK_TYPES[kind]
 
 
@@ -45,22 +54,42 @@ Rule = tuple[Column, Column]
 
 def value_of(name: str, kind: str, source: Source) -> Column:
     """`c_<name>`: the typed value of a column of schema type `kind`; null where absent or bad."""
-    return _rule(name, kind, source)[0].alias(f"c_{name}")
+    return _rule(F.col(f"j_{name}"), F.col(f"k_{name}"), name, _wire(name, kind, source), source)[0].alias(f"c_{name}")
 
 
 def reason_of(name: str, kind: str, source: Source) -> tuple[Column, Column]:
     """(is the value there but bad, the reason), over `c_<name>` of `value_of`."""
     json_type = F.col(f"k_{name}")
-    bad = F.col(f"c_{name}").isNull() & json_type.isNotNull() & (json_type != "VOID")
-    return bad, F.concat(_rule(name, kind, source)[1], F.lit(f":{name}"))
+    bad = F.col(f"c_{name}").isNull() & _there(json_type)
+    rule = _rule(F.col(f"j_{name}"), json_type, name, _wire(name, kind, source), source)
+    return bad, F.concat(rule[1], F.lit(f":{name}"))
 
 
-def _rule(name: str, kind: str, source: Source) -> Rule:
-    value, json_type = F.col(f"j_{name}"), F.col(f"k_{name}")
+def _there(json_type: Column) -> Column:
+    return json_type.isNotNull() & (json_type != "VOID")
+
+
+def _wire(name: str, kind: str, source: Source) -> str:
+    return dict(source.wire).get(name, kind)
+
+
+def _rule(value: Column, json_type: Column, name: str, kind: str, source: Source) -> Rule:
+    array, width = _ARRAY.fullmatch(kind), _WIDTHS.fullmatch(kind)
+    if array:
+        return _array(value, json_type, lambda e: _rule(e, F.schema_of_variant(e), name, array[1], source))
     if kind == "timestamp_us":
         return _time(value, json_type, source.time_form)
     if kind == "double":
         return _double(value, json_type, allow_nan=name in source.allow_nan)
+    if kind == "float":
+        return _float(value, json_type, allow_nan=name in source.allow_nan)
+    if kind == "date":
+        return _date(value, json_type)
+    if width:
+        bits = int(width[2])
+        low, high = (0, 2**bits - 1) if width[1] else (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1)
+        good, reason = _long(value, json_type)
+        return F.when(good.between(low, high), good), F.when(good.isNotNull(), "out_of_range").otherwise(reason)
     if spark_type(kind) == "bigint":
         return _long(value, json_type)
     if kind.startswith("decimal"):
@@ -68,6 +97,34 @@ def _rule(name: str, kind: str, source: Source) -> Rule:
     wanted = spark_type(kind)
     good = F.when(json_type == wanted.upper(), F.try_variant_get(value, "$", wanted))
     return good, F.lit("wrong_type")
+
+
+def _array(value: Column, json_type: Column, rule: Callable[[Column], Rule]) -> Rule:
+    """Of elements that may be null; the first bad one says why the list is."""
+
+    def why(element: Column) -> Column:
+        good, reason = rule(element)
+        return F.when(good.isNull() & _there(F.schema_of_variant(element)), reason)
+
+    elements = F.when(json_type.startswith("ARRAY"), F.try_variant_get(value, "$", "array<variant>"))
+    reasons = F.filter(F.transform(elements, why), lambda reason: reason.isNotNull())
+    good = F.when(F.size(reasons) == 0, F.transform(elements, lambda element: rule(element)[0]))
+    return good, F.coalesce(F.try_element_at(reasons, F.lit(1)), F.lit("wrong_type"))
+
+
+def _float(value: Column, json_type: Column, *, allow_nan: bool) -> Rule:
+    exact, reason = _double(value, json_type, allow_nan=allow_nan)
+    nearest = exact.cast("float").cast("double")
+    endless = F.abs(exact) == float("inf")
+    good = F.when(endless | (F.abs(nearest) != float("inf")), F.when(nearest == 0.0, F.lit(0.0)).otherwise(nearest))
+    return good, F.when(exact.isNotNull(), F.lit("out_of_range")).otherwise(reason)
+
+
+def _date(value: Column, json_type: Column) -> Rule:
+    text = F.try_variant_get(value, "$", "string")
+    day = F.when(text.rlike(r"\A\d{4}-\d{2}-\d{2}\z") & ~text.startswith("0000"), text.try_cast("date"))
+    good = F.when(json_type == "STRING", day)
+    return good, F.when(json_type == "STRING", F.lit("bad_date")).otherwise(F.lit("wrong_type"))
 
 
 def _long(value: Column, json_type: Column) -> Rule:

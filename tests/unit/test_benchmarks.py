@@ -10,12 +10,14 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.__main__ import write_doc
+from benchmarks import columns
 from benchmarks.baseline import recipe_api
 from benchmarks.whole import http_load, windows
+from benchmarks.whole.document import write_doc
 from benchmarks.whole.figures import Figure, Spread, table
 from benchmarks.whole.http_load import CLOSED, OPEN, Spec, get, run
 from benchmarks.whole.servers import PROJECTS
+from slicewise.aggregates import REGISTRY
 from slicewise.features.plan import plan
 from slicewise.features.project import load_project
 from slicewise.slices import parse_duration
@@ -107,11 +109,25 @@ def test_a_bound_is_kept_by_our_figure_alone() -> None:
     assert Figure("s", "n", "ms", 10.1, bound=10.0).met is False
 
 
-def test_a_run_replaces_what_stands_between_the_marks_of_the_document_and_nothing_else(tmp_path: Path) -> None:
+def test_a_run_replaces_what_stands_between_its_own_marks_and_nothing_else(tmp_path: Path) -> None:
     file = tmp_path / "b.md"
-    file.write_text("before\n<!-- begin: written by `x` -->\nold\n<!-- end -->\nafter\n")
-    write_doc(file, "new", "make bench")
-    assert file.read_text() == "before\n<!-- begin: written by `make bench` -->\n```\nnew\n```\n<!-- end -->\nafter\n"
+    others = "before\n<!-- begin: written by `make bench-aggregates` -->\nkept\n<!-- end -->\n"
+    file.write_text(f'{others}<!-- begin: written by `make bench BENCH="--quick"` -->\nold\n<!-- end -->\nafter\n')
+    write_doc(file, "new", "make bench", ["--only", "serving"])
+    assert file.read_text() == (
+        f'{others}<!-- begin: written by `make bench BENCH="--only serving"` -->\n```\nnew\n```\n<!-- end -->\nafter\n'
+    )
+
+
+def test_a_document_without_the_commands_marks_is_left_as_it_is(tmp_path: Path) -> None:
+    file = tmp_path / "b.md"
+    file.write_text("<!-- begin: written by `make bench-aggregates` -->\n<!-- end -->\n")
+    with pytest.raises(SystemExit, match="no marks to write between"):
+        write_doc(file, "new", "make bench")
+
+
+def test_every_aggregate_is_measured() -> None:
+    assert {case.aggregate.kind for case in columns.CASES} | {"where"} == set(REGISTRY) | {"where"}
 
 
 def test_the_recipe_is_asked_for_the_very_windows_and_slices_of_the_view() -> None:

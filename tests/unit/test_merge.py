@@ -26,12 +26,13 @@ from slicewise.errors import CodecError, DataLoss
 from slicewise.merge import Base, JointPlan, Merged, Stored, merge
 from slicewise.merge_known import Known
 from slicewise.merge_plan import ReadMode, ReadPlan, plan_key, plan_read
-from slicewise.slices import DAY_US, HOUR_US, MINUTE_US, Window, as_window, hopping, tumbling
+from slicewise.slices import DAY_US, HOUR_US, MINUTE_US, Window, as_window, hopping, session, sliding, tumbling
 
 TOPIC = "00112233445566778899aabbccddeeff"
 SUM = aggregates.sum("v").bind({"v": pa.int64()})
 OTHER = aggregates.sum("w").bind({"w": pa.int64()})
 COUNT = aggregates.count().bind({})
+SPAN = aggregates.span().bind({})
 MONDAY = 15_706 * DAY_US  # 2013-01-01
 
 
@@ -67,7 +68,7 @@ class Made:
 
 def unit_of(slice_us: int, kinds: Sequence[Aggregate] = (SUM, COUNT)) -> UnitUnderTest:
     levels = (MINUTE_US,) if slice_us < MINUTE_US else ()
-    return UnitUnderTest(slice_us, Layout.of(kinds), kinds[0], levels)
+    return UnitUnderTest(slice_us, Layout.of((*kinds, SPAN)), kinds[0], levels)
 
 
 def features_of(unit: UnitUnderTest, windows: Sequence[Window]) -> list[FeatureUnderTest]:
@@ -196,22 +197,31 @@ def answer(store: StoreUnderTest, windows: Sequence[Window], mode: ReadMode, t: 
 
 
 def assert_token_true(merged: Merged, events: Sequence[Made]) -> None:
-    """Every value is what the token says, by brute force over the events."""
+    """Every value is what the token says, and every session where it must be, by brute force over the events."""
     token = tokens.decode(merged.token(0, 0))
-    found = values(merged)
+    plan, found = merged.joint.plans[0], values(merged)
+    known = [e for e in events if token.contains(e.time // HOUR_US, e.place, e.offset)]
+    windows = {feature.column: feature.window for feature in plan.features}
     for column, (start, end) in token.bounds.items():
-        inside = [
-            e
-            for e in events
-            if start <= e.time < end
-            and e.offset
-            < max(
-                token.base.offsets.get(e.place, 0),
-                token.ahead.get(e.time // HOUR_US, Cover()).offsets.get(e.place, 0),
-            )
-        ]
+        inside = [e for e in known if start <= e.time < end]
+        if windows[column].kind == "session":
+            opened = open_session(known, plan.bounds[column], windows[column].gap_us)
+            assert inside == [e for e in known if e in opened], (column, start, end)
+            first = min((e.time for e in opened), default=end)
+            assert start == (slices.floor(first, plan.unit.slice_us) if opened else end)
         exact = sum(1 << e.bit for e in inside) if inside else None
         assert found[column] == (exact if column.startswith("s") else len(inside)), (column, start, end)
+
+
+def open_session(events: Sequence[Made], searched: tuple[int, int], gap_us: int) -> list[Made]:
+    """Back from the latest event, while the next one is less than the gap away."""
+    start, end = searched
+    left = sorted((e for e in events if start <= e.time < end), key=lambda e: e.time)
+    found, after = [], end
+    while left and after - left[-1].time < gap_us:
+        found.append(left.pop())
+        after = found[-1].time
+    return found
 
 
 WINDOWS = [
@@ -223,6 +233,12 @@ WINDOWS = [
     tumbling("1h"),
     tumbling("1d", open=True),
     hopping("2h", every="20m"),
+    sliding("1h", offset="1d"),
+    sliding("7d", offset="30m"),
+    tumbling("1h", offset="90m"),
+    session("30m", max_length="6h"),
+    session("2h", max_length="1d"),
+    session("2h", max_length="1d", offset="30m"),
 ]
 
 

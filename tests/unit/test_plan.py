@@ -89,6 +89,48 @@ def test_retention_is_the_longest_reach_and_the_lateness() -> None:
     assert unit(plays("10m", "1h")).retention_us == HOUR_US + MINUTE_US + late
     assert unit(plays("10m", "7d")).retention_us == 7 * DAY_US + HOUR_US + late  # resolution: the hour
     assert unit(plays("10m", sw.tumbling("1d"))).retention_us == 2 * DAY_US + late
+    assert unit(plays("10m", sw.sliding("1h", offset="2d"))).retention_us == 2 * DAY_US + HOUR_US + MINUTE_US + late
+    assert unit(plays("10m", sw.tumbling("1d", offset="1h"))).retention_us == 2 * DAY_US + HOUR_US + late
+
+
+def test_a_session_is_kept_for_as_long_as_it_may_last_and_its_view_tells_first_and_last_events() -> None:
+    made = unit(plays("1h", sw.session("30m", max_length="1d")))
+    assert (made.slice_us, made.levels) == (MINUTE_US, ())
+    assert made.retention_us == DAY_US + MINUTE_US + 7 * DAY_US
+    assert [partial.kind for partial in made.layout.partials] == ["count", "span"]
+    assert {feature.partial for feature in made.features} == {0}
+    (row,) = explain(planned(view(plays("1h", sw.session("30m", max_length="1d")))))
+    assert 25 <= row.reads_per_request <= 25 + 2  # the slices of each hour that it may touch, and the days' indices
+    assert row.partials == ("count()", "span()")
+
+
+def test_a_view_without_a_session_keeps_no_spans() -> None:
+    assert [partial.kind for partial in unit(plays("1h")).layout.partials] == ["count"]
+
+
+@pytest.mark.parametrize(
+    ("windows", "slice_", "says"),
+    [
+        ([sw.session("5m", max_length="1h")], "10m", "the gap of session_5m is shorter than the slice 10m"),
+        ([sw.session("30m", max_length="30d")], None, "43200 slices of 1m; a read looks at each"),
+        (["10s", sw.session("10m", max_length="1d")], None, "86400 slices of 1s; a read looks at each"),
+        ([sw.session("500ms", max_length="1h")], None, "no slice fits the windows session_500ms"),
+    ],
+)
+def test_a_session_that_cannot_be_walked_is_refused(
+    windows: list[sw.Window | str], slice_: str | None, says: str
+) -> None:
+    with pytest.raises(DefinitionError, match=says) as refused:
+        planned(view(plays(*windows), slice=slice_))
+    assert refused.value.next_step
+    assert "listening" in str(refused.value)
+
+
+def test_a_session_added_to_a_deployed_view_that_tells_no_spans_is_refused() -> None:
+    now = planned(view(plays("1h", "10m")))
+    (change,) = changes(planned(view(plays("1h", "10m", sw.session("30m", max_length="1h")))), now)
+    assert change.kind == "refused"
+    assert "span" in change.reason
 
 
 def test_a_global_view_is_spread() -> None:
@@ -312,6 +354,19 @@ def test_a_window_beyond_what_redis_keeps_is_refused_with_both_lengths() -> None
     (change,) = changes(planned(view(plays("1h", "3h"))), now)
     assert change.kind == "refused"
     assert "a longer window" in change.reason
+
+
+def test_an_offset_is_another_definition_over_what_is_stored_within_what_redis_keeps() -> None:
+    now = planned(view(plays("10m", "1d"), slice="1m"))
+    within = planned(view(plays("10m", "1d", sw.sliding("1h", offset="23h")), slice="1m"))
+    assert kinds(within, now) == {("listening", "definition")}
+    other = planned(view(plays("10m", "1d", sw.sliding("1h", offset="22h")), slice="1m"))
+    fingerprints = {each.units[0].definition_fingerprint for each in (now, within, other)}
+    assert len(fingerprints) == 3
+    assert len({each.units[0].storage_fingerprint for each in (now, within, other)}) == 1
+    assert Deployment.from_json(within.to_json()) == within
+    (change,) = changes(planned(view(plays("10m", "1d", sw.sliding("1h", offset="1d")), slice="1m")), now)
+    assert (change.kind, "a longer window" in change.reason) == ("refused", True)
 
 
 def test_a_window_read_by_minutes_is_refused_where_hours_keep_none() -> None:

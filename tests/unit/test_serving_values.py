@@ -21,7 +21,7 @@ from slicewise.errors import BadRequest, DefinitionError
 from slicewise.serving.refusals import earliest_at
 from slicewise.serving.requests import instant_text, instant_us
 from slicewise.serving.values import converter, json_safe
-from slicewise.slices import DAY_US, HOUR_US, MINUTE_US, as_window, hopping, tumbling
+from slicewise.slices import DAY_US, HOUR_US, MINUTE_US, as_window, hopping, session, sliding, tumbling
 
 
 @settings(deadline=None)
@@ -80,7 +80,10 @@ class UnitUnderTest:
 
 
 WINDOWS = [as_window("1h"), as_window("7d"), tumbling("1h"), tumbling("1d", open=True),
-           hopping("2h", every="20m"), hopping("2h", every="20m", open=True)]  # fmt: skip
+           hopping("2h", every="20m"), hopping("2h", every="20m", open=True),
+           sliding("1h", offset="1d"), sliding("7d", offset="90m"), tumbling("1h", offset="90m"),
+           tumbling("1d", open=True, offset="1h"), session("30m", max_length="1d"),
+           session("30m", max_length="1d", offset="2h")]  # fmt: skip
 
 
 @settings(deadline=None)
@@ -98,7 +101,7 @@ def test_the_earliest_at_is_the_first_whose_window_starts_no_earlier_than_what_i
     assert start(earliest) >= kept
     assert start(earliest + more) >= kept
     assert start(earliest - 1) < kept
-    assert earliest - kept <= window.length_us + max(HOUR_US, window.hop_us) + DAY_US
+    assert earliest - kept <= window.length_us + window.offset_us + max(HOUR_US, window.hop_us) + DAY_US
 
 
 @pytest.mark.parametrize(

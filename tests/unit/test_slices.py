@@ -1,5 +1,7 @@
 """Windows stand where the drawings say; segments tile them exactly."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -73,6 +75,20 @@ def test_a_column_is_named_by_the_authors_own_text() -> None:
     assert Window("hopping", H, 10 * M).column_suffix() == "hopping_1h_10m"
 
 
+def test_an_offset_stands_in_the_columns_name() -> None:
+    assert sl.sliding("1h", offset="1d").column_suffix() == "1h_offset_1d"
+    assert sl.tumbling("1h", offset="24h").column_suffix() == "tumbling_1h_offset_24h"
+    assert sl.tumbling("1h", open=True, offset="1w").column_suffix() == "tumbling_1h_offset_1w_open"
+    assert sl.hopping("1h", every="10m", offset="1d").column_suffix() == "hopping_1h_10m_offset_1d"
+    assert Window("sliding", H, offset_us=D).column_suffix() == "1h_offset_1d"
+
+
+@pytest.mark.parametrize("offset", ["0s", "-1h", "", "1 day"])
+def test_an_offset_is_a_positive_duration(offset: str) -> None:
+    with pytest.raises(DefinitionError, match="no duration"):
+        sl.sliding("1h", offset=offset)
+
+
 def test_a_hop_beyond_the_length_is_refused() -> None:
     with pytest.raises(DefinitionError, match="no window"):
         sl.hopping("10m", every="1h")
@@ -115,6 +131,16 @@ def test_a_declared_slice_divides_the_hour_and_every_window() -> None:
         sl.check_slice(5 * M, [sl.sliding("1h"), sl.sliding("12m")])
     with pytest.raises(DefinitionError, match="hopping_1h_12m is not divisible"):
         sl.check_slice(5 * M, [sl.hopping("1h", every="12m")])
+    with pytest.raises(DefinitionError, match="1h_offset_7m is not divisible by the slice 5m: 7m is no"):
+        sl.check_slice(5 * M, [sl.sliding("1h", offset="7m")])
+
+
+def test_an_offset_is_a_multiple_of_the_slice_but_does_not_shorten_it_to_a_tenth() -> None:
+    assert sl.default_slice([sl.sliding("1h", offset="15m")]) == 5 * M
+    assert sl.default_slice([sl.sliding("1d", offset="15m")]) == 15 * M
+    assert sl.default_slice([sl.sliding("1d", offset="90s")]) == 30 * SECOND_US
+    with pytest.raises(DefinitionError, match="offsets that are multiples of 100ms"):
+        sl.default_slice([sl.sliding("1h", offset="1001ms")])
 
 
 # --------------------------------------------------------------- resolution
@@ -207,6 +233,68 @@ def test_an_open_hopping_window_starts_its_length_before_its_next_end() -> None:
     )
 
 
+# ---- offset: at t, the window of t - offset. All with slices of 1m.
+@pytest.mark.parametrize(
+    ("mode", "end"),
+    [("live", 8 * H + M), ("at", 8 * H), ("event_time", 8 * H + 20 * SECOND_US)],
+)
+def test_an_offset_window_ends_where_it_would_have_ended_then(mode: Mode, end: int) -> None:
+    #  |07:50|07:51| … |07:59|08:00|              |10:00|
+    #  [-------- 10m --------)  <---- offset 2h ----  t = 10:00:20
+    t = T0 + 10 * H + 20 * SECOND_US
+    assert sl.bounds(sl.sliding("10m", offset="2h"), mode, t, M) == (T0 + 7 * H + 50 * M, T0 + end)
+
+
+def test_an_offset_window_on_a_boundary_does_not_hold_the_event_stamped_there() -> None:
+    #  [07:50 ---- 10m ---- 08:00)  <---- offset 2h ----  t = 10:00:00
+    #                        x      an event stamped 08:00:00 is the next window's
+    t = T0 + 10 * H
+    assert sl.bounds(sl.sliding("10m", offset="2h"), "live", t, M) == (T0 + 7 * H + 50 * M, T0 + 8 * H)
+    assert sl.bounds(sl.sliding("10m", offset="2h"), "live", t + 1, M)[1] == T0 + 8 * H + M
+
+
+def test_an_offset_shorter_than_the_window_overlaps_the_present_one() -> None:
+    #  09:30 [------ 1h ------) 10:30            offset 30m, t = 11:00
+    #           10:00 [------ 1h ------) 11:00   offset 0
+    t = T0 + 11 * H
+    assert sl.bounds(sl.sliding("1h", offset="30m"), "at", t, M) == (t - 90 * M, t - 30 * M)
+
+
+@pytest.mark.parametrize("mode", ["live", "at", "event_time"])
+def test_an_offset_tumbling_window_is_the_one_that_was_complete_then(mode: Mode) -> None:
+    # hours:   |--07--|--08--|--09--|--10--|
+    #                           ^      ^ t = 10:17
+    #          [07:00, 08:00)   09:47 - 1h = 08:47: offset 90m, not the 1h30m before [09:00, 10:00)
+    window = sl.tumbling("1h", offset="90m")
+    assert sl.bounds(window, mode, T0 + 10 * H + 17 * M, M) == (T0 + 7 * H, T0 + 8 * H)
+    # it moves when t - offset crosses the hour: at 10:30, and only then
+    assert sl.bounds(window, mode, T0 + 10 * H + 30 * M - 1, M) == (T0 + 7 * H, T0 + 8 * H)
+    assert sl.bounds(window, mode, T0 + 10 * H + 30 * M, M) == (T0 + 8 * H, T0 + 9 * H)
+
+
+def test_an_open_offset_window_was_still_filling_then() -> None:
+    #  |--------- 08 ---------|            open tumbling hour, offset 2h
+    #  [08:00 ---- 08:17)                  t = 10:17: what lies after 08:17 was not there yet
+    t = T0 + 10 * H + 17 * M
+    assert sl.bounds(sl.tumbling("1h", open=True, offset="2h"), "at", t, M) == (T0 + 8 * H, T0 + 8 * H + 17 * M)
+
+
+def test_an_offset_hopping_window_ends_at_the_last_hop_then() -> None:
+    # hops of 10m, t = 10:17, offset 5m: 10:12 -> ends 10:10, starts 09:10
+    assert sl.bounds(sl.hopping("1h", every="10m", offset="5m"), "live", T0 + 10 * H + 17 * M, M) == (
+        T0 + 9 * H + 10 * M,
+        T0 + 10 * H + 10 * M,
+    )
+
+
+def test_an_offset_bears_on_no_resolution() -> None:
+    # 7d of minutes is read by hours: the start is the hour at or before, whatever the offset
+    assert sl.resolution(sl.sliding("7d", offset="1m"), M) == H
+    assert sl.resolution(sl.tumbling("3h", offset="1m"), M) == H
+    start, end = sl.bounds(sl.sliding("7d", offset="1m"), "at", T0 + 7 * D + 90 * M, M)
+    assert (start, end) == (T0 + H, T0 + 7 * D + 89 * M)
+
+
 def test_times_before_the_epoch_round_down_too() -> None:
     assert sl.floor(-1, M) == -M
     assert sl.ceil(-1, M) == 0
@@ -222,6 +310,10 @@ some_windows = st.sampled_from(
         sl.tumbling("1d", open=True),
         sl.hopping("2h", every="10m"),
         sl.hopping("1d", every="5m", open=True),
+        sl.sliding("10m", offset="1d"),
+        sl.sliding("7d", offset="35m"),
+        sl.tumbling("1h", offset="90m"),
+        sl.hopping("1d", every="5m", open=True, offset="7d"),
     ]
 )
 modes: st.SearchStrategy[Mode] = st.sampled_from(["live", "at", "event_time"])
@@ -238,6 +330,13 @@ def test_no_window_reaches_further_back_than_its_reach(window: Window, mode: Mod
         assert start % slice_us == 0
         if mode != "event_time" and not window.open:
             assert end % slice_us == 0
+
+
+@given(some_windows, st.integers(1, 30 * 24 * 12), modes, times)
+def test_an_offset_window_answers_what_the_window_answered_then(window: Window, steps: int, mode: Mode, t: int) -> None:
+    shifted = replace(window, offset_us=window.offset_us + steps * 5 * M)
+    for slice_us in (SECOND_US, M, 5 * M):
+        assert sl.bounds(shifted, mode, t, slice_us) == sl.bounds(window, mode, t - steps * 5 * M, slice_us)
 
 
 @given(some_windows, modes, st.lists(times, min_size=1))

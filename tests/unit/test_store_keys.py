@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from datetime import UTC, datetime, timedelta, timezone
+from datetime import UTC, date, datetime, timedelta, timezone
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -24,6 +24,7 @@ UNIT = "00000000000000aa"
 def test_tags_are_the_golden_ones(case: dict[str, Any]) -> None:
     columns = [tuple(column) for column in case["columns"]]
     values = [[value] for value in case["values"]]
+    values = [[date.fromisoformat(v["date"]) if isinstance(v, dict) else v for v in each] for each in values]
     assert keys.entity_tags(columns, values, case["partition"]) == [case["tag"].encode()]
 
 

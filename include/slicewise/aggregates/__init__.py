@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+from decimal import Decimal
+from typing import Any
+
 from slicewise.aggregates.base import (
     OVERFLOW,
     REGISTRY,
@@ -12,83 +16,353 @@ from slicewise.aggregates.base import (
     State,
     from_spec,
 )
+from slicewise.aggregates.bloom_filters import Bloom, BloomFill
 from slicewise.aggregates.booleans import BoolAnd, BoolOr
+from slicewise.aggregates.buckets import Bucketed
 from slicewise.aggregates.columns import Columns
+from slicewise.aggregates.conditional import only
 from slicewise.aggregates.counting import Count
+from slicewise.aggregates.cuckoo_filters import Cuckoo
+from slicewise.aggregates.decay import DecayCount, DecaySum
 from slicewise.aggregates.distinct import DistinctCount
 from slicewise.aggregates.events import Event, Rows
 from slicewise.aggregates.extremes import Max, Min
 from slicewise.aggregates.fields import IDENTITY, Field, Fixed, Items, Texts
-from slicewise.aggregates.latest import LastK
+from slicewise.aggregates.folding import Ordered
+from slicewise.aggregates.frequent import TopKFrequent
+from slicewise.aggregates.functions import source_of
+from slicewise.aggregates.histograms import Histogram
+from slicewise.aggregates.latest import First, FirstK, Last, LastK, LastKDistinct
+from slicewise.aggregates.moments import Kurtosis, Skewness, Stddev, Variance
+from slicewise.aggregates.pairs import Correlation, Covariance, LinearTrend
+from slicewise.aggregates.quantile import Quantiles
 from slicewise.aggregates.ragged import Ragged, RaggedBytes
 from slicewise.aggregates.ranked import ArgMax, ArgMin, BottomK, TopK
+from slicewise.aggregates.spans import Span
 from slicewise.aggregates.sums import Mean, Sum
 from slicewise.aggregates.values import canonicalise
 
 
-def count(column: str | None = None) -> Count:
-    """Number of events; with a column, of events where it is not null. Of no events 0."""
-    return Count(column)
+def count(column: str | None = None, *, where: str | None = None) -> Aggregate:
+    """Number of events; with a column, of events where it is not null. Of no events 0.
+
+    Example: `sw.count()`
+    """
+    return _given(Count(column), where)
 
 
-def sum(column: str) -> Sum:
-    """Exact sum of a number column, rounded once."""
-    return Sum(column)
+def sum(column: str, *, where: str | None = None) -> Aggregate:
+    """Exact sum of a number column, rounded once.
+
+    Example: `sw.sum("seconds")`
+    """
+    return _given(Sum(column), where)
 
 
-def mean(column: str) -> Mean:
-    """Exact mean of a number column, rounded once."""
-    return Mean(column)
+def mean(column: str, *, where: str | None = None) -> Aggregate:
+    """Exact mean of a number column, rounded once.
+
+    Example: `sw.mean("seconds")`
+    """
+    return _given(Mean(column), where)
 
 
-def min(column: str) -> Min:
-    """The least value; text by its UTF-8 bytes."""
-    return Min(column)
+def variance(column: str, *, population: bool = False, where: str | None = None) -> Aggregate:
+    """Exact variance of a number column, rounded once: SQL's VAR_SAMP, or VAR_POP of a population.
+
+    Example: `sw.variance("seconds")`
+    """
+    return _given(Variance(column, population), where)
 
 
-def max(column: str) -> Max:
-    """The greatest value; text by its UTF-8 bytes."""
-    return Max(column)
+def stddev(column: str, *, population: bool = False, where: str | None = None) -> Aggregate:
+    """Square root of the exact variance, rounded once: SQL's STDDEV_SAMP, or STDDEV_POP of a population.
+
+    Example: `sw.stddev("price", population=True)`
+    """
+    return _given(Stddev(column, population), where)
 
 
-def argmin(payload: str, *, by: str) -> ArgMin:
-    """The payload of the event with the least `by`, the earliest of several."""
-    return ArgMin(payload, by)
+def skewness(column: str, *, where: str | None = None) -> Aggregate:
+    """Population skewness of a number column, as Spark defines it, exact and rounded once.
+
+    Example: `sw.skewness("stars")`
+    """
+    return _given(Skewness(column), where)
 
 
-def argmax(payload: str, *, by: str) -> ArgMax:
-    """The payload of the event with the greatest `by`, the earliest of several."""
-    return ArgMax(payload, by)
+def kurtosis(column: str, *, where: str | None = None) -> Aggregate:
+    """Population excess kurtosis of a number column, as Spark defines it, exact and rounded once.
+
+    Example: `sw.kurtosis("seconds")`
+    """
+    return _given(Kurtosis(column), where)
 
 
-def top_k(payload: str, *, by: str, k: int) -> TopK:
-    """The k events of greatest `by`: list<struct<by, payload>>, greatest first."""
-    return TopK(payload, by, k)
+def covariance(x: str, y: str, *, population: bool = False, where: str | None = None) -> Aggregate:
+    """Exact covariance of two number columns, rounded once: SQL's COVAR_SAMP, or COVAR_POP of a population.
+
+    Example: `sw.covariance("stars", "seconds")`
+    """
+    return _given(Covariance(x, y, population), where)
 
 
-def bottom_k(payload: str, *, by: str, k: int) -> BottomK:
-    """The k events of least `by`: list<struct<by, payload>>, least first."""
-    return BottomK(payload, by, k)
+def correlation(x: str, y: str, *, where: str | None = None) -> Aggregate:
+    """Pearson's correlation of two number columns, exact and rounded once: SQL's CORR.
+
+    Example: `sw.correlation("stars", "seconds")`
+    """
+    return _given(Correlation(x, y), where)
 
 
-def last_k(column: str, *, k: int) -> LastK:
-    """The values, not null, of the k latest events: a list, newest first."""
-    return LastK(column, k)
+def linear_trend(column: str, *, over: str | None = None, output: str = "slope", where: str | None = None) -> Aggregate:
+    """The line of least squares of a number column over event time in seconds, or over a second column.
+
+    output: `slope`, `intercept` or `r2`; the three share one partial. SQL's REGR_SLOPE(column, over) and so on.
+
+    Example: `sw.linear_trend("seconds", over="stars")`
+    """
+    return _given(LinearTrend(column, over, output), where)
 
 
-def distinct_count(column: str, *, threshold: int = 256, precision: int = 12) -> DistinctCount:
-    """Number of distinct values: exact up to `threshold`, beyond it HyperLogLog's estimate."""
-    return DistinctCount(column, threshold, precision)
+def min(column: str, *, where: str | None = None) -> Aggregate:
+    """The least value; text by its UTF-8 bytes.
+
+    Example: `sw.min("song")`
+    """
+    return _given(Min(column), where)
 
 
-def bool_and(column: str) -> BoolAnd:
-    """Whether all values that are not null are true."""
-    return BoolAnd(column)
+def max(column: str, *, where: str | None = None) -> Aggregate:
+    """The greatest value; text by its UTF-8 bytes.
+
+    Example: `sw.max("price")`
+    """
+    return _given(Max(column), where)
 
 
-def bool_or(column: str) -> BoolOr:
-    """Whether any value that is not null is true."""
-    return BoolOr(column)
+def argmin(payload: str, *, by: str, where: str | None = None) -> Aggregate:
+    """The payload of the event with the least `by`, the earliest of several.
+
+    Example: `sw.argmin("song", by="price")`
+    """
+    return _given(ArgMin(payload, by), where)
+
+
+def argmax(payload: str, *, by: str, where: str | None = None) -> Aggregate:
+    """The payload of the event with the greatest `by`, the earliest of several.
+
+    Example: `sw.argmax("song", by="seconds")`
+    """
+    return _given(ArgMax(payload, by), where)
+
+
+def top_k(payload: str, *, by: str, k: int, where: str | None = None) -> Aggregate:
+    """The k events of greatest `by`: list<struct<by, payload>>, greatest first.
+
+    Example: `sw.top_k("song", by="seconds", k=2)`
+    """
+    return _given(TopK(payload, by, k), where)
+
+
+def bottom_k(payload: str, *, by: str, k: int, where: str | None = None) -> Aggregate:
+    """The k events of least `by`: list<struct<by, payload>>, least first.
+
+    Example: `sw.bottom_k("song", by="stars", k=2)`
+    """
+    return _given(BottomK(payload, by, k), where)
+
+
+def first(column: str, *, where: str | None = None) -> Aggregate:
+    """The earliest value that is not null.
+
+    Example: `sw.first("song")`
+    """
+    return _given(First(column), where)
+
+
+def last(column: str, *, where: str | None = None) -> Aggregate:
+    """The latest value that is not null.
+
+    Example: `sw.last("stars")`
+    """
+    return _given(Last(column), where)
+
+
+def first_k(column: str, *, k: int, where: str | None = None) -> Aggregate:
+    """The values, not null, of the k earliest events: a list, oldest first.
+
+    Example: `sw.first_k("song", k=2)`
+    """
+    return _given(FirstK(column, k), where)
+
+
+def last_k(column: str, *, k: int, where: str | None = None) -> Aggregate:
+    """The values, not null, of the k latest events: a list, newest first.
+
+    Example: `sw.last_k("song", k=3)`
+    """
+    return _given(LastK(column, k), where)
+
+
+def last_k_distinct(column: str, *, k: int, where: str | None = None) -> Aggregate:
+    """The k distinct values that were seen last: a list, newest first.
+
+    Example: `sw.last_k_distinct("song", k=3)`
+    """
+    return _given(LastKDistinct(column, k), where)
+
+
+def distinct_count(column: str, *, threshold: int = 256, precision: int = 12, where: str | None = None) -> Aggregate:
+    """Number of distinct values: exact up to `threshold`, beyond it HyperLogLog's estimate.
+
+    Example: `sw.distinct_count("song")`
+    """
+    return _given(DistinctCount(column, threshold, precision), where)
+
+
+def bloom(column: str, *, capacity: int, error: float = 0.01, where: str | None = None) -> Aggregate:
+    """Whether the value that a reader asks for was seen, of up to `capacity` values; strangers are taken for
+    members with a probability of at most `error`.
+
+    Example: `sw.bloom("song", capacity=1_000)`
+    """
+    return _given(Bloom(column, capacity, error), where)
+
+
+def bloom_fill(column: str, *, capacity: int, error: float = 0.01, where: str | None = None) -> Aggregate:
+    """The share of bits that are set in the filter of `bloom` with the same parameters.
+
+    Example: `sw.bloom_fill("song", capacity=1_000)`
+    """
+    return _given(BloomFill(column, capacity, error), where)
+
+
+def cuckoo(column: str, *, capacity: int, error: float = 0.01, where: str | None = None) -> Aggregate:
+    """As `bloom`, as sorted fingerprints: 4 bytes a value, smaller where few are seen or the error is small.
+
+    Example: `sw.cuckoo("song", capacity=1_000)`
+    """
+    return _given(Cuckoo(column, capacity, error), where)
+
+
+def top_k_frequent(
+    column: str, *, k: int, capacity: int = 1_000, error: float = 0.005, where: str | None = None
+) -> Aggregate:
+    """The k values that came most often, their counts, and how far these may be off.
+
+    Exact up to `capacity` distinct values; beyond it counts may be too high, by a share `error` of all events.
+
+    Example: `sw.top_k_frequent("song", k=2)`
+    """
+    return _given(TopKFrequent(column, k, capacity, error), where)
+
+
+def quantiles(
+    column: str, *, q: Sequence[float], threshold: int = 256, error: float = 0.01, where: str | None = None
+) -> Aggregate:
+    """For each share q the least value that so many values do not exceed: a list of doubles.
+
+    Exact up to `threshold` distinct values; beyond it within a share `error` of the value (DDSketch).
+
+    Example: `sw.quantiles("seconds", q=[0.5, 0.9])`
+    """
+    return _given(Quantiles(column, tuple(q), threshold, error), where)
+
+
+def decay_sum(column: str, *, half_life: str, where: str | None = None) -> Aggregate:
+    """Exact sum in which a value weighs half after each `half_life` of age at the window's end.
+
+    Example: `sw.decay_sum("seconds", half_life="5m")`
+    """
+    return _given(DecaySum(half_life, column), where)
+
+
+def decay_count(column: str | None = None, *, half_life: str, where: str | None = None) -> Aggregate:
+    """Number of events (with a column, of values not null), each of which weighs half after each `half_life`.
+
+    Example: `sw.decay_count(half_life="5m")`
+    """
+    return _given(DecayCount(half_life, column), where)
+
+
+def ordered(
+    init: Callable[[], Any],
+    step: Callable[[Any, Any], Any],
+    finish: Callable[[Any], Any],
+    *,
+    columns: Sequence[str],
+    output: str,
+    cap: int = 1_000,
+    policy: str = "refuse",
+    where: str | None = None,
+) -> Aggregate:
+    """finish(step(… step(init(), first event) …, last event)) over the events in their total order.
+
+    An event is a dict of `columns`; the functions are plain ones of the project's module that compute from their
+    arguments alone, and travel as text in the definition. output: long, double, boolean or string. Beyond `cap` events
+    null with the error `too_many_events` (policy "refuse"), or of the latest `cap` (policy "newest").
+
+    Example: `sw.ordered(nothing, rise, rises, columns=["stars"], output="long")`
+    """
+    source = source_of((init, step, finish), (0, 2, 1))
+    names = (init.__name__, step.__name__, finish.__name__)
+    return _given(Ordered(source, *names, tuple(columns), output, cap, policy), where)
+
+
+def span(*, where: str | None = None) -> Aggregate:
+    """Microseconds from the first event to the last, of event time; of one event 0.
+
+    Example: `sw.span()`
+    """
+    return _given(Span(), where)
+
+
+def bool_and(column: str, *, where: str | None = None) -> Aggregate:
+    """Whether all values that are not null are true.
+
+    Example: `sw.bool_and("liked")`
+    """
+    return _given(BoolAnd(column), where)
+
+
+def bool_or(column: str, *, where: str | None = None) -> Aggregate:
+    """Whether any value that is not null is true.
+
+    Example: `sw.bool_or("liked")`
+    """
+    return _given(BoolOr(column), where)
+
+
+def bucketed(aggregate: Aggregate, *, by: str, max_buckets: int = 100, where: str | None = None) -> Aggregate:
+    """One aggregate per value of a second column: list<struct<key, value>>, ascending by key.
+
+    Exact up to `max_buckets` keys; beyond them null with the error `too_many_buckets`.
+
+    Example: `sw.bucketed(sw.sum("seconds"), by="song")`
+    """
+    return _given(Bucketed(aggregate, by, max_buckets), where)
+
+
+def count_by(category: str, *, max_categories: int = 100, where: str | None = None) -> Aggregate:
+    """Number of events per value of a column: list<struct<key, value>>, ascending by key.
+
+    Example: `sw.count_by("song")`
+    """
+    return bucketed(Count(), by=category, max_buckets=max_categories, where=where)
+
+
+def histogram(column: str, *, edges: Sequence[float | Decimal], where: str | None = None) -> Aggregate:
+    """Number of values in each bin [edge, next edge), under the first edge, and from the last on.
+
+    Example: `sw.histogram("seconds", edges=[60, 120, 180])`
+    """
+    return _given(Histogram(column, tuple(edges)), where)
+
+
+def _given(aggregate: Aggregate, where: str | None) -> Aggregate:
+    """The aggregate of the events for which `where`, a condition of row logic, is true; of all without one."""
+    return aggregate if where is None else only(aggregate, where)
 
 
 __all__ = [
@@ -107,21 +381,45 @@ __all__ = [
     "Ragged",
     "RaggedBytes",
     "Rows",
+    "Span",
     "State",
     "Texts",
     "argmax",
     "argmin",
+    "bloom",
+    "bloom_fill",
     "bool_and",
     "bool_or",
     "bottom_k",
+    "bucketed",
     "canonicalise",
+    "correlation",
     "count",
+    "count_by",
+    "covariance",
+    "cuckoo",
+    "decay_count",
+    "decay_sum",
     "distinct_count",
+    "first",
+    "first_k",
     "from_spec",
+    "histogram",
+    "kurtosis",
+    "last",
     "last_k",
+    "last_k_distinct",
+    "linear_trend",
     "max",
     "mean",
     "min",
+    "ordered",
+    "quantiles",
+    "skewness",
+    "span",
+    "stddev",
     "sum",
     "top_k",
+    "top_k_frequent",
+    "variance",
 ]

@@ -25,6 +25,9 @@ from slicewise.aggregates.fields import Field, Fixed, Items
 from slicewise.aggregates.ragged import Int64, Ragged, RaggedBytes
 from slicewise.errors import DefinitionError
 
+Ends = Callable[[], Int64]
+"""Where the window of each row ends, in microseconds; called by those aggregates alone that ask."""
+
 State = tuple[Any, ...]
 """A partial in row form: one Python value per field (int or float, tuple of items, tuple of bytes)."""
 
@@ -70,6 +73,10 @@ class Aggregate(ABC):
     def accepts(self, column: str, kind: pa.DataType) -> str | None:
         """None if this input column may have this type, else what was expected instead."""
 
+    def answers(self, length_us: int) -> str | None:  # noqa: ARG002
+        """None if it can answer a window of this length, else what was expected instead."""
+        return None
+
     def bind(self, types: Mapping[str, pa.DataType]) -> Aggregate:
         """The same aggregate over columns of these types.
 
@@ -105,6 +112,24 @@ class Aggregate(ABC):
         """Kind and parameters as plain JSON values; `from_spec` reads them back."""
         parameters = {f.name: getattr(self, f.name) for f in fields(self) if f.name != "types"}
         return {"kind": self.kind, **parameters}
+
+    @classmethod
+    def of_parameters(cls, parameters: Mapping[str, Any]) -> Aggregate:
+        """The unbound aggregate of a spec's parameters."""
+        return cls(**parameters)
+
+    def meaning(self) -> dict[str, Any]:
+        """What of the spec bears on answers: without what is there for people to read."""
+        return self.spec()
+
+    def resolve(self, named: Callable[[str], str]) -> Aggregate:  # noqa: ARG002
+        """The same with each condition's text given the column that holds its values, which `named` tells."""
+        return self
+
+    @property
+    def core(self) -> Aggregate:
+        """What combines and finishes its partials: itself, or what it gives chosen events to."""
+        return self
 
     def describe(self) -> str:
         """As a user would write it, for messages."""
@@ -152,6 +177,10 @@ class Aggregate(ABC):
     def finish_columns(self, partials: Columns) -> Finished:
         """The value of each partial."""
 
+    def finish_columns_at(self, partials: Columns, ends: Ends) -> Finished:  # noqa: ARG002
+        """The value of each partial of a window that ends there; few depend on it (docs/adr/0031)."""
+        return self.finish_columns(partials)
+
     # ---- few rows
 
     @property
@@ -177,6 +206,10 @@ class Aggregate(ABC):
     @abstractmethod
     def finish(self, state: State) -> Any:
         """The value (a Python value that `pa.array` takes for `output_type`), or `Failed`."""
+
+    def finish_at(self, state: State, end_us: int) -> Any:  # noqa: ARG002
+        """The row form of `finish_columns_at`."""
+        return self.finish(state)
 
     def to_columns(self, states: Sequence[State]) -> Columns:
         """Column form of these partials."""
@@ -267,4 +300,4 @@ def from_spec(spec: Mapping[str, Any]) -> Aggregate:
             f"unknown aggregate kind {kind!r}",
             expected="one of " + ", ".join(sorted(REGISTRY)),
         )
-    return REGISTRY[kind].cls(**parameters)
+    return REGISTRY[kind].cls.of_parameters(parameters)

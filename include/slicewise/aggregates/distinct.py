@@ -30,7 +30,7 @@ from slicewise.aggregates.hyperloglog import (
     place,
     places,
 )
-from slicewise.aggregates.ragged import Int64, Ragged, RaggedBytes, offsets_of
+from slicewise.aggregates.ragged import Int64, Ragged, RaggedBytes, ascending, offsets_of
 from slicewise.aggregates.values import ValueType, flat, is_double, is_ordered, non_null
 from slicewise.errors import CodecError, DefinitionError
 
@@ -120,8 +120,8 @@ class DistinctCount(Aggregate):
         self, stored: Any, groups: Int64, dense: NDArray[np.uint8], dense_groups: Int64, n_groups: int
     ) -> Columns:
         """Partials of values [n] with their groups, and of registers with theirs."""
-        universe, code = _distinct(stored, self.value)
-        pairs = np.unique(groups * max(1, len(universe)) + code)
+        universe, code = distinct_values(stored, self.value)
+        pairs = ascending(groups * max(1, len(universe)) + code)
         group, code = np.divmod(pairs, max(1, len(universe)))
         count = np.bincount(group, minlength=n_groups)
         is_dense = count > self.threshold
@@ -143,10 +143,12 @@ class DistinctCount(Aggregate):
         return Columns(n_groups, values)
 
     def _insert(self, registers: NDArray[np.uint8], rows: Int64, universe: Any, code: Int64) -> None:
-        used = np.unique(code)  # each distinct value is hashed once
+        seen = np.zeros(len(universe), np.bool_)
+        seen[code] = True
+        used = np.flatnonzero(seen)  # each distinct value is hashed once
         chosen = universe[used] if isinstance(universe, np.ndarray) else universe.take(pa.array(used))
         register, rank = places(hash_stored(chosen), self.precision)
-        at = np.searchsorted(used, code)
+        at = (np.cumsum(seen) - 1)[code]
         np.maximum.at(registers.reshape(-1), rows * self.size + register[at], rank[at])
 
     def finish_columns(self, partials: Columns) -> Finished:
@@ -174,7 +176,7 @@ class DistinctCount(Aggregate):
         return estimate(histogram(state[1], self.precision), self.precision) if state[1] else len(state[0])
 
 
-def _distinct(stored: Any, kind: ValueType) -> tuple[Any, Int64]:
+def distinct_values(stored: Any, kind: ValueType) -> tuple[Any, Int64]:
     """The distinct stored values, ascending, and for each given one its position among them."""
     encoded = (pa.array(stored) if isinstance(stored, np.ndarray) else stored).dictionary_encode()
     values = encoded.dictionary.to_numpy() if isinstance(stored, np.ndarray) else encoded.dictionary

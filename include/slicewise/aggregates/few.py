@@ -8,6 +8,7 @@ this form is told by `Aggregate.few`; the laws hold it equal to the column form.
 from __future__ import annotations
 
 import math
+import struct
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
@@ -140,6 +141,31 @@ class Extremes:
 
 
 @dataclass(frozen=True)
+class Outermost:
+    """The one entry of the least or greatest identity: (identity, value), both as raw bytes.
+
+    Combined to that pair, or None without any; bytes of identities compare as the total order.
+    """
+
+    newest: bool
+    code: str
+    """Of the value, for a struct."""
+
+    def combine(
+        self, columns: Sequence[Sequence[Any]], runs: Sequence[Run], groups: Groups, known: Sequence[Any] = ()
+    ) -> list[Any]:
+        best: Any = max if self.newest else min
+        entries = list(zip(*columns, strict=True))
+        found = [best([entry for entry in entries[a:b] if entry[0]], default=None) for a, b in runs]
+        found += known
+        return [best(_some([found[run] for run in group]), default=None) for group in groups]
+
+    def finish(self, combined: Sequence[Any]) -> Listed:
+        unpack = struct.Struct(self.code).unpack
+        return Listed([None if state is None else unpack(state[1])[0] for state in combined])
+
+
+@dataclass(frozen=True)
 class _By:
     best: Any
     key: Callable[[Any], Any]
@@ -150,3 +176,27 @@ class _By:
 
 def _some(values: Sequence[Any]) -> list[Any]:
     return [value for value in values if value is not None]
+
+
+@dataclass(frozen=True)
+class Spans:
+    """First and last: (first, last, present), combined to (first, last), or None without any."""
+
+    overflow: str
+
+    def combine(
+        self, columns: Sequence[Sequence[Any]], runs: Sequence[Run], groups: Groups, known: Sequence[Any] = ()
+    ) -> list[Any]:
+        each = [(first, last) if held else None for first, last, held in zip(*columns, strict=True)]
+        found = [_outermost(each[a:b]) for a, b in runs] + list(known)
+        return [_outermost([found[run] for run in group]) for group in groups]
+
+    def finish(self, combined: Sequence[Any]) -> Listed:
+        values = [None if span is None else span[1] - span[0] for span in combined]
+        errors = {at: self.overflow for at, value in enumerate(values) if value is not None and value >= 2**63}
+        return Listed([None if at in errors else value for at, value in enumerate(values)], errors)
+
+
+def _outermost(spans: Sequence[tuple[int, int] | None]) -> tuple[int, int] | None:
+    some = [span for span in spans if span is not None]
+    return (min([first for first, _ in some]), max([last for _, last in some])) if some else None

@@ -16,6 +16,8 @@ from numpy.typing import NDArray
 SEED = 0x736C696365776973
 """In the partial_id of whatever stores what follows from hashes."""
 
+GOLDEN = 0x9E3779B97F4A7C15
+_M1, _M2 = 0xBF58476D1CE4E5B9, 0x94D049BB133111EB
 _P1 = np.uint64(0x9E3779B185EBCA87)
 _P2 = np.uint64(0xC2B2AE3D27D4EB4F)
 _P3 = np.uint64(0x165667B19E3779F9)
@@ -36,6 +38,22 @@ def hash_one(stored: int | bytes) -> int:
     """The hash of one stored value."""
     raw = stored if isinstance(stored, bytes) else int(stored).to_bytes(8, "little", signed=True)
     return int(xxhash.xxh64_intdigest(raw, SEED))
+
+
+def mixed(words: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    """One step of SplitMix64 (Steele, Lea, Flood 2014) of each word: further hashes from a hash."""
+    words = words + np.uint64(GOLDEN)
+    words = (words ^ (words >> np.uint64(30))) * np.uint64(_M1)
+    words = (words ^ (words >> np.uint64(27))) * np.uint64(_M2)
+    return words ^ (words >> np.uint64(31))
+
+
+def mixed_one(word: int) -> int:
+    """The same of one word."""
+    word = (word + GOLDEN) % 2**64
+    word = (word ^ (word >> 30)) * _M1 % 2**64
+    word = (word ^ (word >> 27)) * _M2 % 2**64
+    return word ^ (word >> 31)
 
 
 def _hash_words(words: NDArray[np.uint64]) -> NDArray[np.uint64]:

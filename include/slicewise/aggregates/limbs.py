@@ -33,7 +33,8 @@ MOST_LANES = SPECIAL_LANE + 6
 FINITE_BITS = LIMB_BITS * (SPECIAL_LANE - 1)
 """Every finite sum is shorter; one that counts NaN or infinities is not."""
 CARRY_LANES = 2
-LONG_CHUNK = 2**20  # values below 2^33: sums of a chunk stay below 2^53, exact in doubles
+INFINITE = 0x7FF  # the exponent of infinities and NaN
+LONG_CHUNK = 2**20  # rows between two carries: values below 2^33, so that a lane stays below 2^54
 SHORT_CHUNK = 2**15  # temporaries stay in cache
 FEW_GROUPS = 12
 """Up to so many groups Python's integers are faster than the fixed cost of whole columns."""
@@ -52,6 +53,16 @@ class Numbers:
     least: int  # first lane that any number reaches
     most: int  # last lane
     pieces: Callable[[Part], Pieces]
+
+
+@dataclass(frozen=True, eq=False)
+class Several:
+    """Numbers [size] that each give one number to every one of several sums, split together."""
+
+    size: int
+    spans: Sequence[tuple[int, int]]
+    """Per sum the first and the last lane that any number reaches."""
+    pieces: Callable[[Part], Sequence[Pieces]]
 
 
 def of_integers(values: Int64) -> Numbers:
@@ -76,16 +87,13 @@ def of_words(words: NDArray[np.uint64]) -> Numbers:
 
 def of_doubles(values: NDArray[np.float64]) -> Numbers:
     """Doubles, in units of 2^-1074, by their bits; NaN and infinities as one in a lane of their own."""
-    least, most = 2**12, 0
-    for begin in range(0, len(values), SHORT_CHUNK):
-        biased = (values[begin : begin + SHORT_CHUNK].view(np.int64) >> 52) & 0x7FF
-        least, most = min(least, int(biased.min())), max(most, int(biased.max()))
-    special = most == 0x7FF
+    least, most, special = exponents(values)
 
     def pieces(part: Part) -> Pieces:
         bits = values[part].view(np.int64)
         biased = (bits >> 52) & 0x7FF
-        shift = np.maximum(biased - 1, 0)
+        # A zero may have any exponent: one that others have anyway needs no lane.
+        shift = np.maximum(biased - 1, least)
         mantissa = (bits & (2**52 - 1)) | (np.minimum(biased, 1) << 52)
         lane, shift = shift >> 5, shift & 31
         sign = 1 | (bits >> 63)
@@ -100,8 +108,23 @@ def of_doubles(values: NDArray[np.float64]) -> Numbers:
         parts = (low & MASK, middle, high >> LIMB_BITS)
         return [(lane + i if i else lane, value * sign) for i, value in enumerate(parts)]
 
-    highest = SPECIAL_LANE + 4 if special else max(0, most - 1) >> 5
-    return Numbers(len(values), max(0, least - 1) >> 5, highest + 2, pieces)
+    highest = SPECIAL_LANE + 4 if special else most >> 5
+    return Numbers(len(values), least >> 5, highest + 2, pieces)
+
+
+def exponents(values: NDArray[np.float64]) -> tuple[int, int, bool]:
+    """The least and the most exponent, in units of 2^-1074, of what is finite and not zero; whether anything is not
+    finite."""
+    least, most, special = INFINITE, 0, False
+    for begin in range(0, len(values), SHORT_CHUNK):
+        magnitude = values[begin : begin + SHORT_CHUNK].view(np.int64) & (2**63 - 1)
+        low, high = int(magnitude.min()) >> 52, int(magnitude.max()) >> 52
+        if low == 0 or high == INFINITE:
+            special |= high == INFINITE
+            held = magnitude[(magnitude != 0) & (magnitude < INFINITE << 52)]
+            low, high = (int(held.min()) >> 52, int(held.max()) >> 52) if len(held) else (INFINITE, 0)
+        least, most = min(least, low), max(most, high)
+    return (max(least - 1, 0), max(most - 1, 0), special) if least < INFINITE else (0, 0, special)
 
 
 def of_limbs(start: NDArray[np.int32], limbs: Ragged) -> Numbers:
@@ -126,48 +149,68 @@ def signed_limbs(start: NDArray[np.int32], limbs: Ragged) -> tuple[Int64, Int64]
     return lane, values
 
 
-def add(numbers: Numbers, groups: Int64, n_groups: int) -> tuple[NDArray[np.int32], Ragged]:
-    """(start, limbs) [n_groups] of the sum of each group's numbers; groups [numbers.size]."""
+def add(numbers: Numbers, groups: Int64, n_groups: int, highest: int = MOST_LANES) -> tuple[NDArray[np.int32], Ragged]:
+    """(start, limbs) [n_groups] of the sum of each group's numbers; groups [numbers.size].
+
+    Lanes beyond `highest`, where no such sum can reach, are refused: what is stored may be damaged.
+    """
+    together = Several(numbers.size, [(numbers.least, numbers.most)], lambda part: [numbers.pieces(part)])
+    return add_several(together, groups, n_groups, highest)[0]
+
+
+def add_several(
+    numbers: Several, groups: Int64, n_groups: int, highest: int = MOST_LANES
+) -> list[tuple[NDArray[np.int32], Ragged]]:
+    """Per sum what `add` gives."""
     if numbers.size == 0:
-        return np.zeros(n_groups, np.int32), Ragged.empty(n_groups, "<u4")
-    least, most = numbers.least, numbers.most
-    if least < 0 or most > MOST_LANES:
-        raise CodecError(f"a sum with limbs {least} to {most}", expected=f"0 to {MOST_LANES}")
-    lanes = most - least + 1 + CARRY_LANES
+        return [(np.zeros(n_groups, np.int32), Ragged.empty(n_groups, "<u4")) for _ in numbers.spans]
+    for least, most in numbers.spans:
+        if least < 0 or most > highest:
+            raise CodecError(f"a sum with limbs {least} to {most}", expected=f"0 to {highest}")
+    lanes = sum(most - least + 1 + CARRY_LANES for least, most in numbers.spans)
     if n_groups * lanes <= CELLS:
-        return _canonical(_lanes(numbers, None, groups, n_groups, lanes), least)
+        return _canonicals(numbers, None, groups, n_groups)
     # Runs of groups, so that few lanes stand in memory at once.
     order = np.argsort(groups, kind="stable")
     step = max(1, CELLS // lanes)
     firsts = range(0, n_groups, step)
     edges = [*np.searchsorted(groups[order], firsts).tolist(), len(order)]
-    starts: list[NDArray[np.int32]] = []
-    parts: list[Ragged] = []
+    parts: list[list[tuple[NDArray[np.int32], Ragged]]] = []
     for first, begin, end in zip(firsts, edges, edges[1:], strict=False):
         rows = order[begin:end]
-        n = min(step, n_groups - first)
-        start, limbs = _canonical(_lanes(numbers, rows, groups[rows] - first, n, lanes), least)
-        starts.append(start)
-        parts.append(limbs)
-    return np.concatenate(starts), Ragged.concat(parts)
+        parts.append(_canonicals(numbers, rows, groups[rows] - first, min(step, n_groups - first)))
+    return [
+        (np.concatenate([start for start, _ in each]), Ragged.concat([limbs for _, limbs in each]))
+        for each in zip(*parts, strict=True)
+    ]
 
 
-def _lanes(numbers: Numbers, rows: Int64 | None, groups: Int64, n: int, lanes: int) -> Int64:
-    """Lanes [lanes, n] of these rows (None: all), signed, each below 2^56."""
-    total = np.zeros((lanes, n), np.int64)
-    # No chunk shorter than the table that it fills, none so long that a bin could pass 2^53.
-    chunk = min(LONG_CHUNK, max(SHORT_CHUNK, lanes * n))
+def _canonicals(numbers: Several, rows: Int64 | None, groups: Int64, n: int) -> list[tuple[NDArray[np.int32], Ragged]]:
+    totals = _lanes(numbers, rows, groups, n)
+    return [_canonical(total, least) for total, (least, _) in zip(totals, numbers.spans, strict=True)]
+
+
+def _lanes(numbers: Several, rows: Int64 | None, groups: Int64, n: int) -> list[Int64]:
+    """Per sum the lanes [lanes, n] of these rows (None: all), signed, each below 2^56."""
+    totals = [np.zeros((most - least + 1 + CARRY_LANES, n), np.int64) for least, most in numbers.spans]
+    chunk = min(SHORT_CHUNK, LONG_CHUNK)
+    added = 0
     for begin in range(0, len(groups), chunk):
         part = slice(begin, begin + chunk)
-        if begin:
-            _carry(total)
-        for lane, values in numbers.pieces(part if rows is None else rows[part]):
-            if isinstance(lane, int):
-                total[lane - numbers.least] += _bins(groups[part], values, n)
-            else:
-                cells = (lane - numbers.least) * n + groups[part]
-                total += _bins(cells, values, lanes * n).reshape(lanes, n)
-    return total
+        if added + chunk > LONG_CHUNK:
+            added = 0
+            for total in totals:
+                _carry(total)
+        added += chunk
+        split = numbers.pieces(part if rows is None else rows[part])
+        owners = groups[part]
+        for total, (least, _), pieces in zip(totals, numbers.spans, split, strict=True):
+            for lane, values in pieces:
+                if isinstance(lane, int):
+                    np.add.at(total[lane - least], owners, values)
+                else:
+                    np.add.at(total.reshape(-1), (lane - least) * n + owners, values)
+    return totals
 
 
 def _carry(total: Int64) -> None:
@@ -175,11 +218,6 @@ def _carry(total: Int64) -> None:
     for j in range(len(total) - 1):
         total[j + 1] += total[j] >> LIMB_BITS
         total[j] &= MASK
-
-
-def _bins(cells: Int64, values: Int64, n: int) -> Int64:
-    """Sums of |values| < 2^33 per cell: exact in doubles for up to 2^20 of them."""
-    return np.bincount(cells, weights=values, minlength=n).astype(np.int64)
 
 
 def _canonical(total: Int64, least: int) -> tuple[NDArray[np.int32], Ragged]:

@@ -26,6 +26,15 @@ def runs(starts: Int64, offsets: Int64) -> Int64:
     return (starts - offsets[:-1]).repeat(offsets[1:] - offsets[:-1]) + np.arange(offsets[-1])
 
 
+def ascending(values: Int64) -> Int64:
+    """The distinct values, ascending. By sorting: where most are distinct, the hash table of
+    `np.unique` takes twenty times as long."""
+    ordered = np.sort(values)
+    first = np.ones(len(ordered), np.bool_)
+    np.not_equal(ordered[1:], ordered[:-1], out=first[1:])
+    return ordered[first]
+
+
 def picked(offsets: Int64, indices: Int64) -> tuple[Int64, Int64]:
     """The offsets of rows picked from lists with these offsets, and the items that they hold."""
     starts = offsets[indices]

@@ -36,10 +36,11 @@ def choose(
     Returns indices of the chosen entries, group by group in ascending order of the keys, and
     the offsets [n_groups+1] of the groups among them.
     """
-    if k == 1 and not newest and len(groups):
+    if k == 1 and len(groups):
         # Only entries with the best key need any order.
-        best = np.full(n_groups, np.iinfo(first.dtype).max, first.dtype)
-        np.minimum.at(best, groups, first)
+        bounds = np.iinfo(first.dtype)
+        best = np.full(n_groups, bounds.min if newest else bounds.max, first.dtype)
+        (np.maximum if newest else np.minimum).at(best, groups, first)
         rows = np.flatnonzero(first == best[groups])
         order = rows[np.argsort(groups[rows], kind="stable")]
     else:

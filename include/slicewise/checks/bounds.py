@@ -14,11 +14,22 @@ def step_us(window: Window, slice_us: int) -> int:
     return next((level for level in levels if window.length_us <= MOST_STEPS * level), levels[-1])
 
 
+def searched_from(window: Window, slice_us: int, end_us: int) -> int:
+    """The earliest start of a session that is asked for at this end."""
+    return (end_us - window.length_us) // slice_us * slice_us
+
+
 def may_be(window: Window, slice_us: int, start_us: int, end_us: int, at_us: int | None) -> bool:
     """Whether [start, end) can be the window's bounds of a read at `at_us` (None: at its own present).
 
-    A live read's instant lies in the last slice of its bounds: (end - slice, end].
+    A live read's instant, less the window's offset, lies in the last slice of its bounds: (end - slice, end].
     """
+    if at_us is not None:
+        at_us -= window.offset_us
+    if window.kind == "session":
+        # Where it starts is for the events to say: `Recomputation.sessions`.
+        cut = start_us % slice_us == end_us % slice_us == 0 and searched_from(window, slice_us, end_us) <= start_us
+        return cut and start_us <= end_us and (at_us is None or end_us == at_us // slice_us * slice_us)
     if window.kind != "sliding" and not window.open:
         ends = end_us % window.hop_us == 0 and end_us - start_us == window.length_us
         return ends and (at_us is None or end_us == at_us // window.hop_us * window.hop_us)

@@ -4,23 +4,23 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pyarrow as pa
 
-from slicewise.checks import engine
-from slicewise.checks.bounds import may_be
+from slicewise.checks import declared, engine
+from slicewise.checks.bounds import may_be, searched_from
 from slicewise.checks.exact import plain_sum_agrees
+from slicewise.checks.judges import judged
 from slicewise.checks.model import Cause, Compared, PlainSum, Verdict
-from slicewise.checks.queries import Aggregated, aggregated
+from slicewise.checks.queries import BY_SQL, Aggregated, aggregated
 from slicewise.checks.recompute import (
     ANY_COVER,
     BASE_ALONE,
     NOT_LATE,
     TOKEN,
     Asked,
-    Distinct,
     Recomputation,
     WindowOf,
 )
@@ -45,6 +45,8 @@ class Read:
     at_us: int | None
     text: str
     incomplete: frozenset[str] = frozenset()
+    questions: Mapping[str, Sequence[Any]] = field(default_factory=dict)
+    """Per column that features are asked by the values that were asked for, the same in all reads of a unit."""
 
 
 @dataclass(frozen=True)
@@ -65,7 +67,8 @@ def compare(recomputation: Recomputation, reads: Sequence[Read]) -> tuple[list[C
     found = recomputation.of(windows, (value.each for value in values))
     offline = {id(value): found.value(value.window.w, value.each) for value in values}
     engines = _engines(recomputation, values, offline)
-    rows = [_compared(unit, value, offline[id(value)], engines) for value in values]
+    moved = _moved_sessions(recomputation, values)
+    rows = [_compared(unit, value, offline[id(value)], engines, id(value) in moved) for value in values]
     sums = [
         PlainSum(
             unit.view,
@@ -80,7 +83,8 @@ def compare(recomputation: Recomputation, reads: Sequence[Read]) -> tuple[list[C
 
 
 def _values(unit: Unit, reads: Sequence[Read]) -> Iterable[_Value]:
-    specs = {feature.column: aggregated(feature.aggregate.spec()) for feature in unit.features}
+    questions = reads[0].questions if reads else {}
+    specs = {feature.column: _asked(feature, questions) for feature in unit.features}
     numbers: dict[tuple[int, int, int], WindowOf] = {}
     for read in reads:
         for feature in unit.features:
@@ -92,32 +96,67 @@ def _values(unit: Unit, reads: Sequence[Read]) -> Iterable[_Value]:
             yield _Value(read, feature, specs[feature.column], window)
 
 
+def _asked(feature: PlannedFeature, questions: Mapping[str, Sequence[Any]]) -> Aggregated:
+    """The feature's aggregate, with the values that it was asked for among its parameters."""
+    spec, column = feature.aggregate.spec(), engine.asked_by(feature.aggregate)
+    if column is not None:
+        spec = declared.with_question(spec, questions[column])
+    return aggregated(spec, feature.aggregate.inputs)
+
+
 def _engines(
     recomputation: Recomputation, values: Sequence[_Value], offline: Mapping[int, Any]
 ) -> Mapping[tuple[int, str], object]:
-    """What the engine says where counts of distinct values are beyond what is exact."""
+    """What the engine says where answers are beyond what is exact."""
     beyond: dict[str, list[_Value]] = {}
     for value in values:
-        counted = offline[id(value)]
-        if isinstance(counted, Distinct) and not engine.is_exact(value.each, counted.count, counted.text_bytes):
+        truth = declared.truth_of(value.each, offline[id(value)])
+        if truth is not None and not truth.equal:
             beyond.setdefault(value.each.key, []).append(value)
     said: dict[tuple[int, str], object] = {}
     for key, some in beyond.items():
         windows = list({value.window.w: value.window for value in some}.values())
         rows = recomputation.raw(windows, some[0].each)
         ws = [window.w for window in windows]
-        results = engine.recomputed(some[0].feature.aggregate, some[0].each["column"], rows, ws)
+        results = engine.recomputed(some[0].feature.aggregate, rows, ws, declared.question(some[0].each.parameters))
         said |= {(w, key): result for w, result in results.items()}
     return said
 
 
-def _compared(unit: Unit, value: _Value, offline: Any, engines: Mapping[tuple[int, str], object]) -> Compared:
+def _moved_sessions(recomputation: Recomputation, values: Sequence[_Value]) -> set[int]:
+    """The values (by id) whose session is not where the events that the answer contains have it."""
+    slice_us = recomputation.unit.slice_us
+    by_gap: dict[int, dict[tuple[int, int, int], WindowOf]] = {}
+    asked: list[tuple[_Value, int, int]] = []
+    for value in values:
+        if value.feature.window.kind == "session":
+            end = value.window.end_us
+            gap = value.feature.window.gap_us
+            windows = by_gap.setdefault(gap, {})
+            key = (value.window.who, searched_from(value.feature.window, slice_us, end), end)
+            window = windows.setdefault(key, WindowOf(len(windows), key[0], TOKEN, *key[1:]))
+            asked.append((value, gap, window.w))
+    found = {gap: recomputation.sessions(list(windows.values()), gap) for gap, windows in by_gap.items()}
+    moved = set()
+    for value, gap, w in asked:
+        end = value.window.end_us
+        first, last = found[gap].get(w, (end, end - gap))
+        start = first // slice_us * slice_us if end - last < gap else end
+        if start != value.window.start_us:
+            moved.add(id(value))
+    return moved
+
+
+def _compared(
+    unit: Unit, value: _Value, offline: Any, engines: Mapping[tuple[int, str], object], is_moved: bool
+) -> Compared:
     online = value.read.values[f"{unit.view}:{value.feature.column}"]
     within = True
-    if isinstance(offline, Distinct):
-        counted, key = offline.count, (value.window.w, value.each.key)
-        offline = engines.get(key, counted)
-        within = key not in engines or engine.within_declared_error(value.each, counted, online)
+    if (truth := declared.truth_of(value.each, offline)) is not None:
+        offline = truth.value
+        if not truth.equal:
+            offline = engines[value.window.w, value.each.key]
+            within = declared.within(value.each, truth.value, online)
     kind = value.feature.aggregate.output_type
     row = Compared(
         view=unit.view,
@@ -132,7 +171,7 @@ def _compared(unit: Unit, value: _Value, offline: Any, engines: Mapping[tuple[in
         unit=unit.storage_fingerprint,
         token=value.read.text,
     )
-    if not may_be(value.feature.window, unit.slice_us, row.start_us, row.end_us, value.read.at_us):
+    if is_moved or not may_be(value.feature.window, unit.slice_us, row.start_us, row.end_us, value.read.at_us):
         return replace(row, verdict=Verdict.MISMATCH, cause=Cause.BOUNDARY)
     if row.online == row.offline and within:
         return row
@@ -144,7 +183,11 @@ def _compared(unit: Unit, value: _Value, offline: Any, engines: Mapping[tuple[in
 
 
 def _empty(each: Aggregated, value: Any) -> bool:
-    return value is None or (each.kind in _COUNTS and value == 0)
+    if each.kind in BY_SQL:
+        return value is None or (each.kind in _COUNTS and value == 0)
+    empty = judged((), each.parameters)
+    truth = declared.truth_of(each, empty)
+    return canonical(value) == canonical(empty if truth is None else truth.value)
 
 
 def _entity(read: Read) -> str:
@@ -197,7 +240,8 @@ def _causes(recomputation: Recomputation, wrong: Mapping[int, tuple[_Value, Comp
             same = tie is not None and _tied(value.each, found.value(window.w, tie), row, kind)
         else:
             offline = found.value(window.w, value.each)
-            offline = offline.count if isinstance(offline, Distinct) else offline
+            truth = declared.truth_of(value.each, offline)
+            offline = offline if truth is None else truth.value
             same = canonical(_typed(offline, kind)) == row.online
         if same:
             causes.setdefault(i, cause)

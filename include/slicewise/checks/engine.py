@@ -1,4 +1,4 @@
-"""Approximate answers are held to two things: the declared error, and the engine's own recomputation from raw events.
+"""Approximate answers are held to the engine's own recomputation from raw events, beside their declared error.
 
 This is the one place of the check that runs the algebra, because above its threshold a sketch's
 bytes have no other definition.
@@ -6,39 +6,35 @@ bytes have no other definition.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 
 import numpy as np
 import pyarrow as pa
 
 from slicewise.aggregates import Aggregate, Rows, canonicalise
-from slicewise.checks.queries import Aggregated
-
-SIGMAS = 6.0
-"""A correct sketch exceeds this many standard errors about once in five hundred million answers."""
+from slicewise.aggregates.membership import Membership, asking
 
 
-def is_exact(each: Aggregated, count: int, text_bytes: int) -> bool:
-    """Whether so many distinct values are counted exactly."""
-    return bool(count <= each["threshold"] and text_bytes <= 1 << each["precision"])
+def asked_by(aggregate: Aggregate) -> str | None:
+    """The column of the reader's row that the aggregate is asked by; None of most."""
+    found: Membership | None = asking(aggregate)
+    return None if found is None else found.question
 
 
-def within_declared_error(each: Aggregated, count: int, estimate: object) -> bool:
-    """Whether an estimate lies within six declared standard errors, 1.04 / 2^(precision/2), of the count."""
-    if not isinstance(estimate, int) or isinstance(estimate, bool):
-        return False
-    error = 1.04 / math.sqrt(1 << each["precision"])
-    return bool(abs(estimate - count) <= SIGMAS * error * count + 1)
+def recomputed(
+    aggregate: Aggregate, rows: pa.Table, ws: Sequence[int], asked: Sequence[object] = ()
+) -> Mapping[int, object]:
+    """The aggregate's value per window `w`, accumulated from the raw rows of `Recomputation.raw`.
 
-
-def recomputed(aggregate: Aggregate, column: str, rows: pa.Table, ws: Sequence[int]) -> Mapping[int, object]:
-    """The aggregate's value per window `w`, accumulated from the raw rows of `Recomputation.raw`."""
+    asked: the values that an aggregate of members is asked for.
+    """
     number = {w: i for i, w in enumerate(ws)}
     groups = np.array([number[w] for w in rows["w"].to_pylist()], np.int64)
     topics = rows["topic_id"].to_pylist()
-    values = rows[f"v_{column}"].combine_chunks()
-    columns = {column: canonicalise(values.cast(aggregate.type_of(column)))}
+    columns = {
+        name: canonicalise(rows[f"v_{name}"].combine_chunks().cast(aggregate.type_of(name)))
+        for name in aggregate.inputs
+    }
     events = Rows(
         rows["t"].to_numpy().astype(np.int64),
         np.array([int(topic[:16], 16) for topic in topics], np.uint64),
@@ -48,4 +44,7 @@ def recomputed(aggregate: Aggregate, column: str, rows: pa.Table, ws: Sequence[i
         columns,
     )
     finished = aggregate.finish_columns(aggregate.accumulate_columns(events, groups, len(ws)))
+    if (filters := asking(aggregate)) is not None:
+        questions = pa.array([list(asked)] * len(ws), pa.list_(aggregate.type_of(filters.question)))
+        finished = filters.asked(finished, questions)
     return dict(zip(ws, finished.values.to_pylist(), strict=True))

@@ -45,7 +45,7 @@ def joined(outcome: Outcome) -> pd.DataFrame:
         (
             row.view, row.feature, row.entity, row.mode, row.online.hex(), row.offline.hex(),
             int(row.verdict is Verdict.MISMATCH), int(row.verdict is Verdict.MISSING),
-            int(row.verdict is Verdict.EXTRA), share, int(row.start_us >= row.end_us),
+            int(row.verdict is Verdict.EXTRA), share, int(row.start_us > row.end_us),
         )
         for row in outcome.compared
     ]  # fmt: skip
@@ -93,7 +93,9 @@ def _expectations(outcome: Outcome) -> list[Any]:
         expect.ExpectColumnSumToBeBetween(column="mismatched", **none, meta={"about": "no value differs"}),
         expect.ExpectColumnSumToBeBetween(column="missing", **none, meta={"about": "no value is missing online"}),
         expect.ExpectColumnSumToBeBetween(column="extra", **none, meta={"about": "no value is online alone"}),
-        expect.ExpectColumnSumToBeBetween(column="bounds_off", **none, meta={"about": "every window has a length"}),
+        expect.ExpectColumnSumToBeBetween(
+            column="bounds_off", **none, meta={"about": "no window ends before it starts"}
+        ),
     ]
 
 

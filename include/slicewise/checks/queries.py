@@ -16,6 +16,10 @@ from slicewise.features.unit import Source, Unit
 from slicewise.slices import HOUR_US
 
 ROWS = "check_rows"
+RANKED = frozenset(["argmin", "argmax", "top_k", "bottom_k", "last_k"])
+SIMPLE = frozenset(["count", "sum", "mean", "min", "max", "bool_and", "bool_or"])
+BY_SQL = RANKED | SIMPLE | {"distinct_count"}
+"""Kinds that Spark SQL recomputes; a judge says the others' values."""
 ORDER = "t, topic_id, p, o"
 NEWEST = "t DESC, topic_id DESC, p DESC, o DESC"
 MAX_DOUBLE = "1.7976931348623157E308D"
@@ -28,15 +32,17 @@ class Aggregated:
     key: str
     kind: str
     parameters: Mapping[str, Any]
+    inputs: tuple[str, ...] = ()
+    """Columns that it reads; a judge is given these."""
 
     def __getitem__(self, name: str) -> Any:
         return self.parameters[name]
 
 
-def aggregated(spec: Mapping[str, Any]) -> Aggregated:
+def aggregated(spec: Mapping[str, Any], inputs: Sequence[str] = ()) -> Aggregated:
     """From an aggregate's own description of kind and parameters."""
     key = ", ".join(f"{name}={spec[name]!r}" for name in sorted(spec))
-    return Aggregated(key, str(spec["kind"]), spec)
+    return Aggregated(key, str(spec["kind"]), spec, tuple(inputs))
 
 
 def kinds_of(unit: Unit, source: Source) -> dict[str, str]:
@@ -99,6 +105,13 @@ def sampled(unit: Unit, viewed_rows: str, run: str, limit: int, recent_us: int) 
     return f"SELECT DISTINCT {columns} FROM (({recent}) UNION ALL ({anyone}))"
 
 
+def asked(viewed_rows: str, column: str, run: str, limit: int) -> str:
+    """`limit` values of a column, by the hash of run and value."""
+    digest = f"sha2(concat_ws(char(31), '{run}', cast(value AS string)), 256)"
+    values = f"SELECT DISTINCT `v_{column}` AS value FROM ({viewed_rows}) WHERE `v_{column}` IS NOT NULL"
+    return f"SELECT value FROM ({values}) ORDER BY {digest} LIMIT {limit}"
+
+
 def simple(aggregates: Iterable[Aggregated], kinds: Mapping[str, str]) -> tuple[str, dict[str, str]] | None:
     """One query of all aggregates that need no order and no distinct; and its column per key."""
     expressions: list[str] = []
@@ -120,7 +133,7 @@ def simple(aggregates: Iterable[Aggregated], kinds: Mapping[str, str]) -> tuple[
 def _simple(each: Aggregated, kinds: Mapping[str, str]) -> str | None:
     if each.kind == "count":
         return "count(*)" if each["column"] is None else f"count(`v_{each['column']}`)"
-    if each.kind not in ("sum", "mean", "min", "max", "bool_and", "bool_or"):
+    if each.kind not in SIMPLE:
         return None
     value, kind = f"`v_{each['column']}`", kinds[each["column"]]
     if each.kind not in ("sum", "mean"):
@@ -140,6 +153,15 @@ def distinct(each: Aggregated, kinds: Mapping[str, str]) -> str:
     return f"SELECT who, w, count(*) AS n, sum({size}) AS bytes FROM ({values}) GROUP BY who, w"
 
 
+def sessions(gap_us: int) -> str:
+    """First and last event time of every session of each group: `first_t`, `last_t`."""
+    apart = "t - lag(t) OVER (PARTITION BY w ORDER BY t)"
+    opens = f"SELECT w, t, CASE WHEN {apart} < {gap_us} THEN 0 ELSE 1 END AS opens FROM {ROWS}"
+    nth = "sum(opens) OVER (PARTITION BY w ORDER BY t ROWS UNBOUNDED PRECEDING)"
+    numbered = f"SELECT w, t, {nth} AS nth FROM ({opens})"
+    return f"SELECT w, nth, min(t) AS first_t, max(t) AS last_t FROM ({numbered}) GROUP BY w, nth"
+
+
 def ranked(each: Aggregated) -> str:
     """The chosen rows of each group in their order: `place` from 1, `rank_by`, `payload`."""
     if each.kind == "last_k":
@@ -157,4 +179,11 @@ def ranked(each: Aggregated) -> str:
 
 def raw(each: Aggregated) -> Sequence[str]:
     """Columns that the engine's own recomputation of an approximate aggregate needs."""
-    return ("who", "w", "t", "topic_id", "p", "o", f"`v_{each['column']}`")
+    return ("who", "w", "t", "topic_id", "p", "o", *(f"`v_{name}`" for name in each.inputs))
+
+
+def whole(each: Aggregated) -> str:
+    """Per window the rows that a judge is given, in no order, as one list of structs, and where it ends."""
+    columns = ", ".join(["t", "topic_id", "p", "o", *(f"`v_{name}`" for name in each.inputs)])
+    rows = f"SELECT w, collect_list(struct({columns})) AS found FROM {ROWS} GROUP BY w"
+    return f"SELECT r.w, r.found, i.end_us FROM ({rows}) r JOIN check_windows i ON i.w = r.w"

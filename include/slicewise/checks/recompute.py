@@ -13,9 +13,14 @@ from typing import Any
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.functions import udf
 
 from slicewise.checks import exact, queries
+from slicewise.checks.bounds import searched_from
+from slicewise.checks.declared import Distinct
+from slicewise.checks.judges import END, Row, judged
 from slicewise.checks.queries import ROWS, Aggregated
+from slicewise.checks.values import canonical, value_of
 from slicewise.features.types import arrow_type
 from slicewise.features.unit import Source, Unit
 from slicewise.slices import HOUR_US
@@ -47,14 +52,6 @@ class WindowOf:
 
 
 @dataclass(frozen=True)
-class Distinct:
-    """What Spark counted: distinct values, and the bytes of their texts together."""
-
-    count: int
-    text_bytes: int
-
-
-@dataclass(frozen=True)
 class PlainSum:
     """An ordinary sum beside the exact one; n values, absolute: Σ|x|."""
 
@@ -73,12 +70,11 @@ class Recomputed:
 
     def value(self, w: int, each: Aggregated) -> Any:
         """The value of an aggregate over a window; of no events null, and 0 of a count."""
-        empty: Any = None
-        if each.kind == "count":
-            empty = 0
-        elif each.kind == "distinct_count":
-            empty = Distinct(0, 0)
-        return self.values.get((w, each.key), empty)
+        if (w, each.key) in self.values:
+            return self.values[w, each.key]
+        if each.kind not in queries.BY_SQL:
+            return judged((), each.parameters)
+        return {"count": 0, "distinct_count": Distinct(0, 0)}.get(each.kind)
 
 
 @dataclass
@@ -97,7 +93,7 @@ class Recomputation:
         _register(self.spark)
 
     def __enter__(self) -> Recomputation:
-        start = min(start for each in self.asked for start, _ in each.token.bounds.values())
+        start = min(start for each in self.asked for start in self._starts(each.token))
         end = max(end for each in self.asked for _, end in each.token.bounds.values())
         # A slice more at either end, for the questions that move a bound.
         start, end = start - self.unit.slice_us, end + self.unit.slice_us
@@ -135,7 +131,9 @@ class Recomputation:
         try:
             self._simple(wanted, values, plain)
             for each in wanted:
-                if each.kind == "distinct_count":
+                if each.kind not in queries.BY_SQL:
+                    values |= {(w, each.key): value for w, value in self._judged(each).items()}
+                elif each.kind == "distinct_count":
                     for row in self._rows_of(queries.distinct(each, self.kinds)):
                         values[row["w"], each.key] = Distinct(row["n"], int(row["bytes"]))
                 elif (row_values := self._ranked(each)) is not None:
@@ -145,12 +143,31 @@ class Recomputation:
         return Recomputed(values, plain)
 
     def raw(self, windows: Sequence[WindowOf], each: Aggregated) -> pa.Table:
-        """The rows of windows with an aggregate's column, for a recomputation by the engine."""
+        """The rows of windows with an aggregate's columns, for a recomputation by the engine."""
         joined = self._join(windows)
         try:
             return self.spark.sql(f"SELECT {', '.join(queries.raw(each))} FROM {ROWS}").toArrow()
         finally:
             joined.unpersist()
+
+    def sessions(self, windows: Sequence[WindowOf], gap_us: int) -> dict[int, tuple[int, int]]:
+        """Of each window with events, when the first and last event of its latest session were."""
+        joined = self._join(windows)
+        try:
+            rows = self._rows_of(queries.sessions(gap_us))
+        finally:
+            joined.unpersist()
+        found: dict[int, tuple[int, int]] = {}
+        for row in rows:
+            found[row["w"]] = max(found.get(row["w"], (row["first_t"], row["last_t"])), (row["first_t"], row["last_t"]))
+        return found
+
+    def _starts(self, token: Token) -> Iterable[int]:
+        """Where the rows of an answer's windows may begin; a session is searched for before it starts."""
+        for feature in self.unit.features:
+            start, end = token.bounds[feature.column]
+            is_session = feature.window.kind == "session"
+            yield searched_from(feature.window, self.unit.slice_us, end) if is_session else start
 
     def _join(self, windows: Sequence[WindowOf]) -> DataFrame:
         columns = {
@@ -189,7 +206,7 @@ class Recomputation:
                     )
 
     def _ranked(self, each: Aggregated) -> dict[int, Any] | None:
-        if each.kind not in ("argmin", "argmax", "top_k", "bottom_k", "last_k"):
+        if each.kind not in queries.RANKED:
             return None
         found: dict[int, Any] = {}
         for row in self._rows_of(queries.ranked(each)):
@@ -201,6 +218,12 @@ class Recomputation:
                 found.setdefault(row["w"], []).append({"by": row["rank_by"], "payload": row["payload"]})
         return found
 
+    def _judged(self, each: Aggregated) -> dict[int, Any]:
+        said = udf(_Judged(each.parameters, each.inputs), "binary", useArrow=False)
+        rows = self.spark.sql(queries.whole(each)).select("w", said("found", "end_us").alias("said"))
+        found = rows.toArrow().to_pylist()
+        return {row["w"]: value_of(row["said"]) for row in found}
+
     def _rows_of(self, text: str) -> list[dict[str, Any]]:
         rows: list[dict[str, Any]] = self.spark.sql(text).toArrow().to_pylist()
         return rows
@@ -211,8 +234,10 @@ class Recomputation:
     def _asked(self) -> dict[str, pa.Array]:
         columns = {"who": pa.array([each.who for each in self.asked], pa.int64())}
         for name, kind in self.unit.entity:
+            values = [each.entity[name] for each in self.asked]
             stored = pa.int64() if kind == "timestamp_us" else arrow_type(kind)
-            columns[f"k_{name}"] = pa.array([each.entity[name] for each in self.asked], stored)
+            # a date is asked for by its text
+            columns[f"k_{name}"] = pa.array(values).cast(stored) if kind == "date" else pa.array(values, stored)
         return columns
 
     def _bases(self) -> dict[str, pa.Array]:
@@ -227,6 +252,21 @@ class Recomputation:
             for hour, cover in each.token.ahead.items()
             for place, offset in cover.offsets.items()
         )
+
+
+@dataclass(frozen=True)
+class _Judged:
+    """What Spark's workers call per window; the value travels as its canonical bytes."""
+
+    spec: Mapping[str, Any]
+    inputs: tuple[str, ...]
+
+    def __call__(self, found: Sequence[Sequence[Any]], end_us: int) -> bytes:
+        rows = [
+            Row(t, topic, partition, offset, dict(zip(self.inputs, values, strict=True)))
+            for t, topic, partition, offset, *values in found
+        ]
+        return canonical(judged(rows, {**self.spec, END: end_us}))
 
 
 def _offsets(rows: Iterable[tuple[int, int, tuple[str, int], int]]) -> dict[str, pa.Array]:

@@ -9,12 +9,14 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import date
+from decimal import Decimal
 from typing import Any
 
 from pyspark.sql import SparkSession
 
 from slicewise import log
-from slicewise.checks import queries
+from slicewise.checks import declared, engine, queries
 from slicewise.checks.compare import Read, compare
 from slicewise.checks.model import Compared, OnlineReader, Outcome, PlainSum
 from slicewise.checks.recompute import Asked, Recomputation
@@ -27,6 +29,8 @@ from slicewise.slices import HOUR_US
 from slicewise.token import Token
 
 MODES = ("live", "at")
+MEMBERS = 24
+"""How many values that were seen somewhere the features that are asked are asked for."""
 _BACK_US = HOUR_US
 """How far back a past instant may lie, where the source's lateness leaves room for it."""
 
@@ -92,16 +96,17 @@ class CheckRun:
     def _read(self, unit: Unit, entities: Sequence[Mapping[str, Any]]) -> list[Read]:
         refs = [f"{unit.view}:{feature.column}" for feature in unit.features]
         reads: list[Read] = []
+        questions = self._questions(unit)
         for mode in self.modes:
             at_us = None if mode == "live" else self._past(unit)
             try:
-                answers = self.reader.read(refs, entities, at_us)
+                answers = self.reader.read(refs, [{**entity, **_sent(questions)} for entity in entities], at_us)
             except BeyondRetention as error:
                 self.notes.append(f"view {unit.view}: not checked at a past instant, {error.what}")
                 continue
             for entity, answer in zip(entities, answers, strict=True):
                 asked = Asked(len(reads), entity, _token_of(unit, answer.tokens))
-                reads.append(Read(asked, answer.values, mode, at_us, answer.text, answer.incomplete))
+                reads.append(Read(asked, answer.values, mode, at_us, answer.text, answer.incomplete, questions))
             lacking = sorted(answers[0].incomplete) if answers else []
             if lacking:
                 named = ", ".join(lacking)
@@ -125,8 +130,19 @@ class CheckRun:
         viewed = queries.viewed(unit, source, events)
         text = queries.sampled(unit, viewed, self.run, self.sample, now - unit.retention_us)
         rows: list[dict[str, Any]] = self.spark.sql(text).toArrow().to_pylist()
-        found = [{name: row[f"e_{name}"] for name, _ in unit.entity} for row in rows]
+        found = [{name: _wire(row[f"e_{name}"]) for name, _ in unit.entity} for row in rows]
         return sorted(found, key=repr)
+
+    def _questions(self, unit: Unit) -> dict[str, list[Any]]:
+        """Per column that features are asked by some of its values, and strangers beside them."""
+        source = self.deployment.source(unit.source)
+        found: dict[str, list[Any]] = {}
+        for column in sorted({c for f in unit.features if (c := engine.asked_by(f.aggregate)) is not None}):
+            events = queries.archived(self.table(unit.source), source, 0, self.clock.now_us() + source.max_ahead_us)
+            text = queries.asked(queries.viewed(unit, source, events), column, self.run, MEMBERS)
+            members = [row["value"] for row in self.spark.sql(text).toArrow().to_pylist()]
+            found[column] = members + declared.strangers(dict(unit.input_types)[column], self.run)
+        return found
 
     def _past(self, unit: Unit) -> int:
         room = min(_BACK_US, self.deployment.source(unit.source).max_lateness_us // 2)
@@ -142,6 +158,10 @@ class CheckRun:
             rows, plain = compare(recomputation, reads)
         log.event("check_compared", view=unit.view, unit=unit.storage_fingerprint, values=len(rows))
         return rows, plain
+
+
+def _sent(questions: Mapping[str, Sequence[Any]]) -> dict[str, list[Any]]:
+    return {column: [_wire(value) for value in values] for column, values in questions.items()}
 
 
 def _token_of(unit: Unit, tokens: Sequence[Token]) -> Token:
@@ -166,3 +186,10 @@ def _refuse_unarchived(unit: Unit, archived: Cover, reads: Sequence[Read]) -> No
                     expected="the archive of a moment later to reach at least as far",
                     next_step="see whether the store belongs to another log: slicewise status",
                 )
+
+
+def _wire(value: Any) -> Any:
+    """A value as a request writes it: decimals and dates as text."""
+    if isinstance(value, Decimal):
+        return format(value, "f")
+    return value.isoformat() if isinstance(value, date) else value

@@ -24,6 +24,7 @@ def definitions_of(project: str | None, settings: Settings) -> Path:
 
 
 def run(arguments: argparse.Namespace, settings: Settings) -> int:
+    from slicewise.aggregates.membership import answer_type
     from slicewise.cli._cases import run_case
     from slicewise.features.plan import plan
     from slicewise.features.project import load_project
@@ -38,7 +39,7 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
         ran += len(outcomes)
         failed += sum(not outcome.passed for outcome in outcomes)
         features = {
-            f.column: str(f.aggregate.output_type) for unit in deployment.view(view.name) for f in unit.features
+            f.column: str(answer_type(f.aggregate)) for unit in deployment.view(view.name) for f in unit.features
         }
         report.append(
             {

@@ -4,9 +4,16 @@ from __future__ import annotations
 
 import argparse
 import json
+from typing import TYPE_CHECKING
 
+from slicewise.cli._table import print_table
 from slicewise.errors import StoreUnavailable
 from slicewise.settings import Settings, redacted
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from slicewise.features.explain import Explained
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -47,6 +54,16 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
         print(json.dumps(whole))
         return 1 if any(change.kind == "refused" for change in every) else 0
 
+    print_units(rows)
+    print()
+    for change in every:
+        print(f"{change.view}: {change.kind}; {change.reason}")
+    print(f"\n{said}\nsizes count lists, texts and sets as empty; reads are fields besides the hot hash, at most")
+    return 1 if any(change.kind == "refused" for change in every) else 0
+
+
+def print_units(rows: Sequence[Explained]) -> None:
+    """The units of a plan as a table."""
     header = (
         "view",
         "entity",
@@ -76,14 +93,7 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
         )
         for row in rows
     ]
-    widths = [max(len(line[i]) for line in (header, *table)) for i in range(len(header))]
-    for line in (header, *table):
-        print("  ".join(text.ljust(width) for text, width in zip(line, widths, strict=True)).rstrip())
-    print()
-    for change in every:
-        print(f"{change.view}: {change.kind}; {change.reason}")
-    print(f"\n{said}\nsizes count lists, texts and sets as empty; reads are fields besides the hot hash, at most")
-    return 1 if any(change.kind == "refused" for change in every) else 0
+    print_table(header, table)
 
 
 def _size(count: int) -> str:

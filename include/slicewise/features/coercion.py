@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from datetime import date
 from decimal import Decimal
 
+from slicewise.errors import DefinitionError
 from slicewise.features.expression import Call, Literal, Node
-from slicewise.features.types import BOOLEAN, DOUBLE, LONG, STRING, TIMESTAMP, decimal_parts
+from slicewise.features.types import BOOLEAN, DATE, DOUBLE, LONG, STRING, TIMESTAMP, column_type, decimal_parts
 
 NULL = "null"
 """The type of a bare NULL."""
@@ -14,10 +16,12 @@ CAST_TARGETS = {
     **dict.fromkeys(("BIGINT", "LONG", "INT64"), LONG),
     "DOUBLE": DOUBLE,
     **dict.fromkeys(("TEXT", "STRING", "VARCHAR"), STRING),
+    "DATE": DATE,
 }
 CASTS = (
-    "long to double or string, double to long, string to long or double, boolean to long or "
-    "double, timestamp to long, decimals of at most 15 digits to double"
+    "long to double, string or decimal, double to long, string to long, double or date, boolean to long or "
+    "double, timestamp to long or date, date to string, decimals to decimals, of at most 15 digits to double, "
+    "of at most 18 without fraction to long"
 )
 
 
@@ -48,12 +52,19 @@ def cast_refused(source: str, target: str) -> str | None:
         (BOOLEAN, LONG),
         (BOOLEAN, DOUBLE),
         (TIMESTAMP, LONG),
+        (TIMESTAMP, DATE),
+        (STRING, DATE),
+        (DATE, STRING),
     }
     if (source, target) in allowed:
         return None
     if source == DOUBLE and target == STRING:
         return f"{BOTH_ENGINES} in the digits"
     parts = decimal_parts(source)
+    if decimal_parts(target) and (parts or source == LONG):
+        return None
+    if parts and target == LONG:
+        return None if parts[0] <= 18 and not parts[1] else "FLOOR or CEIL it first, to at most 18 digits"
     if parts and target == DOUBLE:
         return None if parts[0] <= 15 else "beyond 15 digits the engines round differently"
     return "it is not on the list"
@@ -70,3 +81,50 @@ def decimal_literal(node: Node, kind: str) -> Node | None:
     if unscaled == unscaled.to_integral_value() and abs(unscaled) < 10**precision:
         return Literal(value.quantize(Decimal(1).scaleb(-scale)), kind)
     return None
+
+
+def cast_target(text: str) -> str | None:
+    """The type that a CAST names; None where it is on no list."""
+    if text.upper() in CAST_TARGETS:
+        return CAST_TARGETS[text.upper()]
+    if not text.upper().startswith("DECIMAL("):
+        return None
+    try:
+        return column_type(text)
+    except DefinitionError:
+        return None
+
+
+def date_literal(text: str) -> Literal | None:
+    """A date written in the text; None where it is none of the years 1 to 9999."""
+    try:
+        day = date.fromisoformat(text)
+    except ValueError:
+        return None
+    return Literal(text, DATE) if day.isoformat() == text else None
+
+
+def decimal_beside(node: Node, other: str) -> Node | None:
+    """A number as a decimal, to be added to or multiplied with one; None for a double that is no literal."""
+    if decimal_parts(node.kind):
+        return node
+    if node.kind == NULL:
+        return Literal(None, other)
+    if isinstance(node, Literal) and node.kind in (LONG, DOUBLE) and node.value is not None:
+        exact = Decimal(repr(node.value))
+        exponent = exact.as_tuple().exponent
+        scale = max(0, -exponent) if isinstance(exponent, int) else 0
+        digits = max(len(str(abs(int(exact.scaleb(scale))))), scale, 1)
+        return decimal_literal(node, f"decimal({digits},{scale})") if digits <= 38 else None
+    return Call("cast", (node,), "decimal(19,0)") if node.kind == LONG else None
+
+
+def decimal_sum(one: tuple[int, int], other: tuple[int, int]) -> tuple[int, int]:
+    """Precision and scale that hold every sum and difference."""
+    scale = max(one[1], other[1])
+    return max(one[0] - one[1], other[0] - other[1]) + scale + 1, scale
+
+
+def decimal_times(one: tuple[int, int], other: tuple[int, int]) -> tuple[int, int]:
+    """Precision and scale that hold every product."""
+    return one[0] + other[0] + 1, one[1] + other[1]

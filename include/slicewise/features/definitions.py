@@ -19,7 +19,8 @@ from slicewise.features.naming import (
     texts,
     written_at,
 )
-from slicewise.features.types import TIME_FORMS, TIMESTAMP, column_type, time_form
+from slicewise.features.paths import column_paths
+from slicewise.features.types import KAFKA_TIME, TIME_FORMS, TIMESTAMP, column_type, time_form
 from slicewise.slices import Window, as_window, parse_duration
 
 if TYPE_CHECKING:
@@ -27,16 +28,23 @@ if TYPE_CHECKING:
 
 _TOPIC = re.compile(r"[A-Za-z0-9._-]{1,200}")
 Scalar = str | int | float | bool | None
+FORMATS = ("json", "avro", "protobuf")
+_REGISTRY = re.compile(r"https?://[^\s@?#/]+(/[^\s@?#]*)?")
 ON_FAILURE = ("error", "stale", "default")
 
 
 @dataclass(frozen=True)
 class KafkaSource:
-    """Events of a topic: JSON objects with these columns.
+    """Events of a topic: JSON objects with these columns, or format="avro" or "protobuf" with the URL of the
+    schema registry whose ids stand before each value, as Confluent's serializers write them.
 
-    schema: column -> string, int64 (or long), double, boolean, decimal(p,s), or for instants
-    timestamp_us, timestamp_ms, timestamp_s (integers) or timestamp_rfc3339 (text with zone); all
-    instants of a source have one form. timestamp: the column that is the event time. max_lateness,
+    schema: column -> string, int64 (or long), double, boolean, decimal(p,s), date ("2024-02-29"), or for
+    instants timestamp_us, timestamp_ms, timestamp_s (integers) or timestamp_rfc3339 (text with zone);
+    all instants of a source have one form. int8, int16, int32, uint8, uint16 and uint32 are longs in
+    that range (a value outside makes the record bad), float is the double nearest to a float;
+    array<…> of any that is no instant. paths: where a column stands that is no member of its own name,
+    as {"user_id": "$.user.id"}. timestamp: the column that is the event time, or "kafka" for the time
+    of the Kafka record. max_lateness,
     max_ahead: how far an event's time may lie before and after the time of its Kafka record;
     beyond, the record is kept aside with its reason. required: columns that may not be null (the
     timestamp never may). allow_nan: double columns in which NaN and infinities are values.
@@ -53,6 +61,9 @@ class KafkaSource:
     allow_nan: Sequence[str] = ()
     history: None = None
     owner: str | None = None
+    paths: Mapping[str, str] = field(default_factory=dict)
+    format: str = "json"
+    registry: str | None = None
     location: Location | None = field(default_factory=written_at, compare=False, repr=False)
 
     @property
@@ -78,12 +89,19 @@ class KafkaSource:
             seen[column.lower()] = column
             with placed(f"column {column!r} of {where}"):
                 column_type(declared)
-        if self.schema.get(self.timestamp, "").strip().lower() not in TIME_FORMS:
+        if self.timestamp == KAFKA_TIME and KAFKA_TIME in self.schema:
+            raise DefinitionError(
+                "timestamp='kafka' is the time of the Kafka record, and a column has that name too",
+                where=where,
+                expected="a schema without a column named kafka, or another column as timestamp",
+                next_step='give the column another name, with paths={"…": "$.kafka"}',
+            )
+        if self.timestamp != KAFKA_TIME and self.schema.get(self.timestamp, "").strip().lower() not in TIME_FORMS:
             raise DefinitionError(
                 f"the timestamp {self.timestamp!r} is "
                 + (self.schema.get(self.timestamp) or "no column of the schema"),
                 where=where,
-                expected="a column of type " + ", ".join(TIME_FORMS),
+                expected="a column of type " + ", ".join(TIME_FORMS) + ', or "kafka"',
                 next_step="declare it so in the schema",
             )
         forms = {time_form(t) for t in self.schema.values() if column_type(t) == TIMESTAMP}
@@ -95,6 +113,9 @@ class KafkaSource:
                 next_step="declare the others as long or string",
             )
         object.__setattr__(self, "schema", frozen(self.schema))
+        self._check_format()
+        column_paths(self.schema, self.paths, where)
+        object.__setattr__(self, "paths", frozen(self.paths))
         for option in ("required", "allow_nan"):
             names = texts(getattr(self, option), option, where)
             for column in names:
@@ -122,6 +143,26 @@ class KafkaSource:
                 where=where,
                 expected="history=None",
                 next_step="produce the history to the topic, with its own Kafka timestamps",
+            )
+
+    def _check_format(self) -> None:
+        if self.format not in FORMATS:
+            raise DefinitionError(
+                f"{self.format!r} is no format", where=self.where, expected="one of " + ", ".join(FORMATS)
+            )
+        if (self.format == "json") != (self.registry is None):
+            raise DefinitionError(
+                f"format is {self.format!r}, registry {self.registry!r}",
+                where=self.where,
+                expected='both, as format="avro", registry="http://registry:8081", or neither',
+                next_step="name the schema registry of the producers",
+            )
+        if self.registry is not None and not _REGISTRY.fullmatch(self.registry):
+            raise DefinitionError(
+                "the registry's URL is none, or holds a user or a query",
+                where=self.where,
+                expected="http://host:port or https://host/path",
+                next_step="a registry that asks for a password needs a proxy that adds it",
             )
 
 
@@ -317,20 +358,26 @@ class FeatureSet:
 
 @dataclass(frozen=True)
 class Project:
-    """Everything that a project's module declares; sources are those of its views."""
+    """Everything that a project's module declares. sources: what SQL may name, those of the views among them."""
 
     name: str
     views: tuple[FeatureView, ...]
     feature_sets: tuple[FeatureSet, ...] = ()
+    sources: tuple[KafkaSource, ...] = ()
 
     @staticmethod
     def of(name: str, definitions: Iterable[object]) -> Project:
-        """A project of whatever is a view or a feature set among these objects."""
+        """A project of whatever is a view, a feature set or a source among these objects, or in a tuple of them."""
         views: dict[int, FeatureView] = {}
         sets: dict[int, FeatureSet] = {}
-        for value in definitions:
-            if isinstance(value, FeatureView):
-                views[id(value)] = value
-            elif isinstance(value, FeatureSet):
-                sets[id(value)] = value
-        return Project(name, tuple(views.values()), tuple(sets.values()))
+        sources: dict[int, KafkaSource] = {}
+        for given in definitions:
+            for value in given if isinstance(given, tuple | list) else (given,):
+                if isinstance(value, FeatureView):
+                    views[id(value)] = value
+                    sources[id(value.source)] = value.source
+                elif isinstance(value, FeatureSet):
+                    sets[id(value)] = value
+                elif isinstance(value, KafkaSource):
+                    sources[id(value)] = value
+        return Project(name, tuple(views.values()), tuple(sets.values()), tuple(sources.values()))

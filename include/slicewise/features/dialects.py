@@ -11,15 +11,19 @@ from collections.abc import Callable, Mapping
 from typing import ClassVar
 
 from slicewise.features.expression import Call, ColumnRef, Literal, Node
-from slicewise.features.types import BOOLEAN, DOUBLE, LONG, STRING, TIMESTAMP, decimal_parts
+from slicewise.features.function_texts import TEXTS, rounded
+from slicewise.features.types import BOOLEAN, DATE, DOUBLE, LONG, STRING, TIMESTAMP, decimal_parts, element_type
 
 INTEGER_TEXT = "-?[0-9]{1,19}"
+DATE_TEXT = "[0-9]{4}-[0-9]{2}-[0-9]{2}"
 NUMBER_TEXT = "-?[0-9]{1,30}([.][0-9]{1,30})?([eE][+-]?[0-9]{1,2})?"
 """What casts from text read; bounded, so that no double overflows or underflows."""
 
 MAX_DOUBLE = "1.7976931348623157E308"
 _BELOW_2_63 = "9.2233720368547748E18"  # the largest double that a long can hold, exactly
 _AT_MINUS_2_63 = "-9.2233720368547758E18"
+
+_INT64_DIGITS = 18
 
 _COMPARE = {"eq": "=", "ne": "<>", "lt": "<", "le": "<=", "gt": ">", "ge": ">="}
 _ARITHMETIC = {"add": "+", "sub": "-", "mul": "*"}
@@ -40,6 +44,7 @@ def to_duckdb(node: Node, column: Column | None = None) -> str:
 class _Dialect(ABC):
     """What both engines write alike; each engine fills in literals, types, arithmetic, casts."""
 
+    spark: ClassVar[bool]
     types: ClassVar[Mapping[str, str]]
     wide: ClassVar[str]  # a type in which int64s are added, multiplied and negated exactly
 
@@ -74,6 +79,13 @@ class _Dialect(ABC):
             return self.cast_to(LONG, f"length({args[0]})")
         if op == "cast":
             return self.cast(node.args[0].kind, kind, args[0])
+        if op in ("floor", "ceil"):
+            decimal = self.type(kind) if decimal_parts(kind) else None
+            return rounded(op, decimal, self.spark).format(*args)
+        if op in TEXTS:
+            return TEXTS[op][0 if self.spark else 1].format(*args)
+        if decimal_parts(kind):
+            return self.decimal(op, kind, [self.widened(kind, *each) for each in zip(node.args, args, strict=True)])
         if kind == DOUBLE:
             return self.double(op, args)
         return self.long(op, args)
@@ -86,6 +98,12 @@ class _Dialect(ABC):
         if op == "div":
             return self.divide(*args)
         return f"({args[0]} {_ARITHMETIC[op]} {args[1]})"
+
+    def decimal(self, op: str, kind: str, args: list[str]) -> str:
+        """Arithmetic whose type holds every result, whatever the engine would have it be."""
+        if op in ("neg", "abs"):
+            return self.cast_to(kind, f"(-{args[0]})" if op == "neg" else f"abs({args[0]})")
+        return self.cast_to(kind, f"({args[0]} {_ARITHMETIC[op]} {args[1]})")
 
     def long(self, op: str, args: list[str]) -> str:
         if op == "neg":
@@ -104,6 +122,12 @@ class _Dialect(ABC):
             low, high = self.raw_double(_AT_MINUS_2_63), self.raw_double(_BELOW_2_63)
             whole = self.truncated(value)
             return f"CASE WHEN {value} >= {low} AND {value} <= {high} THEN {whole} END"
+        if target == DATE:
+            day = self.try_cast(DATE, value)
+            year_1 = "DATE '0001-01-01'"
+            return f"CASE WHEN {self.matches(value, DATE_TEXT)} AND {day} >= {year_1} THEN {day} END"
+        if decimal_parts(target) or (decimal_parts(source) and target == LONG):
+            return self.try_cast(target, value)
         if source == STRING:
             pattern = INTEGER_TEXT if target == LONG else NUMBER_TEXT
             return f"CASE WHEN {self.matches(value, pattern)} THEN {self.try_cast(target, value)} END"
@@ -120,6 +144,8 @@ class _Dialect(ABC):
             return "TRUE" if value else "FALSE"
         if kind == STRING:
             return self.quoted(str(value))
+        if kind == DATE:
+            return f"DATE '{value}'"
         if kind == DOUBLE:
             return self.raw_double(repr(value))
         if decimal_parts(kind):
@@ -127,7 +153,8 @@ class _Dialect(ABC):
         return self.raw_long(int(value))
 
     def type(self, kind: str) -> str:
-        return self.types.get(kind, kind)
+        element = element_type(kind)
+        return self.array(self.type(element)) if element is not None else self.types.get(kind, kind)
 
     def cast_to(self, kind: str, value: str) -> str:
         return f"CAST({value} AS {self.type(kind)})"
@@ -136,6 +163,13 @@ class _Dialect(ABC):
         return f"TRY_CAST({value} AS {self.type(kind)})"
 
     # what the engines write differently
+    def widened(self, kind: str, argument: Node, text: str) -> str:  # noqa: ARG002
+        """An argument of arithmetic on decimals in a type in which the engine computes up to `kind`."""
+        return text
+
+    @abstractmethod
+    def array(self, element: str) -> str: ...
+
     @abstractmethod
     def quoted(self, value: str) -> str: ...
 
@@ -163,8 +197,12 @@ class _Dialect(ABC):
 
 
 class _Spark(_Dialect):
+    spark = True
     types: ClassVar[Mapping[str, str]] = {TIMESTAMP: "BIGINT", LONG: "BIGINT"}
     wide = "decimal(38,0)"
+
+    def array(self, element: str) -> str:
+        return f"array<{element}>"
 
     def quoted(self, value: str) -> str:
         escaped = value.replace("\\", "\\\\").replace("'", "\\'")
@@ -193,8 +231,19 @@ class _Spark(_Dialect):
 
 
 class _DuckDB(_Dialect):
+    spark = False
     types: ClassVar[Mapping[str, str]] = {TIMESTAMP: "BIGINT", LONG: "BIGINT", STRING: "VARCHAR"}
     wide = "HUGEINT"
+
+    def array(self, element: str) -> str:
+        return f"{element}[]"
+
+    def widened(self, kind: str, argument: Node, text: str) -> str:
+        # two of at most 18 digits are computed in 18 digits, with an error beyond
+        precision, scale = decimal_parts(argument.kind) or (0, 0)
+        if (decimal_parts(kind) or (0, 0))[0] <= _INT64_DIGITS or precision > _INT64_DIGITS:
+            return text
+        return self.cast_to(f"decimal({_INT64_DIGITS + 1},{scale})", text)
 
     def quoted(self, value: str) -> str:
         return "'" + value.replace("'", "''") + "'"

@@ -14,7 +14,7 @@ from slicewise.errors import DefinitionError
 from slicewise.features.fingerprint import canonical_json, storage_payload
 from slicewise.features.plan import Deployment
 from slicewise.features.unit import Unit
-from slicewise.slices import DAY_US, HOUR_US, bounds, format_duration, format_span, segments
+from slicewise.slices import DAY_US, HOUR_US, bounds, format_duration, format_span, segments, slice_segments
 from slicewise.slices import resolution as resolution_of
 
 ChangeKind = Literal["unchanged", "new", "definition", "refused", "removed"]
@@ -178,7 +178,10 @@ def _fields(unit: Unit, into_day_us: int) -> int:
     fields: set[tuple[str, int]] = set()
     for feature in unit.features:
         start, end = bounds(feature.window, "live", t, unit.slice_us)
-        parts = segments(start, end, unit.slice_us, resolution_of(feature.window, unit.slice_us))
+        if feature.window.kind == "session":
+            parts = slice_segments(start, end, unit.slice_us)
+        else:
+            parts = segments(start, end, unit.slice_us, resolution_of(feature.window, unit.slice_us))
         for day in parts.days:
             fields |= {("c", day), ("d", day)}
         fields |= {("h", hour) for hour in parts.hours} | {("c", hour // 24) for hour in parts.hours}
@@ -220,4 +223,6 @@ def _partial_names(unit: Unit) -> Mapping[int, str]:
         text = feature.aggregate.describe()
         if text not in names.setdefault(feature.partial, []):
             names[feature.partial].append(text)
+    for partial, aggregate in enumerate(unit.layout.partials):
+        names.setdefault(partial, [aggregate.describe()])  # what sessions alone need
     return {partial: " and ".join(texts) for partial, texts in names.items()}

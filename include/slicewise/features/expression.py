@@ -22,12 +22,19 @@ ARITHMETIC = frozenset({"add", "sub", "mul", "div", "neg", "abs"})
 COMPARISONS = frozenset({"eq", "ne", "lt", "le", "gt", "ge"})
 LOGIC = frozenset({"and", "or", "not", "is_null"})
 CHOICES = frozenset({"case", "coalesce", "least", "greatest"})
-OPERATORS = ARITHMETIC | COMPARISONS | LOGIC | CHOICES | {"length", "concat", "cast"}
+TEXT = frozenset({"length", "concat", "substring", "right", "trim", "ltrim", "rtrim", "replace", "split_part"})
+TEXT |= {"starts_with", "ends_with", "contains", "position", "like", "ascii_lower", "ascii_upper", "octet_length"}
+NUMBERS = frozenset({"mod", "whole_div", "floor", "ceil", "sqrt"})
+DATES = frozenset({"date", "year", "quarter", "month", "day", "dayofyear", "weekofyear", "dayofweek", "date_diff"})
+TIMES = frozenset({"hour", "minute", "second", "truncate"})
+ARRAYS = frozenset({"array_contains", "array_size"})
+OPERATORS = ARITHMETIC | COMPARISONS | LOGIC | CHOICES | TEXT | NUMBERS | DATES | TIMES | ARRAYS
+OPERATORS |= {"cast", "same", "bucket"}
 
 
 @dataclass(frozen=True)
 class Literal:
-    """A constant. value: str, int, float, bool, Decimal, or None for null of its kind."""
+    """A constant. value: str, int, float, bool, Decimal, or None for null of its kind; of a date its text."""
 
     value: str | int | float | bool | Decimal | None
     kind: str
@@ -66,7 +73,7 @@ class RowExpression:
 
     @property
     def kind(self) -> str:
-        """Type of the result: string, long, double, boolean, timestamp_us or decimal(p,s)."""
+        """Type of the result: string, long, double, boolean, date, timestamp_us, decimal(p,s) or array<…>."""
         return self.tree.kind
 
     @property

@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 from slicewise.codec import CODEC_VERSION
 from slicewise.features.expression import ROW_LOGIC_VERSION, canonical
+from slicewise.slices import Window
 
 if TYPE_CHECKING:
+    from slicewise.features.expression import RowExpression
     from slicewise.features.unit import Source, Unit
 
 # Settings of the engines that bear on values; a change of one is a change of every fingerprint.
@@ -27,9 +29,17 @@ def fingerprint(value: Any) -> str:
     return hashlib.sha256(canonical_json(value).encode("ascii")).hexdigest()[:16]
 
 
+def condition_column(condition: RowExpression) -> str:
+    """The column of a feature's condition: equal conditions have one, and no name of a user begins so."""
+    digest = hashlib.sha256(canonical_json(canonical(condition.tree)).encode("ascii")).hexdigest()
+    return f"_where_{digest[:32]}"
+
+
 def storage_payload(unit: Unit, source: Source) -> dict[str, Any]:
     """What the storage fingerprint of a unit covers; docs/format.md, "Fingerprints"."""
-    types = dict(source.columns)
+    # a float's values are other ones than a double's; the range of an integer only judges records
+    types = dict(source.columns) | {name: kind for name, kind in source.wire if "float" in kind}
+    paths = {name: list(path) for name, path in source.paths if name in unit.reads}
     return {
         "codec": CODEC_VERSION,
         "columns": {name: types[name] for name in unit.reads},
@@ -46,6 +56,7 @@ def storage_payload(unit: Unit, source: Source) -> dict[str, Any]:
         "source": source.name,
         "spread": unit.spread,
         "view": unit.view,
+        **({"paths": paths} if paths else {}),
     }
 
 
@@ -56,14 +67,21 @@ def definition_payload(unit: Unit) -> dict[str, Any]:
         "features": [
             {
                 "column": feature.column,
-                "aggregate": feature.aggregate.spec(),
-                "window": {
-                    "kind": feature.window.kind,
-                    "length_us": feature.window.length_us,
-                    "hop_us": feature.window.hop_us,
-                    "open": feature.window.open,
-                },
+                "aggregate": feature.aggregate.meaning(),
+                "window": _window(feature.window),
             }
             for feature in sorted(unit.features, key=lambda feature: feature.column)
         ],
     }
+
+
+def _window(window: Window) -> dict[str, Any]:
+    stated = {
+        "kind": window.kind,
+        "length_us": window.length_us,
+        "hop_us": window.hop_us,
+        "open": window.open,
+    }
+    # These only where there is one, so that what is deployed without keeps its fingerprint.
+    rare = {"offset_us": window.offset_us, "gap_us": window.gap_us}
+    return {**stated, **{name: value for name, value in rare.items() if value}}

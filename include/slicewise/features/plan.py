@@ -14,7 +14,16 @@ from slicewise.features.fingerprint import (
     canonical_json,
 )
 from slicewise.features.names import unknown
-from slicewise.features.unit import PlannedFeature, Source, Unit, plain, source_from_json, unit_from_json, unit_to_json
+from slicewise.features.unit import (
+    PlannedFeature,
+    Source,
+    Unit,
+    plain,
+    source_from_json,
+    source_to_json,
+    unit_from_json,
+    unit_to_json,
+)
 
 if TYPE_CHECKING:
     from slicewise.features.definitions import Project
@@ -54,7 +63,7 @@ class Deployment:
             {
                 "format": FORMAT,
                 "project": self.project,
-                "sources": [plain(source) for source in self.sources],
+                "sources": [source_to_json(source) for source in self.sources],
                 "units": [unit_to_json(unit) for unit in self.units],
                 "feature_sets": [plain(each) for each in self.feature_sets],
             }

@@ -2,27 +2,41 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import pyarrow as pa
 
 from slicewise.aggregates import Aggregate
+from slicewise.aggregates.membership import answer_type, asking
 from slicewise.errors import DefinitionError, SlicewiseError
 from slicewise.features.definitions import FeatureSet, FeatureView, KafkaSource, Project
 from slicewise.features.expression import RowExpression
+from slicewise.features.fingerprint import condition_column
 from slicewise.features.names import listed, nearest
+from slicewise.features.paths import column_paths
 from slicewise.features.plan import Deployment, PlannedSet
 from slicewise.features.rowlogic import parse_expression
-from slicewise.features.types import DOUBLE, arrow_type, column_type, decimal_parts, time_form
+from slicewise.features.types import (
+    DOUBLE,
+    TIMESTAMP,
+    arrow_type,
+    column_type,
+    decimal_parts,
+    element_type,
+    time_form,
+    wire_type,
+)
 from slicewise.features.unit import Source, Unit, build_unit
 from slicewise.slices import (
     HOUR_US,
     MAX_FOLD,
     Window,
     as_window,
+    check_session,
     check_slice,
     default_slice,
+    format_duration,
     parse_duration,
     reach_us,
     resolution,
@@ -53,17 +67,23 @@ def plan_project(project: Project) -> Deployment:
 
 def plan_source(source: KafkaSource) -> Source:
     """A declared source as data."""
+    forms = (time_form(kind) for kind in source.schema.values() if column_type(kind) == TIMESTAMP)
+    paths = column_paths(source.schema, source.paths, source.where)
     return Source(
         name=source.name,
         topic=source.topic or source.name,
         columns=tuple((name, column_type(kind)) for name, kind in source.schema.items()),
         timestamp=source.timestamp,
-        time_form=time_form(source.schema[source.timestamp]),
+        time_form=next(forms, "us"),
         max_lateness_us=parse_duration(source.max_lateness),
         max_ahead_us=parse_duration(source.max_ahead),
         required=tuple(source.required),
         allow_nan=tuple(source.allow_nan),
         owner=source.owner,
+        wire=tuple((n, wire_type(kind)) for n, kind in source.schema.items() if wire_type(kind) != column_type(kind)),
+        paths=tuple((name, path) for name, path in paths.items() if path != (name,)),
+        format=source.format,
+        registry=source.registry,
     )
 
 
@@ -72,14 +92,19 @@ def plan_view(view: FeatureView, source: Source) -> tuple[Unit, ...]:
     entity = tuple(_entity(view, column, source) for column in view.entity)
     where, columns = _row_logic(view, source)
     wanted: list[_Wanted] = []
+    conditions: dict[str, RowExpression] = {}
     for feature in view.features:
         place = f"feature {feature.name!r} of {view.place}"
-        _check_aggregate(feature.aggregate, source, columns, place)
+        _check_question(feature.aggregate, view, place)
+        aggregate, found = _conditions(feature.aggregate, source, columns, place)
+        conditions |= {name: e for name, e in found.items() if name not in conditions}
+        _check_aggregate(aggregate, source, columns | conditions, place)
         for window in map(as_window, feature.windows):
             column = f"{feature.name}_{window.column_suffix()}"
-            wanted.append((column, feature.name, window, feature.aggregate))
+            check_window(feature.aggregate, window, place)
+            wanted.append((column, feature.name, window, aggregate))
     used = {column for *_, aggregate in wanted for column in aggregate.inputs}
-    kept = tuple((name, e) for name, e in columns.items() if name in used)
+    kept = tuple((name, e) for name, e in (columns | conditions).items() if name in used)
     return tuple(
         build_unit(
             source,
@@ -131,11 +156,11 @@ def _entity(view: FeatureView, column: str, source: Source) -> tuple[str, str]:
             expected="columns of the source: " + listed(kinds),
             next_step=nearest(column, kinds),
         )
-    if kinds[column] == DOUBLE or decimal_parts(kinds[column]):
+    if kinds[column] == DOUBLE or decimal_parts(kinds[column]) or element_type(kinds[column]):
         raise DefinitionError(
             f"the entity column {column!r} is {kinds[column]}",
             where=view.place,
-            expected="string, long, boolean or an instant: equal keys must be equal bytes",
+            expected="string, long, boolean, date or an instant: equal keys must be equal bytes",
             next_step="produce the key as string or long",
         )
     return column, kinds[column]
@@ -153,17 +178,46 @@ def _row_logic(view: FeatureView, source: Source) -> tuple[RowExpression | None,
     return parse_expression(view.where, kinds, where=place, defined=columns, boolean=True), columns
 
 
+def _conditions(
+    aggregate: Aggregate, source: Source, columns: Mapping[str, RowExpression], place: str
+) -> tuple[Aggregate, dict[str, RowExpression]]:
+    """The aggregate with a computed column for each of its conditions, and those columns."""
+    found: dict[str, RowExpression] = {}
+
+    def named(text: str) -> str:
+        where, kinds = f"where of {place}", dict(source.columns)
+        condition = parse_expression(text, kinds, where=where, defined=columns, boolean=True)
+        name = condition_column(condition)
+        found[name] = condition
+        return name
+
+    return aggregate.resolve(named), found
+
+
+def _check_question(aggregate: Aggregate, view: FeatureView, place: str) -> None:
+    """The reader's row has one column of a name: the entity's, or what is asked."""
+    asked = asking(aggregate)
+    if asked is not None and asked.question in view.entity:
+        raise DefinitionError(
+            f"{aggregate.describe()} is asked by {asked.question!r}, which is a column of the view's entity",
+            where=place,
+            expected="a column that is no entity column",
+            next_step="an entity sees no other value of its own key; name another column",
+        )
+
+
 def _check_aggregate(aggregate: Aggregate, source: Source, columns: dict[str, RowExpression], place: str) -> None:
     kinds = {**dict(source.columns), **{name: e.kind for name, e in columns.items()}}
+    named = [name for name in kinds if not name.startswith("_")]  # without conditions
     for column in aggregate.inputs:
         if column not in kinds:
             raise DefinitionError(
                 f"{aggregate.describe()} reads unknown column {column!r}",
                 where=place,
-                expected="a column of the source or of the view: " + listed(kinds),
-                next_step=nearest(column, kinds),
+                expected="a column of the source or of the view: " + listed(named),
+                next_step=nearest(column, named),
             )
-        if column in source.allow_nan and aggregate.kind != "count":
+        if column in source.allow_nan and aggregate.core.kind != "count":
             raise DefinitionError(
                 f"{aggregate.describe()} reads {column!r}, which allows NaN and infinities",
                 where=place,
@@ -181,6 +235,18 @@ def _check_aggregate(aggregate: Aggregate, source: Source, columns: dict[str, Ro
         ) from error
 
 
+def check_window(aggregate: Aggregate, window: Window, place: str) -> None:
+    """Raises DefinitionError where the aggregate cannot answer a window of this length."""
+    expected = aggregate.answers(window.length_us)
+    if expected is not None:
+        raise DefinitionError(
+            f"{aggregate.describe()} over {format_duration(window.length_us)}",
+            where=place,
+            expected=expected,
+            next_step="declare a shorter window, or change the aggregate's parameters",
+        )
+
+
 def _groups(view: FeatureView, wanted: Sequence[_Wanted]) -> list[tuple[int, list[_Wanted]]]:
     windows = [window for _, _, window, _ in wanted]
     try:
@@ -195,7 +261,11 @@ def _groups(view: FeatureView, wanted: Sequence[_Wanted]) -> list[tuple[int, lis
                 groups[-1].append(each)
             else:
                 groups.append([each])
-        return [(default_slice([w for _, _, w, _ in group]), [e for e in wanted if e in group]) for group in groups]
+        found = [(default_slice([w for _, _, w, _ in group]), [e for e in wanted if e in group]) for group in groups]
+        for slice_us, group in found:
+            for _, _, window, _ in group:
+                check_session(slice_us, window)
+        return found
     except DefinitionError as error:
         raise DefinitionError(
             error.what, where=view.place, expected=error.expected, next_step=error.next_step
@@ -219,7 +289,7 @@ def _planned_set(declared: FeatureSet, deployment: Deployment) -> PlannedSet:
                 expected=error.expected,
                 next_step=error.next_step,
             ) from error
-        outputs[ref] = feature.aggregate.output_type
+        outputs[ref] = answer_type(feature.aggregate)
     return PlannedSet(
         declared.name,
         tuple(declared.features),

@@ -1,4 +1,8 @@
-"""A project is a folder with slicewise.toml and a Python file; all views and sets in it are deployed."""
+"""A project is a folder with slicewise.toml and its definitions; all views and sets in them are deployed.
+
+Definitions are a Python file, a file of SQL, or a folder: its `__init__.py`, if there is one, and every `*.sql` in it,
+which may name the sources that Python declares.
+"""
 
 from __future__ import annotations
 
@@ -6,21 +10,54 @@ import importlib.util
 import sys
 import tomllib
 import traceback
+from collections.abc import Sequence
 from pathlib import Path
 from types import ModuleType
 
 from slicewise.errors import DefinitionError, SlicewiseError
-from slicewise.features.definitions import Project
+from slicewise.features.definitions import KafkaSource, Project
 from slicewise.settings import PROJECT_FILE
+
+SQL = ".sql"
 
 
 def load_project(definitions: Path) -> Project:
-    """The project whose definitions stand in this file (or package folder).
+    """The project whose definitions stand in this file or folder.
 
-    Runs the file. Raises DefinitionError with file and line for whatever is wrong in it.
+    Runs the Python in it. Raises DefinitionError with file and line for whatever is wrong in it.
     """
-    module = _module(definitions)
-    return Project.of(_name(definitions.parent), vars(module).values())
+    name = _name(definitions.parent)
+    if definitions.suffix == SQL and definitions.is_file():
+        return Project.of(name, _read_sql([definitions], ()))
+    files = sorted(definitions.glob(f"*{SQL}")) if definitions.is_dir() else []
+    written: list[object] = []
+    if not files or (definitions / "__init__.py").is_file():
+        written = list(vars(_module(definitions)).values())
+    python = Project.of(name, written)
+    return Project.of(name, [*written, *_read_sql(files, python.sources)]) if files else python
+
+
+def _read_sql(files: Sequence[Path], sources: Sequence[KafkaSource]) -> list[object]:
+    """Sources and views of these files; a source that one declares, the later ones may name."""
+    if not files:
+        return []
+    from slicewise.features.sql import read_file  # SQL's parser, for those who write it
+
+    known = list(sources)
+    found: list[object] = []
+    for file in files:
+        read = read_file(file, known)
+        if read.queries:
+            query = read.queries[0]
+            raise DefinitionError(
+                "a SELECT without a name",
+                where=str(query.location),
+                expected="CREATE FEATURE VIEW name AS SELECT …",
+                next_step="name it; `slicewise sql` shows the rows of a SELECT alone",
+            )
+        known += read.sources
+        found += [*read.sources, *read.views]
+    return found
 
 
 def _name(folder: Path) -> str:

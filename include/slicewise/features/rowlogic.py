@@ -18,6 +18,7 @@ from sqlglot.errors import SqlglotError
 from slicewise.errors import DefinitionError
 from slicewise.features.coercion import NULL
 from slicewise.features.expression import Call, Node, RowExpression
+from slicewise.features.function_texts import REPEATED
 from slicewise.features.typer import ALLOWED, Typer
 from slicewise.features.types import BOOLEAN
 
@@ -81,6 +82,6 @@ def _size(node: Node, known: dict[int, int]) -> int:
     if not isinstance(node, Call):
         return 1
     if id(node) not in known:
-        times = 3 if node.op == "cast" else 1
+        times = 3 if node.op == "cast" else REPEATED.get(node.op, 1)
         known[id(node)] = 1 + times * sum(_size(argument, known) for argument in node.args)
     return known[id(node)]

@@ -8,36 +8,48 @@ from dataclasses import dataclass
 from sqlglot import exp
 
 from slicewise.errors import DefinitionError
+from slicewise.features import functions, number_functions
 from slicewise.features.coercion import (
     BOTH_ENGINES,
-    CAST_TARGETS,
     CASTS,
     NULL,
     cast_refused,
+    cast_target,
     coerced,
     concrete,
+    date_literal,
     decimal_literal,
 )
 from slicewise.features.expression import Call, ColumnRef, Literal, Node, RowExpression
+from slicewise.features.functions import FUNCTIONS
 from slicewise.features.names import listed, nearest
-from slicewise.features.types import BOOLEAN, DOUBLE, LONG, STRING, decimal_parts
+from slicewise.features.types import BOOLEAN, DATE, DOUBLE, LONG, STRING, TIMESTAMP, decimal_parts, element_type
 
 ALLOWED = (
     "literals, columns, + - * /, = <> < <= > >=, AND OR NOT, IS [NOT] NULL, [NOT] IN, BETWEEN, "
-    "CASE, IF, COALESCE, NULLIF, ABS, LEAST, GREATEST, LENGTH, CONCAT, ||, CAST"
+    "CASE, IF, COALESCE, NULLIF, ABS, LEAST, GREATEST, LENGTH, CONCAT, ||, CAST, " + FUNCTIONS
 )
 _REASONS: Mapping[type[exp.Expr], str] = {
-    exp.Lower: f"LOWER is not on the list: {BOTH_ENGINES} outside of ASCII",
-    exp.Upper: f"UPPER is not on the list: {BOTH_ENGINES} outside of ASCII",
-    exp.Mod: f"% is not on the list: {BOTH_ENGINES} on zero and on doubles",
+    exp.Lower: f"LOWER is not on the list: {BOTH_ENGINES} outside of ASCII; ASCII_LOWER leaves the rest alone",
+    exp.Upper: f"UPPER is not on the list: {BOTH_ENGINES} outside of ASCII; ASCII_UPPER leaves the rest alone",
+    exp.Pow: f"POWER is not on the list: {BOTH_ENGINES} in the last bit; write the product",
+    exp.Exp: f"EXP is not on the list: {BOTH_ENGINES} in the last bit",
+    exp.Ln: f"LN is not on the list: {BOTH_ENGINES} in the last bit",
+    exp.Log: f"LOG is not on the list: {BOTH_ENGINES} in the last bit",
+    exp.RegexpLike: "a regular expression is not on the list: Spark and DuckDB read patterns differently",
     exp.Subquery: "a subquery is not row logic: it reads more than one row",
     exp.Select: "a query is not row logic: give the expression alone",
-    exp.Like: f"LIKE is not on the list: {BOTH_ENGINES} on escapes",
     exp.AggFunc: "an aggregate is not row logic: it belongs into a feature",
     exp.Window: "a window function is not row logic: windows belong into a feature",
     exp.CurrentTimestamp: "a clock is not row logic: replay would give other values",
     exp.Rand: "a random number is not row logic: replay would give other values",
 }
+
+
+class RowLogicRefused(DefinitionError):
+    """Row logic that is not on the list. start: the place in the text that was parsed, from 0; None: all of it."""
+
+    start: int | None = None
 
 
 @dataclass(frozen=True)
@@ -56,15 +68,21 @@ class Typer:
         node: exp.Expr | None,
         expected: str = ALLOWED,
         next_step: str = "rewrite it with what is on the list, or compute it before the topic",
-    ) -> DefinitionError:
+    ) -> RowLogicRefused:
         """The error of whatever is not allowed, with the position of `node` in the text."""
         start = _start(node)
         at = f", character {start + 1}" if start is not None else ""
-        return DefinitionError(what, where=f"{self.where}{at} of {self.text!r}", expected=expected, next_step=next_step)
+        error = RowLogicRefused(
+            what, where=f"{self.where}{at} of {self.text!r}", expected=expected, next_step=next_step
+        )
+        error.start = start
+        return error
 
     def typed(self, node: exp.Expr) -> Node:
         """The node as row logic. Raises DefinitionError where it is not on the list."""
-        handler = _HANDLERS.get(type(node))
+        handler = _HANDLERS.get(type(node)) or functions.BY_NODE.get(type(node))
+        if isinstance(node, exp.Anonymous):
+            handler = functions.BY_NAME.get(node.name.upper())
         if handler is not None:
             return handler(self, node)
         for kind, reason in _REASONS.items():
@@ -108,26 +126,30 @@ class Typer:
 
     def arithmetic_one(self, op: str, node: exp.Expr) -> Node:
         value = self.typed(node.this)
-        if value.kind not in (LONG, DOUBLE):
-            raise self.refused(f"{op.upper()} of {value.kind}", node, "a long or a double")
+        if value.kind not in (LONG, DOUBLE) and not decimal_parts(value.kind):
+            raise self.refused(f"{op.upper()} of {value.kind}", node, "a number")
         return Call(op, (value,), value.kind)
 
     def arithmetic(self, op: str, node: exp.Expr) -> Node:
         left, right = self.typed(node.this), self.typed(node.expression)
+        if decimal_parts(left.kind) or decimal_parts(right.kind):
+            return number_functions.decimal_arithmetic(self, op, node, left, right)
         for side in (left, right):
             if side.kind not in (LONG, DOUBLE):
-                hint = (
-                    "CAST it to double, or aggregate the decimal itself"
-                    if decimal_parts(side.kind)
-                    else "CAST it to long or double"
-                )
-                raise self.refused(f"arithmetic on {side.kind}", node, "longs and doubles", hint)
+                hint = "DATE_DIFF counts days" if side.kind == DATE else "CAST it to long or double"
+                raise self.refused(f"arithmetic on {side.kind}", node, "numbers", hint)
         kind = DOUBLE if op == "div" or DOUBLE in (left.kind, right.kind) else LONG
         return Call(op, (coerced(left, kind), coerced(right, kind)), kind)
 
     def comparison(self, op: str, node: exp.Expr, left: Node, right: Node) -> Node:
         left, right = self.common((left, right), node)
+        self.refuse_arrays((left,), node)
         return Call(op, (left, right), BOOLEAN)
+
+    def refuse_arrays(self, values: Sequence[Node], node: exp.Expr) -> None:
+        """Raises DefinitionError where one of them is an array: they have no order, and are not compared."""
+        if any(element_type(value.kind) for value in values):
+            raise self.refused("arrays are not compared", node, "ARRAY_CONTAINS or ARRAY_SIZE")
 
     def compare(self, op: str, node: exp.Expr) -> Node:
         return self.comparison(op, node, self.typed(node.this), self.typed(node.expression))
@@ -205,7 +227,9 @@ class Typer:
         if len(args) < 2:
             raise self.refused(f"{op.upper()} takes at least two values", node)
         if op != "coalesce" and args[0].kind == BOOLEAN:
-            raise self.refused(f"{op.upper()} of booleans", node, "numbers, text or timestamps")
+            raise self.refused(f"{op.upper()} of booleans", node, "numbers, text, dates or timestamps")
+        if op != "coalesce":
+            self.refuse_arrays(args, node)
         return Call(op, args, args[0].kind)
 
     def concat(self, node: exp.Expr) -> Node:
@@ -224,9 +248,14 @@ class Typer:
 
     def cast(self, node: exp.Cast) -> Node:
         value = self.typed(node.this)
-        target = CAST_TARGETS.get(node.to.sql().upper())
+        target = cast_target(node.to.sql().replace(" ", ""))
         if target is None:
-            raise self.refused(f"CAST to {node.to.sql()}", node, "CAST to long, double or string")
+            raise self.refused(f"CAST to {node.to.sql()}", node, "CAST to long, double, string, date or decimal(p,s)")
+        if target == DATE and isinstance(value, Literal) and isinstance(value.value, str):
+            literal = date_literal(value.value)
+            if literal is None:
+                raise self.refused(f"{value.value!r} is no date", node, "DATE 'yyyy-mm-dd'")
+            return literal
         if value.kind == target:
             return value
         if value.kind == NULL:
@@ -234,6 +263,8 @@ class Typer:
         reason = cast_refused(value.kind, target)
         if reason:
             raise self.refused(f"CAST of {value.kind} to {target}: {reason}", node, CASTS)
+        if (value.kind, target) == (TIMESTAMP, DATE):
+            return Call("date", (value,), DATE)
         return Call("cast", (value,), target)
 
     def common(self, nodes: Sequence[Node], at: exp.Expr) -> tuple[Node, ...]:

@@ -1,4 +1,8 @@
-"""Each column type has one name in definitions, one in Arrow, and one in fingerprints."""
+"""Each column type has one name in definitions, one in Arrow, and one in fingerprints.
+
+Narrow types (int8 … uint32, float) are what a record may hold; past the reader there are longs and doubles
+alone, so that a value has one meaning and one key whatever its width was (docs/adr/0039).
+"""
 
 from __future__ import annotations
 
@@ -11,6 +15,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 STRING, LONG, DOUBLE, BOOLEAN, TIMESTAMP = "string", "long", "double", "boolean", "timestamp_us"
+DATE, FLOAT = "date", "float"
 
 _ALIASES = {
     "string": STRING,
@@ -22,7 +27,25 @@ _ALIASES = {
     "float64": DOUBLE,
     "boolean": BOOLEAN,
     "bool": BOOLEAN,
+    "date": DATE,
 }
+_NARROW_ALIASES = {
+    "byte": "int8",
+    "tinyint": "int8",
+    "short": "int16",
+    "smallint": "int16",
+    "int": "int32",
+    "integer": "int32",
+    "float32": FLOAT,
+    "real": FLOAT,
+}
+RANGES = {
+    **{f"int{bits}": (-(1 << bits - 1), (1 << bits - 1) - 1) for bits in (8, 16, 32)},
+    **{f"uint{bits}": (0, (1 << bits) - 1) for bits in (8, 16, 32)},
+}
+"""Least and greatest value of each narrow integer type."""
+KAFKA_TIME = "kafka"
+"""As a source's timestamp: the time of the Kafka record."""
 TIME_FORMS = {
     "timestamp_s": "s",
     "timestamp_ms": "ms",
@@ -30,20 +53,37 @@ TIME_FORMS = {
     "timestamp_rfc3339": "rfc3339",
 }
 _DECIMAL = re.compile(r"decimal\(\s*(\d{1,2})\s*,\s*(\d{1,2})\s*\)")
+_ARRAY = re.compile(r"array<\s*(.+?)\s*>")
 _KNOWN = (
-    "string, int64 (or long), double, boolean, decimal(p,s), "
-    "timestamp_us, timestamp_ms, timestamp_s or timestamp_rfc3339"
+    "string, int64 (or long), int8 to int32, uint8 to uint32, double, float, boolean, decimal(p,s), date, "
+    "timestamp_us, timestamp_ms, timestamp_s or timestamp_rfc3339, or an array<…> of one that is no instant"
 )
 
 
 def column_type(text: str) -> str:
-    """The canonical name of a declared type; every form of a timestamp is "timestamp_us".
+    """The type of a declared column's values; every form of a timestamp is "timestamp_us", every width
+    of integers is "long", a float is a "double".
+
+    Raises DefinitionError for a type that is none.
+    """
+    kind = wire_type(text)
+    element = element_type(kind)
+    if element is not None:
+        return f"array<{column_type(element)}>"
+    return LONG if kind in RANGES else DOUBLE if kind == FLOAT else kind
+
+
+def wire_type(text: str) -> str:
+    """The canonical name of a declared type, as narrow as it was declared.
 
     Raises DefinitionError for a type that is none.
     """
     if not isinstance(text, str):
         raise DefinitionError(f"{text!r} is no column type", expected=_KNOWN)
     lowered = text.strip().lower()
+    narrow = _NARROW_ALIASES.get(lowered, lowered)
+    if narrow in RANGES or narrow == FLOAT:
+        return narrow
     if lowered in _ALIASES:
         return _ALIASES[lowered]
     if lowered in TIME_FORMS:
@@ -53,7 +93,18 @@ def column_type(text: str) -> str:
         precision, scale = (int(group) for group in matched.groups())
         if 1 <= precision <= 38 and scale <= precision:
             return f"decimal({precision},{scale})"
+    listed = _ARRAY.fullmatch(lowered)
+    if listed:
+        element = wire_type(listed[1])
+        if element != TIMESTAMP and element_type(element) is None:
+            return f"array<{element}>"
     raise DefinitionError(f"{text!r} is no column type", expected=_KNOWN, next_step="change the schema")
+
+
+def element_type(kind: str) -> str | None:
+    """Type of an array's elements, else None."""
+    matched = _ARRAY.fullmatch(kind)
+    return matched[1] if matched else None
 
 
 def time_form(text: str) -> str:
@@ -74,11 +125,15 @@ def arrow_type(kind: str) -> pa.DataType:
     parts = decimal_parts(kind)
     if parts:
         return pa.decimal128(*parts)
+    element = element_type(kind)
+    if element is not None:
+        return pa.list_(arrow_type(element))
     types: dict[str, pa.DataType] = {
         STRING: pa.string(),
         LONG: pa.int64(),
         DOUBLE: pa.float64(),
         BOOLEAN: pa.bool_(),
+        DATE: pa.date32(),
         TIMESTAMP: pa.timestamp("us", tz="UTC"),
     }
     return types[kind]

@@ -7,12 +7,12 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from slicewise.aggregates import Aggregate, from_spec
+from slicewise.aggregates import Aggregate, Span, from_spec
 from slicewise.codec import Layout
 from slicewise.errors import DefinitionError
 from slicewise.features.expression import RowExpression
 from slicewise.features.fingerprint import definition_payload, fingerprint, storage_payload
-from slicewise.features.types import arrow_type
+from slicewise.features.types import KAFKA_TIME, arrow_type
 from slicewise.slices import Window
 
 if TYPE_CHECKING:
@@ -21,9 +21,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Source:
-    """A topic's schema. columns: (name, type) as declared; types as in `slicewise.features.types`.
+    """A topic's schema. columns: (name, type of its values); types as in `slicewise.features.types`.
 
-    time_form: how all its instants stand on the wire: "s", "ms", "us" or "rfc3339".
+    timestamp: the column of the event time, or "kafka". time_form: how all its instants stand on the
+    wire: "s", "ms", "us" or "rfc3339". wire: (column, declared type) of those that a record holds
+    narrower than their values are. paths: (column, names of members from the record down) of those
+    that are no member of their own name. format: json, avro or protobuf, these with the URL of a registry.
     """
 
     name: str
@@ -36,12 +39,21 @@ class Source:
     required: tuple[str, ...] = ()
     allow_nan: tuple[str, ...] = ()
     owner: str | None = None
+    wire: tuple[tuple[str, str], ...] = ()
+    paths: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    format: str = "json"
+    registry: str | None = None
 
     @cached_property
     def schema_fingerprint(self) -> str:
-        """What decides whether a record is good, and how it is read (16 hex)."""
-        payload = {**plain(self), "owner": None}
+        """What decides whether a record is good, and how it is read (16 hex); not where a registry stands."""
+        payload = {**source_to_json(replace(self, registry=None)), "owner": None}
         return fingerprint(payload)
+
+    @property
+    def time_column(self) -> str | None:
+        """The column of the event time; None where that is the Kafka record's."""
+        return None if self.timestamp == KAFKA_TIME else self.timestamp
 
     def type_of(self, column: str) -> str:
         """The declared type of a column."""
@@ -110,7 +122,9 @@ def build_unit(
     kinds = {**dict(source.columns), **{name: column.kind for name, column in columns}}
     types: dict[str, pa.DataType] = {name: arrow_type(kind) for name, kind in kinds.items()}
     bound = [aggregate.bind(types) for *_, aggregate in features]
-    partials = {aggregate.partial_id(): aggregate for aggregate in reversed(bound)}
+    # Where a session starts is read off the first and last event of each slice.
+    hidden = [Span().bind({})] if any(window.kind == "session" for _, _, window, _ in features) else []
+    partials = {aggregate.partial_id(): aggregate for aggregate in reversed([*bound, *hidden])}
     order = sorted(partials)
     planned = tuple(
         PlannedFeature(column, feature, window, aggregate, order.index(aggregate.partial_id()))
@@ -122,7 +136,7 @@ def build_unit(
         *(column for column, _ in entity),
         *(column for column in inputs if column not in dict(columns)),
         *(column for e in expressions if e is not None for column in e.columns),
-        source.timestamp,
+        *(() if source.time_column is None else (source.time_column,)),
     }
     unit = Unit(
         view=view,
@@ -150,11 +164,20 @@ def plain(value: Any) -> dict[str, Any]:
     return {name: getattr(value, name) for name in type(value).__dataclass_fields__}
 
 
+_WHERE_GIVEN = {"wire": (), "paths": (), "format": "json", "registry": None}
+
+
+def source_to_json(source: Source) -> dict[str, Any]:
+    """What `source_from_json` builds an equal source from; what was added later stands where it is given."""
+    return {name: v for name, v in plain(source).items() if name not in _WHERE_GIVEN or v != _WHERE_GIVEN[name]}
+
+
 def source_from_json(raw: Mapping[str, Any]) -> Source:
-    """Inverse of `plain`."""
-    pairs = tuple((name, kind) for name, kind in raw["columns"])
+    """Inverse of `source_to_json`."""
+    pairs = {name: tuple((column, kind) for column, kind in raw.get(name, ())) for name in ("columns", "wire")}
     lists = {name: tuple(raw[name]) for name in ("required", "allow_nan")}
-    return Source(**{**raw, "columns": pairs, **lists})
+    paths = tuple((column, tuple(path)) for column, path in raw.get("paths", ()))
+    return Source(**{**raw, **pairs, **lists, "paths": paths})
 
 
 def unit_to_json(unit: Unit) -> dict[str, Any]:

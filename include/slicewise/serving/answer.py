@@ -45,6 +45,8 @@ class EntityAnswer:
     """Tokens of the units that were read, joined; "" where nothing was read (flag `default`)."""
     errors: Mapping[str, str] = field(default_factory=dict)
     """Feature -> error code, for values that are null because of an error (`overflow`)."""
+    bounds: Mapping[str, Interval] = field(default_factory=dict)
+    """Feature -> effective (start_us, end_us) of this entity's own session; empty at its end where none is open."""
 
 
 @dataclass(frozen=True)
@@ -69,7 +71,7 @@ class Answer:
     t_us: int
     """The serving clock (live) or the `at` that was asked for."""
     bounds: Mapping[str, Interval]
-    """Feature -> effective (start_us, end_us), half-open."""
+    """Feature -> effective (start_us, end_us), half-open; of a session those within which it was looked for."""
     results: tuple[EntityAnswer, ...]
     freshness: tuple[SourceFreshness, ...] = ()
     flags: tuple[str, ...] = ()
@@ -89,6 +91,10 @@ class Answer:
         """Feature -> value of one entity."""
         return dict(zip(self.features, self.results[index].values, strict=True))
 
+    def bounds_of(self, index: int = 0) -> dict[str, Interval]:
+        """Feature -> effective bounds of one entity, its own sessions' included."""
+        return {**self.bounds, **self.results[index].bounds}
+
     def to_wire(self, *, text: bool) -> dict[str, Any]:
         """As the API writes it; text: for JSON, where NaN and infinities are text."""
         names, unsafe = self.features, text and any(self.doubles)
@@ -105,6 +111,8 @@ class Answer:
             }
             if result.errors:
                 wire["errors"] = result.errors
+            if result.bounds:
+                wire["bounds"] = _texts(result.bounds)
             results.append(wire)
         whole: dict[str, Any] = {
             "mode": self.mode,

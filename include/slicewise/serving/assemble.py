@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from itertools import chain
 from typing import Any
 
 from slicewise import token as tokens
 from slicewise.aggregates.few import Listed
 from slicewise.merge import Merged
-from slicewise.serving.answer import Answer, EntityAnswer, SourceFreshness
+from slicewise.serving.answer import Answer, EntityAnswer, Interval, SourceFreshness
 from slicewise.serving.catalog import Selection
 from slicewise.serving.planned import Planned
+from slicewise.serving.questions import answered
 from slicewise.serving.requests import FeaturesRequest
 
 
@@ -22,8 +24,12 @@ def answer_of(
     planned: Planned,
     merged: Merged,
     freshness: tuple[SourceFreshness, ...],
+    questions: Mapping[str, list[list[Any]]],
 ) -> Answer:
-    """The answer of merged values: per entity a value per feature, its default where it is null, and a token."""
+    """The answer of merged values: per entity a value per feature, its default where it is null, and a token.
+
+    questions: what `questions_of` found in the request.
+    """
     refs, n = selection.refs, len(request.entities)
     parts = range(len(selection.parts))
     if n == 1 and all(type(found) is Listed and not found.errors for found in merged.finished):
@@ -33,7 +39,7 @@ def answer_of(
             row = tuple([d if v is None else v for v, d in zip(row, selection.defaults, strict=True)])
         token = tokens.join([merged.token(part, 0) for part in parts])
         (entity_of,) = request.entities
-        one = (EntityAnswer(entity_of, row, token),)
+        one = (EntityAnswer(entity_of, row, token, bounds=_sessions(selection, merged, 0)),)
         return Answer(refs, mode, t_us, planned.bounds, one, freshness, (), selection.doubles)
     columns: list[list[Any]] = [[]] * len(refs)
     errors: list[dict[str, str]] = [{} for _ in range(n)]
@@ -54,14 +60,36 @@ def answer_of(
                     code = finished.errors.get(first + entity * slot.stride)
                     if code is not None:
                         errors[entity][refs[position]] = code
+    for position in selection.asking:
+        columns[position], codes = answered(selection, position, columns[position], request.entities, questions)
+        for entity, code in codes.items():
+            errors[entity][refs[position]] = code
     if selection.defaults is not None:
         for position, default in enumerate(selection.defaults):
             if default is not None:
                 columns[position] = [default if v is None else v for v in columns[position]]
     rows = list(zip(*columns, strict=True))
     results = tuple(
-        EntityAnswer(entity, rows[i], tokens.join([merged.token(part, i) for part in parts]), errors[i])
+        EntityAnswer(
+            entity,
+            rows[i],
+            tokens.join([merged.token(part, i) for part in parts]),
+            errors[i],
+            _sessions(selection, merged, i),
+        )
         for i, entity in enumerate(request.entities)
     )
     flags = ("overflow",) if any(errors) else ()
     return Answer(refs, mode, t_us, planned.bounds, results, freshness, flags, selection.doubles)
+
+
+def _sessions(selection: Selection, merged: Merged, entity: int) -> dict[str, Interval]:
+    """What each feature's session came to for an entity; other features have the answer's bounds."""
+    found: dict[str, Interval] = {}
+    for number, (part, plan) in enumerate(zip(selection.parts, merged.joint.plans, strict=True)):
+        if plan.gaps:
+            intervals = merged.intervals(number, entity)
+            for position, i in zip(part.positions, plan.interval_of, strict=True):
+                if plan.gaps[i]:
+                    found[selection.refs[position]] = intervals[i]
+    return found

@@ -7,16 +7,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import date
 from decimal import Decimal, InvalidOperation
 from typing import Any
 
 import pyarrow as pa
 
+from slicewise.aggregates.membership import Membership, asking
 from slicewise.cover import Cover, Place
 from slicewise.errors import BadRequest
 from slicewise.features.names import unknown
 from slicewise.features.plan import Deployment
-from slicewise.features.types import BOOLEAN, LONG, STRING, TIMESTAMP, decimal_parts
+from slicewise.features.types import BOOLEAN, DATE, LONG, STRING, TIMESTAMP, decimal_parts
 from slicewise.features.unit import PlannedFeature, Unit
 from slicewise.serving.requests import Entity, Scalar, instant, instant_us
 from slicewise.serving.values import Converter, converter, has_doubles
@@ -52,6 +54,10 @@ class Selection:
     """Per group: entity columns with types, whether spread, name of the source."""
     columns: Mapping[str, str]
     """Every entity column that a request must give, and its type."""
+    asks: Mapping[str, str]
+    """Every column that features are asked by, and its type."""
+    asking: Mapping[int, Membership]
+    """Position -> what is asked there."""
     converters: tuple[Converter, ...]
     doubles: tuple[bool, ...]
     """Per feature, whether it may be a value that JSON lacks."""
@@ -151,20 +157,26 @@ def _select(deployment: Deployment, refs: Sequence[str], name: str | None) -> Se
         given = dict(chosen.defaults)
         defaults = tuple(given.get(ref) for ref in refs)
     columns: dict[str, str] = {}
+    asks: dict[str, str] = {}
+    asked: dict[int, Membership] = {}
+    for fingerprint, members in by_unit.items():
+        for position, feature in members:
+            aggregate = asking(feature.aggregate)
+            if aggregate is not None:
+                asked[position] = aggregate
+                _agree(asks, aggregate.question, dict(units[fingerprint].input_types)[aggregate.question])
     for unit in units.values():
         for column, kind in unit.entity:
-            if columns.setdefault(column, kind) != kind:
-                raise BadRequest(
-                    f"entity column {column!r} has different types in the views asked for",
-                    where="features",
-                    expected="views whose entities can be given together",
-                    next_step="ask in two requests",
-                )
+            _agree(columns, column, kind)
+            if column in asks:
+                _agree(asks, column, kind)
     return Selection(
         refs,
         tuple(parts),
         tuple(groups),
         columns,
+        asks,
+        asked,
         tuple(converter(kind) for kind in kinds),
         tuple(has_doubles(kind) for kind in kinds),
         defaults,
@@ -174,17 +186,28 @@ def _select(deployment: Deployment, refs: Sequence[str], name: str | None) -> Se
     )
 
 
+def _agree(types: dict[str, str], column: str, kind: str) -> None:
+    if types.setdefault(column, kind) != kind:
+        raise BadRequest(
+            f"entity column {column!r} has different types in the views asked for",
+            where="features",
+            expected="views whose entities can be given together",
+            next_step="ask in two requests",
+        )
+
+
 def entity_tags(
     selection: Selection, entities: Sequence[Entity], partitions: Mapping[str, Sequence[int]]
 ) -> list[list[tuple[int | None, list[bytes]]]]:
     """Per group its (partition or None, tag per entity). Raises BadRequest."""
     columns = selection.columns
+    given = {**selection.asks, **columns} if selection.asks else columns
     values: dict[str, list[object]] = {column: [] for column in columns}
     for i, entity in enumerate(entities):
-        if len(entity) != len(columns) or not columns.keys() >= entity.keys():
-            _refuse(entity, columns, i)
+        if len(entity) != len(given) or not given.keys() >= entity.keys():
+            _refuse(entity, given, i)
         for column, kind in columns.items():
-            values[column].append(_value(entity.get(column), kind, column, i))
+            values[column].append(value_of(entity.get(column), kind, column, i))
     found = []
     for entity_columns, spread, source in selection.groups:
         rows = [values[column] for column, _ in entity_columns]
@@ -208,7 +231,8 @@ def _refuse(entity: Entity, columns: Mapping[str, str], i: int) -> None:
             )
 
 
-def _value(value: Scalar, kind: str, column: str, i: int) -> object:
+def value_of(value: object, kind: str, column: str, i: int) -> object:
+    """A value of a request as the column's type has it. Raises BadRequest."""
     if kind == STRING and type(value) is str:
         return value
     typed: object = None
@@ -217,6 +241,8 @@ def _value(value: Scalar, kind: str, column: str, i: int) -> object:
         typed = value
     elif kind == TIMESTAMP and isinstance(value, str | int):
         typed = instant(instant_us(value))
+    elif kind == DATE and type(value) is str and len(value) == len("yyyy-mm-dd"):
+        typed = _date(value)
     elif decimal_parts(kind) and type(value) in (str, int):
         typed = _decimal(str(value), kind)
     if typed is None:
@@ -226,6 +252,14 @@ def _value(value: Scalar, kind: str, column: str, i: int) -> object:
             expected=f"a {kind}" + (", as text" if decimal_parts(kind) else ""),
         )
     return typed
+
+
+def _date(text: str) -> date | None:
+    try:
+        day = date.fromisoformat(text)
+    except ValueError:
+        return None
+    return day if day.isoformat() == text else None
 
 
 def _decimal(text: str, kind: str) -> Decimal | None:

@@ -172,13 +172,14 @@ def _answer(wire: Mapping[str, Any]) -> Answer:
         features=features,
         mode=wire["mode"],
         t_us=instant_us(wire["t"]),
-        bounds={n: (instant_us(a), instant_us(b)) for n, (a, b) in wire["bounds"].items()},
+        bounds=_bounds(wire["bounds"]),
         results=tuple(
             EntityAnswer(
                 each["entity"],
                 tuple(each["values"][name] for name in features),
                 each["token"],
                 each.get("errors", {}),
+                _bounds(each.get("bounds", {})),
             )
             for each in results
         ),
@@ -195,6 +196,10 @@ def _answer(wire: Mapping[str, Any]) -> Answer:
         incomplete=tuple(wire.get("incomplete", ())),
         doubles=tuple(True for _ in features),
     )
+
+
+def _bounds(wire: Mapping[str, Any]) -> dict[str, tuple[int, int]]:
+    return {name: (instant_us(start), instant_us(end)) for name, (start, end) in wire.items()}
 
 
 def _instant(text: str | None) -> int | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from slicewise.aggregates.membership import answer_type, asking
 from slicewise.features.plan import Deployment
 from slicewise.features.unit import PlannedFeature, Unit
 from slicewise.serving.catalog import Catalog
@@ -58,10 +59,13 @@ def feature_set(deployment: Deployment, name: str) -> dict[str, Any]:
 
 
 def _feature(unit: Unit, feature: PlannedFeature) -> dict[str, Any]:
+    asked = asking(feature.aggregate)
+    question = {} if asked is None else {"asked_by": {asked.question: dict(unit.input_types)[asked.question]}}
     return {
         "ref": f"{unit.view}:{feature.column}",
         "aggregate": feature.aggregate.describe(),
-        "type": str(feature.aggregate.output_type),
+        "type": str(answer_type(feature.aggregate)),
+        **question,
         "window": feature.window.column_suffix(),
         "slice": format_duration(unit.slice_us),
         "unit": unit.storage_fingerprint,

@@ -36,6 +36,15 @@ _ERROR = {
         }
     },
 }
+_BOUNDS = {
+    "type": "object",
+    "additionalProperties": {
+        "type": "array",
+        "items": {"type": "string", "format": "date-time"},
+        "minItems": 2,
+        "maxItems": 2,
+    },
+}
 _ANSWER = {
     "type": "object",
     "required": ["mode", "t", "results", "bounds", "freshness", "flags"],
@@ -52,19 +61,11 @@ _ANSWER = {
                     "values": {"type": "object", "additionalProperties": _VALUE},
                     "token": {"type": "string", "description": "what the answer contains, exactly"},
                     "errors": {"type": "object", "additionalProperties": {"type": "string"}},
+                    "bounds": {**_BOUNDS, "description": "of this entity's sessions, in the place of the answer's"},
                 },
             },
         },
-        "bounds": {
-            "type": "object",
-            "description": "feature -> effective [start, end), RFC 3339",
-            "additionalProperties": {
-                "type": "array",
-                "items": {"type": "string", "format": "date-time"},
-                "minItems": 2,
-                "maxItems": 2,
-            },
-        },
+        "bounds": {**_BOUNDS, "description": "feature -> effective [start, end), RFC 3339"},
         "freshness": {"type": "object", "additionalProperties": {"type": "object"}},
         "flags": {"type": "array", "items": {"enum": ["stale", "default", "overflow", "incomplete"]}},
         "incomplete": {
@@ -82,6 +83,10 @@ def document() -> dict[str, Any]:
     _, components = msgspec.json.schema_components([FeaturesBody], ref_template="#/components/schemas/{name}")
     body = components["FeaturesBody"]
     body["properties"]["entities"] |= {"minItems": 1, "maxItems": MAX_ENTITIES}
+    body["properties"]["entities"]["description"] = (
+        "Entity columns, and the columns that features are asked by (`asked_by` of a feature): a value, "
+        "answered by a boolean, or a list of values, answered by a list of booleans."
+    )
     body["properties"]["features"]["maxItems"] = MAX_FEATURES
     body["oneOf"] = [{"required": ["features"]}, {"required": ["feature_set"]}]
     body["description"] = f"At most {MAX_BODY_BYTES} bytes. at: RFC 3339 with zone, or microseconds."

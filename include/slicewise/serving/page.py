@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 from html import escape
 
-from slicewise.features.types import BOOLEAN, LONG, STRING, TIMESTAMP
+from slicewise.aggregates.membership import answer_type
+from slicewise.features.types import BOOLEAN, DATE, LONG, STRING, TIMESTAMP
 from slicewise.serving.catalog import Catalog
 from slicewise.slices import format_duration
 
@@ -20,6 +21,7 @@ _EXAMPLES: dict[str, object] = {
     STRING: "…",
     LONG: 1,
     BOOLEAN: True,
+    DATE: "2013-01-01",
     TIMESTAMP: "2013-01-01T00:00:00Z",
 }
 
@@ -52,7 +54,7 @@ def _body(catalog: Catalog) -> str:
                 cells = (
                     f"<code>{escape(name)}:{escape(feature.column)}</code>",
                     escape(feature.aggregate.describe()),
-                    escape(str(feature.aggregate.output_type)),
+                    escape(str(answer_type(feature.aggregate))),
                     format_duration(unit.slice_us),
                 )
                 parts.append("<tr>" + "".join(f"<td>{cell}" for cell in cells))

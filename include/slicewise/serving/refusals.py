@@ -77,9 +77,9 @@ def _beyond(plan: ReadPlan, mode: ReadMode, t_us: int, kept: int, now_us: int) -
 def earliest_at(unit: Unit, feature: PlannedFeature, kept_us: int) -> int:
     """The first `at` at which the feature's window starts at or after kept_us."""
     window = feature.window
-    if window.kind == "sliding":
-        return ceil(kept_us, resolution(window, unit.slice_us)) + window.length_us
-    complete = ceil(kept_us + window.length_us, window.hop_us)
+    if not window.hop_us:
+        return ceil(kept_us, resolution(window, unit.slice_us)) + window.length_us + window.offset_us
+    complete = ceil(kept_us + window.length_us, window.hop_us) + window.offset_us
     return complete - window.hop_us if window.open else complete
 
 

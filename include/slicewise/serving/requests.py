@@ -14,7 +14,8 @@ from slicewise.errors import BadRequest
 from slicewise.token import Token
 
 Scalar = str | int | float | bool | None
-Entity = dict[str, Scalar]
+Entity = dict[str, Scalar | list[Scalar]]
+"""Entity columns, and what is asked for: a value or a list of values."""
 
 MAX_BODY_BYTES = 1 << 20
 MAX_ENTITIES = 1_000

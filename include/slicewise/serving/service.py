@@ -28,6 +28,7 @@ from slicewise.serving.catalog import Catalog, Part, Selection
 from slicewise.serving.fallback import LastKnown, defaults_of
 from slicewise.serving.freshness import Freshness
 from slicewise.serving.planned import Planned, plan_selection, reads_of
+from slicewise.serving.questions import questions_of
 from slicewise.serving.refusals import check_kept, check_min_token, check_named, check_ready
 from slicewise.serving.requests import FeaturesRequest
 from slicewise.serving.steps import Covers, Flow, Generation, Manifest, Read, Reopen
@@ -150,6 +151,7 @@ class FeatureService:
         t_us = self.clock.now_us() if request.at_us is None else request.at_us
         planned = self._planned(catalog, selection, mode, t_us)
         targets, reads = reads_of(catalog, selection, planned, request)
+        questions = questions_of(selection, request.entities)
         reply: ReadReply = yield Read(reads)
         marks = reply.marks
         if not catalog.stands(marks):
@@ -175,7 +177,7 @@ class FeatureService:
         if request.min_token:
             check_min_token(request, merged)
         freshness = self.freshness.of(selection)
-        answer = answer_of(request, selection, mode, t_us, planned, merged, freshness)
+        answer = answer_of(request, selection, mode, t_us, planned, merged, freshness, questions)
         if lacking := self.freshness.incomplete(selection, planned.bounds):
             answer = replace(answer, incomplete=lacking, flags=(*answer.flags, "incomplete"))
         if mode == "live":

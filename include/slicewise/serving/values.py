@@ -22,7 +22,7 @@ def converter(kind: pa.DataType) -> Converter:
     """
     if pa.types.is_int64(kind) or pa.types.is_float64(kind):
         return _numbers
-    if pa.types.is_boolean(kind) or pa.types.is_string(kind):
+    if pa.types.is_boolean(kind) or pa.types.is_string(kind) or pa.types.is_large_binary(kind):
         return _as_they_are
     return lambda array: [_plain(value) for value in _pylist(array)]
 

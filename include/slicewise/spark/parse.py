@@ -5,14 +5,14 @@ everything reads typed columns. A value never becomes null or another value sile
 the schema says makes the record bad, with a reason, and the record is kept.
 
 Reasons, the first that holds: `too_large`, `not_json` (also a null or empty value, invalid UTF-8,
-NUL, an array, duplicate keys, anything after the object), `bad_text` (a lone surrogate: distinct
-texts would become one), `missing_required:<column>`, `wrong_type:<column>`,
-`out_of_range:<column>`, `bad_time:<column>`, `too_late`, `too_far_ahead`.
+NUL, an array, duplicate keys, anything after the object), `not_avro`, `not_protobuf` (another head than
+Confluent's, or bytes that are not what their schema says), `bad_text` (a lone surrogate, or in a binary
+format invalid UTF-8: distinct texts would become one), `missing_required:<column>`, `wrong_type:<column>`,
+`out_of_range:<column>`, `bad_time:<column>`, `bad_date:<column>`, `too_late`, `too_far_ahead`.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection
 from typing import Any
 
@@ -21,21 +21,13 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 (the name everybody uses)
 
 from slicewise.errors import SettingsError
+from slicewise.features.types import LONG, RANGES, TIMESTAMP, decimal_parts, element_type
 from slicewise.features.unit import Source
 
 MAX_VALUE_BYTES = 1 << 20
 """Longest Kafka value that is read: the broker's own default bound of a message."""
 
-_SPARK_TYPES = {
-    "string": "string",
-    "int64": "bigint",
-    "long": "bigint",
-    "double": "double",
-    "boolean": "boolean",
-    "bool": "boolean",
-    "timestamp_us": "bigint",
-}
-_DECIMAL = re.compile(r"decimal(?:128)?\((\d+), ?(\d+)\)")
+_SPARK_TYPES = {LONG: "bigint", TIMESTAMP: "bigint"}
 
 
 def parsed(records: DataFrame, source: Source, only: Collection[str] | None = None) -> DataFrame:
@@ -77,10 +69,15 @@ def _registered(session: SparkSession, source: Source, names: Collection[str]) -
             expected="slicewise-spark.jar, which `make setup` builds from include/slicewise/spark/java",
             next_step="make setup",
         )
+    wire, paths = dict(source.wire), dict(source.paths)
+    time = source.time_column
     reader = package.RecordReader(
-        [_field(package, name, kind, source, kept=name in names) for name, kind in source.columns],
-        list(dict.fromkeys((*source.required, source.timestamp))),
-        source.timestamp,
+        source.format,
+        source.registry,
+        [_field(package, n, wire.get(n, kind), source, kept=n in names) for n, kind in source.columns],
+        [list(paths.get(name, (name,))) for name, _ in source.columns],
+        list(dict.fromkeys((*source.required, *(() if time is None else (time,))))),
+        time,
         source.max_lateness_us,
         source.max_ahead_us,
         MAX_VALUE_BYTES,
@@ -95,13 +92,17 @@ def _registered(session: SparkSession, source: Source, names: Collection[str]) -
 
 
 def _field(package: Any, name: str, kind: str, source: Source, *, kept: bool) -> Any:
-    decimal = _DECIMAL.fullmatch(kind)
-    precision, scale = (int(decimal[1]), int(decimal[2])) if decimal else (0, 0)
-    form = "time" if kind == "timestamp_us" else "decimal" if decimal else _SPARK_TYPES[kind]
+    element = element_type(kind)
+    if element is not None:
+        return package.Field.array(name, kept, _field(package, name, element, source, kept=kept))
+    if kind in RANGES:
+        return package.Field.ranged(name, kept, *RANGES[kind])
+    precision, scale = decimal_parts(kind) or (0, 0)
+    form = "time" if kind == TIMESTAMP else "decimal" if precision else _SPARK_TYPES.get(kind, kind)
     return package.Field(name, form, kept, name in source.allow_nan, source.time_form, precision, scale)
 
 
 def _spark_type(kind: str) -> str:
     """The Spark SQL type that holds a schema type; timestamp_us is a long of microseconds."""
-    decimal = _DECIMAL.fullmatch(kind)
-    return f"decimal({decimal[1]},{decimal[2]})" if decimal else _SPARK_TYPES[kind]
+    element = element_type(kind)
+    return f"array<{_spark_type(element)}>" if element is not None else _SPARK_TYPES.get(kind, kind)

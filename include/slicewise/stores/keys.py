@@ -38,7 +38,7 @@ def _encoded(text: str) -> str:
 
 def value_text(value: object) -> str:
     """The text of an entity value in a key: integers and booleans as JSON writes them, timestamps
-    as microseconds, decimals with all digits of their scale, text percent-encoded as UTF-8."""
+    as microseconds, dates as yyyy-mm-dd, decimals with all digits of their scale, text percent-encoded as UTF-8."""
     if isinstance(value, str):
         return _encoded(value)
     if isinstance(value, bool):
@@ -49,9 +49,11 @@ def value_text(value: object) -> str:
         return f"{value:f}"
     if isinstance(value, datetime.datetime) and value.tzinfo is not None:
         return str((value - _EPOCH) // datetime.timedelta(microseconds=1))
+    if isinstance(value, datetime.date) and not isinstance(value, datetime.datetime):
+        return value.isoformat()
     raise CodecError(
         f"a {type(value).__name__} cannot be part of a key",
-        expected="text, an integer, a boolean, a decimal or an instant with a zone",
+        expected="text, an integer, a boolean, a decimal, a date or an instant with a zone",
     )
 
 

@@ -19,8 +19,10 @@ from slicewise.training.archive import Archive, Archived, refuse_beyond, refuse_
 from slicewise.training.entities import entities_of
 from slicewise.training.knowledge import Covers
 from slicewise.training.local import Bounds, Question, UnitEvents, answer
+from slicewise.training.questions import answered
 from slicewise.training.ranges import Ints
 from slicewise.training.rows import unit_events
+from slicewise.training.sessions import settled
 from slicewise.training.spine import Spine
 
 KNOWLEDGE = ("event_time", "token")
@@ -132,9 +134,15 @@ def answer_spine(
             bounds = _recorded(each, own)
         events = read_unit(deployment, archive, unit, bounds, reached.seq, spine)
         covers = None if own is None else Covers.of(own, events.places)
-        question = Question(events.entities.numbers(spine.table), bounds, covers)
+        numbers = events.entities.numbers(spine.table)
+        if own is None:
+            bounds = settled(events, each.features, numbers, bounds)
+        question = Question(numbers, bounds, covers)
         some_finished = answer(events, each.features, question)
-        finished |= {each.ref(feature): some_finished[feature.column] for feature in each.features}
+        finished |= {
+            each.ref(feature): answered(feature, some_finished[feature.column], spine.table)
+            for feature in each.features
+        }
     return finished
 
 

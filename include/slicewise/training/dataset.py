@@ -27,6 +27,7 @@ from slicewise.training.manifest import (
     beside,
     described,
 )
+from slicewise.training.questions import question_types, refuse_questions
 from slicewise.training.ranges import Ints
 from slicewise.training.snapshots import answer_snapshot
 from slicewise.training.spine import AT, Spine, read_spine
@@ -96,7 +97,7 @@ def build_training_set(
             expected="event_time (all that is known now) or token (what an answer contained)",
         )
     refs, asked = resolve(deployment, features)
-    rows = spine if isinstance(spine, Spine) else read_spine(spine, entity_types(asked))
+    rows = spine if isinstance(spine, Spine) else read_spine(spine, entity_types(asked), _questions(asked))
     timely = knowledge == "event_time" and len(rows) > 0
     reached = archived or reach(deployment, archive, asked, int(rows.at_us.max()) if timely else None)
     finished = answer_spine(deployment, archive, reached, asked, rows, knowledge)
@@ -138,6 +139,7 @@ def build_snapshot(
     features stand in every row.
     """
     refs, asked = resolve(deployment, features)
+    refuse_questions(_questions(asked))
     ats = tuple(sorted(set(ats_us)))
     reached = archived or reach(deployment, archive, asked, ats[-1] if ats else None)
     table, finished = answer_snapshot(deployment, archive, reached, asked, ats)
@@ -169,7 +171,7 @@ def rebuild(archive: Archive, manifest: Manifest, spine: object | None, where: s
         again = build_snapshot(deployment, archive, list(manifest.features), manifest.ats_us, manifest.archived())
     else:
         _, asked = resolve(deployment, list(manifest.features))
-        rows = read_spine(spine, entity_types(asked))
+        rows = read_spine(spine, entity_types(asked), _questions(asked))
         if rows.digest() != manifest.spine:
             raise BadRequest(
                 "the spine is not the one that the data set was built for",
@@ -206,6 +208,10 @@ def _lacking(
     for ref, rows in found.items():
         log.warning("data_set_incomplete", feature=ref, rows=rows)
     return found
+
+
+def _questions(asked: Sequence[Asked]) -> dict[str, str]:
+    return question_types((each.unit, each.features) for each in asked)
 
 
 def _units(asked: Sequence[Asked]) -> dict[str, str]:

@@ -22,8 +22,10 @@ from slicewise.slices import Mode, bounds_columns
 from slicewise.training.entities import entities_of
 from slicewise.training.given import typed_events
 from slicewise.training.local import Bounds, Question, answer
+from slicewise.training.questions import answered, question_types
 from slicewise.training.ranges import Ints
 from slicewise.training.rows import unit_events
+from slicewise.training.sessions import settled
 from slicewise.training.spine import AT, Spine, read_spine
 
 MODES: tuple[Mode, ...] = ("event_time", "at", "live")
@@ -40,7 +42,10 @@ def evaluate(view: FeatureView, events: object, queries: object) -> pa.Table:
     entity columns, `at` (aware) and optionally `mode`: "event_time" (default), "at" or "live".
     All events are known to every query, whenever they came.
 
-    Returns one row per query: entity columns, `at`, and a column per feature and window. Schema
+    A query also has the columns that features are asked by (`sw.bloom("song_id", …)` by `song_id`):
+    a value, or a list of values.
+
+    Returns one row per query: entity columns, what was asked, `at`, and a column per feature and window. Schema
     metadata: `slicewise.refused`, records and values that the platform would refuse, by reason;
     `slicewise.errors`, features whose value is null because of an error. Raises DefinitionError
     and BadRequest.
@@ -48,7 +53,8 @@ def evaluate(view: FeatureView, events: object, queries: object) -> pa.Table:
     deployment = plan(Project.of("evaluate", [view]))
     units = deployment.view(view.name)
     typed, refused = typed_events(deployment.source(units[0].source), events)
-    spine = read_spine(queries, dict(units[0].entity))
+    asked = question_types((unit, unit.features) for unit in units)
+    spine = read_spine(queries, dict(units[0].entity), asked)
     modes = _modes(spine.table)
     finished: dict[str, Finished] = {}
     refusals = dict(refused)
@@ -57,12 +63,12 @@ def evaluate(view: FeatureView, events: object, queries: object) -> pa.Table:
         own = unit_events(unit, typed, known)
         for reason, count in own.refused.items():  # of the view: the same in each of its units
             refusals[reason] = max(refusals.get(reason, 0), count)
-        question = Question(
-            own.entities.numbers(spine.table),
-            {feature.column: _bounds(unit, feature, modes, spine) for feature in unit.features},
-        )
-        finished |= answer(own, unit.features, question, _Transit(unit))
-    return _table(view, spine, units, finished, refusals)
+        numbers = own.entities.numbers(spine.table)
+        bounds = {feature.column: _bounds(unit, feature, modes, spine) for feature in unit.features}
+        question = Question(numbers, settled(own, unit.features, numbers, bounds))
+        some = answer(own, unit.features, question, _Transit(unit))
+        finished |= {f.column: answered(f, some[f.column], spine.table) for f in unit.features}
+    return _table(view, spine, (*dict(units[0].entity), *asked), finished, refusals)
 
 
 @dataclass(frozen=True)
@@ -104,12 +110,11 @@ def _bounds(unit: Unit, feature: PlannedFeature, modes: Sequence[Mode], spine: S
 def _table(
     view: FeatureView,
     spine: Spine,
-    units: Sequence[Unit],
+    names: Sequence[str],
     finished: Mapping[str, Finished],
     refused: Mapping[str, int],
 ) -> pa.Table:
-    entity = [name for name, _ in units[0].entity]
-    columns: dict[str, Any] = {name: spine.table[name] for name in (*entity, AT)}
+    columns: dict[str, Any] = {name: spine.table[name] for name in (*names, AT)}
     order = [column for feature in view.features for column in feature.columns()]
     columns |= {column: finished[column].values for column in order}
     errors = sorted({f"{c}: {code}" for c in order for code in finished[c].errors.values()})

@@ -1,25 +1,26 @@
 """Events that a caller gives become the typed rows that the archive would hold, and bad ones are left out as it would.
 
 A record is refused (counted by reason) where the platform refuses it: a required column is null,
-the time is too late or too far ahead of the Kafka timestamp, a double is NaN or infinite. A value
+the time is too late or too far ahead of the Kafka timestamp, a double is NaN or infinite, a number is
+outside of its declared width. A value
 of another type than the schema's is the caller's mistake and an error.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from slicewise.errors import BadRequest
-from slicewise.features.types import DOUBLE, TIMESTAMP, arrow_type
+from slicewise.features.types import DATE, TIMESTAMP, arrow_type, element_type
 from slicewise.features.unit import Source
 from slicewise.training.instants import as_timestamps, instant_us, instants_us
 from slicewise.training.ranges import Ints
 from slicewise.training.spine import as_table
+from slicewise.training.wire import days, is_list, within
 
 TOPIC = "0" * 32
 """The topic id of events that never were in a topic."""
@@ -33,19 +34,29 @@ def typed_events(source: Source, given: object) -> tuple[pa.Table, Mapping[str, 
 
     given: an Arrow table, a pandas frame or a list of dicts with the source's columns (a missing
     one is null) and, optionally, partition (0), offset (the row's number) and kafka_time (the
-    event time). Instants may be aware datetimes, RFC 3339 text or integers in the source's form.
+    event time; needed where that is the Kafka record's). Dates may be text. Instants may be aware
+    datetimes, RFC 3339 text or integers in the source's form.
     """
     table = as_table(given, "events")
     _refuse_unknown(source, table)
     columns = {name: _column(source, table, name, kind) for name, kind in source.columns}
+    time = source.time_column
     missing = {
         f"missing_required:{name}": columns[name].is_null().to_numpy(zero_copy_only=False)
-        for name in (*source.required, source.timestamp)
+        for name in (*source.required, *(() if time is None else (time,)))
     }
-    event_time = columns[source.timestamp].cast(pa.int64()).fill_null(0).to_numpy()
-    kafka_time = _kafka_time(table, event_time)
+    if time is None:
+        event_time = kafka_time = _kafka_time(table, None)
+    else:
+        event_time = columns[time].cast(pa.int64()).fill_null(0).to_numpy()
+        kafka_time = _kafka_time(table, event_time)
+    wire = dict(source.wire)
+    outside = {}
+    for name, kind in source.columns:
+        columns[name], rows = within(columns[name], wire.get(name, kind), allow_nan=name in source.allow_nan)
+        outside[f"out_of_range:{name}"] = rows
     reasons = missing | {
-        **_not_finite(source, columns),
+        **outside,
         "too_late": event_time < kafka_time - source.max_lateness_us,
         "too_far_ahead": event_time > kafka_time + source.max_ahead_us,
     }
@@ -92,13 +103,18 @@ def _refuse_repeated(typed: pa.Table) -> None:
 def _column(source: Source, table: pa.Table, name: str, kind: str) -> pa.Array:
     where = f"events, column {name!r}"
     target = arrow_type(kind)
+    element = element_type(kind)
     if name not in table.column_names:
         return pa.nulls(table.num_rows, target)
     column = table[name].combine_chunks()
     if pa.types.is_null(column.type):
         return pa.nulls(table.num_rows, target)
+    if is_list(column.type):
+        column = column.take(pa.array(np.arange(len(column))))  # offsets from 0, nothing under a null
     if kind == TIMESTAMP:
         return _instants(source, column, where)
+    if kind == DATE or element == DATE:
+        column = days(column, where)
     if not _fits(column.type, target):
         raise BadRequest(
             f"the column is of type {column.type}",
@@ -108,13 +124,14 @@ def _column(source: Source, table: pa.Table, name: str, kind: str) -> pa.Array:
         )
     try:
         return column.cast(target)
-    except pa.ArrowInvalid as error:
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
         raise BadRequest(f"a value does not fit: {error}", where=where, expected=kind) from error
 
 
 _SAME: tuple[Callable[[pa.DataType], bool], ...] = (
     lambda kind: bool(pa.types.is_string(kind) or pa.types.is_large_string(kind)),
     lambda kind: bool(pa.types.is_boolean(kind)),
+    lambda kind: bool(pa.types.is_date32(kind)),
 )
 
 
@@ -122,6 +139,9 @@ def _fits(given: pa.DataType, target: pa.DataType) -> bool:
     """JSON has numbers, text and booleans; an integer column takes no fraction, not even 1.0."""
     if pa.types.is_dictionary(given):
         return _fits(given.value_type, target)
+    if is_list(given) or is_list(target):
+        both = is_list(given) and is_list(target)
+        return both and (pa.types.is_null(given.value_type) or _fits(given.value_type, target.value_type))
     if any(same(given) or same(target) for same in _SAME):
         return any(same(given) and same(target) for same in _SAME)
     if pa.types.is_integer(target):
@@ -141,16 +161,19 @@ def _instants(source: Source, column: pa.Array, where: str) -> pa.Array:
     return pc.if_else(pa.array(valid), stamped, pa.scalar(None, stamped.type))
 
 
-def _not_finite(source: Source, columns: Mapping[str, pa.Array]) -> dict[str, Any]:
-    return {
-        f"out_of_range:{name}": ~pc.fill_null(pc.is_finite(columns[name]), True).to_numpy(zero_copy_only=False)
-        for name, kind in source.columns
-        if kind == DOUBLE and name not in source.allow_nan
-    }
-
-
-def _kafka_time(table: pa.Table, event_time: Ints) -> Ints:
-    if "kafka_time" not in table.column_names:
+def _kafka_time(table: pa.Table, event_time: Ints | None) -> Ints:
+    """The time of each record: the event's, where none is given; there is no event's where that is the record's."""
+    given = table["kafka_time"] if "kafka_time" in table.column_names else pa.nulls(table.num_rows, pa.int64())
+    if event_time is None and given.null_count:
+        raise BadRequest(
+            "events have no kafka_time, which is the source's event time",
+            where="events",
+            expected="kafka_time in every row",
+            next_step="add the column: aware datetimes, RFC 3339 text or microseconds",
+        )
+    if event_time is None or not given.null_count:
+        return instants_us(pa.chunked_array([given] if isinstance(given, pa.Array) else given), "events, kafka_time")
+    if given.null_count == table.num_rows:
         return event_time
     return np.array(
         [

@@ -6,6 +6,7 @@ window; what a bound or a cover cuts comes from the events themselves.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -72,9 +73,13 @@ def answer(
     """
     partials = _partials(events, features, question, transit)
     return {
-        feature.column: feature.aggregate.finish_columns(columns)
+        feature.column: feature.aggregate.finish_columns_at(columns, functools.partial(_ends, question, feature.column))
         for feature, columns in zip(features, partials, strict=True)
     }
+
+
+def _ends(question: Question, column: str) -> Ints:
+    return question.bounds[column][1]
 
 
 def _partials(

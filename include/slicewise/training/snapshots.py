@@ -18,6 +18,7 @@ from slicewise.training.entities import Entities, entities_of
 from slicewise.training.instants import as_timestamps
 from slicewise.training.local import Bounds, Question, UnitEvents, answer
 from slicewise.training.ranges import Ints
+from slicewise.training.sessions import settled
 from slicewise.training.spine import AT
 
 MAX_INSTANTS = 10_000
@@ -60,7 +61,8 @@ def answer_snapshot(
     table = values.append_column(AT, as_timestamps(at)) if names else pa.table({AT: as_timestamps(at)})
     finished: dict[str, Finished] = {}
     for each, events in views:
-        question = Question(events.entities.numbers(table), _bounds(each, at))
+        numbers = events.entities.numbers(table)
+        question = Question(numbers, settled(events, each.features, numbers, _bounds(each, at)))
         some = answer(events, each.features, question)
         finished |= {each.ref(feature): some[feature.column] for feature in each.features}
     return table, finished
@@ -104,7 +106,8 @@ def _present(entities: Entities, views: Sequence[tuple[Asked, UnitEvents]], ats:
     for instant in ats:
         found = np.zeros(len(entities), np.bool_)
         for (each, events), number in zip(own, numbers, strict=True):
-            for start, end in _bounds(each, np.full(len(entities), instant, np.int64)).values():
+            asked = _bounds(each, np.full(len(entities), instant, np.int64))
+            for start, end in settled(events, each.features, number, asked).values():
                 first, beyond = events.source.between(number, start, end)
                 found |= first < beyond
         entity.append(np.flatnonzero(found).astype(np.int64))

@@ -7,16 +7,19 @@ import io
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from slicewise.errors import BadRequest, SlicewiseError
-from slicewise.features.types import BOOLEAN, STRING, TIMESTAMP, arrow_type
+from slicewise.features.types import BOOLEAN, DATE, STRING, TIMESTAMP, arrow_type
 from slicewise.token import Token, decode_all
 from slicewise.training.instants import as_timestamps, instants_us
 from slicewise.training.ranges import Ints
+from slicewise.training.wire import days
 
 AT, TOKEN = "at", "token"
 
@@ -63,23 +66,27 @@ class Spine:
         return hashlib.sha256(sink.getvalue()).hexdigest()
 
 
-def read_spine(given: object, entity: Mapping[str, str]) -> Spine:
+def read_spine(given: object, entity: Mapping[str, str], questions: Mapping[str, str] = MappingProxyType({})) -> Spine:
     """The spine in an Arrow table, a pandas frame, a list of dicts, or a Parquet file's path.
 
-    entity: declared type of each entity column. Raises BadRequest for a missing column, a null, a
+    entity: declared type of each entity column. questions: of each column that features are asked by,
+    which may hold nulls, and lists. Raises BadRequest for a missing column, a null, a
     value that is not of its column's type, and an instant without zone.
     """
     table = as_table(given, "spine")
-    missing = [name for name in (*entity, AT) if name not in table.column_names]
+    missing = [name for name in (*entity, *questions, AT) if name not in table.column_names]
     if missing:
         raise BadRequest(
             f"the spine lacks {', '.join(missing)}",
             where="spine",
-            expected=f"the columns {', '.join((*entity, AT))}",
+            expected=f"the columns {', '.join(dict.fromkeys((*entity, *questions, AT)))}",
             next_step=f"add them; it has {', '.join(table.column_names) or 'no columns'}",
         )
     for name, kind in entity.items():
         table = _put(table, name, typed(table[name], name, kind, "spine"))
+    for name, kind in questions.items():
+        if name not in entity:
+            table = _put(table, name, _asked(table[name], name, kind, "spine"))
     at_us = instants_us(table[AT], f"spine, column {AT!r}")
     table = _put(table, AT, pa.chunked_array([as_timestamps(at_us)]))
     # What pandas writes beside a schema differs from version to version, and says nothing here.
@@ -119,6 +126,8 @@ def typed(column: pa.ChunkedArray, name: str, kind: str, where: str) -> pa.Chunk
         )
     if kind == TIMESTAMP:
         return pa.chunked_array([as_timestamps(instants_us(column, f"{where}, column {name!r}"))])
+    if kind == DATE:
+        column = pa.chunked_array([days(column.combine_chunks(), f"{where}, column {name!r}")])
     if len(column) and _family(column.type) != _FAMILIES.get(kind, "number"):
         # An integer is not the text of it: the store would know another entity.
         raise _mistyped(column, name, kind, where)
@@ -128,7 +137,22 @@ def typed(column: pa.ChunkedArray, name: str, kind: str, where: str) -> pa.Chunk
         raise _mistyped(column, name, kind, where) from error
 
 
-_FAMILIES = {STRING: "text", BOOLEAN: "boolean"}
+def _asked(column: pa.ChunkedArray, name: str, kind: str, where: str) -> pa.ChunkedArray:
+    """A column of questions: values of the declared type, nulls, or lists of these."""
+    if not (pa.types.is_list(column.type) or pa.types.is_large_list(column.type)):
+        if pa.types.is_null(column.type):
+            return column.cast(arrow_type(kind))
+        known = typed(column.drop_null(), name, kind, where)
+        at = np.cumsum(column.is_valid().to_numpy()) - 1
+        return known.take(pa.array(at, mask=np.asarray(column.is_null())))
+    lists = column.combine_chunks()
+    values = _asked(pa.chunked_array([lists.flatten()]), name, kind, where).combine_chunks()
+    ends = np.append(0, np.cumsum(lists.value_lengths().fill_null(0).to_numpy())).astype(np.int32)
+    bounds = pa.array(ends, mask=np.append(np.asarray(lists.is_null()), False))
+    return pa.chunked_array([pa.ListArray.from_arrays(bounds, values)])
+
+
+_FAMILIES = {STRING: "text", BOOLEAN: "boolean", DATE: "date"}
 
 
 def _family(kind: pa.DataType) -> str:
@@ -138,6 +162,8 @@ def _family(kind: pa.DataType) -> str:
         return "text"
     if pa.types.is_boolean(kind):
         return "boolean"
+    if pa.types.is_date32(kind):
+        return "date"
     is_number = pa.types.is_integer(kind) or pa.types.is_floating(kind)
     return "number" if is_number or pa.types.is_decimal(kind) else "other"
 

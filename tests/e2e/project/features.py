@@ -17,7 +17,53 @@ payments = sw.KafkaSource(
     max_ahead="5m",
 )
 
-WINDOWS: list[sw.Window | str] = ["10m", "1h", "1d", sw.tumbling("1h"), sw.hopping("2h", every="30m")]
+
+def no_price() -> tuple[float | None, int]:
+    return (None, 0)
+
+
+def increase(state: tuple[float | None, int], event: dict[str, float | None]) -> tuple[float | None, int]:
+    """Counts the prices that are higher than the one before."""
+    last, n = state
+    price = event["amount"]
+    if price is None:
+        return state
+    return (price, n + 1 if last is not None and price > last else n)
+
+
+def increases(state: tuple[float | None, int]) -> int:
+    return state[1]
+
+
+def no_double() -> tuple[float | None, float]:
+    return (None, 0.0)
+
+
+def double(state: tuple[float | None, float], event: dict[str, float | None]) -> tuple[float | None, float]:
+    """Keeps the greatest ratio of a price to the one before, of those that at least double."""
+    last, most = state
+    price = event["amount"]
+    if price is None:
+        return state
+    if last is not None and last > 0 and price >= 2 * last:
+        most = max(most, price / last)
+    return (price, most)
+
+
+def doubled(state: tuple[float | None, float]) -> float:
+    return state[1]
+
+
+MOST = 10_000
+WINDOWS: list[sw.Window | str] = [
+    "10m",
+    "1h",
+    "1d",
+    sw.tumbling("1h"),
+    sw.hopping("2h", every="30m"),
+    sw.sliding("1h", offset="2h"),
+    sw.session("10m", max_length="6h"),
+]
 
 by_card = sw.FeatureView(
     "by_card",
@@ -34,11 +80,50 @@ by_card = sw.FeatureView(
         sw.Feature("most", sw.max("amount"), windows=WINDOWS),
         sw.Feature("dearest_shop", sw.argmax("shop", by="amount"), windows=WINDOWS),
         sw.Feature("cheapest_shop", sw.argmin("shop", by="amount"), windows=WINDOWS),
+        sw.Feature("first_shop", sw.first("shop"), windows=WINDOWS),
+        sw.Feature("last_amount", sw.last("amount"), windows=WINDOWS),
+        sw.Feature("first_amounts", sw.first_k("amount", k=2), windows=WINDOWS),
         sw.Feature("last_shops", sw.last_k("shop", k=3), windows=WINDOWS),
+        sw.Feature("recent_shops", sw.last_k_distinct("shop", k=3), windows=WINDOWS),
         sw.Feature("dearest", sw.top_k("shop", by="amount", k=3), windows=WINDOWS),
         sw.Feature("shops", sw.distinct_count("shop"), windows=WINDOWS),
+        sw.Feature(
+            "increases",
+            sw.ordered(no_price, increase, increases, columns=["amount"], output="long", cap=MOST),
+            windows=WINDOWS,
+        ),
+        sw.Feature(
+            "doubled",
+            sw.ordered(no_double, double, doubled, columns=["amount"], output="double", cap=MOST),
+            windows=WINDOWS,
+        ),
+        sw.Feature("lately", sw.decay_count(half_life="10m"), windows=WINDOWS),
+        sw.Feature("spent_lately", sw.decay_sum("amount", half_life="1h"), windows=WINDOWS),
+        sw.Feature(
+            "amount_shares", sw.quantiles("amount", q=[0.1, 0.5, 0.9], threshold=6, error=0.02), windows=WINDOWS
+        ),
+        sw.Feature("frequent_shops", sw.top_k_frequent("shop", k=3, capacity=4, error=0.1), windows=WINDOWS),
+        sw.Feature("spread", sw.variance("amount"), windows=WINDOWS),
+        sw.Feature("deviation", sw.stddev("amount", population=True), windows=WINDOWS),
+        sw.Feature("lean", sw.skewness("amount"), windows=WINDOWS),
+        sw.Feature("tails", sw.kurtosis("items"), windows=WINDOWS),
+        sw.Feature("dearer_more", sw.covariance("amount", "items"), windows=WINDOWS),
+        sw.Feature("alike", sw.correlation("items", "amount"), windows=WINDOWS),
+        sw.Feature("rise", sw.linear_trend("amount"), windows=WINDOWS),
+        sw.Feature("per_item", sw.linear_trend("amount", over="items", output="intercept"), windows=WINDOWS),
+        sw.Feature("seen_shop", sw.bloom("shop", capacity=100, error=1e-6), windows=WINDOWS),
+        sw.Feature("dear_shop", sw.cuckoo("shop", capacity=4, error=1e-6), windows=WINDOWS),
+        sw.Feature("shop_fill", sw.bloom_fill("shop", capacity=100, error=1e-6), windows=WINDOWS),
         sw.Feature("all_accepted", sw.bool_and("accepted"), windows=WINDOWS),
         sw.Feature("any_dear", sw.bool_or("dear"), windows=WINDOWS),
+        sw.Feature("accepted_payments", sw.count(where="accepted"), windows=WINDOWS),
+        sw.Feature("accepted_amount", sw.sum("amount", where="accepted"), windows=WINDOWS),
+        sw.Feature("large_basket", sw.mean("amount", where="items >= 2 OR dear"), windows=WINDOWS),
+        sw.Feature("by_shop", sw.count_by("shop", max_categories=50), windows=WINDOWS),
+        sw.Feature("spent_by_shop", sw.bucketed(sw.sum("amount", where="accepted"), by="shop"), windows=WINDOWS),
+        sw.Feature("last_by_items", sw.bucketed(sw.last_k("shop", k=2), by="items", where="dear"), windows=WINDOWS),
+        sw.Feature("amounts_spread", sw.histogram("amount", edges=[0, 9.5, 50, 100]), windows=WINDOWS),
+        sw.Feature("lasted", sw.span(), windows=WINDOWS),
     ],
 )
 
@@ -51,6 +136,22 @@ by_card_and_shop = sw.FeatureView(
         sw.Feature("payments", sw.count(), windows=["1h", "1d"]),
         sw.Feature("spent", sw.sum("amount"), windows=["1h", "1d"]),
     ],
+)
+
+by_shop = sw.sql(
+    """
+    CREATE FEATURE VIEW by_shop AS
+    SELECT shop,
+           count(*)                          OVER hour AS payments_1h,
+           avg(amount)                       OVER hour AS basket_1h,
+           sum(items) FILTER (WHERE accepted) OVER hour AS items_1h,
+           max_by(card, amount)              OVER day  AS dearest_card_1d
+    FROM payments
+    WINDOW hour AS (base RANGE BETWEEN INTERVAL '1' HOUR PRECEDING AND CURRENT ROW),
+           day  AS (base RANGE BETWEEN INTERVAL '1' DAY PRECEDING AND CURRENT ROW),
+           base AS (PARTITION BY shop ORDER BY SLICE(paid_at))
+    """,
+    sources=[payments],
 )
 
 everything = sw.FeatureView(

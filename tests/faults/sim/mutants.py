@@ -9,7 +9,7 @@ from unittest.mock import patch
 
 import numpy as np
 
-from slicewise import codec
+from slicewise import codec, slices
 from slicewise.cover import Cover, Place
 from slicewise.errors import EpochSuperseded, GapRefused
 from slicewise.lifecycle import sweep
@@ -186,6 +186,11 @@ def older_because_other(generation: int, rules: SweepRules) -> Verdict:  # noqa:
     return Verdict(Finding.OLD_GENERATION)
 
 
+def by_hours(start_us: int, end_us: int, slice_us: int) -> slices.Segments:
+    """A session read from totals of hours, which may hide a gap."""
+    return slices.segments(start_us, end_us, slice_us, slice_us)
+
+
 def keyed_without_generation() -> Patches:
     hot, day = keys.hot_key, keys.day_key
     return (
@@ -215,6 +220,7 @@ PATCHES: dict[str, Callable[[], Patches]] = {
     "trim-count": lambda: ((covers, "trim", trim_without_count),),
     "announce": lambda: ((covers, "put_cover", announced_once()),),
     "named": lambda: ((UnitHours, "named", named_by_rows_alone),),
+    "session-slices": lambda: ((slices, "slice_segments", by_hours),),
     "sweep-newer": lambda: ((sweep, "_of_generation", older_because_other),),
     "sweep-later": lambda: ((SweepRules, "is_over", over_because_unknown),),
 }

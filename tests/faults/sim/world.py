@@ -13,7 +13,10 @@ from functools import lru_cache
 from typing import Any, NamedTuple, TypeVar
 
 from slicewise import codec
+from slicewise.aggregates import Span
+from slicewise.aggregates.counting import Count
 from slicewise.clock import ManualClock
+from slicewise.codec import Layout
 from slicewise.cover import Cover
 from slicewise.slices import DAY_US, HOUR_US
 from slicewise.stores import decisions, keys, marks
@@ -21,7 +24,8 @@ from slicewise.stores.memory import MemoryServer, open_memory
 from slicewise.stores.ports import Marks, UnitReply
 from slicewise.stores.steps import Change, Command, Fields, Steps, Whole
 from slicewise.stores.store import Store
-from tests.support.stored import Event, StoreDeployment, StoreUnit, cover, place, seen_in, tag
+from tests.faults.sim.sessions import Sessions
+from tests.support.stored import Event, Identities, StoreDeployment, StoreUnit, cover, place, seen_in, tag
 
 T = TypeVar("T")
 Actor = Generator[None, None, None]
@@ -34,9 +38,10 @@ FIRST_HOUR = DAY * 24
 ENTITIES = 2
 PARTITIONS = 3
 """The last one is added to the topic at some point."""
+_LAYOUT = Layout.of([Identities().bind({}), Count().bind({}), Span().bind({})])
 UNITS = (
-    StoreUnit(storage_fingerprint="00000000000000a0", view="first", slice_us=HOUR_US // 2),
-    StoreUnit(storage_fingerprint="00000000000000a1", view="second", slice_us=HOUR_US),
+    StoreUnit(storage_fingerprint="00000000000000a0", view="first", slice_us=HOUR_US // 2, layout=_LAYOUT),
+    StoreUnit(storage_fingerprint="00000000000000a1", view="second", slice_us=HOUR_US, layout=_LAYOUT),
 )
 
 
@@ -106,6 +111,7 @@ class World:
         self.sweep_reconnects = False
         """Removed rule: so does the sweep's."""
         self.server = Server(self)
+        self.sessions = Sessions(FIRST_HOUR * HOUR_US, (FIRST_HOUR + HOURS) * HOUR_US)
         self._true: set[tuple[Any, ...]] = set()
         self._marks: tuple[list[bytes], Marks | None] = ([], None)
 
@@ -227,6 +233,11 @@ class World:
                 f"missing {sorted((Counter(want) - Counter(got)).elements())}, "
                 f"too many {sorted((Counter(got) - Counter(want)).elements())}"
             )
+        start = found.starts[unit.storage_fingerprint]
+        known = {seq: archive_cover(offsets) for seq, offsets in self.archive.items()} | {decisions.START_SEQ: start}
+        times = [self.log[partition][offset].time_us for partition, offset in want]
+        if wrong := self.sessions.wrong(unit, found, reply, DAY_FIELDS, known, times):
+            raise Wrong(f"{unit.view} entity {entity}: {wrong}")
         self._true.add(given)
 
     def answer(self, unit: StoreUnit, found: Marks, reply: UnitReply) -> tuple[list[Seen], list[int], dict[int, Cover]]:

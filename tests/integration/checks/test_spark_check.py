@@ -35,7 +35,7 @@ from slicewise.stores.iceberg.catalog import open_catalog
 from slicewise.stores.iceberg.records import append, records
 from slicewise.stores.iceberg.schemas import CHECKS
 from tests.support.archived import archive
-from tests.support.oracle import HOUR, MINUTE, OracleEvent, covered, inside
+from tests.support.oracle import HOUR, MINUTE, OracleEvent, covered, inside, session
 from tests.unit.training.world import (
     AGGREGATES,
     PLAYS,
@@ -56,18 +56,33 @@ pytestmark = [
 ]
 
 NOW = START + 6 * HOUR
-WINDOWS = ("10m", "3h", sw.tumbling("1h"))
-SKETCH = sw.FeatureView(
-    "sketch",
-    source=PLAYS,
-    entity=["user"],
-    features=[sw.Feature("songs", sw.distinct_count("song", threshold=3, precision=10), ["3h"])],
-)
+WINDOWS = ("10m", "3h", sw.tumbling("1h"), sw.sliding("1h", offset="90m"))
+SKETCHES = {
+    "songs": sw.distinct_count("song", threshold=3, precision=10),
+    "lengths": sw.quantiles("seconds", q=[0.1, 0.5], threshold=3, error=0.05),
+    "heard": sw.bloom("song", capacity=5, error=0.001),
+    "marked": sw.cuckoo("song", capacity=7),
+    "filled": sw.bloom_fill("song", capacity=5, error=0.001),
+    "long_ones": sw.bloom("song", capacity=9, where="seconds > 50"),
+    "frequent": sw.top_k_frequent("song", k=2, capacity=4, error=0.2),
+}
+
+
+def sketches(window: str) -> sw.FeatureView:
+    """The approximate aggregates, most of them beyond what they count exactly."""
+    features = [sw.Feature(name, aggregate, [window]) for name, aggregate in SKETCHES.items()]
+    return sw.FeatureView("sketch", source=PLAYS, entity=["user"], features=features)
+
+
+SKETCH = sketches("3h")
+WIDE = sketches("4h")
+"""Its window holds every one of SKETCH that ends where it does, also one with a slice begun at either end."""
 DEPLOYMENT = plan(
     Project.of(
         "test",
         [view(["user"], WINDOWS, name="users"), view([], WINDOWS, name="everyone"), SKETCH,
-         view(["device", "user"], ["3h"], name="devices")],
+         view(["device", "user"], ["3h"], name="devices"),
+         view(["user"], [sw.session("5m", max_length="2h")], name="visitors")],
     )
 )  # fmt: skip
 Falsify = Callable[[str, Mapping[str, Any], str], Any]
@@ -87,6 +102,7 @@ class OracleReader:
         self.rng = np.random.default_rng(seed)
         self.falsify: dict[tuple[str, str], Callable[[list[OracleEvent], int, int], Any]] = {}
         self.move_bounds = 0
+        self.whole_searches = False  # all that a session was looked for in, instead of the session
         self.asked: list[tuple[tuple[str, ...], int | None]] = []
 
     def read(self, refs: Sequence[str], entities: Sequence[Mapping[str, Any]], at_us: int | None) -> list[Predicted]:
@@ -98,16 +114,20 @@ class OracleReader:
         mode, t = ("live", NOW) if at_us is None else ("at", at_us)
         base, ahead = self._covers()
         raw = self.all if unit.view == "sketch" else self.raw
-        own = [e for e in raw if all(e.columns[name] == value for name, value in entity.items())]
+        own = [e for e in raw if all(e.columns[name] == entity[name] for name, _ in unit.entity)]
         known = covered(own, base, ahead)
         values, intervals = {}, {}
         for ref in refs:
             _, feature = self.deployment.resolve(ref)
             start, end = bounds(feature.window, mode, t, unit.slice_us)  # type: ignore[arg-type]
-            intervals[feature.column] = (start + self.move_bounds, end)
             chosen = inside(known, start, end)
+            if feature.window.kind == "session" and not self.whole_searches:
+                chosen = session(known, start, end, feature.window.gap_us)
+                start = min((e.time for e in chosen), default=end) // unit.slice_us * unit.slice_us
+            intervals[feature.column] = (start + self.move_bounds, end)
             wrong = self.falsify.get((ref, mode))
-            value = wrong(own, start, end) if wrong else self._value(unit.view, feature.feature, chosen)
+            asked = entity.get("song")
+            value = wrong(own, start, end) if wrong else self._value(unit.view, feature.feature, chosen, end, asked)
             values[ref] = _as_served(value)
         covers = {hour: Cover(offsets) for hour, offsets in ahead.items()}
         text = tokens.encode(
@@ -121,17 +141,16 @@ class OracleReader:
         hours = START // HOUR + self.rng.choice(6, 2, replace=False)
         return base, {int(h): {p: int(self.rng.integers(end + 1)) for p, end in ends.items()} for h in hours}
 
-    def _value(self, name: str, feature: str, events: list[OracleEvent]) -> Any:
+    def _value(self, name: str, feature: str, events: list[OracleEvent], end: int, asked: Any) -> Any:
         if name != "sketch":
-            return expected(feature, events)
-        unit = self.deployment.view("sketch")[0]
-        answered = sw.evaluate(
-            SKETCH,
-            [{"user": "x", "song": e.columns["song"], "played_at": START, "offset": i} for i, e in enumerate(events)],
-            [{"user": "x", "at": START + 1}],
-        )
-        assert unit.features[0].column == "songs_3h"
-        return answered["songs_3h"].to_pylist()[0]
+            return expected(feature, events, end)
+        whole = [
+            {**{n: e.columns[n] for n in ("song", "seconds")}, "user": "x", "played_at": e.time,
+             "partition": e.partition, "offset": e.offset}
+            for e in events
+        ]  # fmt: skip
+        answered = sw.evaluate(WIDE, whole, [{"user": "x", "at": end, "song": asked}])
+        return answered[f"{feature}_4h"].to_pylist()[0]
 
 
 def _as_served(value: Any) -> Any:
@@ -177,8 +196,12 @@ def agreed(spark: SparkSession, settings: Settings) -> Outcome:
 def test_spark_and_brute_force_agree_on_every_value(agreed: Outcome) -> None:
     assert [row for row in agreed.compared if row.verdict is not Verdict.EQUAL] == []
     per_entity = len(AGGREGATES) * len(WINDOWS)
-    # two modes; four users, one global, four users with sketches, twelve pairs
-    assert len(agreed.compared) == 2 * (4 * per_entity + per_entity + 4 + 12 * len(AGGREGATES))
+    # two modes; four users, one global, four users with sketches, twelve pairs, four users with sessions
+    expected_rows = 4 * per_entity + per_entity + 4 * len(SKETCHES) + (12 + 4) * len(AGGREGATES)
+    assert len(agreed.compared) == 2 * expected_rows
+    sessions = [row for row in agreed.compared if row.feature == "n_session_5m"]
+    assert any(row.start_us < row.end_us for row in sessions)
+    assert any(row.start_us == row.end_us for row in sessions)
     assert judge(agreed).green
     assert agreed.plain_sums
     assert all(each.agrees for each in agreed.plain_sums)
@@ -200,7 +223,7 @@ def test_the_same_run_takes_the_same_sample(spark: SparkSession, settings: Setti
 
     first = entities("a")
     assert entities("a") == first
-    assert len(first[-1]) == 5
+    assert max(map(len, first)) == 5
     assert any(entities(other) != first for other in "bcde")
 
 
@@ -227,7 +250,7 @@ def test_an_answer_beyond_the_archive_cannot_be_checked(spark: SparkSession, set
 
 
 def _expected(name: str, without: Callable[[OracleEvent], bool] = lambda _: False) -> Any:
-    return lambda own, start, end: expected(name, [e for e in inside(own, start, end) if not without(e)])
+    return lambda own, start, end: expected(name, [e for e in inside(own, start, end) if not without(e)], end)
 
 
 def _late(event: OracleEvent) -> bool:
@@ -237,7 +260,7 @@ def _late(event: OracleEvent) -> bool:
 def _tied_song(own: list[OracleEvent], start: int, end: int) -> Any:
     ranked = [e for e in inside(own, start, end) if e.columns["stars"] is not None]
     best = max(e.columns["stars"] for e in ranked)
-    first = expected("best_song", inside(own, start, end))
+    first = expected("best_song", inside(own, start, end), end)
     return next(
         e.columns["song"] for e in ranked if e.columns["stars"] == best and e.columns["song"] not in (first, None)
     )
@@ -245,9 +268,9 @@ def _tied_song(own: list[OracleEvent], start: int, end: int) -> Any:
 
 def _moved(own: list[OracleEvent], start: int, end: int) -> Any:
     """The value with one of the bounds a slice further, where that changes it."""
-    right = expected("mean_stars", inside(own, start, end))
+    right = expected("mean_stars", inside(own, start, end), end)
     moved = [(start - MINUTE, end), (start + MINUTE, end), (start, end - MINUTE)]
-    return next(v for v in (expected("mean_stars", inside(own, *each)) for each in moved) if v != right)
+    return next(v for v in (expected("mean_stars", inside(own, *each), each[1]) for each in moved) if v != right)
 
 
 def test_differences_are_found_and_their_causes_named(spark: SparkSession, settings: Settings) -> None:
@@ -316,6 +339,16 @@ def test_bounds_that_the_window_cannot_have_are_a_difference(spark: SparkSession
     outcome = _run(spark, settings, reader).execute(["everyone"])
     assert {row.cause for row in outcome.wrong()} >= {Cause.BOUNDARY}
     assert len([row for row in outcome.wrong() if row.cause is Cause.BOUNDARY]) == len(outcome.compared)
+
+
+def test_a_session_that_is_not_where_its_events_have_it_is_a_difference(
+    spark: SparkSession, settings: Settings
+) -> None:
+    reader = OracleReader(DEPLOYMENT, EVENTS, 6)
+    reader.whole_searches = True
+    outcome = _run(spark, settings, reader).execute(["visitors"])
+    assert {(row.verdict, row.cause) for row in outcome.wrong()} == {(Verdict.MISMATCH, Cause.BOUNDARY)}
+    assert len(outcome.wrong()) == len(outcome.compared)
 
 
 def test_nothing_of_the_recomputation_comes_from_the_algebra() -> None:

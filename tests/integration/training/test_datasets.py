@@ -59,7 +59,7 @@ def _check(row: Mapping[str, Any], at: int, raw: list[OracleEvent]) -> int:
         name, _, window = ref.partition(":")[2].rpartition("_")
         own = [e for e in raw if ref.startswith("everyone") or e.columns["user"] == row["user"]]
         start = (at - (10 * MINUTE if window == "10m" else 3 * HOUR)) // MINUTE * MINUTE
-        wanted = expected(name, inside(own, start, at))
+        wanted = expected(name, inside(own, start, at), at)
         assert same(row[ref], wanted), (ref, at, row[ref], wanted)
     return len(REFS)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import struct
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -40,6 +41,8 @@ def test_an_unknown_kind_is_refused_with_those_that_exist() -> None:
         (agg.distinct_count("x"), pa.float64()),
         (agg.bool_and("x"), pa.int64()),
         (agg.last_k("x", k=2), pa.uint64()),
+        (agg.first("x"), pa.list_(pa.int64())),
+        (agg.last_k_distinct("x", k=2), pa.float64()),
     ],
 )
 def test_a_type_that_it_cannot_read_is_refused_with_what_it_can(unbound: Aggregate, kind: pa.DataType) -> None:
@@ -54,9 +57,12 @@ def test_a_column_that_does_not_exist_is_refused_with_those_that_do() -> None:
 
 @pytest.mark.parametrize("k", [0, -1, 1001, 2.0, True])
 def test_k_out_of_range_is_refused(k: int) -> None:
-    for make in (lambda: agg.last_k("x", k=k), lambda: agg.top_k("x", by="x", k=k)):
+    lists: tuple[Callable[..., Aggregate], ...] = (agg.first_k, agg.last_k, agg.last_k_distinct)
+    for made in lists:
         with pytest.raises(DefinitionError, match="from 1 to 1000"):
-            make()
+            made("x", k=k)
+    with pytest.raises(DefinitionError, match="from 1 to 1000"):
+        agg.top_k("x", by="x", k=k)
 
 
 def test_an_unbound_aggregate_says_that_it_is() -> None:
@@ -70,12 +76,15 @@ def test_what_stores_the_same_shares_one_partial() -> None:
         "sum": agg.sum("x"), "mean": agg.mean("x"), "and": agg.bool_and("b"), "or": agg.bool_or("b"),
         "argmax": agg.argmax("s", by="x"), "top_1": agg.top_k("s", by="x", k=1), "top_2": agg.top_k("s", by="x", k=2),
         "argmin": agg.argmin("s", by="x"), "bottom_1": agg.bottom_k("s", by="x", k=1),
+        "first": agg.first("s"), "first_1": agg.first_k("s", k=1), "distinct_1": agg.last_k_distinct("s", k=1),
+        "last": agg.last("s"), "last_1": agg.last_k("s", k=1),
     }.items()}  # fmt: skip
     ids = {name: made.partial_id() for name, made in bound.items()}
     assert ids["sum"] == ids["mean"]
     assert ids["and"] == ids["or"]
     assert ids["argmax"] == ids["top_1"] != ids["top_2"]
     assert ids["argmin"] == ids["bottom_1"] != ids["argmax"]
+    assert ids["first"] == ids["first_1"] != ids["last"] == ids["last_1"] != ids["distinct_1"]
     assert agg.sum("x").bind({"x": pa.int64()}).partial_id() != ids["sum"]
 
 
@@ -91,6 +100,11 @@ def test_lists_come_newest_first_and_best_first() -> None:
     # Times descend: the last row is the earliest event.
     columns = {"x": pa.array([1, 2, None, 4]), "s": pa.array(["a", None, "c", "d"])}
     assert _value(agg.last_k("x", k=2), columns) == [1, 2]
+    assert _value(agg.first_k("x", k=2), columns) == [4, 2]
+    assert (_value(agg.first("s"), columns), _value(agg.last("s"), columns)) == ("d", "a")
+    again = {"x": pa.array([1, 2, 1, 3, 2])}
+    assert _value(agg.last_k_distinct("x", k=2), again) == [1, 2]
+    assert _value(agg.last_k_distinct("x", k=9), again) == [1, 2, 3]
     assert _value(agg.top_k("s", by="x", k=2), columns) == [{"by": 4, "payload": "d"}, {"by": 2, "payload": None}]
     assert _value(agg.bottom_k("s", by="x", k=2), columns) == [{"by": 1, "payload": "a"}, {"by": 2, "payload": None}]
     assert _value(agg.argmax("s", by="s"), columns) == "d"
@@ -141,8 +155,10 @@ def test_an_empty_partial_is_null_and_a_count_is_zero() -> None:
     for registration in REGISTRY.values():
         for aggregate in registration.bound_examples():
             finished = aggregate.finish_columns(Columns.empty(aggregate.fields, 2))
-            counts = aggregate.kind in ("count", "distinct_count")
-            assert finished.values.to_pylist() == ([0, 0] if counts else [None, None])
+            wanted: Any = 0 if aggregate.core.kind in ("count", "distinct_count", "decay_count") else None
+            if aggregate.core.kind == "histogram":
+                wanted = {"under": 0, "bins": [0] * 7, "over": 0}
+            assert finished.values.to_pylist() == [wanted, wanted]
             assert not finished.errors
 
 

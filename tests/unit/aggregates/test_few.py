@@ -80,4 +80,5 @@ def test_few_partials_finish_to_the_bits_of_whole_columns(aggregate: Aggregate, 
 
 
 def test_what_serving_reads_most_has_a_form_for_few_rows() -> None:
-    assert {example.kind for example in EXAMPLES} == {"count", "sum", "mean", "min", "max", "bool_and", "bool_or"}
+    kinds = {example.kind for example in EXAMPLES}
+    assert kinds >= {"count", "sum", "mean", "min", "max", "bool_and", "bool_or", "first", "last"}

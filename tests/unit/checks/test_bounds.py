@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from slicewise.checks.bounds import may_be
-from slicewise.slices import MINUTE_US, Window, bounds, hopping, sliding, tumbling
+from slicewise.checks.bounds import may_be, searched_from
+from slicewise.slices import MINUTE_US, Window, bounds, hopping, session, sliding, tumbling
 
 WINDOWS = [
     sliding("10m"),
@@ -17,6 +17,10 @@ WINDOWS = [
     tumbling("1h", open=True),
     hopping("1h", every="10m"),
     hopping("1h", every="10m", open=True),
+    sliding("10m", offset="1d"),
+    sliding("7d", offset="90m"),
+    tumbling("1h", offset="90m"),
+    hopping("1h", every="10m", open=True, offset="2h"),
 ]
 instants = st.integers(1_700_000_000_000_000, 1_700_500_000_000_000)
 
@@ -34,6 +38,21 @@ def test_an_instant_on_a_slice_is_accepted(minute: int, window: Window, mode: st
     assert may_be(window, MINUTE_US, start, end, t if mode == "at" else None)
 
 
+@given(instants, st.integers(0, 120), st.sampled_from(["live", "at"]), st.sampled_from([None, "30m"]))
+def test_a_session_may_start_at_any_slice_of_its_longest_length_and_ends_at_the_reading(
+    t: int, minutes: int, mode: str, offset: str | None
+) -> None:
+    window = session("10m", max_length="2h", offset=offset)
+    start, end = bounds(window, mode, t, MINUTE_US)  # type: ignore[arg-type]
+    assert searched_from(window, MINUTE_US, end) == start == end - 120 * MINUTE_US
+    at = t if mode == "at" else None
+    assert may_be(window, MINUTE_US, start + minutes * MINUTE_US, end, at)
+    for wrong in ((start - MINUTE_US, end), (start + 1, end), (end + MINUTE_US, end), (start, end + 1)):
+        assert not may_be(window, MINUTE_US, *wrong, at)
+    if mode == "at":
+        assert not may_be(window, MINUTE_US, start + MINUTE_US, end + MINUTE_US, at)
+
+
 @given(instants, st.sampled_from(WINDOWS))
 def test_moved_bounds_are_refused(t: int, window: Window) -> None:
     start, end = bounds(window, "at", t, MINUTE_US)
@@ -41,7 +60,7 @@ def test_moved_bounds_are_refused(t: int, window: Window) -> None:
         assert not may_be(window, MINUTE_US, *moved, t)
 
 
-@pytest.mark.parametrize("window", [sliding("10m"), sliding("7d"), tumbling("1h")])
+@pytest.mark.parametrize("window", [sliding("10m"), sliding("7d"), tumbling("1h"), sliding("10m", offset="1d")])
 def test_moved_live_bounds_are_refused(window: Window) -> None:
     start, end = bounds(window, "live", 1_700_000_123_456_789, MINUTE_US)
     assert not may_be(window, MINUTE_US, start - MINUTE_US, end, None)

@@ -77,6 +77,8 @@ def _plain(value: Any) -> Any:
         return value.hex()
     if isinstance(value, datetime):
         return int((value - datetime(1970, 1, 1, tzinfo=UTC)).total_seconds() * 1e6)
+    if isinstance(value, bytes):
+        return value.hex()
     if isinstance(value, Decimal | date):
         return str(value)
     if isinstance(value, list):

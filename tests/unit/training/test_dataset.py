@@ -86,7 +86,7 @@ def test_a_training_set_by_event_time_is_brute_force(seed: int) -> None:
             name, window = _name(ref)
             length = 10 * MINUTE if window == "10m" else 3 * HOUR
             start = (given["at"] - length) // MINUTE * MINUTE
-            wanted = expected(name, inside(_own(raw, ref, given), start, given["at"]))
+            wanted = expected(name, inside(_own(raw, ref, given), start, given["at"]), given["at"])
             assert same(row[ref], wanted), (seed, ref, given, row[ref], wanted)
 
 
@@ -132,7 +132,8 @@ def test_a_training_set_by_token_holds_exactly_what_the_tokens_hold(
         known = covered(raw, held["base"], held["ahead"])
         some_left_out += len(raw) - len(known)
         for ref in REFS:
-            wanted = expected(_name(ref)[0], inside(_own(known, ref, given), *held["bounds"][ref]))
+            start, end = held["bounds"][ref]
+            wanted = expected(_name(ref)[0], inside(_own(known, ref, given), start, end), end)
             assert same(row[ref], wanted), (seed, ref, row[ref], wanted)
     assert some_left_out > 0
 
@@ -229,7 +230,7 @@ def test_a_snapshot_has_every_entity_with_an_event_in_some_window() -> None:
             in_window = inside(own, (at - 3 * HOUR) // MINUTE * MINUTE, at)
             if in_window:
                 short = inside(own, (at - 10 * MINUTE) // MINUTE * MINUTE, at)
-                wanted.append((user, at, len(short), expected("seconds", in_window)))
+                wanted.append((user, at, len(short), expected("seconds", in_window, at)))
     at_us = rows["at"].cast(pa.int64()).to_pylist()
     found = list(
         zip(rows["user"].to_pylist(), at_us, rows[refs[0]].to_pylist(), rows[refs[1]].to_pylist(), strict=True)

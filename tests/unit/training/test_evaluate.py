@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from datetime import UTC, datetime
 from typing import Any
 
@@ -11,7 +12,7 @@ import pytest
 import slicewise as sw
 from slicewise.errors import BadRequest
 from slicewise.training.evaluate import REFUSED, evaluate
-from tests.support.oracle import HOUR, MINUTE, inside
+from tests.support.oracle import HOUR, MINUTE, inside, session
 from tests.unit.training.world import AGGREGATES, START, expected, oracle_events, random_events, same, view
 
 TEN = 10 * MINUTE
@@ -20,6 +21,10 @@ TEN = 10 * MINUTE
 def _bounds(column: str, mode: str, at: int) -> tuple[int, int]:
     """DESIGN's table for this view, whose slice is a minute, by hand."""
     end = {"event_time": at, "at": at // MINUTE * MINUTE, "live": -(-at // MINUTE) * MINUTE}[mode]
+    if column.endswith("_session_10m"):  # where it is looked for
+        return (end - 2 * HOUR) // MINUTE * MINUTE, end
+    if column.endswith("_1h_offset_90m"):
+        return (at - 150 * MINUTE) // MINUTE * MINUTE, end - 90 * MINUTE
     if column.endswith("_hopping_1h_10m"):
         return at // TEN * TEN - HOUR, at // TEN * TEN
     if column.endswith("_tumbling_1h"):
@@ -38,16 +43,23 @@ def test_every_value_is_that_of_brute_force(seed: int, entity: tuple[str, ...]) 
         key = {"user": ["ann", "Zoë", "", "nobody"][i % 4], "device": i % 3}
         queries.append({"at": at, "mode": mode, **{name: key[name] for name in entity}})
     answered = evaluate(view(entity), events, queries).to_pylist()
-    raw, compared = oracle_events(events), 0
+    raw, compared, sessions = oracle_events(events), 0, Counter[tuple[bool, bool]]()
     for query, row in zip(queries, answered, strict=True):
         own = [e for e in raw if all(e.columns[name] == query[name] for name in entity)]
         for column in row.keys() - {*entity, "at"}:
             start, end = _bounds(column, query["mode"], query["at"])
             name = next(n for n in sorted(AGGREGATES, key=len, reverse=True) if column.startswith(n + "_"))
-            wanted = expected(name, inside(own, start, end))
+            is_session = column.endswith("_session_10m")
+            chosen = session(own, start, end, TEN) if is_session else inside(own, start, end)
+            sessions[len(chosen) > 0, 0 < len(chosen) < len(inside(own, start, end))] += is_session
+            wanted = expected(name, chosen, end)
             assert same(row[column], wanted), (seed, column, query, row[column], wanted)
             compared += 1
-    assert compared == 12 * 4 * len(AGGREGATES)
+    assert compared == 12 * 6 * len(AGGREGATES)
+    assert sum(sessions.values()) > 0
+    if len(entity) == 1:  # some sessions are over, and some begin after another one
+        assert sessions[False, False]
+        assert sessions[True, True]
 
 
 def test_an_event_at_the_end_of_a_window_is_not_in_it() -> None:

@@ -16,7 +16,7 @@ from slicewise.features.unit import Source
 from slicewise.holes import Hole
 from slicewise.training.archive import Archived
 from slicewise.training.given import typed_events
-from tests.support import oracle
+from tests.support import folds, oracle
 from tests.support.oracle import MINUTE, OracleEvent
 
 START = 1_767_225_600_000_000  # 2026-01-01T00:00:00Z
@@ -32,6 +32,7 @@ SCHEMA = {
 }
 
 PLAYS = sw.KafkaSource("plays", schema=SCHEMA, timestamp="played_at", max_lateness="30d", max_ahead="30d")
+RISES = sw.ordered(folds.nothing, folds.rise, folds.rises, columns=["stars"], output="long")
 AGGREGATES: dict[str, tuple[Any, str, tuple[Any, ...]]] = {
     "n": (sw.count(), "count", ()),
     "rated": (sw.count("stars"), "count", ("stars",)),
@@ -44,12 +45,67 @@ AGGREGATES: dict[str, tuple[Any, str, tuple[Any, ...]]] = {
     "least_song": (sw.argmin("song", by="stars"), "argmin", ("song", "stars")),
     "best_song": (sw.argmax("song", by="stars"), "argmax", ("song", "stars")),
     "best": (sw.top_k("song", by="seconds", k=3), "top_k", ("song", "seconds", 3)),
+    "first_song": (sw.first("song"), "first", ("song",)),
+    "last_stars": (sw.last("stars"), "last", ("stars",)),
+    "earliest": (sw.first_k("seconds", k=2), "first_k", ("seconds", 2)),
     "latest": (sw.last_k("song", k=3), "last_k", ("song", 3)),
+    "latest_songs": (sw.last_k_distinct("song", k=3), "last_k_distinct", ("song", 3)),
+    "lengths": (sw.quantiles("seconds", q=[0.5, 0.9]), "quantiles", ("seconds", (0.5, 0.9))),
+    "frequent": (sw.top_k_frequent("song", k=2), "top_k_frequent", ("song", 2)),
     "songs": (sw.distinct_count("song"), "distinct_count", ("song",)),
+    "lately": (sw.decay_count(half_life="20m"), "decay_count", (None, "20m")),
+    "seconds_lately": (sw.decay_sum("seconds", half_life="7m"), "decay_sum", ("seconds", "7m")),
+    "rises": (RISES, "rises", ("stars",)),
+    "stars_lately": (sw.decay_sum("stars", half_life="1h"), "decay_sum", ("stars", "1h")),
+    "spread": (sw.variance("seconds"), "variance", ("seconds",)),
+    "spread_stars": (sw.stddev("stars"), "stddev", ("stars",)),
+    "lean": (sw.skewness("stars"), "skewness", ("stars",)),
+    "tails": (sw.kurtosis("minutes"), "kurtosis", ("minutes",)),
+    "together": (sw.covariance("stars", "minutes"), "covariance", ("stars", "minutes")),
+    "alike": (sw.correlation("minutes", "stars"), "correlation", ("minutes", "stars")),
+    "rise": (sw.linear_trend("stars"), "linear_trend", ("stars",)),
+    "base": (
+        sw.linear_trend("minutes", over="stars", output="intercept"),
+        "linear_trend",
+        ("minutes", "stars", "intercept"),
+    ),
     "all_skipped": (sw.bool_and("skipped"), "bool_and", ("skipped",)),
     "any_skipped": (sw.bool_or("skipped"), "bool_or", ("skipped",)),
+    "rated_seconds": (
+        sw.sum("seconds", where="stars >= 3 AND skipped"),
+        "where",
+        (
+            lambda row: (row["stars"] or 0) >= 3 and row["skipped"] is True,
+            lambda some: oracle.sum_(some, "seconds"),
+        ),
+    ),
+    "long_ones": (sw.count(where="minutes > 0.5"), "where", (lambda row: (row["minutes"] or 0) > 0.5, len)),
+    "by_song": (sw.count_by("song"), "bucketed", ("song", len)),
+    "few_songs": (sw.count_by("song", max_categories=6), "bucketed", ("song", len, 6)),
+    "mean_by_song": (
+        sw.bucketed(sw.mean("seconds"), by="song"),
+        "bucketed",
+        ("song", lambda some: oracle.mean(some, "seconds")),
+    ),
+    "songs_by_stars": (
+        sw.bucketed(sw.last_k("song", k=2), by="stars", where="seconds > 30"),
+        "where",
+        (
+            lambda row: (row["seconds"] or 0) > 30,
+            lambda some: oracle.bucketed(some, "stars", lambda part: oracle.last_k(part, "song", 2)),
+        ),
+    ),
+    "lengths_spread": (sw.histogram("seconds", edges=[10, 29.7, 60]), "histogram", ("seconds", (10, 29.7, 60))),
+    "lasted": (sw.span(), "span", ()),
 }
-WINDOWS: tuple[Any, ...] = ("10m", "3h", sw.tumbling("1h"), sw.hopping("1h", every="10m"))
+WINDOWS: tuple[Any, ...] = (
+    "10m",
+    "3h",
+    sw.tumbling("1h"),
+    sw.hopping("1h", every="10m"),
+    sw.sliding("1h", offset="90m"),
+    sw.session("10m", max_length="2h"),
+)
 
 
 def view(entity: Sequence[str], windows: Sequence[Any] = WINDOWS, name: str = "listening") -> sw.FeatureView:
@@ -102,10 +158,10 @@ def oracle_events(events: Sequence[Mapping[str, Any]]) -> list[OracleEvent]:
     return out
 
 
-def expected(name: str, events: Sequence[OracleEvent]) -> Any:
-    """The oracle's value of an aggregate over these events."""
+def expected(name: str, events: Sequence[OracleEvent], end: int) -> Any:
+    """The oracle's value of an aggregate over these events of a window that ends there."""
     _, kind, arguments = AGGREGATES[name]
-    return oracle.BY_KIND[kind](events, *arguments)
+    return oracle.BY_KIND[kind](events, *arguments, **({"end": end} if kind.startswith("decay") else {}))
 
 
 def same(found: Any, wanted: Any) -> bool:
@@ -116,6 +172,8 @@ def same(found: Any, wanted: Any) -> bool:
         return len(found) == len(wanted) and all(map(same, found, wanted))
     if isinstance(found, dict) and isinstance(wanted, tuple):
         return same(found["by"], wanted[0]) and same(found["payload"], wanted[1])
+    if isinstance(found, dict) and isinstance(wanted, dict):
+        return list(found) == list(wanted) and all(same(found[name], wanted[name]) for name in found)
     return type(found) is type(wanted) and bool(found == wanted)
 
 

@@ -12,6 +12,7 @@ from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import (
     BinaryType,
     BooleanType,
+    DateType,
     DecimalType,
     DoubleType,
     IcebergType,
@@ -23,7 +24,7 @@ from pyiceberg.types import (
     TimestamptzType,
 )
 
-from slicewise.features.types import decimal_parts
+from slicewise.features.types import decimal_parts, element_type
 from slicewise.features.unit import Source, Unit
 
 LOG, EVENTS, SLICES, OPS = "log", "events", "slices", "ops"
@@ -95,14 +96,17 @@ def _numbered(kind: IcebergType, field_id: int) -> IcebergType:
 
 def iceberg_type(kind: str) -> IcebergType:
     """Of a declared column type."""
-    parts = decimal_parts(kind)
+    parts, element = decimal_parts(kind), element_type(kind)
     if parts:
         return DecimalType(*parts)
+    if element is not None:
+        return ListType(0, iceberg_type(element), element_required=False)
     return {
         "string": StringType(),
         "long": LongType(),
         "double": DoubleType(),
         "boolean": BooleanType(),
+        "date": DateType(),
         "timestamp_us": TimestamptzType(),
     }[kind]
 

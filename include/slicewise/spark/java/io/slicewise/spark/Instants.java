@@ -13,7 +13,35 @@ final class Instants {
           "(\\d{4})-(\\d{2})-(\\d{2})[Tt ]([01]\\d|2[0-3]):([0-5]\\d):([0-5]\\d)(?:\\.(\\d+))?"
               + "(?:[Zz]|([+-])([01]\\d|2[0-3]):([0-5]\\d))");
 
+  private static final Pattern DATE = Pattern.compile("(\\d{4})-(\\d{2})-(\\d{2})");
+
+  private static final long FIRST_DAY = LocalDate.of(1, 1, 1).toEpochDay();
+  private static final long LAST_DAY = LocalDate.of(9999, 12, 31).toEpochDay();
+
   private Instants() {}
+
+  /** The day that a text yyyy-mm-dd names, from the year 1; refused where there is no such day. */
+  static Object date(String text) {
+    Matcher parts = DATE.matcher(text);
+    if (!parts.matches() || number(parts, 1) == 0) {
+      return Refused.BAD_DATE;
+    }
+    try {
+      return LocalDate.of(number(parts, 1), number(parts, 2), number(parts, 3));
+    } catch (DateTimeException noSuchDay) {
+      return Refused.BAD_DATE;
+    }
+  }
+
+  /** The day of so many days since 1970; refused beyond the years 1 to 9999. */
+  static Object day(long days) {
+    return days >= FIRST_DAY && days <= LAST_DAY ? LocalDate.ofEpochDay(days) : Refused.BAD_DATE;
+  }
+
+  /** Whether an event may have this time. */
+  static boolean isTime(long micros) {
+    return micros >= 0 && micros < END_OF_TIME_US;
+  }
 
   /** Microseconds of a count in the unit s, ms or us; null beyond time. */
   static Long counted(long count, String unit) {

@@ -4,7 +4,8 @@ package io.slicewise.spark;
 enum Refused {
   WRONG_TYPE("wrong_type"),
   OUT_OF_RANGE("out_of_range"),
-  BAD_TIME("bad_time");
+  BAD_TIME("bad_time"),
+  BAD_DATE("bad_date");
 
   final String reason;
 

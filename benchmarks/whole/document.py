@@ -1,0 +1,34 @@
+"""What a document shows of a measurement stands between marks that name the command which wrote it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from benchmarks.whole.figures import Figure, table
+
+END = "<!-- end -->"
+
+
+def render(facts: Mapping[str, Any], seconds: float, figures: Sequence[Figure]) -> str:
+    """The machine in a line, then the table."""
+    load = facts["load_1m_5m_15m"]
+    line = (
+        f"{facts['processor']}, {facts['cores']} cores, {facts['memory_gib']} GiB, {facts['redis']}; "
+        f"load at the start {load[0]} {load[1]} {load[2]}{' (NOISY)' if facts['noisy'] else ''}; {seconds} s in all"
+    )
+    return f"{line}\n\n{table(figures)}"
+
+
+def write_doc(file: Path, shown: str, command: str, arguments: Sequence[str] = ()) -> None:
+    """Puts the output between the marks of this command, whatever options it had when it wrote there last."""
+    text = file.read_text(encoding="utf-8")
+    begin = re.search(rf"<!-- begin: written by `{re.escape(command)}(?: [^`]*)?` -->", text)
+    end = text.find(END, begin.end()) if begin else -1
+    if begin is None or end < 0:
+        raise SystemExit(f"{file}: no marks to write between: <!-- begin: written by `{command}` --> and {END}")
+    options = f' BENCH="{" ".join(arguments)}"' if arguments else ""
+    block = f"<!-- begin: written by `{command}{options}` -->\n```\n{shown}\n```\n{END}"
+    file.write_text(text[: begin.start()] + block + text[end + len(END) :], encoding="utf-8")

@@ -1,0 +1,332 @@
+"""Whether items stand with exact counts or as candidates beside counters is a function of the events alone.
+
+Each item is kept with its count while there are at most `capacity` of them, of together at most 256
+times as many bytes; beyond it Count-Min counts, and the candidates are the items of least priority:
+an item's is the least hash of (item, identity) over its events, kept from the start. A union is
+never smaller than its parts, so the switch comes at the same events whatever the order or tree.
+An item of more than 256 bytes is no candidate; beyond the capacity such an answer is refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from slicewise.aggregates import countmin
+from slicewise.aggregates.base import Aggregate, Failed, Finished, State, register
+from slicewise.aggregates.columns import Columns, Values
+from slicewise.aggregates.distinct import COUNTABLE, distinct_values
+from slicewise.aggregates.events import Event, Rows
+from slicewise.aggregates.fields import Field, Fixed, Items
+from slicewise.aggregates.grouping import numbered, order_of
+from slicewise.aggregates.hashing import SEED, hash_one, hash_stored, mixed, mixed_one
+from slicewise.aggregates.ragged import Int64, Ragged, RaggedBytes, offsets_of
+from slicewise.aggregates.ranked import check_k
+from slicewise.aggregates.values import ValueType, flat, is_double, is_ordered, non_null
+from slicewise.errors import CodecError, DefinitionError
+
+MOST_ITEMS = 65_536
+LEAST_ERROR, MOST_ERROR = 0.0005, 0.5
+BYTES_PER_ITEM = 256
+OVERSIZED = "oversized"
+"""Error code: beyond the capacity, with a value of more than BYTES_PER_ITEM bytes."""
+Words = NDArray[np.uint64]
+
+
+def _examples(cls: type[Any]) -> Sequence[Aggregate]:
+    return [
+        cls("x", 2, 3, 0.5).bind({"x": pa.string()}),
+        cls("x", 5, 5, 0.4).bind({"x": pa.int64()}),
+        cls("x", 3).bind({"x": pa.date32()}),
+        cls("x", 1, 2, 0.3).bind({"x": pa.decimal128(12, 3)}),
+    ]
+
+
+@register(_examples)
+@dataclass(frozen=True)
+class TopKFrequent(Aggregate):
+    """The k values that came most often, with their counts: struct<items: list<struct<value, count>>, error, miss>.
+
+    Most frequent first, equals by value; null of no events. Exact, with error 0 and miss 0.0, while
+    there are at most `capacity` values. Beyond it no count is too low, none is more than `error` too
+    high with a probability of at least 1 - e^-4, and `miss` is the probability that a value as
+    frequent as the last one listed is no candidate. `error` is at most the share given of all
+    events, plus one. Beyond the capacity values of more than 256 bytes make it null with error
+    `oversized`. Partial: `items` and `priorities`; `counts`, or beyond the capacity `counters`.
+    """
+
+    kind = "top_k_frequent"
+    column: str
+    k: int
+    capacity: int = 1_000
+    error: float = 0.005
+
+    def __post_init__(self) -> None:
+        where = self.describe()
+        check_k(self.k, where)
+        if not isinstance(self.capacity, int) or isinstance(self.capacity, bool):
+            raise DefinitionError(f"capacity is {self.capacity!r}", where=where, expected="an integer")
+        if not self.k <= self.capacity <= MOST_ITEMS:
+            raise DefinitionError(
+                f"capacity is {self.capacity}", where=where, expected=f"an integer from k = {self.k} to {MOST_ITEMS}"
+            )
+        if not isinstance(self.error, int | float) or not LEAST_ERROR <= self.error <= MOST_ERROR:
+            raise DefinitionError(
+                f"error is {self.error!r}", where=where, expected=f"a share from {LEAST_ERROR} to {MOST_ERROR}"
+            )
+
+    @property
+    def inputs(self) -> tuple[str, ...]:
+        return (self.column,)
+
+    def accepts(self, column: str, kind: pa.DataType) -> str | None:  # noqa: ARG002
+        return None if is_ordered(kind) and not is_double(kind) else COUNTABLE
+
+    def stored(self) -> Mapping[str, Any]:
+        geometry = {"capacity": self.capacity, "width": self.width, "depth": countmin.DEPTH}
+        return {"form": "frequent", "column": self.column, **geometry, "hash": f"xxh64:{SEED:016x}"}
+
+    @cached_property
+    def width(self) -> int:
+        """Counters in a row."""
+        return countmin.width_of(self.error)
+
+    @property
+    def cells(self) -> int:
+        """Counters in all."""
+        return self.width * countmin.DEPTH
+
+    @property
+    def most_bytes(self) -> int:
+        """Of the items together, where those are byte strings."""
+        return BYTES_PER_ITEM * self.capacity
+
+    @cached_property
+    def value(self) -> ValueType:
+        """How the column is stored."""
+        return ValueType(self.type_of(self.column))
+
+    @cached_property
+    def fields(self) -> tuple[Field, ...]:
+        numbers = (Items("priorities", "<u8"), Items("counts", "<i8"), Items("counters", "<i8"))
+        return (self.value.field("items"), *numbers, Fixed("oversized", "|u1"))
+
+    @cached_property
+    def output_type(self) -> pa.DataType:
+        item = pa.struct([("value", self.value.arrow), ("count", pa.int64())])
+        return pa.struct([("items", pa.list_(item)), ("error", pa.int64()), ("miss", pa.float64())])
+
+    # ---- whole columns
+
+    def accumulate_columns(self, rows: Rows, groups: Int64, n_groups: int) -> Columns:
+        array, groups, valid = non_null(rows.columns[self.column], groups)
+        stored = self.value.store(array)
+        universe, code = distinct_values(stored, self.value)
+        priority = hash_stored(universe)[code] if len(universe) else np.empty(0, np.uint64)
+        kept: Any = slice(None) if valid is None else valid
+        for word in _words(rows):
+            priority = mixed(priority ^ word[kept])
+        ones = np.ones(len(code), np.int64)
+        none = np.empty((0, self.cells), np.int64)
+        seen = np.zeros(n_groups, bool)
+        return self._union(universe, code, groups, priority, ones, none, np.empty(0, np.int64), seen, n_groups)
+
+    def combine_columns(self, partials: Columns, groups: Int64, n_groups: int) -> Columns:
+        items, counts = partials.lists("items"), partials.items("counts")
+        priorities, counters = partials.items("priorities"), partials.items("counters")
+        dense = np.flatnonzero(counters.lengths)
+        exact = counters.lengths == 0
+        if (
+            (counters.lengths[dense] != self.cells).any()
+            or (items.lengths != priorities.lengths).any()
+            or (counts.lengths != items.lengths * exact).any()
+        ):
+            raise CodecError(f"{self.describe()} with lists that do not fit together")
+        row = items.row_numbers()
+        n = np.zeros(len(row), np.int64)
+        n[exact[row]] = counts.values
+        universe, code = distinct_values(flat(items), self.value)
+        table = counters.values.reshape(-1, self.cells)
+        seen = np.zeros(n_groups, bool)
+        seen[groups[partials.fixed("oversized") != 0]] = True
+        return self._union(universe, code, groups[row], priorities.values, n, table, groups[dense], seen, n_groups)
+
+    def _union(
+        self,
+        universe: Any,
+        code: Int64,
+        groups: Int64,
+        priority: Words,
+        counts: Int64,
+        counters: Int64,
+        of: Int64,
+        seen: NDArray[np.bool_],
+        n_groups: int,
+    ) -> Columns:
+        """Partials of items (code in the universe, group, priority, count), and of counters with their groups."""
+        group, code, priority, counts = _gathered(groups, code, priority, counts, len(universe))
+        sizes = np.zeros(len(universe), np.int64)
+        if self.value.dtype is None and len(universe):
+            sizes = np.diff(RaggedBytes.from_strings(np.zeros(1, np.int64), universe).ends)
+        held = np.bincount(group, minlength=n_groups)
+        dense = held > self.capacity
+        dense |= np.bincount(group, weights=sizes[code], minlength=n_groups) > self.most_bytes
+        seen = seen | (np.bincount(group, weights=sizes[code] > BYTES_PER_ITEM, minlength=n_groups) > 0)
+        dense[of] = True
+        table = np.zeros((int(dense.sum()), self.cells), np.int64)
+        kept = np.ones(len(group), bool)
+        if len(table):
+            row_of = np.cumsum(dense) - 1
+            np.add.at(table, row_of[of], counters)
+            into = np.flatnonzero(dense[group])
+            used, at = numbered(code[into], len(universe))
+            cells = countmin.cells(_hashes(universe, used), self.width)[at]
+            cells += (row_of[group[into]] * self.cells)[:, None]
+            np.add.at(table.reshape(-1), cells, counts[into][:, None])
+            kept[into] = self._candidates(group[into], priority[into], sizes[code[into]])
+        group, code, priority, counts = group[kept], code[kept], priority[kept], counts[kept]
+        exact = ~dense[group]
+        offsets = offsets_of(np.bincount(group, minlength=n_groups))
+        values: dict[str, Values] = {
+            "items": self.value.listed(universe, code, offsets),
+            "priorities": Ragged(offsets, priority),
+            "counts": Ragged(offsets_of(np.bincount(group[exact], minlength=n_groups)), counts[exact]),
+            "counters": Ragged(offsets_of(dense * self.cells), table.reshape(-1)),
+            "oversized": seen.astype(np.uint8),
+        }
+        return Columns(n_groups, values)
+
+    def _candidates(self, group: Int64, priority: Words, sizes: Int64) -> NDArray[np.bool_]:
+        """Which items (sorted by group) are among the `capacity` of least priority that are not oversized."""
+        allowed = np.flatnonzero(sizes <= BYTES_PER_ITEM)
+        # Priorities are spread evenly: of many items only the lower ones need any order.
+        held = np.bincount(group[allowed])
+        share = np.minimum(2.0 * self.capacity / np.maximum(held, 1), 1.0)
+        low = priority[allowed] <= (share * (2.0**64 - 2.0**12)).astype(np.uint64)[group[allowed]]
+        enough = np.bincount(group[allowed], weights=low) >= self.capacity
+        allowed = allowed[low | ~enough[group[allowed]]]
+        group = group[allowed]
+        order = order_of(priority[allowed], group, stable=True)  # equal priorities stay by value
+        place = np.arange(len(group)) - np.searchsorted(group, group)  # groups stand alike in both orders
+        kept = np.zeros(len(sizes), bool)
+        kept[allowed[order[place < self.capacity]]] = True
+        return kept
+
+    def finish_columns(self, partials: Columns) -> Finished:
+        items, counters = partials.lists("items"), partials.items("counters")
+        row, values = items.row_numbers(), flat(items)
+        estimates = np.zeros(len(row), np.int64)
+        in_sketch = counters.lengths[row] > 0
+        estimates[~in_sketch] = partials.items("counts").values
+        if in_sketch.any():
+            at = np.flatnonzero(in_sketch)
+            cells = countmin.cells(_hashes(values, at), self.width) + counters.offsets[row[at]][:, None]
+            estimates[at] = counters.values[cells].min(axis=1)
+        order = np.lexsort((self.value.order(values), -estimates, row))
+        place = np.arange(len(row)) - items.offsets[row]
+        chosen = order[place < self.k]
+        lengths = np.minimum(items.lengths, self.k)
+        bounds, empty = offsets_of(lengths), (items.lengths == 0) & (counters.lengths == 0)
+        taken = values[chosen] if isinstance(values, np.ndarray) else values.take(pa.array(chosen))
+        entries = pa.StructArray.from_arrays(
+            [self.value.load(taken), pa.array(estimates[chosen])],
+            fields=list(self.output_type.field("items").type.value_type),
+        )
+        error, miss = np.zeros(partials.n, np.int64), np.zeros(partials.n)
+        priorities = partials.items("priorities").values
+        for i in np.flatnonzero(counters.lengths).tolist():
+            events = int(counters.values[counters.offsets[i] : counters.offsets[i] + self.width].sum())
+            error[i] = countmin.bound(events, self.width)
+            held = slice(items.offsets[i], items.offsets[i + 1])
+            last = estimates[chosen[bounds[i + 1] - 1]] if lengths[i] else 0
+            miss[i] = _miss(priorities[held].tolist(), int(last))
+        refused = (counters.lengths > 0) & (partials.fixed("oversized") != 0)
+        whole = [pa.ListArray.from_arrays(pa.array(bounds.astype(np.int32)), entries), pa.array(error), pa.array(miss)]
+        found = pa.StructArray.from_arrays(whole, fields=list(self.output_type), mask=pa.array(empty | refused))
+        return Finished(found, dict.fromkeys(np.flatnonzero(refused).tolist(), OVERSIZED))
+
+    # ---- rows
+
+    def accumulate(self, state: State, event: Event) -> State:
+        value = event.columns[self.column]
+        if value is None:
+            return state
+        stored = self.value.store_one(value)
+        priority = hash_one(stored)
+        for word in event.identity():
+            priority = mixed_one(priority ^ word)
+        return self.combine(state, ((stored,), (priority,), (1,), (), int(self._size(stored) > BYTES_PER_ITEM)))
+
+    def _size(self, stored: Any) -> int:
+        return len(stored) if self.value.dtype is None else 0
+
+    def combine(self, a: State, b: State) -> State:
+        found: dict[Any, tuple[int, int]] = {}
+        for items, priorities, counts, _, _ in (a, b):
+            for i, item in enumerate(items):
+                least, n = found.get(item, (2**64, 0))
+                found[item] = (min(least, priorities[i]), n + (counts[i] if counts else 0))
+        size, oversized = sum(map(self._size, found)), a[4] or b[4]
+        if not a[3] and not b[3] and len(found) <= self.capacity and size <= self.most_bytes:
+            ordered = sorted(found)
+            return (tuple(ordered), *(tuple(found[item][i] for item in ordered) for i in (0, 1)), (), oversized)
+        counters = [sum(pair) for pair in zip(a[3] or (0,) * self.cells, b[3] or (0,) * self.cells, strict=True)]
+        for item, (_, n) in found.items():
+            for cell in countmin.cells_of_one(hash_one(item), self.width):
+                counters[cell] += n
+        allowed = [item for item in found if self._size(item) <= BYTES_PER_ITEM]
+        kept = sorted(sorted(allowed, key=lambda item: (found[item][0], item))[: self.capacity])
+        return (tuple(kept), tuple(found[item][0] for item in kept), (), tuple(counters), oversized)
+
+    def finish(self, state: State) -> dict[str, Any] | Failed | None:
+        items, priorities, counts, counters, oversized = state
+        if not items and not counters:
+            return None
+        if counters and oversized:
+            return Failed(OVERSIZED)
+        estimates = counts or [min(counters[c] for c in countmin.cells_of_one(hash_one(i), self.width)) for i in items]
+        ranked = sorted(zip(estimates, items, strict=True), key=lambda pair: (-pair[0], pair[1]))[: self.k]
+        listed = [{"value": self.value.load_one(item), "count": n} for n, item in ranked]
+        if not counters:
+            return {"items": listed, "error": 0, "miss": 0.0}
+        error = countmin.bound(sum(counters[: self.width]), self.width)
+        return {"items": listed, "error": error, "miss": _miss(priorities, ranked[-1][0] if ranked else 0)}
+
+
+def _words(rows: Rows) -> list[Words]:
+    """What an identity is hashed by."""
+    numbers = (
+        rows.time.view(np.uint64) ^ np.uint64(1 << 63),
+        rows.topic_hi,
+        rows.topic_lo,
+        rows.partition,
+        rows.offset,
+    )
+    return [number.astype(np.uint64) for number in numbers]
+
+
+def _hashes(stored: Any, chosen: Int64) -> Words:
+    return hash_stored(stored[chosen] if isinstance(stored, np.ndarray) else stored.take(pa.array(chosen)))
+
+
+def _gathered(groups: Int64, code: Int64, priority: Words, counts: Int64, n: int) -> tuple[Int64, Int64, Words, Int64]:
+    """Per (group, code), ascending, the least priority and the sum of the counts."""
+    if len(groups) == 0:
+        return groups, code, priority, counts
+    pair = groups * n + code
+    order = np.argsort(pair)
+    pair = pair[order]
+    first = np.flatnonzero(np.append(True, pair[1:] != pair[:-1]))
+    group, code = np.divmod(pair[first], n)
+    return group, code, np.minimum.reduceat(priority[order], first), np.add.reduceat(counts[order], first)
+
+
+def _miss(priorities: Sequence[int], count: int) -> float:
+    """The probability that all of so many events have a priority above that of every candidate."""
+    return countmin.power((2**64 - 1 - max(priorities)) / 2**64, count) if priorities else 1.0

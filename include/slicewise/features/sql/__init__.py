@@ -1,0 +1,162 @@
+"""SQL says what Python says: a view written in either is the same definition, with the same fingerprint."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from slicewise.errors import DefinitionError
+from slicewise.features.definitions import Case, FeatureView, KafkaSource
+from slicewise.features.naming import Location, written_at
+from slicewise.features.sql.grouped import GROUP_WINDOWS
+from slicewise.features.sql.select import read_view, source_of
+from slicewise.features.sql.source import read_source
+from slicewise.features.sql.statements import Statement, statements
+from slicewise.features.sql.text import SqlRefused, SqlText
+from slicewise.features.sql.windows import SLICE
+
+
+@dataclass(frozen=True)
+class Definitions:
+    """What a text declares. queries: views of a SELECT without CREATE FEATURE VIEW."""
+
+    sources: tuple[KafkaSource, ...]
+    views: tuple[FeatureView, ...]
+    queries: tuple[FeatureView, ...]
+
+
+def sql(text: str, *, sources: Iterable[KafkaSource] = (), tests: Sequence[Case] = ()) -> FeatureView:
+    """The one view that the text declares: CREATE FEATURE VIEW name AS SELECT …
+
+    sources: those that FROM may name, beside CREATE SOURCE in the text. tests: cases of the view.
+    Raises DefinitionError with line and column for whatever cannot be served as it is written.
+    """
+    location = written_at() or Location("<sql>", 1)
+    read = read_definitions(text, f"{location}, in its SQL", location, sources, {None: tests})
+    if len(read.views) != 1 or read.queries:
+        raise DefinitionError(
+            f"{len(read.views)} views and {len(read.queries)} queries",
+            where=str(location),
+            expected="one CREATE FEATURE VIEW name AS SELECT …",
+            next_step="several views come by sw.sql_views",
+        )
+    return read.views[0]
+
+
+def sql_views(
+    text: str | Path, *, sources: Iterable[KafkaSource] = (), tests: Mapping[str, Sequence[Case]] | None = None
+) -> tuple[FeatureView, ...]:
+    """All views that a text or, given a Path, a file declares; deployed where they stand in the project's module.
+
+    A file's path is read from the folder of the calling file. tests: cases by the view's name.
+    """
+    location = written_at() or Location("<sql>", 1)
+    given: dict[str | None, Sequence[Case]] = {}
+    given.update(tests or {})
+    if isinstance(text, Path):
+        file = text if text.is_absolute() else Path(location.file).parent / text
+        read = read_file(file, sources, given)
+    else:
+        read = read_definitions(text, f"{location}, in its SQL", location, sources, given)
+    unknown = sorted(name for name in tests or {} if name not in {view.name for view in read.views})
+    if unknown:
+        raise DefinitionError(f"tests of {unknown[0]!r}, which is no view of the text", where=str(location))
+    if read.queries:
+        raise _unnamed(read.queries[0])
+    return read.views
+
+
+def read_file(
+    file: Path,
+    sources: Iterable[KafkaSource] = (),
+    tests: Mapping[str | None, Sequence[Case]] | None = None,
+) -> Definitions:
+    """What a file declares. Raises DefinitionError."""
+    try:
+        text = file.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise DefinitionError(str(error), where=str(file), expected="a file of SQL in UTF-8") from error
+    return read_definitions(text, str(file), Location(str(file), 1), sources, tests or {}, own_lines=True)
+
+
+def read_definitions(
+    text: str,
+    name: str,
+    location: Location,
+    sources: Iterable[KafkaSource],
+    tests: Mapping[str | None, Sequence[Case]] | None = None,
+    *,
+    own_lines: bool = False,
+) -> Definitions:
+    """Sources, views and queries of a text. tests: cases by the view's name; None: of any view.
+
+    name: what messages call the text. location: of the text; with own_lines, each definition has its own line.
+    """
+    whole = SqlText(text, name)
+    known = {source.name: source for source in sources}
+    own: list[KafkaSource] = []
+    views: list[FeatureView] = []
+    queries: list[FeatureView] = []
+    found = statements(whole)
+    for statement in found:
+        if statement.kind == "source":
+            source = read_source(whole, statement, _line(whole, statement, location, own_lines))
+            if source.name in known:
+                raise whole.refused(f"source {source.name!r} is declared twice", statement.head, "each name once")
+            known[source.name] = source
+            own.append(source)
+    for statement in found:
+        if statement.kind != "source":
+            at = _line(whole, statement, location, own_lines)
+            cases = (tests or {}).get(statement.name) or (tests or {}).get(None) or ()
+            view = read_view(whole, statement, known, at, cases)
+            (views if statement.kind == "view" else queries).append(view)
+    return Definitions(tuple(own), tuple(views), tuple(queries))
+
+
+def sources_named(text: str, name: str) -> set[str]:
+    """The names that stand behind FROM in a text, without those that it declares itself."""
+    found = statements(SqlText(text, name))
+    declared = {each.name for each in found if each.kind == "source"}
+    named = {source_of(each) for each in found if each.kind != "source"}
+    return {each for each in named if each is not None} - declared
+
+
+def event_time_named(text: str, name: str) -> str | None:
+    """The column by which a text orders events: that of ORDER BY, or of a window of GROUP BY. None: it names none."""
+    tokens = SqlText(text, name).tokens()
+    for index in range(len(tokens)):
+        if tokens.word(index) == "ORDER BY":
+            inner = index + 1 if tokens.word(index + 1) != SLICE else index + 3
+        elif tokens.word(index) in GROUP_WINDOWS and tokens.word(index + 1) == "(":
+            inner = index + 2
+        else:
+            continue
+        return str(tokens[inner].text) if inner < len(tokens) else None
+    return None
+
+
+def _line(whole: SqlText, statement: Statement, location: Location, own: bool) -> Location:
+    return Location(location.file, whole.place(statement.head.start)[0]) if own else location
+
+
+def _unnamed(view: FeatureView) -> DefinitionError:
+    return DefinitionError(
+        "a SELECT without a name",
+        where=str(view.location),
+        expected="CREATE FEATURE VIEW name AS SELECT …",
+        next_step="name it; slicewise sql shows the rows of a SELECT alone",
+    )
+
+
+__all__ = [
+    "Definitions",
+    "SqlRefused",
+    "event_time_named",
+    "read_definitions",
+    "read_file",
+    "sources_named",
+    "sql",
+    "sql_views",
+]

@@ -1,0 +1,133 @@
+"""A SELECT has the clauses that a view can be; every other is refused where it stands."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from sqlglot import exp
+
+from slicewise.features.definitions import KafkaSource
+from slicewise.features.names import listed, nearest
+from slicewise.features.sql.text import SqlText, Tokens
+
+ONE_SOURCE = "a view is the features of one source, kept as events come"
+_REFUSED: Mapping[str, str] = {
+    **dict.fromkeys(
+        ("JOIN", "NATURAL", "CROSS", "LATERAL", "UNNEST"),
+        "a JOIN cannot be kept incrementally here: " + ONE_SOURCE + "; features of several views meet in a feature set",
+    ),
+    "HAVING": "HAVING would drop entities by what they come to, and a feature is asked for by entity",
+    "QUALIFY": "QUALIFY would drop rows by what they come to, and a feature is asked for by entity",
+    "LIMIT": "LIMIT would answer some entities and not others",
+    "OFFSET": "OFFSET would answer some entities and not others",
+    "FETCH": "FETCH would answer some entities and not others",
+    "ORDER BY": "ORDER BY of rows: features are asked for by entity, and have no order",
+    **dict.fromkeys(("UNION", "EXCEPT", "INTERSECT"), "one SELECT is one view: write several views"),
+    **dict.fromkeys(("TABLESAMPLE", "USING"), "a sample is another result at every run"),
+    **dict.fromkeys(("PIVOT", "UNPIVOT", "INTO", "FOR"), "this clause is no part of a view"),
+}
+_PARTS = ("SELECT", "FROM", "WHERE", "GROUP BY", "WINDOW")
+
+
+@dataclass(frozen=True)
+class Clauses:
+    """A SELECT that has no other clauses. parts: the tokens of each, without its keyword."""
+
+    sql: SqlText
+    tokens: Tokens
+    parts: Mapping[str, Tokens]
+    tree: exp.Select
+
+    @staticmethod
+    def of(sql: SqlText, tokens: Tokens) -> Clauses:
+        """The clauses of a SELECT. Raises SqlRefused."""
+        parts = _parts(sql, tokens)
+        return Clauses(sql, tokens, parts, _tree(sql, tokens))
+
+    def source(self, sources: Mapping[str, KafkaSource]) -> KafkaSource:
+        """The source that FROM names. Raises SqlRefused."""
+        tokens = self.parts["FROM"]
+        name = str(tokens[0].text)
+        if name not in sources:
+            raise self.sql.refused(
+                f"unknown source {name!r}",
+                tokens.at(0),
+                "one of " + listed(sources),
+                nearest(name, sources) if sources else "declare it: CREATE SOURCE …, or in the project's Python file",
+            )
+        return sources[name]
+
+    def windows(self) -> dict[str, tuple[exp.Window, Tokens]]:
+        """The windows of the WINDOW clause by name, each with the tokens of its parentheses."""
+        if "WINDOW" not in self.parts:
+            return {}
+        parts = self.parts["WINDOW"].split(",")
+        found: dict[str, tuple[exp.Window, Tokens]] = {}
+        for node, tokens in zip(self.tree.args.get("windows") or [], parts, strict=True):
+            if node.name in found:
+                raise self.sql.refused(f"window {node.name!r} is defined twice", tokens.span(), "each name once")
+            found[node.name] = (node, tokens.part(2, len(tokens)))  # name AS ( … )
+        return found
+
+
+def _parts(sql: SqlText, tokens: Tokens) -> dict[str, Tokens]:
+    if tokens.word(0) != "SELECT":
+        reason = {
+            "WITH": "a common table expression is a query in a query",
+            "FROM": "FROM stands behind SELECT here",
+            "(": "a query in parentheses",
+        }.get(tokens.word(0), "this is no SELECT")
+        raise sql.refused(reason, tokens.at(0), "SELECT … FROM source …")
+    if tokens.word(1) in ("DISTINCT", "ALL"):
+        raise sql.refused(
+            f"SELECT {tokens.word(1)}: a feature has one row per entity anyway", tokens.at(1), "SELECT alone"
+        )
+    for index in tokens.outside(*_REFUSED):
+        raise sql.refused(_REFUSED[tokens.word(index)], tokens.at(index), " … ".join(_PARTS))
+    marks = [i for i in tokens.outside(*_PARTS) if not is_distinct_from(tokens, i)]
+    found: dict[str, Tokens] = {}
+    for index, end in zip(marks, [*marks[1:], len(tokens)], strict=True):
+        word = tokens.word(index)
+        if word in found:
+            raise sql.refused(f"{word} stands twice", tokens.at(index), "each clause once")
+        found[word] = tokens.part(index + 1, end)
+    if "FROM" not in found:
+        raise sql.refused("FROM is missing", tokens.at(len(tokens)), "FROM source")
+    _check_from(sql, found["FROM"])
+    return found
+
+
+def is_distinct_from(tokens: Tokens, index: int) -> bool:
+    """Whether this FROM is the last word of IS DISTINCT FROM."""
+    return (tokens.word(index - 1), tokens.word(index)) == ("DISTINCT", "FROM")
+
+
+def _check_from(sql: SqlText, tokens: Tokens) -> None:
+    if tokens.word(0) == "(":
+        raise sql.refused(
+            "a subquery cannot be kept incrementally: " + ONE_SOURCE,
+            tokens.span(),
+            "FROM source",
+            "row logic goes into WHERE and into the functions, as in sum(seconds / 60)",
+        )
+    if tokens.word(1) == "(":
+        raise sql.refused(
+            "FROM is no function here",
+            tokens.span(),
+            "FROM source",
+            "windows side by side are written GROUP BY …, TUMBLE(ts, INTERVAL '1' HOUR)",
+        )
+    if len(tokens) != 1 or tokens[0].token_type.name == "STRING":
+        at = tokens.at(1) if len(tokens) > 1 else tokens.at(0)
+        raise sql.refused("FROM names a source, and nothing else", at, "FROM source")
+
+
+def _tree(sql: SqlText, tokens: Tokens) -> exp.Select:
+    tree = sql.parsed(tokens.span())
+    known = {"expressions", "from_", "where", "group", "windows"}
+    others = [name for name, value in tree.args.items() if value and name not in known]
+    if not isinstance(tree, exp.Select) or others:
+        said = others[0].strip("_").upper() if others else type(tree).__name__
+        raise sql.refused(f"{said} is no part of a view", tokens.at(0), " … ".join(_PARTS))
+    return tree

@@ -1,0 +1,21 @@
+"""A function keeps the name that its author wrote, unless row logic has it."""
+
+from __future__ import annotations
+
+from sqlglot.dialects.duckdb import DuckDB
+from sqlglot.parsers.duckdb import DuckDBParser
+
+from slicewise.features.sql.names import kept_names
+
+_KEPT = kept_names()
+
+
+class SlicewiseSql(DuckDB):
+    """Row logic's dialect, in which aggregates are names with arguments, and SESSION is one of them."""
+
+    class Tokenizer(DuckDB.Tokenizer):
+        KEYWORDS = {text: kind for text, kind in DuckDB.Tokenizer.KEYWORDS.items() if text != "SESSION"}  # noqa: RUF012
+
+    class Parser(DuckDBParser):
+        FUNCTIONS = {name: made for name, made in DuckDBParser.FUNCTIONS.items() if name not in _KEPT}  # noqa: RUF012
+        FUNCTION_PARSERS = {n: read for n, read in DuckDBParser.FUNCTION_PARSERS.items() if n not in _KEPT}  # noqa: RUF012

@@ -1,0 +1,357 @@
+"""A SELECT is a view: its entity, its windows, its features; every clause that a view cannot be is refused."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from sqlglot import exp
+
+from slicewise.aggregates import Aggregate, count
+from slicewise.errors import DefinitionError
+from slicewise.features.definitions import Case, Feature, FeatureView, KafkaSource
+from slicewise.features.functions import BY_NAME
+from slicewise.features.naming import Location
+from slicewise.features.planner import plan_source, plan_view
+from slicewise.features.sql.clauses import ONE_SOURCE, Clauses, is_distinct_from
+from slicewise.features.sql.functions import Call, Functions, columns_of
+from slicewise.features.sql.grouped import Grouped
+from slicewise.features.sql.lengths import Meant
+from slicewise.features.sql.names import expected_names, known_names
+from slicewise.features.sql.rowlogic import RowLogic
+from slicewise.features.sql.statements import Statement, refuse_unknown_options, truth
+from slicewise.features.sql.text import Span, SqlText, Tokens, node_span
+from slicewise.features.sql.windows import Windows, tokens_of_over
+from slicewise.slices import Window, check_slice, default_slice, parse_duration
+
+QUERY = "query"
+"""The name of a view that is asked for without one."""
+_OPTIONS = ("slice", "spread", "owner", "global")
+
+
+@dataclass(frozen=True)
+class _Item:
+    """A selected feature before it has its name."""
+
+    call: Call
+    meant: Meant
+    alias: str | None
+    alias_span: Span
+    aggregate: Aggregate
+
+
+def read_view(
+    sql: SqlText,
+    statement: Statement,
+    sources: Mapping[str, KafkaSource],
+    location: Location,
+    tests: Sequence[Case] = (),
+) -> FeatureView:
+    """The view of a SELECT. Raises SqlRefused, with the place, for all that is wrong in it."""
+    return _Select(sql, statement, sources, location, tests).view()
+
+
+def source_of(statement: Statement) -> str | None:
+    """The name that stands behind FROM, if a single name does."""
+    tokens = statement.body
+    places = [i for i in tokens.outside("FROM") if not is_distinct_from(tokens, i)]
+    return str(tokens[places[0] + 1].text) if places and places[0] + 1 < len(tokens) else None
+
+
+class _Select:
+    def __init__(
+        self,
+        sql: SqlText,
+        statement: Statement,
+        sources: Mapping[str, KafkaSource],
+        location: Location,
+        tests: Sequence[Case],
+    ) -> None:
+        self.sql, self.statement, self.location, self.tests = sql, statement, location, tests
+        refuse_unknown_options(sql, statement.options, _OPTIONS, {})
+        self.clauses = Clauses.of(sql, statement.body)
+        self.parts, self.tree = self.clauses.parts, self.clauses.tree
+        self.source = self.clauses.source(sources)
+        kinds = dict(plan_source(self.source).columns)
+        self.logic = RowLogic(sql, kinds, statement.head, frozenset(known_names()))
+        self.functions = Functions(sql, self.logic)
+        self.windows = Windows(sql, self.source.timestamp, self.clauses.windows())
+
+    # ---- the view
+    def view(self) -> FeatureView:
+        items, plain = self._items()
+        entity = self._entity(plain)
+        options = {name: option.value for name, option in self.statement.options.items()}
+        condition = self.tree.args.get("where")
+        where = None if condition is None else self.logic.condition(condition.this)
+        slice_text = options.get("slice")
+        features = self._features(items)
+        head = self.statement.head
+        try:
+            view = FeatureView(
+                self.statement.name or QUERY,
+                source=self.source,
+                entity=entity,
+                features=features,
+                where=where,
+                columns=self.logic.columns,
+                slice=None if (slice_text or "auto").lower() == "auto" else slice_text,
+                spread=truth(self.sql, self.statement.options.get("spread")),
+                owner=options.get("owner"),
+                tests=self.tests,
+                location=self.location,
+            )
+            self._check_windows(view, [item.meant for item in items])
+            self._check_each(view, items)
+            plan_view(view, plan_source(self.source))
+        except DefinitionError as error:
+            if hasattr(error, "column"):
+                raise
+            raise self.sql.refused(error.what, head, error.expected, error.next_step) from error
+        return view
+
+    def _check_windows(self, view: FeatureView, meant: Sequence[Meant]) -> None:
+        for each in meant:
+            window = each.plain()
+            try:
+                if view.slice is None:
+                    default_slice([window])
+                else:
+                    check_slice(parse_duration(view.slice), [window])
+            except DefinitionError as error:
+                raise self.sql.refused(error.what, each.span, error.expected, error.next_step) from error
+
+    def _check_each(self, view: FeatureView, items: Sequence[_Item]) -> None:
+        """Each aggregate by itself, so that what is wrong with one is said where it stands."""
+        for item in items:
+            one = replace(view, features=[Feature("feature", item.aggregate, [item.meant.plain()])], tests=())
+            try:
+                plan_view(one, plan_source(self.source))
+            except DefinitionError as error:
+                raise self.sql.refused(error.what, item.call.span, error.expected, error.next_step) from error
+
+    def _items(self) -> tuple[list[_Item], list[tuple[exp.Column, Tokens]]]:
+        """Features, and columns that are selected as they are."""
+        written = self.parts["SELECT"].split(",")
+        pairs = list(zip(self.tree.expressions, written, strict=True))
+        grouped = None
+        if "GROUP BY" in self.parts:
+            grouped = Grouped(self.sql, self.source.timestamp).read(self.tree.args["group"], self.parts["GROUP BY"])
+        plain: list[tuple[exp.Column, Tokens]] = []
+        waiting: list[tuple[exp.Expr, exp.Expr, Tokens]] = []
+        for node, tokens in pairs:
+            inner = node.unalias()
+            if isinstance(inner, exp.Star):
+                raise self.sql.refused("* is no list of features", tokens.span(), "entity columns and features")
+            if isinstance(inner, exp.Column):
+                if isinstance(node, exp.Alias):
+                    self._computed(node, inner, tokens)
+                plain.append((inner, tokens))
+            elif _is_feature(inner):
+                waiting.append((node, inner, tokens))
+            else:
+                self._computed(node, inner, tokens)
+        if not waiting:
+            raise self.sql.refused(
+                "no feature is selected", self.statement.body.at(0), "an aggregate with OVER (…), AS name_1h"
+            )
+        self.entities: list[tuple[tuple[exp.Column, ...], Span]] = []
+        items = [self._item(node, inner, tokens, grouped) for node, inner, tokens in waiting]
+        return items, plain
+
+    def _computed(self, node: exp.Expr, inner: exp.Expr, tokens: Tokens) -> None:
+        if inner.find(exp.Window) is not None:
+            raise self.sql.refused(
+                "an expression over features is no feature: it would need them finished",
+                tokens.span(),
+                "each feature by itself",
+                "select both features, and compute it where they are read",
+            )
+        if inner.find(exp.Subquery, exp.Select) is not None:
+            raise self.sql.refused("a subquery cannot be kept incrementally: " + ONE_SOURCE, tokens.span())
+        if not isinstance(node, exp.Alias):
+            raise self.sql.refused("an expression without a name", tokens.span(), "expression AS name")
+        self.logic.define(node.alias, inner)
+
+    def _item(
+        self,
+        node: exp.Expr,
+        inner: exp.Expr,
+        tokens: Tokens,
+        grouped: tuple[tuple[exp.Column, ...], Meant] | None,
+    ) -> _Item:
+        call, window = self._call(inner, tokens)
+        if window is None and grouped is None:
+            if call.name not in known_names():
+                self.functions.aggregate(call)  # says which functions exist
+            raise self.sql.refused(
+                f"{call.node.this} has no window",
+                call.span,
+                "OVER (PARTITION BY … ORDER BY … RANGE …), or GROUP BY …, TUMBLE(…)",
+            )
+        if window is not None and grouped is not None:
+            raise self.sql.refused(
+                "OVER beside GROUP BY", tokens.span(), "one of them", "write two views: a feature set reads both"
+            )
+        if grouped is not None:
+            columns, meant = grouped
+            place = self.parts["GROUP BY"].span()
+        else:
+            assert window is not None
+            columns, meant, place = self.windows.over(window, tokens_of_over(tokens))
+        self.entities.append((columns, place))
+        try:
+            meant.plain()
+        except DefinitionError as error:
+            raise self.sql.refused(error.what, meant.span, error.expected, error.next_step) from error
+        aggregate = self.functions.aggregate(call)
+        alias = node.alias if isinstance(node, exp.Alias) else None
+        alias_node = node.args.get("alias") if isinstance(node, exp.Alias) else None
+        alias_span = (node_span(alias_node) if isinstance(alias_node, exp.Expr) else None) or tokens.span()
+        return _Item(call, meant, alias, alias_span, aggregate)
+
+    def _call(self, node: exp.Expr, tokens: Tokens) -> tuple[Call, exp.Window | None]:
+        window = node if isinstance(node, exp.Window) else None
+        if window is not None:
+            node = window.this
+        condition: exp.Expr | None = None
+        ignore = False
+        while not isinstance(node, exp.Anonymous):
+            if isinstance(node, exp.Filter):
+                condition, node = node.expression.this, node.this
+            elif isinstance(node, exp.IgnoreNulls):
+                ignore, node = True, node.this
+            else:
+                raise self._no_aggregate(node, tokens)
+        ignore = ignore or any(isinstance(each, exp.IgnoreNulls) for each in node.expressions)
+        meta: Mapping[str, Any] = node.meta
+        return Call(node, Span(meta["start"], meta["end"] + 1), condition, ignore), window
+
+    def _no_aggregate(self, node: exp.Expr, tokens: Tokens) -> DefinitionError:
+        what = {"RespectNulls": "RESPECT NULLS", "WithinGroup": "WITHIN GROUP"}.get(type(node).__name__)
+        if what:
+            said = f"{what} is not there: nulls are skipped, and values need no order"
+        elif isinstance(node, exp.Func):
+            said = f"unknown function {node.sql_name().lower()!r}"
+        else:
+            said = "this is no aggregate"
+        return self.sql.refused(said, tokens.span(), expected_names())
+
+    # ---- entity and features
+    def _entity(self, plain: Sequence[tuple[exp.Column, Tokens]]) -> list[str]:
+        first, place = self.entities[0]
+        names = [self.logic.known(column) for column in first]
+        for columns, other in self.entities[1:]:
+            if {column.name for column in columns} != set(names):
+                raise self.sql.refused(
+                    f"PARTITION BY is {_said([c.name for c in columns])} here and {_said(names)} before",
+                    other,
+                    "one entity in a view",
+                    "write a view for each entity: a feature set reads both",
+                )
+        for column in first:
+            if column.name in self.logic.typed:
+                raise self.sql.refused(
+                    f"the entity {column.name!r} is computed",
+                    place,
+                    "columns of the source",
+                    "produce the key as a column of its own",
+                )
+            self._check_key(column)
+        option = self.statement.options.get("global")
+        if truth(self.sql, option):
+            if names:
+                assert option is not None
+                raise self.sql.refused("a global view has no entity", option.name_span, "no PARTITION BY")
+        elif not names:
+            raise self.sql.refused(
+                "there is no entity: the features would be of all events together",
+                place,
+                "PARTITION BY user_id" if "GROUP BY" not in self.parts else "GROUP BY user_id, …",
+                "name the key's columns; or CREATE FEATURE VIEW … WITH (global = TRUE), if that is what is meant",
+            )
+        for column, tokens in plain:
+            self.logic.known(column)
+            renamed = isinstance(column.parent, exp.Alias)
+            if renamed and column.name in names:
+                raise self.sql.refused("the entity under another name", tokens.span(), "the column's own name")
+            if not renamed and column.name not in (*names, self.source.timestamp):
+                raise self.sql.refused(
+                    f"{column.name!r} is neither the entity nor a feature",
+                    tokens.span(),
+                    f"columns of the entity ({_said(names)}), and aggregates",
+                    f"last({column.name}) is the newest value of a window",
+                )
+        return names
+
+    def _check_key(self, column: exp.Column) -> None:
+        probe = Feature("events", count(), ["1h"])
+        try:
+            plan_view(FeatureView("probe", self.source, [column.name], [probe]), plan_source(self.source))
+        except DefinitionError as error:
+            raise self.sql.refused(error.what, self.logic.place(column), error.expected, error.next_step) from error
+
+    def _features(self, items: Sequence[_Item]) -> list[Feature]:
+        found: dict[str, tuple[Aggregate, list[Window], Span]] = {}
+        for item in items:
+            name, window = self._named(item, item.meant)
+            known = found.setdefault(name, (item.aggregate, [], item.call.span))
+            if known[0] != item.aggregate:
+                line, column = self.sql.place(known[2].start)
+                raise self.sql.refused(
+                    f"the feature {name!r} is {known[0].describe()} in line {line}, column {column}, "
+                    f"and {item.aggregate.describe()} here",
+                    item.alias_span,
+                    "one aggregate for a feature, over any windows",
+                    "give one of them another name",
+                )
+            if any(w.column_suffix() == window.column_suffix() for w in known[1]):
+                raise self.sql.refused(
+                    f"the column {name}_{window.column_suffix()} stands twice", item.alias_span, "each column once"
+                )
+            known[1].append(window)
+        try:
+            return [
+                Feature(name, aggregate, windows, location=self.location)
+                for name, (aggregate, windows, _) in found.items()
+            ]
+        except DefinitionError as error:
+            at = next((s for n, (_, _, s) in found.items() if repr(n) in error.what), self.statement.head)
+            raise self.sql.refused(error.what, at, error.expected, error.next_step) from error
+
+    def _named(self, item: _Item, meant: Meant) -> tuple[str, Window]:
+        if item.alias is None:
+            if self.statement.kind == "view":
+                raise self.sql.refused(
+                    "a feature has a name", item.call.span, f"AS {_default_name(item)}_{meant.plain().column_suffix()}"
+                )
+            return _default_name(item), meant.plain()
+        found = meant.named(item.alias)
+        if found is None:
+            suffix = meant.plain().column_suffix()
+            raise self.sql.refused(
+                f"a feature's column is named by its window, and {item.alias!r} does not say it",
+                item.alias_span,
+                f"AS {item.alias}_{suffix}",
+                f"let the name end in _{suffix}: requests, training sets and Python call it so",
+            )
+        return found
+
+
+_FEATURES = (exp.Window, exp.Filter, exp.IgnoreNulls, exp.RespectNulls, exp.WithinGroup)
+
+
+def _is_feature(node: exp.Expr) -> bool:
+    if isinstance(node, exp.Anonymous):
+        return str(node.this).upper() not in BY_NAME
+    return isinstance(node, _FEATURES)
+
+
+def _default_name(item: _Item) -> str:
+    columns = [name for name in columns_of(item.aggregate) if not name.startswith("_")]
+    return "_".join([item.call.name, *columns])[:40]
+
+
+def _said(names: Sequence[str]) -> str:
+    return ", ".join(names) or "nothing"

@@ -1,0 +1,149 @@
+"""A text is a list of statements, each a source, a view or a query; anything else is refused by its first word."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from slicewise.features.names import nearest
+from slicewise.features.sql.text import Span, SqlText, Tokens
+
+FORMS = "CREATE SOURCE name (column type, …) WITH (…); CREATE FEATURE VIEW name AS SELECT …; or a SELECT alone"
+
+
+@dataclass(frozen=True)
+class Option:
+    """The value of `name = value` in WITH (…)."""
+
+    value: str
+    span: Span
+    name_span: Span
+
+
+@dataclass(frozen=True)
+class Statement:
+    """name: empty for a query alone. body: the columns of a source, or the SELECT."""
+
+    kind: str
+    name: str
+    head: Span
+    body: Tokens
+    options: Mapping[str, Option] = field(default_factory=dict)
+
+
+def statements(sql: SqlText) -> list[Statement]:
+    """The statements of a text, in order. Raises SqlRefused."""
+    found = [_statement(part) for part in sql.tokens().split(";") if len(part)]
+    if not found:
+        raise sql.refused("there is no statement", Span(0, 1), FORMS)
+    return found
+
+
+def _statement(tokens: Tokens) -> Statement:
+    if tokens.word(0) != "CREATE":
+        if tokens.word(0) in ("SELECT", "WITH", "FROM", "(", "VALUES"):
+            return Statement("query", "", tokens.at(0), tokens)
+        raise tokens.sql.refused(f"{tokens[0].text} is no statement of a definition", tokens.at(0), FORMS)
+    if tokens.word(1) == "SOURCE":
+        return _source(tokens)
+    if (tokens.word(1), tokens.word(2)) == ("FEATURE", "VIEW"):
+        return _view(tokens)
+    second = tokens.word(1)
+    if second == "OR" or "EXISTS" in (tokens.word(i) for i in range(2, 6)):
+        raise tokens.sql.refused(
+            "a definition is declared, not run: there is nothing to replace",
+            tokens.at(1),
+            FORMS,
+            "leave it out; `slicewise plan` says what deploying the text changes",
+        )
+    hint = {"TABLE": "CREATE SOURCE", "VIEW": "CREATE FEATURE VIEW", "MATERIALIZED": "CREATE FEATURE VIEW"}.get(second)
+    raise tokens.sql.refused(
+        f"CREATE {tokens[1].text if len(tokens) > 1 else ''} is no definition",
+        tokens.at(1),
+        FORMS,
+        f"write {hint}" if hint else None,
+    )
+
+
+def _source(tokens: Tokens) -> Statement:
+    name = _name(tokens, 2, "a source")
+    if tokens.word(3) != "(":
+        raise tokens.sql.refused("a source has columns", tokens.at(3), "(user_id STRING NOT NULL, …)")
+    end = _closing(tokens, 3)
+    options: dict[str, Option] = {}
+    if end + 1 < len(tokens):
+        options, after = _options(tokens, end + 1)
+        _nothing_after(tokens, after)
+    return Statement("source", name, tokens.at(2), tokens.part(4, end), options)
+
+
+def _view(tokens: Tokens) -> Statement:
+    name = _name(tokens, 3, "a view")
+    at = 4
+    options: dict[str, Option] = {}
+    if tokens.word(at) == "WITH":
+        options, at = _options(tokens, at)
+    if tokens.word(at) != "AS":
+        raise tokens.sql.refused("the view's SELECT is missing", tokens.at(at), "AS SELECT …")
+    if at + 1 >= len(tokens):
+        raise tokens.sql.refused("the view's SELECT is missing", tokens.at(at), "AS SELECT …")
+    return Statement("view", name, tokens.at(3), tokens.part(at + 1, len(tokens)), options)
+
+
+def _name(tokens: Tokens, index: int, what: str) -> str:
+    if index >= len(tokens) or tokens.word(index) in ("(", ")", "AS", "WITH") or tokens[index].text == "":
+        raise tokens.sql.refused(f"{what} has a name", tokens.at(index), "a name")
+    if tokens[index].token_type.name == "STRING":
+        raise tokens.sql.refused("a name is no text", tokens.at(index), "a name without quotes")
+    return str(tokens[index].text)
+
+
+def _closing(tokens: Tokens, opening: int) -> int:
+    depth = 0
+    for index in range(opening, len(tokens)):
+        depth += {"(": 1, ")": -1}.get(tokens.word(index), 0)
+        if depth == 0:
+            return index
+    raise tokens.sql.refused("this parenthesis is never closed", tokens.at(opening), ")")
+
+
+def _options(tokens: Tokens, at: int) -> tuple[dict[str, Option], int]:
+    """WITH (name = value, …) that begins at `at`, and the index behind it."""
+    if tokens.word(at) != "WITH" or tokens.word(at + 1) != "(":
+        raise tokens.sql.refused("this belongs to no definition", tokens.at(at), "WITH (name = 'value', …)")
+    end = _closing(tokens, at + 1)
+    found: dict[str, Option] = {}
+    for part in tokens.part(at + 2, end).split(","):
+        if len(part) != 3 or part.word(1) != "=":
+            where = part.span() if len(part) else tokens.at(end)
+            raise tokens.sql.refused("an option is written otherwise", where, "name = 'value'")
+        name = str(part[0].text).lower()
+        if name in found:
+            raise tokens.sql.refused(f"the option {name} stands twice", part.at(0), "each option once")
+        found[name] = Option(str(part[2].text), part.at(2), part.at(0))
+    return found, end + 1
+
+
+def _nothing_after(tokens: Tokens, at: int) -> None:
+    if at < len(tokens):
+        raise tokens.sql.refused("this belongs to no definition", tokens.at(at), "`;` or the end")
+
+
+def refuse_unknown_options(
+    sql: SqlText, options: Mapping[str, Option], known: Iterable[str], hints: Mapping[str, str]
+) -> None:
+    """Refuse an option that does not exist; `hints` tell what to do instead of some."""
+    known = sorted(known)
+    for name, option in options.items():
+        if name not in known:
+            hint = next((text for start, text in hints.items() if name.startswith(start)), nearest(name, known))
+            raise sql.refused(f"unknown option {name!r}", option.name_span, "one of " + ", ".join(known), hint)
+
+
+def truth(sql: SqlText, option: Option | None) -> bool:
+    """TRUE or FALSE of an option; FALSE where it is left out."""
+    if option is None:
+        return False
+    if option.value.upper() not in ("TRUE", "FALSE"):
+        raise sql.refused(f"{option.value!r} is no truth value", option.span, "TRUE or FALSE")
+    return option.value.upper() == "TRUE"

@@ -1,0 +1,188 @@
+"""What SQL says of a window is what the feature answers for, to the edge; what would mean something else is refused.
+
+`ORDER BY SLICE(ts) RANGE …` is the sliding window, whose bounds lie on slices; `ORDER BY ts RANGE …` is exact and
+closed at both ends; docs/adr/0035.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from sqlglot import exp
+
+from slicewise import slices
+from slicewise.errors import DefinitionError
+from slicewise.features.names import nearest
+from slicewise.features.sql.lengths import Meant, entity_column, interval, maker
+from slicewise.features.sql.text import Span, SqlText, Tokens, node_span
+
+SLICE = "SLICE"
+_FRAME = "RANGE BETWEEN INTERVAL '1' HOUR PRECEDING AND CURRENT ROW"
+
+
+@dataclass(frozen=True)
+class Windows:
+    """Reads OVER. timestamp: the source's event time. named: the windows of the WINDOW clause, with their tokens."""
+
+    sql: SqlText
+    timestamp: str
+    named: Mapping[str, tuple[exp.Window, Tokens]]
+
+    def over(self, node: exp.Window, tokens: Tokens) -> tuple[tuple[exp.Column, ...], Meant, Span]:
+        """Partition columns and window of OVER, and its place. tokens: those of OVER (…)."""
+        partition, order, spec, where = self._merged(node, tokens, ())
+        entity = tuple(entity_column(self.sql, each, "PARTITION BY", where) for each in partition)
+        if not order:
+            raise self.sql.refused(
+                "there is no ORDER BY: the window would be all events for ever",
+                where.span(),
+                f"ORDER BY {SLICE}({self.timestamp}) {_FRAME}",
+            )
+        sliced = self._order(order, where)
+        if spec is None:
+            raise self.sql.refused(
+                "there is no frame: SQL's own is all events up to the row, which has no bound",
+                where.span(),
+                f"ORDER BY {SLICE}({self.timestamp}) {_FRAME}",
+                "say how far the window reaches back",
+            )
+        return entity, self._frame(spec, where, sliced), where.span()
+
+    def _merged(
+        self, node: exp.Window, tokens: Tokens, seen: tuple[str, ...]
+    ) -> tuple[list[exp.Expr], exp.Expr | None, exp.Expr | None, Tokens]:
+        partition, order, spec = node.args.get("partition_by") or [], node.args.get("order"), node.args.get("spec")
+        base = node.args.get("alias")
+        if base is None:
+            return partition, order, spec, tokens
+        name = base.name
+        if name not in self.named or name in seen:
+            raise self.sql.refused(
+                f"window {name!r} names itself" if name in seen else f"unknown window {name!r}",
+                node_span(base) or tokens.span(),
+                f"WINDOW {name} AS (PARTITION BY … ORDER BY … RANGE …)",
+                nearest(name, self.named),
+            )
+        upper, its = self.named[name]
+        inherited = self._merged(upper, its, (*seen, name))
+        for what, own, theirs in (("PARTITION BY", partition, inherited[0]), ("ORDER BY", order, inherited[1])):
+            if own and theirs:
+                raise self.sql.refused(f"{what} stands here and in window {name!r}", tokens.span(), "one of them")
+        if spec and inherited[2]:
+            raise self.sql.refused(f"a frame stands here and in window {name!r}", tokens.span(), "one of them")
+        where = tokens if spec is not None or inherited[2] is None else inherited[3]
+        return partition or inherited[0], order or inherited[1], spec or inherited[2], where
+
+    def _order(self, order: exp.Expr, tokens: Tokens) -> bool:
+        """Whether events are ordered by slice."""
+        by = order.expressions
+        place = node_span(order) or tokens.span()
+        if len(by) == 1:
+            inner = by[0].this
+            if by[0].args.get("desc"):
+                raise self.sql.refused("DESC: the window would lie in the future", place, f"ORDER BY {self.timestamp}")
+            if isinstance(inner, exp.Column) and inner.name == self.timestamp and not inner.args.get("table"):
+                return False
+            if isinstance(inner, exp.Anonymous) and str(inner.this).upper() == SLICE:
+                (argument, *more) = [*inner.expressions, None]
+                if isinstance(argument, exp.Column) and argument.name == self.timestamp and more == [None]:
+                    return True
+        raise self.sql.refused(
+            "ORDER BY is not the event time",
+            place,
+            f"ORDER BY {SLICE}({self.timestamp}) or ORDER BY {self.timestamp}",
+            f"{self.timestamp!r} is the event time of the source",
+        )
+
+    def _frame(self, spec: exp.Expr, tokens: Tokens, sliced: bool) -> Meant:
+        kind = str(spec.args.get("kind") or "").upper()
+        span = self._frame_span(tokens)
+        start, end = spec.args.get("start"), spec.args.get("end")
+        sides = [str(spec.args.get(side) or "").upper() for side in ("start_side", "end_side")]
+        if isinstance(start, str) and start.upper() == "UNBOUNDED":
+            raise self._unbounded(span, sides[0])
+        if "FOLLOWING" in sides or (isinstance(end, str) and end.upper() == "UNBOUNDED"):
+            at = tokens.within(span).find("FOLLOWING") or span
+            raise self.sql.refused(
+                "the frame reaches into the future: what follows is not known when the feature is asked for",
+                at,
+                "a frame that ends at CURRENT ROW or before",
+            )
+        if isinstance(start, str):
+            raise self.sql.refused(f"the frame begins at {start}", span, _FRAME)
+        if kind == "ROWS":
+            return self._rows(start, end, span, sliced, spec)
+        if kind != "RANGE":
+            raise self.sql.refused(
+                f"{kind}: groups of peers are no window of features", tokens.find(kind) or span, "RANGE or ROWS"
+            )
+        begins = interval(self.sql, start, span)
+        ends = 0 if end is None or isinstance(end, str) else interval(self.sql, end, span)
+        if ends >= begins:
+            raise self.sql.refused("the frame ends before it begins", span, _FRAME)
+        return self._sliding(begins, ends, span, spec) if sliced else self._exact(begins, ends, span, spec)
+
+    def _unbounded(self, span: Span, side: str) -> DefinitionError:
+        if side == "FOLLOWING":
+            return self.sql.refused("the frame lies in the future", span, _FRAME)
+        return self.sql.refused(
+            "UNBOUNDED PRECEDING: the window is all events for ever, and what is stored is bounded",
+            span,
+            _FRAME,
+            "say how far the window reaches back",
+        )
+
+    def _sliding(self, begins: int, ends: int, span: Span, spec: exp.Expr) -> Meant:
+        if spec.args.get("exclude") is not None:
+            raise self.sql.refused("EXCLUDE: slices know no single rows", span, "a frame without EXCLUDE")
+        if not ends:
+            return Meant(slices.sliding, (begins,), span)
+        return Meant(lambda length, offset: slices.sliding(length, offset=offset), (begins - ends, ends), span)
+
+    def _exact(self, begins: int, ends: int, span: Span, spec: exp.Expr) -> Meant:
+        make = maker("exact_range")
+        excluded = str(getattr(spec.args.get("exclude"), "name", "") or "NO OTHERS").upper()
+        if make is None:
+            raise self.sql.refused(
+                "a RANGE over the event time is exact, closed at both ends, down to the event; "
+                "this version has no exact windows",
+                span,
+                f"ORDER BY {SLICE}({self.timestamp}), the sliding window whose bounds lie on slices",
+                f"write ORDER BY {SLICE}({self.timestamp}) where that is what is meant",
+            )
+        closed = {"NO OTHERS": "both", "GROUP": "left"}.get(excluded)
+        if ends or closed is None:
+            raise self.sql.refused("an exact window ends at the row", span, "AND CURRENT ROW [EXCLUDE GROUP]")
+        return Meant(lambda length: make(length, closed=closed), (begins,), span)
+
+    def _rows(self, start: Any, end: Any, span: Span, sliced: bool, spec: exp.Expr) -> Meant:
+        make = maker("rows")
+        if make is None:
+            raise self.sql.refused(
+                "ROWS counts single events; this version has no exact windows",
+                span,
+                f"ORDER BY {SLICE}({self.timestamp}) {_FRAME}",
+                "last_k(column, k => 10) answers the newest values of a window",
+            )
+        text = str(getattr(start, "this", ""))
+        plain = end is None or isinstance(end, str)
+        if sliced or not plain or not text.isdigit() or spec.args.get("exclude") is not None:
+            raise self.sql.refused(
+                "this frame of ROWS", span, f"ORDER BY {self.timestamp} ROWS BETWEEN 9 PRECEDING AND CURRENT ROW"
+            )
+        return Meant(lambda: make(int(text) + 1), (), span)
+
+    def _frame_span(self, tokens: Tokens) -> Span:
+        for index in range(len(tokens)):
+            if tokens.word(index) in ("RANGE", "ROWS", "GROUPS"):
+                last = len(tokens) - 1 if tokens.word(len(tokens) - 1) == ")" else len(tokens)
+                return tokens.part(index, last).span()
+        return tokens.span()
+
+
+def tokens_of_over(tokens: Tokens) -> Tokens:
+    """Of a selected item, the tokens behind OVER."""
+    places = tokens.outside("OVER")
+    return tokens.part(places[-1] + 1, len(tokens)) if places else tokens

@@ -1,0 +1,188 @@
+"""The rows that SQL has of a view are questions to it: they are answered as a training set and a snapshot are.
+
+A frame that ends at the current row holds the event itself and those of the same microsecond, as in SQL: windows over
+slices, which end before the instant of the question, are asked for one microsecond after each event. Complete windows
+side by side are asked for at their ends.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from slicewise.cover import Cover
+from slicewise.errors import BadRequest
+from slicewise.features.definitions import Feature, FeatureView, Project
+from slicewise.features.plan import Deployment, plan
+from slicewise.features.unit import Source, Unit
+from slicewise.slices import Window, as_window
+from slicewise.training.archive import Archive, Archived
+from slicewise.training.dataset import DataSet, build_snapshot, build_training_set
+from slicewise.training.entities import entities_of
+from slicewise.training.instants import as_timestamps
+from slicewise.training.rows import IDENTITY_COLUMNS, row_logic
+from slicewise.training.snapshots import MAX_ROWS
+from slicewise.training.spine import AT
+
+WINDOW_END = "window_end"
+_FOR_EVER = 2**62
+_SLICED = ("sliding", "tumbling", "hopping", "session", "lifetime")
+"""Windows that end before the instant of the question; an exact one contains it."""
+
+
+@dataclass(frozen=True)
+class GivenArchive:
+    """The archive's port over events at hand: typed, with event_time, topic_id, partition and offset."""
+
+    table: pa.Table
+
+    def reaches(self, source: str) -> Archived:  # noqa: ARG002
+        """All of them, for ever."""
+        return Archived(1, Cover({}), _FOR_EVER, 0)
+
+    def confirmed(self, source: Source, archived: Archived) -> Archived:  # noqa: ARG002
+        """See Archive."""
+        return archived
+
+    def events(self, source: Source, columns: Sequence[str], start_us: int, end_us: int, seq: int) -> pa.Table:  # noqa: ARG002
+        """See Archive."""
+        time = self.table["event_time"]
+        within = pc.and_(pc.greater_equal(time, start_us), pc.less(time, end_us))
+        return self.table.filter(within).select(list(dict.fromkeys((*columns, *IDENTITY_COLUMNS))))
+
+
+@dataclass(frozen=True)
+class QueryRows:
+    """Rows: the entity's columns, the time that they are of, and the features. errors: column -> failed values."""
+
+    table: pa.Table
+    time: str
+    errors: Mapping[str, int]
+
+
+def deployment_of(view: FeatureView) -> Deployment:
+    """The view by itself, planned."""
+    return plan(Project(view.name, (view,)))
+
+
+def query_rows(
+    view: FeatureView,
+    archive: Archive,
+    *,
+    at_us: int | None = None,
+    start_us: int | None = None,
+    end_us: int | None = None,
+) -> QueryRows:
+    """The view's rows over an archive.
+
+    at_us: one row per entity at this instant. Else a row per event of [start, end), or per window that ends in
+    (start, end]; None: from the first, to the last. Raises BadRequest, and DataLoss where nothing is archived.
+    """
+    deployment = deployment_of(view)
+    source = deployment.source(view.source.name)
+    refs = [f"{view.name}:{column}" for feature in view.features for column in feature.columns()]
+    reached = archive.reaches(source.name)
+    if at_us is not None:
+        return _rows(view, AT, build_snapshot(deployment, archive, refs, [at_us]))
+    if end_us is not None and end_us > reached.until_us:
+        reached = archive.confirmed(source, reached)
+    unit = deployment.units[0]
+    begin = -_FOR_EVER if start_us is None else start_us
+    end = _FOR_EVER if end_us is None else end_us
+    windows = [as_window(window) for feature in view.features for window in feature.windows]
+    complete = all(window.hop_us and not window.open for window in windows)
+    reach = max(window.length_us + window.offset_us for window in windows) if complete else 0
+    first = begin - reach if start_us is not None else begin
+    kept, _ = row_logic(unit, archive.events(source, unit.reads, first, min(end, reached.until_us), reached.seq))
+    known = {source.name: reached}
+    if complete:
+        asked = _ends(unit, kept, windows, begin, min(end, reached.until_us))
+        return _rows(view, WINDOW_END, build_training_set(deployment, archive, asked, refs, "event_time", known))
+    asked = _each(unit, kept)
+    sliced = {f"{view.name}:{c}" for f in view.features for c, w in _columns(f) if w.kind in _SLICED}
+    later = [ref for ref in refs if ref in sliced]
+    exact = [ref for ref in refs if ref not in sliced]
+    built = [
+        _rows(
+            view,
+            source.timestamp,
+            build_training_set(deployment, archive, _after(asked, us), some, "event_time", known),
+        )
+        for us, some in ((1, later), (0, exact))
+        if some
+    ]
+    return _joined(view, source.timestamp, asked, built)
+
+
+def _columns(feature: Feature) -> list[tuple[str, Window]]:
+    windows = [as_window(window) for window in feature.windows]
+    return [(f"{feature.name}_{window.column_suffix()}", window) for window in windows]
+
+
+def _after(asked: pa.Table, us: int) -> pa.Table:
+    """The same questions so much later."""
+    later = pc.add(asked[AT].cast(pa.int64()), us).cast(asked[AT].type)
+    return asked.set_column(asked.column_names.index(AT), AT, later)
+
+
+def _joined(view: FeatureView, time: str, asked: pa.Table, built: Sequence[QueryRows]) -> QueryRows:
+    """One table of what was asked at two instants, with the events' own times."""
+    names = [time if name == AT else name for name in asked.column_names]
+    table = asked.rename_columns(names)
+    found = {name: rows.table[name] for rows in built for name in rows.table.column_names}
+    for feature in view.features:
+        for column in feature.columns():
+            table = table.append_column(column, found[column])
+    return QueryRows(table, time, {name: count for rows in built for name, count in rows.errors.items()})
+
+
+def _each(unit: Unit, kept: pa.Table) -> pa.Table:
+    """A question per event, in the order of their times."""
+    time = np.asarray(kept["event_time"].to_numpy(), np.int64)
+    order = np.argsort(time, kind="stable")
+    _refuse_many(len(order))
+    entity = kept.select([name for name, _ in unit.entity]).take(pa.array(order))
+    return entity.append_column(AT, as_timestamps(time[order]))
+
+
+def _ends(unit: Unit, kept: pa.Table, windows: Sequence[Window], begin: int, end: int) -> pa.Table:
+    """A question per entity and end of a window that holds an event, ends in (begin, end]."""
+    names = [name for name, _ in unit.entity]
+    known = entities_of(kept, names)
+    number = known.numbers(kept)
+    time = np.asarray(kept["event_time"].to_numpy(), np.int64)
+    pairs = [np.zeros((0, 2), np.int64)]
+    count = 0
+    for window in {(w.length_us, w.hop_us, w.offset_us): w for w in windows}.values():
+        for step in range(1, -(-window.length_us // window.hop_us) + 1):
+            ends = time // window.hop_us * window.hop_us + step * window.hop_us
+            asked = ends + window.offset_us
+            holds = (ends - window.length_us <= time) & (asked > begin) & (asked <= end)
+            pairs.append(np.unique(np.stack([asked[holds], number[holds]], axis=1), axis=0))
+            count += len(pairs[-1])
+            _refuse_many(count)
+    found = np.unique(np.concatenate(pairs), axis=0)
+    entity = known.values.take(pa.array(found[:, 1])) if names else pa.table({})
+    at = as_timestamps(found[:, 0])
+    return entity.append_column(AT, at) if names else pa.table({AT: at})
+
+
+def _refuse_many(count: int) -> None:
+    if count > MAX_ROWS:
+        raise BadRequest(
+            f"more than {MAX_ROWS} rows",
+            where="the query",
+            expected="fewer events",
+            next_step="narrow --start and --end",
+        )
+
+
+def _rows(view: FeatureView, time: str, built: DataSet) -> QueryRows:
+    prefix = f"{view.name}:"
+    names = [time if name == AT else name.removeprefix(prefix) for name in built.table.column_names]
+    errors = {ref.removeprefix(prefix): count for ref, count in built.manifest.errors.items()}
+    return QueryRows(built.table.rename_columns(names), time, errors)
