@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 _DEFINITIONS = ("Feature", "FeatureSet", "FeatureView", "KafkaSource", "case")
-_WINDOWS = ("Window", "hopping", "session", "sliding", "tumbling")
+_WINDOWS = ("Window", "exact_range", "hopping", "rows", "session", "sliding", "tumbling")
 _AGGREGATES = (
     "argmax",
     "argmin",
@@ -110,7 +110,9 @@ if TYPE_CHECKING:
     from slicewise.features.sql import sql as sql
     from slicewise.features.sql import sql_views as sql_views
     from slicewise.serving.client import Client as Client
+    from slicewise.slices import exact_range as exact_range
     from slicewise.slices import hopping as hopping
+    from slicewise.slices import rows as rows
     from slicewise.slices import session as session
     from slicewise.slices import sliding as sliding
     from slicewise.slices import tumbling as tumbling

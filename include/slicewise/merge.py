@@ -90,6 +90,8 @@ def merge(
     CodecError for damaged values, DataLoss where stored values contradict each other or rows that a
     window needs are no longer kept, KeyError for a seq that a base does not know.
     """
+    if not joint.plans:  # of event lists alone
+        return Merged(joint, entities, (), (), (), ())
     few = joint.by_few and entities * sum(joint.windows) <= FEW_GROUPS
     if few and sum([rows_of(plan, parts) for plan, parts in zip(joint.plans, stored, strict=True)]) <= few_rows:
         numbers = [FewGathering(layout, few_rows_of, known) for layout, few_rows_of in joint.few_layouts]

@@ -7,7 +7,7 @@ import math
 import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from slicewise.errors import DefinitionError
 
@@ -31,7 +31,13 @@ MAX_FOLD = 60
 MAX_SESSION_SLICES = 10_000
 """A session is read slice by slice: its longest length is at most so many."""
 
-Kind = Literal["sliding", "tumbling", "hopping", "session"]
+EARLIEST_US = -62_135_596_800_000_000
+"""0001-01-01: where a window begins that only counts rows."""
+MAX_ROWS = 10_000
+"""Most rows of a rows window: each read brings them all."""
+
+Kind = Literal["sliding", "tumbling", "hopping", "session", "exact", "rows"]
+Closed = Literal["both", "left", "right", "neither"]
 Mode = Literal["live", "at", "event_time"]
 
 _UNITS = (
@@ -98,9 +104,10 @@ class Window:
     """The interval that a feature answers for. `hop_us`: 0 for sliding, the length for tumbling.
 
     `open`: the window that is still filling, instead of the last complete one (tumbling and
-    hopping only). `label` is the author's own text of the window; columns are named by it.
-    `offset_us`: at t it is the window of t - offset. `gap_us`: of a session alone, whose `length_us` is
-    how far back it is looked for, its longest length.
+    hopping only). `closed`: which ends of an exact window are in it. `rows`: of a rows window, how
+    many; its length is 0. `label` is the author's own text of the window; columns are named by it.
+    `offset_us`: at t it is the window of t - offset. `gap_us`: of a session alone, whose
+    `length_us` is how far back it is looked for, its longest length.
     """
 
     kind: Kind
@@ -109,11 +116,13 @@ class Window:
     open: bool = False
     label: str = ""
     offset_us: int = 0
+    closed: Closed = "both"
+    rows: int = 0
     gap_us: int = 0
 
     def __post_init__(self) -> None:
         if not self.label:
-            label = format_duration(self.gap_us or self.length_us)
+            label = str(self.rows) if self.kind == "rows" else format_duration(self.gap_us or self.length_us)
             if self.kind == "hopping":
                 label += f"_{format_duration(self.hop_us)}"
             if self.offset_us:
@@ -121,11 +130,17 @@ class Window:
             object.__setattr__(self, "label", label)
 
     def column_suffix(self) -> str:
-        """ "1h", "1h_offset_1d", "tumbling_1h", "hopping_1h_10m", "session_30m"; "_open" follows where the
-        window is open."""
+        """ "1h", "1h_offset_1d", "tumbling_1h", "hopping_1h_10m", "session_30m", "exact_1h", "rows_5"; "_open" follows
+        where the window is open, and which end is closed where not both are."""
         if self.kind == "sliding":
             return self.label
-        return f"{self.kind}_{self.label}" + ("_open" if self.open else "")
+        ends = "" if self.closed == "both" else f"_{self.closed}"
+        return f"{self.kind}_{self.label}" + ("_open" if self.open else "") + ends
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether it is answered from events, one by one, instead of from slices."""
+        return self.kind in ("exact", "rows")
 
     def steps_us(self) -> tuple[int, ...]:
         """What a slice must divide."""
@@ -185,6 +200,30 @@ def _shifted(window: Window, offset: str | None) -> Window:
     if offset is None:
         return window
     return replace(window, offset_us=parse_duration(offset), label=f"{window.label}_offset_{offset}")
+
+
+def exact_range(length: str, *, closed: Closed = "both", offset: str | None = None) -> Window:
+    """The window of the given length that ends at the very microsecond of the reading, as SQL's RANGE BETWEEN
+    … PRECEDING AND CURRENT ROW: [t − length, t]. closed: "left" is [t − length, t), "right"
+    (t − length, t], "neither" (t − length, t)."""
+    if closed not in get_args(Closed):
+        raise DefinitionError(
+            f"closed is {closed!r}",
+            expected="one of " + ", ".join(get_args(Closed)),
+            next_step="leave it out for both ends, as SQL has it",
+        )
+    return _shifted(Window("exact", parse_duration(length), label=length, closed=closed), offset)
+
+
+def rows(count: int, *, offset: str | None = None) -> Window:
+    """The last `count` events at or before the reading, in the total order of events."""
+    if isinstance(count, bool) or not isinstance(count, int) or not 0 < count <= MAX_ROWS:
+        raise DefinitionError(
+            f"a window of {count!r} rows",
+            expected=f"a whole number of rows, from 1 to {MAX_ROWS}",
+            next_step="bound the rows; a window over all events is no rows window",
+        )
+    return _shifted(Window("rows", 0, label=str(count), rows=count), offset)
 
 
 def as_window(window: str | Window) -> Window:
@@ -271,14 +310,17 @@ def resolution(window: Window, slice_us: int) -> int:
 
 
 def reach_us(window: Window, slice_us: int) -> int:
-    """How far before t a live window's start can lie, in microseconds (never exceeded)."""
+    """How far before t a live window's start can lie, in microseconds (never exceeded); 0 of a rows
+    window, which time does not bound."""
+    if window.is_exact:
+        return window.length_us + window.offset_us
     if not window.hop_us:
         return window.length_us + resolution(window, slice_us) + window.offset_us
     return window.length_us + window.hop_us + window.offset_us
 
 
 def bounds(window: Window, mode: Mode, t_us: int, slice_us: int) -> tuple[int, int]:
-    """(start, end) of the window read at t, half-open.
+    """(start, end) of the window read at t, half-open. Of exact windows the same in every mode.
 
     live: up to the slice in which t lies, that one included. at: whole slices before t.
     event_time: ends at t exactly; only this end can lie inside a slice (DESIGN's table). An open
@@ -303,6 +345,13 @@ def bounds_columns(
 def _bounds(window: Window, mode: Mode, t: Any, slice_us: int, smaller: Callable[[Any, Any], Any]) -> tuple[Any, Any]:
     # One arithmetic for a number and for a column of them.
     t = t - window.offset_us
+    if window.kind == "exact":
+        return (
+            t - window.length_us + (window.closed in ("right", "neither")),
+            t + (window.closed in ("both", "right")),
+        )
+    if window.kind == "rows":
+        return t * 0 + EARLIEST_US, t + 1
     if mode == "live":
         present = ceil(t, slice_us)
     elif mode == "at":

@@ -133,7 +133,7 @@ def compare(
         groups = by_entity(unit, events)
         names = [name for name, _ in unit.entity]
         keys = sorted(groups) or [()]
-        unknown: tuple[Any, ...] = tuple("nobody" for _ in names)
+        unknown: tuple[Any, ...] = tuple("0001-01-01" if kind == "date" else "nobody" for _, kind in unit.entity)
         keys = [*keys, *([unknown] if names and unknown not in groups else [])]
         for first in range(0, len(keys), 50):
             part = keys[first : first + 50]
@@ -157,7 +157,10 @@ def compare(
                         first_us = min((e.time for e in visit), default=end)
                         where = f"start of {unit.view} {key} {feature.column} at {at}"
                         count.check(where, first_us // unit.slice_us * unit.slice_us, start)
-                    expected = value_of(feature.aggregate, oracle.inside(known, start, end), end)
+                    inside = oracle.inside(known, start, end)
+                    if feature.window.rows:
+                        inside = sorted(inside, key=lambda e: e.order)[-feature.window.rows :]
+                    expected = value_of(feature.aggregate, inside, end)
                     found = result["values"][f"{unit.view}:{feature.column}"]
                     if isinstance(found, str) and pa.types.is_float64(feature.aggregate.output_type):
                         found = float(found)  # JSON has no numbers for NaN and infinities

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import struct
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,7 +13,8 @@ from tests.support.oracle import HOUR, OracleEvent
 PARTITIONS = 2
 CARDS = [f"card-{n}" for n in range(24)] + ["ça{d}:é", "", "card 1", "card%201"]
 SHOPS = ["north", "south", "east", "west", "größe", "a:b;c"]
-BAD = (b"", b"not json", b"[1]", b'{"card": 1}', b'{"card": "x", "paid_at": "soon"}', b"\xff\xfe")
+_NARROW = b'{"card": "x", "paid_at": 1, "at": {"terminal": 128}}'
+BAD = (b"", b"not json", _NARROW, b"[1]", b'{"card": 1}', b'{"card": "x", "paid_at": "soon"}', b"\xff\xfe")
 
 
 @dataclass(frozen=True)
@@ -50,6 +52,10 @@ def _payment(rng: random.Random, paid_at: int, now_us: int) -> Produced:
         "items": rng.choice([rng.randint(1, 9), rng.randint(1, 9), -(2**40), None]),
         "accepted": rng.choice([True, True, False, None]),
         "paid_at": paid_at,
+        "born": rng.choice([f"{rng.randint(1930, 2010)}-0{rng.randint(1, 9)}-{rng.randint(10, 28)}", None]),
+        "fee": rng.choice([rng.uniform(0, 3), 0.1, 1e-46, None]),
+        "at": rng.choice([{"terminal": rng.randint(-128, 127)}, {"terminal": None, "x": {}}, {}, None]),
+        "tags": rng.choice([["gift", None], [], ["gift", "é"], None]),
     }
     if rng.random() < 0.01:
         event["card"] = None
@@ -63,6 +69,9 @@ def parse(topic: str, partition: int, offset: int, value: bytes) -> OracleEvent 
     event = json.loads(value)
     amount = event["amount"]
     event["amount"] = None if amount is None else amount + 0.0  # -0.0 is stored as +0.0
+    event["terminal"] = (event["at"] or {}).get("terminal")
+    if event["fee"] is not None:
+        event["fee"] = struct.unpack("<f", struct.pack("<f", event["fee"]))[0]
     event["dear"] = None if amount is None else amount >= 100
     return OracleEvent(event["paid_at"], topic, partition, offset, event)
 

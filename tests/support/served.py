@@ -19,7 +19,7 @@ from slicewise.features.types import arrow_type
 from slicewise.features.unit import Unit
 from slicewise.slices import HOUR_US, MINUTE_US
 from slicewise.stores import keys
-from slicewise.stores.ports import FoldBatch, HourEntry, OnlineStore
+from slicewise.stores.ports import FoldBatch, HourEntry, ListBatch, OnlineStore
 from slicewise.stores.redis.adapter import open_store
 
 TOPIC = "5" * 32
@@ -73,10 +73,13 @@ class Served:
     def fold(self, events: Sequence[Event], *, advance: bool = True) -> None:
         """Folds events (in offset order per partition) and, as a batch does, then advances."""
         marks = self.store.marks()
-        for unit in self.deployment.units:
+        for unit in {unit.storage_fingerprint: unit for unit in self.deployment.units}.values():
             for partition in sorted({e.partition for e in events}):
                 mine = sorted((e for e in events if e.partition == partition), key=_offset)
-                self.store.fold(batch(unit, mine))
+                if unit.event_list is None:
+                    self.store.fold(batch(unit, mine))
+                else:
+                    self.store.add(list_batch(unit, mine))
         self.log.extend(events)
         if advance:
             ends: dict[Place, int] = {}
@@ -85,13 +88,17 @@ class Served:
             start = Cover({place: marks.ledger.get(place) for place in ends})
             self.store.advance_ledger(start, Cover(ends), marks.epoch, marks.units)
 
+    @property
+    def _sliced(self) -> list[Unit]:
+        return [unit for unit in self.deployment.units if unit.event_list is None]
+
     def compact(self, hour: int, cover: Cover) -> None:
         """Compacts an hour up to a cover, as the job does: all entities, every level, then marks."""
         self.seqs += 1
         for source in self.deployment.sources:
             self.store.put_cover(source.name, self.seqs, cover)
         inside = [e for e in self.log if e.time_us // HOUR_US == hour and cover.contains(e.place, e.offset)]
-        for unit in self.deployment.units:
+        for unit in self._sliced:
             parts = {e.partition for e in inside} if unit.spread else {None}
             for partition in parts:
                 mine = [e for e in inside if partition in (None, e.partition)]
@@ -102,7 +109,7 @@ class Served:
 
     def total(self, day: int) -> None:
         """Writes the day's total of every entity."""
-        for unit in self.deployment.units:
+        for unit in self._sliced:
             for partition in sorted({e.partition for e in self.log}) if unit.spread else [None]:
                 self.store.total_day(unit, sorted(set(tags_of(unit, self.log, partition))), day)
 
@@ -154,6 +161,16 @@ def batch(unit: Unit, events: Sequence[Event]) -> FoldBatch:
         number=rows.time // unit.slice_us,
         accumulate=accumulate,
     )
+
+
+def list_batch(unit: Unit, events: Sequence[Event]) -> ListBatch:
+    """The same for an event list."""
+    each = tags_of(unit, events, events[0].partition if unit.spread else None)
+    tags = sorted(set(each))
+    number = {tag: i for i, tag in enumerate(tags)}
+    rows = rows_of(unit, events)
+    entity = np.array([number[tag] for tag in each], np.int64)
+    return ListBatch(unit, events[0].place, tags, entity, rows.offset, rows.time, unit.members.encode(rows))
 
 
 def hour_entries(unit: Unit, events: Sequence[Event], seq: int, partition: int | None) -> list[HourEntry]:

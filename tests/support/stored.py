@@ -24,9 +24,12 @@ from slicewise.aggregates.fields import Field, Items
 from slicewise.aggregates.ragged import Ragged
 from slicewise.codec import Layout
 from slicewise.cover import Cover, Place
+from slicewise.features.event_list import EventList
 from slicewise.slices import HOUR_US, MINUTE_US
 from slicewise.stores import keys
-from slicewise.stores.ports import FoldBatch, HourEntry, UnitReply
+from slicewise.stores.ports import FoldBatch, HourEntry, ListBatch, ReadReply, TagRead, UnitReply
+from slicewise.stores.shapes import ListShape, ReadShape
+from slicewise.stores.store import Store
 
 Int64 = NDArray[np.int64]
 TOPIC = "0123456789abcdef0123456789abcdef"
@@ -104,6 +107,7 @@ class StoreUnit:
     slice_us: int = 10 * MINUTE_US
     retention_us: int = 48 * HOUR_US
     layout: Layout = field(default_factory=lambda: Layout.of([Identities().bind({}), Count().bind({})]))
+    event_list: EventList | None = None
 
 
 @dataclass(frozen=True)
@@ -206,3 +210,52 @@ def guards_of(reply: UnitReply) -> dict[int, int]:
     """partition -> last applied offset."""
     pairs = zip(reply.hot[::2], reply.hot[1::2], strict=True)
     return {int(name.split(b":")[2]): int(value) for name, value in pairs if name.startswith(b"l:")}
+
+
+NO_COLUMNS = codec.Members(())
+"""Members that are an identity alone."""
+
+
+def list_unit(keeps: EventList, fingerprint: str = "00000000000000ee", view: str = "exact") -> StoreUnit:
+    """A unit that keeps events."""
+    return StoreUnit(fingerprint, view=view, slice_us=1, retention_us=keeps.range_us, event_list=keeps)
+
+
+def list_batch(unit: StoreUnit, events: Sequence[Event], *, fill: bool = False, name: str = "user") -> ListBatch:
+    """A batch of events: of one partition in offset order, or the backfill's."""
+    rows = rows_of(events)
+    entities = sorted({e.entity for e in events})
+    position = {entity: i for i, entity in enumerate(entities)}
+    return ListBatch(
+        unit=unit,
+        place=None if fill else place(events[0].partition),
+        tags=[tag(e, name) for e in entities],
+        entity=np.array([position[e.entity] for e in events], np.int64),
+        offset=rows.offset,
+        time=rows.time,
+        members=NO_COLUMNS.encode(rows),
+    )
+
+
+EVER = 2**53 - 1
+
+
+def read_list(
+    store: Store, unit: StoreUnit, entity: int, ranges: Sequence[tuple[int, int, int]] = ((-EVER, EVER, 0),)
+) -> tuple[ReadReply, UnitReply]:
+    """A list as a reader gets it."""
+    shape = ReadShape(store.generation, (ListShape(store.marks().name(unit.storage_fingerprint), tuple(ranges)),))
+    reply = store.read([TagRead(shape, tag(entity))])
+    return reply, reply.entities[0][0]
+
+
+def listed(reply: UnitReply, which: int = 0) -> list[tuple[int, int]]:
+    """(partition, offset) of the members of a range, in the order of the reply."""
+    rows = NO_COLUMNS.decode([each for each in reply.days[which] if each is not None])
+    return list(zip(rows.partition.tolist(), rows.offset.tolist(), strict=True))
+
+
+def low_of(reply: UnitReply) -> tuple[int, int] | None:
+    """(event time, offset) of a list's low-water mark."""
+    found = dict(zip(reply.hot[::2], reply.hot[1::2], strict=True)).get(keys.LOW)
+    return None if found is None else (codec.identity_time(found), int.from_bytes(found[-8:], "big"))

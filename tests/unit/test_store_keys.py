@@ -35,6 +35,8 @@ def test_keys_are_the_golden_ones() -> None:
         "day": keys.day_key(17, tag, UNIT, 15_706).decode(),
         "swapped": keys.swapped_key(17, UNIT).decode(),
         "covers": keys.covers_key(17, "plays").decode(),
+        "list": keys.list_key(17, tag, UNIT).decode(),
+        "events": keys.members_key(17, tag, UNIT).decode(),
         "hot of a term": keys.hot_key(17, tag, keys.unit_name(UNIT, 9)).decode(),
         "swapped of a term": keys.swapped_key(17, keys.unit_name(UNIT, 9)).decode(),
         "marks": keys.MARKS.decode(),

@@ -6,6 +6,8 @@ from slicewise.slices import Window
 
 MINUTE, HOUR, DAY = 60_000_000, 3_600_000_000, 86_400_000_000
 MOST_STEPS = 1_500
+EVER = -62_135_596_800_000_000
+"""0001-01-01T00:00:00Z: where a window of rows begins."""
 
 
 def step_us(window: Window, slice_us: int) -> int:
@@ -26,6 +28,8 @@ def may_be(window: Window, slice_us: int, start_us: int, end_us: int, at_us: int
     """
     if at_us is not None:
         at_us -= window.offset_us
+    if window.kind in ("exact", "rows"):
+        return _may_be_exact(window, start_us, end_us, at_us)
     if window.kind == "session":
         # Where it starts is for the events to say: `Recomputation.sessions`.
         cut = start_us % slice_us == end_us % slice_us == 0 and searched_from(window, slice_us, end_us) <= start_us
@@ -41,6 +45,15 @@ def may_be(window: Window, slice_us: int, start_us: int, end_us: int, at_us: int
     # The read's instant moves within one slice; a start moves at most once within it.
     instants = (end_us - slice_us + 1, end_us - slice_us // 2, end_us)
     return any((start_us, end_us) == _present(window, slice_us, t, end_us) for t in instants)
+
+
+def _may_be_exact(window: Window, start_us: int, end_us: int, at_us: int | None) -> bool:
+    """Closed at the reading's own microsecond; a live one may have been at any."""
+    if window.kind == "rows":
+        return start_us == EVER and (at_us is None or end_us == at_us + 1)
+    last = end_us - 1 if window.closed in ("both", "right") else end_us
+    first = start_us if window.closed in ("both", "left") else start_us - 1
+    return last - first == window.length_us and at_us in (None, last)
 
 
 def _present(window: Window, slice_us: int, t_us: int, present_us: int) -> tuple[int, int]:

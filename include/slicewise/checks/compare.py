@@ -85,14 +85,15 @@ def compare(recomputation: Recomputation, reads: Sequence[Read]) -> tuple[list[C
 def _values(unit: Unit, reads: Sequence[Read]) -> Iterable[_Value]:
     questions = reads[0].questions if reads else {}
     specs = {feature.column: _asked(feature, questions) for feature in unit.features}
-    numbers: dict[tuple[int, int, int], WindowOf] = {}
+    numbers: dict[tuple[int, int, int, int], WindowOf] = {}
     for read in reads:
         for feature in unit.features:
             if f"{unit.view}:{feature.column}" in read.incomplete:
                 continue
             start, end = read.asked.token.bounds[feature.column]
-            key = (read.asked.who, start, end)
-            window = numbers.setdefault(key, WindowOf(len(numbers), read.asked.who, TOKEN, start, end))
+            rows = feature.window.rows
+            key = (read.asked.who, start, end, rows)
+            window = numbers.setdefault(key, WindowOf(len(numbers), read.asked.who, TOKEN, start, end, rows))
             yield _Value(read, feature, specs[feature.column], window)
 
 
@@ -222,10 +223,10 @@ def _causes(recomputation: Recomputation, wrong: Mapping[int, tuple[_Value, Comp
     """The first change to the question that gives the online value; `logic` if none does."""
     slice_us = recomputation.unit.slice_us
     tried: list[tuple[int, Cause, WindowOf]] = []
-    windows: dict[tuple[int, str, int, int], WindowOf] = {}
+    windows: dict[tuple[int, str, int, int, int], WindowOf] = {}
     for i, (value, _) in wrong.items():
         for cause, rule, start, end in _changes(value.window, slice_us):
-            key = (value.window.who, rule, start, end)
+            key = (value.window.who, rule, start, end, value.window.rows)
             tried.append((i, cause, windows.setdefault(key, WindowOf(len(windows), *key))))
     each_of = {i: value.each for i, (value, _) in wrong.items()}
     ties = {i: _tie_query(each) for i, each in each_of.items()}

@@ -89,6 +89,12 @@ def viewed(unit: Unit, source: Source, events: str) -> str:
     return f"SELECT * FROM ({head} FROM ({events}) {where}) WHERE {kept}"
 
 
+def last_rows(joined: str) -> str:
+    """Of the rows of windows those that count: the latest `most` of a window, all where that is 0."""
+    ranked = f"SELECT *, row_number() OVER (PARTITION BY w ORDER BY {NEWEST}) AS from_end FROM ({joined})"
+    return f"SELECT * FROM ({ranked}) WHERE most = 0 OR from_end <= most"
+
+
 def _column(name: str) -> str:
     return f"`c_{name}`"
 

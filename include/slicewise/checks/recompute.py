@@ -42,13 +42,14 @@ class Asked:
 
 @dataclass(frozen=True)
 class WindowOf:
-    """An interval of one answer under a rule: `w` numbers it."""
+    """An interval of one answer under a rule: `w` numbers it. rows: only the last so many of its rows (0: all)."""
 
     w: int
     who: int
     rule: str
     start_us: int
     end_us: int
+    rows: int = 0
 
 
 @dataclass(frozen=True)
@@ -176,14 +177,18 @@ class Recomputation:
             "rule": pa.array([each.rule for each in windows], pa.string()),
             "start_us": pa.array([each.start_us for each in windows], pa.int64()),
             "end_us": pa.array([each.end_us for each in windows], pa.int64()),
+            "most": pa.array([each.rows for each in windows], pa.int64()),
         }
         self._table("check_windows", columns)
-        joined = self.spark.sql(
-            "SELECT k.*, i.w FROM check_known k JOIN check_windows i ON i.who = k.who "
+        text = (
+            "SELECT k.*, i.w, i.most FROM check_known k JOIN check_windows i ON i.who = k.who "
             "AND k.t >= i.start_us AND k.t < i.end_us WHERE CASE i.rule "
             f"WHEN '{TOKEN}' THEN k.in_token WHEN '{ANY_COVER}' THEN TRUE "
             f"WHEN '{BASE_ALONE}' THEN k.in_base WHEN '{NOT_LATE}' THEN k.in_token AND k.in_time END"
-        ).persist()
+        )
+        if any(each.rows for each in windows):
+            text = queries.last_rows(text)
+        joined = self.spark.sql(text).persist()
         joined.createOrReplaceTempView(ROWS)
         return joined
 

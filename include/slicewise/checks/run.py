@@ -165,7 +165,9 @@ def _sent(questions: Mapping[str, Sequence[Any]]) -> dict[str, list[Any]]:
 
 
 def _token_of(unit: Unit, tokens: Sequence[Token]) -> Token:
-    found = next((token for token in tokens if token.unit == unit.storage_fingerprint), None)
+    own = [token for token in tokens if token.unit == unit.storage_fingerprint]
+    # views that share an event list have a token each
+    found = next((token for token in own if token.definition == unit.definition_fingerprint), None)
     if found is None:
         raise DataLoss(
             f"an answer of view {unit.view!r} has no token of unit {unit.storage_fingerprint}",

@@ -30,11 +30,14 @@ from slicewise.codec.envelopes import (
 from slicewise.codec.few import FewRows, Row
 from slicewise.codec.hours import Hours, pack_hours, unpack_hours
 from slicewise.codec.layout import CODEC_VERSION, Layout
+from slicewise.codec.members import IDENTITY_BYTES, MEMBERS_VERSION, Members, identity_time, score_of
 
 __all__ = [
     "CODEC_VERSION",
     "DAY_HEAD",
     "DIGEST_BYTES",
+    "IDENTITY_BYTES",
+    "MEMBERS_VERSION",
     "RUNNING_HEAD",
     "SEAL_BYTES",
     "TOTAL_HEAD",
@@ -42,6 +45,7 @@ __all__ = [
     "FewRows",
     "Hours",
     "Layout",
+    "Members",
     "Raw",
     "Row",
     "Running",
@@ -49,6 +53,7 @@ __all__ = [
     "Total",
     "check_values",
     "day_digest",
+    "identity_time",
     "open_running",
     "open_slices",
     "pack_day",
@@ -56,6 +61,7 @@ __all__ = [
     "pack_running",
     "pack_slices",
     "pack_total",
+    "score_of",
     "seqs_of",
     "unpack_day",
     "unpack_hours",

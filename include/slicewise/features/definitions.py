@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from slicewise.errors import DefinitionError
+from slicewise.features.event_list import CAPACITY, check_capacity
 from slicewise.features.naming import (
     Location,
     at_place,
@@ -253,6 +254,7 @@ class FeatureView:
     entity: columns of the source that are the key; none for a global view. where: row logic that
     an event must satisfy. columns: computed columns, name -> row logic. slice: declared slice
     (the planner's choice by default). spread: one set of keys per partition, for few hot entities.
+    capacity: how many of an entity's latest events its exact windows can reach at most.
     """
 
     name: str
@@ -265,6 +267,7 @@ class FeatureView:
     spread: bool = False
     owner: str | None = None
     tests: Sequence[Case] = ()
+    capacity: int = CAPACITY
     location: Location | None = field(default_factory=written_at, compare=False, repr=False)
 
     @property
@@ -299,6 +302,7 @@ class FeatureView:
         if self.slice is not None:
             with placed(f"slice of {where}"):
                 parse_duration(self.slice)
+        check_capacity(self.capacity, where)
         if not all(isinstance(test, Case) for test in self.tests):
             raise DefinitionError("tests are cases", where=where, expected="tests=[sw.case(…)]")
         object.__setattr__(self, "tests", tuple(self.tests))

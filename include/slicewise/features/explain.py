@@ -9,8 +9,9 @@ from typing import Any, Literal
 import numpy as np
 
 from slicewise.aggregates import Fixed, Items, Texts
-from slicewise.codec import Layout
+from slicewise.codec import SEAL_BYTES, Layout
 from slicewise.errors import DefinitionError
+from slicewise.features.event_list import EventList
 from slicewise.features.fingerprint import canonical_json, storage_payload
 from slicewise.features.plan import Deployment
 from slicewise.features.unit import Unit
@@ -23,6 +24,8 @@ ChangeKind = Literal["unchanged", "new", "definition", "refused", "removed"]
 RUNNING_OVERHEAD = 24 + 16 + 4 + len("r:1234567890123:") + 32 + len(":0")
 HOUR_OVERHEAD = 24 + 8 + 4 + len("h:123456")
 NUMBER = 8
+MEMBER_OVERHEAD = 88
+"""Bytes of Redis around a member of a large sorted set: its text's header, skip list node and table entry."""
 
 
 @dataclass(frozen=True)
@@ -65,8 +68,8 @@ class Explained:
 
 def explain(new: Deployment, deployed: Deployment | None = None) -> list[Explained]:
     """One row per unit, against what is deployed (None: nothing)."""
-    by_unit = {change.unit: change for change in changes(new, deployed)}
-    return [_explained(unit, by_unit[unit.storage_fingerprint]) for unit in new.units]
+    by_unit = {(change.view, change.unit): change for change in changes(new, deployed)}
+    return [_explained(unit, by_unit[unit.view, unit.storage_fingerprint]) for unit in new.units]
 
 
 def changes(new: Deployment, deployed: Deployment | None) -> tuple[Change, ...]:
@@ -102,8 +105,10 @@ def _change(unit: Unit, new: Deployment, deployed: Deployment) -> Change:
     old = {each.storage_fingerprint: each for each in deployed.units}
     if fingerprint in old:
         return _over_what_is_stored(unit, old[fingerprint], new, deployed)
-    if view in deployed.views:
-        others = list(deployed.view(view))
+    # an event list beside slices, or slices beside a list, change nothing of what stands
+    others = list(deployed.view(view)) if view in deployed.views else []
+    others = [each for each in others if (each.event_list is None) == (unit.event_list is None)]
+    if others:
         nearest = min(others, key=lambda each: abs(each.slice_us - unit.slice_us))
         reason = "; ".join(_differences(unit, new, nearest, deployed)) or "it stores other bytes"
         return Change(view, "refused", reason, fingerprint)
@@ -117,6 +122,10 @@ def _change(unit: Unit, new: Deployment, deployed: Deployment) -> Change:
 
 def _over_what_is_stored(unit: Unit, same: Unit, new: Deployment, deployed: Deployment) -> Change:
     view, fingerprint = unit.view, unit.storage_fingerprint
+    if unit.event_list is not None and same.event_list is not None and unit.event_list.needs_more(same.event_list):
+        sharing = [each.view for each in new.units if each.storage_fingerprint == fingerprint]
+        reason = f"its event list keeps more from now on, and is built again for {', '.join(sharing)}"
+        return Change(view, "new", reason, fingerprint)
     if unit.retention_us > same.retention_us:
         # What older windows need has expired already: answers would be short without a sign.
         reason = (
@@ -132,7 +141,8 @@ def _over_what_is_stored(unit: Unit, same: Unit, new: Deployment, deployed: Depl
     if now.schema_fingerprint != then.schema_fingerprint:
         reason = f"records of source {now.name!r} are judged by its new schema from now on"
         return Change(view, "definition", reason, fingerprint)
-    if same.definition_fingerprint == unit.definition_fingerprint:
+    stands = {each.definition_fingerprint for each in deployed.units if each.view == view}
+    if unit.definition_fingerprint in stands:
         return Change(view, "unchanged", "nothing to do", fingerprint)
     return Change(view, "definition", "answers from what is stored", fingerprint)
 
@@ -169,7 +179,10 @@ def row_bytes(layout: Layout) -> int:
 
 
 def reads_per_request(unit: Unit) -> int:
-    """Fields of day hashes that a live read of all features takes, at the worst time of a day."""
+    """Fields of day hashes that a live read of all features takes, at the worst time of a day; of an event list the
+    ranges of it."""
+    if unit.event_list is not None:
+        return len({feature.window.kind for feature in unit.features})
     return max(_fields(unit, hour * HOUR_US + HOUR_US - 1) for hour in range(24))
 
 
@@ -193,6 +206,8 @@ def _fields(unit: Unit, into_day_us: int) -> int:
 
 
 def _explained(unit: Unit, change: Change) -> Explained:
+    if unit.event_list is not None:
+        return _explained_list(unit, unit.event_list, change)
     row = row_bytes(unit.layout)
     per_hour = HOUR_US // unit.slice_us
     hours = -(-unit.retention_us // HOUR_US)
@@ -212,6 +227,28 @@ def _explained(unit: Unit, change: Change) -> Explained:
         partials=tuple(sorted(_partial_names(unit).values())),
         bytes_per_row=row,
         bytes_per_entity=hours * compacted + running,
+        reads_per_request=reads_per_request(unit),
+        change=change,
+    )
+
+
+def _explained_list(unit: Unit, kept: EventList, change: Change) -> Explained:
+    # a sorted set keeps a member in a node of its list and an entry of its table
+    row = unit.members.record.itemsize + SEAL_BYTES
+    last = f"{format_span(kept.range_us)} of events" if kept.range_us else ""
+    rows = f"the last {kept.rows} before {format_span(kept.late_us)} ago" if kept.rows else ""
+    return Explained(
+        view=unit.view,
+        unit=unit.storage_fingerprint,
+        definition=unit.definition_fingerprint,
+        entity=", ".join(name for name, _ in unit.entity) or "(global)",
+        slice="events",
+        levels=(),
+        retention=" and ".join(part for part in (last, rows, f"at most {kept.most}") if part),
+        features=len(unit.features),
+        partials=tuple(name for name, _ in unit.input_types),
+        bytes_per_row=row,
+        bytes_per_entity=kept.most * (row + MEMBER_OVERHEAD),
         reads_per_request=reads_per_request(unit),
         change=change,
     )

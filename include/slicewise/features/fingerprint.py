@@ -7,7 +7,7 @@ import json
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from slicewise.codec import CODEC_VERSION
+from slicewise.codec import CODEC_VERSION, MEMBERS_VERSION
 from slicewise.features.expression import ROW_LOGIC_VERSION, canonical
 from slicewise.slices import Window
 
@@ -40,23 +40,28 @@ def storage_payload(unit: Unit, source: Source) -> dict[str, Any]:
     # a float's values are other ones than a double's; the range of an integer only judges records
     types = dict(source.columns) | {name: kind for name, kind in source.wire if "float" in kind}
     paths = {name: list(path) for name, path in source.paths if name in unit.reads}
-    return {
+    common = {
         "codec": CODEC_VERSION,
         "columns": {name: types[name] for name in unit.reads},
         "engine": dict(ENGINE),
         "entity": [list(column) for column in unit.entity],
         "event_time": [source.timestamp, source.time_form],
-        "partials": [json.loads(partial.partial_id()) for partial in unit.layout.partials],
         "row_logic": {
             "version": ROW_LOGIC_VERSION,
             "where": None if unit.where is None else canonical(unit.where.tree),
             "columns": {name: canonical(column.tree) for name, column in unit.columns},
         },
-        "slice_us": unit.slice_us,
         "source": source.name,
         "spread": unit.spread,
-        "view": unit.view,
         **({"paths": paths} if paths else {}),
+    }
+    if unit.event_list is not None:  # of no view, no window and no aggregate: whoever reads these columns shares it
+        return {**common, "events": {"columns": [list(each) for each in unit.input_types], "version": MEMBERS_VERSION}}
+    return {
+        **common,
+        "partials": [json.loads(partial.partial_id()) for partial in unit.layout.partials],
+        "slice_us": unit.slice_us,
+        "view": unit.view,
     }
 
 
@@ -76,12 +81,14 @@ def definition_payload(unit: Unit) -> dict[str, Any]:
 
 
 def _window(window: Window) -> dict[str, Any]:
-    stated = {
+    stated: dict[str, Any] = {
         "kind": window.kind,
         "length_us": window.length_us,
         "hop_us": window.hop_us,
         "open": window.open,
     }
+    if window.is_exact:
+        stated |= {"closed": window.closed, "rows": window.rows}
     # These only where there is one, so that what is deployed without keeps its fingerprint.
     rare = {"offset_us": window.offset_us, "gap_us": window.gap_us}
     return {**stated, **{name: value for name, value in rare.items() if value}}

@@ -11,6 +11,7 @@ from slicewise.aggregates import Aggregate
 from slicewise.aggregates.membership import answer_type, asking
 from slicewise.errors import DefinitionError, SlicewiseError
 from slicewise.features.definitions import FeatureSet, FeatureView, KafkaSource, Project
+from slicewise.features.event_list import kept_for, shared
 from slicewise.features.expression import RowExpression
 from slicewise.features.fingerprint import condition_column
 from slicewise.features.names import listed, nearest
@@ -59,7 +60,7 @@ def plan_project(project: Project) -> Deployment:
     sources = _sources(project.views)
     by_name = {source.name: source for source in sources}
     planned = (unit for view in project.views for unit in plan_view(view, by_name[view.source.name]))
-    units = tuple(replace(unit, project=project.name) for unit in planned)
+    units = shared([replace(unit, project=project.name) for unit in planned])
     bare = Deployment(project.name, sources, units, ())
     named = tuple(replace(_planned_set(s, bare), project=project.name) for s in sets)
     return Deployment(project.name, sources, units, named)
@@ -88,7 +89,8 @@ def plan_source(source: KafkaSource) -> Source:
 
 
 def plan_view(view: FeatureView, source: Source) -> tuple[Unit, ...]:
-    """The units of a view: one, or more where its windows' own slices differ over 60-fold."""
+    """The units of a view: one, or more where its windows' own slices differ over 60-fold; beside them, one event
+    list for its exact windows."""
     entity = tuple(_entity(view, column, source) for column in view.entity)
     where, columns = _row_logic(view, source)
     wanted: list[_Wanted] = []
@@ -103,9 +105,10 @@ def plan_view(view: FeatureView, source: Source) -> tuple[Unit, ...]:
             column = f"{feature.name}_{window.column_suffix()}"
             check_window(feature.aggregate, window, place)
             wanted.append((column, feature.name, window, aggregate))
-    used = {column for *_, aggregate in wanted for column in aggregate.inputs}
-    kept = tuple((name, e) for name, e in (columns | conditions).items() if name in used)
-    return tuple(
+    exact = [each for each in wanted if each[2].is_exact]
+    sliced = [each for each in wanted if not each[2].is_exact]
+    computed = columns | conditions
+    units = [
         build_unit(
             source,
             view=view.name,
@@ -113,14 +116,38 @@ def plan_view(view: FeatureView, source: Source) -> tuple[Unit, ...]:
             spread=view.spread or not entity,
             slice_us=slice_us,
             where=where,
-            columns=kept,
+            columns=_used(computed, sliced),
             features=tuple(group),
             levels=_levels(group, slice_us),
             retention_us=max(reach_us(w, slice_us) for _, _, w, _ in group) + source.max_lateness_us,
             owner=view.owner,
         )
-        for slice_us, group in _groups(view, wanted)
-    )
+        for slice_us, group in (_groups(view, sliced) if sliced else ())
+    ]
+    if exact:
+        kept = kept_for((each[2] for each in exact), source.max_lateness_us, view.capacity, view.place)
+        listed = build_unit(
+            source,
+            view=view.name,
+            entity=entity,
+            spread=view.spread or not entity,
+            slice_us=1,
+            where=where,
+            columns=_used(computed, exact),
+            features=tuple(exact),
+            levels=(),
+            retention_us=max(kept.range_us, kept.late_us),
+            owner=view.owner,
+            event_list=kept,
+        )
+        units.append(listed)
+    return tuple(units)
+
+
+def _used(columns: dict[str, RowExpression], wanted: Sequence[_Wanted]) -> tuple[tuple[str, RowExpression], ...]:
+    """The computed columns that these features read."""
+    names = {column for *_, aggregate in wanted for column in aggregate.inputs}
+    return tuple((name, e) for name, e in columns.items() if name in names)
 
 
 def _sources(views: Sequence[FeatureView]) -> tuple[Source, ...]:

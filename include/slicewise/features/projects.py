@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Set
 
 from slicewise.errors import DefinitionError
+from slicewise.features.event_list import shared
 from slicewise.features.plan import Deployment
 from slicewise.features.unit import Source
 
@@ -30,7 +31,7 @@ def joined(planned: Deployment, deployed: Deployment | None) -> Deployment:
     return Deployment(
         ", ".join(projects),
         tuple(sorted(sources, key=lambda source: source.name)),
-        tuple(sorted((*units, *planned.units), key=lambda unit: unit.project)),
+        shared(sorted((*units, *planned.units), key=lambda unit: unit.project)),
         tuple(sorted((*sets, *planned.feature_sets), key=lambda each: each.project)),
     )
 

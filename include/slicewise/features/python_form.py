@@ -10,6 +10,7 @@ from typing import Any
 from slicewise import aggregates
 from slicewise.aggregates import Aggregate
 from slicewise.features.definitions import Feature, FeatureView, KafkaSource
+from slicewise.features.event_list import CAPACITY
 from slicewise.slices import Window, as_window, format_duration
 
 _SOURCE_DEFAULTS: Mapping[str, Any] = {
@@ -61,6 +62,8 @@ def view_form(view: FeatureView) -> str:
             lines.append(f"    {name}={_text(getattr(view, name))},\n")
     if view.spread:
         lines.append("    spread=True,\n")
+    if view.capacity != CAPACITY:
+        lines.append(f"    capacity={view.capacity},\n")
     return f"{_variable(view.name)} = sw.FeatureView(\n{''.join(lines)})\n"
 
 
@@ -97,6 +100,12 @@ def _window(window: Window) -> str:
         return f"sw.sliding({', '.join([_text(label), *options])})" if options else _text(label)
     if window.open:
         options.insert(0, "open=True")
+    if window.closed != "both":
+        options.insert(0, f"closed={_text(window.closed)}")
+    if window.kind == "rows":
+        return f"sw.rows({', '.join([str(window.rows), *options])})"
+    if window.kind == "exact":
+        return f"sw.exact_range({', '.join([_text(label), *options])})"
     if window.kind == "session":
         options.insert(0, f"max_length={_text(format_duration(window.length_us))}")
     if window.kind == "hopping":

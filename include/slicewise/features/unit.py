@@ -8,12 +8,13 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from slicewise.aggregates import Aggregate, Span, from_spec
-from slicewise.codec import Layout
+from slicewise.codec import Layout, Members
 from slicewise.errors import DefinitionError
+from slicewise.features.event_list import EventList
 from slicewise.features.expression import RowExpression
 from slicewise.features.fingerprint import definition_payload, fingerprint, storage_payload
 from slicewise.features.types import KAFKA_TIME, arrow_type
-from slicewise.slices import Window
+from slicewise.slices import Window, format_duration
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -73,7 +74,8 @@ class PlannedFeature:
 
 @dataclass(frozen=True)
 class Unit:
-    """What is stored together: the partials of a view at one slice size.
+    """What is stored together: the partials of a view at one slice size, or (event_list) the events themselves,
+    which views with the same source, entity, row logic and columns share.
 
     entity: (column, type) sorted by name. columns: computed columns, in an order in which each is
     over the source alone. levels: resolutions kept in compacted hours besides slice and hour
@@ -98,6 +100,17 @@ class Unit:
     project: str = ""
     storage_fingerprint: str = ""
     definition_fingerprint: str = ""
+    event_list: EventList | None = None
+
+    @property
+    def step_text(self) -> str:
+        """What answers move by, for reading: the slice, or single events."""
+        return format_duration(self.slice_us) if self.event_list is None else "events"
+
+    @cached_property
+    def members(self) -> Members:
+        """The form of the members of its event list."""
+        return Members(tuple((name, arrow_type(kind)) for name, kind in self.input_types))
 
 
 def build_unit(
@@ -114,6 +127,7 @@ def build_unit(
     retention_us: int,
     owner: str | None,
     project: str = "",
+    event_list: EventList | None = None,
 ) -> Unit:
     """A unit from its parts; layout, inputs and fingerprints follow from them.
 
@@ -154,6 +168,7 @@ def build_unit(
         reads=tuple(sorted(reads)),
         owner=owner,
         project=project,
+        event_list=event_list,
     )
     unit = replace(unit, storage_fingerprint=fingerprint(storage_payload(unit, source)))
     return replace(unit, definition_fingerprint=fingerprint(definition_payload(unit)))
@@ -180,9 +195,16 @@ def source_from_json(raw: Mapping[str, Any]) -> Source:
     return Source(**{**raw, **pairs, **lists, "paths": paths})
 
 
+def _window_to_json(window: Window) -> dict[str, Any]:
+    """Its fields; those of exact windows alone only there."""
+    fields = plain(window)
+    return fields if window.is_exact else {k: v for k, v in fields.items() if k not in ("closed", "rows")}
+
+
 def unit_to_json(unit: Unit) -> dict[str, Any]:
     """What `unit_from_json` builds an equal unit from."""
-    return {
+    listed = {} if unit.event_list is None else {"event_list": plain(unit.event_list)}
+    return listed | {
         "view": unit.view,
         "source": unit.source,
         "entity": unit.entity,
@@ -194,7 +216,7 @@ def unit_to_json(unit: Unit) -> dict[str, Any]:
             {
                 "column": feature.column,
                 "feature": feature.feature,
-                "window": plain(feature.window),
+                "window": _window_to_json(feature.window),
                 "aggregate": feature.aggregate.spec(),
             }
             for feature in unit.features
@@ -231,6 +253,7 @@ def unit_from_json(raw: Mapping[str, Any], source: Source) -> Unit:
         retention_us=raw["retention_us"],
         owner=raw["owner"],
         project=raw["project"],
+        event_list=EventList(**raw["event_list"]) if "event_list" in raw else None,
     )
     for name in ("storage_fingerprint", "definition_fingerprint"):
         if getattr(unit, name) != raw[name]:

@@ -21,6 +21,7 @@ _STATE = re.compile(rb"sw:(\d+):\{([^{}]*)\}:([0-9a-f]{16}(?:\.\d+)?):(.+)", re.
 _NODE = re.compile(rb"sw:(?:marks:\{0\}|manifest:[0-9a-f]{64}|status:.+)", re.DOTALL)
 _GENERATION = re.compile(rb"sw:(\d+):(?:swapped|covers):.+:\{0\}", re.DOTALL)
 _SWAPPED = re.compile(rb"sw:\d+:swapped:([0-9a-f]{16}(?:\.\d+)?):\{0\}")
+_LIST = (b"list", b"events")
 _DAY = re.compile(rb"day:(\d{8})")
 
 
@@ -31,6 +32,8 @@ class UnitRule:
     retention_us: int
     max_ahead_us: int
     slice_us: int
+    keeps_rows: bool = False
+    """Of an event list: the last rows of an entity have no expiry, by design."""
 
 
 @dataclass(frozen=True)
@@ -122,6 +125,8 @@ def verdict(
         return Verdict(Finding.RETIRED, unit)
     if kind == b"t":
         return _WELL
+    if kind in _LIST:
+        return _list_verdict(unit, expires_at_s, now_us, rules)
     bound_s = _bound_s(unit, kind, now_us, rules)
     if bound_s is None:
         return Verdict(Finding.UNKNOWN, unit)
@@ -136,6 +141,15 @@ def verdict(
     if expires_at_s > bound_s and unit in rules.units:
         return Verdict(Finding.OVER_LONG, unit, bound_s, needs_fields=ask)
     return _WELL
+
+
+def _list_verdict(unit: str, expires_at_s: int | None, now_us: int, rules: SweepRules) -> Verdict:
+    """Its own script sets a list's expiry, by its newest event; here one is only set where there is none at all, as
+    where a rows window went."""
+    rule = rules.units.get(unit)
+    if expires_at_s is not None or rule is None or rule.keeps_rows:
+        return _WELL
+    return Verdict(Finding.NO_EXPIRY, unit, -((now_us + rule.max_ahead_us + rule.retention_us) // -1_000_000) + SLACK_S)
 
 
 def _of_generation(generation: int, rules: SweepRules) -> Verdict:
@@ -173,7 +187,10 @@ def rules_of(marks: Marks, manifest: Mapping[str, object]) -> SweepRules:
     sources = {str(each["name"]): int(each["max_ahead_us"]) for each in _maps(manifest.get("sources"))}
     units = {
         marks.name(str(unit["storage_fingerprint"])): UnitRule(
-            int(unit["retention_us"]), sources.get(str(unit["source"]), DAY_US), int(unit["slice_us"])
+            int(unit["retention_us"]),
+            sources.get(str(unit["source"]), DAY_US),
+            int(unit["slice_us"]),
+            any(int(kept["rows"]) for kept in _maps([unit.get("event_list")])),
         )
         for unit in _maps(manifest.get("units"))
     }

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from itertools import chain
 from typing import Any
 
 from slicewise import token as tokens
 from slicewise.aggregates.few import Listed
 from slicewise.merge import Merged
+from slicewise.merge_list import ListMerged
 from slicewise.serving.answer import Answer, EntityAnswer, Interval, SourceFreshness
 from slicewise.serving.catalog import Selection
 from slicewise.serving.planned import Planned
 from slicewise.serving.questions import answered
 from slicewise.serving.requests import FeaturesRequest
+from slicewise.serving.values import Converter
 
 
 def answer_of(
@@ -23,6 +25,7 @@ def answer_of(
     t_us: int,
     planned: Planned,
     merged: Merged,
+    lists: Sequence[ListMerged],
     freshness: tuple[SourceFreshness, ...],
     questions: Mapping[str, list[list[Any]]],
 ) -> Answer:
@@ -31,8 +34,8 @@ def answer_of(
     questions: what `questions_of` found in the request.
     """
     refs, n = selection.refs, len(request.entities)
-    parts = range(len(selection.parts))
-    if n == 1 and all(type(found) is Listed and not found.errors for found in merged.finished):
+    parts = range(len(selection.sliced))
+    if n == 1 and not lists and all(type(found) is Listed and not found.errors for found in merged.finished):
         whole = list(chain.from_iterable([found.values for found in merged.finished]))
         row = tuple([whole[place] for place in planned.places])
         if selection.defaults is not None:
@@ -43,16 +46,16 @@ def answer_of(
         return Answer(refs, mode, t_us, planned.bounds, one, freshness, (), selection.doubles)
     columns: list[list[Any]] = [[]] * len(refs)
     errors: list[dict[str, str]] = [{} for _ in range(n)]
-    lists: dict[int, list[Any]] = {}
-    for part, slots in zip(selection.parts, merged.joint.slots, strict=True):
+    known: dict[int, list[Any]] = {}
+    for part, slots in zip(selection.sliced, merged.joint.slots, strict=True):
         for position, slot in zip(part.positions, slots, strict=True):
-            values = lists.get(slot.finish)
+            values = known.get(slot.finish)
             finished = merged.finished[slot.finish]
             if values is None:
                 values = finished.values
                 if not isinstance(finished, Listed):
                     values = selection.converters[position](values)
-                lists[slot.finish] = values
+                known[slot.finish] = values
             first = n * slot.first + slot.interval
             columns[position] = values[first : n * slot.first + n * slot.stride : slot.stride]
             if finished.errors:
@@ -60,6 +63,10 @@ def answer_of(
                     code = finished.errors.get(first + entity * slot.stride)
                     if code is not None:
                         errors[entity][refs[position]] = code
+    for part, listed in zip(selection.listed, lists, strict=True):
+        for i, position in enumerate(part.positions):
+            _add_listed(listed, i, selection.converters[position], columns, position)
+            _add_errors(listed, i, selection.refs[position], errors)
     for position in selection.asking:
         columns[position], codes = answered(selection, position, columns[position], request.entities, questions)
         for entity, code in codes.items():
@@ -70,23 +77,35 @@ def answer_of(
                 columns[position] = [default if v is None else v for v in columns[position]]
     rows = list(zip(*columns, strict=True))
     results = tuple(
-        EntityAnswer(
-            entity,
-            rows[i],
-            tokens.join([merged.token(part, i) for part in parts]),
-            errors[i],
-            _sessions(selection, merged, i),
-        )
+        EntityAnswer(entity, rows[i], _token(merged, lists, i), errors[i], _sessions(selection, merged, i))
         for i, entity in enumerate(request.entities)
     )
     flags = ("overflow",) if any(errors) else ()
     return Answer(refs, mode, t_us, planned.bounds, results, freshness, flags, selection.doubles)
 
 
+def _token(merged: Merged, lists: Sequence[ListMerged], entity: int) -> str:
+    parts = [merged.token(part, entity) for part in range(len(merged.joint.plans))]
+    return tokens.join([*parts, *(listed.token(entity) for listed in lists)])
+
+
+def _add_listed(listed: ListMerged, feature: int, convert: Converter, columns: list[list[Any]], position: int) -> None:
+    finished, where = listed.values(feature)
+    columns[position] = convert(finished.values)[where]
+
+
+def _add_errors(listed: ListMerged, feature: int, ref: str, errors: list[dict[str, str]]) -> None:
+    finished, where = listed.values(feature)
+    if finished.errors:
+        for entity, row in enumerate(range(where.start, listed.entities * where.step, where.step)):
+            if (code := finished.errors.get(row)) is not None:
+                errors[entity][ref] = code
+
+
 def _sessions(selection: Selection, merged: Merged, entity: int) -> dict[str, Interval]:
     """What each feature's session came to for an entity; other features have the answer's bounds."""
     found: dict[str, Interval] = {}
-    for number, (part, plan) in enumerate(zip(selection.parts, merged.joint.plans, strict=True)):
+    for number, (part, plan) in enumerate(zip(selection.sliced, merged.joint.plans, strict=True)):
         if plan.gaps:
             intervals = merged.intervals(number, entity)
             for position, i in zip(part.positions, plan.interval_of, strict=True):

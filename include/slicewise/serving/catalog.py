@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date
 from decimal import Decimal, InvalidOperation
+from functools import cached_property
 from typing import Any
 
 import pyarrow as pa
@@ -50,6 +51,7 @@ class Selection:
 
     refs: tuple[str, ...]
     parts: tuple[Part, ...]
+    """Those of slices first, then those of event lists."""
     groups: tuple[tuple[tuple[tuple[str, str], ...], bool, str], ...]
     """Per group: entity columns with types, whether spread, name of the source."""
     columns: Mapping[str, str]
@@ -66,6 +68,16 @@ class Selection:
     feature_set: str | None
     on_failure: str
     max_staleness_us: int | None
+
+    @cached_property
+    def sliced(self) -> tuple[Part, ...]:
+        """Parts that are answered from slices."""
+        return tuple(part for part in self.parts if part.unit.event_list is None)
+
+    @cached_property
+    def listed(self) -> tuple[Part, ...]:
+        """Parts that are answered from event lists."""
+        return tuple(part for part in self.parts if part.unit.event_list is not None)
 
 
 @dataclass(frozen=True, eq=False)
@@ -128,16 +140,18 @@ class Catalog:
 def _select(deployment: Deployment, refs: Sequence[str], name: str | None) -> Selection:
     chosen = None if name is None else deployment.feature_set(name)
     refs = tuple(refs) if chosen is None else chosen.features
-    by_unit: dict[str, list[tuple[int, PlannedFeature]]] = {}
-    units: dict[str, Unit] = {}
+    by_unit: dict[tuple[bool, str, str], list[tuple[int, PlannedFeature]]] = {}
+    units: dict[tuple[bool, str, str], Unit] = {}
     for position, ref in enumerate(refs):
         unit, feature = deployment.resolve(ref)
-        units[unit.storage_fingerprint] = unit
-        by_unit.setdefault(unit.storage_fingerprint, []).append((position, feature))
+        # views may share an event list: what each of them answers from it has a token of its own
+        which = (unit.event_list is not None, unit.storage_fingerprint, unit.view)
+        units[which] = unit
+        by_unit.setdefault(which, []).append((position, feature))
     groups: dict[Any, int] = {}
     parts: list[Part] = []
-    for fingerprint, members in by_unit.items():
-        unit = units[fingerprint]
+    for which in sorted(by_unit, key=lambda each: each[0]):
+        unit, members = units[which], by_unit[which]
         # a spread unit's keys are per partition of its source
         key = (unit.entity, unit.spread, unit.source if unit.spread else "")
         group = groups.setdefault(key, len(groups))

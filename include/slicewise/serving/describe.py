@@ -11,7 +11,6 @@ from slicewise.serving.catalog import Catalog
 from slicewise.serving.metrics import Metrics
 from slicewise.serving.service import FeatureService
 from slicewise.serving.steps import Flow, Read
-from slicewise.slices import format_duration
 from slicewise.stores.ports import ReadReply
 
 
@@ -67,7 +66,7 @@ def _feature(unit: Unit, feature: PlannedFeature) -> dict[str, Any]:
         "type": str(answer_type(feature.aggregate)),
         **question,
         "window": feature.window.column_suffix(),
-        "slice": format_duration(unit.slice_us),
+        "slice": unit.step_text,
         "unit": unit.storage_fingerprint,
     }
 

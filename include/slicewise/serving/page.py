@@ -8,7 +8,6 @@ from html import escape
 from slicewise.aggregates.membership import answer_type
 from slicewise.features.types import BOOLEAN, DATE, LONG, STRING, TIMESTAMP
 from slicewise.serving.catalog import Catalog
-from slicewise.slices import format_duration
 
 _STYLE = (
     "body{font:16px/1.5 system-ui,sans-serif;margin:2rem auto;max-width:60rem;padding:0 1rem;color:#222}"
@@ -55,7 +54,7 @@ def _body(catalog: Catalog) -> str:
                     f"<code>{escape(name)}:{escape(feature.column)}</code>",
                     escape(feature.aggregate.describe()),
                     escape(str(answer_type(feature.aggregate))),
-                    format_duration(unit.slice_us),
+                    unit.step_text,
                 )
                 parts.append("<tr>" + "".join(f"<td>{cell}" for cell in cells))
         parts.append("</table>")

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from slicewise.merge import JointPlan
+from slicewise.merge_list import ListPlan, plan_list
 from slicewise.merge_plan import ReadMode, ReadPlan, plan_read
 from slicewise.serving.answer import Bounds
 from slicewise.serving.catalog import Catalog, Selection, entity_tags
 from slicewise.serving.requests import FeaturesRequest
 from slicewise.stores.ports import TagRead
-from slicewise.stores.shapes import ReadShape, UnitShape
+from slicewise.stores.shapes import ListShape, ReadShape, UnitShape
 
 
 @dataclass(frozen=True, eq=False)
@@ -26,7 +27,9 @@ class Planned:
     bounds: Bounds
     """Per feature, in the order of the selection."""
     places: tuple[int, ...]
-    """Per feature, where the value of one entity stands among those of all finishes."""
+    """Per feature, where the value of one entity stands among those of all finishes; of slices alone."""
+    lists: tuple[ListPlan, ...] = ()
+    """Per event list its plan."""
 
 
 def plan_selection(
@@ -38,12 +41,12 @@ def plan_selection(
 ) -> Planned:
     """without_total: (unit, day) of days that are read hour by hour."""
     plans = []
-    for part in selection.parts:
+    for part in selection.sliced:
         name = part.unit.storage_fingerprint
         days = frozenset(day for unit, day in without_total if unit == name)
         plans.append(plan_read(part.unit, part.features, mode, t_us, days))
     joint = JointPlan(tuple(plans))
-    both = list(zip(selection.parts, plans, strict=True))
+    both = list(zip(selection.sliced, plans, strict=True))
     units = [
         (p.group, UnitShape(catalog.names[p.unit.storage_fingerprint], tuple((d.day, d.names) for d in plan.days)))
         for p, plan in both
@@ -60,11 +63,28 @@ def plan_selection(
     kept = tuple((plan, plan.unit.retention_us) for plan in plans)
     at = {
         position: place
-        for part, places in zip(selection.parts, joint.of_one, strict=True)
+        for part, places in zip(selection.sliced, joint.of_one, strict=True)
         for position, place in zip(part.positions, places, strict=True)
     }
+    bounds = Bounds({ref: found[ref] for ref in selection.refs if ref in found})
+    places = () if selection.listed else tuple(at[i] for i in range(len(selection.refs)))
+    return Planned(joint, shapes, kept, bounds, places)
+
+
+def with_lists(planned: Planned, catalog: Catalog, selection: Selection, mode: ReadMode, t_us: int) -> Planned:
+    """The plan of a selection's slices, and of its event lists: those at this very instant."""
+    plans = tuple(plan_list(part.unit, part.features, mode, t_us) for part in selection.listed)
+    both = list(zip(selection.listed, plans, strict=True))
+    lists = [(p.group, ListShape(catalog.names[p.unit.storage_fingerprint], plan.ranges)) for p, plan in both]
+    shapes = tuple(
+        ReadShape(catalog.generation, (*shape.units, *(each for of, each in lists if of == group)))
+        for group, shape in enumerate(planned.shapes)
+    )
+    found = dict(planned.bounds)
+    for part, plan in both:
+        found |= {selection.refs[position]: plan.bounds_of(i) for i, position in enumerate(part.positions)}
     bounds = Bounds({ref: found[ref] for ref in selection.refs})
-    return Planned(joint, shapes, kept, bounds, tuple(at[i] for i in range(len(selection.refs))))
+    return replace(planned, shapes=shapes, bounds=bounds, lists=plans)
 
 
 def reads_of(

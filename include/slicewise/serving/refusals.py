@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from slicewise import token as tokens
+from slicewise.cover import Place
 from slicewise.errors import BadRequest, BehindToken, BeyondRetention, NotReady
 from slicewise.features.unit import PlannedFeature, Unit
 from slicewise.merge import Merged
+from slicewise.merge_list import ListMerged, ListPlan
 from slicewise.merge_plan import ReadMode, ReadPlan
 from slicewise.serving.catalog import Selection
 from slicewise.serving.planned import Planned
@@ -44,6 +48,43 @@ def check_kept(planned: Planned, mode: ReadMode, t_us: int, now_us: int) -> None
         kept = kept_from_us(now_us, retention_us, plan.unit.slice_us)
         if plan.start_us < kept:
             raise _beyond(plan, mode, t_us, kept, now_us)
+    for listed in planned.lists:
+        keeps, start_us = listed.unit.event_list, listed.start_us
+        if keeps is None or not keeps.expires or start_us is None:
+            continue  # a list of rows never expires: what it lacks, its low-water mark says
+        kept = kept_from_us(now_us, keeps.range_us, 1)
+        if start_us < kept:
+            short = next(i for i in range(len(listed.features)) if listed.bounds_of(i)[0] == start_us)
+            raise _list_beyond(listed, short, mode, kept, f"events are kept from {instant_text(kept)}")
+
+
+def check_whole(request: FeaturesRequest, lists: Sequence[ListMerged], mode: ReadMode, now_us: int) -> None:
+    """Refuses a window that reaches events which its list no longer has, by the list's own word: BeyondRetention."""
+    for merged in lists:
+        for short in merged.short:
+            plan = merged.plan
+            feature = plan.span_of.index(short.span)
+            why = (
+                f"the list of {dict(request.entities[short.entity])} lost events up to {instant_text(short.low_us)}: "
+                f"it keeps {plan.unit.event_list.most if plan.unit.event_list else 0}"
+            )
+            kept = short.low_us + 1
+            if plan.spans[short.span].rows and plan.unit.event_list is not None:
+                kept = max(kept, now_us - plan.unit.event_list.late_us)
+            raise _list_beyond(plan, feature, mode, kept, why)
+
+
+def _list_beyond(plan: ListPlan, feature: int, mode: ReadMode, kept_us: int, why: str) -> BeyondRetention:
+    window = plan.features[feature].window
+    earliest = kept_us + window.offset_us + window.length_us - (window.closed in ("right", "neither"))
+    return BeyondRetention(
+        f"{plan.unit.view}:{plan.features[feature].column} reaches further back than what is kept: {why}",
+        where="at" if mode == "at" else "live window",
+        earliest_at_us=earliest,
+        expected=f"at least {instant_text(earliest)}",
+        next_step="ask later times here, or of the archive (training sets); a view's capacity says how many events it "
+        "keeps of an entity",
+    )
 
 
 def _beyond(plan: ReadPlan, mode: ReadMode, t_us: int, kept: int, now_us: int) -> BeyondRetention:
@@ -97,19 +138,26 @@ def check_named(request: FeaturesRequest, selection: Selection) -> None:
             )
 
 
-def check_min_token(request: FeaturesRequest, merged: Merged) -> None:
+def check_min_token(request: FeaturesRequest, merged: Merged, lists: Sequence[ListMerged] = ()) -> None:
     """Refuses an answer that lacks what the client has seen already: BehindToken."""
     for wanted in request.min_token:
+        for each in lists:
+            if each.plan.unit.storage_fingerprint == wanted.unit:
+                for base in each.base:
+                    _refuse_behind(tokens.missing_places(wanted, base, {}, (0, 0)))
         for number, plan in enumerate(merged.joint.plans):
             if plan.unit.storage_fingerprint != wanted.unit:
                 continue
             for base, ahead in zip(merged.base[number], merged.ahead[number], strict=True):
-                behind = tokens.missing_places(wanted, base, ahead, plan.hours)
-                if behind:
-                    topic, partition = behind[0]
-                    raise BehindToken(
-                        "the store does not yet contain all that min_token contains",
-                        retry_after_s=1.0,
-                        where=f"topic {topic}, partition {partition}",
-                        next_step="ask again, or without min_token",
-                    )
+                _refuse_behind(tokens.missing_places(wanted, base, ahead, plan.hours))
+
+
+def _refuse_behind(behind: Sequence[Place]) -> None:
+    if behind:
+        topic, partition = behind[0]
+        raise BehindToken(
+            "the store does not yet contain all that min_token contains",
+            retry_after_s=1.0,
+            where=f"topic {topic}, partition {partition}",
+            next_step="ask again, or without min_token",
+        )

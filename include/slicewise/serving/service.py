@@ -21,15 +21,16 @@ from slicewise.errors import (
 from slicewise.features.plan import Deployment
 from slicewise.merge import Base, Merged, Stored, merge
 from slicewise.merge_known import Known
+from slicewise.merge_list import merge_list
 from slicewise.merge_plan import ReadMode, plan_key
 from slicewise.serving.answer import Answer
 from slicewise.serving.assemble import answer_of
 from slicewise.serving.catalog import Catalog, Part, Selection
 from slicewise.serving.fallback import LastKnown, defaults_of
 from slicewise.serving.freshness import Freshness
-from slicewise.serving.planned import Planned, plan_selection, reads_of
+from slicewise.serving.planned import Planned, plan_selection, reads_of, with_lists
 from slicewise.serving.questions import questions_of
-from slicewise.serving.refusals import check_kept, check_min_token, check_named, check_ready
+from slicewise.serving.refusals import check_kept, check_min_token, check_named, check_ready, check_whole
 from slicewise.serving.requests import FeaturesRequest
 from slicewise.serving.steps import Covers, Flow, Generation, Manifest, Read, Reopen
 from slicewise.stores.ports import Marks, ReadReply
@@ -162,22 +163,21 @@ class FeatureService:
             check_named(request, selection)
         check_ready(selection, marks)
         check_kept(planned, mode, t_us, reply.time_us)
-        stored = [
-            [
-                Stored(entity, partition, units[part.position].hot, units[part.position].days)
-                for (group, entity, partition), units in zip(targets, reply.entities, strict=True)
-                if group == part.group
-            ]
-            for part in selection.parts
-        ]
+        stored = [_stored(part, targets, reply) for part in selection.sliced]
         merged = yield from self._merge(catalog, planned, selection, stored, len(request.entities), marks)
         if not merged.complete:
             self._read_by_hour(merged)
             return None
+        lists = [
+            merge_list(plan, _stored(part, targets, reply), len(request.entities), catalog.ledger_of(marks, topic))
+            for plan, part in zip(planned.lists, selection.listed, strict=True)
+            for topic in (part.source_topic,)
+        ]
+        check_whole(request, lists, mode, reply.time_us)
         if request.min_token:
-            check_min_token(request, merged)
+            check_min_token(request, merged, lists)
         freshness = self.freshness.of(selection)
-        answer = answer_of(request, selection, mode, t_us, planned, merged, freshness, questions)
+        answer = answer_of(request, selection, mode, t_us, planned, merged, lists, freshness, questions)
         if lacking := self.freshness.incomplete(selection, planned.bounds):
             answer = replace(answer, incomplete=lacking, flags=(*answer.flags, "incomplete"))
         if mode == "live":
@@ -186,7 +186,11 @@ class FeatureService:
         return answer
 
     def _planned(self, catalog: Catalog, selection: Selection, mode: ReadMode, t_us: int) -> Planned:
-        tick = tuple([plan_key(part.unit, t_us) for part in selection.parts])
+        planned = self._planned_slices(catalog, selection, mode, t_us)
+        return with_lists(planned, catalog, selection, mode, t_us) if selection.listed else planned
+
+    def _planned_slices(self, catalog: Catalog, selection: Selection, mode: ReadMode, t_us: int) -> Planned:
+        tick = tuple([plan_key(part.unit, t_us) for part in selection.sliced])
         # The present does not come back: of a selection only the newest live plan is kept.
         key: object = selection if mode == "live" else (selection, tick)
         found = self._plans.get(key)
@@ -210,12 +214,12 @@ class FeatureService:
         marks: Marks,
     ) -> Flow[Merged]:
         for again in (False, True):
-            for part in selection.parts:
+            for part in selection.sliced:
                 where = (marks.generation, part.unit.source)
                 if again or where not in self._covers:
                     # What a seq stands for never changes: it may be learned after the data.
                     self._covers[where] = yield Covers(part.unit.source)
-            bases = [self._base(catalog, part, marks) for part in selection.parts]
+            bases = [self._base(catalog, part, marks) for part in selection.sliced]
             try:
                 return merge(planned.joint, stored, entities, bases, known=self.known)
             except KeyError as error:
@@ -278,3 +282,12 @@ class FeatureService:
         if found is None:
             raise error
         return found
+
+
+def _stored(part: Part, targets: Sequence[tuple[int, int, int | None]], reply: ReadReply) -> list[Stored]:
+    """What was read of a part, under each of its tags."""
+    return [
+        Stored(entity, partition, units[part.position].hot, units[part.position].days)
+        for (group, entity, partition), units in zip(targets, reply.entities, strict=True)
+        if group == part.group
+    ]

@@ -16,6 +16,7 @@ from slicewise.lifecycle.compaction import Fill, Why, fill_of
 from slicewise.spark.compact_run import UnitRun
 from slicewise.spark.compaction import HourJob, UnitTable
 from slicewise.spark.context import Context
+from slicewise.spark.list_fill import fill
 from slicewise.spark.log import event, warning
 from slicewise.spark.report import Report
 from slicewise.stores.decisions import START_SEQ
@@ -30,11 +31,9 @@ _ATTEMPTS = 4
 def backfill(context: Context, view: str | None) -> Report:
     """Builds the units of a view (of all by default) that are not ready yet."""
     report = Report("backfill")
-    units = [
-        unit
-        for unit in (context.deployment.view(view) if view else context.deployment.units)
-        if unit.storage_fingerprint not in context.marks.ready
-    ]
+    some = context.deployment.view(view) if view else context.deployment.units
+    wanted = {unit.storage_fingerprint: unit for unit in some}  # views may share an event list
+    units = [unit for name, unit in wanted.items() if name not in context.marks.ready]
     for source in dict.fromkeys(unit.source for unit in units):
         report.add_archive(context.archive(source))
     built = [_build(context, unit, report) for unit in units]
@@ -51,6 +50,8 @@ def _build(context: Context, unit: Unit, report: Report) -> dict[str, object]:
             where=f"unit {unit.storage_fingerprint} of view {unit.view!r}",
             next_step="run it again once the log's end is archived",
         )
+    if unit.event_list is not None:
+        return _fill(context, unit, start)
     table = context.unit_table(unit)
     hours = _hours(context, unit, table.headers())
     log = load(context.catalog, unit.source)
@@ -74,6 +75,21 @@ def _build(context: Context, unit: Unit, report: Report) -> dict[str, object]:
         "hours": len(hours),
         "left_over": left,
         "ready": not left,
+    }
+
+
+def _fill(context: Context, unit: Unit, start: Cover) -> dict[str, object]:
+    context.store.mark_building(unit, 0, 1)
+    done = fill(context, unit, start)
+    context.store.mark_ready(unit, start, _views(context))
+    event("unit_ready", unit=unit.storage_fingerprint, view=unit.view, events=done.applied)
+    return {
+        "view": unit.view,
+        "unit": unit.storage_fingerprint,
+        "events": done.applied,
+        "cut": done.cut,
+        "left_over": 0,
+        "ready": True,
     }
 
 

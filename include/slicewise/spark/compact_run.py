@@ -47,10 +47,11 @@ class Request:
 
 
 def compact(context: Context, request: Request) -> Report:
-    """Runs it. The report's `dirty` counts the unit-hours that stay dirty."""
+    """Runs it. The report's `dirty` counts the unit-hours that stay dirty. Event lists are never compacted."""
     report = Report("compact")
-    units = [unit for unit in context.deployment.units if request.wants(unit)]
-    for source in dict.fromkeys(unit.source for unit in units):
+    wanted = [unit for unit in context.deployment.units if request.wants(unit)]
+    units = [unit for unit in wanted if unit.event_list is None]
+    for source in dict.fromkeys(unit.source for unit in wanted):
         report.add_archive(context.archive(source))
         record_ledger(context.catalog, context.store, source, context.deployment.source(source).topic)
     now_hour = context.store.time_us() // HOUR_US
@@ -67,7 +68,7 @@ def compact(context: Context, request: Request) -> Report:
             if (day + 1) * 24 > hours.kept_from:
                 report.add_day(table.unit, day, table.total(day))
         dirty += len(dirty_hours(context.hours(table.unit, table.headers()), now_hour))
-    trimmed = sum(context.trim_covers(source) for source in dict.fromkeys(unit.source for unit in units))
+    trimmed = sum(context.trim_covers(source) for source in dict.fromkeys(unit.source for unit in wanted))
     report.more = {
         "hour": hour_text(request.hour) if request.hour is not None else None,
         "dirty": dirty,

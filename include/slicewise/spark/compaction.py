@@ -162,8 +162,7 @@ class UnitTable:
 
     @property
     def _inputs(self) -> dict[str, str]:
-        computed = dict(self.unit.columns)
-        return {name: f"i_{name}" if name in computed else f"c_{name}" for name, _ in self.unit.input_types}
+        return inputs_of(self.unit)
 
     def _rows(self, hours: Sequence[int], snapshot_id: int) -> DataFrame:
         columns = RowShape(self.unit).schema.names
@@ -197,33 +196,46 @@ class UnitTable:
 
     def _events(self, jobs: Sequence[HourJob]) -> DataFrame:
         """The jobs' events: good, of their hours, from the base's cover up to the job's."""
-        catalog = self.settings.catalog_name
-        log = (
-            self.session.read.option("versionAsOf", str(self.archive.snapshot_id))
-            .table(f"{catalog}.{LOG}.`{self.source.name}`")
-            .where(f"kind = '{GOOD}' AND hour IN ({_listed([job.hour for job in jobs])})")
-            .where(_between(jobs))
-        )
-        kinds = dict(self.source.columns)
-        typed = log.selectExpr(
-            "topic_id",
-            "partition",
-            "offset",
-            "unix_micros(event_time) AS event_time",
-            "unix_micros(kafka_time) AS kafka_time",
-            *(_column(name, kinds[name]) for name in self.unit.reads),
-        )
-        wide, (columns,) = with_units(typed, [self.unit], good="TRUE")
-        named = dict(zip((name for name, _ in self.unit.entity), columns.entity, strict=True))
-        return wide.where(f"{columns.keep} = 0").selectExpr(
-            "topic_id",
-            "partition",
-            "offset",
-            "event_time",
-            "kafka_time",
-            *(f"`{at}` AS `{name}`" for name, at in named.items()),
-            *(f"`{at}` AS `{self._inputs[name]}`" for name, at in columns.inputs.items()),
-        )
+        wanted = f"hour IN ({_listed([job.hour for job in jobs])}) AND ({_between(jobs)})"
+        return selected_events(self.session, self.settings, self.archive.snapshot_id, self.source, self.unit, wanted)
+
+
+def inputs_of(unit: Unit) -> dict[str, str]:
+    """Name that an aggregate reads -> column of `selected_events`."""
+    computed = dict(unit.columns)
+    return {name: f"i_{name}" if name in computed else f"c_{name}" for name, _ in unit.input_types}
+
+
+def selected_events(
+    session: SparkSession, settings: Settings, snapshot_id: int | None, source: Source, unit: Unit, wanted: str
+) -> DataFrame:
+    """The unit's archived events where `wanted` (SQL over the log) holds: identity, times, entity, inputs."""
+    log = (
+        session.read.option("versionAsOf", str(snapshot_id))
+        .table(f"{settings.catalog_name}.{LOG}.`{source.name}`")
+        .where(f"kind = '{GOOD}'")
+        .where(wanted)
+    )
+    kinds, inputs = dict(source.columns), inputs_of(unit)
+    typed = log.selectExpr(
+        "topic_id",
+        "partition",
+        "offset",
+        "unix_micros(event_time) AS event_time",
+        "unix_micros(kafka_time) AS kafka_time",
+        *(_column(name, kinds[name]) for name in unit.reads),
+    )
+    wide, (columns,) = with_units(typed, [unit], good="TRUE")
+    named = dict(zip((name for name, _ in unit.entity), columns.entity, strict=True))
+    return wide.where(f"{columns.keep} = 0").selectExpr(
+        "topic_id",
+        "partition",
+        "offset",
+        "event_time",
+        "kafka_time",
+        *(f"`{at}` AS `{name}`" for name, at in named.items()),
+        *(f"`{at}` AS `{inputs[name]}`" for name, at in columns.inputs.items()),
+    )
 
 
 def _check_growth(jobs: Sequence[HourJob], standing: Mapping[int, Header]) -> None:
@@ -250,13 +262,14 @@ def _between(jobs: Sequence[HourJob]) -> str:
         base = job.base.cover if job.base is not None else Cover()
         groups.setdefault((base, job.cover), []).append(job.hour)
     conditions = (
-        f"(hour IN ({_listed(hours)}) AND ({_below(cover)}) AND NOT ({_below(base)}))"
+        f"(hour IN ({_listed(hours)}) AND ({below(cover)}) AND NOT ({below(base)}))"
         for (base, cover), hours in groups.items()
     )
     return " OR ".join(conditions)
 
 
-def _below(cover: Cover) -> str:
+def below(cover: Cover) -> str:
+    """SQL: which events a cover contains."""
     places = (
         f"(topic_id = '{topic}' AND partition = {partition} AND offset < {offset})"
         for (topic, partition), offset in cover.offsets.items()

@@ -25,7 +25,7 @@ from slicewise.features.plan import Deployment
 from slicewise.features.types import arrow_type
 from slicewise.features.unit import Unit
 from slicewise.stores import keys
-from slicewise.stores.ports import FoldBatch, FoldOutcome, Incarnation, OnlineStore
+from slicewise.stores.ports import FoldBatch, FoldOutcome, Incarnation, ListBatch, OnlineStore
 from slicewise.stores.redis import open_store
 
 OUTCOME = pa.schema([("outcome", pa.string())])
@@ -82,8 +82,7 @@ class FoldTask:
         for placed in self.placed:
             unit = deployment.unit(placed.unit)
             codes = table[placed.keep].combine_chunks()
-            batch = batch_of(unit, placed, rows)
-            outcome = store.fold(batch) if batch is not None else FoldOutcome()
+            outcome = _brought(store, unit, placed, rows)
             units[placed.unit] = asdict(outcome) | {"left_out": _counts(codes)}
         visible = SystemClock().now_us()
         kafka_time = rows.table["kafka_time"].to_numpy()
@@ -121,6 +120,34 @@ class SourceRows:
         if len(offsets) > 1 and not bool(np.all(offsets[1:] > offsets[:-1])):
             table = table.take(pc.sort_indices(table["offset"]))
         return SourceRows(table, topic_id, partition)
+
+
+def _brought(store: OnlineStore, unit: Unit, placed: Placed, source: SourceRows) -> FoldOutcome:
+    """The unit's rows, in the store."""
+    if unit.event_list is not None:
+        events = list_batch_of(unit, placed, source)
+        return store.add(events) if events is not None else FoldOutcome()
+    batch = batch_of(unit, placed, source)
+    return store.fold(batch) if batch is not None else FoldOutcome()
+
+
+def list_batch_of(unit: Unit, placed: Placed, source: SourceRows) -> ListBatch | None:
+    """The unit's rows as its event list takes them; None without any."""
+    table = source.table.filter(pc.equal(source.table[placed.keep], 0))
+    if not table.num_rows:
+        return None
+    values, entity = entities_of(table, placed.entity)
+    partition = source.partition if unit.spread else None
+    rows = rows_of(unit, table, placed.inputs, source.topic_id)
+    return ListBatch(
+        unit=unit,
+        place=(source.topic_id, source.partition),
+        tags=keys.entity_tags(unit.entity, values, partition, count=1),
+        entity=entity,
+        offset=rows.offset,
+        time=rows.time,
+        members=unit.members.encode(rows),
+    )
 
 
 def batch_of(unit: Unit, placed: Placed, source: SourceRows) -> FoldBatch | None:

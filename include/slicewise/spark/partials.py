@@ -106,7 +106,7 @@ class Accumulate:
                 yield self._accumulated(unit, shape, pa.Table.from_batches([batch]))
 
     def _accumulated(self, unit: Unit, shape: RowShape, table: pa.Table) -> pa.RecordBatch:
-        rows = _rows(unit, table, self.inputs)
+        rows = source_rows(unit, table, self.inputs)
         numbers = rows.time // unit.slice_us
         groups, first, n = grouped(table, shape.entity, numbers)
         partials = [part.accumulate_columns(rows, groups, n) for part in unit.layout.partials]
@@ -176,7 +176,8 @@ def whole(column: pa.ChunkedArray | pa.Array) -> pa.Array:
     return joined.chunk(0) if isinstance(joined, pa.ChunkedArray) else joined
 
 
-def _rows(unit: Unit, table: pa.Table, inputs: Mapping[str, str]) -> Rows:
+def source_rows(unit: Unit, table: pa.Table, inputs: Mapping[str, str]) -> Rows:
+    """A table's rows, of any topics, as the algebra reads them."""
     topics = whole(table["topic_id"]).dictionary_encode()
     ids = topics.dictionary.to_pylist()
     code = topics.indices.to_numpy(zero_copy_only=False)

@@ -55,11 +55,11 @@ def with_units(
 
 
 def _placed(index: int, unit: Unit, names: Mapping[str, str]) -> UnitColumns:
-    inputs = {name for partial in unit.layout.partials for name in partial.inputs}
+    inputs = [name for name, _ in unit.input_types]
     return UnitColumns(
         f"keep_{index}",
         tuple(names.get(name, f"c_{name}") for name, _ in unit.entity),
-        {name: names.get(name, f"c_{name}") for name in sorted(inputs)},
+        {name: names.get(name, f"c_{name}") for name in inputs},
     )
 
 

@@ -52,7 +52,9 @@ class StreamPlan:
 
     @property
     def units(self) -> tuple[str, ...]:
-        return tuple(unit.storage_fingerprint for unit in self.deployment.units if unit.source == self.source.name)
+        """Each once: views may share an event list."""
+        mine = (unit.storage_fingerprint for unit in self.deployment.units if unit.source == self.source.name)
+        return tuple(dict.fromkeys(mine))
 
 
 def plan_stream(deployment: Deployment, source: Source, marks: Marks, log: KafkaLog) -> StreamPlan:

@@ -7,24 +7,27 @@ answers under a check that all that was read still stands.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from enum import Enum
 
 import numpy as np
 import numpy.typing as npt
 
-from slicewise.codec import day_digest
+from slicewise.codec import IDENTITY_BYTES, day_digest
 from slicewise.codec import pack_hours as pack_hours
 from slicewise.codec import unpack_hours as unpack_hours
 from slicewise.cover import Cover, Place
 from slicewise.errors import DataLoss, EpochSuperseded, GapRefused, IncarnationChanged, StoreUnavailable
+from slicewise.features.event_list import EventList
 from slicewise.slices import HOUR_US
-from slicewise.stores.ports import Marks, Term
+from slicewise.stores.ports import FoldOutcome, Marks, Term
 
 hours_digest = day_digest
 """The eight bytes by which a day total `d` names the `c` that it is the total of."""
 START_SEQ = 0
 """Stands for the start cover of a unit, older than every archive seq."""
+LIST_SLACK_S = 60
+"""Between the time that a read is told and the data that it then gets less than this passes."""
 MAX_OFFSET = 2**53
 """Offsets stay below, so that a Lua number holds them exactly."""
 
@@ -64,6 +67,58 @@ def kept_from_us(now_us: int, retention_us: int, step_us: int) -> int:
 def hour_of(number: int, slice_us: int) -> int:
     """The hour in which slice `number` lies."""
     return number * slice_us // HOUR_US
+
+
+# ------------------------------------------------------------------ event lists
+def in_order(offsets: npt.NDArray[np.int64]) -> bool:
+    """Whether the offsets of a batch ascend, and are such as a Lua number holds."""
+    return not len(offsets) or not (
+        int(offsets[-1]) >= MAX_OFFSET or int(offsets[0]) < 0 or bool((offsets[1:] < offsets[:-1]).any())
+    )
+
+
+def above_low_water(members: Sequence[bytes], low: bytes | None) -> Sequence[bytes]:
+    """The members that may be added: what lies at or below the mark was trimmed, or would have been. A late event
+    that came back there would stand in a list that says it lacks its neighbours."""
+    return members if low is None else [each for each in members if each[:IDENTITY_BYTES] > low]
+
+
+def surplus(keeps: EventList, total: int, older: int, before: int) -> tuple[int, int]:
+    """(how many of the oldest members go, how many of them for lack of room).
+
+    total: members; older: those before the earliest start of a window of time; before: those at or before the
+    earliest `at`. A member goes when neither the windows of time nor the rows windows need it.
+    """
+    drop = total
+    if keeps.range_us:
+        drop = min(drop, older)
+    if keeps.rows:
+        drop = min(drop, max(0, before - keeps.rows))
+    cut = max(0, total - drop - keeps.most)
+    return drop + cut, cut
+
+
+def list_expiry_s(keeps: EventList, newest_us: int) -> int:
+    """Second at which no read can reach a list whose newest event is this old; 0: the last rows are for ever.
+
+    With it goes the mark that would refuse a read: a read that asked the time just before must still find both.
+    """
+    return expiry_s(newest_us + 1, keeps.range_us) + LIST_SLACK_S if keeps.expires else 0
+
+
+def lists_to_rebuild(units: Mapping[str, EventList | None], marks: Marks) -> set[str]:
+    """Deployed event lists that are to hold more than they kept so far: what they lack has been trimmed, or has
+    expired without a sign. They begin a new term, and are built again from the archive."""
+    return {
+        name
+        for name, wanted in units.items()
+        if wanted is not None and name in marks.starts and name in marks.keeps and wanted.needs_more(marks.keeps[name])
+    }
+
+
+def added(a: FoldOutcome, b: FoldOutcome) -> FoldOutcome:
+    """Both together."""
+    return FoldOutcome(*(x + y for x, y in zip(astuple(a), astuple(b), strict=True)))
 
 
 # ------------------------------------------------------------------ ledger

@@ -95,9 +95,7 @@ def fold(generation: int, term: Term, covers_of: CoversOf, batch: FoldBatch) -> 
     """Brings a batch in. Any replay, in any batch boundaries, by any number of writers, adds
     nothing. Requires rows in offset order and offsets below 2^53."""
     offsets = batch.offset
-    if len(offsets) and (
-        int(offsets[-1]) >= decisions.MAX_OFFSET or int(offsets[0]) < 0 or bool((offsets[1:] < offsets[:-1]).any())
-    ):
+    if not decisions.in_order(offsets):
         raise StoreUnavailable(
             "the rows of a batch are not in offset order, or beyond what the store can compare",
             expected=f"ascending offsets from 0 to {decisions.MAX_OFFSET}",
@@ -107,7 +105,7 @@ def fold(generation: int, term: Term, covers_of: CoversOf, batch: FoldBatch) -> 
         rows = run
         for _ in range(ATTEMPTS):
             outcome, missed = yield from _attempt(generation, term, covers_of, batch, rows)
-            total = _add(total, outcome)
+            total = decisions.added(total, outcome)
             if not len(missed):
                 break
             rows = rows[np.isin(batch.entity[rows], missed)]
@@ -319,12 +317,3 @@ def _combine(
         g: codec.pack_running(low, high, row)
         for g, low, high, row in zip(present.tolist(), first.tolist(), last.tolist(), encoded, strict=True)
     }
-
-
-def _add(a: FoldOutcome, b: FoldOutcome) -> FoldOutcome:
-    return FoldOutcome(*(x + y for x, y in zip(_counts(a), _counts(b), strict=True)))
-
-
-def _counts(outcome: FoldOutcome) -> tuple[int, ...]:
-    o = outcome
-    return o.rows, o.applied, o.known, o.compacted, o.expired, o.entities, o.misses

@@ -18,6 +18,8 @@ from slicewise.errors import CodecError
 MARKS = b"sw:marks:{0}"
 HOURS = b"c"
 TOTAL = b"d"
+LOW = b"w"
+"""Of an event list: the newest identity that was trimmed."""
 _EPOCH_ORDINAL = datetime.date(1970, 1, 1).toordinal()
 _EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 _PLAIN = re.compile(r"[A-Za-z0-9_.~-]*", re.ASCII).fullmatch
@@ -105,6 +107,16 @@ def day_text(day: int) -> str:
 
 def day_key(generation: int, tag: bytes, unit: str, day: int) -> bytes:
     return b"sw:%d:{%s}:%s:day:%s" % (generation, tag, unit.encode(), day_text(day).encode())
+
+
+def list_key(generation: int, tag: bytes, unit: str) -> bytes:
+    """The hash of an event list: guards, low-water mark."""
+    return b"sw:%d:{%s}:%s:list" % (generation, tag, unit.encode())
+
+
+def members_key(generation: int, tag: bytes, unit: str) -> bytes:
+    """The sorted set of an event list."""
+    return b"sw:%d:{%s}:%s:events" % (generation, tag, unit.encode())
 
 
 def guard_field(place: Place) -> bytes:

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from slicewise.cover import Cover, Place
 from slicewise.errors import DefinitionError, EpochSuperseded, GapRefused, IncarnationChanged
+from slicewise.features.event_list import EventList
 from slicewise.stores import decisions, keys
 from slicewise.stores.ports import Deployable, Marks, StoredUnit, Term
 from slicewise.stores.steps import (
@@ -42,7 +43,7 @@ def parse(flat: Sequence[bytes]) -> Marks | None:
     if b"generation" not in raw:
         return None
     ledger: dict[Place, int] = {}
-    starts, building, aliases, topics, terms = {}, {}, {}, {}, {}
+    starts, building, aliases, topics, terms, keeps = {}, {}, {}, {}, {}, {}
     ready = set()
     for field, value in raw.items():
         kind, _, name = field.decode().partition(":")
@@ -53,6 +54,8 @@ def parse(flat: Sequence[bytes]) -> Marks | None:
             starts[name] = Cover.unpack(value)
         elif kind == "y" and name:
             ready.add(name)
+        elif kind == "k" and name:
+            keeps[name] = EventList.parse(value.decode())
         elif kind == "n" and name:
             terms[name] = int(value)
         elif kind == "b" and name:
@@ -75,6 +78,7 @@ def parse(flat: Sequence[bytes]) -> Marks | None:
         topics=topics,
         terms=terms,
         retired=int(raw.get(b"retired", 0)),
+        keeps=keeps,
     )
 
 
@@ -183,9 +187,10 @@ def deploy(
         raise DefinitionError("earliest offsets of a topic that is not named", expected="its name and id in topics")
     yield [PutText(keys.manifest_key(deployment.digest), deployment.to_json().encode())]
     units = {unit.storage_fingerprint: unit for unit in deployment.units}
+    lists = {name: unit.event_list for name, unit in units.items()}
     views: dict[str, list[str]] = {}
-    for fingerprint, unit in units.items():
-        views.setdefault(unit.view, []).append(fingerprint)
+    for unit in deployment.units:
+        views.setdefault(unit.view, []).append(unit.storage_fingerprint)
     for _ in range(ATTEMPTS):
         marks = yield from read(generation)
         unknown = any(marks.topics.get(name) != topic for name, topic in topics.items())
@@ -197,14 +202,17 @@ def deploy(
                 next_step="plan again and apply",
             )
         begun = decisions.begun(marks.places, marks.topics.values(), earliest)
+        rebuilt = decisions.lists_to_rebuild(lists, marks)
         ledger, ids = marks.ledger.join(begun), {**marks.topics, **topics}
         starts = {
             name: decisions.start_cover(ledger, ids.get(deployment.topic_of(units[name].source)))
-            for name in sorted(set(units) - set(marks.starts))
+            for name in sorted((set(units) - set(marks.starts)) | rebuilt)
         }
         at_once = [name for name, start in starts.items() if not start]  # nothing lies below
-        ready = (marks.ready | set(at_once)) & set(units)
+        ready = ((marks.ready - rebuilt) | set(at_once)) & set(units)
         term = decisions.new_term(marks)
+        # a list that is built again leaves what it kept so far under the name that it had
+        terms = {name: marks.epoch + 1 if name in rebuilt else term for name in starts}
         gone = sorted(set(marks.starts) - set(units))
         aliases = decisions.aliases_to_set(views, {v: a for v, a in marks.aliases.items() if v in views}, ready)
         sets: Sets = [
@@ -214,13 +222,15 @@ def deploy(
             *[(ledger_field(p), b"%d" % o, 0) for p, o in begun.offsets.items()],
             *[(b"s:%s" % u.encode(), start.pack(), 0) for u, start in starts.items()],
             *[(b"y:%s" % u.encode(), b"1", 0) for u in at_once],
-            *[(b"n:%s" % u.encode(), b"%d" % term, 0) for u in starts if term],
-            *([(b"retired", b"%d" % (marks.epoch + 1), 0)] if gone else []),
+            *[(b"n:%s" % u.encode(), b"%d" % number, 0) for u, number in terms.items() if number],
+            *[(b"k:%s" % u.encode(), kept.text().encode(), 0) for u, kept in lists.items() if kept is not None],
+            *([(b"retired", b"%d" % (marks.epoch + 1), 0)] if gone or rebuilt else []),
             *[(b"a:%s" % v.encode(), ",".join(f).encode(), 0) for v, f in aliases.items()],
             *[(b"t:%s" % n.encode(), t.encode(), 0) for n, t in topics.items()],
         ]
         deletes = [
-            *[b"%s:%s" % (kind, u.encode()) for u in gone for kind in (b"s", b"n", b"y", b"b")],
+            *[b"%s:%s" % (kind, u.encode()) for u in gone for kind in (b"s", b"n", b"y", b"b", b"k")],
+            *[b"%s:%s" % (kind, u.encode()) for u in sorted(rebuilt - set(at_once)) for kind in (b"y", b"b")],
             *[b"a:%s" % v.encode() for v in set(marks.aliases) - set(views)],
         ]
         checks = [

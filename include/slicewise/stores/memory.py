@@ -12,15 +12,20 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from slicewise.clock import Clock
+from slicewise.codec import IDENTITY_BYTES
 from slicewise.errors import StoreUnavailable
 from slicewise.stores import decisions
+from slicewise.stores.keys import LOW
 from slicewise.stores.ports import Incarnation
 from slicewise.stores.steps import (
+    EXPIRED,
     MISSED,
     Change,
     Command,
     Fields,
     KeyChange,
+    ListChange,
+    Members,
     PutText,
     Tagged,
     Text,
@@ -42,6 +47,14 @@ class Hash:
     expiry: int = 0
 
 
+@dataclass
+class Sorted:
+    """A sorted set: (score, member), ascending, and its expiry."""
+
+    members: list[tuple[int, bytes]] = field(default_factory=list)
+    expiry: int = 0
+
+
 Undo = Callable[[], None]
 
 
@@ -52,6 +65,7 @@ class MemoryServer:
         decisions.check_server(version, policy, "master")
         self.clock = clock
         self.hashes: dict[bytes, Hash] = {}
+        self.lists: dict[bytes, Sorted] = {}
         self.texts: dict[bytes, bytes] = {}
         self.life = 0
         self._undo: list[Undo] = []
@@ -75,6 +89,7 @@ class MemoryServer:
     def flush(self) -> None:
         """Empties the store within the same life: connections stay up."""
         self.hashes.clear()
+        self.lists.clear()
         self.texts.clear()
         self._undo.clear()
 
@@ -88,6 +103,10 @@ class MemoryServer:
             return [None if found is None else found.fields.get(name) for name in command.fields]
         if isinstance(command, Change):
             return self._change(command)
+        if isinstance(command, ListChange):
+            return self._list_change(command)
+        if isinstance(command, Members):
+            return self._members(command)
         if isinstance(command, Text):
             return self.texts.get(command.key)
         if isinstance(command, PutText):
@@ -138,7 +157,58 @@ class MemoryServer:
                 del self.hashes[change.key]
         return len(change.sets) - len(sets)
 
+    def _sorted(self, key: bytes) -> Sorted | None:
+        found = self.lists.get(key)
+        if found is not None and found.expiry and found.expiry * 1_000_000 <= self.clock.now_us():
+            del self.lists[key]
+            return None
+        return found
+
+    def _members(self, wanted: Members) -> list[bytes]:
+        found = self._sorted(wanted.key)
+        inside = [] if found is None else [m for score, m in found.members if wanted.first <= score <= wanted.last]
+        return inside[: -wanted.newest - 1 : -1] if wanted.newest else inside
+
+    def _list_change(self, change: ListChange) -> int:
+        """What scripts/event_list.lua does."""
+        hashed, now = self._hash(change.key), self.clock.now_us()
+        fields = {} if hashed is None else hashed.fields
+        if not all(stands(want, fields.get(name)) for name, want in change.checks):
+            return MISSED
+        if change.expiry and change.expiry <= now // 1_000_000 and hashed is None:
+            return EXPIRED
+        before, listed_before = [(change.key, self._copy(change.key))], self._copy_list(change.list_key)
+        self._remember(lambda: self._restore(before))
+        self._remember_with(lambda: self._restore_list(change.list_key, listed_before))
+        until = 0 if not change.expiry else max(change.expiry, 0 if hashed is None else hashed.expiry)
+        members = {(score, member) for score, member in change.adds}
+        found = self._sorted(change.list_key)
+        ordered = sorted(members if found is None else members.union(found.members))
+        keeps = change.keeps
+        older = sum(score < now - keeps.range_us for score, _ in ordered)
+        past = sum(score <= now - keeps.late_us for score, _ in ordered)
+        drop, cut = decisions.surplus(keeps, len(ordered), older, past)
+        sets = dict(change.sets)
+        if drop:
+            sets[LOW] = ordered[drop - 1][1][:IDENTITY_BYTES]
+        if hashed is not None or sets:
+            self.hashes[change.key] = Hash({**fields, **sets}, until)
+        self.lists.pop(change.list_key, None)
+        if ordered[drop:]:
+            self.lists[change.list_key] = Sorted(ordered[drop:], until)
+        return cut
+
     # ------------------------------------------------------------ losing writes
+    def _copy_list(self, key: bytes) -> Sorted | None:
+        found = self.lists.get(key)
+        return None if found is None else Sorted(list(found.members), found.expiry)
+
+    def _restore_list(self, key: bytes, before: Sorted | None) -> None:
+        if before is None:
+            self.lists.pop(key, None)
+        else:
+            self.lists[key] = before
+
     def _copy(self, key: bytes) -> Hash | None:
         found = self.hashes.get(key)
         return None if found is None else Hash(dict(found.fields), found.expiry)
@@ -155,6 +225,16 @@ class MemoryServer:
             self.texts.pop(key, None)
         else:
             self.texts[key] = value
+
+    def _remember_with(self, undo: Undo) -> None:
+        """Taken back together with the write before it."""
+        last = self._undo.pop()
+
+        def both() -> None:
+            undo()
+            last()
+
+        self._undo.append(both)
 
     def _remember(self, undo: Undo) -> None:
         self._undo.append(undo)

@@ -12,7 +12,7 @@ from typing import Any
 
 from slicewise.cover import Cover
 from slicewise.errors import DataLoss, EpochSuperseded, NotReady
-from slicewise.stores import covers, days, decisions, fold, keys, marks, swap
+from slicewise.stores import covers, days, decisions, fold, keys, lists, marks, swap
 from slicewise.stores.ports import (
     Deployable,
     EntityRead,
@@ -20,6 +20,7 @@ from slicewise.stores.ports import (
     FoldOutcome,
     HourEntry,
     Incarnation,
+    ListBatch,
     Marks,
     ReadReply,
     StoredUnit,
@@ -172,6 +173,10 @@ class Operations:
             return self.covers_of(batch.unit.source, seqs)
 
         return (yield from fold.fold(self.generation, term, covers_of, batch))
+
+    def add(self, batch: ListBatch) -> Steps[FoldOutcome]:
+        term = yield from self.term(batch.unit)
+        return (yield from lists.add(self.generation, term, batch))
 
     def swap(
         self,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
 import numpy as np
@@ -12,6 +12,7 @@ import numpy.typing as npt
 from slicewise.aggregates.columns import Columns
 from slicewise.codec import Layout
 from slicewise.cover import Cover, Place
+from slicewise.features.event_list import EventList
 from slicewise.stores.keys import unit_name
 from slicewise.stores.shapes import ReadShape
 
@@ -48,6 +49,8 @@ class Marks:
     """Unit -> epoch with which its present term began; 0 (or not there) before any unit was left out."""
     retired: int
     """Newest epoch that left a unit out; 0: none has."""
+    keeps: Mapping[str, EventList] = field(default_factory=dict)
+    """Event list -> what it keeps since its term began, or less."""
 
     def name(self, unit: str) -> str:
         """The unit (a fingerprint) in its keys."""
@@ -80,6 +83,10 @@ class StoredUnit(Protocol):
     def retention_us(self) -> int: ...
     @property
     def layout(self) -> Layout: ...
+    @property
+    def event_list(self) -> EventList | None:
+        """What it keeps, if it is an event list."""
+        ...
 
 
 class Deployable(Protocol):
@@ -119,9 +126,28 @@ class FoldBatch:
 
 
 @dataclass(frozen=True)
+class ListBatch:
+    """Events for one event list: of one place in offset order (a fold), or of any (place None: the backfill's, all
+    below the unit's start cover)."""
+
+    unit: StoredUnit
+    place: Place | None
+    tags: Sequence[bytes]
+    """One per entity (`keys.entity_tags`)."""
+    entity: npt.NDArray[np.int64]
+    """Per row: index into tags."""
+    offset: npt.NDArray[np.int64]
+    time: npt.NDArray[np.int64]
+    """Per row: its event time."""
+    members: Sequence[bytes]
+    """Per row: `codec.Members`."""
+
+
+@dataclass(frozen=True)
 class FoldOutcome:
     """rows: all; applied, known (at or below an entity's last), compacted (below their hour's
-    cover), expired: parts of them. entities: written. misses: reads that no longer stood."""
+    cover), expired: parts of them. entities: written. misses: reads that no longer stood. cut: events
+    that an event list's capacity left out."""
 
     rows: int = 0
     applied: int = 0
@@ -130,6 +156,7 @@ class FoldOutcome:
     expired: int = 0
     entities: int = 0
     misses: int = 0
+    cut: int = 0
 
 
 @dataclass(frozen=True)
@@ -178,6 +205,7 @@ class UnitReply(NamedTuple):
     hot: list[bytes]
     """Field, value, field, value, ..."""
     days: list[list[bytes | None]]
+    """Per day; of an event list per range the members in it."""
 
 
 @dataclass(frozen=True)
@@ -220,6 +248,10 @@ class OnlineStore(Protocol):
         ...
 
     def fold(self, batch: FoldBatch) -> FoldOutcome: ...
+    def add(self, batch: ListBatch) -> FoldOutcome:
+        """Brings events into an event list; no replay adds anything."""
+        ...
+
     def advance_ledger(self, start: Cover, end: Cover, epoch: int, units: str) -> Cover:
         """At the end of a batch; the ledger after it. EpochSuperseded, GapRefused."""
         ...

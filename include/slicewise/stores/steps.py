@@ -13,6 +13,7 @@ from slicewise.errors import StoreUnavailable
 from slicewise.stores.keys import MARKS
 
 if TYPE_CHECKING:
+    from slicewise.features.event_list import EventList
     from slicewise.stores.shapes import ReadShape
 
 T = TypeVar("T")
@@ -48,10 +49,20 @@ class PutText(NamedTuple):
     value: bytes
 
 
+class Members(NamedTuple):
+    """-> members of a sorted set with scores from first to last, ascending; newest: the last so many of them,
+    latest first (0: all)."""
+
+    key: bytes
+    first: int
+    last: int
+    newest: int = 0
+
+
 class Together(NamedTuple):
     """-> the replies of commands that are run as one transaction, under one tag."""
 
-    commands: Sequence[Fields | Whole]
+    commands: Sequence[Fields | Whole | Members]
 
 
 class Tagged(NamedTuple):
@@ -80,7 +91,26 @@ class Change(NamedTuple):
     keys: Sequence[KeyChange]
 
 
-Command = Time | Fields | Whole | Text | PutText | Together | Tagged | Change
+class ListChange(NamedTuple):
+    """-> MISSED where a check does not hold, EXPIRED where no list stands and all of it is too old, and nothing was
+    written; else how many events the list's capacity cut. Fields, events, trimming, low-water mark and expiries of
+    an event list: all or nothing."""
+
+    key: bytes
+    """The hash."""
+    list_key: bytes
+    """The sorted set."""
+    checks: Sequence[tuple[bytes, bytes]]
+    """At least one (field, ABSENT | exact(value)) of the hash."""
+    sets: Sequence[tuple[bytes, bytes]]
+    adds: Sequence[tuple[int, bytes]]
+    """(score, member)."""
+    keeps: EventList
+    expiry: int
+    """Second of expiry of what is added; 0: never."""
+
+
+Command = Time | Fields | Whole | Members | Text | PutText | Together | Tagged | Change | ListChange
 Steps = Generator[Sequence[Command], list[Any], T]
 
 TIME = Time()
@@ -88,6 +118,7 @@ WHOLE_MARKS = Whole(MARKS)
 STANDING = Fields(MARKS, (b"generation", b"epoch"))
 """What every read asks besides its data."""
 MISSED = -1
+EXPIRED = -2
 ABSENT = b""
 ATTEMPTS = 64
 """A check fails because another writer made progress; more often in a row is no race."""

@@ -14,6 +14,7 @@ from slicewise.stores.ports import (
     FoldOutcome,
     HourEntry,
     Incarnation,
+    ListBatch,
     Marks,
     ReadReply,
     StoredUnit,
@@ -79,6 +80,9 @@ class Store:
 
     def fold(self, batch: FoldBatch) -> FoldOutcome:
         return self._run(self.steps.fold(batch))
+
+    def add(self, batch: ListBatch) -> FoldOutcome:
+        return self._run(self.steps.add(batch))
 
     def advance_ledger(self, start: Cover, end: Cover, epoch: int, units: str) -> Cover:
         return self._run(self.steps.advance_ledger(start, end, epoch, units))

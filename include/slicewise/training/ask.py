@@ -199,9 +199,11 @@ def _by_event_time(asked: Asked, spine: Spine) -> dict[str, Bounds]:
 
 
 def _of_unit(unit: Unit, row: int, tokens: Sequence[Token]) -> Token:
-    for token in tokens:
-        if token.unit == unit.storage_fingerprint:
-            return token
+    of_unit = [token for token in tokens if token.unit == unit.storage_fingerprint]
+    # views that share an event list have a token each: that of this view's features is meant
+    of_unit.sort(key=lambda token: token.definition != unit.definition_fingerprint)
+    if of_unit:
+        return of_unit[0]
     raise BadRequest(
         f"no token of row {row} is of view {unit.view!r} as it is deployed (unit {unit.storage_fingerprint})",
         where="token",

@@ -7,7 +7,7 @@ that the platform runs, without a server.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -21,12 +21,13 @@ from slicewise.features.unit import PlannedFeature, Unit
 from slicewise.slices import Mode, bounds_columns
 from slicewise.training.entities import entities_of
 from slicewise.training.given import typed_events
-from slicewise.training.local import Bounds, Question, answer
+from slicewise.training.local import Bounds, Question, UnitEvents, answer
 from slicewise.training.questions import answered, question_types
 from slicewise.training.ranges import Ints
 from slicewise.training.rows import unit_events
 from slicewise.training.sessions import settled
 from slicewise.training.spine import AT, Spine, read_spine
+from slicewise.training.tree import SortedRows
 
 MODES: tuple[Mode, ...] = ("event_time", "at", "live")
 MODE = "mode"
@@ -66,7 +67,10 @@ def evaluate(view: FeatureView, events: object, queries: object) -> pa.Table:
         numbers = own.entities.numbers(spine.table)
         bounds = {feature.column: _bounds(unit, feature, modes, spine) for feature in unit.features}
         question = Question(numbers, settled(own, unit.features, numbers, bounds))
-        some = answer(own, unit.features, question, _Transit(unit))
+        if unit.event_list is None:
+            some = answer(own, unit.features, question, _Transit(unit))
+        else:
+            some = answer(_listed(own), unit.features, question)
         finished |= {f.column: answered(f, some[f.column], spine.table) for f in unit.features}
     return _table(view, spine, (*dict(units[0].entity), *asked), finished, refusals)
 
@@ -80,6 +84,13 @@ class _Transit:
     def __call__(self, columns: list[Columns], n: int) -> list[Columns]:
         layout = self.unit.layout
         return layout.decode_blocks([layout.encode_block(columns)], [n])
+
+
+def _listed(own: UnitEvents) -> UnitEvents:
+    """The events as they would come out of an event list."""
+    members = own.unit.members
+    rows = members.decode(members.encode(own.source.rows))
+    return replace(own, source=SortedRows(own.source.entity, rows))
 
 
 def _modes(table: pa.Table) -> list[Mode]:

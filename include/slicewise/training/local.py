@@ -7,58 +7,22 @@ window; what a bound or a cover cuts comes from the events themselves.
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
 from slicewise.aggregates import Columns, Finished
-from slicewise.cover import Place
 from slicewise.features.unit import PlannedFeature, Unit
-from slicewise.training.entities import Entities
+from slicewise.slices import SLICES
 from slicewise.training.knowledge import Covers
+from slicewise.training.last import last_rows
+from slicewise.training.question import Bounds as Bounds
+from slicewise.training.question import Question as Question
+from slicewise.training.question import UnitEvents as UnitEvents
 from slicewise.training.ranges import Ints, batches, expand
 from slicewise.training.tree import ITEMS_AT_ONCE, SliceTree, SortedRows, Transit
 
 ROWS_OF_COVERS_AT_ONCE = 20_000
-
-Bounds = tuple[Ints, Ints]
-
-
-@dataclass(frozen=True)
-class UnitEvents:
-    """The events of one unit after its row logic, sorted by (entity, total order).
-
-    place: per event the position of its (topic id, partition) in `places`. refused: events that
-    row logic left out of this view, counted by reason.
-    """
-
-    unit: Unit
-    entities: Entities
-    source: SortedRows
-    place: Ints
-    places: tuple[Place, ...]
-    refused: Mapping[str, int]
-
-
-@dataclass(frozen=True)
-class Question:
-    """What is asked: per row the entity's number (negative: unknown), and bounds per feature column.
-
-    covers: what each row knows; None where all events at hand are known.
-    """
-
-    entity: Ints
-    bounds: Mapping[str, Bounds]
-    covers: Covers | None = None
-
-    def take(self, rows: Ints) -> Question:
-        """These rows, in this order."""
-        return Question(
-            self.entity[rows],
-            {name: (start[rows], end[rows]) for name, (start, end) in self.bounds.items()},
-            None if self.covers is None else self.covers.take(rows),
-        )
 
 
 def answer(
@@ -71,10 +35,14 @@ def answer(
 
     transit: see SliceTree.build.
     """
-    partials = _partials(events, features, question, transit)
+    timed = [feature for feature in features if not feature.window.rows]
+    partials = dict(zip((f.column for f in timed), _partials(events, timed, question, transit), strict=True))
+    for feature in features:
+        if feature.window.rows:
+            partials[feature.column] = last_rows(events, feature, question)
     return {
-        feature.column: feature.aggregate.finish_columns_at(columns, functools.partial(_ends, question, feature.column))
-        for feature, columns in zip(features, partials, strict=True)
+        f.column: f.aggregate.finish_columns_at(partials[f.column], functools.partial(_ends, question, f.column))
+        for f in features
     }
 
 
@@ -88,6 +56,8 @@ def _partials(
     question: Question,
     transit: Transit | None,
 ) -> list[Columns]:
+    if not features:
+        return []
     if question.covers is None:
         tree = _tree(events.unit, events.source, transit)
         return _combined(tree, features, question)
@@ -102,7 +72,15 @@ def _partials(
 
 
 def _tree(unit: Unit, source: SortedRows, transit: Transit | None) -> SliceTree:
-    return SliceTree.build(unit.layout, unit.slice_us, source, transit)
+    return SliceTree.build(unit.layout, _tree_slice(unit), source, transit)
+
+
+def _tree_slice(unit: Unit) -> int:
+    """Of an event list, which has none: one that cuts its windows into some parts; bounds cut slices anywhere."""
+    if unit.event_list is None:
+        return unit.slice_us
+    shortest = min((f.window.length_us for f in unit.features if not f.window.rows), default=SLICES[-1])
+    return max((each for each in SLICES if each * 10 <= shortest), default=SLICES[0])
 
 
 def _combined(tree: SliceTree, features: Sequence[PlannedFeature], question: Question) -> list[Columns]:

@@ -11,7 +11,12 @@ payments = sw.KafkaSource(
         "items": "long",
         "accepted": "boolean",
         "paid_at": "timestamp_us",
+        "born": "date",
+        "fee": "float",
+        "terminal": "int8",
+        "tags": "array<string>",
     },
+    paths={"terminal": "$.at.terminal"},
     timestamp="paid_at",
     max_lateness="1d",
     max_ahead="5m",
@@ -127,6 +132,21 @@ by_card = sw.FeatureView(
     ],
 )
 
+by_birthday = sw.FeatureView(
+    "by_birthday",
+    source=payments,
+    entity=["born"],
+    features=[
+        sw.Feature("fees", sw.sum("fee"), windows=["1h", "1d"]),
+        sw.Feature("terminals", sw.sum("terminal"), windows=["1h", "1d"]),
+        sw.Feature("farthest", sw.max("terminal"), windows=["1d"]),
+        sw.Feature("days", sw.distinct_count("born"), windows=["1h"]),
+        sw.Feature("eldest", sw.min("born"), windows=["1d"]),
+        sw.Feature("births", sw.last_k("born", k=2), windows=["1d"]),
+        sw.Feature("tagged", sw.count("tags"), windows=["1d"]),
+    ],
+)
+
 by_card_and_shop = sw.FeatureView(
     "by_card_and_shop",
     source=payments,
@@ -162,6 +182,53 @@ everything = sw.FeatureView(
         sw.Feature("payments", sw.count(), windows=["10m", "1h", "1d"]),
         sw.Feature("turnover", sw.sum("amount"), windows=["10m", "1h", "1d"]),
     ],
+)
+
+EXACT: list[sw.Window | str] = [
+    sw.exact_range("40m"),
+    sw.exact_range("3h", closed="left"),
+    sw.exact_range("90m", closed="right"),
+    sw.rows(1),
+    sw.rows(20),
+]
+
+exactly_by_card = sw.FeatureView(
+    "exactly_by_card",
+    source=payments,
+    entity=["card"],
+    columns={"dear": "amount >= 100"},
+    features=[
+        sw.Feature("payments", sw.count(), windows=EXACT),
+        sw.Feature("spent", sw.sum("amount"), windows=EXACT),
+        sw.Feature("basket", sw.mean("amount"), windows=EXACT),
+        sw.Feature("items", sw.sum("items"), windows=EXACT),
+        sw.Feature("dearest_shop", sw.argmax("shop", by="amount"), windows=EXACT),
+        sw.Feature("last_shops", sw.last_k("shop", k=3), windows=EXACT),
+        sw.Feature("shops", sw.distinct_count("shop"), windows=EXACT),
+        sw.Feature("any_dear", sw.bool_or("dear"), windows=EXACT),
+    ],
+)
+
+exactly_by_shop_and_card = sw.FeatureView(
+    "exactly_by_shop_and_card",
+    source=payments,
+    entity=["shop", "card"],
+    features=[sw.Feature("spent", sw.sum("amount"), windows=[sw.rows(3), sw.exact_range("1h")])],
+)
+
+sharing_its_list = sw.FeatureView(
+    "sharing_its_list",
+    source=payments,
+    entity=["shop", "card"],
+    features=[sw.Feature("most", sw.max("amount"), windows=[sw.rows(7)])],
+)
+
+everything_exactly = sw.FeatureView(
+    "everything_exactly",
+    source=payments,
+    entity=[],
+    capacity=100_000,
+    features=[sw.Feature("amounts", sw.last_k("amount", k=5), windows=[sw.rows(50), sw.exact_range("10m")])],
 )
 
 risk = sw.FeatureSet(

@@ -57,6 +57,7 @@ pytestmark = [
 
 NOW = START + 6 * HOUR
 WINDOWS = ("10m", "3h", sw.tumbling("1h"), sw.sliding("1h", offset="90m"))
+EXACT = (sw.exact_range("40m"), sw.exact_range("2h", closed="neither"), sw.rows(1), sw.rows(9))
 SKETCHES = {
     "songs": sw.distinct_count("song", threshold=3, precision=10),
     "lengths": sw.quantiles("seconds", q=[0.1, 0.5], threshold=3, error=0.05),
@@ -81,6 +82,7 @@ DEPLOYMENT = plan(
     Project.of(
         "test",
         [view(["user"], WINDOWS, name="users"), view([], WINDOWS, name="everyone"), SKETCH,
+         view(["user"], EXACT, name="exactly"),
          view(["device", "user"], ["3h"], name="devices"),
          view(["user"], [sw.session("5m", max_length="2h")], name="visitors")],
     )
@@ -121,6 +123,8 @@ class OracleReader:
             _, feature = self.deployment.resolve(ref)
             start, end = bounds(feature.window, mode, t, unit.slice_us)  # type: ignore[arg-type]
             chosen = inside(known, start, end)
+            if feature.window.rows:
+                chosen = sorted(chosen, key=lambda e: e.order)[-feature.window.rows :]
             if feature.window.kind == "session" and not self.whole_searches:
                 chosen = session(known, start, end, feature.window.gap_us)
                 start = min((e.time for e in chosen), default=end) // unit.slice_us * unit.slice_us
@@ -196,8 +200,9 @@ def agreed(spark: SparkSession, settings: Settings) -> Outcome:
 def test_spark_and_brute_force_agree_on_every_value(agreed: Outcome) -> None:
     assert [row for row in agreed.compared if row.verdict is not Verdict.EQUAL] == []
     per_entity = len(AGGREGATES) * len(WINDOWS)
+    exactly = 4 * len(AGGREGATES) * len(EXACT)
     # two modes; four users, one global, four users with sketches, twelve pairs, four users with sessions
-    expected_rows = 4 * per_entity + per_entity + 4 * len(SKETCHES) + (12 + 4) * len(AGGREGATES)
+    expected_rows = 4 * per_entity + per_entity + 4 * len(SKETCHES) + exactly + (12 + 4) * len(AGGREGATES)
     assert len(agreed.compared) == 2 * expected_rows
     sessions = [row for row in agreed.compared if row.feature == "n_session_5m"]
     assert any(row.start_us < row.end_us for row in sessions)

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from slicewise.checks.bounds import may_be, searched_from
-from slicewise.slices import MINUTE_US, Window, bounds, hopping, session, sliding, tumbling
+from slicewise.slices import MINUTE_US, Window, bounds, exact_range, hopping, rows, session, sliding, tumbling
 
 WINDOWS = [
     sliding("10m"),
@@ -21,6 +21,13 @@ WINDOWS = [
     sliding("7d", offset="90m"),
     tumbling("1h", offset="90m"),
     hopping("1h", every="10m", open=True, offset="2h"),
+]
+EXACT = [
+    exact_range("10m"),
+    exact_range("10m", closed="left"),
+    exact_range("10m", closed="right"),
+    exact_range("10m", closed="neither"),
+    rows(5),
 ]
 instants = st.integers(1_700_000_000_000_000, 1_700_500_000_000_000)
 
@@ -65,3 +72,15 @@ def test_moved_live_bounds_are_refused(window: Window) -> None:
     start, end = bounds(window, "live", 1_700_000_123_456_789, MINUTE_US)
     assert not may_be(window, MINUTE_US, start - MINUTE_US, end, None)
     assert not may_be(window, MINUTE_US, start, end + 1, None)
+
+
+@given(instants, st.sampled_from(EXACT), st.sampled_from(["live", "at"]))
+def test_exact_bounds_are_accepted_at_their_microsecond_alone(t: int, window: Window, mode: str) -> None:
+    start, end = bounds(window, mode, t, 1)  # type: ignore[arg-type]
+    at = t if mode == "at" else None
+    assert may_be(window, 1, start, end, at)
+    moved = [(start - 1, end), (start + 1, end)]
+    if at is not None or not window.rows:  # of live rows only the start is known
+        moved += [(start, end - 1), (start, end + 1)]
+    for interval in moved:
+        assert not may_be(window, 1, *interval, at)

@@ -118,6 +118,19 @@ def test_what_is_not_known_is_reported_and_left_alone(key: bytes) -> None:
     assert not found.delete
 
 
+def test_lists_keep_the_expiry_that_their_script_set_and_those_of_rows_have_none() -> None:
+    both = [keys.list_key(3, TAG, UNIT), keys.members_key(3, TAG, UNIT)]
+    keeps_rows = SweepRules(3, {UNIT: UnitRule(RULE.retention_us, RULE.max_ahead_us, 1, keeps_rows=True)})
+    for key in both:
+        # an event may lie far ahead of the store's clock: only the script knows when the newest is too old
+        assert verdict(key, BOUND_HOT + 10**9, NOW, RULES).finding is Finding.WELL
+        found = verdict(key, None, NOW, RULES)
+        assert (found.finding, found.expire_at_s) == (Finding.NO_EXPIRY, BOUND_HOT)
+        assert verdict(key, None, NOW, keeps_rows).finding is Finding.WELL
+        over = SweepRules(3, {f"{UNIT}.7": RULE}, epoch=9, retired=6)
+        assert verdict(key, None, NOW, over).delete
+
+
 def test_rules_come_from_the_deployed_manifest() -> None:
     manifest = {
         "sources": [{"name": "s", "max_ahead_us": MINUTE}],

@@ -90,6 +90,24 @@ PAIRS: dict[str, tuple[str, sw.FeatureView]] = {
     "every": one("every(liked)", sw.bool_and("liked")),
     "logical_or": one("logical_or(liked)", sw.bool_or("liked")),
     "approx_percentile": one("approx_percentile(seconds, ARRAY[0.5, 0.9])", sw.quantiles("seconds", q=[0.5, 0.9])),
+    "exact": (
+        """CREATE FEATURE VIEW v AS SELECT user_id,
+           avg(seconds) OVER (PARTITION BY user_id ORDER BY ts RANGE BETWEEN INTERVAL '3' HOUR PRECEDING
+                              AND CURRENT ROW) AS basket_exact_3h,
+           sum(n) OVER (PARTITION BY user_id ORDER BY ts RANGE BETWEEN INTERVAL '1' HOUR PRECEDING
+                        AND CURRENT ROW EXCLUDE GROUP) AS n_exact_1h_left
+           FROM plays""",
+        view(
+            sw.Feature("basket", sw.mean("seconds"), [sw.exact_range("3h")]),
+            sw.Feature("n", sw.sum("n"), [sw.exact_range("1h", closed="left")]),
+        ),
+    ),
+    "rows": (
+        """CREATE FEATURE VIEW v AS SELECT user_id,
+           sum(n) OVER (PARTITION BY user_id ORDER BY ts ROWS BETWEEN 9 PRECEDING AND CURRENT ROW) AS n_rows_10
+           FROM plays""",
+        view(sw.Feature("n", sw.sum("n"), [sw.rows(10)])),
+    ),
     "several windows, named": (
         """CREATE FEATURE VIEW v AS
            SELECT user_id, ts, count(*) OVER short AS plays_60m, count(*) OVER (long) AS plays_7d,

@@ -12,7 +12,7 @@ import slicewise as sw
 from slicewise.errors import DefinitionError
 from slicewise.features.naming import Location
 from slicewise.features.sql import SqlRefused, read_definitions
-from tests.unit.sql.refusals import REFUSALS, SOURCE, W, over
+from tests.unit.sql.refusals import REFUSALS, SOURCE, W
 
 
 def refused(text: str) -> SqlRefused:
@@ -38,26 +38,6 @@ def test_it_is_refused_at_its_place(name: str) -> None:
     start = len(pointed) - len(pointed.lstrip())
     assert set(pointed.strip()) == {"^"}
     assert (written + "\n")[start] == (text + "\n")[at]
-
-
-@pytest.mark.parametrize(
-    ("frame", "says"),
-    [
-        ("ORDER BY ts RANGE INTERVAL '1' HOUR PRECEDING", "exact"),
-        ("ORDER BY ts ROWS 9 PRECEDING", "ROWS"),
-    ],
-)
-def test_what_waits_for_a_kind_of_window_is_refused_by_its_reason(frame: str, says: str) -> None:
-    """Until there are exact windows: a RANGE over the event time is never read as one over slices."""
-    from slicewise import slices
-
-    wanted = "rows" if "ROWS" in frame else "exact_range"
-    if hasattr(slices, wanted):
-        pytest.fail(f"there is {wanted} now: say here what the SQL means")
-    error = refused(SOURCE + over(f"PARTITION BY user_id {frame}"))
-    assert says in error.what
-    assert "this version has no exact windows" in error.what
-    assert "SLICE(ts)" in str(error.expected)
 
 
 @pytest.mark.parametrize(

@@ -114,6 +114,8 @@ class _Select:
     def _check_windows(self, view: FeatureView, meant: Sequence[Meant]) -> None:
         for each in meant:
             window = each.plain()
+            if window.is_exact:
+                continue  # answered from events: no slice has to divide it
             try:
                 if view.slice is None:
                     default_slice([window])

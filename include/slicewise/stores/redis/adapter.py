@@ -15,14 +15,15 @@ from slicewise.errors import StoreUnavailable
 from slicewise.stores import decisions
 from slicewise.stores.operations import Operations, read_commands
 from slicewise.stores.ports import EntityRead, Incarnation, ReadReply, TagRead
-from slicewise.stores.redis.commands import SCRIPT, decode, encode
+from slicewise.stores.redis.commands import LIST_SCRIPT, SCRIPT, decode, encode
 from slicewise.stores.redis.wire import NOT_YET, Address, Connection, ReplyError, pack, reader
 from slicewise.stores.steps import Command, Steps
 from slicewise.stores.store import Store
 
 T = TypeVar("T")
 
-_HELLO = (pack((b"INFO",)), pack((b"SCRIPT", b"LOAD", SCRIPT)))
+_SCRIPTS = tuple(pack((b"SCRIPT", b"LOAD", script)) for script in (SCRIPT, LIST_SCRIPT))
+_HELLO = (pack((b"INFO",)), *_SCRIPTS)
 
 
 def open_store(url: str, timeout_s: float = 30.0) -> Store:
@@ -55,7 +56,7 @@ class RedisNode:
     def __init__(self, address: Address, timeout_s: float) -> None:
         self._connection = Connection(address, timeout_s)
         try:
-            self.incarnation = check_hello(self._connection.exchange(_HELLO, 2), address)
+            self.incarnation = check_hello(self._connection.exchange(_HELLO, len(_HELLO)), address)
         except BaseException:
             self._connection.close()
             raise

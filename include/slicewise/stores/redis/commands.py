@@ -18,6 +18,8 @@ from slicewise.stores.steps import (
     Change,
     Command,
     Fields,
+    ListChange,
+    Members,
     PutText,
     Tagged,
     Text,
@@ -26,8 +28,14 @@ from slicewise.stores.steps import (
     Whole,
 )
 
-SCRIPT = (files(__package__) / "scripts" / "compare_and_set.lua").read_bytes()
-_SHA = hashlib.sha1(SCRIPT, usedforsecurity=False).hexdigest().encode()
+
+def _script(name: str) -> tuple[bytes, bytes]:
+    text = (files(__package__) / "scripts" / name).read_bytes()
+    return text, hashlib.sha1(text, usedforsecurity=False).hexdigest().encode()
+
+
+SCRIPT, _SHA = _script("compare_and_set.lua")
+LIST_SCRIPT, _LIST_SHA = _script("event_list.lua")
 MAX_VALUE = 64 << 20
 """Bytes of one value; Redis itself takes 512 MiB, but a script copies what it checks."""
 
@@ -56,6 +64,10 @@ def encode(commands: Sequence[Command]) -> tuple[list[bytes], int]:
             packed.append(pack((b"HMGET", command.key, *command.fields)))
         elif isinstance(command, Change):
             packed.append(_change(command))
+        elif isinstance(command, ListChange):
+            packed.append(_list_change(command))
+        elif isinstance(command, Members):
+            packed.append(_members(command))
         elif isinstance(command, Whole):
             packed.append(pack((b"HGETALL", command.key)))
         elif isinstance(command, Together):
@@ -114,6 +126,28 @@ def _change(change: Change) -> bytes:
         words.append(b"%d" % len(key.deletes))
         words += key.deletes
     return pack(tuple(words))
+
+
+def _list_change(change: ListChange) -> bytes:
+    words: list[bytes] = [b"EVALSHA", _LIST_SHA, b"2", change.key, change.list_key, b"%d" % len(change.checks)]
+    for check in change.checks:
+        words += check
+    words.append(b"%d" % len(change.sets))
+    for field, value in change.sets:
+        words += (field, value)
+    keeps = change.keeps
+    words += [b"%d" % n for n in (keeps.range_us, keeps.rows, keeps.late_us, keeps.most, change.expiry)]
+    for score, member in change.adds:
+        words += (b"%d" % score, member)
+    return pack(tuple(words))
+
+
+def _members(wanted: Members) -> bytes:
+    first, last = b"%d" % wanted.first, b"%d" % wanted.last
+    if wanted.newest:
+        newest = b"%d" % wanted.newest
+        return pack((b"ZRANGE", wanted.key, last, first, b"BYSCORE", b"REV", b"LIMIT", b"0", newest))
+    return pack((b"ZRANGE", wanted.key, first, last, b"BYSCORE"))
 
 
 def decode(commands: Sequence[Command], replies: Sequence[Any]) -> list[Any]:

@@ -1,0 +1,127 @@
+"""A member of an event list is one event: equal events are equal bytes, whose order is the total order of events.
+
+docs/format.md, "Event lists", gives every byte: identity, which values there are, the values, CRC-32.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from slicewise.aggregates.events import Rows
+from slicewise.aggregates.fields import IDENTITY, SIGN_BIT
+from slicewise.aggregates.ragged import offsets_of, runs
+from slicewise.aggregates.values import ValueType
+from slicewise.errors import CodecError
+
+MEMBERS_VERSION = 1
+IDENTITY_BYTES = IDENTITY.itemsize
+MOST_SCORE = 2**53 - 1
+"""A score is a double: times beyond what one holds exactly have the last exact one, and the order of the members
+within it is still that of their times."""
+_CRC_BYTES = 4
+_WHOLE = 0x2144DF1C
+"""CRC-32 of any bytes followed by their own CRC-32, little-endian."""
+
+
+def score_of(time_us: int) -> int:
+    """The score of a member: its event time, as far as a double holds it."""
+    return max(-MOST_SCORE, min(MOST_SCORE, time_us))
+
+
+def identity_time(identity: bytes) -> int:
+    """Event time in microseconds of an identity (or of a member, which begins with its own)."""
+    return int.from_bytes(identity[:8], "big") - SIGN_BIT
+
+
+@dataclass(frozen=True)
+class Members:
+    """The form of one list's members. columns: (name, Arrow type), sorted by name."""
+
+    columns: tuple[tuple[str, pa.DataType], ...]
+
+    @cached_property
+    def _types(self) -> tuple[ValueType, ...]:
+        return tuple(ValueType(kind) for _, kind in self.columns)
+
+    @cached_property
+    def record(self) -> np.dtype[np.void]:
+        """What every member begins with: identity, a byte per column that is 1 where there is a value, and the
+        values; of text and decimals the number of their bytes, which follow the record."""
+        fields: list[tuple[str, Any]] = [("identity", IDENTITY)]
+        fields += [(f"has{i}", "|u1") for i in range(len(self.columns))]
+        fields += [(f"v{i}", kind.dtype or "<u4") for i, kind in enumerate(self._types)]
+        return np.dtype(fields)
+
+    def encode(self, rows: Rows) -> list[bytes]:
+        """One member per row."""
+        n = len(rows)
+        records = np.zeros(n, self.record)
+        records["identity"] = rows.identities()
+        texts: list[list[bytes]] = []
+        for i, ((name, _), kind) in enumerate(zip(self.columns, self._types, strict=True)):
+            array = rows.columns[name]
+            records[f"has{i}"] = array.is_valid().to_numpy(zero_copy_only=False)
+            stored = kind.store(array)
+            if kind.dtype is None:
+                listed: list[bytes] = stored.to_pylist()
+                records[f"v{i}"] = list(map(len, listed))
+                texts.append(listed)
+            else:
+                records[f"v{i}"] = stored
+        whole, width = records.tobytes(), self.record.itemsize
+        heads = [whole[at : at + width] for at in range(0, n * width, width)]
+        bodies = list(map(b"".join, zip(heads, *texts, strict=True))) if texts else heads
+        return [body + zlib.crc32(body).to_bytes(_CRC_BYTES, "little") for body in bodies]
+
+    def decode(self, members: Sequence[bytes]) -> Rows:
+        """The rows of these members. Raises CodecError for one that is damaged."""
+        width, n = self.record.itemsize, len(members)
+        if not all(len(each) >= width + _CRC_BYTES and zlib.crc32(each) == _WHOLE for each in members):
+            raise CodecError(
+                "a member of an event list is damaged",
+                expected=f"at least {width + _CRC_BYTES} bytes that agree with their checksum",
+                next_step="build the view anew: its list comes from the archive",
+            )
+        records = np.frombuffer(b"".join([each[:width] for each in members]), self.record)
+        identity = records["identity"]
+        texts = [i for i, kind in enumerate(self._types) if kind.dtype is None]
+        sizes = [records[f"v{i}"].astype(np.int64) for i in texts]
+        lengths = np.fromiter(map(len, members), np.int64, n)
+        if not np.array_equal(sum(sizes, np.full(n, width + _CRC_BYTES, np.int64)), lengths):
+            raise CodecError("the sizes of a member of an event list do not add up")
+        columns = {}
+        tails = np.frombuffer(b"".join([each[width:-_CRC_BYTES] for each in members]), np.uint8) if texts else None
+        at = offsets_of(lengths - width - _CRC_BYTES)[:-1]
+        for i, ((name, _), kind) in enumerate(zip(self.columns, self._types, strict=True)):
+            valid = records[f"has{i}"] != 0
+            if kind.dtype is None:
+                assert tails is not None
+                size = records[f"v{i}"].astype(np.int64)
+                values: Any = _strings(tails, at, size)
+                at = at + size
+            else:
+                values = np.ascontiguousarray(records[f"v{i}"])
+            columns[name] = kind.load(values, valid)
+        return Rows(
+            (identity["time"].astype(np.uint64) ^ np.uint64(SIGN_BIT)).view(np.int64),
+            identity["topic_hi"].astype(np.uint64),
+            identity["topic_lo"].astype(np.uint64),
+            identity["partition"].astype(np.int32),
+            identity["offset"].astype(np.int64),
+            columns,
+        )
+
+
+def _strings(data: NDArray[np.uint8], starts: NDArray[np.int64], sizes: NDArray[np.int64]) -> pa.Array:
+    ends = offsets_of(sizes)
+    flat = data[runs(starts, ends)]
+    buffers = [None, pa.py_buffer(ends), pa.py_buffer(np.ascontiguousarray(flat))]
+    return pa.LargeBinaryArray.from_buffers(pa.large_binary(), len(sizes), buffers)

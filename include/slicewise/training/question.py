@@ -1,0 +1,51 @@
+"""What is asked, and of which events, as whole columns."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from slicewise.cover import Place
+from slicewise.features.unit import Unit
+from slicewise.training.entities import Entities
+from slicewise.training.knowledge import Covers
+from slicewise.training.ranges import Ints
+from slicewise.training.tree import SortedRows
+
+Bounds = tuple[Ints, Ints]
+
+
+@dataclass(frozen=True)
+class UnitEvents:
+    """The events of one unit after its row logic, sorted by (entity, total order).
+
+    place: per event the position of its (topic id, partition) in `places`. refused: events that
+    row logic left out of this view, counted by reason.
+    """
+
+    unit: Unit
+    entities: Entities
+    source: SortedRows
+    place: Ints
+    places: tuple[Place, ...]
+    refused: Mapping[str, int]
+
+
+@dataclass(frozen=True)
+class Question:
+    """What is asked: per row the entity's number (negative: unknown), and bounds per feature column.
+
+    covers: what each row knows; None where all events at hand are known.
+    """
+
+    entity: Ints
+    bounds: Mapping[str, Bounds]
+    covers: Covers | None = None
+
+    def take(self, rows: Ints) -> Question:
+        """These rows, in this order."""
+        return Question(
+            self.entity[rows],
+            {name: (start[rows], end[rows]) for name, (start, end) in self.bounds.items()},
+            None if self.covers is None else self.covers.take(rows),
+        )
