@@ -15,7 +15,7 @@ from slicewise.features.event_list import EventList
 from slicewise.features.fingerprint import canonical_json, storage_payload
 from slicewise.features.plan import Deployment
 from slicewise.features.unit import Unit
-from slicewise.slices import DAY_US, HOUR_US, bounds, format_duration, format_span, segments, slice_segments
+from slicewise.slices import DAY_US, HOUR_US, bounds, floor, format_duration, format_span, segments, slice_segments
 from slicewise.slices import resolution as resolution_of
 
 ChangeKind = Literal["unchanged", "new", "definition", "refused", "removed"]
@@ -151,8 +151,8 @@ def _differences(unit: Unit, new: Deployment, old: Unit, deployed: Deployment) -
     now = storage_payload(unit, new.source(unit.source))
     then = storage_payload(old, deployed.source(old.source))
     found = []
-    for key in sorted(now):
-        if now[key] == then[key]:
+    for key in sorted({*now, *then}):
+        if now.get(key) == then.get(key):
             continue
         if key == "partials":
             before = {canonical_json(each) for each in then[key]}
@@ -160,7 +160,7 @@ def _differences(unit: Unit, new: Deployment, old: Unit, deployed: Deployment) -
             found += [f"partial added: {each}" for each in sorted(after - before)]
             found += [f"partial removed: {each}" for each in sorted(before - after)]
         else:
-            found.append(f"{key}: {canonical_json(then[key])} -> {canonical_json(now[key])}")
+            found.append(f"{key}: {canonical_json(then.get(key))} -> {canonical_json(now.get(key))}")
     return found
 
 
@@ -191,6 +191,8 @@ def _fields(unit: Unit, into_day_us: int) -> int:
     fields: set[tuple[str, int]] = set()
     for feature in unit.features:
         start, end = bounds(feature.window, "live", t, unit.slice_us)
+        if feature.window.is_lifetime:  # older days are in the total
+            start = floor(t - unit.retention_us, DAY_US)
         if feature.window.kind == "session":
             parts = slice_segments(start, end, unit.slice_us)
         else:
@@ -226,7 +228,7 @@ def _explained(unit: Unit, change: Change) -> Explained:
         features=len(unit.features),
         partials=tuple(sorted(_partial_names(unit).values())),
         bytes_per_row=row,
-        bytes_per_entity=hours * compacted + running,
+        bytes_per_entity=hours * compacted + running + (row + RUNNING_OVERHEAD if unit.lifetime else 0),
         reads_per_request=reads_per_request(unit),
         change=change,
     )

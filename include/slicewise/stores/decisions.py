@@ -28,6 +28,9 @@ START_SEQ = 0
 """Stands for the start cover of a unit, older than every archive seq."""
 LIST_SLACK_S = 60
 """Between the time that a read is told and the data that it then gets less than this passes."""
+HOURS_PER_DAY = 24
+ANNOUNCED = b"count"
+"""Field of the covers: announcements so far; the others are seqs."""
 MAX_OFFSET = 2**53
 """Offsets stay below, so that a Lua number holds them exactly."""
 
@@ -44,6 +47,11 @@ def hour_floor(place: Place, start: Cover, hours: Mapping[int, int], covers: Map
     if seq is None or seq == START_SEQ:
         return start.get(place)
     return max(start.get(place), covers[seq].get(place))
+
+
+def lifetime_floor(place: Place, start: Cover, cover: Cover) -> int:
+    """The same for an hour that is in the entity's total, whose seq stands for `cover`."""
+    return max(start.get(place), cover.get(place))
 
 
 def rows_to_keep(
@@ -211,6 +219,49 @@ def check_swap(seq: int, cover: Cover, start: Cover) -> None:
             f"the cover of archive seq {seq} lies behind the unit's start cover",
             next_step="archive up to the start cover, then compact again",
         )
+
+
+# ------------------------------------------------------------------ lifetime
+def check_horizon(horizon: int) -> None:
+    """A day is in the totals whole, or not at all: else the total of what is left of it could not be told."""
+    if horizon % HOURS_PER_DAY:
+        raise GapRefused(f"a horizon at hour {horizon}", expected="the first hour of a day")
+
+
+def check_lifetime(seq: int, cover: Cover, start: Cover, ledger: Cover) -> None:
+    """Totals never run ahead of the ledger: so no token must say which of all hours do.
+
+    The ledger only grows while this store lives, and falls back to a time after which totals did too.
+    """
+    check_swap(seq, cover, start)
+    if not ledger.dominates(cover):
+        raise GapRefused(
+            f"the store holds less than archive seq {seq}: a total of it would be ahead of every token",
+            expected="the stream to reach what is archived",
+            next_step="let the stream go on, then run it again",
+        )
+
+
+def lifetime_decision(
+    horizon: int,
+    seq: int,
+    cover: Cover,
+    since: int | None,
+    stands: tuple[int, int] | None,
+    running: Sequence[Running],
+) -> tuple[Swap, tuple[bytes, ...]]:
+    """Whether a total may take the place of what stands, and which running partials go with it.
+
+    since: the total is of hours from there on, and what stands is added to it. stands: horizon and seq of it.
+    running: those of hours before the horizon, tail fields too.
+    """
+    if stands is not None:
+        if stands[0] >= horizon and stands[1] >= seq:
+            return Swap.STALE, ()
+        # what stands holds hours that are in this row too, or events that this one lacks
+        if stands[0] > horizon or stands[1] > seq or (since is not None and stands[0] > since):
+            return Swap.LEAVE_OVER, ()
+    return swap_decision(seq, cover, None, running)
 
 
 # ------------------------------------------------------------------ covers of archive seqs

@@ -1,0 +1,50 @@
+"""How far the totals of a lifetime reach follows from what is archived and compacted, and from what the marks claim.
+
+A horizon moves only when nothing before it is dirty: then what stands of its hours is all that the newest archive
+has of them, and one seq says so for all. docs/adr/0042.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from slicewise.lifecycle.compaction import UnitHours
+
+
+@dataclass(frozen=True)
+class Reached:
+    """What the marks claim. hour: before it hours are in the totals; held: the newest archive all of whose events
+    of these hours are."""
+
+    hour: int
+    held: int
+
+
+@dataclass(frozen=True)
+class Move:
+    """Hours that are to go into the totals: those before `horizon`; since: from there on alone, None: all anew."""
+
+    horizon: int
+    since: int | None
+
+    def hours(self, hours: UnitHours) -> list[int]:
+        """The compacted hours that it takes."""
+        return sorted(h for h in hours.compacted if h < self.horizon and (self.since is None or h >= self.since))
+
+
+def late_hours(hours: UnitHours, reached: Reached) -> list[int]:
+    """Hours before the horizon with archived events that the totals lack: they stay dirty until a move brings them."""
+    return sorted(hour for hour, newest in hours.newest.items() if hour < reached.hour and newest > reached.held)
+
+
+def next_move(hours: UnitHours, reached: Reached | None, target: int, seq: int) -> Move | None:
+    """What is to be moved now, if anything can be. reached: None before the first; target: the horizon that is due;
+    seq: of the archive that the hours are known from. A horizon never goes back."""
+    horizon = target if reached is None else max(target, reached.hour)
+    for hour in {*hours.newest, *hours.compacted}:
+        stands = hours.compacted.get(hour)
+        if hour < horizon and (stands is None or hours.newest.get(hour, 0) > stands.holds or stands.seq > seq):
+            return None  # first it must be compacted; or another run has compacted it from a newer archive
+    if reached is None or late_hours(hours, reached):
+        return Move(horizon, None)
+    return Move(horizon, reached.hour) if horizon > reached.hour else None
