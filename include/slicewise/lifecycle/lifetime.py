@@ -6,9 +6,11 @@ has of them, and one seq says so for all. docs/adr/0042.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from slicewise.lifecycle.compaction import UnitHours
+from slicewise.stores.decisions import HOURS_PER_DAY
 
 
 @dataclass(frozen=True)
@@ -30,6 +32,16 @@ class Move:
     def hours(self, hours: UnitHours) -> list[int]:
         """The compacted hours that it takes."""
         return sorted(h for h in hours.compacted if h < self.horizon and (self.since is None or h >= self.since))
+
+
+def days_of(move: Move, reached: Reached | None, swapped: Iterable[int]) -> tuple[int, ...]:
+    """Days whose hashes may hold hours that move: since a horizon all of them, else those of which hours were
+    swapped. What a swap that did not finish left in another day counts for nobody, and the sweep takes it."""
+    if move.since is not None:
+        return tuple(range(move.since // HOURS_PER_DAY, move.horizon // HOURS_PER_DAY))
+    hours = list(swapped)
+    first = reached.hour if reached is not None else min(hours, default=0)
+    return tuple(sorted({hour // HOURS_PER_DAY for hour in hours if first <= hour < move.horizon}))
 
 
 def late_hours(hours: UnitHours, reached: Reached) -> list[int]:

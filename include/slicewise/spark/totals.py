@@ -7,7 +7,7 @@ docs/adr/0042.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,7 +16,7 @@ import pyarrow as pa
 from slicewise.aggregates.columns import Columns
 from slicewise.cover import Cover
 from slicewise.errors import SlicewiseError
-from slicewise.lifecycle.lifetime import Move, Reached, next_move
+from slicewise.lifecycle.lifetime import Move, Reached, days_of, next_move
 from slicewise.spark.compaction import HourJob, UnitTable
 from slicewise.spark.context import Context
 from slicewise.spark.fold import drop
@@ -24,7 +24,7 @@ from slicewise.spark.log import event, warning
 from slicewise.spark.partials import RowShape, UnitRef, grouped, whole
 from slicewise.spark.report import Report
 from slicewise.spark.swapping import OUTCOME, StoreRef, entity_tags_of
-from slicewise.stores.decisions import HOURS_PER_DAY, START_SEQ
+from slicewise.stores.decisions import START_SEQ
 from slicewise.stores.iceberg.log import load, records_by_hour
 from slicewise.stores.ports import LifetimeEntry
 
@@ -119,7 +119,7 @@ def _moved(context: Context, table: UnitTable, report: Report, reached: Reached 
             return False  # another run came between: the next one decides again
         move = Move(move.horizon, None) if anew else move
         hours = move.hours(context.hours(unit, table.headers()))
-        days = _days(move, reached, store.swapped(unit))
+        days = days_of(move, reached, store.swapped(unit))
         done = table.bring(hours, Bring(table.ref, table.store, move, seq, cover, days))
         report.add_horizon(unit, move.horizon, seq, done)
         if not done["left_over"]:
@@ -137,12 +137,3 @@ def _move(context: Context, table: UnitTable, reached: Reached | None, seq: int)
     if seq == START_SEQ:  # what the start cover leaves out is the fold's, whatever is archived
         return Move(due, None)
     return next_move(context.hours(table.unit, table.headers()), reached, due, seq)
-
-
-def _days(move: Move, reached: Reached | None, swapped: Mapping[int, int]) -> tuple[int, ...]:
-    """Days whose hashes may hold hours that move. Of entities that a swap did not finish, what is left in a day
-    counts for nobody, and the sweep takes it."""
-    if move.since is not None:
-        return tuple(range(move.since // HOURS_PER_DAY, move.horizon // HOURS_PER_DAY))
-    first = reached.hour if reached is not None else min(swapped, default=0)
-    return tuple(sorted({hour // HOURS_PER_DAY for hour in swapped if first <= hour < move.horizon}))

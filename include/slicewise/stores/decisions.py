@@ -248,13 +248,17 @@ def lifetime_decision(
     cover: Cover,
     since: int | None,
     stands: tuple[int, int] | None,
+    compacted: Iterable[int],
     running: Sequence[Running],
 ) -> tuple[Swap, tuple[bytes, ...]]:
     """Whether a total may take the place of what stands, and which running partials go with it.
 
     since: the total is of hours from there on, and what stands is added to it. stands: horizon and seq of it.
-    running: those of hours before the horizon, tail fields too.
+    compacted: seqs of the hours that would leave their days; running: partials of hours before the horizon, tail
+    fields too. An hour that another run swapped from a newer archive holds more than this total.
     """
+    if any(each > seq for each in compacted):
+        return Swap.LEAVE_OVER, ()
     if stands is not None:
         if stands[0] >= horizon and stands[1] >= seq:
             return Swap.STALE, ()

@@ -133,6 +133,17 @@ class LifetimeWorld(World):
         self.log[partition].append(Logged(self.rng.randrange(ENTITIES), hour, at))
         self.say(f"event p{partition} o{len(self.log[partition]) - 1} day {day} hour {hour % 24}")
 
+    def archived(self) -> tuple[int, tuple[int, ...]]:
+        """As far as the log reaches, or, as when the stream keeps up, no further than the store has come."""
+        found, newest = self.marks(), max(self.archive, default=0)
+        if found is not None and newest and self.rng.random() < 0.7:
+            held = tuple(found.ledger.get(place(p)) for p in range(len(self.log)))
+            if cover(*held).dominates(archive_cover(self.archive[newest])) and held != self.archive[newest]:
+                self.archive[newest + 1] = held
+                self.say(f"archive seq {newest + 1} cover {held}")
+                return newest + 1, held
+        return super().archived()
+
     @property
     def target(self) -> int:
         """The horizon that is due."""
@@ -163,12 +174,14 @@ class LifetimeWorld(World):
                         self.server.execute(Whole(hot)), [self.server.execute(Fields(k, n)) for k, n in days]
                     )
                     try:
-                        self.judge_lifetime(unit, entity, found, plan, reply)
+                        self.judge_lifetime(unit, entity, found, plan, reply, now=True)
                     except (StoreUnavailable, DataLoss, BeyondRetention) as error:
                         raise Wrong(f"{unit.view} entity {entity}: {error.what}") from error
 
-    def judge_lifetime(self, unit: StoreUnit, entity: int, found: Marks, plan: ReadPlan, reply: UnitReply) -> None:
-        """Compares an answer with the log. Raises Wrong."""
+    def judge_lifetime(
+        self, unit: StoreUnit, entity: int, found: Marks, plan: ReadPlan, reply: UnitReply, now: bool = False
+    ) -> None:
+        """Compares an answer with the log; now: nothing came between its parts, nor will. Raises Wrong."""
         self.checked += 1
         given = (
             found.name(unit.storage_fingerprint),
@@ -187,6 +200,8 @@ class LifetimeWorld(World):
         stored = [[Stored(0, None, reply.hot, reply.days)]]
         base = Base(found.ledger, start, covers)
         merged = merge(joint, stored, 1, [base])
+        if not merged.complete and not now:
+            return  # the totals of days are out of date: a reader asks again, hour by hour
         if not merged.complete:
             horizon = plan.horizon
             asked = plan_read(
@@ -204,8 +219,7 @@ class LifetimeWorld(World):
             (p, offset)
             for p, rows in enumerate(self.log)
             for offset, event in enumerate(rows)
-            if event.entity == entity
-            and offset < max(held.get(place(p)), ahead.get(event.hour, Cover()).get(place(p)))
+            if event.entity == entity and offset < max(held.get(place(p)), ahead.get(event.hour, Cover()).get(place(p)))
         )
         if got != want:
             raise Wrong(
@@ -271,6 +285,8 @@ def compaction(world: LifetimeWorld) -> Actor:
         yield from compaction_run(world)
         if world.rng.random() < 0.5:
             yield from trim(world)
+        if world.rng.random() < 0.5:
+            yield from totals(world)
         yield
 
 
@@ -279,7 +295,7 @@ def compaction_run(world: LifetimeWorld, everything: bool = False) -> Actor:
     store = world.connect()
     found = yield from world.on(store, store.steps.marks())
     yield from world.on(store, store.steps.hold(actors.terms_of(found)))
-    fresh = everything or world.rng.random() < 0.35 or not world.archive
+    fresh = everything or world.rng.random() < 0.2 or not world.archive
     seq, offsets = world.archived() if fresh else actors.newest(world)
     for unit in [u for u in world.units if u.storage_fingerprint in found.starts]:
         hours = [h for h in HOURS if h < FIRST_HOUR + 24 * world.day]
@@ -287,32 +303,34 @@ def compaction_run(world: LifetimeWorld, everything: bool = False) -> Actor:
             hours = world.rng.sample(hours, world.rng.randint(0, len(hours)))
         for hour in hours:
             yield from compact(world, store, unit, hour, seq, offsets)
-        if everything or world.rng.random() < 0.7:
+        if everything or world.rng.random() < 0.9:
             yield from move(world, store, unit, seq, offsets)
 
 
 def compact(
     world: LifetimeWorld, store: Store, unit: StoreUnit, hour: int, seq: int, offsets: Offsets, swap: bool = True
-) -> Actor:
+) -> Any:
+    """Whether entities were left over."""
     where = (unit.storage_fingerprint, hour)
     stands = world.table.get(where)
     if stands is not None and not cover(*offsets).dominates(cover(*stands[1])):
-        return  # a header's cover never decreases
+        return True  # a header's cover never decreases
     content = world.below(offsets, hour)
     world.table[where] = (seq, offsets)
     yield
     if seq != START_SEQ:
         yield from world.on(store, store.steps.put_cover("plays", seq, cover(*offsets)))
     if not swap:
-        return
+        return False
     entries = [hour_entry(unit, entity, seq, events) for entity, events in content.items()]
     try:
         outcome = yield from world.on(store, store.steps.swap(unit, hour, seq, cover(*offsets), entries))
     except GapRefused:
-        return
+        return True
     world.say(f"swap {unit.view} hour {hour - FIRST_HOUR} seq {seq}: {outcome}")
     if not outcome.left_over:
         yield from world.on(store, store.steps.mark_swapped(unit, hour, seq))
+    return bool(outcome.left_over)
 
 
 def totals_of(
@@ -364,8 +382,8 @@ def moved(
         wanted = Move(wanted.horizon, None) if anew else wanted
         entries = totals_of(unit, world, table, wanted)
         yield
-        first = FIRST_HOUR if wanted.since is None else wanted.since
-        days = range(first // 24, wanted.horizon // 24)
+        swapped = yield from world.on(store, store.steps.swapped(unit))
+        days = moves.days_of(wanted, reached, swapped)
         outcome = yield from world.on(
             store, store.steps.bring(unit, wanted.horizon, seq, cover(*offsets), entries, days)
         )
@@ -383,12 +401,19 @@ def moved(
     return False
 
 
-def wanted_move(
-    world: LifetimeWorld, unit: StoreUnit, found: Marks, reached: Reached | None, seq: int
-) -> Move | None:
+def wanted_move(world: LifetimeWorld, unit: StoreUnit, found: Marks, reached: Reached | None, seq: int) -> Move | None:
     if seq == START_SEQ:
         return Move(world.target, None)
     return moves.next_move(world.hours(unit, found), reached, world.target, seq)
+
+
+def totals(world: LifetimeWorld) -> Actor:
+    """Totals of days, as a run writes them."""
+    store = world.connect()
+    for unit in world.units:
+        tags = [tag(entity) for entity in range(ENTITIES)]
+        for day in range(DAYS):
+            yield from world.on(store, store.steps.total_day(unit, tags, FIRST_HOUR // 24 + day))
 
 
 def trim(world: LifetimeWorld) -> Actor:
@@ -423,6 +448,7 @@ def backfill(world: LifetimeWorld, unit: StoreUnit) -> Actor:
     if not world.archive or not cover(*actors.newest(world)[1]).dominates(start):
         world.archived()
     newest, ends = actors.newest(world)
+    left = False
     for hour in HOURS:
         stands = world.table.get((name, hour))
         if stands is None:
@@ -431,7 +457,7 @@ def backfill(world: LifetimeWorld, unit: StoreUnit) -> Actor:
             seq, held = stands
         else:
             seq, held = newest, ends
-        yield from compact(world, store, unit, hour, seq, held, swap=hour >= world.target)
+        left |= yield from compact(world, store, unit, hour, seq, held, swap=hour >= world.target)
     older = {h: world.table[name, h] for h in HOURS if h < world.target}
     seq, held = START_SEQ, offsets
     if any(s != START_SEQ or cover(*o) != start for s, o in older.values()):
@@ -440,7 +466,7 @@ def backfill(world: LifetimeWorld, unit: StoreUnit) -> Actor:
             if hour < world.target and each.holds < newest:
                 yield from compact(world, store, unit, hour, newest, ends, swap=False)
     done = yield from moved(world, store, unit, found, None, seq, held)
-    if done:
+    if done and not left:
         yield from world.on(store, store.steps.mark_ready(unit, start, {unit.view: [name]}))
         world.say(f"ready {unit.view}")
 
@@ -492,15 +518,15 @@ def _run(world: LifetimeWorld) -> None:
     fills: list[Actor] = []
     others = [compaction(world), compaction(world)]
     readers = [reader(world)]
-    for _ in range(rng.randint(60, 600)):
+    for _ in range(rng.randint(100, 800)):
         a = rng.random()
-        if a < 0.14:
+        if a < 0.12:
             world.produce()
-        elif a < 0.15:
+        elif a < 0.135:
             world.day = min(world.day + 1, DAYS)
-        elif a < 0.46:
+        elif a < 0.42:
             step(world, streams)
-        elif a < 0.80:
+        elif a < 0.82:
             step(world, others)
         elif a < 0.88:
             step(world, fills)
@@ -508,22 +534,24 @@ def _run(world: LifetimeWorld) -> None:
             step(world, readers)
         elif a < 0.915:
             world.server.time.advance(2 * HOUR_US)
-        elif a < 0.925:
+        elif a < 0.918:
             lose(world)
             if rng.random() < 0.5:
                 streams = streams[:1]
-        elif a < 0.927:
+        elif a < 0.919:
             empty(world)
-        elif a < 0.935:
+        elif a < 0.923:
             world.want(rng.choice([units for units in (UNITS, UNITS[:1], UNITS[1:]) if units != world.units]))
             finish(world, actors.operator(world))
-        elif a < 0.96:
+        elif a < 0.943:
             streams = [
                 actors.stream(world, nearby(world) if rng.random() < 0.6 else None),
                 *streams[: rng.randint(0, 2)],
             ]
-        elif a < 0.98:
+        elif a < 0.965:
             fills = [backfill(world, rng.choice(UNITS)), *fills[:1]]
+        elif a < 0.975:
+            bounded(world, actors.stream(world, None))
         elif a < 0.985:
             finish(world, compaction_run(world, everything=True))
         else:

@@ -84,7 +84,8 @@ DEPLOYMENT = plan(
         [view(["user"], WINDOWS, name="users"), view([], WINDOWS, name="everyone"), SKETCH,
          view(["user"], EXACT, name="exactly"),
          view(["device", "user"], ["3h"], name="devices"),
-         view(["user"], [sw.session("5m", max_length="2h")], name="visitors")],
+         view(["user"], [sw.session("5m", max_length="2h")], name="visitors"),
+         view(["user"], ["lifetime", sw.lifetime(offset="90m")], name="ever")],
     )
 )  # fmt: skip
 Falsify = Callable[[str, Mapping[str, Any], str], Any]
