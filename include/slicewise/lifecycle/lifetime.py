@@ -6,11 +6,13 @@ has of them, and one seq says so for all. docs/adr/0042.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 
 from slicewise.lifecycle.compaction import UnitHours
 from slicewise.stores.decisions import HOURS_PER_DAY
+
+STOPPED_DAYS = 14
+"""So long a backfill may have stood still."""
 
 
 @dataclass(frozen=True)
@@ -34,14 +36,12 @@ class Move:
         return sorted(h for h in hours.compacted if h < self.horizon and (self.since is None or h >= self.since))
 
 
-def days_of(move: Move, reached: Reached | None, swapped: Iterable[int]) -> tuple[int, ...]:
-    """Days whose hashes may hold hours that move: since a horizon all of them, else those of which hours were
-    swapped. What a swap that did not finish left in another day counts for nobody, and the sweep takes it."""
-    if move.since is not None:
-        return tuple(range(move.since // HOURS_PER_DAY, move.horizon // HOURS_PER_DAY))
-    hours = list(swapped)
-    first = reached.hour if reached is not None else min(hours, default=0)
-    return tuple(sorted({hour // HOURS_PER_DAY for hour in hours if first <= hour < move.horizon}))
+def days_of(move: Move, reached: Reached | None) -> tuple[int, ...]:
+    """Days whose hashes may hold hours that move: those since the horizon. Before the first, a backfill swaps no hour
+    that is due to be in totals: what one swapped that was stopped, when an earlier horizon was due. (If it was
+    stopped longer ago than that, what it left counts for nobody, and the sweep takes it.)"""
+    end = move.horizon // HOURS_PER_DAY
+    return tuple(range(end - STOPPED_DAYS if reached is None else reached.hour // HOURS_PER_DAY, end))
 
 
 def late_hours(hours: UnitHours, reached: Reached) -> list[int]:

@@ -119,7 +119,7 @@ def _moved(context: Context, table: UnitTable, report: Report, reached: Reached 
             return False  # another run came between: the next one decides again
         move = Move(move.horizon, None) if anew else move
         hours = move.hours(context.hours(unit, table.headers()))
-        days = days_of(move, reached, store.swapped(unit))
+        days = days_of(move, reached)
         done = table.bring(hours, Bring(table.ref, table.store, move, seq, cover, days))
         report.add_horizon(unit, move.horizon, seq, done)
         if not done["left_over"]:

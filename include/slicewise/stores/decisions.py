@@ -49,11 +49,6 @@ def hour_floor(place: Place, start: Cover, hours: Mapping[int, int], covers: Map
     return max(start.get(place), covers[seq].get(place))
 
 
-def lifetime_floor(place: Place, start: Cover, cover: Cover) -> int:
-    """The same for an hour that is in the entity's total, whose seq stands for `cover`."""
-    return max(start.get(place), cover.get(place))
-
-
 def rows_to_keep(
     offsets: npt.NDArray[np.int64], last: npt.NDArray[np.int64], floors: npt.NDArray[np.int64]
 ) -> npt.NDArray[np.bool_]:
@@ -229,7 +224,8 @@ def check_horizon(horizon: int) -> None:
 
 
 def check_lifetime(seq: int, cover: Cover, start: Cover, ledger: Cover) -> None:
-    """Totals never run ahead of the ledger: so no token must say which of all hours do.
+    """Totals never run ahead of the ledger: so no token must say which of all hours do, and a fold that brings in
+    what lies beyond an entity's last, which no expiry forgets, brings nothing that a total holds.
 
     The ledger only grows while this store lives, and falls back to a time after which totals did too.
     """

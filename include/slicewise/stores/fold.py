@@ -20,7 +20,7 @@ from slicewise import codec
 from slicewise.aggregates.columns import Columns
 from slicewise.cover import Cover
 from slicewise.errors import StoreUnavailable
-from slicewise.slices import DAY_US, HOUR_US
+from slicewise.slices import DAY_US
 from slicewise.stores import decisions, keys
 from slicewise.stores.ports import FoldBatch, FoldOutcome, Term
 from slicewise.stores.steps import (
@@ -157,18 +157,15 @@ def _attempt(
     hot_keys = [keys.hot_key(generation, batch.tags[e], term.name) for e in entities]
     days = _days(generation, term.name, batch, groups)
 
-    head = [guard, keys.LIFETIME] if unit.lifetime else [guard]
     replies = yield [
-        *[Fields(hot_keys[i], [*head, *names[bounds[i] : bounds[i + 1]]]) for i in range(len(entities))],
+        *[Fields(hot_keys[i], [guard, *names[bounds[i] : bounds[i + 1]]]) for i in range(len(entities))],
         *[Fields(key, [keys.HOURS]) for _, _, key in days],
     ]
     guards = [reply[0] for reply in replies[: len(entities)]]
-    totals = [reply[1] if unit.lifetime else None for reply in replies[: len(entities)]]
-    running = [value for reply in replies[: len(entities)] for value in reply[len(head) :]]
+    running = [value for reply in replies[: len(entities)] for value in reply[1:]]
     hours = [reply[0] for reply in replies[len(entities) :]]
 
     floors = yield from _floors(term.start, covers_of, batch, groups, days, hours)
-    yield from _raised(term.start, covers_of, batch, groups, hot_keys, totals, floors)
     last = np.array([-1 if raw is None else int(raw) for raw in guards], np.int64)
     offset = batch.offset[groups.rows]
     kept = decisions.rows_to_keep(offset, last[groups.owner[groups.group]], floors[groups.group])
@@ -187,9 +184,6 @@ def _attempt(
     for i, reached in enumerate(new_last.tolist()):
         low, high = bounds[i], bounds[i + 1]
         checks = [(guard, exact(guards[i]))]
-        if unit.lifetime:
-            found = totals[i]
-            checks.append((keys.LIFETIME, ABSENT if found is None else begins(found[: codec.LIFETIME_HEAD])))
         sets = []
         for g in range(low, high):
             value = values.get(g)
@@ -278,35 +272,6 @@ def _floors(
                 continue
             floors[g] = decisions.hour_floor(batch.place, start, hours, covers, hour)
     return floors
-
-
-def _raised(
-    start: Cover,
-    covers_of: CoversOf,
-    batch: FoldBatch,
-    groups: Groups,
-    hot_keys: list[bytes],
-    totals: list[bytes | None],
-    floors: Int64,
-) -> Generator[Sequence[Command], list[Any], None]:
-    """The same for hours that are in the entity's total, whatever its day says of them."""
-    if not any(totals):
-        return
-    found = {i: codec.unpack_lifetime(raw) for i, raw in enumerate(totals) if raw is not None}
-    covers = {**(yield from covers_of({total.seq for total in found.values()})), decisions.START_SEQ: start}
-    hours = groups.number * batch.unit.slice_us // HOUR_US
-    for i, total in found.items():
-        low, high = groups.bounds[i], groups.bounds[i + 1]
-        inside = np.flatnonzero(hours[low:high] < total.horizon) + low
-        if not len(inside):
-            continue
-        if total.seq not in covers:
-            # forgotten because the total stands at another by now, so that the write will miss
-            ((stands,),) = yield [Fields(hot_keys[i], [keys.LIFETIME])]
-            if stands == totals[i]:
-                raise decisions.unknown_seq(total.seq, batch.unit.source)
-            continue
-        floors[inside] = decisions.lifetime_floor(batch.place, start, covers[total.seq])
 
 
 def _combine(

@@ -382,8 +382,7 @@ def moved(
         wanted = Move(wanted.horizon, None) if anew else wanted
         entries = totals_of(unit, world, table, wanted)
         yield
-        swapped = yield from world.on(store, store.steps.swapped(unit))
-        days = moves.days_of(wanted, reached, swapped)
+        days = moves.days_of(wanted, reached)
         outcome = yield from world.on(
             store, store.steps.bring(unit, wanted.horizon, seq, cover(*offsets), entries, days)
         )

@@ -9,7 +9,7 @@ from unittest.mock import patch
 
 import pytest
 
-from slicewise.cover import Cover, Place
+from slicewise.cover import Cover
 from slicewise.lifecycle import lifetime as moves
 from slicewise.lifecycle.compaction import UnitHours
 from slicewise.lifecycle.lifetime import Move, Reached
@@ -28,10 +28,6 @@ FOUND: dict[str, int] = {}
 
 Patches = tuple[tuple[Any, str, Any], ...]
 decision, check_lifetime, next_move = decisions.lifetime_decision, decisions.check_lifetime, moves.next_move
-
-
-def floor_of_start(place: Place, start: Cover, cover: Cover) -> int:  # noqa: ARG001
-    return start.get(place)
 
 
 def ahead(seq: int, cover: Cover, start: Cover, ledger: Cover) -> None:  # noqa: ARG001
@@ -98,11 +94,6 @@ def unchecked(wanted: Callable[[Change, bytes], bool]) -> Callable[[LifetimeWorl
     return apply
 
 
-def totals_in_a_fold(change: Change, field: bytes) -> bool:
-    sets = [name for name, _, _ in change.keys[0].sets]
-    return field == keys.LIFETIME and keys.LIFETIME not in sets and bool(sets)
-
-
 def guards_in_a_bring(change: Change, field: bytes) -> bool:
     return field.startswith(b"l:") and keys.LIFETIME in [name for name, _, _ in change.keys[0].sets]
 
@@ -116,7 +107,6 @@ def expiring(world: LifetimeWorld) -> None:
 
 
 PATCHES: dict[str, Callable[[], Patches]] = {
-    "total-floor": lambda: ((decisions, "lifetime_floor", floor_of_start),),
     "total-ledger": lambda: ((decisions, "check_lifetime", ahead),),
     "total-straddle": lambda: ((decisions, "lifetime_decision", lenient("straddle")),),
     "total-monotone": lambda: ((decisions, "lifetime_decision", lenient("label")),),
@@ -130,7 +120,6 @@ PATCHES: dict[str, Callable[[], Patches]] = {
     "total-named": named_without_totals,
 }
 WORLDS: dict[str, Callable[[LifetimeWorld], None]] = {
-    "total-compare": unchecked(totals_in_a_fold),
     "total-guards": unchecked(guards_in_a_bring),
     "horizon-count": unchecked(announced_in_a_mark),
     "guards-expire": expiring,

@@ -48,11 +48,10 @@ def test_a_horizon_never_goes_back_and_stays_where_nothing_is_due() -> None:
     assert next_move(CLEAN, Reached(D2, 3), D2, 4) is None
 
 
-def test_days_that_are_emptied_are_those_since_or_those_that_were_swapped() -> None:
-    assert days_of(Move(D3, D1), Reached(D1, 2), ()) == (1, 2)
-    assert days_of(Move(D2, None), Reached(D1, 2), [5, 30, 50]) == (1,)
-    assert days_of(Move(D2, None), None, [5, 30, 50]) == (0, 1)
-    assert days_of(Move(D2, None), None, ()) == ()
+def test_days_that_are_emptied_are_those_since_the_horizon_and_at_first_the_last_fortnight() -> None:
+    assert days_of(Move(D3, D1), Reached(D1, 2)) == (1, 2)
+    assert days_of(Move(D2, None), Reached(D1, 2)) == (1,)
+    assert days_of(Move(100 * D1, None), None) == tuple(range(86, 100))
 
 
 def test_seqs_that_totals_name_are_named() -> None:
