@@ -7,7 +7,7 @@ two instants' covers, make a correction of it at the later one (docs/adr/0043).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
     from slicewise.cover import Cover
 
+Errors = Mapping[str, Mapping[int, str]]
+"""Feature column -> row -> why its value is null, where that is an error."""
 BEAT_US = 10_000_000
 """Corrections of windows that end more rarely do not wait for the next end."""
 
@@ -39,6 +41,7 @@ class Tick:
     """Rows aligned with `entities`; per feature of this window a column of its name (`plays_10s`)."""
     changed: npt.NDArray[np.bool_]
     """Rows whose values are others than those published one step before."""
+    errors: Errors
     cover: Cover
     """All events below it, and no other, are in the values."""
 
@@ -55,6 +58,7 @@ class Correction:
     old: pa.Table
     """Values as they were published last."""
     values: pa.Table
+    errors: Errors
     causes: Sequence[tuple[str, int, int]]
     """Per row (topic id, partition, offset) of the first of the late events."""
     cover: Cover
@@ -76,24 +80,12 @@ def step_us(window: Window, slice_us: int) -> int:
     return window.hop_us or resolution(window, slice_us)
 
 
-def emitted(window: Window) -> bool:
-    """Whether the window ends at instants that are known beforehand, each of them complete."""
-    return window.kind in ("sliding", "tumbling", "hopping") and not window.open and not window.offset_us
+def grid(steps: Iterable[int]) -> tuple[int, ...]:
+    """Steps of the instants of a view whose windows end at these: theirs, and beats where those are rare."""
+    found = set(steps)
+    return tuple(sorted({*found, min(BEAT_US, *found)}))
 
 
-def next_instant(after_us: int, windows: Iterable[Window], slice_us: int) -> int:
-    """The first instant later than `after_us`: an end of one of the windows, or a beat."""
-    steps = {step_us(window, slice_us) for window in windows}
-    return min(floor(after_us, step) + step for step in {*steps, min(BEAT_US, *steps)})
-
-
-def due(window: Window, instant_us: int, slice_us: int) -> bool:
-    """Whether the window ends at this instant."""
-    return instant_us % step_us(window, slice_us) == 0
-
-
-def ends_of(window: Window, slice_us: int, time_us: int, last_end_us: int) -> Iterator[int]:
-    """Ends, up to `last_end_us`, of the windows that an event of this time lies in."""
-    step = step_us(window, slice_us)
-    first = floor(time_us, step) + step  # half-open: an event at an end is of the next window
-    return iter(range(first, min(floor(time_us + window.length_us, step), last_end_us) + 1, step))
+def next_instant(after_us: int, steps: Sequence[int]) -> int:
+    """The first instant later than `after_us` of a grid."""
+    return min(floor(after_us, step) + step for step in steps)
