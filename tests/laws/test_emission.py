@@ -17,7 +17,7 @@ from slicewise.cover import Cover
 from slicewise.features.definitions import Project
 from slicewise.features.plan import plan
 from slicewise.features.unit import Unit
-from slicewise.lifecycle.emission import Correction, Tick
+from slicewise.lifecycle.emission import Correction, EmittedView, Tick, emitted_views
 from slicewise.lifecycle.view_emission import QUIET_US, Progress, Records, Taken, ViewEmission
 from slicewise.slices import Window
 
@@ -40,7 +40,7 @@ class Event(NamedTuple):
     x: float | None
 
 
-def view_of(*windows: Any, entity: Sequence[str] = ("user",), **emit: str) -> tuple[Unit, ...]:
+def view_of(*windows: Any, entity: Sequence[str] = ("user",), **emit: str) -> EmittedView:
     source = sw.KafkaSource(
         "plays", schema={"user": "string", "x": "double", "t": "timestamp_us"}, timestamp="t", max_ahead="2s"
     )
@@ -52,7 +52,8 @@ def view_of(*windows: Any, entity: Sequence[str] = ("user",), **emit: str) -> tu
         features=[sw.Feature("n", sw.count(), list(windows)), sw.Feature("s", sw.sum("x"), list(windows))],
         emit=sw.Emit("out", **given),
     )
-    return plan(Project.of("p", [view])).view("v")
+    [found] = emitted_views(plan(Project.of("p", [view])), "plays")
+    return found
 
 
 def events_of(seed: int, n: int = 50) -> list[Event]:
@@ -160,7 +161,7 @@ def records(events: Sequence[Event], partition: int, units: Sequence[Unit], end:
 
 
 def published(
-    units: tuple[Unit, ...],
+    emitted: EmittedView,
     events: Sequence[Event],
     progress: Progress,
     until: int,
@@ -168,7 +169,7 @@ def published(
     stop_after: int | None = None,
 ) -> tuple[list[tuple[Any, ...]], Progress]:
     """In batches of random size; the progress after the last instant, or after `stop_after` of them."""
-    reach = ViewEmission(units, TOPIC, {0: 0, 1: 0}, progress).reach_us
+    reach = ViewEmission(emitted, TOPIC, {0: 0, 1: 0}, progress).reach_us
     start, left = {}, {}
     for partition in (0, 1):
         mine = sorted((e for e in events if e.partition == partition), key=lambda e: e.offset)
@@ -176,7 +177,7 @@ def published(
         known = progress.cover.get((TOPIC, partition))
         start[partition] = min([known, *young[:1]])
         left[partition] = [e for e in mine if e.offset >= start[partition]]
-    emission = ViewEmission(units, TOPIC, start, progress)
+    emission = ViewEmission(emitted, TOPIC, start, progress)
     out: list[tuple[Any, ...]] = []
     ends = {p: rest[-1].offset + 1 if rest else start[p] for p, rest in left.items()}
     count = 0
@@ -184,7 +185,7 @@ def published(
         partition = rng.choice([p for p in left if left[p]])
         n = rng.randint(1, 30)
         batch, left[partition] = left[partition][:n], left[partition][n:]
-        emission.take(records(batch, partition, units, batch[-1].offset + 1))
+        emission.take(records(batch, partition, emitted.units, batch[-1].offset + 1))
         if not any(left.values()):
             for p in ends:
                 emission.read_to(p, ends[p], until + WAIT + QUIET_US)
@@ -218,31 +219,31 @@ def lines(instant: int, found: Tick | Correction) -> list[tuple[Any, ...]]:
 def test_ticks_and_corrections_are_those_of_the_oracle_in_any_batches_and_after_any_restart(seed: int) -> None:
     print(f"seed {seed}")
     rng, events = random.Random(seed), events_of(seed)
-    units = view_of(*WINDOWS)
-    windows = [feature.window for feature in units[0].features if feature.feature == "n"]
+    emitted = view_of(*WINDOWS)
+    windows = [feature.window for feature in emitted.units[0].features if feature.feature == "n"]
     since = BEGIN + 7 * S
     begun = cut(events, since)
     progress = Progress(since, since, Cover({(TOPIC, p): offset for p, offset in begun.items()}))
     until = max(e.kafka_time for e in events) // S * S + 40 * S
-    found, _ = published(units, events, progress, until, rng)
+    found, _ = published(emitted, events, progress, until, rng)
     expected = oracle(events, windows, since, until)
     kinds = {line[1] for line in expected}
     assert kinds == {"tick", "correction"}
     assert found == expected
-    again, _ = published(units, events, progress, until, random.Random(seed + 1))
+    again, _ = published(emitted, events, progress, until, random.Random(seed + 1))
     assert again == found
     for stop in (1, 30):
-        first, at = published(units, events, progress, until, rng, stop_after=stop)
-        rest, _ = published(units, events, at, until, rng)
+        first, at = published(emitted, events, progress, until, rng, stop_after=stop)
+        rest, _ = published(emitted, events, at, until, rng)
         assert first + rest == found, f"after a restart at {at.instant_us}"
 
 
 def test_a_global_view_is_one_entity() -> None:
     events = [event._replace(user="") for event in events_of(9)]
-    units = view_of("10s", sw.tumbling("10s"), entity=())
-    windows = [feature.window for feature in units[0].features if feature.feature == "n"]
+    emitted = view_of("10s", sw.tumbling("10s"), entity=())
+    windows = [feature.window for feature in emitted.units[0].features if feature.feature == "n"]
     progress = Progress(BEGIN, BEGIN, Cover({(TOPIC, p): offset for p, offset in cut(events, BEGIN).items()}))
     until = max(e.kafka_time for e in events) // S * S + 40 * S
-    found, _ = published(units, events, progress, until, random.Random(9))
+    found, _ = published(emitted, events, progress, until, random.Random(9))
     expected = [(*line[:4], None, *line[5:]) for line in oracle(events, windows, BEGIN, until)]
     assert found == expected

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
+from slicewise.features.emission import emitted_features
 from slicewise.slices import Window, floor, resolution
 
 if TYPE_CHECKING:
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from slicewise.cover import Cover
+    from slicewise.features.plan import Deployment
+    from slicewise.features.unit import Unit
 
 Errors = Mapping[str, Mapping[int, str]]
 """Feature column -> row -> why its value is null, where that is an error."""
@@ -62,6 +65,50 @@ class Correction:
     causes: Sequence[tuple[str, int, int]]
     """Per row (topic id, partition, offset) of the first of the late events."""
     cover: Cover
+
+
+@dataclass(frozen=True)
+class EmittedView:
+    """A view whose windows are published, and to what end. topic: of `emit=`; None where only boards want its ticks."""
+
+    view: str
+    units: tuple[Unit, ...]
+    columns: frozenset[str]
+    topic: str | None
+    wait_us: int
+    corrections_us: int
+
+    @property
+    def longest_us(self) -> int:
+        """Length of its longest published window."""
+        features = [each for unit in self.units for each in unit.features if each.column in self.columns]
+        return max(each.window.length_us for each in features)
+
+
+def emitted_views(deployment: Deployment, source: str) -> tuple[EmittedView, ...]:
+    """The views of a source that somebody wants ticks of: a topic all features, a board its own."""
+    found = []
+    for view in deployment.views:
+        units = [unit for unit in deployment.view(view) if unit.source == source and unit.event_list is None]
+        emission = next((unit.emission for unit in units if unit.emission is not None), None)
+        boards = [board for board in deployment.leaderboards if board.view == view]
+        wanted = {board.column for board in boards}
+        if emission is not None:
+            wanted |= {each.column for unit in units for each in emitted_features(unit.features)}
+        mine = tuple(unit for unit in units if any(each.column in wanted for each in unit.features))
+        if mine:
+            late = [0 if board.topic is None else board.correct_within_us for board in boards]
+            found.append(
+                EmittedView(
+                    view,
+                    mine,
+                    frozenset(wanted),
+                    None if emission is None else emission.topic,
+                    0 if emission is None else emission.wait_us,
+                    max([*late, 0 if emission is None else emission.corrections_us]),
+                )
+            )
+    return tuple(found)
 
 
 class Sink(Protocol):

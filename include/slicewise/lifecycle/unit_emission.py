@@ -40,9 +40,10 @@ class _Pairs:
 
 @dataclass
 class UnitEmission:
-    """Of one unit with `emission`."""
+    """Of one unit. columns: of the features that are published."""
 
     unit: Unit
+    columns: frozenset[str]
     corrections_us: int
     late_rows: int = 0
     """Events since the start that came after a window of theirs was published, and made it corrected."""
@@ -55,7 +56,7 @@ class UnitEmission:
     _last: int = 0
 
     def __post_init__(self) -> None:
-        self.state = WindowState(self.unit)
+        self.state = WindowState(self.unit, self.columns)
         windows: dict[Window, tuple[PlannedFeature, ...]] = {}
         for feature in self.state.features:
             windows[feature.window] = (*windows.get(feature.window, ()), feature)

@@ -14,9 +14,8 @@ import pyarrow as pa
 
 from slicewise.aggregates.events import Rows
 from slicewise.cover import Cover
-from slicewise.features.emission import Emission
 from slicewise.features.unit import Unit
-from slicewise.lifecycle.emission import Correction, Tick, grid, next_instant
+from slicewise.lifecycle.emission import Correction, EmittedView, Tick, grid, next_instant
 from slicewise.lifecycle.entities import Int64
 from slicewise.lifecycle.unit_emission import UnitEmission
 from slicewise.slices import floor
@@ -92,31 +91,28 @@ class _Partition:
 
 @dataclass
 class ViewEmission:
-    """Of one view, all its units with `emission`. start: per partition of the topic the first offset that is given:
+    """Of one view, all its units that are emitted. start: per partition of the topic the first offset that is given:
     at or below the progress's, and before all events within `reach_us` of it."""
 
-    units: tuple[Unit, ...]
+    emitted: EmittedView
     topic_id: str
     start: Mapping[int, int]
     progress: Progress
     emissions: tuple[UnitEmission, ...] = field(init=False)
-    _emission: Emission = field(init=False)
     _steps: tuple[int, ...] = field(init=False)
     _parts: dict[int, _Partition] = field(init=False)
     _begun: bool = False
 
     def __post_init__(self) -> None:
-        emission = self.units[0].emission
-        assert emission is not None, "only of units with an emission"
-        self._emission = emission
-        self.emissions = tuple(UnitEmission(unit, emission.corrections_us) for unit in self.units)
+        wanted = self.emitted
+        self.emissions = tuple(UnitEmission(unit, wanted.columns, wanted.corrections_us) for unit in wanted.units)
         self._steps = grid(step for each in self.emissions for step in each.steps)
         known = self.progress.cover
         self._parts = {p: _Partition(at, cut=max(at, known.get((self.topic_id, p)))) for p, at in self.start.items()}
 
     @property
     def view(self) -> str:
-        return self.units[0].view
+        return self.emitted.view
 
     @property
     def reach_us(self) -> int:
@@ -172,8 +168,8 @@ class ViewEmission:
             # instants without any event and any active entity say nothing: on to the last before the next record
             first = [int(r.kafka_time.min()) for p in self._parts.values() for r in p.waiting[:1] if len(r.offset)]
             limit = min(first) if first else min(part.read_us for part in self._parts.values()) - QUIET_US
-            instant_us = max(instant_us, floor(limit - self._emission.wait_us, self._steps[0]))
-        time_us = instant_us + self._emission.wait_us
+            instant_us = max(instant_us, floor(limit - self.emitted.wait_us, self._steps[0]))
+        time_us = instant_us + self.emitted.wait_us
         cuts = {p: part.cut_at(time_us, time_us + QUIET_US) for p, part in self._parts.items()}
         if any(cut is None for cut in cuts.values()):
             return None

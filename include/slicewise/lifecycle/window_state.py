@@ -13,7 +13,6 @@ import pyarrow as pa
 
 from slicewise.aggregates import Aggregate, Columns, Finished
 from slicewise.aggregates.events import Rows
-from slicewise.features.emission import emitted_features
 from slicewise.features.unit import PlannedFeature, Unit
 from slicewise.lifecycle.entities import Int64, numbered
 
@@ -44,16 +43,17 @@ class Chunk:
 
 @dataclass
 class WindowState:
-    """Of one unit. features: those that are published."""
+    """Of one unit. columns: of the features that are published."""
 
     unit: Unit
+    columns: frozenset[str]
     features: tuple[PlannedFeature, ...] = ()
     aggregates: tuple[Aggregate, ...] = ()
     chunks: list[Chunk] = field(default_factory=list)
     _place: dict[int, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self.features = emitted_features(self.unit.features)
+        self.features = tuple(each for each in self.unit.features if each.column in self.columns)
         wanted = sorted({feature.partial for feature in self.features})
         self._place = {partial: i for i, partial in enumerate(wanted)}
         self.aggregates = tuple(self.unit.layout.partials[partial] for partial in wanted)

@@ -25,7 +25,7 @@ from slicewise.errors import SlicewiseError
 from slicewise.features.plan import Deployment
 from slicewise.features.types import arrow_type
 from slicewise.features.unit import Source, Unit
-from slicewise.lifecycle.emission import Sink, Tick
+from slicewise.lifecycle.emission import EmittedView, Sink, Tick, emitted_views
 from slicewise.lifecycle.view_emission import Progress, Records, Taken, ViewEmission
 from slicewise.settings import Settings
 from slicewise.spark.emit_sinks import KafkaSink
@@ -38,33 +38,23 @@ from slicewise.spark.streaming import StreamPlan, kafka_stream
 from slicewise.stores.kafka.log import KafkaLog
 from slicewise.stores.kafka.publisher import Kept, ProgressLog
 
-SinksOf = Callable[[Settings, Sequence[Unit]], Sequence[Sink]]
-"""Makes sinks for the units of one view that are to be emitted."""
+SinksOf = Callable[[Settings, EmittedView], Sequence[Sink]]
+"""Makes the sinks of one view."""
 _SAVE_S = 5.0
 """How long publication goes on, while it catches up, before its progress is saved."""
 
 
-def kafka_sinks(settings: Settings, units: Sequence[Unit]) -> Sequence[Sink]:
+def kafka_sinks(settings: Settings, emitted: EmittedView) -> Sequence[Sink]:
     """To the topic that the view names."""
-    emission = units[0].emission
-    if emission is None:
+    if emitted.topic is None:
         return []
     with KafkaLog(settings.kafka_bootstrap) as log:
-        log.create(emission.topic, settings.kafka_partitions)
-    return [KafkaSink(settings.kafka_bootstrap, units)]
+        log.create(emitted.topic, settings.kafka_partitions)
+    return [KafkaSink(settings.kafka_bootstrap, emitted.topic, emitted.units)]
 
 
 SINKS: list[SinksOf] = [kafka_sinks]
 """Whoever wants ticks is asked here, for each emitted view."""
-
-
-def emitted_views(deployment: Deployment, source: str) -> Mapping[str, tuple[Unit, ...]]:
-    """The views of a source that are emitted, and the units that are."""
-    found: dict[str, tuple[Unit, ...]] = {}
-    for unit in deployment.units:
-        if unit.source == source and unit.emission is not None:
-            found[unit.view] = (*found.get(unit.view, ()), unit)
-    return found
 
 
 @dataclass
@@ -106,11 +96,10 @@ class EmissionQuery:
         self._draining = False
         self._topic_id, partitions = self._log.topic_id(source.topic), self._log.partitions(source.topic)
         earliest = self._log.earliest(source.topic)
-        self._views = [
-            self._begun(units, partitions, earliest) for units in emitted_views(deployment, source.name).values()
-        ]
+        emitted = emitted_views(deployment, source.name)
+        self._views = [self._begun(each, partitions, earliest) for each in emitted]
         start = {p: min(view.emission.start[p] for view in self._views) for p in range(partitions)}
-        units = [unit for view in self._views for unit in view.emission.units]
+        units = [unit for each in emitted for unit in each.units]
         plan = StreamPlan(source, deployment, 0, self._topic_id, start, {})
         frame, self._columns = _frame(session, settings, plan, units)
         self._units = dict(zip((unit.storage_fingerprint for unit in units), units, strict=True))
@@ -124,39 +113,38 @@ class EmissionQuery:
             .start()
         )
 
-    def _begun(self, units: tuple[Unit, ...], partitions: int, earliest: Cover) -> _View:
+    def _begun(self, emitted: EmittedView, partitions: int, earliest: Cover) -> _View:
         """Where a view's emission goes on, or begins: now."""
-        topic_id, log = self._topic_id, ProgressLog(self._settings.kafka_bootstrap, self.source.topic, units[0].view)
+        topic_id, log = self._topic_id, ProgressLog(self._settings.kafka_bootstrap, self.source.topic, emitted.view)
         kept = log.load(topic_id, partitions)
         if kept is None:
             now = self._clock.now_us()
             kept = Kept(now, now, self._log.latest(self.source.topic))
             log.save(kept, topic_id, partitions)  # so that it begins here however often it is started
-            event("emission_begins", view=units[0].view, since_us=now)
+            event("emission_begins", view=emitted.view, since_us=now)
         progress = Progress(kept.since_us, kept.instant_us, kept.cover)
-        reach_us = ViewEmission(units, topic_id, {}, progress).reach_us
+        reach_us = ViewEmission(emitted, topic_id, {}, progress).reach_us
         first = log.offsets_at(kept.instant_us - reach_us - self.source.max_ahead_us, partitions)
         known = {p: kept.cover.get((topic_id, p)) for p in range(partitions)}
         start = {p: known[p] if found is None else min(known[p], found) for p, found in first.items()}
         gone = {p: earliest.get((topic_id, p)) for p in start if 0 < earliest.get((topic_id, p)) >= start[p]}
         if gone:
-            progress = self._shortened(units, progress, gone)
+            progress = self._shortened(emitted, progress, gone)
             start = {p: max(at, gone.get(p, 0)) for p, at in start.items()}
-        emission = ViewEmission(units, topic_id, start, progress)
-        sinks = [sink for make in SINKS for sink in make(self._settings, units)]
-        self.status.begun(units[0].view, progress.instant_us)
-        event("emission_started", view=units[0].view, instant_us=progress.instant_us, start=start)
+        emission = ViewEmission(emitted, topic_id, start, progress)
+        sinks = [sink for make in SINKS for sink in make(self._settings, emitted)]
+        self.status.begun(emitted.view, progress.instant_us)
+        event("emission_started", view=emitted.view, instant_us=progress.instant_us, start=start)
         return _View(emission, sinks, log, partitions, progress)
 
-    def _shortened(self, units: tuple[Unit, ...], progress: Progress, gone: Mapping[int, int]) -> Progress:
+    def _shortened(self, emitted: EmittedView, progress: Progress, gone: Mapping[int, int]) -> Progress:
         """The log begins after events that a window may hold: publication goes on where windows are whole again."""
         times = self._log_begins_us(gone)
-        longest = max(feature.window.length_us for unit in units for feature in unit.features)
-        whole_us = times + self.source.max_ahead_us + longest
-        if whole_us <= progress.instant_us - max(unit.emission.corrections_us for unit in units if unit.emission):
+        whole_us = times + self.source.max_ahead_us + emitted.longest_us
+        if whole_us <= progress.instant_us - emitted.corrections_us:
             return progress
         since = max(progress.instant_us, whole_us)
-        warning("emission_skips", view=units[0].view, from_us=progress.instant_us, to_us=since, log_begins_us=times)
+        warning("emission_skips", view=emitted.view, from_us=progress.instant_us, to_us=since, log_begins_us=times)
         return Progress(since, since, progress.cover)
 
     def _log_begins_us(self, gone: Mapping[int, int]) -> int:

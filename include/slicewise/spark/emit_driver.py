@@ -8,8 +8,9 @@ from typing import ClassVar
 from pyspark.sql import SparkSession
 
 from slicewise.features.plan import Deployment
+from slicewise.lifecycle.emission import emitted_views
 from slicewise.spark.driver import Driver
-from slicewise.spark.emit import EmissionQuery, emitted_views
+from slicewise.spark.emit import EmissionQuery
 from slicewise.spark.emit_status import EmissionMetrics, EmissionStatus
 from slicewise.spark.log import event
 from slicewise.spark.status import Metrics

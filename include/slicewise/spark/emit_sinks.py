@@ -16,11 +16,9 @@ from slicewise.stores.kafka.publisher import Publisher
 class KafkaSink:
     """To the topic of a view's `emit=`."""
 
-    def __init__(self, bootstrap: str, units: Sequence[Unit]) -> None:
-        emission = units[0].emission
-        assert emission is not None, "only of views that name a topic"
+    def __init__(self, bootstrap: str, topic: str, units: Sequence[Unit]) -> None:
         self._definitions = {feature.column: unit.definition_fingerprint for unit in units for feature in unit.features}
-        self._publisher = Publisher(bootstrap, emission.topic)
+        self._publisher = Publisher(bootstrap, topic)
 
     def publish(self, tick: Tick) -> None:
         rows = np.flatnonzero(tick.changed)
