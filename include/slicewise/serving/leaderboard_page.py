@@ -1,4 +1,4 @@
-"""The page of a leaderboard shows the rows as they stand, asked anew every period; nothing is fetched from elsewhere."""
+"""The page of a leaderboard shows its rows as they stand, asked anew every period; nothing comes from elsewhere."""
 
 from __future__ import annotations
 
