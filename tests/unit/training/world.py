@@ -136,7 +136,6 @@ def random_events(seed: int, n: int, span_us: int = 6 * 60 * MINUTE) -> list[dic
     for _ in range(n):
         partition = int(rng.integers(3))
         time = START + int(rng.integers(span_us // (MINUTE // 2))) * (MINUTE // 2) + int(rng.integers(2)) * 7
-        stars = None if rng.random() < 0.2 else int(rng.integers(-2, 6))
         seconds = doubles[rng.integers(len(doubles))] if rng.random() < 0.5 else float(rng.normal(60, 40))
         events.append(
             {
@@ -144,7 +143,7 @@ def random_events(seed: int, n: int, span_us: int = 6 * 60 * MINUTE) -> list[dic
                 "device": int(rng.integers(3)),
                 "song": None if rng.random() < 0.1 else f"song-{rng.integers(9)}",
                 "seconds": None if rng.random() < 0.1 else seconds,
-                "stars": stars,
+                "stars": (stars := None if rng.random() < 0.2 else int(rng.integers(-2, 6))),
                 "tags": None if stars is None else ["é", None, "rock", "é", "pop", "jazz"][: stars + 2],
                 "skipped": [None, True, False][rng.integers(3)],
                 "played_at": time,
