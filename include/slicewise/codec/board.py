@@ -17,7 +17,7 @@ from slicewise.errors import CodecError
 VERSION = 1
 MAX_BYTES = 16 << 20
 _CRC_BYTES = 4
-_PARTS = 7
+_PARTS = 8
 KeyValue = str | int | bool
 Ranked = int | float | str
 """Integer, double, or the digits of a decimal."""
@@ -46,6 +46,8 @@ class Board:
     cover: Cover
     columns: tuple[tuple[str, str], ...]
     rows: tuple[BoardRow, ...]
+    more: bool = False
+    """Whether entities beyond these rows have a value too."""
 
     @property
     def version(self) -> int:
@@ -64,6 +66,7 @@ class Board:
                 self.cover.pack(),
                 _pack(self.columns),
                 _pack([[row.key, row.value] for row in self.rows]),
+                _pack(self.more),
             )
         )
         return body + zlib.crc32(body).to_bytes(_CRC_BYTES, "little")
@@ -75,7 +78,8 @@ class Board:
         if len(raw) > MAX_BYTES or zlib.crc32(body).to_bytes(_CRC_BYTES, "little") != seal:
             raise _damaged("its checksum does not hold")
         try:
-            version, fingerprint, start_us, end_us, nested, columns, rows = msgpack.unpackb(body, strict_map_key=False)
+            parts = msgpack.unpackb(body, strict_map_key=False)
+            version, fingerprint, start_us, end_us, nested, columns, rows, more = parts
             if version != VERSION:
                 raise _damaged(f"it is of version {version}")
             board = Board(
@@ -85,6 +89,7 @@ class Board:
                 Cover.unpack(_pack(nested)),
                 tuple((name, kind) for name, kind in columns),
                 tuple(BoardRow(tuple(key), value) for key, value in rows),
+                more is True,
             )
             same = board.pack() == raw and all(len(row.key) == len(board.columns) for row in board.rows)
         except (ValueError, TypeError, AttributeError, RecursionError, msgpack.exceptions.UnpackException) as error:

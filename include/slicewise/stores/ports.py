@@ -231,7 +231,24 @@ class BoardReply:
     """By the store's clock."""
 
 
-class OnlineStore(Protocol):
+class BoardStore(Protocol):
+    """What keeps leaderboards; one connection, as `OnlineStore`."""
+
+    def put_board(self, name: str, epoch: int, every_us: int, board: Board) -> bool:
+        """Writes a leaderboard's rows, to expire after two periods; False where a board of a newer
+        deployment, a later window end or the same end and no smaller cover stands."""
+        ...
+
+    def board(self, name: str) -> BoardReply: ...
+    def remember_boards(self, epoch: int, past: Sequence[tuple[str, int, Board]]) -> None:
+        """Keeps boards of past window ends for corrections; (name, for how many microseconds, board)."""
+        ...
+
+    def remembered_board(self, name: str, end_us: int) -> Board | None: ...
+    def close(self) -> None: ...
+
+
+class OnlineStore(BoardStore, Protocol):
     """One connection to a store node. It is bound to the incarnation that it found when it was
     opened, and to the generation of its marks; it never reconnects: after StoreUnavailable or
     IncarnationChanged open another, and start again from the marks."""
@@ -320,17 +337,6 @@ class OnlineStore(Protocol):
         ...
 
     def read(self, reads: Sequence[EntityRead | TagRead]) -> ReadReply: ...
-    def put_board(self, name: str, epoch: int, every_us: int, board: Board) -> bool:
-        """Writes a leaderboard's rows, to expire after two periods; False where a board of a newer
-        deployment, a later window end or the same end and no smaller cover stands."""
-        ...
-
-    def board(self, name: str) -> BoardReply: ...
-    def remember_boards(self, epoch: int, past: Sequence[tuple[str, int, Board]]) -> None:
-        """Keeps boards of past window ends for corrections; (name, for how many microseconds, board)."""
-        ...
-
-    def remembered_board(self, name: str, end_us: int) -> Board | None: ...
     def put_status(self, part: str, text: str) -> None:
         """What a running part says about itself, for people and health checks."""
         ...

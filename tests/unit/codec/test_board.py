@@ -23,14 +23,15 @@ GOLDEN = Board(
         BoardRow(("2013-01-01", ""), -1.5),
         BoardRow(("2013-01-02", "a"), "1.50"),
     ),
+    more=True,
 )  # fmt: skip
 HEX = (
-    "9701c408f4b1e92ca39aad22cf0004d22f2ef5d000cf0004d22f2f8e6680"
+    "9801c408f4b1e92ca39aad22cf0004d22f2ef5d000cf0004d22f2f8e6680"
     "81d920" + TOPIC.encode().hex() + "8200cd012c0107"
     "9292a3646179a46461746592a7736f6e675f6964a6737472696e67"
     "939292aa323031332d30312d3031a47a6fc3ab0c"
     "9292aa323031332d30312d3031a0cbbff8000000000000"
-    "9292aa323031332d30312d3032a161a4312e3530"
+    "9292aa323031332d30312d3032a161a4312e3530c3"
 )  # fmt: skip
 
 
@@ -39,7 +40,7 @@ def test_a_board_is_the_golden_one() -> None:
     golden = body + zlib.crc32(body).to_bytes(4, "little")
     assert GOLDEN.pack().hex() == golden.hex()
     assert Board.unpack(golden) == GOLDEN
-    assert golden[-4:].hex() == "d7b0e8b8"
+    assert golden[-4:].hex() == "d5c123ec"
 
 
 def test_mutated_bytes_are_refused() -> None:
