@@ -113,13 +113,26 @@ def oracle(events: Sequence[Event], windows: Sequence[Window], since: int, until
         for window in windows:
             step = step_of(window)
             first = max(since, instant - CORRECTIONS) // step * step + step
+            changed_before: set[str] = set()
             for end in range(first, last // step * step + 1, step):
                 old, new = answers(events, before, window, end), answers(events, known, window, end)
+                # without a record of its own, a window would be taken for the one before it
+                ahead = answers(events, known, window, end - step)
+                changed = {user for user in new if new[user] != old.get(user, nothing)}
+                told = changed | {u for u in changed_before if new.get(u, nothing) != ahead.get(u, nothing)}
                 rows += [
-                    (instant, "correction", window.column_suffix(), end, user, new[user], old.get(user, nothing))
-                    for user in new
-                    if new[user] != old.get(user, nothing)
+                    (
+                        instant,
+                        "correction",
+                        window.column_suffix(),
+                        end,
+                        user,
+                        new.get(user, nothing),
+                        old.get(user, nothing),
+                    )
+                    for user in told
                 ]
+                changed_before = changed
             if instant % step == 0:
                 now = answers(events, known, window, instant)
                 shown: dict[str, Any] = {}
@@ -247,3 +260,22 @@ def test_a_global_view_is_one_entity() -> None:
     found, _ = published(emitted, events, progress, until, random.Random(9))
     expected = [(*line[:4], None, *line[5:]) for line in oracle(events, windows, BEGIN, until)]
     assert found == expected
+
+
+def test_the_newest_record_of_a_window_or_else_of_the_one_before_is_the_truth() -> None:
+    events = events_of(21, 80)
+    emitted = view_of(*WINDOWS, corrections="10m")
+    since = BEGIN + 3 * S
+    progress = Progress(since, since, Cover({(TOPIC, p): offset for p, offset in cut(events, since).items()}))
+    until = max(e.kafka_time for e in events) // S * S + 40 * S
+    found, last = published(emitted, events, progress, until, random.Random(21))
+    newest = {(line[2], line[3], line[4]): line[5] for line in found if line[1] == "correction" or line[6]}
+    everything = {0: 1 << 60, 1: 1 << 60}
+    for window in {feature.window for feature in emitted.units[0].features}:
+        step = step_of(window)
+        for user in USERS:
+            held: tuple[Any, Any] = (0, None)
+            for end in range(since // step * step + step, last.instant_us + 1, step):
+                held = newest.get((window.column_suffix(), end, user), held)
+                truth = answers(events, everything, window, end).get(user, (0, None))
+                assert held == truth, (window.column_suffix(), end, user)

@@ -158,7 +158,10 @@ class UnitEmission:
         if not len(late.row):
             return None
         features, slice_us = self._windows[window], self.unit.slice_us
-        low, high = int(late.end.min()) - window.length_us, int(late.end.max())
+        step = step_us(window, slice_us)
+        # whoever holds the last value of a window without a record for the next must hear that the next is another
+        low = int(late.end.min()) - window.length_us
+        high = min(int(late.end.max()) + step, floor(self._last, step))
         held = self.state.between(low // slice_us, high // slice_us)
         theirs = np.unique(late.row)
         tables = [fresh.entities.take(pa.array(theirs)), *(() if held is None else (held.entities,))]
@@ -173,9 +176,11 @@ class UnitEmission:
 
         mine = codes[: len(theirs)]
         keys = key(mine[np.searchsorted(theirs, late.row)], late.end)
-        wanted, at, groups = np.unique(keys, return_index=True, return_inverse=True)
-        groups, n = groups.astype(np.int64), len(wanted)
-        ends = late.end[at]
+        wanted = np.unique(np.concatenate([keys, keys[late.end < high] + 1]))
+        groups, n = np.searchsorted(wanted, keys).astype(np.int64), len(wanted)
+        ends = first_end + wanted % places * step
+        present = np.zeros(n, np.bool_)
+        present[groups] = True
         before = self.state.combine(None, np.empty(0, np.int64), n)
         if held is not None:
             asked = np.flatnonzero(codes[len(theirs) :] <= mine.max())
@@ -185,20 +190,18 @@ class UnitEmission:
             # an end beyond the wanted ones would have the key of another entity's window
             known = np.flatnonzero((wanted[near] == found) & (pairs.end >= first_end) & (pairs.end <= high))
             before = self.state.combine(held.take(asked[pairs.row[known]]), near[known].astype(np.int64), n)
+            present[near[known]] = True
         added = tuple(each.take(late.row) for each in fresh.partials)
         after = self.state.joined([before, added], np.concatenate([np.arange(n, dtype=np.int64), groups]), n)
         old, new = self.state.finish(features, before, ends), self.state.finish(features, after, ends)
         who = tables[0].take(pa.array(first[wanted // places]))
         values = tuple(each.values for each in new)
-        self._patch(window, who, values, ends)
-        changed = np.zeros(n, np.bool_)
-        for was, now in zip(old, new, strict=True):
-            changed |= ~same(was.values, now.values)
-        kept = np.flatnonzero(changed)
-        if not len(kept):
-            return None
+        self._patch(window, who, values, np.flatnonzero(present & (ends == floor(self._last, step))))
         cause = np.full(n, np.iinfo(np.int64).max)
         np.minimum.at(cause, groups, fresh.first[late.row])
+        kept = _corrected(wanted, places, old, new, cause)
+        if not len(kept):
+            return None
         taken = pa.array(kept)
         return Correction(
             view=self.unit.view,
@@ -224,9 +227,8 @@ class UnitEmission:
         nth = np.arange(len(row), dtype=np.int64) - np.repeat(np.cumsum(count) - count, count)
         return _Pairs(row, first[row] + nth * step)
 
-    def _patch(self, window: Window, who: pa.Table, values: tuple[pa.Array, ...], ends: Int64) -> None:
-        """What was published last of the newest window is now this."""
-        newest = np.flatnonzero(ends == floor(self._last, step_us(window, self.unit.slice_us)))
+    def _patch(self, window: Window, who: pa.Table, values: tuple[pa.Array, ...], newest: Int64) -> None:
+        """What was published last of the newest window is now this, of these rows."""
         if not len(newest):
             return
         mended, before = _chosen(who, values, newest), self._shown[window]
@@ -254,6 +256,23 @@ class UnitEmission:
 
     def _named(self, entities: pa.Table, n: int) -> pa.Table:
         return entities if self.unit.entity else pa.table({NOBODY: np.zeros(n, np.int8)})
+
+
+def _corrected(wanted: Int64, places: int, old: tuple[Finished, ...], new: tuple[Finished, ...], cause: Int64) -> Int64:
+    """Pairs, ascending by entity and window, that are other than before, or follow one that is and differ from it.
+
+    cause is completed: what only follows has that of the window before.
+    """
+    n = len(wanted)
+    changed, like_before = np.zeros(n, np.bool_), np.ones(n, np.bool_)
+    for was, now in zip(old, new, strict=True):
+        changed |= ~same(was.values, now.values)
+        like_before[1:] &= same(now.values[1:], now.values[:-1])
+    follows = np.zeros(n, np.bool_)
+    follows[1:] = (wanted[1:] == wanted[:-1] + 1) & (wanted[1:] % places > 0) & changed[:-1] & ~like_before[1:]
+    only = np.flatnonzero(follows & (cause == np.iinfo(np.int64).max))
+    cause[only] = cause[only - 1]
+    return np.flatnonzero(changed | follows).astype(np.int64)
 
 
 def _chosen(entities: pa.Table, values: tuple[pa.Array, ...], rows: Int64) -> _Shown:
