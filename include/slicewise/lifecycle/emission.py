@@ -8,7 +8,7 @@ two instants' covers, make a correction of it at the later one (docs/adr/0043).
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
 from slicewise.features.emission import emitted_features
@@ -44,9 +44,9 @@ class Tick:
     """Rows aligned with `entities`; per feature of this window a column of its name (`plays_10s`)."""
     changed: npt.NDArray[np.bool_]
     """Rows whose values are others than those published one step before."""
-    errors: Errors
     cover: Cover
     """All events below it, and no other, are in the values."""
+    errors: Errors = field(default_factory=dict)
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,10 +61,10 @@ class Correction:
     old: pa.Table
     """Values as they were published last."""
     values: pa.Table
-    errors: Errors
     causes: Sequence[tuple[str, int, int]]
     """Per row (topic id, partition, offset) of the first of the late events."""
     cover: Cover
+    errors: Errors = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
