@@ -43,7 +43,7 @@ SCRIPT = "<script>alert(1)</script>"
 def tick(counts: dict[str, int], end_us: int) -> Tick:
     entities, values = pa.table({"song_id": list(counts)}), pa.table({"plays_10s": list(counts.values())})
     start = end_us - 10 * SECOND_US
-    return Tick("songs", WINDOW, start, end_us, entities, values, np.ones(len(counts), np.bool_), {}, cover(77))
+    return Tick("songs", WINDOW, start, end_us, entities, values, np.ones(len(counts), np.bool_), cover(77))
 
 
 def test_boards_are_served_with_their_age_and_flags(own_redis: RedisServer) -> None:

@@ -79,7 +79,7 @@ class Stage:
 def tick(counts: dict[str, int], end_us: int, offset: int) -> Tick:
     entities, values = pa.table({"song_id": list(counts)}), pa.table({"plays_10s": list(counts.values())})
     start = end_us - 10 * SECOND_US
-    return Tick("songs", WINDOW, start, end_us, entities, values, np.ones(len(counts), np.bool_), {}, cover(offset))
+    return Tick("songs", WINDOW, start, end_us, entities, values, np.ones(len(counts), np.bool_), cover(offset))
 
 
 def late(changes: list[tuple[int, str, int, int]], offset: int) -> Correction:
@@ -87,7 +87,7 @@ def late(changes: list[tuple[int, str, int, int]], offset: int) -> Correction:
     ends, songs, old, new = (list(column) for column in zip(*changes, strict=True))
     causes = [(TOPIC, 0, offset - 1 - i) for i in range(len(changes))]
     tables = (pa.table({"song_id": songs}), pa.table({"plays_10s": old}), pa.table({"plays_10s": new}))
-    return Correction("songs", WINDOW, np.array(ends, np.int64), *tables, {}, causes, cover(offset))
+    return Correction("songs", WINDOW, np.array(ends, np.int64), *tables, causes, cover(offset))
 
 
 def shown(board: Board | None) -> list[tuple[Any, Any]]:
