@@ -77,6 +77,9 @@ class _View:
             self.saved, self.begun_s = progress, time.monotonic()
 
 
+_BUSY_S = 1.0
+
+
 class EmissionQuery:
     """The emissions over one source: one query, one state per view."""
 
@@ -211,13 +214,16 @@ class EmissionQuery:
         """Events in the log that were not read yet, per partition; publishes what a quiet log has let pass."""
         asked_us = self._clock.now_us()  # before the end: a later record has a later Kafka time
         latest = self._log.latest(self.source.topic)
-        with self._between:
-            if self._draining:
-                return {}
-            for partition in self._at:
-                for view in self._views:
-                    view.emission.read_to(partition, latest.get((self._topic_id, partition)), asked_us)
-            self._publish()
+        # while a batch publishes much, the driver's heart beats on
+        if self._between.acquire(timeout=_BUSY_S):
+            try:
+                if not self._draining:
+                    for partition in self._at:
+                        for view in self._views:
+                            view.emission.read_to(partition, latest.get((self._topic_id, partition)), asked_us)
+                    self._publish()
+            finally:
+                self._between.release()
         return {p: max(0, latest.get((self._topic_id, p)) - at) for p, at in self._at.items()}
 
     def error(self) -> BaseException | None:
