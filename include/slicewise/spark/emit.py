@@ -26,7 +26,7 @@ from slicewise.features.plan import Deployment
 from slicewise.features.types import arrow_type
 from slicewise.features.unit import Source, Unit
 from slicewise.lifecycle.emission import EmittedView, Sink, Tick, emitted_views
-from slicewise.lifecycle.view_emission import Progress, Records, Taken, ViewEmission, resumed
+from slicewise.lifecycle.view_emission import Progress, Records, Taken, ViewEmission, resumed, trusted
 from slicewise.settings import Settings
 from slicewise.spark.emit_boards import board_sinks
 from slicewise.spark.emit_sinks import KafkaSink
@@ -180,7 +180,7 @@ class EmissionQuery:
                 name: _taken(self._units[name], part, columns, self._topic_id)
                 for name, columns in zip(self._units, self._columns, strict=True)
             }
-            times = part["kafka_time"].to_numpy()
+            times = trusted(part["kafka_time"].to_numpy(), self._clock.now_us())
             found.append(Records(partition, part["offset"].to_numpy(), times, units, end))
             self._at[partition] = end
         return found
