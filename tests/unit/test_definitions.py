@@ -174,13 +174,13 @@ WRONG: dict[str, tuple[Callable[[], object], str, str | None, str]] = {
         "paths=",
     ),
     "no entity at all": (
-        lambda: view(entity=None),  # type: ignore[typeddict-item]  # the mistake
+        lambda: view(entity=None),  # type: ignore[arg-type]  # the mistake
         "entity is None",
         "view 'listening'",
         "",
     ),
     "computed columns as a list": (
-        lambda: view(columns=["minutes"]),  # type: ignore[typeddict-item]  # the mistake
+        lambda: view(columns=["minutes"]),  # type: ignore[arg-type]  # the mistake
         "columns is ['minutes']",
         "view 'listening'",
         "",
