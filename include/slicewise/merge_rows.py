@@ -133,15 +133,21 @@ def add_days(plan: ReadPlan, days: Sequence[Sequence[bytes | None]], key: int, r
     values = list(chain.from_iterable(days))
     compacted: dict[int, int] = {}
     stale = _NONE
+    whole: list[bytes] = []
+    of: list[int] = []
     for at, total in fetched.days:
         hours, value = values[at - 1], values[at]
         if hours is not None:  # else nothing of this day is compacted
-            compacted.update(_hours(hours))
-            if value is not None and value[:DIGEST_BYTES] == _digest(hours):
-                check_values([value], DAY_HEAD)
-                rows.singles(key, DAY_HEAD, [value], (total.mask,))
+            seqs, digest = _covered(hours)
+            compacted.update(seqs)
+            if value is not None and value[:DIGEST_BYTES] == digest:
+                whole.append(value)
+                of.append(total.mask)
             else:
                 stale |= {total.day}
+    if whole:
+        check_values(whole, DAY_HEAD)
+        rows.singles(key, DAY_HEAD, whole, of)
     totals, numbers, masks = [values[at] for at in fetched.totals], fetched.hours, fetched.masks
     if None in totals:
         there = [value is not None for value in totals]
@@ -174,13 +180,9 @@ def add_days(plan: ReadPlan, days: Sequence[Sequence[bytes | None]], key: int, r
 
 
 @lru_cache(maxsize=16_384)
-def _hours(raw: bytes) -> Mapping[int, int]:
-    return unpack_hours(raw)
-
-
-@lru_cache(maxsize=16_384)
-def _digest(raw: bytes) -> bytes:
-    return day_digest(raw)
+def _covered(raw: bytes) -> tuple[Mapping[int, int], bytes]:
+    """What a `c` says, and the digest by which a total names it."""
+    return unpack_hours(raw), day_digest(raw)
 
 
 def _add_hot(

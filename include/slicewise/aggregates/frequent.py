@@ -21,12 +21,12 @@ from numpy.typing import NDArray
 from slicewise.aggregates import countmin
 from slicewise.aggregates.base import Aggregate, Failed, Finished, State, register
 from slicewise.aggregates.columns import Columns, Values
-from slicewise.aggregates.distinct import COUNTABLE, distinct_values
+from slicewise.aggregates.distinct import COUNTABLE
 from slicewise.aggregates.events import Event, Rows
 from slicewise.aggregates.fields import Field, Fixed, Items
-from slicewise.aggregates.grouping import numbered, order_of
+from slicewise.aggregates.grouping import coded, numbered, order_of
 from slicewise.aggregates.hashing import SEED, hash_one, hash_stored, mixed, mixed_one
-from slicewise.aggregates.ragged import Int64, Ragged, RaggedBytes, offsets_of
+from slicewise.aggregates.ragged import Int64, Ragged, RaggedBytes, gather_into, offsets_of
 from slicewise.aggregates.ranked import check_k
 from slicewise.aggregates.values import ValueType, flat, is_double, is_ordered, non_null
 from slicewise.errors import CodecError, DefinitionError
@@ -127,7 +127,7 @@ class TopKFrequent(Aggregate):
     def accumulate_columns(self, rows: Rows, groups: Int64, n_groups: int) -> Columns:
         array, groups, valid = non_null(rows.columns[self.column], groups)
         stored = self.value.store(array)
-        universe, code = distinct_values(stored, self.value)
+        universe, code = coded(stored, self.value)
         priority = hash_stored(universe)[code] if len(universe) else np.empty(0, np.uint64)
         kept: Any = slice(None) if valid is None else valid
         for word in _words(rows):
@@ -151,7 +151,7 @@ class TopKFrequent(Aggregate):
         row = items.row_numbers()
         n = np.zeros(len(row), np.int64)
         n[exact[row]] = counts.values
-        universe, code = distinct_values(flat(items), self.value)
+        universe, code = coded(flat(items), self.value)
         table = counters.values.reshape(-1, self.cells)
         seen = np.zeros(n_groups, bool)
         seen[groups[partials.fixed("oversized") != 0]] = True
@@ -183,7 +183,7 @@ class TopKFrequent(Aggregate):
         kept = np.ones(len(group), bool)
         if len(table):
             row_of = np.cumsum(dense) - 1
-            np.add.at(table, row_of[of], counters)
+            gather_into(table, row_of[of], counters, np.add)
             into = np.flatnonzero(dense[group])
             used, at = numbered(code[into], len(universe))
             cells = countmin.cells(_hashes(universe, used), self.width)[at]
