@@ -96,8 +96,9 @@ class Month:
             "c": pa.array(random.integers(0, 40, n)),
         }
         halves = int(TOPIC[:16], 16), int(TOPIC[16:], 16)
-        topic = [np.full(n, half, np.uint64) for half in halves]
-        return Month(entity, partition, Rows(time, *topic, np.full(n, partition, np.int32), np.arange(n), columns))
+        high, low = (np.full(n, half, np.uint64) for half in halves)
+        rows = Rows(time, high, low, np.full(n, partition, np.int32), np.arange(n), columns)
+        return Month(entity, partition, rows)
 
 
 def fill(served: Served, now_us: int, views: Sequence[str]) -> None:

@@ -120,6 +120,12 @@ class JointPlan:
         found = [self.plans[members[0]].unit.layout for members in self.layouts]
         return tuple((layout, layout.few) for layout in found if layout.few is not None)
 
+    @property
+    def gathered(self) -> tuple[tuple[Layout, int], ...]:
+        """Per layout what its rows are decoded by, and how many masks there are."""
+        layouts = [self.plans[members[0]].unit.layout for members in self.layouts]
+        return tuple((layout, len(table.masks)) for layout, table in zip(layouts, self.tables, strict=True))
+
     @cached_property
     def windows(self) -> tuple[int, ...]:
         """Per layout the windows of all its plans."""

@@ -20,7 +20,7 @@ from slicewise.aggregates.base import Aggregate, Finished, State, register
 from slicewise.aggregates.columns import Columns, Values
 from slicewise.aggregates.events import Event, Rows
 from slicewise.aggregates.fields import Field, Items
-from slicewise.aggregates.grouping import coded
+from slicewise.aggregates.grouping import coded, shifted
 from slicewise.aggregates.hashing import SEED, hash_one, hash_stored
 from slicewise.aggregates.hyperloglog import (
     LEAST_PRECISION,
@@ -121,9 +121,16 @@ class DistinctCount(Aggregate):
         self, stored: Any, groups: Int64, dense: NDArray[np.uint8], dense_groups: Int64, n_groups: int
     ) -> Columns:
         """Partials of values [n] with their groups, and of registers with theirs."""
-        universe, code = coded(stored, self.value)
-        pairs = ascending(groups * max(1, len(universe)) + code)
-        group, code = np.divmod(pairs, max(1, len(universe)))
+        near = shifted(stored, self.value, n_groups)
+        if near is None:
+            universe, code = coded(stored, self.value)
+            pairs = ascending(groups * max(1, len(universe)) + code)
+            group, code = np.divmod(pairs, max(1, len(universe)))
+        else:
+            positions, span, least = near
+            group, universe = np.divmod(ascending(groups * span + positions, merging=True), span)
+            universe += least
+            code = np.arange(len(universe))
         count = np.bincount(group, minlength=n_groups)
         is_dense = count > self.threshold
         if self.value.dtype is None:
