@@ -101,6 +101,10 @@ bench-levels: setup ## reads of a 30-day window beside those of a 1-day window (
 bench-aggregates: setup ## rows a second of every aggregate, beside DuckDB, pandas and polars (options: BENCH="--only sum")
 	@$(PY) -m benchmarks.columns $(BENCH)
 
+.PHONY: bench-emission
+bench-emission: setup ## a million entities published every ten seconds (options: BENCH="--entities 10000 --json file")
+	@$(PY) -m benchmarks.emission $(BENCH)
+
 # A platform of its own, with an hour and a half of the past; SLICEWISE_STATE leads to it.
 UI := SLICEWISE_STATE=$(ROOT)/.state-ui SLICEWISE_REPLAY_SHARE=0.06
 

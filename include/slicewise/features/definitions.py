@@ -8,7 +8,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from slicewise.errors import DefinitionError
+from slicewise.features.emission import Emit
 from slicewise.features.event_list import CAPACITY, check_capacity
+from slicewise.features.leaderboard import Leaderboard
 from slicewise.features.naming import (
     Location,
     at_place,
@@ -27,7 +29,7 @@ from slicewise.slices import Window, as_window, parse_duration
 if TYPE_CHECKING:
     from slicewise.aggregates import Aggregate
 
-_TOPIC = re.compile(r"[A-Za-z0-9._-]{1,200}")
+TOPIC_NAME = re.compile(r"[A-Za-z0-9._-]{1,200}")
 Scalar = str | int | float | bool | None
 FORMATS = ("json", "avro", "protobuf")
 _REGISTRY = re.compile(r"https?://[^\s@?#/]+(/[^\s@?#]*)?")
@@ -136,7 +138,7 @@ class KafkaSource:
         for option in ("max_lateness", "max_ahead"):
             with placed(f"{option} of {where}"):
                 parse_duration(getattr(self, option))
-        if not _TOPIC.fullmatch(self.topic or self.name):
+        if not TOPIC_NAME.fullmatch(self.topic or self.name):
             raise DefinitionError(f"{self.topic!r} is no topic name", where=where)
         if self.history is not None:
             raise DefinitionError(
@@ -254,7 +256,9 @@ class FeatureView:
     entity: columns of the source that are the key; none for a global view. where: row logic that
     an event must satisfy. columns: computed columns, name -> row logic. slice: declared slice
     (the planner's choice by default). spread: one set of keys per partition, for few hot entities.
-    capacity: how many of an entity's latest events its exact windows can reach at most.
+    capacity: how many of an entity's latest events its exact windows can reach at most. emit: the
+    Kafka topic to which results of sliding, tumbling and hopping windows are published as they end,
+    or a sw.Emit.
     """
 
     name: str
@@ -268,6 +272,7 @@ class FeatureView:
     owner: str | None = None
     tests: Sequence[Case] = ()
     capacity: int = CAPACITY
+    emit: str | Emit | None = None
     location: Location | None = field(default_factory=written_at, compare=False, repr=False)
 
     @property
@@ -303,6 +308,15 @@ class FeatureView:
             with placed(f"slice of {where}"):
                 parse_duration(self.slice)
         check_capacity(self.capacity, where)
+        if self.emit is not None:
+            emit = self.emit if isinstance(self.emit, Emit) else Emit(self.emit)
+            with placed(f"emit of {where}"):
+                emit.planned(where)
+            if emit.topic == (self.source.topic or self.source.name):
+                raise DefinitionError(
+                    f"emit names {emit.topic!r}, the topic that the view reads", where=where, expected="another topic"
+                )
+            object.__setattr__(self, "emit", emit)
         if not all(isinstance(test, Case) for test in self.tests):
             raise DefinitionError("tests are cases", where=where, expected="tests=[sw.case(…)]")
         object.__setattr__(self, "tests", tuple(self.tests))
@@ -368,13 +382,16 @@ class Project:
     views: tuple[FeatureView, ...]
     feature_sets: tuple[FeatureSet, ...] = ()
     sources: tuple[KafkaSource, ...] = ()
+    leaderboards: tuple[Leaderboard, ...] = ()
 
     @staticmethod
     def of(name: str, definitions: Iterable[object]) -> Project:
-        """A project of whatever is a view, a feature set or a source among these objects, or in a tuple of them."""
+        """A project of whatever is a view, a feature set, a leaderboard or a source among these objects, or in a tuple
+        of them."""
         views: dict[int, FeatureView] = {}
         sets: dict[int, FeatureSet] = {}
         sources: dict[int, KafkaSource] = {}
+        boards: dict[int, Leaderboard] = {}
         for given in definitions:
             for value in given if isinstance(given, tuple | list) else (given,):
                 if isinstance(value, FeatureView):
@@ -382,6 +399,14 @@ class Project:
                     sources[id(value.source)] = value.source
                 elif isinstance(value, FeatureSet):
                     sets[id(value)] = value
+                elif isinstance(value, Leaderboard):
+                    boards[id(value)] = value
                 elif isinstance(value, KafkaSource):
                     sources[id(value)] = value
-        return Project(name, tuple(views.values()), tuple(sets.values()), tuple(sources.values()))
+        return Project(
+            name,
+            tuple(views.values()),
+            tuple(sets.values()),
+            tuple(sources.values()),
+            tuple(boards.values()),
+        )
