@@ -67,6 +67,8 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
         marks = deploy.deploy(settings, store, whole, found.marks.epoch)
         left = deploy.building(planned, marks)
     say(f"deployed: epoch {marks.epoch}, {len(planned.views)} views")
+    for board in planned.leaderboards:
+        say(f"leaderboard {board.name}: {settings.serving_url}/leaderboards/{board.name}")
     if stream.stream_status(settings).running:
         stream.ensure_emission(settings)  # it is to publish what is new, or has nothing to do any more
     if left:

@@ -28,6 +28,7 @@ from slicewise.features.unit import Source, Unit
 from slicewise.lifecycle.emission import EmittedView, Sink, Tick, emitted_views
 from slicewise.lifecycle.view_emission import Progress, Records, Taken, ViewEmission
 from slicewise.settings import Settings
+from slicewise.spark.emit_boards import board_sinks
 from slicewise.spark.emit_sinks import KafkaSink
 from slicewise.spark.emit_status import EmissionStatus
 from slicewise.spark.fold import rows_of
@@ -53,7 +54,7 @@ def kafka_sinks(settings: Settings, emitted: EmittedView) -> Sequence[Sink]:
     return [KafkaSink(settings.kafka_bootstrap, emitted.topic, emitted.units)]
 
 
-SINKS: list[SinksOf] = [kafka_sinks]
+SINKS: list[SinksOf] = [board_sinks, kafka_sinks]
 """Whoever wants ticks is asked here, for each emitted view."""
 
 
