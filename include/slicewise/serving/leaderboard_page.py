@@ -31,7 +31,8 @@ function show (answer) {
     tr.append(cell(row.rank), cell(Object.values(row.entity).join(' \\u00b7 ')), bar, cell(row.value, 'value'))
     return tr
   }))
-  if (answer.rows.length) document.querySelector('#who').textContent = Object.keys(answer.rows[0].entity).join(' \\u00b7 ')
+  const names = answer.rows.length ? Object.keys(answer.rows[0].entity) : []
+  if (names.length) document.querySelector('#who').textContent = names.join(' \\u00b7 ')
   const age = answer.end === null ? null : (Date.parse(answer.now) - Date.parse(answer.end)) / 1000
   said.textContent = age === null ? 'no board yet' : `window until ${answer.end}, ${age.toFixed(1)} s ago`
   said.classList.toggle('flag', answer.flags.length > 0)
