@@ -176,6 +176,18 @@ class ViewEmission:
         return instant_us, {p: cut for p, cut in cuts.items() if cut is not None}
 
 
+def resumed(progress: Progress, emitted: EmittedView, max_ahead_us: int, log_begins_us: int) -> Progress:
+    """Where publication goes on if the log's first record, of this Kafka time, comes after some that are gone.
+
+    An event that is gone lies at most `max_ahead_us` after that time: windows that start later are whole.
+    """
+    whole_us = log_begins_us + max_ahead_us + emitted.longest_us
+    if whole_us <= progress.instant_us - emitted.corrections_us:
+        return progress
+    since_us = max(progress.instant_us, whole_us)
+    return Progress(since_us, since_us, progress.cover)
+
+
 def _joined(taken: Sequence[Taken], unit: Unit) -> tuple[Rows, pa.Table]:
     """Rows of several partitions, one after the other."""
     some = [each for each in taken if len(each.rows)]
