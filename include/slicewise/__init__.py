@@ -55,12 +55,14 @@ _HOME = {
     **dict.fromkeys(_DEFINITIONS, "slicewise.features.definitions"),
     **dict.fromkeys(_WINDOWS, "slicewise.slices"),
     **dict.fromkeys(_AGGREGATES, "slicewise.aggregates"),
+    "Emit": "slicewise.features.emission",
     "evaluate": "slicewise.training.evaluate",
     "sql": "slicewise.features.sql",
     "sql_views": "slicewise.features.sql",
     "snapshot": "slicewise.training",
     "training_set": "slicewise.training",
     "Client": "slicewise.serving.client",
+    "Leaderboard": "slicewise.features.leaderboard",
     "SlicewiseError": "slicewise.errors",
 }
 
@@ -107,6 +109,8 @@ if TYPE_CHECKING:
     from slicewise.features.definitions import FeatureView as FeatureView
     from slicewise.features.definitions import KafkaSource as KafkaSource
     from slicewise.features.definitions import case as case
+    from slicewise.features.emission import Emit as Emit
+    from slicewise.features.leaderboard import Leaderboard as Leaderboard
     from slicewise.features.sql import sql as sql
     from slicewise.features.sql import sql_views as sql_views
     from slicewise.serving.client import Client as Client

@@ -49,7 +49,7 @@ def nearest_double(exact: Fraction) -> float | Error:
         whole += 1
     if whole * Fraction(2) ** exponent > LARGEST:
         return Error(OVERFLOW)
-    return math.copysign(math.ldexp(float(whole), exponent), 1 if exact > 0 else -1)
+    return math.copysign(math.ldexp(float(whole), exponent), 1 if exact > 0 else -1) + 0.0  # no zero is negative
 
 
 def _values(events: Sequence[Event], column: str) -> list[Any]:
@@ -380,7 +380,10 @@ def _where(aggregate: Any, events: Sequence[Event], end_us: int) -> Any:
 
 
 def _bucketed(aggregate: Any, events: Sequence[Event], end_us: int) -> Any:
-    keyed = [(event.columns[aggregate.by], event) for event in events]
+    keyed = []
+    for event in events:
+        value = event.columns[aggregate.by]
+        keyed += [(key, event) for key in (set(value) if isinstance(value, list) else [value])]
     found: list[Any] = []
     for key in sorted({key for key, _ in keyed if key is not None}, key=_key):
         value = expected(aggregate.aggregate, [event for each, event in keyed if each == key], end_us)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 from datetime import UTC, date, datetime
 from decimal import Decimal
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,9 @@ VALUES: dict[str, list[Any]] = {
     "decimal128(12, 3)": [Decimal("1.005"), Decimal("-2.500"), None, Decimal("999999999.999"), Decimal("0.000")],
     "decimal128(38, 6)": [Decimal("1.000005"), None, Decimal(-(10**31)), Decimal("0.000001"), Decimal(10**31)],
     "timestamp[us, tz=UTC]": [START, START - 1, None, 0, -1],
+    "list<item: string>": [["JFK", "é日", "JFK"], [], ["", None, "é日"], None, ["a\x00b", "JFK"]],
+    "list<item: int64>": [[3, 3, -7], None, [2**62, 3], [], [None]],
+    "list<item: bool>": [[True], [True, False], None, [False, None], [True, True]],
     "date32[day]": [15706, None, 0, -1, 15706],
 }
 
@@ -41,6 +45,7 @@ def events_for(aggregate: Aggregate) -> list[Event]:
     ]
 
 
+@cache  # the same for every test that holds one of them
 def vectors() -> dict[str, Any]:
     """All vectors, as they stand in the file."""
     rows = []

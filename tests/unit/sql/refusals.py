@@ -43,6 +43,23 @@ REFUSALS: dict[str, tuple[str, str]] = {
     "within group": ("WITHIN GROUP", selected(f"›percentile_cont(0.5) WITHIN GROUP (ORDER BY n) {W} AS x_1h")),
     "respect nulls": ("RESPECT NULLS", selected(f"›last(song) RESPECT NULLS {W} AS x_1h")),
     "a scalar that is a list": ("answers a list", selected(f"approx_percentile(seconds, ›0.5) {W} AS x_1h")),
+    "a count of null": ("COUNT of NULL", selected(f"›count(NULL) {W} AS x_1h")),
+    "a line over null": ("REGR_SLOPE of NULL", selected(f"›regr_slope(seconds, NULL) {W} AS x_1h")),
+    "the sum of a number": ("column is 5", selected(f"›sum(5) {W} AS x_1h")),
+    "distinct of a number": ("column is 1", selected(f"›count(DISTINCT 1) {W} AS x_1h")),
+    "a sum of a feature": ("column is Count", selected(f"›sum(count(*)) {W} AS x_1h")),
+    "a length in digits of another script": (
+        "no length",
+        over("PARTITION BY user_id ORDER BY SLICE(ts) RANGE INTERVAL ›'²' HOUR PRECEDING"),
+    ),
+    "SLICE as a feature": ("a word of windows", selected("›SLICE(ts)")),
+    # ---- commas and parentheses
+    "a comma too many": ("beside this comma", f"SELECT user_id, count(*) {W} AS n_1h›, FROM plays"),
+    "a comma too many in a window": ("beside this comma", over("PARTITION BY user_id›, ORDER BY SLICE(ts) ROWS 3")),
+    "a comma too many in a function": ("beside this comma", selected(f"sum(n›,) {W} AS x_1h")),
+    "nothing selected": ("nothing stands behind SELECT", "›SELECT FROM plays"),
+    "a parenthesis left open": ("never closed", selected(f"sum›(n {W} AS x_1h")),
+    "a parenthesis closed twice": ("never opened", selected(f"sum(n)›) {W} AS x_1h")),
     # ---- row logic
     "row logic that is not on the list": ("LOWER is not on the list", selected(f"count(›lower(song)) {W} AS x_1h")),
     "row logic in WHERE": ("a condition is boolean", f"SELECT user_id, count(*) {W} AS n_1h FROM plays WHERE ›seconds"),
@@ -65,6 +82,7 @@ REFUSALS: dict[str, tuple[str, str]] = {
     "one name for two aggregates": ("the feature 'plays' is", selected(f"sum(n) {W} AS ›plays_1h")),
     "one column twice": ("stands twice", selected(f"count(*) {W} AS ›plays_1h")),
     "a subquery as a value": ("", selected("›(SELECT 1) AS x")),
+    "everything of the source": ("* is no list", "SELECT ›plays.*, count(*) AS n_1h FROM plays"),
     # ---- windows
     "no PARTITION BY": (
         "there is no entity",
@@ -114,6 +132,10 @@ REFUSALS: dict[str, tuple[str, str]] = {
     "exclude": (
         "EXCLUDE",
         over("PARTITION BY user_id ORDER BY SLICE(ts) ›RANGE INTERVAL '1' HOUR PRECEDING EXCLUDE CURRENT ROW"),
+    ),
+    "an exact window without its row": (
+        "no exact window leaves that out",
+        over("PARTITION BY user_id ORDER BY ts ›RANGE INTERVAL '1' HOUR PRECEDING EXCLUDE TIES"),
     ),
     "a month": ("no fixed length", over("PARTITION BY user_id ORDER BY SLICE(ts) RANGE INTERVAL ›'1' MONTH PRECEDING")),
     "half an hour as a fraction": (
@@ -226,6 +248,46 @@ REFUSALS: dict[str, tuple[str, str]] = {
     "a time without form": ("no column type", "CREATE SOURCE s (a ›TIMESTAMP(3)) WITH (timestamp = 'a')"),
     "an integer of which width": ("8 bytes", "CREATE SOURCE s (a ›INT8, t TIMESTAMP_MS) WITH (timestamp = 't')"),
     "a path that is none": ("PATH says", "CREATE SOURCE s (a BIGINT ›PATH, t TIMESTAMP_MS) WITH (timestamp = 't')"),
+    "a path into an array": (
+        "no path",
+        "CREATE SOURCE s (t TIMESTAMP_MS, ›a BIGINT PATH '$.x[0]') WITH (timestamp = 't')",
+    ),
+    "a place inside of another's": (
+        "stand at one place",
+        "CREATE SOURCE s (t TIMESTAMP_MS, a STRING PATH '$.x', ›b STRING PATH '$.x.y') WITH (timestamp = 't')",
+    ),
+    "two paths of one column": (
+        "PATH stands twice",
+        "CREATE SOURCE s (t TIMESTAMP_MS, a STRING ›PATH '$.x' PATH '$.y') WITH (timestamp = 't')",
+    ),
+    "a text of a length": ("no column type", "CREATE SOURCE s (a ›VARCHAR(9), t TIMESTAMP_MS) WITH (timestamp = 't')"),
+    "a structure": ("no column type", "CREATE SOURCE s (a ›STRUCT<b INT>, t TIMESTAMP_MS) WITH (timestamp = 't')"),
+    "arrays of instants": (
+        "no column type",
+        "CREATE SOURCE s (a ›ARRAY<TIMESTAMP_MS>, t TIMESTAMP_MS) WITH (timestamp = 't')",
+    ),
+    "a default": ("no column type", "CREATE SOURCE s (a ›INT DEFAULT 1, t TIMESTAMP_MS) WITH (timestamp = 't')"),
+    "a key of a source": (
+        "not declared here",
+        "CREATE SOURCE s (t TIMESTAMP_MS, ›PRIMARY KEY (t)) WITH (timestamp = 't')",
+    ),
+    "instants in two forms": (
+        "different forms",
+        "CREATE SOURCE s (t TIMESTAMP_MS, ›u TIMESTAMP_RFC3339) WITH (timestamp = 't')",
+    ),
+    "a name of the platform": (
+        "adds itself",
+        "CREATE SOURCE s (t TIMESTAMP_MS, ›kafka_time BIGINT) WITH (timestamp = 't')",
+    ),
+    "an event time that is none": ("is string", "CREATE SOURCE s (a STRING) WITH (timestamp = ›'a')"),
+    "nan of a text": (
+        "allow_nan names",
+        "CREATE SOURCE s (a STRING, t TIMESTAMP_MS) WITH (timestamp = 't', allow_nan = ›'a')",
+    ),
+    "avro without a registry": (
+        "registry None",
+        "CREATE SOURCE s (t TIMESTAMP_MS) WITH (timestamp = 't', format = ›'avro')",
+    ),
     "a watermark": (
         "WATERMARK",
         "CREATE SOURCE s (a TIMESTAMP_MS, ›WATERMARK FOR a AS a - INTERVAL '5' SECOND) WITH (timestamp = 'a')",

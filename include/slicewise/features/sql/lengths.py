@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import product
@@ -62,18 +61,13 @@ def _is(part: str, us: int) -> bool:
         return False
 
 
-def maker(name: str) -> Callable[..., Window] | None:
-    """A kind of window, if this version has it."""
-    return getattr(importlib.import_module("slicewise.slices"), name, None)
-
-
 def interval(sql: SqlText, node: Any, span: Span) -> int:
     """Microseconds of INTERVAL '3' HOUR."""
     value = unit = ""
     if isinstance(node, exp.Interval) and isinstance(node.this, exp.Literal):
         value, unit = str(node.this.this).strip(), str(getattr(node.args.get("unit"), "name", "") or "").upper()
     size = _UNITS.get(unit.removesuffix("S"))
-    if size is None or not value.isdigit() or not int(value):
+    if size is None or not is_whole(value) or not int(value):
         known = ", ".join(_UNITS)
         month = unit.removesuffix("S") in ("MONTH", "YEAR", "QUARTER")
         raise sql.refused(
@@ -83,6 +77,11 @@ def interval(sql: SqlText, node: Any, span: Span) -> int:
             "write it in days" if month else None,
         )
     return int(value) * size
+
+
+def is_whole(text: str) -> bool:
+    """Whether it is a whole number in the ten digits: other scripts have digits that are none to int."""
+    return text.isascii() and text.isdigit()
 
 
 def entity_column(sql: SqlText, node: exp.Expr, clause: str, tokens: Tokens) -> exp.Column:
