@@ -179,7 +179,8 @@ def test_a_fold_that_read_a_running_partial_which_a_total_takes_reads_again(live
     lived.fold(*events[:2])
     lived.reach(2)
     lived.store.announce_lifetime(lived.unit, lived.horizon, 1, cover(2))
-    other, done = lived.bench.connect(), []
+    other = lived.bench.connect()
+    done: list[object] = []
 
     def race(commands: Sequence[Command]) -> None:
         if not done and any(b":hot" in getattr(each, "key", b"") for each in commands):

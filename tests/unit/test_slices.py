@@ -81,7 +81,7 @@ def test_a_lifetime_holds_all_events_up_to_its_end() -> None:
     #  [-------------------------------)       event_time: up to t
     #  [---------------------------------)     live: up to the slice's end
     t = T0 + 10 * H + 20 * M + 30 * SECOND_US
-    ends = [sl.bounds(sl.lifetime(), mode, t, M) for mode in ("at", "event_time", "live")]  # type: ignore[arg-type]
+    ends = [sl.bounds(sl.lifetime(), mode, t, M) for mode in ("at", "event_time", "live")]
     assert ends == [(sl.EARLIEST_US, end) for end in (t - 30 * SECOND_US, t, t + 30 * SECOND_US)]
     assert sl.bounds(sl.lifetime(offset="1d"), "at", t, M) == (sl.EARLIEST_US, t - 30 * SECOND_US - D)
     assert sl.as_window("lifetime") == sl.lifetime()
