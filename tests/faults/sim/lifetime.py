@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import product
 from typing import Any, cast
 
 import numpy as np
@@ -590,6 +591,55 @@ def _whole(world: LifetimeWorld) -> bool:
         and not moves.late_hours(world.hours(unit, found), cast(Reached, world.reached(unit, found)))
         for name, unit in zip(names, world.units, strict=True)
     )
+
+
+STEPS = 16
+"""About what either run has."""
+
+
+def paused(rules: Iterable[object] = ()) -> str | None:
+    """A run moves the horizon while another brings late events of the same hour: what is wrong at the first pair of
+    stops at which anything is. None: nothing anywhere."""
+    for first, second in product(range(STEPS), range(STEPS)):
+        try:
+            _play(first, second, rules)
+        except Wrong as found:
+            return f"the move stopped after {first}, the other run after {second}: {found}"
+    return None
+
+
+def _play(first: int, second: int, rules: Iterable[object]) -> None:
+    world = LifetimeWorld(0)
+    for rule in rules:
+        if callable(rule):
+            rule(world)
+    world.rng.random = lambda: 0.0  # type: ignore[method-assign]  # stop before every command
+    world.rng.randint = lambda low, high: high  # type: ignore[method-assign]  # noqa: ARG005
+    world.rng.shuffle = lambda some: None  # type: ignore[assignment, method-assign]  # noqa: ARG005
+    world.day = 1
+    finish(world, actors.operator(world))
+    unit, hour = UNITS[0], HOURS[0]
+    world.log[0].append(Logged(0, hour, hour * HOUR_US))
+    bounded(world, actors.stream(world, None))
+    seq, offsets = world.archived()
+    finish(world, compact(world, world.connect(), unit, hour, seq, offsets))
+    move_it = move(world, world.connect(), unit, seq, offsets)
+    _advance(move_it, first)
+    world.log[0] += [Logged(entity, hour, hour * HOUR_US) for entity in (0, 1)]
+    bounded(world, actors.stream(world, None))
+    late = compact(world, world.connect(), unit, hour, *world.archived())
+    for actor, steps in ((late, second), (move_it, 99), (late, 99)):
+        _advance(actor, steps)
+    world.check()
+
+
+def _advance(actor: Actor, steps: int) -> None:
+    for _ in range(steps):
+        try:
+            if next(actor, actor) is actor:
+                return
+        except EXPECTED:
+            return
 
 
 __all__ = ["EXPECTED", "HOURS", "LifetimeWorld", "history"]

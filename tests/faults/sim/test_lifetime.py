@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from typing import Any
 from unittest.mock import patch
 
@@ -13,13 +13,12 @@ from slicewise.cover import Cover
 from slicewise.lifecycle import lifetime as moves
 from slicewise.lifecycle.compaction import UnitHours
 from slicewise.lifecycle.lifetime import Move, Reached
-from slicewise.merge_plan import ReadPlan
 from slicewise.stores import decisions, keys
 from slicewise.stores import lifetime as stored
 from slicewise.stores.decisions import Swap
 from slicewise.stores.operations import Operations
 from slicewise.stores.steps import Change, KeyChange
-from tests.faults.sim.lifetime import LifetimeWorld, history
+from tests.faults.sim.lifetime import LifetimeWorld, history, paused
 
 SEEDS = 40
 MUTANT_SEEDS = 300
@@ -113,7 +112,6 @@ PATCHES: dict[str, Callable[[], Patches]] = {
     "total-compacted": lambda: ((decisions, "lifetime_decision", lenient("compacted")),),
     "total-since": lambda: ((decisions, "lifetime_decision", added_to_anything),),
     "total-days": lambda: ((stored, "_emptied", lambda day, raw: KeyChange(day, [(keys.HOURS, b"=" + raw)])),),
-    "days-after": lambda: ((ReadPlan, "days_after", lambda self, days, horizon: days),),  # noqa: ARG005
     "swap-below": lambda: ((Operations, "_below_horizon", never_below),),
     "late": lambda: ((moves, "late_hours", none_late),),
     "dirty": lambda: ((moves, "next_move", dirty_too),),
@@ -124,7 +122,9 @@ WORLDS: dict[str, Callable[[LifetimeWorld], None]] = {
     "horizon-count": unchecked(announced_in_a_mark),
     "guards-expire": expiring,
 }
-RULES = sorted({*PATCHES, *WORLDS})
+PAUSES = ("horizon-count", "swap-below", "total-compacted")
+"""Rules that every pair of stops of two runs is played for: at random they are met too rarely."""
+RULES = sorted({*PATCHES, *WORLDS} - {*PAUSES})
 
 
 def test_every_lifetime_is_what_its_token_says_in_every_history() -> None:
@@ -137,12 +137,30 @@ def test_every_lifetime_is_what_its_token_says_in_every_history() -> None:
     assert answers > 100 * SEEDS, "histories in which hardly anything is ready prove nothing"
 
 
-@pytest.mark.parametrize("rule", RULES)
-def test_without_the_rule_a_history_goes_wrong(rule: str) -> None:
+def test_late_events_and_a_move_of_their_hour_are_true_wherever_both_stop() -> None:
+    assert paused() is None
+
+
+@pytest.mark.parametrize("rule", PAUSES)
+def test_without_the_rule_two_runs_lose_events(rule: str) -> None:
+    with removed(rule) as rules:
+        told = paused(rules)
+    print(f"without {rule}: {told}")
+    assert told is not None
+
+
+@contextmanager
+def removed(rule: str) -> Iterator[tuple[Callable[[LifetimeWorld], None], ...]]:
+    """Without this rule; what is left to do to each world."""
     with ExitStack() as stack:
         for where, name, value in PATCHES.get(rule, tuple)():
             stack.enter_context(patch.object(where, name, value))
-        rules = (WORLDS[rule],) if rule in WORLDS else ()
+        yield (WORLDS[rule],) if rule in WORLDS else ()
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_without_the_rule_a_history_goes_wrong(rule: str) -> None:
+    with removed(rule) as rules:
         for seed in (FOUND.get(rule, 0), *range(MUTANT_SEEDS)):
             told = history(seed, rules)
             if told.wrong is not None:
