@@ -194,7 +194,8 @@ class LifetimeWorld(World):
         )
         if given in self._answered:
             return
-        self.check_total(reply.hot, found.generation)
+        if now:  # what was read before it was forgotten is read again
+            self.check_total(reply.hot, found.generation)
         start = found.starts[unit.storage_fingerprint]
         covers = {seq: archive_cover(offsets) for seq, offsets in self.archive.items()}
         joint = self._plans[unit.storage_fingerprint, plan.horizon or 0]
