@@ -19,7 +19,7 @@ def test_more_records_than_the_producer_holds_at_once_stand_each_once(kafka_brok
     topic, log = "published-many", KafkaLog(kafka_broker.bootstrap)
     log.create(topic, 2)
     publisher = Publisher(kafka_broker.bootstrap, topic, queue=700)
-    n = 60_000
+    n = 6_000
     keys = [b"%d" % i for i in range(n)]
     publisher.append(keys, keys)
     publisher.flush()
