@@ -6,6 +6,7 @@ It is a consumer group's offsets on the topic that is read, so that Kafka's own 
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -17,6 +18,14 @@ from slicewise.errors import StoreUnavailable
 
 TIMEOUT_S = 60.0
 _AT_ONCE = 50_000
+_PAUSE_S = 0.1
+_PASSING = frozenset(
+    [
+        KafkaError.COORDINATOR_LOAD_IN_PROGRESS,  # the first group of a broker makes its topic
+        KafkaError.COORDINATOR_NOT_AVAILABLE,
+        KafkaError.NOT_COORDINATOR,
+    ]
+)
 
 
 class Publisher:
@@ -118,12 +127,18 @@ class ProgressLog:
         """Returns when the broker has it."""
         said = json.dumps({"topic": topic_id, "since": kept.since_us, "instant": kept.instant_us})
         offsets = [TopicPartition(self.topic, p, kept.cover.get((topic_id, p)), said) for p in range(partitions)]
+        deadline = time.monotonic() + TIMEOUT_S
+        while (error := self._commit(offsets)) is not None:
+            if error.args[0].code() not in _PASSING or time.monotonic() > deadline:
+                raise self._failed("save", error) from error
+            time.sleep(_PAUSE_S)
+
+    def _commit(self, offsets: list[TopicPartition]) -> KafkaException | None:
         try:
-            for each in self._consumer.commit(offsets=offsets, asynchronous=False):
-                if each.error is not None:
-                    raise KafkaException(each.error)
+            committed = self._consumer.commit(offsets=offsets, asynchronous=False)
         except KafkaException as error:
-            raise self._failed("save", error) from error
+            return error
+        return next((KafkaException(each.error) for each in committed if each.error is not None), None)
 
     def offsets_at(self, time_us: int, partitions: int) -> dict[int, int | None]:
         """Per partition the first offset whose Kafka time is not earlier; None where there is none."""
