@@ -18,7 +18,7 @@ from slicewise.features.definitions import Project
 from slicewise.features.plan import plan
 from slicewise.features.unit import Unit
 from slicewise.lifecycle.emission import Correction, EmittedView, Tick, emitted_views
-from slicewise.lifecycle.view_emission import QUIET_US, Progress, Records, Taken, ViewEmission, resumed
+from slicewise.lifecycle.view_emission import QUIET_US, Progress, Records, Taken, ViewEmission, resumed, trusted
 from slicewise.slices import Window
 
 S = 1_000_000
@@ -301,3 +301,41 @@ def test_where_the_log_has_lost_its_beginning_no_window_is_published_that_lacks_
         assert (line[2], line[3], line[4], line[5]) in ends or line[5] == (0, None), line
     later = Progress(BEGIN, until, begun.cover)
     assert resumed(later, emitted, AHEAD, BEGIN) is later
+
+
+def test_a_clock_far_ahead_holds_nothing_up() -> None:
+    events = [e for e in events_of(5, 40) if e.partition == 0]
+    wrong = events[3]._replace(kafka_time=BEGIN + 3600 * S)
+    given = [wrong if e is events[3] else e for e in events]
+    emitted, until = view_of("10s"), events[-1].kafka_time // S * S + 2 * S
+    progress = Progress(BEGIN, BEGIN, Cover({}))
+
+    def come(wall_us: int) -> int:
+        emission = ViewEmission(emitted, TOPIC, {0: 0}, progress)
+        found = records(given, 0, emitted.units, given[-1].offset + 1)
+        times = trusted(found.kafka_time, wall_us)
+        emission.take(Records(0, found.offset, times, found.units, found.end))
+        emission.read_to(0, found.end, until + WAIT + QUIET_US)
+        seen = [at for at, _ in emission.advance()]
+        return seen[-1].cover.get((TOPIC, 0))
+
+    assert come(until) == given[-1].offset + 1
+    assert come(BEGIN + 3600 * S) == wrong.offset, "trusted, it lets its partition pass, and the rest waits"
+
+
+def test_instants_without_anything_are_passed_over_and_no_other() -> None:
+    """A batch of markers alone, then events long ago by the wall clock: their windows are published all the same."""
+    emitted = view_of("10s")
+    at = BEGIN + 100 * S
+    events = [Event(0, 7, at, at, "a", 1.0), Event(0, 9, at + 3 * S, at + 3 * S, "a", 2.0)]
+    emission = ViewEmission(emitted, TOPIC, {0: 5}, Progress(BEGIN, BEGIN, Cover({(TOPIC, 0): 5})))
+    emission.take(records([], 0, emitted.units, 7))
+    emission.take(records(events, 0, emitted.units, 10))
+    emission.read_to(0, 10, BEGIN + 200 * S)
+    found = [
+        line for step, published in emission.advance() for each in published for line in lines(step.instant_us, each)
+    ]
+    windows = [feature.window for feature in emitted.units[0].features if feature.feature == "n"]
+    expected = oracle([*events], windows, BEGIN, BEGIN + 198 * S)
+    assert found == expected
+    assert len(found) == 14

@@ -24,6 +24,10 @@ QUIET_US = 1_000_000
 """How long after an instant a partition without younger records is waited for."""
 
 
+TRUSTED_US = 300_000_000
+"""A record whose time lies further ahead of the wall clock says nothing of how far its partition is."""
+
+
 @dataclass(frozen=True)
 class Progress:
     """How far a view's emission has come: what a restart needs, and all that it needs."""
@@ -130,7 +134,7 @@ class ViewEmission:
                 if taken is not None:
                     old = taken.between(first, part.cut)
                     each.remember(old.rows, old.entities)
-        if records.end > part.cut:
+        if records.end > part.cut and len(records.offset):
             part.waiting.append(records)
 
     def read_to(self, partition: int, end: int, wall_us: int) -> None:
@@ -166,7 +170,7 @@ class ViewEmission:
         instant_us = next_instant(self.progress.instant_us, self._steps)
         if all(each.idle for each in self.emissions):
             # instants without any event and any active entity say nothing: on to the last before the next record
-            first = [int(r.kafka_time.min()) for p in self._parts.values() for r in p.waiting[:1] if len(r.offset)]
+            first = [int(each.kafka_time.min()) for part in self._parts.values() for each in part.waiting[:1]]
             limit = min(first) if first else min(part.read_us for part in self._parts.values()) - QUIET_US
             instant_us = max(instant_us, floor(limit - self.emitted.wait_us, self._steps[0]))
         time_us = instant_us + self.emitted.wait_us
@@ -174,6 +178,12 @@ class ViewEmission:
         if any(cut is None for cut in cuts.values()):
             return None
         return instant_us, {p: cut for p, cut in cuts.items() if cut is not None}
+
+
+def trusted(kafka_time: Int64, wall_us: int) -> Int64:
+    """Kafka times to cut by. One that a clock far ahead wrote would let its partition pass all instants up to it, and
+    whatever comes after would wait for them: it is taken as 0, which cuts nothing."""
+    return np.where(kafka_time > wall_us + TRUSTED_US, 0, kafka_time)
 
 
 def resumed(progress: Progress, emitted: EmittedView, max_ahead_us: int, log_begins_us: int) -> Progress:
