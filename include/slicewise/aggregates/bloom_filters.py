@@ -80,8 +80,8 @@ class BloomBits(Filter):
         return (Items("hashes", "<u8"), Items("bits", "|u1"))
 
     def longest(self, events: int) -> Mapping[str, int]:
-        full = events > self.most_hashes
-        return {"hashes": 0 if full else events, "bits": self.bits // 8 if full else 0}
+        held, full = min(events, self.most_hashes), events > self.most_hashes
+        return {"hashes": held, "bits": self.bits // 8 if full else 0}
 
     def accumulate_columns(self, rows: Rows, groups: Int64, n_groups: int) -> Columns:
         array, groups, _ = non_null(rows.columns[self.column], groups)
