@@ -11,6 +11,7 @@ from slicewise import aggregates
 from slicewise.aggregates import Aggregate
 from slicewise.features.definitions import Feature, FeatureView, KafkaSource
 from slicewise.features.event_list import CAPACITY
+from slicewise.features.row_function import RowFunction
 from slicewise.slices import Window, as_window, format_duration
 
 _SOURCE_DEFAULTS: Mapping[str, Any] = {
@@ -53,7 +54,7 @@ def view_form(view: FeatureView) -> str:
     if view.where is not None:
         lines.append(f"    where={_text(view.where)},\n")
     if view.columns:
-        inner = "".join(f"        {_text(name)}: {_text(text)},\n" for name, text in view.columns.items())
+        inner = "".join(f"        {_text(name)}: {_column(made)},\n" for name, made in view.columns.items())
         lines.append(f"    columns={{\n{inner}    }},\n")
     features = "".join(f"        {_feature(feature)},\n" for feature in view.features)
     lines.append(f"    features=[\n{features}    ],\n")
@@ -64,7 +65,13 @@ def view_form(view: FeatureView) -> str:
         lines.append("    spread=True,\n")
     if view.capacity != CAPACITY:
         lines.append(f"    capacity={view.capacity},\n")
-    return f"{_variable(view.name)} = sw.FeatureView(\n{''.join(lines)})\n"
+    functions = {each.name: each for each in view.columns.values() if isinstance(each, RowFunction)}
+    made = "".join(f"@sw.row_function(output={_text(f.output)})\n{f.source}\n\n" for f in functions.values())
+    return f"{made}{_variable(view.name)} = sw.FeatureView(\n{''.join(lines)})\n"
+
+
+def _column(made: str | RowFunction) -> str:
+    return _text(made) if isinstance(made, str) else made.name
 
 
 def _feature(feature: Feature) -> str:
