@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
@@ -19,6 +20,7 @@ from slicewise.features.plan import Deployment, plan
 from slicewise.features.python_form import python_form
 from slicewise.features.row_function import COMPUTE, RowFunction
 from slicewise.features.row_function_check import verify
+from slicewise.spark import fold, partials
 
 
 @sw.row_function(output="double")
@@ -58,6 +60,9 @@ PAYMENTS = sw.KafkaSource(
     schema={"card": "string", "amount": "double", "items": "long", "tags": "array<string>", "paid_at": "timestamp_us"},
     timestamp="paid_at",
 )
+PAYMENTS_COLUMNS = [
+    ("card", pa.string()), ("amount", pa.float64()), ("items", pa.int64()), ("tags", pa.list_(pa.string())),
+]  # fmt: skip
 
 
 def view(**columns: Any) -> sw.FeatureView:
@@ -202,3 +207,50 @@ v = sw.FeatureView("v", source=s, entity=["k"], columns={"centred": centred},
 
 def test_what_it_may_compute_is_there() -> None:
     assert all(hasattr(pc, name) for name in COMPUTE)
+
+
+def test_the_stream_and_compaction_run_it_on_what_row_logic_gave() -> None:
+    """Whole columns as workers get them: instants as longs, each function's row left out where it has no value."""
+    deployment = plan(Project("p", (VIEW,)))
+    sliced, listed = deployment.units
+    n, names = 40, {name: f"c_{name}" for name, _ in PAYMENTS_COLUMNS}
+    events = [{**EVENTS[i % 3], "paid_at": 1_000_000 * i} for i in range(n)]
+    table = pa.table(
+        {
+            "topic_id": pa.array(["0" * 32] * n),
+            "partition": pa.array([0] * n, pa.int32()),
+            "offset": pa.array(range(n), pa.int64()),
+            "event_time": pa.array([e["paid_at"] for e in events], pa.int64()),
+            "kafka_time": pa.array([e["paid_at"] for e in events], pa.int64()),
+            "keep": pa.array([0] * n, pa.int8()),
+            "card": pa.array(["a"] * n),
+            "c_where": pa.array([i % 3 != 2 for i in range(n)]),
+            **{names[name]: pa.array([e[name] for e in events], kind) for name, kind in PAYMENTS_COLUMNS},
+        }
+    )
+    for unit in (sliced, listed):
+        inputs = {name: names.get(name, "c_where") for name, _ in unit.given_types}
+        placed = fold.Placed(unit.storage_fingerprint, "keep", ("card",), inputs)
+        source = fold.SourceRows(table, "0" * 32, 0)
+        left = [i for i in range(n) if i % 3 != 1]
+        if unit.event_list is None:
+            batch = fold.batch_of(unit, placed, source)
+            assert batch is not None
+            assert batch.offset.tolist() == left
+            every = np.arange(len(left))
+            by_stream = unit.layout.encode_rows(batch.accumulate(every, np.zeros(len(left), np.int64), 1))
+            task = partials.Accumulate(partials.UnitRef(deployment.to_json(), unit.storage_fingerprint), inputs)
+            (rows,) = task(iter(table.to_batches()))
+            columns = unit.layout.from_arrow(pa.Table.from_batches([rows]))
+            combined = [
+                part.combine_columns(each, np.zeros(rows.num_rows, np.int64), 1)
+                for part, each in zip(unit.layout.partials, columns, strict=True)
+            ]
+            assert unit.layout.encode_rows(combined) == by_stream
+        else:
+            members = fold.list_batch_of(unit, placed, source)
+            assert members is not None
+            assert members.offset.tolist() == left
+            found = unit.members.decode(members.members)
+            assert found.columns["per_item"].to_pylist() == [4.0 if i % 3 == 0 else None for i in left]
+            assert found.columns["label"].to_pylist() == ["a:x+y" if i % 3 == 0 else "a:" for i in left]
