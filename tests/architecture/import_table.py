@@ -8,6 +8,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -54,9 +55,10 @@ class Import:
     at_module_level: bool
 
 
-def imports_of(path: Path) -> Iterator[Import]:
+@cache  # many tests ask for all files
+def imports_of(path: Path) -> tuple[Import, ...]:
     """Every import of a file that runs at some time; those for type checkers alone are left out."""
-    yield from _walk(ast.parse(path.read_text(encoding="utf-8")), path, at_module_level=True)
+    return tuple(_walk(ast.parse(path.read_text(encoding="utf-8")), path, at_module_level=True))
 
 
 def _walk(node: ast.AST, path: Path, at_module_level: bool) -> Iterator[Import]:

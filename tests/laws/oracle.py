@@ -49,7 +49,7 @@ def nearest_double(exact: Fraction) -> float | Error:
         whole += 1
     if whole * Fraction(2) ** exponent > LARGEST:
         return Error(OVERFLOW)
-    return math.copysign(math.ldexp(float(whole), exponent), 1 if exact > 0 else -1)
+    return math.copysign(math.ldexp(float(whole), exponent), 1 if exact > 0 else -1) + 0.0  # no zero is negative
 
 
 def _values(events: Sequence[Event], column: str) -> list[Any]:

@@ -165,10 +165,15 @@ def merge_all(joint: JointPlan, stored: Sequence[Sequence[Stored]], entities: in
         assert list(map(listed, again.finished)) == list(map(listed, one.finished))
         assert (again.base, again.ahead, again.stale_days) == (one.base, one.ahead, one.stale_days)
     assert known.hits >= (1 if joint.by_few and any(joint.plans[0].days) and stored[0] else 0)
-    other = merge(joint, stored, entities, bases, few_rows=-1)
-    assert all(isinstance(found, Finished) for found in other.finished)
-    assert list(map(listed, one.finished)) == list(map(listed, other.finished))
-    assert (one.base, one.ahead, one.stale_days) == (other.base, other.ahead, other.stale_days)
+    columns = Known()
+    for remembered in (None, columns, columns, columns):
+        other = merge(joint, stored, entities, bases, few_rows=-1, known=remembered)
+        assert all(isinstance(found, Finished) for found in other.finished)
+        assert list(map(listed, one.finished)) == list(map(listed, other.finished))
+        assert (one.base, one.ahead, one.stale_days) == (other.base, other.ahead, other.stale_days)
+        assert one.begun == other.begun
+    remembers = any(plan.days and not plan.gaps for plan in joint.plans)
+    assert columns.hits >= (1 if remembers and all(stored) else 0)
     return one
 
 
@@ -289,7 +294,7 @@ def histories(draw: st.DrawFn) -> tuple[StoreUnderTest, list[Made], list[Window]
     return store, events, windows, mode, t
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(histories())
 def test_an_answer_holds_exactly_the_events_that_its_token_says(
     history: tuple[StoreUnderTest, list[Made], list[Window], ReadMode, int],
@@ -298,7 +303,7 @@ def test_an_answer_holds_exactly_the_events_that_its_token_says(
     assert_token_true(answer(store, windows, mode, t), events)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(st.lists(histories(), min_size=2, max_size=4), st.data())
 def test_a_batch_answers_each_entity_as_if_it_were_asked_alone(
     drawn: list[tuple[StoreUnderTest, list[Made], list[Window], ReadMode, int]], data: st.DataObject
@@ -319,7 +324,7 @@ def test_a_batch_answers_each_entity_as_if_it_were_asked_alone(
         assert all(v is None if c.startswith("s") else v == 0 for c, v in empty.items())
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(st.lists(histories(), min_size=2, max_size=4))
 def test_units_that_are_merged_together_answer_as_if_each_were_merged_alone(
     drawn: list[tuple[StoreUnderTest, list[Made], list[Window], ReadMode, int]],

@@ -45,7 +45,7 @@ def test_duckdb_gives_the_brute_force_value_of(engine: duckdb.DuckDBPyConnection
     check(engine, text)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(grammar())
 def test_duckdb_gives_the_brute_force_value_of_any_expression(text: str) -> None:
     with duckdb.connect() as connection:

@@ -59,6 +59,9 @@ class Aggregate(ABC):
 
     kind: ClassVar[str]
     semantic_version: ClassVar[int] = 1
+    """Raised where equal events are stored as other bytes than before: part of the storage fingerprint."""
+    finish_version: ClassVar[int] = 1
+    """Raised where equal partials finish to another value than before: part of the definition fingerprint."""
 
     types: tuple[pa.DataType, ...] | None = field(default=None, kw_only=True, repr=False)
 
@@ -120,7 +123,7 @@ class Aggregate(ABC):
 
     def meaning(self) -> dict[str, Any]:
         """What of the spec bears on answers: without what is there for people to read."""
-        return self.spec()
+        return self.spec() if self.finish_version == 1 else {**self.spec(), "finish": self.finish_version}
 
     def resolve(self, named: Callable[[str], str]) -> Aggregate:  # noqa: ARG002
         """The same with each condition's text given the column that holds its values, which `named` tells."""

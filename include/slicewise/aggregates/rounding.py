@@ -48,9 +48,9 @@ def to_doubles(
 
 
 def quotient(numerator: int, denominator: int) -> float | None:
-    """The nearest double, half to even; None beyond the largest."""
+    """The nearest double, half to even, zero is +0.0 also where it was less; None beyond the largest."""
     try:
-        return numerator / denominator
+        return numerator / denominator + 0.0
     except OverflowError:
         return None
 

@@ -181,11 +181,12 @@ class Sum(ExactSum):
 class Mean(ExactSum):
     """Exact sum of the values that are not null, divided by their number; null without any.
 
-    A double nearest to the exact quotient (half to even), also for integers. Decimals give
+    A double nearest to the exact quotient (half to even, zero is +0.0), also for integers. Decimals give
     decimal(precision + 4, scale + 4), halves rounded up (away from zero), as in SQL.
     """
 
     kind = "mean"
+    finish_version = 2  # the first gave −0.0 for what lies between −2^-1075 and 0
 
     @property
     def output_type(self) -> pa.DataType:

@@ -13,10 +13,12 @@ from slicewise.aggregates import Aggregate
 from slicewise.aggregates.membership import answer_type, asking
 from slicewise.errors import DefinitionError, SlicewiseError
 from slicewise.features.definitions import FeatureSet, FeatureView, KafkaSource, Project
+from slicewise.features.emission import Emission, Emit, emitted
 from slicewise.features.event_list import kept_for, shared
 from slicewise.features.expression import RowExpression
 from slicewise.features.fingerprint import condition_column
 from slicewise.features.names import listed, nearest
+from slicewise.features.naming import OF_QUESTIONS
 from slicewise.features.paths import column_paths
 from slicewise.features.plan import Deployment, PlannedSet
 from slicewise.features.planned_board import plan_board
@@ -120,6 +122,7 @@ def plan_view(view: FeatureView, source: Source) -> tuple[Unit, ...]:
     exact = [each for each in wanted if each[2].is_exact]
     sliced = [each for each in wanted if not each[2].is_exact]
     computed = columns | conditions
+    emission = _emission(view, sliced)
     units = [
         build_unit(
             source,
@@ -134,6 +137,7 @@ def plan_view(view: FeatureView, source: Source) -> tuple[Unit, ...]:
             levels=_levels(group, slice_us),
             retention_us=max(reach_us(w, slice_us) for _, _, w, _ in group) + source.max_lateness_us,
             owner=view.owner,
+            emission=emission,
         )
         for slice_us, group in (_groups(view, sliced) if sliced else ())
     ]
@@ -156,6 +160,21 @@ def plan_view(view: FeatureView, source: Source) -> tuple[Unit, ...]:
         )
         units.append(listed)
     return tuple(units)
+
+
+def _emission(view: FeatureView, sliced: Sequence[_Wanted]) -> Emission | None:
+    """What the view publishes; DefinitionError where nothing of it can be."""
+    if view.emit is None:
+        return None
+    assert isinstance(view.emit, Emit)  # made so by the view
+    if not any(emitted(window) and asking(aggregate) is None for _, _, window, aggregate in sliced):
+        raise DefinitionError(
+            "emit= on a view none of whose results can be published",
+            where=view.place,
+            expected="a value over a sliding, tumbling or hopping window, neither open nor with an offset",
+            next_step="declare such a window, or leave emit= out",
+        )
+    return view.emit.planned(view.place)
 
 
 def _used(
@@ -264,11 +283,12 @@ def _conditions(
 def _check_question(aggregate: Aggregate, view: FeatureView, place: str) -> None:
     """The reader's row has one column of a name: the entity's, or what is asked."""
     asked = asking(aggregate)
-    if asked is not None and asked.question in view.entity:
+    if asked is not None and asked.question in {*view.entity, *OF_QUESTIONS}:
+        own = "a column of the view's entity" if asked.question in view.entity else "how a row is read"
         raise DefinitionError(
-            f"{aggregate.describe()} is asked by {asked.question!r}, which is a column of the view's entity",
+            f"{aggregate.describe()} is asked by {asked.question!r}, which is {own}",
             where=place,
-            expected="a column that is no entity column",
+            expected="a column that is no entity column, and has another name than " + ", ".join(sorted(OF_QUESTIONS)),
             next_step="an entity sees no other value of its own key; name another column",
         )
 
@@ -379,6 +399,8 @@ def _defaults(declared: FeatureSet, outputs: dict[str, pa.DataType]) -> list[tup
                 next_step=nearest(key, outputs),
             )
         try:
+            if isinstance(value, float) and pa.types.is_integer(outputs[refs[0]]):
+                raise TypeError(value)  # Arrow would cut its fraction off
             pa.scalar(value, outputs[refs[0]])
         except (pa.ArrowInvalid, pa.ArrowTypeError, TypeError, ValueError, OverflowError) as error:
             raise DefinitionError(

@@ -10,6 +10,7 @@ from typing import Any
 from slicewise import aggregates
 from slicewise.aggregates import Aggregate
 from slicewise.features.definitions import Feature, FeatureView, KafkaSource
+from slicewise.features.emission import Emit
 from slicewise.features.event_list import CAPACITY
 from slicewise.features.row_function import RowFunction
 from slicewise.slices import Window, as_window, format_duration
@@ -65,6 +66,10 @@ def view_form(view: FeatureView) -> str:
         lines.append("    spread=True,\n")
     if view.capacity != CAPACITY:
         lines.append(f"    capacity={view.capacity},\n")
+    if isinstance(view.emit, Emit):
+        wait = "" if view.emit.wait is None else f", wait={_text(view.emit.wait)}"
+        given = f"{_text(view.emit.topic)}{wait}, corrections={_text(view.emit.corrections)}"
+        lines.append(f"    emit=sw.Emit({given}),\n")
     functions = {each.name: each for each in view.columns.values() if isinstance(each, RowFunction)}
     made = "".join(f"@sw.row_function(output={_text(f.output)})\n{f.source}\n\n" for f in functions.values())
     return f"{made}{_variable(view.name)} = sw.FeatureView(\n{''.join(lines)})\n"

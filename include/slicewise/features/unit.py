@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from slicewise.aggregates import Aggregate, Span, from_spec
 from slicewise.codec import Layout, Members
 from slicewise.errors import DefinitionError
+from slicewise.features.emission import Emission
 from slicewise.features.event_list import EventList
 from slicewise.features.expression import RowExpression
 from slicewise.features.fingerprint import definition_payload, fingerprint, storage_payload
@@ -103,6 +104,8 @@ class Unit:
     definition_fingerprint: str = ""
     event_list: EventList | None = None
     functions: tuple[tuple[str, RowFunction], ...] = ()
+    emission: Emission | None = None
+    """Where its results are published; bears on nothing that is stored or answered."""
 
     @cached_property
     def given_types(self) -> tuple[tuple[str, str], ...]:
@@ -138,6 +141,7 @@ def build_unit(
     project: str = "",
     event_list: EventList | None = None,
     functions: tuple[tuple[str, RowFunction], ...] = (),
+    emission: Emission | None = None,
 ) -> Unit:
     """A unit from its parts; layout, inputs and fingerprints follow from them.
 
@@ -183,6 +187,7 @@ def build_unit(
         project=project,
         event_list=event_list,
         functions=functions,
+        emission=emission,
     )
     unit = replace(unit, storage_fingerprint=fingerprint(storage_payload(unit, source)))
     return replace(unit, definition_fingerprint=fingerprint(definition_payload(unit)))
@@ -219,9 +224,11 @@ def unit_to_json(unit: Unit) -> dict[str, Any]:
     """What `unit_from_json` builds an equal unit from."""
     listed = {} if unit.event_list is None else {"event_list": plain(unit.event_list)}
     made = {"functions": [[name, each.to_json()] for name, each in unit.functions]} if unit.functions else {}
+    published = {} if unit.emission is None else {"emission": plain(unit.emission)}
     return (
         listed
         | made
+        | published
         | {
             "view": unit.view,
             "source": unit.source,
@@ -273,6 +280,7 @@ def unit_from_json(raw: Mapping[str, Any], source: Source) -> Unit:
         owner=raw["owner"],
         project=raw["project"],
         event_list=EventList(**raw["event_list"]) if "event_list" in raw else None,
+        emission=Emission(**raw["emission"]) if "emission" in raw else None,
         functions=tuple((name, RowFunction.from_json(each)) for name, each in raw.get("functions", ())),
     )
     for name in ("storage_fingerprint", "definition_fingerprint"):

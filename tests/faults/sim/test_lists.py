@@ -13,7 +13,7 @@ from slicewise.stores import decisions, keys, memory
 from tests.faults.sim import lists
 from tests.faults.sim.lists import history
 
-SEEDS = 150
+SEEDS = 60
 MUTANT_SEEDS = 600
 
 Patches = tuple[tuple[Any, str, Any], ...]

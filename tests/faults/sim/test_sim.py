@@ -8,7 +8,7 @@ from tests.faults.sim import pauses
 from tests.faults.sim.history import history
 from tests.faults.sim.mutants import PAUSES, RULES, removed
 
-SEEDS = 120
+SEEDS = 50
 MUTANT_SEEDS = 600
 """A rule that no history of so many needs is not held by this simulator."""
 FOUND = {"held": 305, "sweep-newer": 201, "standing": 143, "compare": 33, "epoch": 31, "guards": 19,

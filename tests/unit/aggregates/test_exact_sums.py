@@ -169,6 +169,17 @@ def test_the_sum_of_opposites_is_plus_zero() -> None:
         assert str(aggregate.finish_columns(partial).values.to_pylist()) == "[0.0]"
 
 
+@pytest.mark.parametrize("n_groups", [1, 3, 200])
+def test_a_mean_that_rounds_to_zero_from_below_is_plus_zero(n_groups: int) -> None:
+    mean = agg.mean("x").bind({"x": pa.float64()})
+    given = np.tile([-5e-324, 0.0, 0.0], n_groups)
+    partials = mean.accumulate_columns(rows(given, pa.float64()), np.repeat(np.arange(n_groups), 3), n_groups)
+    found = mean.finish_columns(partials).values.to_pylist()
+    by_rows = [mean.finish(state) for state in mean.from_columns(partials)]
+    assert {value.hex() for value in (*found, *by_rows)} == {"0x0.0p+0"}
+    assert mean.meaning()["finish"] == 2  # an answer changed: what was deployed before has another fingerprint
+
+
 def test_a_mean_of_decimals_rounds_halves_up() -> None:
     aggregate = agg.mean("x").bind({"x": pa.decimal128(5, 0)})
     for values, wanted in (([1, 0, 0], "0.3333"), ([1] + [0] * 31, "0.0313"), ([-1] + [0] * 31, "-0.0313")):

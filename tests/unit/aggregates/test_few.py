@@ -55,7 +55,7 @@ def by_few(aggregate: Aggregate, rows: list[tuple[Any, ...]], ends: list[int], g
 
 
 @pytest.mark.parametrize("aggregate", EXAMPLES, ids=lambda a: f"{a.describe()} {a.partial_id()}")
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=12, deadline=None)
 @given(data=st.data())
 def test_few_partials_finish_to_the_bits_of_whole_columns(aggregate: Aggregate, data: st.DataObject) -> None:
     types = dict(zip(aggregate.inputs, aggregate.types or (), strict=True))

@@ -37,13 +37,10 @@ def test_every_stored_row_is_its_vector(vector: dict[str, object]) -> None:
 
 
 def test_every_vector_decodes_to_the_row_that_it_came_from() -> None:
+    rows = {(v["partial_id"], v["aggregate"]["kind"]): v["row"] for v in partials.vectors()["rows"]}
     for registration in agg.REGISTRY.values():
         for aggregate in registration.bound_examples():
-            wanted = next(
-                v["row"]
-                for v in partials.vectors()["rows"]
-                if v["partial_id"] == aggregate.partial_id() and v["aggregate"]["kind"] == aggregate.kind
-            )
+            wanted = rows[aggregate.partial_id(), aggregate.kind]
             layout = Layout((aggregate,))
             assert layout.encode_rows(layout.decode_blocks([bytes.fromhex(wanted)], [1]))[0].hex() == wanted
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 from datetime import UTC, date, datetime
 from decimal import Decimal
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -44,6 +45,7 @@ def events_for(aggregate: Aggregate) -> list[Event]:
     ]
 
 
+@cache  # the same for every test that holds one of them
 def vectors() -> dict[str, Any]:
     """All vectors, as they stand in the file."""
     rows = []
