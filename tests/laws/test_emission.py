@@ -18,7 +18,7 @@ from slicewise.features.definitions import Project
 from slicewise.features.plan import plan
 from slicewise.features.unit import Unit
 from slicewise.lifecycle.emission import Correction, EmittedView, Tick, emitted_views
-from slicewise.lifecycle.view_emission import QUIET_US, Progress, Records, Taken, ViewEmission, resumed
+from slicewise.lifecycle.view_emission import QUIET_US, Progress, Records, Taken, ViewEmission, resumed, trusted
 from slicewise.slices import Window
 
 S = 1_000_000
@@ -301,3 +301,23 @@ def test_where_the_log_has_lost_its_beginning_no_window_is_published_that_lacks_
         assert (line[2], line[3], line[4], line[5]) in ends or line[5] == (0, None), line
     later = Progress(BEGIN, until, begun.cover)
     assert resumed(later, emitted, AHEAD, BEGIN) is later
+
+
+def test_a_clock_far_ahead_holds_nothing_up() -> None:
+    events = [e for e in events_of(5, 40) if e.partition == 0]
+    wrong = events[3]._replace(kafka_time=BEGIN + 3600 * S)
+    given = [wrong if e is events[3] else e for e in events]
+    emitted, until = view_of("10s"), events[-1].kafka_time // S * S + 2 * S
+    progress = Progress(BEGIN, BEGIN, Cover({}))
+
+    def come(wall_us: int) -> int:
+        emission = ViewEmission(emitted, TOPIC, {0: 0}, progress)
+        found = records(given, 0, emitted.units, given[-1].offset + 1)
+        times = trusted(found.kafka_time, wall_us)
+        emission.take(Records(0, found.offset, times, found.units, found.end))
+        emission.read_to(0, found.end, until + WAIT + QUIET_US)
+        seen = [at for at, _ in emission.advance()]
+        return seen[-1].cover.get((TOPIC, 0))
+
+    assert come(until) == given[-1].offset + 1
+    assert come(BEGIN + 3600 * S) == wrong.offset, "trusted, it lets its partition pass, and the rest waits"

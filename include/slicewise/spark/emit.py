@@ -26,7 +26,7 @@ from slicewise.features.plan import Deployment
 from slicewise.features.types import arrow_type
 from slicewise.features.unit import Source, Unit
 from slicewise.lifecycle.emission import EmittedView, Sink, Tick, emitted_views
-from slicewise.lifecycle.view_emission import Progress, Records, Taken, ViewEmission, resumed
+from slicewise.lifecycle.view_emission import Progress, Records, Taken, ViewEmission, resumed, trusted
 from slicewise.settings import Settings
 from slicewise.spark.emit_boards import board_sinks
 from slicewise.spark.emit_sinks import KafkaSink
@@ -75,6 +75,9 @@ class _View:
             kept = Kept(progress.since_us, progress.instant_us, progress.cover)
             self.log.save(kept, topic_id, self.partitions)
             self.saved, self.begun_s = progress, time.monotonic()
+
+
+_BUSY_S = 1.0
 
 
 class EmissionQuery:
@@ -177,7 +180,7 @@ class EmissionQuery:
                 name: _taken(self._units[name], part, columns, self._topic_id)
                 for name, columns in zip(self._units, self._columns, strict=True)
             }
-            times = part["kafka_time"].to_numpy()
+            times = trusted(part["kafka_time"].to_numpy(), self._clock.now_us())
             found.append(Records(partition, part["offset"].to_numpy(), times, units, end))
             self._at[partition] = end
         return found
@@ -211,13 +214,16 @@ class EmissionQuery:
         """Events in the log that were not read yet, per partition; publishes what a quiet log has let pass."""
         asked_us = self._clock.now_us()  # before the end: a later record has a later Kafka time
         latest = self._log.latest(self.source.topic)
-        with self._between:
-            if self._draining:
-                return {}
-            for partition in self._at:
-                for view in self._views:
-                    view.emission.read_to(partition, latest.get((self._topic_id, partition)), asked_us)
-            self._publish()
+        # while a batch publishes much, the driver's heart beats on
+        if self._between.acquire(timeout=_BUSY_S):
+            try:
+                if not self._draining:
+                    for partition in self._at:
+                        for view in self._views:
+                            view.emission.read_to(partition, latest.get((self._topic_id, partition)), asked_us)
+                    self._publish()
+            finally:
+                self._between.release()
         return {p: max(0, latest.get((self._topic_id, p)) - at) for p, at in self._at.items()}
 
     def error(self) -> BaseException | None:
