@@ -11,7 +11,7 @@ from slicewise.features.plan import plan
 
 
 def test_a_condition_that_is_one_column_is_no_list_of_column_names() -> None:
-    source = sw.KafkaSource("s", schema={"k": "string", "kept": "boolean", "at": "timestamp_us"}, timestamp="at")
+    source = sw.KafkaSource("s", schema={"k": "string", "kept": "boolean", "ts": "timestamp_us"}, timestamp="ts")
     view = sw.FeatureView(
         "v",
         source=source,
