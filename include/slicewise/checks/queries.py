@@ -78,7 +78,8 @@ def viewed(unit: Unit, source: Source, events: str) -> str:
         values[name] = f"CASE WHEN {text} = 0 THEN 0D ELSE {text} END" if kinds[name] == DOUBLE else text
     entity = [f"{_column(name)} AS `e_{name}`" for name, _ in unit.entity]
     selected = ", ".join([*entity, *(f"{text} AS `v_{name}`" for name, text in values.items())])
-    where = f"WHERE ({unit.where.spark(_column)})" if unit.where is not None else ""
+    # the events are named: Spark reads `(…) WHERE (a_column)` as a name WHERE with a list of columns
+    where = f"AS archived WHERE ({unit.where.spark(_column)})" if unit.where is not None else ""
     finite = [
         f"coalesce(`v_{name}` BETWEEN -{MAX_DOUBLE} AND {MAX_DOUBLE}, TRUE)"
         for name in values
