@@ -119,6 +119,11 @@ class TopKFrequent(Aggregate):
         numbers = (Items("priorities", "<u8"), Items("counts", "<i8"), Items("counters", "<i8"))
         return (self.value.field("items"), *numbers, Fixed("oversized", "|u1"))
 
+    def longest(self, events: int) -> Mapping[str, int]:
+        held = min(events, self.capacity)
+        counters = events > self.capacity or (self.value.dtype is None and events > 0)
+        return {"items": held, "priorities": held, "counts": held, "counters": self.cells if counters else 0}
+
     @cached_property
     def output_type(self) -> pa.DataType:
         item = pa.struct([("value", self.value.arrow), ("count", pa.int64())])
@@ -242,6 +247,9 @@ class TopKFrequent(Aggregate):
 
     def finish_columns(self, partials: Columns) -> Finished:
         items, counters = partials.lists("items"), partials.items("counters")
+        for counts in (counters.values, partials.items("counts").values):
+            if (counts < 0).any():
+                raise CodecError(f"{self.describe()} with a count of {counts.min()}", expected="0 or more")
         row, values = items.row_numbers(), flat(items)
         estimates = np.zeros(len(row), np.int64)
         in_sketch = counters.lengths[row] > 0

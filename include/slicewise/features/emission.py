@@ -6,7 +6,6 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from slicewise.aggregates.membership import asking
 from slicewise.errors import DefinitionError
 from slicewise.slices import Window, parse_duration, resolution
 
@@ -58,6 +57,8 @@ def emitted(window: Window) -> bool:
 
 def emitted_features(features: tuple[PlannedFeature, ...]) -> tuple[PlannedFeature, ...]:
     """Those that are published: of such a window, and a value rather than a filter that readers ask."""
+    from slicewise.aggregates.membership import asking  # a definition is written without numpy
+
     return tuple(each for each in features if emitted(each.window) and asking(each.aggregate) is None)
 
 

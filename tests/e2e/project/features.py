@@ -1,5 +1,7 @@
 """Every aggregate and every kind of window, over a one-column key, a two-column key and no key."""
 
+import pyarrow.compute as pc
+
 import slicewise as sw
 
 payments = sw.KafkaSource(
@@ -59,6 +61,12 @@ def doubled(state: tuple[float | None, float]) -> float:
     return state[1]
 
 
+@sw.row_function(output="double")
+def per_item(amount, items):  # type: ignore[no-untyped-def]
+    """What an item cost; null of no items."""
+    return pc.if_else(pc.equal(items, 0), None, pc.divide(amount, items))
+
+
 MOST = 10_000
 WINDOWS: list[sw.Window | str] = [
     "10m",
@@ -74,9 +82,10 @@ by_card = sw.FeatureView(
     "by_card",
     source=payments,
     entity=["card"],
-    columns={"dear": "amount >= 100"},
+    columns={"dear": "amount >= 100", "per_item": per_item},
     features=[
         sw.Feature("payments", sw.count(), windows=WINDOWS),
+        sw.Feature("item_cost", sw.mean("per_item"), windows=WINDOWS),
         sw.Feature("amounts", sw.count("amount"), windows=WINDOWS),
         sw.Feature("spent", sw.sum("amount"), windows=WINDOWS),
         sw.Feature("basket", sw.mean("amount"), windows=WINDOWS),
@@ -221,9 +230,10 @@ exactly_by_card = sw.FeatureView(
     "exactly_by_card",
     source=payments,
     entity=["card"],
-    columns={"dear": "amount >= 100"},
+    columns={"dear": "amount >= 100", "per_item": per_item},
     features=[
         sw.Feature("payments", sw.count(), windows=EXACT),
+        sw.Feature("item_costs", sw.sum("per_item"), windows=EXACT),
         sw.Feature("spent", sw.sum("amount"), windows=EXACT),
         sw.Feature("basket", sw.mean("amount"), windows=EXACT),
         sw.Feature("items", sw.sum("items"), windows=EXACT),

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 import slicewise as sw
 from slicewise.cover import Cover, Place
@@ -35,6 +36,13 @@ SCHEMA = {
 
 PLAYS = sw.KafkaSource("plays", schema=SCHEMA, timestamp="played_at", max_lateness="30d", max_ahead="30d")
 RISES = sw.ordered(folds.nothing, folds.rise, folds.rises, columns=["stars"], output="long")
+
+
+@sw.row_function(output="long")
+def doubled(stars, seconds):  # type: ignore[no-untyped-def]
+    return pc.if_else(pc.greater(pc.coalesce(seconds, 20.0), 29.7), pc.multiply(stars, 2), stars)
+
+
 AGGREGATES: dict[str, tuple[Any, str, tuple[Any, ...]]] = {
     "n": (sw.count(), "count", ()),
     "rated": (sw.count("stars"), "count", ("stars",)),
@@ -105,6 +113,15 @@ AGGREGATES: dict[str, tuple[Any, str, tuple[Any, ...]]] = {
     ),
     "lengths_spread": (sw.histogram("seconds", edges=[10, 29.7, 60]), "histogram", ("seconds", (10, 29.7, 60))),
     "lasted": (sw.span(), "span", ()),
+    "doubled": (sw.sum("doubled"), "sum", ("doubled",)),
+    "last_doubled": (
+        sw.last_k("doubled", k=2, where="minutes > 0.3"),
+        "where",
+        (
+            lambda row: (row["minutes"] or 0) > 0.3,
+            lambda some: oracle.last_k(some, "doubled", 2),
+        ),
+    ),
 }
 WINDOWS: tuple[Any, ...] = (
     "10m",
@@ -125,7 +142,7 @@ def view(entity: Sequence[str], windows: Sequence[Any] = WINDOWS, name: str = "l
         source=PLAYS,
         entity=list(entity),
         where="seconds >= 10 OR seconds IS NULL",
-        columns={"minutes": "seconds / 60"},
+        columns={"minutes": "seconds / 60", "doubled": doubled},
         features=[sw.Feature(name, made, windows=list(windows)) for name, made in answering.items()],
     )
 
@@ -164,7 +181,12 @@ def oracle_events(events: Sequence[Mapping[str, Any]]) -> list[OracleEvent]:
     for event in events:
         seconds = event["seconds"]
         if seconds is None or seconds >= 10:
-            columns = {**event, "minutes": None if seconds is None else seconds / 60}
+            stars, twice = event["stars"], seconds is not None and seconds > 29.7
+            columns = {
+                **event,
+                "minutes": None if seconds is None else seconds / 60,
+                "doubled": stars * 2 if twice and stars is not None else stars,
+            }
             out.append(OracleEvent(event["played_at"], TOPIC, event["partition"], event["offset"], columns))
     return out
 
