@@ -124,8 +124,12 @@ def test_what_was_compacted_and_what_ran_below_the_cover_go_into_the_total_and_t
     assert lived.total() == (lived.horizon, 2, ids(events[:4]))
     assert lived.running() == ids(events[4:])
     assert guards_of(lived.read()) == {0: 4}
-    again = store.bring(unit, lived.horizon, 2, cover(4), [lived.entry(events[:4])], days)
-    assert (again.swapped, again.stale) == (0, 1)
+    # written anew it takes its equal's place, as it would a damaged one's; what is added to is not added to twice
+    wrong = lived.entry(events[:1])
+    assert store.bring(unit, lived.horizon, 2, cover(4), [wrong], days).swapped == 1
+    assert store.bring(unit, lived.horizon, 2, cover(4), [lived.entry(events[:4])], days).swapped == 1
+    assert store.bring(unit, lived.horizon, 2, cover(4), [lived.entry(events[:1], since=0)], days).stale == 1
+    assert lived.total() == (lived.horizon, 2, ids(events[:4]))
     # a replay of everything, by whoever comes: nothing is added, also without the guard's memory of it
     assert lived.fold(*events) == 0
     assert store.lifetime_seqs(unit) == (2,)

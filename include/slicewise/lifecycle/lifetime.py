@@ -49,14 +49,14 @@ def late_hours(hours: UnitHours, reached: Reached) -> list[int]:
     return sorted(hour for hour, newest in hours.newest.items() if hour < reached.hour and newest > reached.held)
 
 
-def next_move(hours: UnitHours, reached: Reached | None, target: int, seq: int) -> Move | None:
+def next_move(hours: UnitHours, reached: Reached | None, target: int, seq: int, raw: int | None = None) -> Move | None:
     """What is to be moved now, if anything can be. reached: None before the first; target: the horizon that is due;
-    seq: of the archive that the hours are known from. A horizon never goes back."""
+    seq: of the archive that the hours are known from; raw: an hour that was recomputed. A horizon never goes back."""
     horizon = target if reached is None else max(target, reached.hour)
     for hour in {*hours.newest, *hours.compacted}:
         stands = hours.compacted.get(hour)
         if hour < horizon and (stands is None or hours.newest.get(hour, 0) > stands.holds or stands.seq > seq):
             return None  # first it must be compacted; or another run has compacted it from a newer archive
-    if reached is None or late_hours(hours, reached):
+    if reached is None or late_hours(hours, reached) or (raw is not None and raw < reached.hour):
         return Move(horizon, None)
     return Move(horizon, reached.hour) if horizon > reached.hour else None

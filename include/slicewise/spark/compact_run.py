@@ -69,7 +69,7 @@ def compact(context: Context, request: Request) -> Report:
             if (day + 1) * 24 > hours.kept_from:
                 report.add_day(table.unit, day, table.total(day))
         if table.unit.lifetime:
-            dirty += move_horizon(context, table, report)
+            dirty += move_horizon(context, table, report, raw)
         dirty += len(dirty_hours(context.hours(table.unit, table.headers()), now_hour))
     trimmed = sum(context.trim_covers(source) for source in dict.fromkeys(unit.source for unit in wanted))
     report.more = {

@@ -17,13 +17,13 @@ from slicewise.stores.decisions import START_SEQ
 from slicewise.stores.iceberg.log import load, records_by_hour
 
 
-def move_horizon(context: Context, table: UnitTable, report: Report) -> bool:
+def move_horizon(context: Context, table: UnitTable, report: Report, raw: int | None = None) -> bool:
     """Moves the horizon of a unit that has one, where that is due; whether it stays due. One that has none yet is the
-    backfill's."""
+    backfill's. raw: an hour that was recomputed from its events; where totals hold it, all are written anew."""
     reached, archive = context.reached(table.unit), table.archive
     if reached is None or not archive.seq:
         return False
-    return not _moved(context, table, report, reached, archive.seq, archive.cover)
+    return not _moved(context, table, report, reached, archive.seq, archive.cover, raw)
 
 
 def first_totals(context: Context, table: UnitTable, report: Report, start: Cover) -> bool:
@@ -46,12 +46,20 @@ def first_totals(context: Context, table: UnitTable, report: Report, start: Cove
     return _moved(context, table, report, None, archive.seq, archive.cover)
 
 
-def _moved(context: Context, table: UnitTable, report: Report, reached: Reached | None, seq: int, cover: Cover) -> bool:
+def _moved(
+    context: Context,
+    table: UnitTable,
+    report: Report,
+    reached: Reached | None,
+    seq: int,
+    cover: Cover,
+    raw: int | None = None,
+) -> bool:
     """True where nothing is due any more."""
     unit, store = table.unit, context.store
     anew = False
     for _ in range(2):
-        move = _move(context, table, reached, seq)
+        move = _move(context, table, reached, seq, raw)
         if move is None:
             return reached is not None and context.horizon_due(unit) <= reached.hour
         if not store.marks().ledger.dominates(cover):
@@ -59,7 +67,7 @@ def _moved(context: Context, table: UnitTable, report: Report, reached: Reached 
             return False
         store.announce_lifetime(unit, move.horizon, seq, cover)
         announced = store.covers_announced(unit.source)
-        if _move(context, table, reached, seq) != move:
+        if _move(context, table, reached, seq, raw) != move:
             return False  # another run came between: the next one decides again
         move = Move(move.horizon, None) if anew else move
         hours = move.hours(context.hours(unit, table.headers()))
@@ -76,8 +84,8 @@ def _moved(context: Context, table: UnitTable, report: Report, reached: Reached 
     return False
 
 
-def _move(context: Context, table: UnitTable, reached: Reached | None, seq: int) -> Move | None:
+def _move(context: Context, table: UnitTable, reached: Reached | None, seq: int, raw: int | None) -> Move | None:
     due = context.horizon_due(table.unit)
     if seq == START_SEQ:  # what the start cover leaves out is the fold's, whatever is archived
         return Move(due, None)
-    return next_move(context.hours(table.unit, table.headers()), reached, due, seq)
+    return next_move(context.hours(table.unit, table.headers()), reached, due, seq, raw)

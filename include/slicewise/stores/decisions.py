@@ -256,8 +256,8 @@ def lifetime_decision(
     if any(each > seq for each in compacted):
         return Swap.LEAVE_OVER, ()
     if stands is not None:
-        if stands[0] >= horizon and stands[1] >= seq:
-            return Swap.STALE, ()
+        if stands[0] >= horizon and stands[1] >= seq and (since is not None or stands != (horizon, seq)):
+            return Swap.STALE, ()  # but a total that is written anew takes the place of its equal: it may mend it
         # what stands holds hours that are in this row too, or events that this one lacks
         if stands[0] > horizon or stands[1] > seq or (since is not None and stands[0] > since):
             return Swap.LEAVE_OVER, ()

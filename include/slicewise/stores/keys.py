@@ -144,6 +144,15 @@ def swapped_key(generation: int, unit: str) -> bytes:
     return b"sw:%d:swapped:%s:{0}" % (generation, unit.encode())
 
 
+TOTALS = b"t:"
+"""Beside the swapped hours: `t:<seq>`, a seq that totals may name, and the horizon that it was first named for."""
+
+
+def swapped_hours(fields: Iterable[tuple[bytes, bytes]]) -> dict[int, int]:
+    """Hour -> seq, of the fields of a `swapped_key`."""
+    return {int(hour): int(seq) for hour, seq in fields if not hour.startswith(TOTALS)}
+
+
 def covers_key(generation: int, source: str) -> bytes:
     return b"sw:%d:covers:%s:{0}" % (generation, _encoded(source).encode())
 

@@ -321,18 +321,13 @@ def mark_swapped(generation: int, unit: StoredUnit, term: Term, hour: int, seq: 
 
 def swapped(generation: int, term: Term) -> Steps[dict[int, int]]:
     (flat,) = yield [Whole(keys.swapped_key(generation, term.name))]
-    pairs = zip(flat[::2], flat[1::2], strict=True)
-    return {int(hour): int(seq) for hour, seq in pairs if not hour.startswith(_NAMED)}
-
-
-_NAMED = b"t:"
-"""Beside the swapped hours: `t:<seq>`, a seq that totals may name, and the horizon that it was first named for."""
+    return keys.swapped_hours(zip(flat[::2], flat[1::2], strict=True))
 
 
 def announce_lifetime(generation: int, unit: StoredUnit, term: Term, horizon: int, seq: int) -> Steps[None]:
     """A seq that totals will name."""
     other = KeyChange(
-        keys.swapped_key(generation, term.name), [(b"-", ABSENT)], [(_NAMED + b"%d" % seq, b"%d" % horizon, 0)]
+        keys.swapped_key(generation, term.name), [(b"-", ABSENT)], [(keys.TOTALS + b"%d" % seq, b"%d" % horizon, 0)]
     )
     (reply,) = yield [change(generation, _term(unit, term), [], (), other)]
     if reply == MISSED:
@@ -342,7 +337,7 @@ def announce_lifetime(generation: int, unit: StoredUnit, term: Term, horizon: in
 def lifetime_seqs(generation: int, term: Term) -> Steps[tuple[int, ...]]:
     """Seqs that totals may name."""
     (flat,) = yield [Whole(keys.swapped_key(generation, term.name))]
-    return tuple(sorted(int(field[len(_NAMED) :]) for field in flat[::2] if field.startswith(_NAMED)))
+    return tuple(sorted(int(field[len(keys.TOTALS) :]) for field in flat[::2] if field.startswith(keys.TOTALS)))
 
 
 def mark_horizon(
@@ -362,7 +357,7 @@ def mark_horizon(
     others = [KeyChange(key, [(decisions.ANNOUNCED, known)])]
     if whole:
         older = [seq for seq in (yield from lifetime_seqs(generation, term)) if seq < horizon.seq]
-        fields = [_NAMED + b"%d" % seq for seq in older]
+        fields = [keys.TOTALS + b"%d" % seq for seq in older]
         others.append(KeyChange(keys.swapped_key(generation, term.name), [(b"-", ABSENT)], (), fields))
     checks = [(field, exact(None if stands is None else _horizon_text(stands))), *_term(unit, term)]
     (reply,) = yield [change(generation, checks, [(field, _horizon_text(horizon), 0)], (), *others)]

@@ -43,6 +43,12 @@ def test_what_came_late_is_written_anew_once_it_is_compacted() -> None:
     assert late_hours(brought, Reached(D1, 4)) == []
 
 
+def test_an_hour_that_was_recomputed_from_its_events_is_in_totals_that_are_written_anew() -> None:
+    assert next_move(CLEAN, Reached(D2, 3), D2, 4, raw=23) == Move(D2, None)
+    assert next_move(CLEAN, Reached(D2, 3), D2, 4, raw=50) is None  # its day holds it
+    assert next_move(CLEAN, Reached(D2, 3), D3, 4, raw=23) is None  # hour 50 is dirty
+
+
 def test_a_horizon_never_goes_back_and_stays_where_nothing_is_due() -> None:
     assert next_move(CLEAN, Reached(D2, 3), D1, 4) is None
     assert next_move(CLEAN, Reached(D2, 3), D2, 4) is None
