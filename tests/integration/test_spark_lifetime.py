@@ -22,8 +22,10 @@ from slicewise.lifecycle.sweep import rules_of, verdict
 from slicewise.slices import DAY_US, HOUR_US
 from slicewise.spark.backfill_run import backfill
 from slicewise.spark.compact_run import Request, compact
-from slicewise.spark.report import Report
+from slicewise.spark.context import Context
+from slicewise.spark.report import Report, hour_text
 from slicewise.stores.redis import sweep as store_sweep
+from slicewise.stores.redis.status import read_status
 from slicewise.training.dataset import build_training_set
 from slicewise.training.offline import Offline
 from tests.support.lake import Lake, lake
@@ -49,9 +51,9 @@ def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lake]:
         yield running
 
 
-def ever(name: str = "ever", topic: str = "clicks") -> sw.FeatureView:
+def ever(name: str = "ever", topic: str = "clicks", timestamp: str = "played") -> sw.FeatureView:
     schema = {"user_id": "string", "price": "double", "played": "timestamp_us"}
-    source = sw.KafkaSource(topic, schema=schema, timestamp="played", max_lateness="1h")
+    source = sw.KafkaSource(topic, schema=schema, timestamp=timestamp, max_lateness="1h")
     windows: list[sw.Window | str] = ["1h", "lifetime", sw.lifetime(offset="1d")]
     return sw.FeatureView(
         name,
@@ -228,3 +230,42 @@ def test_a_new_unit_and_a_store_that_was_emptied_begin_with_totals(shared: Lake)
     compacted(shared)
     for view in ("first", "second"):
         compare(shared, both, stand, view=view)
+
+
+def test_a_day_that_passed_is_added_to_totals_and_what_is_recomputed_mends_them(
+    shared: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    chance = random.Random(SEED + 2)
+    shared.topic("stamped")
+    deployment = shared.deploy(ever("stamped", "stamped", timestamp="kafka"))  # events lie where they arrived
+    (unit,) = deployment.units
+    today = time.time_ns() // 1_000 // DAY_US
+    with redis.Redis.from_url(shared.operator_url) as client:  # as if it had been deployed a week ago
+        client.hset("sw:marks:{0}", f"h:{unit.storage_fingerprint}", f"{(today - 7) * 24}/0")
+    made = [event for days in (400, 6, 4, 1) for event in days_ago(days, 30, chance)]
+    stand = [event | {"played": event["played"] // 1_000 * 1_000 + 1_000} for event in made]  # their records' times
+    produce(shared, made, "stamped")
+    shared.fold(deployment, "stamped")
+    with monkeypatch.context() as earlier:  # five days ago
+        earlier.setattr(Context, "horizon_due", lambda self, unit: (today - 5) * 24)  # noqa: ARG005
+        first = compacted(shared)
+    compare(shared, deployment, stand, view="stamped")
+    assert totals(shared, deployment) == {"totals": len(USERS), "days": 2 * len(USERS), "expiring": 0}
+    second = compacted(shared)
+    moves = [(each["brought"], each["left_over"]) for report in (first, second) for each in report.horizons]
+    assert moves == [(len(USERS), 0)] * 2
+    assert first.horizons[0]["before"] == hour_text((today - 5) * 24) < second.horizons[0]["before"]
+    assert totals(shared, deployment) == {"totals": len(USERS), "days": len(USERS), "expiring": 0}
+    compare(shared, deployment, stand, view="stamped")
+    assert read_status(shared.settings.redis_url).swapped[unit.storage_fingerprint]
+
+    # ann's total is bob's: an hour before the horizon is recomputed, and all totals are written anew
+    with redis.Redis.from_url(shared.operator_url) as client:
+        hot = sorted(client.scan_iter(f"*{unit.storage_fingerprint}*:hot"))
+        ann, bob, _ = hot
+        client.hset(ann, "t", client.hget(bob, "t"))
+    with pytest.raises(AssertionError, match="lifetime"):
+        compare(shared, deployment, stand, view="stamped")
+    with shared.context() as context:
+        compact(context, Request((today - 6) * 24, only=True, from_raw=True))
+    compare(shared, deployment, stand, view="stamped")
