@@ -60,7 +60,7 @@ class Report:
     def add_horizon(self, unit: Unit, horizon: int, seq: int, outcome: Mapping[str, int]) -> None:
         named = {"view": unit.view, "unit": unit.storage_fingerprint, "before": hour_text(horizon), "seq": seq}
         self.left_over += outcome.get("left_over", 0)
-        self.horizons.append(named | dict(outcome))
+        self.horizons.append(named | {count: outcome.get(count, 0) for count in ("brought", "stale", "left_over")})
 
     def to_json(self) -> dict[str, Any]:
         """The report; `outcome` is clean where there was nothing to do."""
