@@ -11,7 +11,7 @@ import __future__
 import ast
 import inspect
 import textwrap
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from types import FunctionType
 from typing import Any
 
@@ -81,15 +81,22 @@ def check_text(text: str, functions: Mapping[str, int]) -> None:
             raise _refused(f"{name} with decorators, defaults or stars", "plain arguments")
         if len(given.args) + len(given.posonlyargs) != functions[name]:
             raise _refused(f"{name} of {len(given.args)} arguments", f"{functions[name]}")
-        _check(node, name)
+        check_body(node, name)
 
 
-def _check(function: ast.FunctionDef, name: str) -> None:
+def check_body(
+    function: ast.FunctionDef,
+    name: str,
+    known: Collection[str] = (),
+    has: Callable[[ast.Attribute], bool] = lambda node: False,  # noqa: ARG005
+) -> None:
+    """Raises DefinitionError unless the function only computes; known: further names that it may use; has: whether
+    an attribute that is none of a list, a dict or a text is allowed."""
     nodes = [node for statement in function.body for node in ast.walk(statement)]
     own = {node.id for node in nodes if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
     own |= {each.arg for each in (*function.args.posonlyargs, *function.args.args)}
     for node in nodes:
-        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load) and node.id not in own | set(BUILTINS):
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load) and node.id not in {*own, *BUILTINS, *known}:
             raise _refused(
                 f"{name} uses {node.id!r}, which is neither its own nor one of Python's that it may use",
                 "its arguments, its variables, and " + ", ".join(sorted(BUILTINS)),
@@ -101,7 +108,7 @@ def _check(function: ast.FunctionDef, name: str) -> None:
     for node in nodes:
         if isinstance(node, ast.FunctionDef):
             raise _refused(f"{name} has a function inside", "one function", node)
-        if isinstance(node, ast.Attribute) and node.attr not in METHODS:
+        if isinstance(node, ast.Attribute) and node.attr not in METHODS and not has(node):
             raise _refused(f"{name} uses .{node.attr}", "one of " + ", ".join(sorted(METHODS)), node)
 
 
@@ -113,7 +120,7 @@ def compiled(text: str) -> Mapping[str, Callable[..., Any]]:
 
 
 def _refused(what: str, expected: str, node: ast.AST | None = None) -> DefinitionError:
-    where = f"line {getattr(node, 'lineno', 0)} of the function" if node is not None else "sw.ordered"
+    where = f"line {getattr(node, 'lineno', 0)} of its text" if node is not None else ""
     return DefinitionError(
         f"not a function that can be kept: {what}",
         where=where,

@@ -28,10 +28,17 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
     from slicewise.cli._cases import run_case
     from slicewise.features.plan import plan
     from slicewise.features.project import load_project
+    from slicewise.features.trial import own_aggregates, tried
 
     file = definitions_of(arguments.project, settings)
     project = load_project(file)
     deployment = plan(project)
+    own: list[dict[str, object]] = []
+    for aggregate in own_aggregates(deployment):
+        passed = tried(aggregate)
+        own.append({"aggregate": aggregate.describe(), "histories": passed.histories})
+        if not arguments.json:
+            print(f"aggregate {aggregate.describe()}: obeys the laws on {passed.histories} histories")
     report: list[dict[str, object]] = []
     failed = ran = 0
     for view in project.views:
@@ -72,7 +79,7 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
                     print(f"       left out: {outcome.refused}")
     if arguments.json:
         sets = [each.name for each in deployment.feature_sets]
-        whole = {"project": project.name, "ok": not failed, "views": report, "feature_sets": sets}
+        whole = {"project": project.name, "ok": not failed, "aggregates": own, "views": report, "feature_sets": sets}
         print(json.dumps(whole))
     else:
         said = f"{failed} of {ran} tests failed" if failed else f"{ran} tests passed"
