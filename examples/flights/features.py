@@ -58,7 +58,12 @@ carrier = sw.FeatureView(
         "made_up": "dep_delay - arr_delay",
     },
     features=[
-        sw.Feature("flights", sw.count(), windows=["10m", "1h", "6h", "1d", sw.tumbling("1h")]),
+        sw.Feature(
+            "flights",
+            sw.count(),
+            # the last: the hour (fifteen days of 2013) before the last one, to compare with
+            windows=["10m", "1h", "6h", "1d", sw.tumbling("1h"), sw.sliding("1h", offset="1h")],
+        ),
         # count() counts cancelled flights, count("dep_delay") those that left
         sw.Feature("departed", sw.count("dep_delay"), windows=["10m", "1h", "1d"]),
         sw.Feature("delay_total", sw.sum("dep_delay"), windows=["1h", "1d"]),
@@ -76,6 +81,11 @@ carrier = sw.FeatureView(
         sw.Feature("any_late", sw.bool_or("late"), windows=["10m", "1h"]),
         sw.Feature("all_late", sw.bool_and("late"), windows=["10m"]),
         sw.Feature("made_up", sw.mean("made_up"), windows=["1d"]),
+        sw.Feature("very_late", sw.count(where="dep_delay >= 120"), windows=["10m", "1h"]),
+        sw.Feature("delay_shares", sw.quantiles("dep_delay", q=[0.5, 0.95]), windows=["1h"]),
+        # a minute of delay weighs half as much ten minutes (2.5 days of 2013) later
+        sw.Feature("delay_lately", sw.decay_sum("dep_delay", half_life="10m"), windows=["1h"]),
+        sw.Feature("delay_from", sw.bucketed(sw.mean("dep_delay"), by="origin"), windows=["1h"]),
     ],
     owner="operations",
     tests=[
@@ -99,6 +109,32 @@ carrier = sw.FeatureView(
             entity={"carrier": "ZZ"},
             at="1970-01-01T00:13:00Z",
             expect={"flights_1d": 0, "delay_1d": None},
+        ),
+        sw.case(
+            name="of two in three flights, half are below 20 minutes; each airport has its own mean",
+            events=[flight(600, delay=10), flight(601, delay=20, origin="JFK"), flight(602, delay=180, origin="JFK")],
+            entity={"carrier": "UA"},
+            at="1970-01-01T00:30:00Z",
+            expect={
+                "delay_shares_1h": [20.0, 180.0],
+                "delay_from_1h": [{"key": "EWR", "value": 10.0}, {"key": "JFK", "value": 100.0}],
+                "very_late_1h": 1,
+                "very_late_10m": 0,
+            },
+        ),
+        sw.case(
+            name="the hour before the last one",
+            events=[flight(600), flight(601), flight(4200)],
+            entity={"carrier": "UA"},
+            at="1970-01-01T02:00:00Z",
+            expect={"flights_1h": 1, "flights_1h_offset_1h": 2},
+        ),
+        sw.case(
+            name="ten minutes halve a delay",
+            events=[flight(600, delay=32)],
+            entity={"carrier": "UA"},
+            at="1970-01-01T00:20:00Z",
+            expect={"delay_lately_1h": 16.0},
         ),
     ],
 )
@@ -141,6 +177,45 @@ long_haul = sw.FeatureView(
     ],
     columns={"arrived": "arr_delay IS NOT NULL"},
     owner="operations",
+    tests=[
+        sw.case(
+            name="short and cancelled flights are none of these; one that was diverted did not make it",
+            events=[
+                flight(600, distance=1600),
+                flight(601, distance=1600, arr_delay=None),
+                flight(602, distance=1600, delay=None),
+                flight(603),
+            ],
+            entity={"carrier": "UA"},
+            at="1970-01-01T00:30:00Z",
+            expect={"flights_1h": 2, "miles_1d": 3200, "all_made_it_1d": False},
+        )
+    ],
+)
+
+cancellations = sw.FeatureView(
+    "cancellations",
+    source=flights,
+    entity=["carrier"],
+    where="cancelled",
+    features=[
+        # windows that are exact to the microsecond: answered from the events themselves, so for few of them
+        sw.Feature("flights", sw.count(), windows=[sw.exact_range("10m"), sw.exact_range("1h")]),
+        sw.Feature("airports", sw.count_by("origin"), windows=[sw.rows(20)]),
+    ],
+    owner="operations",
+    tests=[
+        sw.case(
+            name="a range is closed at both ends, and none but cancelled flights are in it",
+            events=[flight(600, delay=None), flight(601, delay=5), flight(1200, delay=None, origin="LGA")],
+            entity={"carrier": "UA"},
+            at="1970-01-01T00:20:00Z",
+            expect={
+                "flights_exact_10m": 2,
+                "airports_rows_20": [{"key": "EWR", "value": 1}, {"key": "LGA", "value": 1}],
+            },
+        )
+    ],
 )
 
 new_york = sw.FeatureView(
@@ -154,8 +229,23 @@ new_york = sw.FeatureView(
         sw.Feature("delay", sw.mean("dep_delay"), windows=["10m", "1h", sw.tumbling("1h")]),
         sw.Feature("worst", sw.top_k("flight_name", by="dep_delay", k=3), windows=["10m", "1h"]),
         sw.Feature("destinations", sw.distinct_count("dest"), windows=["1h"]),
+        sw.Feature("busiest", sw.top_k_frequent("dest", k=5), windows=["1h"]),
     ],
     owner="operations",
+    tests=[
+        sw.case(
+            name="where most flights go, the number of flights beside each",
+            events=[flight(600), flight(601, dest="MIA"), flight(602, dest="MIA")],
+            at="1970-01-01T00:30:00Z",
+            expect={
+                "busiest_1h": {
+                    "items": [{"value": "MIA", "count": 2}, {"value": "IAH", "count": 1}],
+                    "error": 0,
+                    "miss": 0.0,
+                }
+            },
+        )
+    ],
 )
 
 delay_risk = sw.FeatureSet(

@@ -21,3 +21,17 @@ CREATE FEATURE VIEW hourly AS
 SELECT user_id, sum(price) AS spent_tumbling_1h, count(DISTINCT item) AS items_tumbling_1h
 FROM purchases
 GROUP BY user_id, TUMBLE(bought_at, INTERVAL '1' HOUR);
+
+-- Exact windows: ORDER BY bought_at itself. The last three purchases, and the three hours up to this very moment.
+CREATE FEATURE VIEW latest AS
+SELECT user_id,
+       avg(price) OVER (recent ROWS BETWEEN 2 PRECEDING AND CURRENT ROW)                       AS price_rows_3,
+       count(*)   OVER (recent RANGE BETWEEN INTERVAL '3' HOUR PRECEDING AND CURRENT ROW)      AS purchases_exact_3h
+FROM purchases
+WINDOW recent AS (PARTITION BY user_id ORDER BY bought_at);
+
+-- A visit lasts as long as less than half an hour lies between two purchases, a day at most.
+CREATE FEATURE VIEW visits AS
+SELECT user_id, count(*) AS purchases_session_30m, sum(price) AS spent_session_30m
+FROM purchases
+GROUP BY user_id, SESSION(bought_at, INTERVAL '30' MINUTE, INTERVAL '1' DAY);

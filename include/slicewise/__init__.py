@@ -62,6 +62,7 @@ _HOME = {
     "snapshot": "slicewise.training",
     "training_set": "slicewise.training",
     "Client": "slicewise.serving.client",
+    "Leaderboard": "slicewise.features.leaderboard",
     "SlicewiseError": "slicewise.errors",
 }
 
@@ -109,6 +110,7 @@ if TYPE_CHECKING:
     from slicewise.features.definitions import FeatureView as FeatureView
     from slicewise.features.definitions import KafkaSource as KafkaSource
     from slicewise.features.definitions import case as case
+    from slicewise.features.leaderboard import Leaderboard as Leaderboard
     from slicewise.features.sql import sql as sql
     from slicewise.features.sql import sql_views as sql_views
     from slicewise.serving.client import Client as Client

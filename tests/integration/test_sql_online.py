@@ -60,11 +60,12 @@ def test_a_store_answers_what_the_query_shows(
         for line in capsys.readouterr().out.splitlines():
             shown = json.loads(line)
             named = [name for name in shown["columns"] if name not in ("user_id", "at")]
-            assert {row["user_id"] for row in shown["rows"]} == set(USERS)
+            if shown["view"] != "visits":  # a visit may be over, and is no row then
+                assert {row["user_id"] for row in shown["rows"]} == set(USERS)
             entities = [{"user_id": row["user_id"]} for row in shown["rows"]]
             answer = client.get([f"{shown['view']}:{column}" for column in named], entities, at_us)
             for row, result in zip(shown["rows"], answer.results, strict=True):
                 assert list(result.values) == [row[column] for column in named]
                 compared += len(named)
     print(f"seed {SEED}: {compared} values compared")
-    assert compared == len(USERS) * 5
+    assert compared > len(USERS) * 7

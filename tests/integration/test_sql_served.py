@@ -69,10 +69,11 @@ def test_what_is_served_is_what_the_query_shows(platform: Stack, tmp_path: Path)
     # A whole hour is cut the same way online and in training.
     at = datetime.fromtimestamp(time.time() // 3600 * 3600 - 3600, UTC).isoformat()
     archived = shown(platform, views, "--at", at)
-    assert [answer["view"] for answer in archived] == ["baskets", "hourly"]
+    assert [answer["view"] for answer in archived] == ["baskets", "hourly", "latest", "visits"]
     compared = 0
     for answer in archived:
-        assert len(answer["rows"]) == len(USERS)
+        # a visit may be over, and is no row then
+        assert len(answer["rows"]) == len(USERS) or (answer["view"] == "visits" and answer["rows"])
         columns = [name for name in answer["columns"] if name not in ("user_id", "at")]
         refs = [f"{answer['view']}:{column}" for column in columns]
         served = platform.ask(features=refs, entities=[{"user_id": row["user_id"]} for row in answer["rows"]], at=at)
@@ -80,7 +81,7 @@ def test_what_is_served_is_what_the_query_shows(platform: Stack, tmp_path: Path)
             for column, ref in zip(columns, refs, strict=True):
                 assert result["values"][ref] == row[column], (ref, row)
                 compared += 1
-    assert compared == len(USERS) * 5
+    assert compared > len(USERS) * 7
 
     # The same rows over the file, at an instant and per event.
     over_file = shown(platform, views, "--over", str(file), "--at", at)

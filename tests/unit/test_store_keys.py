@@ -40,6 +40,8 @@ def test_keys_are_the_golden_ones() -> None:
         "hot of a term": keys.hot_key(17, tag, keys.unit_name(UNIT, 9)).decode(),
         "swapped of a term": keys.swapped_key(17, keys.unit_name(UNIT, 9)).decode(),
         "marks": keys.MARKS.decode(),
+        "board": keys.board_key(17, "top_songs").decode(),
+        "board of a past end": keys.board_key(17, "top_songs", 1_357_000_010_000_000).decode(),
         "manifest": keys.manifest_key("abc").decode(),
     } == GOLDEN["keys"]
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from slicewise.errors import DefinitionError
 from slicewise.features.event_list import CAPACITY, check_capacity
+from slicewise.features.leaderboard import Leaderboard
 from slicewise.features.naming import (
     Location,
     at_place,
@@ -27,7 +28,7 @@ from slicewise.slices import Window, as_window, parse_duration
 if TYPE_CHECKING:
     from slicewise.aggregates import Aggregate
 
-_TOPIC = re.compile(r"[A-Za-z0-9._-]{1,200}")
+TOPIC_NAME = re.compile(r"[A-Za-z0-9._-]{1,200}")
 Scalar = str | int | float | bool | None
 FORMATS = ("json", "avro", "protobuf")
 _REGISTRY = re.compile(r"https?://[^\s@?#/]+(/[^\s@?#]*)?")
@@ -136,7 +137,7 @@ class KafkaSource:
         for option in ("max_lateness", "max_ahead"):
             with placed(f"{option} of {where}"):
                 parse_duration(getattr(self, option))
-        if not _TOPIC.fullmatch(self.topic or self.name):
+        if not TOPIC_NAME.fullmatch(self.topic or self.name):
             raise DefinitionError(f"{self.topic!r} is no topic name", where=where)
         if self.history is not None:
             raise DefinitionError(
@@ -368,13 +369,16 @@ class Project:
     views: tuple[FeatureView, ...]
     feature_sets: tuple[FeatureSet, ...] = ()
     sources: tuple[KafkaSource, ...] = ()
+    leaderboards: tuple[Leaderboard, ...] = ()
 
     @staticmethod
     def of(name: str, definitions: Iterable[object]) -> Project:
-        """A project of whatever is a view, a feature set or a source among these objects, or in a tuple of them."""
+        """A project of whatever is a view, a feature set, a leaderboard or a source among these objects, or in a tuple
+        of them."""
         views: dict[int, FeatureView] = {}
         sets: dict[int, FeatureSet] = {}
         sources: dict[int, KafkaSource] = {}
+        boards: dict[int, Leaderboard] = {}
         for given in definitions:
             for value in given if isinstance(given, tuple | list) else (given,):
                 if isinstance(value, FeatureView):
@@ -382,6 +386,14 @@ class Project:
                     sources[id(value.source)] = value.source
                 elif isinstance(value, FeatureSet):
                     sets[id(value)] = value
+                elif isinstance(value, Leaderboard):
+                    boards[id(value)] = value
                 elif isinstance(value, KafkaSource):
                     sources[id(value)] = value
-        return Project(name, tuple(views.values()), tuple(sets.values()), tuple(sources.values()))
+        return Project(
+            name,
+            tuple(views.values()),
+            tuple(sets.values()),
+            tuple(sources.values()),
+            tuple(boards.values()),
+        )

@@ -13,7 +13,7 @@ from slicewise.slices import Window
 
 if TYPE_CHECKING:
     from slicewise.features.expression import RowExpression
-    from slicewise.features.unit import Source, Unit
+    from slicewise.features.unit import PlannedFeature, Source, Unit
 
 # Settings of the engines that bear on values; a change of one is a change of every fingerprint.
 ENGINE: Mapping[str, Any] = {"ansi": True, "collation": "UTF8_BINARY", "time_zone": "UTC"}
@@ -77,6 +77,17 @@ def definition_payload(unit: Unit) -> dict[str, Any]:
             }
             for feature in sorted(unit.features, key=lambda feature: feature.column)
         ],
+    }
+
+
+def board_payload(unit: Unit, feature: PlannedFeature, k: int, every_us: int) -> dict[str, Any]:
+    """What the fingerprint of a leaderboard covers: what its rows mean."""
+    return {
+        "storage": unit.storage_fingerprint,
+        "aggregate": feature.aggregate.meaning(),
+        "window": _window(feature.window),
+        "k": k,
+        "every_us": every_us,
     }
 
 

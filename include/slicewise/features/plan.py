@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +14,7 @@ from slicewise.features.fingerprint import (
     canonical_json,
 )
 from slicewise.features.names import unknown
+from slicewise.features.planned_board import PlannedBoard, board_from_json, board_to_json
 from slicewise.features.unit import (
     PlannedFeature,
     Source,
@@ -56,11 +57,15 @@ class Deployment:
     sources: tuple[Source, ...]
     units: tuple[Unit, ...]
     feature_sets: tuple[PlannedSet, ...]
+    leaderboards: tuple[PlannedBoard, ...] = ()
 
     def to_json(self) -> str:
         """Canonical JSON; `from_json` gives an equal deployment."""
+        # these only where there are any, so that what is deployed without keeps its digest
+        boards = {"leaderboards": [board_to_json(each) for each in self.leaderboards]} if self.leaderboards else {}
         return canonical_json(
             {
+                **boards,
                 "format": FORMAT,
                 "project": self.project,
                 "sources": [source_to_json(source) for source in self.sources],
@@ -98,7 +103,10 @@ class Deployment:
             )
             for each in raw["feature_sets"]
         )
-        return Deployment(raw["project"], sources, units, sets)
+        bare = Deployment(raw["project"], sources, units, sets)
+        listed = raw.get("leaderboards", ())
+        boards = tuple(board_from_json(each, *bare.resolve(f"{each['view']}:{each['column']}")) for each in listed)
+        return replace(bare, leaderboards=boards) if boards else bare
 
     @cached_property
     def digest(self) -> str:
@@ -171,6 +179,13 @@ class Deployment:
         if name not in self._sets:
             raise unknown("feature set", name, self._sets)
         return self._sets[name]
+
+    def leaderboard(self, name: str) -> PlannedBoard:
+        """The leaderboard of this name; UnknownName if there is none."""
+        for each in self.leaderboards:
+            if each.name == name:
+                return each
+        raise unknown("leaderboard", name, [each.name for each in self.leaderboards])
 
 
 def plan(project: Project) -> Deployment:

@@ -17,6 +17,7 @@ from slicewise.features.fingerprint import condition_column
 from slicewise.features.names import listed, nearest
 from slicewise.features.paths import column_paths
 from slicewise.features.plan import Deployment, PlannedSet
+from slicewise.features.planned_board import plan_board
 from slicewise.features.rowlogic import parse_expression
 from slicewise.features.types import (
     DOUBLE,
@@ -63,7 +64,10 @@ def plan_project(project: Project) -> Deployment:
     units = shared([replace(unit, project=project.name) for unit in planned])
     bare = Deployment(project.name, sources, units, ())
     named = tuple(replace(_planned_set(s, bare), project=project.name) for s in sets)
-    return Deployment(project.name, sources, units, named)
+    boards = project.leaderboards
+    _unique([each.name for each in boards], "leaderboard", [b.where for b in boards])
+    ranked = tuple(replace(plan_board(each, bare), project=project.name) for each in boards)
+    return Deployment(project.name, sources, units, named, ranked)
 
 
 def plan_source(source: KafkaSource) -> Source:

@@ -21,8 +21,10 @@ def joined(planned: Deployment, deployed: Deployment | None) -> Deployment:
     name = planned.project
     units = tuple(unit for unit in deployed.units if unit.project != name)
     sets = tuple(each for each in deployed.feature_sets if each.project != name)
+    boards = tuple(each for each in deployed.leaderboards if each.project != name)
     _refuse_taken("view", planned.views, {unit.view: unit.project for unit in units}, name)
     _refuse_taken("feature set", [s.name for s in planned.feature_sets], {s.name: s.project for s in sets}, name)
+    _refuse_taken("leaderboard", [b.name for b in planned.leaderboards], {b.name: b.project for b in boards}, name)
     sources = _sources(planned, deployed, {unit.source for unit in units})
     projects = sorted({name, *(unit.project for unit in units)})
     if len(projects) == 1:
@@ -33,6 +35,7 @@ def joined(planned: Deployment, deployed: Deployment | None) -> Deployment:
         tuple(sorted(sources, key=lambda source: source.name)),
         shared(sorted((*units, *planned.units), key=lambda unit: unit.project)),
         tuple(sorted((*sets, *planned.feature_sets), key=lambda each: each.project)),
+        tuple(sorted((*boards, *planned.leaderboards), key=lambda each: each.project)),
     )
 
 

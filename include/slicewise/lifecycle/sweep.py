@@ -19,7 +19,8 @@ SLACK_S = 7_200
 _RUNNING = re.compile(rb"r:(\d+):.+", re.DOTALL)
 _STATE = re.compile(rb"sw:(\d+):\{([^{}]*)\}:([0-9a-f]{16}(?:\.\d+)?):(.+)", re.DOTALL)
 _NODE = re.compile(rb"sw:(?:marks:\{0\}|manifest:[0-9a-f]{64}|status:.+)", re.DOTALL)
-_GENERATION = re.compile(rb"sw:(\d+):(?:swapped|covers):.+:\{0\}", re.DOTALL)
+# boards expire by themselves, within periods that their writers know
+_GENERATION = re.compile(rb"sw:(\d+):(?:(?:swapped|covers):.+:\{0\}|board:\w+(?::\d+)?)", re.DOTALL)
 _SWAPPED = re.compile(rb"sw:\d+:swapped:([0-9a-f]{16}(?:\.\d+)?):\{0\}")
 _LIST = (b"list", b"events")
 _DAY = re.compile(rb"day:(\d{8})")

@@ -16,9 +16,10 @@ from urllib.parse import unquote
 from slicewise import log
 from slicewise.clock import Clock, SystemClock
 from slicewise.errors import BadRequest, SlicewiseError, StoreUnavailable, UnknownName
-from slicewise.serving import describe, http, openapi, page
+from slicewise.serving import describe, http, leaderboard_page, openapi, page
 from slicewise.serving.connection import AsyncConnection
 from slicewise.serving.http import Response, encoded, error_response
+from slicewise.serving.leaderboards import read_leaderboard
 from slicewise.serving.metrics import CONTENT_TYPE, Metrics
 from slicewise.serving.requests import MAX_BODY_BYTES, parse_body
 from slicewise.serving.service import FeatureService
@@ -102,7 +103,7 @@ class App:
             response = await self._features(scope, receive)
             self._features_seconds.observe(time.perf_counter() - start)
         else:
-            response = await self._other(path, method)
+            response = await self._other(path, method, packed=_packed(scope)[1])
             self.metrics.request_seconds.labels(_route(path)).observe(time.perf_counter() - start)
         await send(
             {
@@ -149,18 +150,20 @@ class App:
             next_step="report it, with the time; the log has the trace",
         )
 
-    async def _other(self, path: str, method: str) -> Response:
-        known = path in _PAGES or path.startswith("/v1/features/")
+    async def _other(self, path: str, method: str, *, packed: bool) -> Response:
+        known = path in _PAGES or path.startswith(_NAMED)
         if not known and path != "/v1/features":
             error = UnknownName("no such page", expected=", ".join(_PAGES), next_step="see /")
             return error_response(error)
         if method not in ("GET", "HEAD"):
             return http.method_refused(method, "GET" if path != "/v1/features" else "GET, POST")
         try:
+            if path.startswith(_BOARD):
+                return await self._leaderboard(unquote(path[len(_BOARD) :]), packed)
             return await self._page(path)
         except SlicewiseError as error:
             self._count(error)
-            return error_response(error)
+            return error_response(error, msgpack=packed)
         except Exception as error:  # noqa: BLE001  as above
             return error_response(self._defect(error))
 
@@ -179,9 +182,22 @@ class App:
                 await self.connection.run(self.service.load())
             return Response(200, page.html(self.service.catalog), http.HTML)
         catalog = await self.connection.run(self.service.load())
+        if path.startswith(_BOARD_PAGE):
+            board = catalog.deployment.leaderboard(unquote(path[len(_BOARD_PAGE) :]))
+            return Response(200, leaderboard_page.html(board), http.HTML)
+        if path == "/v1/leaderboards":
+            return encoded(200, describe.leaderboards(catalog.deployment))
         if path == "/v1/features":
             return encoded(200, describe.everything(catalog.deployment))
         return encoded(200, describe.one(catalog.deployment, unquote(path[len("/v1/features/") :])))
+
+    async def _leaderboard(self, name: str, packed: bool) -> Response:
+        board = await self.connection.run(read_leaderboard(self.service, name))
+        if board.age_us is not None:
+            self.metrics.leaderboard_age.labels(name).set(board.age_us / 1e6)
+        for flag in board.flags:
+            self.metrics.flags.labels(flag).inc()
+        return encoded(200, board.to_wire(text=not packed), msgpack=packed)
 
     async def _ready(self) -> Response:
         try:
@@ -197,12 +213,15 @@ class App:
         return encoded(200 if report["ready"] else 503, report)
 
 
-_PAGES = ("/", "/healthz", "/readyz", "/metrics", "/openapi.json", "/v1/features")
+_PAGES = ("/", "/healthz", "/readyz", "/metrics", "/openapi.json", "/v1/features", "/v1/leaderboards")
+_BOARD, _BOARD_PAGE = "/v1/leaderboards/", "/leaderboards/"
+_NAMED = ("/v1/features/", _BOARD, _BOARD_PAGE)
 
 
 def _route(path: str) -> str:
-    if path.startswith("/v1/features/"):
-        return "/v1/features/{name}"
+    for named in _NAMED:
+        if path.startswith(named):
+            return named + "{name}"
     return path if path in _PAGES else "other"
 
 

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from types import TracebackType
 from typing import Any, Self
+from urllib.parse import quote
 
 import httpx
 import msgspec
@@ -18,8 +19,10 @@ from slicewise.errors import SlicewiseError, StoreUnavailable
 from slicewise.serving.answer import Answer, EntityAnswer, SourceFreshness
 from slicewise.serving.connection import SyncConnection
 from slicewise.serving.fallback import DEFAULT, STALE
+from slicewise.serving.leaderboards import Leaderboard, LeaderboardRow, read_leaderboard
 from slicewise.serving.requests import Entity, checked, instant_us
 from slicewise.serving.service import FeatureService
+from slicewise.slices import parse_duration
 
 LISTEN_EVERY_S = 1.0
 Features = str | Sequence[str]
@@ -62,6 +65,10 @@ class Client:
         if time.monotonic() >= self._listen_at and STALE not in answer.flags and DEFAULT not in answer.flags:
             self._listen()
         return answer
+
+    def leaderboard(self, name: str) -> Leaderboard:
+        """The board of this name as it stands. Raises UnknownName, NotReady, StoreUnavailable, CodecError."""
+        return self._connection.run(read_leaderboard(self._service, name))
 
     def _listen(self) -> None:
         """What the serving API's listener does beside its requests: here after one, about once a second."""
@@ -120,8 +127,15 @@ class HttpClient:
             body["at"] = instant_us(at)
         if min_token is not None:
             body["min_token"] = min_token
+        return _answer(self._asked("POST", "/v1/features", msgspec.msgpack.encode(body)))
+
+    def leaderboard(self, name: str) -> Leaderboard:
+        """As `Client.leaderboard`, over HTTP."""
+        return _leaderboard(self._asked("GET", f"/v1/leaderboards/{quote(name, safe='')}", None))
+
+    def _asked(self, method: str, path: str, body: bytes | None) -> Any:
         try:
-            reply = self._http.post("/v1/features", content=msgspec.msgpack.encode(body))
+            reply = self._http.request(method, path, content=body)
             wire = msgspec.msgpack.decode(reply.content)
         except (httpx.HTTPError, msgspec.DecodeError) as error:
             raise StoreUnavailable(
@@ -129,7 +143,7 @@ class HttpClient:
             ) from error
         if reply.status_code != 200:
             raise _error(wire["error"])
-        return _answer(wire)
+        return wire
 
     def close(self) -> None:
         self._http.close()
@@ -195,6 +209,23 @@ def _answer(wire: Mapping[str, Any]) -> Answer:
         flags=tuple(wire["flags"]),
         incomplete=tuple(wire.get("incomplete", ())),
         doubles=tuple(True for _ in features),
+    )
+
+
+def _leaderboard(wire: Mapping[str, Any]) -> Leaderboard:
+    return Leaderboard(
+        name=wire["leaderboard"],
+        feature=wire["feature"],
+        k=wire["k"],
+        every_us=parse_duration(wire["every"]),
+        now_us=instant_us(wire["now"]),
+        start_us=_instant(wire["start"]),
+        end_us=_instant(wire["end"]),
+        written_us=_instant(wire["written"]),
+        rows=tuple(LeaderboardRow(each["rank"], each["entity"], each["value"]) for each in wire["rows"]),
+        more=wire["more"],
+        cover=wire["cover"],
+        flags=tuple(wire["flags"]),
     )
 
 

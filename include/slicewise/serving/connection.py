@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from slicewise.errors import NotReady, StoreUnavailable
-from slicewise.serving.steps import Ask, Covers, Flow, Generation, Manifest, Read, Reopen, Status
+from slicewise.serving.steps import Ask, Covers, Flow, Generation, Manifest, Read, ReadBoard, Reopen, Status
 from slicewise.stores.ports import OnlineStore
 from slicewise.stores.redis.adapter import AsyncReader, open_store
 
@@ -65,6 +65,8 @@ class SyncConnection:
             return store.manifest(ask.digest)
         if isinstance(ask, Covers):
             return store.covers(ask.source)
+        if isinstance(ask, ReadBoard):
+            return store.board(ask.name)
         return store.status(ask.part)
 
     def _generation(self, store: OnlineStore) -> int:
@@ -133,6 +135,8 @@ class AsyncConnection:
             return await reader.manifest(ask.digest)
         if isinstance(ask, Covers):
             return await reader.covers(ask.source)
+        if isinstance(ask, ReadBoard):
+            return await reader.board(ask.name)
         assert isinstance(ask, Status)
         return await reader.status(ask.part)
 

@@ -6,12 +6,30 @@ from typing import Any
 
 from slicewise.aggregates.membership import answer_type, asking
 from slicewise.features.plan import Deployment
+from slicewise.features.planned_board import PlannedBoard
 from slicewise.features.unit import PlannedFeature, Unit
 from slicewise.serving.catalog import Catalog
 from slicewise.serving.metrics import Metrics
 from slicewise.serving.service import FeatureService
 from slicewise.serving.steps import Flow, Read
+from slicewise.slices import format_duration
 from slicewise.stores.ports import ReadReply
+
+
+def leaderboards(deployment: Deployment) -> dict[str, Any]:
+    """The leaderboards, each with what it ranks."""
+    return {"leaderboards": [_leaderboard(each) for each in deployment.leaderboards]}
+
+
+def _leaderboard(board: PlannedBoard) -> dict[str, Any]:
+    return {
+        "name": board.name,
+        "feature": board.ref,
+        "k": board.k,
+        "every": format_duration(board.every_us),
+        "corrections": board.topic,
+        "owner": board.owner,
+    }
 
 
 def everything(deployment: Deployment) -> dict[str, Any]:
@@ -20,6 +38,7 @@ def everything(deployment: Deployment) -> dict[str, Any]:
         "project": deployment.project,
         "views": [view(deployment, name) for name in deployment.views],
         "feature_sets": [feature_set(deployment, each.name) for each in deployment.feature_sets],
+        **leaderboards(deployment),
     }
 
 

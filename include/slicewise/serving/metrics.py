@@ -83,6 +83,12 @@ class Metrics:
             ["source"],
             registry=self.registry,
         )
+        self.leaderboard_age = Gauge(
+            "slicewise_leaderboard_age_seconds",
+            "Time since the end of the window of a leaderboard, when it was last asked for",
+            ["leaderboard"],
+            registry=self.registry,
+        )
         self.known_bytes = Gauge(
             "slicewise_known_bytes",
             "About the bytes of combined compacted hours that are remembered",

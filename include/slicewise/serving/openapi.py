@@ -77,6 +77,45 @@ _ANSWER = {
 }
 
 
+_INSTANT_OR_NULL = {"type": ["string", "null"], "format": "date-time"}
+_LEADERBOARD = {
+    "type": "object",
+    "required": [
+        "leaderboard", "feature", "k", "every", "now", "start", "end", "written", "rows", "more", "cover", "flags",
+    ],
+    "properties": {
+        "leaderboard": {"type": "string"},
+        "feature": {"type": "string"},
+        "k": {"type": "integer"},
+        "every": {"type": "string", "description": "how often it is made anew"},
+        "now": {"type": "string", "format": "date-time", "description": "by the store's clock"},
+        "start": _INSTANT_OR_NULL,
+        "end": {**_INSTANT_OR_NULL, "description": "of the window, half-open"},
+        "written": _INSTANT_OR_NULL,
+        "rows": {
+            "type": "array",
+            "items": {
+                "type": "object",
+                "required": ["rank", "entity", "value"],
+                "properties": {"rank": {"type": "integer"}, "entity": {"type": "object"}, "value": _VALUE},
+            },
+        },
+        "more": {"type": "boolean", "description": "whether entities beyond these rows have a value too"},
+        "cover": {
+            "type": "object",
+            "description": "topic id -> partition -> first offset that is not in it",
+            "additionalProperties": {"type": "object", "additionalProperties": {"type": "integer"}},
+        },
+        "flags": {
+            "type": "array",
+            "items": {"enum": ["missing", "stale", "short"]},
+            "description": "missing: nobody made a board lately; stale: its window ended over two periods ago; "
+            "short: late events took rows off it that are not known",
+        },
+    },
+}  # fmt: skip
+
+
 @lru_cache(maxsize=1)
 def document() -> dict[str, Any]:
     """OpenAPI 3.1."""
@@ -90,7 +129,7 @@ def document() -> dict[str, Any]:
     body["properties"]["features"]["maxItems"] = MAX_FEATURES
     body["oneOf"] = [{"required": ["features"]}, {"required": ["feature_set"]}]
     body["description"] = f"At most {MAX_BODY_BYTES} bytes. at: RFC 3339 with zone, or microseconds."
-    schemas = {**components, "Answer": _ANSWER, "Error": _ERROR}
+    schemas = {**components, "Answer": _ANSWER, "Leaderboard": _LEADERBOARD, "Error": _ERROR}
     name = {"name": "name", "in": "path", "required": True, "schema": {"type": "string"}}
     return {
         "openapi": "3.1.0",
@@ -115,6 +154,24 @@ def document() -> dict[str, Any]:
             },
             "/v1/features/{name}": {
                 "get": _get("A view, a feature view:column, or a feature set", 404),
+                "parameters": [name],
+            },
+            "/v1/leaderboards": {"get": _get("The leaderboards")},
+            "/v1/leaderboards/{name}": {
+                "get": {
+                    "summary": "A leaderboard as it stands",
+                    "responses": {
+                        "200": {
+                            "description": "Its rows, best first, with the window and the cover that they are of",
+                            "content": _both({"$ref": "#/components/schemas/Leaderboard"}),
+                        },
+                        **_errors(404, 500, 503),
+                    },
+                },
+                "parameters": [name],
+            },
+            "/leaderboards/{name}": {
+                "get": _page("A leaderboard for people, live", "text/html", 404),
                 "parameters": [name],
             },
             "/healthz": {"get": _get("Whether the process runs")},
@@ -142,9 +199,10 @@ def _get(summary: str, *statuses: int) -> dict[str, Any]:
     }
 
 
-def _page(summary: str, kind: str) -> dict[str, Any]:
+def _page(summary: str, kind: str, *statuses: int) -> dict[str, Any]:
     content = {kind: {"schema": {"type": "string"}}}
-    return {"summary": summary, "responses": {"200": {"description": summary, "content": content}}}
+    errors = _errors(*statuses, 500, 503) if statuses else {}
+    return {"summary": summary, "responses": {"200": {"description": summary, "content": content}, **errors}}
 
 
 _MEANING = {

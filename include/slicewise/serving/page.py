@@ -65,6 +65,11 @@ def _body(catalog: Catalog) -> str:
         parts.append(", ".join(f"<code>{escape(ref)}</code>" for ref in each.features))
         columns = {c: k for ref in each.features for c, k in deployment.resolve(ref)[0].entity}
         parts.append(_curl({"feature_set": each.name}, columns))
+    for board in deployment.leaderboards:
+        name = escape(board.name)
+        parts.append(f"<h2>{name} <span class=quiet>leaderboard</span></h2>")
+        parts.append(f'<p><a href="/leaderboards/{name}">the {board.k} with the highest ')
+        parts.append(f"<code>{escape(board.ref)}</code></a>, live")
     return "".join(parts)
 
 

@@ -46,11 +46,18 @@ class Status:
 
 
 @dataclass(frozen=True)
+class ReadBoard:
+    """-> BoardReply, in one round trip."""
+
+    name: str
+
+
+@dataclass(frozen=True)
 class Reopen:
     """-> None; the connection is closed, the next ask opens another (of another incarnation)."""
 
 
-Ask = Read | Generation | Manifest | Covers | Status | Reopen
+Ask = Read | Generation | Manifest | Covers | Status | ReadBoard | Reopen
 Flow = Generator[Ask, Any, T]
 
 

@@ -146,6 +146,12 @@ def covers_key(generation: int, source: str) -> bytes:
     return b"sw:%d:covers:%s:{0}" % (generation, _encoded(source).encode())
 
 
+def board_key(generation: int, name: str, end_us: int | None = None) -> bytes:
+    """The board of a leaderboard; with a window end, what is remembered of it for corrections."""
+    past = b"" if end_us is None else b":%d" % end_us
+    return b"sw:%d:board:%s%s" % (generation, name.encode(), past)
+
+
 def manifest_key(digest: str) -> bytes:
     return b"sw:manifest:%s" % digest.encode()
 

@@ -26,6 +26,7 @@ from slicewise.stores.steps import (
     KeyChange,
     ListChange,
     Members,
+    PutBoard,
     PutText,
     Tagged,
     Text,
@@ -45,6 +46,8 @@ class Hash:
 
     fields: dict[bytes, bytes] = field(default_factory=dict)
     expiry: int = 0
+    expiry_us: int = 0
+    """Of a board, which may live for less than a second."""
 
 
 @dataclass
@@ -114,6 +117,8 @@ class MemoryServer:
             self._remember(lambda: self._put_back(command.key, before))
             self.texts[command.key] = command.value
             return None
+        if isinstance(command, PutBoard):
+            return self._put_board(command)
         if isinstance(command, Together):
             return [self.execute(inner) for inner in command.commands]
         if isinstance(command, Tagged):
@@ -123,7 +128,8 @@ class MemoryServer:
 
     def _hash(self, key: bytes) -> Hash | None:
         found = self.hashes.get(key)
-        if found is not None and found.expiry and found.expiry * 1_000_000 <= self.clock.now_us():
+        until_us = 0 if found is None else found.expiry_us or found.expiry * 1_000_000
+        if until_us and until_us <= self.clock.now_us():
             del self.hashes[key]
             return None
         return found
@@ -156,6 +162,17 @@ class MemoryServer:
             if not found.fields:
                 del self.hashes[change.key]
         return len(change.sets) - len(sets)
+
+    def _put_board(self, command: PutBoard) -> int:
+        """What scripts/board.lua does."""
+        found, now = self._hash(command.key), self.clock.now_us()
+        if found is not None and found.fields.get(b"o", b"") >= command.order:
+            return 0
+        before = [(command.key, found)]
+        self._remember(lambda: self._restore(before))
+        fields = {b"o": command.order, b"b": command.value, b"t": b"%d" % now}
+        self.hashes[command.key] = Hash(fields, expiry_us=now + command.expiry_ms * 1_000)
+        return 1
 
     def _sorted(self, key: bytes) -> Sorted | None:
         found = self.lists.get(key)

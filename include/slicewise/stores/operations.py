@@ -10,10 +10,12 @@ from __future__ import annotations
 from collections.abc import Generator, Iterable, Mapping, Sequence
 from typing import Any
 
+from slicewise.codec.board import Board
 from slicewise.cover import Cover
 from slicewise.errors import DataLoss, EpochSuperseded, NotReady
-from slicewise.stores import covers, days, decisions, fold, keys, lists, marks, swap
+from slicewise.stores import boards, covers, days, decisions, fold, keys, lists, marks, swap
 from slicewise.stores.ports import (
+    BoardReply,
     Deployable,
     EntityRead,
     FoldBatch,
@@ -245,6 +247,18 @@ class Operations:
                 position = end
             entities.append(units)
         return ReadReply(replies[0], self._marks[1], self.incarnation, entities)
+
+    def put_board(self, name: str, epoch: int, every_us: int, board: Board) -> Steps[bool]:
+        return (yield from boards.put_board(self.generation, name, epoch, every_us, board))
+
+    def board(self, name: str) -> Steps[BoardReply]:
+        return (yield from boards.board(self.generation, name))
+
+    def remember_boards(self, epoch: int, past: Sequence[tuple[str, int, Board]]) -> Steps[None]:
+        yield from boards.remember_boards(self.generation, epoch, past)
+
+    def remembered_board(self, name: str, end_us: int) -> Steps[Board | None]:
+        return (yield from boards.remembered_board(self.generation, name, end_us))
 
     def put_status(self, part: str, text: str) -> Steps[None]:
         yield [PutText(keys.status_key(part), text.encode())]

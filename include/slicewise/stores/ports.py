@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from slicewise.aggregates.columns import Columns
 from slicewise.codec import Layout
+from slicewise.codec.board import Board
 from slicewise.cover import Cover, Place
 from slicewise.features.event_list import EventList
 from slicewise.stores.keys import unit_name
@@ -218,7 +219,36 @@ class ReadReply:
     entities: list[list[UnitReply]]
 
 
-class OnlineStore(Protocol):
+@dataclass(frozen=True)
+class BoardReply:
+    """A leaderboard as it stands, with time and marks of the same connection, read before it."""
+
+    time_us: int
+    marks: Marks
+    board: bytes | None
+    """None: none was made yet, or nobody made it anew for two of its periods."""
+    written_us: int | None
+    """By the store's clock."""
+
+
+class BoardStore(Protocol):
+    """What keeps leaderboards; one connection, as `OnlineStore`."""
+
+    def put_board(self, name: str, epoch: int, every_us: int, board: Board) -> bool:
+        """Writes a leaderboard's rows, to expire after two periods; False where a board of a newer
+        deployment, a later window end or the same end and no smaller cover stands."""
+        ...
+
+    def board(self, name: str) -> BoardReply: ...
+    def remember_boards(self, epoch: int, past: Sequence[tuple[str, int, Board]]) -> None:
+        """Keeps boards of past window ends for corrections; (name, for how many microseconds, board)."""
+        ...
+
+    def remembered_board(self, name: str, end_us: int) -> Board | None: ...
+    def close(self) -> None: ...
+
+
+class OnlineStore(BoardStore, Protocol):
     """One connection to a store node. It is bound to the incarnation that it found when it was
     opened, and to the generation of its marks; it never reconnects: after StoreUnavailable or
     IncarnationChanged open another, and start again from the marks."""

@@ -49,6 +49,17 @@ class PutText(NamedTuple):
     value: bytes
 
 
+class PutBoard(NamedTuple):
+    """-> 1, or 0 where the board that stands has this order or a later one, and nothing was written."""
+
+    key: bytes
+    order: bytes
+    """Digits of one width."""
+    value: bytes
+    expiry_ms: int
+    """Milliseconds from now."""
+
+
 class Members(NamedTuple):
     """-> members of a sorted set with scores from first to last, ascending; newest: the last so many of them,
     latest first (0: all)."""
@@ -110,7 +121,7 @@ class ListChange(NamedTuple):
     """Second of expiry of what is added; 0: never."""
 
 
-Command = Time | Fields | Whole | Members | Text | PutText | Together | Tagged | Change | ListChange
+Command = Time | Fields | Whole | Members | Text | PutText | PutBoard | Together | Tagged | Change | ListChange
 Steps = Generator[Sequence[Command], list[Any], T]
 
 TIME = Time()

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol, TypeVar
 
+from slicewise.codec.board import Board
 from slicewise.cover import Cover
 from slicewise.stores.operations import NOTHING, Operations
 from slicewise.stores.ports import (
+    BoardReply,
     Deployable,
     EntityRead,
     FoldBatch,
@@ -136,6 +138,18 @@ class Store:
 
     def read(self, reads: Sequence[EntityRead | TagRead]) -> ReadReply:
         return self._run(self.steps.read(reads))
+
+    def put_board(self, name: str, epoch: int, every_us: int, board: Board) -> bool:
+        return self._run(self.steps.put_board(name, epoch, every_us, board))
+
+    def board(self, name: str) -> BoardReply:
+        return self._run(self.steps.board(name))
+
+    def remember_boards(self, epoch: int, past: Sequence[tuple[str, int, Board]]) -> None:
+        self._run(self.steps.remember_boards(epoch, past))
+
+    def remembered_board(self, name: str, end_us: int) -> Board | None:
+        return self._run(self.steps.remembered_board(name, end_us))
 
     def put_status(self, part: str, text: str) -> None:
         self._run(self.steps.put_status(part, text))

@@ -33,6 +33,8 @@ BOUND_HOT = NOW // 1_000_000 + 60 + 2 * 86_400 + SLACK_S
         keys.status_key("stream:flights"),
         keys.swapped_key(3, UNIT),
         keys.covers_key(3, "flights"),
+        keys.board_key(3, "top_songs"),
+        keys.board_key(3, "top_songs", 1_357_000_010_000_000),
         b"sw:3:{" + TAG + b"}:" + UNIT.encode() + b":t",
     ],
 )
@@ -42,7 +44,13 @@ def test_what_stands_without_expiry_by_design_is_well(key: bytes) -> None:
 
 @pytest.mark.parametrize(
     "key",
-    [keys.hot_key(2, TAG, UNIT), keys.day_key(2, TAG, UNIT, DAY), keys.swapped_key(2, UNIT), keys.covers_key(2, "s")],
+    [
+        keys.hot_key(2, TAG, UNIT),
+        keys.day_key(2, TAG, UNIT, DAY),
+        keys.swapped_key(2, UNIT),
+        keys.covers_key(2, "s"),
+        keys.board_key(2, "b"),
+    ],
 )
 def test_keys_of_an_older_generation_go(key: bytes) -> None:
     found = verdict(key, NOW // 1_000_000 + 5, NOW, RULES)
@@ -52,7 +60,13 @@ def test_keys_of_an_older_generation_go(key: bytes) -> None:
 
 @pytest.mark.parametrize(
     "key",
-    [keys.hot_key(4, TAG, UNIT), keys.day_key(4, TAG, UNIT, DAY), keys.swapped_key(4, UNIT), keys.covers_key(4, "s")],
+    [
+        keys.hot_key(4, TAG, UNIT),
+        keys.day_key(4, TAG, UNIT, DAY),
+        keys.swapped_key(4, UNIT),
+        keys.covers_key(4, "s"),
+        keys.board_key(4, "b"),
+    ],
 )
 def test_a_store_that_is_emptied_and_filled_while_it_is_swept_keeps_its_keys(key: bytes) -> None:
     for expires_at_s in (None, NOW // 1_000_000 + 10**9):

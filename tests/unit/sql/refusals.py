@@ -111,6 +111,10 @@ REFUSALS: dict[str, tuple[str, str]] = {
         "EXCLUDE",
         over("PARTITION BY user_id ORDER BY SLICE(ts) ›RANGE INTERVAL '1' HOUR PRECEDING EXCLUDE CURRENT ROW"),
     ),
+    "an exact window without its row": (
+        "no exact window leaves that out",
+        over("PARTITION BY user_id ORDER BY ts ›RANGE INTERVAL '1' HOUR PRECEDING EXCLUDE TIES"),
+    ),
     "a month": ("no fixed length", over("PARTITION BY user_id ORDER BY SLICE(ts) RANGE INTERVAL ›'1' MONTH PRECEDING")),
     "half an hour as a fraction": (
         "no length",
@@ -222,6 +226,46 @@ REFUSALS: dict[str, tuple[str, str]] = {
     "a time without form": ("no column type", "CREATE SOURCE s (a ›TIMESTAMP(3)) WITH (timestamp = 'a')"),
     "an integer of which width": ("8 bytes", "CREATE SOURCE s (a ›INT8, t TIMESTAMP_MS) WITH (timestamp = 't')"),
     "a path that is none": ("PATH says", "CREATE SOURCE s (a BIGINT ›PATH, t TIMESTAMP_MS) WITH (timestamp = 't')"),
+    "a path into an array": (
+        "no path",
+        "CREATE SOURCE s (t TIMESTAMP_MS, ›a BIGINT PATH '$.x[0]') WITH (timestamp = 't')",
+    ),
+    "a place inside of another's": (
+        "stand at one place",
+        "CREATE SOURCE s (t TIMESTAMP_MS, a STRING PATH '$.x', ›b STRING PATH '$.x.y') WITH (timestamp = 't')",
+    ),
+    "two paths of one column": (
+        "PATH stands twice",
+        "CREATE SOURCE s (t TIMESTAMP_MS, a STRING ›PATH '$.x' PATH '$.y') WITH (timestamp = 't')",
+    ),
+    "a text of a length": ("no column type", "CREATE SOURCE s (a ›VARCHAR(9), t TIMESTAMP_MS) WITH (timestamp = 't')"),
+    "a structure": ("no column type", "CREATE SOURCE s (a ›STRUCT<b INT>, t TIMESTAMP_MS) WITH (timestamp = 't')"),
+    "arrays of instants": (
+        "no column type",
+        "CREATE SOURCE s (a ›ARRAY<TIMESTAMP_MS>, t TIMESTAMP_MS) WITH (timestamp = 't')",
+    ),
+    "a default": ("no column type", "CREATE SOURCE s (a ›INT DEFAULT 1, t TIMESTAMP_MS) WITH (timestamp = 't')"),
+    "a key of a source": (
+        "not declared here",
+        "CREATE SOURCE s (t TIMESTAMP_MS, ›PRIMARY KEY (t)) WITH (timestamp = 't')",
+    ),
+    "instants in two forms": (
+        "different forms",
+        "CREATE SOURCE s (t TIMESTAMP_MS, ›u TIMESTAMP_RFC3339) WITH (timestamp = 't')",
+    ),
+    "a name of the platform": (
+        "adds itself",
+        "CREATE SOURCE s (t TIMESTAMP_MS, ›kafka_time BIGINT) WITH (timestamp = 't')",
+    ),
+    "an event time that is none": ("is string", "CREATE SOURCE s (a STRING) WITH (timestamp = ›'a')"),
+    "nan of a text": (
+        "allow_nan names",
+        "CREATE SOURCE s (a STRING, t TIMESTAMP_MS) WITH (timestamp = 't', allow_nan = ›'a')",
+    ),
+    "avro without a registry": (
+        "registry None",
+        "CREATE SOURCE s (t TIMESTAMP_MS) WITH (timestamp = 't', format = ›'avro')",
+    ),
     "a watermark": (
         "WATERMARK",
         "CREATE SOURCE s (a TIMESTAMP_MS, ›WATERMARK FOR a AS a - INTERVAL '5' SECOND) WITH (timestamp = 'a')",

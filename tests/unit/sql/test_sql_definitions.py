@@ -102,6 +102,12 @@ PAIRS: dict[str, tuple[str, sw.FeatureView]] = {
             sw.Feature("n", sw.sum("n"), [sw.exact_range("1h", closed="left")]),
         ),
     ),
+    "exact, of a day ago": (
+        """CREATE FEATURE VIEW v AS SELECT user_id, sum(n) OVER (PARTITION BY user_id ORDER BY ts
+           RANGE BETWEEN INTERVAL '25' HOUR PRECEDING AND INTERVAL '1' DAY PRECEDING) AS n_exact_1h_offset_1d
+           FROM plays""",
+        view(sw.Feature("n", sw.sum("n"), [sw.exact_range("1h", offset="1d")])),
+    ),
     "rows": (
         """CREATE FEATURE VIEW v AS SELECT user_id,
            sum(n) OVER (PARTITION BY user_id ORDER BY ts ROWS BETWEEN 9 PRECEDING AND CURRENT ROW) AS n_rows_10
@@ -265,6 +271,40 @@ def test_a_source_in_sql_has_every_type_paths_and_formats() -> None:
     exec(python_form(made), scope)
     (again,) = (value for value in scope.values() if isinstance(value, sw.FeatureView))
     assert deployed(again).digest == deployed(made).digest
+
+
+TYPES = {
+    "STRING": "string", "varchar": "string", "BIGINT": "int64", "INT": "int32", "SMALLINT": "int16", "TINYINT": "int8",
+    "UINT8": "uint8", "UINT16": "uint16", "UINT32": "uint32", "DOUBLE  PRECISION": "double", "FLOAT": "float",
+    "REAL": "float", "BOOLEAN": "boolean", "DATE": "date", "NUMERIC (9,2)": "decimal(9,2)",
+    "DECIMAL(38, 10)": "decimal(38,10)", "TIMESTAMP_RFC3339": "timestamp_rfc3339", "STRING[]": "array<string>",
+    "ARRAY<DECIMAL(10, 2)>": "array<decimal(10,2)>", "ARRAY < NUMERIC(3, 1) >": "array<decimal(3,1)>",
+    "ARRAY<DOUBLE PRECISION>": "array<double>", "ARRAY<DATE>": "array<date>", "TINYINT[]": "array<int8>",
+}  # fmt: skip
+"""What SQL calls the types of columns, and what Python does."""
+
+
+def test_every_type_of_a_column_at_any_place_of_a_record_is_the_one_of_python() -> None:
+    written = ",\n".join(
+        f"c{i} {sql} {'NOT NULL ' * (i % 3 == 0)}PATH '$.at.c{i}'{' NULL' * (i % 3 == 1)}"
+        for i, sql in enumerate(TYPES)
+    )
+    text = f"""
+    CREATE SOURCE s ({written}, "select" TIMESTAMP_RFC3339 NOT NULL PATH '$[''@meta''].time')
+    WITH (timestamp = 'select', allow_nan = 'c9');
+    CREATE FEATURE VIEW v AS SELECT count(*)
+    OVER (PARTITION BY c0 ORDER BY SLICE("select") RANGE INTERVAL '1' HOUR PRECEDING) AS n_1h FROM s
+    """
+    source = sw.KafkaSource(
+        "s",
+        schema={**{f"c{i}": kind for i, kind in enumerate(TYPES.values())}, "select": "timestamp_rfc3339"},
+        timestamp="select",
+        paths={**{f"c{i}": f"$.at.c{i}" for i in range(len(TYPES))}, "select": "$['@meta'].time"},
+        required=[*(f"c{i}" for i in range(0, len(TYPES), 3)), "select"],
+        allow_nan=["c9"],
+    )
+    python = sw.FeatureView("v", source=source, entity=["c0"], features=[sw.Feature("n", sw.count(), windows=["1h"])])
+    assert deployed(sw.sql(text)).digest == deployed(python).digest
 
 
 def test_row_logic_in_sql_is_that_of_definitions() -> None:

@@ -10,7 +10,7 @@ from sqlglot import exp
 
 from slicewise import slices
 from slicewise.features.names import nearest
-from slicewise.features.sql.lengths import Meant, entity_column, interval, maker
+from slicewise.features.sql.lengths import Meant, entity_column, interval
 from slicewise.features.sql.text import SqlText, Tokens, node_span
 from slicewise.slices import Window, format_duration
 
@@ -116,14 +116,7 @@ class Grouped:
         return Meant(_Hopping(is_open), (length, every, *back), tokens.span())
 
     def _session(self, lengths: list[int], named: Mapping[str, exp.Expr], tokens: Tokens) -> Meant:
-        make = maker("session")
-        if make is None:
-            raise self.sql.refused(
-                "this version has no session windows",
-                tokens.span(),
-                f"TUMBLE({self.timestamp}, …), HOP({self.timestamp}, …), or a sliding window in OVER (…)",
-            )
-        known = inspect.signature(make).parameters
+        known = inspect.signature(slices.session).parameters
         parameters, wanted = list(known), {name for name, each in known.items() if each.default is each.empty}
         names = [*parameters[: len(lengths)], *named]
         if (
@@ -138,4 +131,4 @@ class Grouped:
                 "may last; and offset => INTERVAL '1' DAY",
             )
         spans = [*lengths, *(interval(self.sql, each, tokens.span()) for each in named.values())]
-        return Meant(lambda *texts: make(**dict(zip(names, texts, strict=True))), tuple(spans), tokens.span())
+        return Meant(lambda *texts: slices.session(**dict(zip(names, texts, strict=True))), tuple(spans), tokens.span())

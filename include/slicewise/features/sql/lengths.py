@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import product
@@ -60,11 +59,6 @@ def _is(part: str, us: int) -> bool:
         return parse_duration(part) == us
     except DefinitionError:
         return False
-
-
-def maker(name: str) -> Callable[..., Window] | None:
-    """A kind of window, if this version has it."""
-    return getattr(importlib.import_module("slicewise.slices"), name, None)
 
 
 def interval(sql: SqlText, node: Any, span: Span) -> int:

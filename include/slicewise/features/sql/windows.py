@@ -15,7 +15,7 @@ from sqlglot import exp
 from slicewise import slices
 from slicewise.errors import DefinitionError
 from slicewise.features.names import nearest
-from slicewise.features.sql.lengths import Meant, entity_column, interval, maker
+from slicewise.features.sql.lengths import Meant, entity_column, interval
 from slicewise.features.sql.text import Span, SqlText, Tokens, node_span
 
 SLICE = "SLICE"
@@ -142,37 +142,25 @@ class Windows:
         return Meant(lambda length, offset: slices.sliding(length, offset=offset), (begins - ends, ends), span)
 
     def _exact(self, begins: int, ends: int, span: Span, spec: exp.Expr) -> Meant:
-        make = maker("exact_range")
         excluded = str(getattr(spec.args.get("exclude"), "name", "") or "NO OTHERS").upper()
-        if make is None:
+        if excluded == "NO OTHERS" and ends:
+            return Meant(lambda length, offset: slices.exact_range(length, offset=offset), (begins - ends, ends), span)
+        if excluded == "NO OTHERS":
+            return Meant(slices.exact_range, (begins,), span)
+        if excluded != "GROUP" or ends:
             raise self.sql.refused(
-                "a RANGE over the event time is exact, closed at both ends, down to the event; "
-                "this version has no exact windows",
-                span,
-                f"ORDER BY {SLICE}({self.timestamp}), the sliding window whose bounds lie on slices",
-                f"write ORDER BY {SLICE}({self.timestamp}) where that is what is meant",
+                f"EXCLUDE {excluded}: no exact window leaves that out", span, f"{_FRAME} [EXCLUDE GROUP]"
             )
-        closed = {"NO OTHERS": "both", "GROUP": "left"}.get(excluded)
-        if ends or closed is None:
-            raise self.sql.refused("an exact window ends at the row", span, "AND CURRENT ROW [EXCLUDE GROUP]")
-        return Meant(lambda length: make(length, closed=closed), (begins,), span)
+        return Meant(lambda length: slices.exact_range(length, closed="left"), (begins,), span)
 
     def _rows(self, start: Any, end: Any, span: Span, sliced: bool, spec: exp.Expr) -> Meant:
-        make = maker("rows")
-        if make is None:
-            raise self.sql.refused(
-                "ROWS counts single events; this version has no exact windows",
-                span,
-                f"ORDER BY {SLICE}({self.timestamp}) {_FRAME}",
-                "last_k(column, k => 10) answers the newest values of a window",
-            )
         text = str(getattr(start, "this", ""))
         plain = end is None or isinstance(end, str)
         if sliced or not plain or not text.isdigit() or spec.args.get("exclude") is not None:
             raise self.sql.refused(
                 "this frame of ROWS", span, f"ORDER BY {self.timestamp} ROWS BETWEEN 9 PRECEDING AND CURRENT ROW"
             )
-        return Meant(lambda: make(int(text) + 1), (), span)
+        return Meant(lambda: slices.rows(int(text) + 1), (), span)
 
     def _frame_span(self, tokens: Tokens) -> Span:
         for index in range(len(tokens)):

@@ -14,15 +14,15 @@ from slicewise.cover import Cover
 from slicewise.errors import StoreUnavailable
 from slicewise.stores import decisions
 from slicewise.stores.operations import Operations, read_commands
-from slicewise.stores.ports import EntityRead, Incarnation, ReadReply, TagRead
-from slicewise.stores.redis.commands import LIST_SCRIPT, SCRIPT, decode, encode
+from slicewise.stores.ports import BoardReply, EntityRead, Incarnation, ReadReply, TagRead
+from slicewise.stores.redis.commands import BOARD_SCRIPT, LIST_SCRIPT, SCRIPT, decode, encode
 from slicewise.stores.redis.wire import NOT_YET, Address, Connection, ReplyError, pack, reader
 from slicewise.stores.steps import Command, Steps
 from slicewise.stores.store import Store
 
 T = TypeVar("T")
 
-_SCRIPTS = tuple(pack((b"SCRIPT", b"LOAD", script)) for script in (SCRIPT, LIST_SCRIPT))
+_SCRIPTS = tuple(pack((b"SCRIPT", b"LOAD", script)) for script in (SCRIPT, LIST_SCRIPT, BOARD_SCRIPT))
 _HELLO = (pack((b"INFO",)), *_SCRIPTS)
 
 
@@ -142,6 +142,9 @@ class AsyncReader:
 
     async def covers(self, source: str) -> Mapping[int, Cover]:
         return await self._drive(self.operations.covers(source))
+
+    async def board(self, name: str) -> BoardReply:
+        return await self._drive(self.operations.board(name))
 
     async def status(self, part: str) -> str | None:
         return await self._drive(self.operations.status(part))

@@ -20,6 +20,7 @@ from slicewise.stores.steps import (
     Fields,
     ListChange,
     Members,
+    PutBoard,
     PutText,
     Tagged,
     Text,
@@ -36,6 +37,7 @@ def _script(name: str) -> tuple[bytes, bytes]:
 
 SCRIPT, _SHA = _script("compare_and_set.lua")
 LIST_SCRIPT, _LIST_SHA = _script("event_list.lua")
+BOARD_SCRIPT, _BOARD_SHA = _script("board.lua")
 MAX_VALUE = 64 << 20
 """Bytes of one value; Redis itself takes 512 MiB, but a script copies what it checks."""
 
@@ -66,6 +68,9 @@ def encode(commands: Sequence[Command]) -> tuple[list[bytes], int]:
             packed.append(_change(command))
         elif isinstance(command, ListChange):
             packed.append(_list_change(command))
+        elif isinstance(command, PutBoard):
+            parts = (command.order, command.value, b"%d" % command.expiry_ms)
+            packed.append(pack((b"EVALSHA", _BOARD_SHA, b"1", command.key, *parts)))
         elif isinstance(command, Members):
             packed.append(_members(command))
         elif isinstance(command, Whole):

@@ -1,0 +1,73 @@
+"""A leaderboard ranks the entities of a view by one of its features, and is refused where it could not be kept."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from slicewise.errors import DefinitionError
+from slicewise.features.naming import Location, at_place, check_name, placed, written_at
+from slicewise.slices import DAY_US, parse_duration
+
+if TYPE_CHECKING:
+    from slicewise.features.definitions import FeatureView
+
+MOST_ROWS = 1_000
+LATE = ("ignore", "correct")
+
+
+@dataclass(frozen=True)
+class Leaderboard:
+    """The k entities of a view with the highest value of a feature, made anew at every multiple of `every`.
+
+    view: a sw.FeatureView or its name. by: the feature's column, as "plays_10s"; it must be a number. Equal values
+    stand in the order of their keys' bytes; an entity without an event in the window stands on no board. late: what
+    an event does that comes after the board of its time: "ignore" leaves that board as it was, "correct" publishes
+    the old and the new rows to `topic` (`<name>.corrections` by default) for boards no older than correct_within.
+    """
+
+    name: str
+    view: FeatureView | str
+    by: str
+    k: int = 10
+    every: str = "1s"
+    late: str = "ignore"
+    topic: str | None = None
+    correct_within: str = "10m"
+    owner: str | None = None
+    location: Location | None = field(default_factory=written_at, compare=False, repr=False)
+
+    @property
+    def where(self) -> str:
+        return at_place("leaderboard", self.name, self.location)
+
+    @property
+    def view_name(self) -> str:
+        return self.view if isinstance(self.view, str) else self.view.name
+
+    def __post_init__(self) -> None:
+        from slicewise.features.definitions import TOPIC_NAME, FeatureView
+
+        where = self.where
+        check_name(self.name, "a leaderboard", where)
+        if not isinstance(self.view, FeatureView | str):
+            raise DefinitionError(f"view is {self.view!r}", where=where, expected="a sw.FeatureView or its name")
+        if not isinstance(self.by, str):
+            raise DefinitionError(f"by is {self.by!r}", where=where, expected='a feature column, as "plays_10s"')
+        if isinstance(self.k, bool) or not isinstance(self.k, int) or not 1 <= self.k <= MOST_ROWS:
+            raise DefinitionError(f"k is {self.k!r}", where=where, expected=f"an integer from 1 to {MOST_ROWS}")
+        if self.late not in LATE:
+            raise DefinitionError(f"late is {self.late!r}", where=where, expected="one of " + ", ".join(LATE))
+        if self.topic is not None and self.late != "correct":
+            raise DefinitionError(
+                "topic= is where corrections go, and there are none",
+                where=where,
+                expected='late="correct", or no topic',
+            )
+        if self.topic is not None and not TOPIC_NAME.fullmatch(self.topic):
+            raise DefinitionError(f"{self.topic!r} is no topic name", where=where)
+        for option in ("every", "correct_within"):
+            with placed(f"{option} of {where}"):
+                length = parse_duration(getattr(self, option))
+            if length > DAY_US:
+                raise DefinitionError(f"{option} is {getattr(self, option)!r}", where=where, expected="at most 1d")
