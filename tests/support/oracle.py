@@ -193,6 +193,12 @@ def reach(events: Sequence[OracleEvent], column: str) -> float | None:
     return values[-1] - values[0] if values and values[0] < values[-1] else None
 
 
+def power(events: Sequence[OracleEvent], column: str, degree: int) -> str | None:
+    """The sum of a power of whole numbers, and whether their number is odd."""
+    values = [e.columns[column] for e in _present(events, column)]
+    return f"{sum(n**degree for n in values)} {'odd' if len(values) % 2 else 'even'}" if values else None
+
+
 def discount(events: Sequence[OracleEvent], price: str, pieces: str, beyond: float) -> str | None:
     """A tenth of what each price is beyond another, in cents of each piece."""
     both = [e for e in _present(events, price) if e.columns[pieces] is not None]
@@ -275,6 +281,7 @@ BY_KIND: dict[str, Callable[..., Any]] = {
     "argmax": argmax,
     "argmin": argmin,
     "reach": reach,
+    "power": power,
     "rises": rises,
     "top_k": top_k,
     "first": first,

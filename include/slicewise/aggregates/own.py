@@ -7,7 +7,7 @@ the declared fields, makes the partial a failed one for ever: null with `functio
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from functools import cached_property
 from typing import Any
 
@@ -63,6 +63,10 @@ class Own(Aggregate):
             )
         object.__setattr__(self, "columns", tuple(self.columns))
         object.__setattr__(self, "parameters", self.own.checked(self.parameters))
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Without what was compiled: another process reads the text itself."""
+        return {f.name: getattr(self, f.name) for f in fields(self)}
 
     @classmethod
     def of_parameters(cls, parameters: Mapping[str, Any]) -> Aggregate:
@@ -260,8 +264,8 @@ class Own(Aggregate):
     def from_columns(self, partials: Columns) -> list[State]:
         states = super().from_columns(partials)
         kinds = [*self.own.fields.values()]
-        for n, *fields in states:
-            for kind, value in zip(kinds, fields, strict=True):
+        for n, *values in states:
+            for kind, value in zip(kinds, values, strict=True):
                 if kind in ("integer", "string") and len(value) != (n > 0):
                     raise CodecError(
                         f"{len(value)} of one field of {self.describe()}", expected="one where there are events"
