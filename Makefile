@@ -97,6 +97,14 @@ bench-accuracy: setup ## measured against declared error of every approximate ag
 bench-aggregates: setup ## rows a second of every aggregate, beside DuckDB, pandas and polars (options: BENCH="--only sum")
 	@$(PY) -m benchmarks.columns $(BENCH)
 
+.PHONY: bench-leaderboard
+bench-leaderboard: setup ## the age of a board under 20,000 plays/s (options: BENCH="--rate 2000 --seconds 10 --late correct")
+	@$(PY) -m benchmarks.leaderboard $(BENCH)
+
+.PHONY: bench-emission
+bench-emission: setup ## a million entities published every ten seconds (options: BENCH="--entities 10000 --json file")
+	@$(PY) -m benchmarks.emission $(BENCH)
+
 # A platform of its own, with an hour and a half of the past; SLICEWISE_STATE leads to it.
 UI := SLICEWISE_STATE=$(ROOT)/.state-ui SLICEWISE_REPLAY_SHARE=0.06
 

@@ -56,6 +56,7 @@ _HOME = {
     **dict.fromkeys(_DEFINITIONS, "slicewise.features.definitions"),
     **dict.fromkeys(_WINDOWS, "slicewise.slices"),
     **dict.fromkeys(_AGGREGATES, "slicewise.aggregates"),
+    "Emit": "slicewise.features.emission",
     "evaluate": "slicewise.training.evaluate",
     "sql": "slicewise.features.sql",
     "sql_views": "slicewise.features.sql",
@@ -110,6 +111,7 @@ if TYPE_CHECKING:
     from slicewise.features.definitions import FeatureView as FeatureView
     from slicewise.features.definitions import KafkaSource as KafkaSource
     from slicewise.features.definitions import case as case
+    from slicewise.features.emission import Emit as Emit
     from slicewise.features.leaderboard import Leaderboard as Leaderboard
     from slicewise.features.sql import sql as sql
     from slicewise.features.sql import sql_views as sql_views

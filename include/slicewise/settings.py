@@ -56,6 +56,9 @@ class Settings:
     stream_metrics: str
     """host:port where the stream's driver serves its metrics to Prometheus; port 0: any that is free."""
 
+    emit_metrics: str
+    """host:port where the emission's driver serves its metrics to Prometheus; port 0: any that is free."""
+
     redis_maxmemory: str
     """As Redis writes it: 2gb."""
     kafka_retention_ms: int
@@ -123,6 +126,7 @@ class Settings:
             fold_interval_ms=number("fold_interval_ms", 100, 0),
             max_events_per_batch=number("max_events_per_batch", 200_000),
             stream_metrics=_checked_address("SLICEWISE_STREAM_METRICS", text("stream_metrics", "127.0.0.1:0")),
+            emit_metrics=_checked_address("SLICEWISE_EMIT_METRICS", text("emit_metrics", "127.0.0.1:0")),
             redis_maxmemory=text("redis_maxmemory", "4gb"),
             kafka_retention_ms=number("kafka_retention_ms", DEFAULT_RETENTION_MS, -1),
             kafka_partitions=number("kafka_partitions", 2),

@@ -55,7 +55,7 @@ def _payment(rng: random.Random, paid_at: int, now_us: int) -> Produced:
         "born": rng.choice([f"{rng.randint(1930, 2010)}-0{rng.randint(1, 9)}-{rng.randint(10, 28)}", None]),
         "fee": rng.choice([rng.uniform(0, 3), 0.1, 1e-46, None]),
         "at": rng.choice([{"terminal": rng.randint(-128, 127)}, {"terminal": None, "x": {}}, {}, None]),
-        "tags": rng.choice([["gift", None], [], ["gift", "é"], None]),
+        "tags": rng.choice([["gift", None], [], ["gift", "é", "gift"], None]),
     }
     if rng.random() < 0.01:
         event["card"] = None

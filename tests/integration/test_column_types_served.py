@@ -33,6 +33,7 @@ FEATURES = [
     sw.Feature("f", sw.sum("f"), ["1d"]),
     sw.Feature("p", sw.max("p"), ["1d"]),
     sw.Feature("tagged", sw.count("tags"), ["1d"]),
+    sw.Feature("tags", sw.count_by("tags"), ["1d", sw.rows(9), sw.exact_range("1d")]),
     sw.Feature("eldest", sw.min("born"), ["1d"]),
     sw.Feature("births", sw.last_k("born", k=3), ["1d"]),
     sw.Feature("days", sw.distinct_count("born"), ["1d"]),
@@ -62,7 +63,7 @@ def test_every_type_is_served_as_it_is_evaluated_from_running_compacted_and_day_
                 "n": (i * 37) % 256 - 128,
                 "f": floats[i % 3],
                 "p": Decimal(i).scaleb(-2),
-                "tags": [["a", None], [], None][i % 3],
+                "tags": [["a", None, "é", "a"], [], None][i % 3],
             },
         )
         for i in range(40)

@@ -112,6 +112,8 @@ def view(kind: str, registry: Registry) -> sw.FeatureView:
             sw.Feature("n", sw.sum("n"), ["1d"]),
             sw.Feature("f", sw.sum("f"), ["1d"]),
             sw.Feature("tagged", sw.count("tags"), ["1d"]),
+            sw.Feature("tags", sw.count_by("tags"), ["1d"]),
+            sw.Feature("n_by_tag", sw.bucketed(sw.sum("n"), by="tags"), ["1d"]),
             sw.Feature("domains", sw.last_k("domain", k=3), ["1d"]),
             sw.Feature("hours", sw.distinct_count("clock"), ["1d"]),
             sw.Feature("least", sw.min("born"), ["1d"]),

@@ -45,6 +45,9 @@ def values_of(kind: pa.DataType) -> st.SearchStrategy[Any]:
 
 def edges_of(kind: pa.DataType) -> list[Any]:
     """The edges of this type."""
+    if pa.types.is_list(kind):
+        elements = edges_of(kind.value_type)
+        return [[], [None], elements[:1] * 2, [*elements[:3], None, *elements[:2]], elements[-2:]]
     if pa.types.is_decimal(kind):
         most = 10**kind.precision - 1
         return [_decimal(unscaled, kind) for unscaled in (0, 1, -1, 5, -5, most, -most)]
@@ -64,6 +67,8 @@ def _edges(kind: pa.DataType) -> st.SearchStrategy[Any]:
 
 
 def _any(kind: pa.DataType) -> st.SearchStrategy[Any]:
+    if pa.types.is_list(kind):
+        return st.lists(values_of(kind.value_type), max_size=5)
     if pa.types.is_decimal(kind):
         most = 10**kind.precision - 1
         return st.integers(-most, most).map(lambda n: _decimal(n, kind))

@@ -380,7 +380,10 @@ def _where(aggregate: Any, events: Sequence[Event], end_us: int) -> Any:
 
 
 def _bucketed(aggregate: Any, events: Sequence[Event], end_us: int) -> Any:
-    keyed = [(event.columns[aggregate.by], event) for event in events]
+    keyed = []
+    for event in events:
+        value = event.columns[aggregate.by]
+        keyed += [(key, event) for key in (set(value) if isinstance(value, list) else [value])]
     found: list[Any] = []
     for key in sorted({key for key, _ in keyed if key is not None}, key=_key):
         value = expected(aggregate.aggregate, [event for each, event in keyed if each == key], end_us)

@@ -13,7 +13,7 @@ from slicewise import aggregates as agg
 from slicewise.aggregates import Aggregate, Columns, Rows
 from slicewise.aggregates.conditional import only
 
-TYPES = {"i": pa.int64(), "x": pa.float64(), "s": pa.string(), "w": pa.bool_()}
+TYPES = {"i": pa.int64(), "x": pa.float64(), "s": pa.string(), "w": pa.bool_(), "a": pa.list_(pa.string())}
 GROUPS, ROWS = 7, 3_000
 EDGES = [-50, 0.5, 10, 40]
 HOLD = "count(*) FILTER (WHERE %s)"
@@ -22,6 +22,7 @@ BINS = (
     f"{HOLD % 'x >= 0.5 AND x < 10'}, {HOLD % 'x >= 10 AND x < 40'}], 'over': {HOLD % 'x >= 40'}}} FROM e GROUP BY grp"
 )
 NESTED = "SELECT grp, list({'key': key, 'value': value} ORDER BY encode(key)) FROM (%s) GROUP BY grp"
+UNNESTED = "SELECT grp, i, w, unnest(list_distinct(a)) AS key FROM e"
 CASES: list[tuple[Aggregate, str]] = [
     (only(agg.count("i"), "w", "w"), "SELECT grp, count(i) FILTER (WHERE w) FROM e GROUP BY grp"),
     (only(agg.sum("i"), "w", "w"), "SELECT grp, sum(i) FILTER (WHERE w) FROM e GROUP BY grp"),
@@ -34,6 +35,15 @@ CASES: list[tuple[Aggregate, str]] = [
         agg.bucketed(only(agg.min("x"), "w", "w"), by="s"),
         NESTED % "SELECT grp, s AS key, min(x) FILTER (WHERE w) AS value FROM e WHERE s IS NOT NULL GROUP BY grp, s",
     ),
+    (
+        agg.count_by("a"),
+        NESTED % f"SELECT grp, key, count(*) AS value FROM ({UNNESTED}) WHERE key IS NOT NULL GROUP BY grp, key",
+    ),
+    (
+        agg.bucketed(only(agg.sum("i"), "w", "w"), by="a"),
+        NESTED % f"SELECT grp, key, sum(i) FILTER (WHERE w) AS value FROM ({UNNESTED}) WHERE key IS NOT NULL "
+        "GROUP BY grp, key",
+    ),
     (agg.histogram("x", edges=EDGES), BINS),
 ]
 
@@ -45,6 +55,8 @@ def table(seed: int) -> pa.Table:
     def some(values: Any, kind: pa.DataType) -> pa.Array:
         return pa.array(values, kind, mask=random.random(ROWS) < 0.2)
 
+    given = [*texts.tolist(), None]
+    lists = [[given[j] for j in random.integers(0, len(given), random.integers(0, 5))] for _ in range(ROWS)]
     return pa.table(
         {
             "grp": random.integers(0, GROUPS, ROWS),
@@ -52,6 +64,7 @@ def table(seed: int) -> pa.Table:
             "x": some(np.round(random.normal(0, 40, ROWS)) / 2, pa.float64()),
             "s": some(texts[random.integers(0, len(texts), ROWS)].tolist(), pa.string()),
             "w": some(random.random(ROWS) < 0.5, pa.bool_()),
+            "a": some(lists, pa.list_(pa.string())),
         }
     )
 

@@ -239,12 +239,13 @@ def where(
 def bucketed(
     events: Sequence[OracleEvent], by: str, value: Callable[[Sequence[OracleEvent]], Any], most: int = 100
 ) -> list[dict[str, Any]] | None:
-    """Key and value of each key, ascending, text by its UTF-8 bytes; none of too many."""
-    held = _present(events, by)
-    keys = sorted({e.columns[by] for e in held}, key=lambda key: key.encode() if isinstance(key, str) else key)
-    if len(keys) > most:
+    """Key and value of each key, ascending, text by its UTF-8 bytes; none of too many. A list holds several keys."""
+    held = [(set(of) if isinstance(of := e.columns[by], list) else {of}, e) for e in _present(events, by)]
+    every = {key for keys, _ in held for key in keys} - {None}
+    if len(every) > most:
         return None
-    return [{"key": key, "value": value([e for e in held if e.columns[by] == key])} for key in keys] or None
+    ordered = sorted(every, key=lambda key: key.encode() if isinstance(key, str) else key)
+    return [{"key": key, "value": value([e for keys, e in held if key in keys])} for key in ordered] or None
 
 
 def histogram(events: Sequence[OracleEvent], column: str, edges: Sequence[float]) -> dict[str, Any]:

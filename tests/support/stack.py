@@ -89,8 +89,12 @@ class Stack:
 
     def kill_stream(self) -> None:
         """SIGKILL, to the driver and to all that it started, in the middle of whatever it does."""
+        self.kill_driver(stream.NAME)
+
+    def kill_driver(self, name: str) -> None:
+        """The same to one of the drivers."""
         state = StateFolder(self.settings.state_dir)
-        birth = control.running(stream.service(self.settings, state), state)
+        birth = control.running(stream.service(self.settings, state, name), state)
         assert birth is not None, "the driver does not run"
         tree = [birth, *descendants(birth)]
         for each in tree:
@@ -146,8 +150,24 @@ class Stack:
                     self._producer.poll(0.1)
         assert self._producer.flush(60) == 0
 
+    def progress(self, topic: str, view: str) -> list[str]:
+        """What the broker keeps of a view's emission, per partition."""
+        consumer = Consumer({"bootstrap.servers": self.settings.kafka_bootstrap, "group.id": f"slicewise-emit-{view}"})
+        try:
+            asked = [TopicPartition(topic, p) for p in range(self.settings.kafka_partitions)]
+            return [each.metadata or "" for each in consumer.committed(asked, timeout=30)]
+        finally:
+            consumer.close()
+
+    def keyed(self, topic: str) -> list[tuple[bytes, bytes]]:
+        """(key, value) of all records of a topic."""
+        return [(key, value) for *_, key, value in self._read(topic)]
+
     def records(self, topic: str) -> list[tuple[str, int, int, int, bytes]]:
         """The whole log by a reader of its own: (topic id, partition, offset, Kafka time ms, value)."""
+        return [(topic_id, p, offset, stamp, value) for topic_id, p, offset, stamp, _, value in self._read(topic)]
+
+    def _read(self, topic: str) -> list[tuple[str, int, int, int, bytes, bytes]]:
         with KafkaLog(self.settings.kafka_bootstrap) as log:
             topic_id, latest = log.topic_id(topic), log.latest(topic)
         consumer = Consumer(
@@ -159,7 +179,7 @@ class Stack:
                 "auto.offset.reset": "earliest",
             }
         )
-        found: list[tuple[str, int, int, int, bytes]] = []
+        found: list[tuple[str, int, int, int, bytes, bytes]] = []
         try:
             for (_, partition), end in latest.offsets.items():
                 consumer.assign([TopicPartition(topic, partition, 0)])
@@ -171,7 +191,7 @@ class Stack:
                     offset, stamp = message.offset(), message.timestamp()[1]
                     assert offset is not None
                     seen = offset + 1
-                    found.append((topic_id, partition, offset, stamp, message.value() or b""))
+                    found.append((topic_id, partition, offset, stamp, message.key() or b"", message.value() or b""))
         finally:
             consumer.close()
         return found

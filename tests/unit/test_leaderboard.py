@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 import slicewise as sw
+from slicewise.cli import main
 from slicewise.errors import DefinitionError, UnknownName
 from slicewise.features.definitions import Project
+from slicewise.features.explain import board_changes
 from slicewise.features.plan import Deployment, plan
 from slicewise.features.projects import joined
 
@@ -111,6 +114,32 @@ def test_the_fingerprint_is_of_what_the_rows_mean() -> None:
     assert fingerprint() == fingerprint(late="correct", owner="music", name="other")
     changed = [fingerprint(k=9), fingerprint(every="2s"), fingerprint(by="plays_tumbling_1m", every="1m")]
     assert len({fingerprint(), *changed}) == 4
+
+
+def test_what_a_change_of_a_board_does_is_said_before() -> None:
+    def kinds(new: Deployment, old: Deployment | None) -> list[tuple[str, str]]:
+        return [(change.view, change.kind) for change in board_changes(new, old)]
+
+    bare = plan(Project.of("songs", [SONGS, EVERYWHERE]))
+    assert kinds(planned(), None) == kinds(planned(), bare) == [("top_songs", "new")]
+    assert kinds(planned(), planned()) == [("top_songs", "unchanged")]
+    assert kinds(bare, planned()) == [("top_songs", "removed")]
+    (changed,) = board_changes(planned(k=9), planned())
+    assert (changed.kind, changed.reason) == (
+        "definition", "the 9 with the highest songs:plays_10s: its rows begin anew",
+    )  # fmt: skip
+    (renamed,) = board_changes(planned(owner="music"), planned())
+    assert renamed.reason == "the 10 with the highest songs:plays_10s"
+
+
+def test_the_shipped_songs_project_is_checked_with_its_board(capsys: pytest.CaptureFixture[str]) -> None:
+    project = Path(__file__).parents[2] / "examples" / "songs"
+    assert main(["check", str(project)]) == 0
+    said = capsys.readouterr().out
+    assert "leaderboard top_songs: the 10 with the highest songs:plays_10s" in said
+    assert "1 views, 0 feature sets, 1 leaderboards, 1 tests passed" in said
+    assert main(["plan", str(project), "--offline"]) == 0
+    assert "leaderboard top_songs: new; the 10 with the highest" in capsys.readouterr().out
 
 
 def test_boards_of_several_projects_stand_side_by_side() -> None:

@@ -338,7 +338,8 @@ def bool_or(column: str, *, where: str | None = None) -> Aggregate:
 def bucketed(aggregate: Aggregate, *, by: str, max_buckets: int = 100, where: str | None = None) -> Aggregate:
     """One aggregate per value of a second column: list<struct<key, value>>, ascending by key.
 
-    Exact up to `max_buckets` keys; beyond them null with the error `too_many_buckets`.
+    Exact up to `max_buckets` keys; beyond them null with the error `too_many_buckets`. Of an array column every
+    element is a key: an event is in the bucket of each different one that it holds.
 
     Example: `sw.bucketed(sw.sum("seconds"), by="song")`
     """
@@ -347,6 +348,8 @@ def bucketed(aggregate: Aggregate, *, by: str, max_buckets: int = 100, where: st
 
 def count_by(category: str, *, max_categories: int = 100, where: str | None = None) -> Aggregate:
     """Number of events per value of a column: list<struct<key, value>>, ascending by key.
+
+    Of an array column, how many events hold each element (once, however often one holds it).
 
     Example: `sw.count_by("song")`
     """

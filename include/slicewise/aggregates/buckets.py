@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from slicewise.aggregates.base import Aggregate, Ends, Failed, Finished, Invertible, State, from_spec, register
@@ -32,17 +33,18 @@ from slicewise.aggregates.nesting import aligned, nest, nest_states, nested_fiel
 from slicewise.aggregates.ragged import Int64, Ragged, offsets_of
 from slicewise.aggregates.ranked import ArgMax, listing
 from slicewise.aggregates.sums import Sum
-from slicewise.aggregates.values import ValueType, flat, is_double, is_ordered
+from slicewise.aggregates.values import ValueType, flat, is_double, is_ordered, non_null
 from slicewise.errors import DefinitionError
 
 MOST_BUCKETS = 10_000
 TOO_MANY = "too_many_buckets"
 """Error code: there were more keys than the stated capacity."""
-KEYS = "an integer, decimal, boolean, text, timestamp(us) or date column: equal keys must be equal bytes"
+KEYS = "an integer, decimal, boolean, text, timestamp(us) or date column, or an array: equal keys must be equal bytes"
 
 
 def _examples(cls: type[Any]) -> Sequence[Aggregate]:
     types = {"x": pa.float64(), "s": pa.string(), "i": pa.int64(), "b": pa.bool_(), "d": pa.date32()}
+    types |= {"a": pa.list_(pa.string()), "n": pa.list_(pa.int64()), "w": pa.list_(pa.bool_())}
     return [
         made.bind(types)
         for made in [
@@ -54,8 +56,16 @@ def _examples(cls: type[Any]) -> Sequence[Aggregate]:
             cls(only(Sum("x"), "b", "b"), "s", 4),
             cls(cls(LastK("s", 2), "i", 2), "b", 2),
             cls(only(DecayCount("3650d"), "b", "b"), "s", 4),
+            cls(Count(), "a", 5),
+            cls(LastK("s", 2), "n", 6),
+            cls(Sum("i"), "w", 2),
         ]
     ]
+
+
+def key_type(kind: pa.DataType) -> pa.DataType:
+    """The type of a column's keys: of an array that of its elements."""
+    return kind.value_type if pa.types.is_list(kind) else kind
 
 
 @register(_examples)
@@ -63,7 +73,8 @@ def _examples(cls: type[Any]) -> Sequence[Aggregate]:
 class Bucketed(Aggregate):
     """One aggregate per value of a second column: list<struct<key, value>>, ascending by key; null without any.
 
-    Text keys by their UTF-8 bytes; a null is no key. Beyond `max_buckets` keys the answer is null
+    Text keys by their UTF-8 bytes; a null is no key. Of an array column each element is a key, and an
+    event counts once for each different one that it holds. Beyond `max_buckets` keys the answer is null
     with `too_many_buckets`, exact up to there; where a bucket's own value is an error, so is the
     answer. Partial: `more` (1 beyond the capacity, with all lists empty), `key`, `n` events per
     bucket, and the buckets' partials nested; for plain counts `n` is all.
@@ -103,7 +114,7 @@ class Bucketed(Aggregate):
         return tuple(dict.fromkeys((self.by, *self.aggregate.inputs)))
 
     def accepts(self, column: str, kind: pa.DataType) -> str | None:
-        if column == self.by and (not is_ordered(kind) or is_double(kind)):
+        if column == self.by and (not is_ordered(key_type(kind)) or is_double(key_type(kind))):
             return KEYS
         return self.aggregate.accepts(column, kind) if column in self.aggregate.inputs else None
 
@@ -112,7 +123,7 @@ class Bucketed(Aggregate):
         assert isinstance(bound, Bucketed)
         inner = self.aggregate.bind(types)
         # Only where the capacity cannot be passed: what was dropped beyond it cannot come back.
-        closed = pa.types.is_boolean(types[self.by]) and self.max_buckets >= 2
+        closed = pa.types.is_boolean(key_type(types[self.by])) and self.max_buckets >= 2
         kind = InvertibleBucketed if closed and isinstance(inner, Invertible) else Bucketed
         return kind(inner, self.by, self.max_buckets, types=bound.types)
 
@@ -136,7 +147,7 @@ class Bucketed(Aggregate):
     @cached_property
     def key(self) -> ValueType:
         """How the keys are stored."""
-        return ValueType(self.type_of(self.by))
+        return ValueType(key_type(self.type_of(self.by)))
 
     @property
     def counts(self) -> bool:
@@ -159,8 +170,7 @@ class Bucketed(Aggregate):
     # ---- whole columns
 
     def accumulate_columns(self, rows: Rows, groups: Int64, n_groups: int) -> Columns:
-        rows, groups = rows.present(self.by, self.inputs, groups)
-        universe, code = coded(self.key.store(rows.columns[self.by]), self.key)
+        rows, groups, universe, code = self._keyed(rows, groups)
         pairs, bucket = numbered(groups * len(universe) + code, n_groups * len(universe))
         n = tally(bucket, len(pairs))
         inner = (
@@ -169,6 +179,18 @@ class Bucketed(Aggregate):
             else self.aggregate.accumulate_columns(rows, bucket, len(pairs))
         )
         return self._columns(np.zeros(n_groups, np.bool_), universe, pairs, n, inner)
+
+    def _keyed(self, rows: Rows, groups: Int64) -> tuple[Rows, Int64, Any, Int64]:
+        """The events beside their keys, once for each that they have; their groups; all keys, and which of them."""
+        rows, groups = rows.present(self.by, self.inputs, groups)
+        column = rows.columns[self.by]
+        if not pa.types.is_list(column.type):
+            return rows, groups, *coded(self.key.store(column), self.key)
+        keys, owners = non_null(pc.list_flatten(column), pc.list_parent_indices(column).to_numpy().astype(np.int64))[:2]
+        universe, code = coded(self.key.store(keys), self.key)
+        once = np.unique(owners * len(universe) + code)
+        at, code = np.divmod(once, max(1, len(universe)))
+        return rows.take(at, self.aggregate.inputs), groups[at], universe, code
 
     def combine_columns(self, partials: Columns, groups: Int64, n_groups: int) -> Columns:
         more = np.zeros(n_groups, np.bool_)
@@ -251,9 +273,12 @@ class Bucketed(Aggregate):
         value = event.columns[self.by]
         if value is None or state[0]:
             return state
-        buckets, key = self._open(state), self.key.store_one(value)
-        n, inner = buckets.get(key, (0, self.aggregate.empty()))
-        return self._close(False, {**buckets, key: (n + 1, self.aggregate.accumulate(inner, event))})
+        buckets = self._open(state)
+        elements = value if pa.types.is_list(self.type_of(self.by)) else [value]
+        for key in {self.key.store_one(element) for element in elements if element is not None}:
+            n, inner = buckets.get(key, (0, self.aggregate.empty()))
+            buckets[key] = (n + 1, self.aggregate.accumulate(inner, event))
+        return self._close(False, buckets)
 
     def combine(self, a: State, b: State) -> State:
         left, right = self._open(a), self._open(b)

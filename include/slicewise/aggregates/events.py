@@ -123,5 +123,7 @@ def _python_values(array: pa.Array) -> list[Any]:
         array = array.cast(pa.int64())
     elif pa.types.is_date32(array.type):
         array = array.cast(pa.int32())
+    elif pa.types.is_list(array.type) and pa.types.is_date32(array.type.value_type):
+        array = array.cast(pa.list_(pa.int32()))
     values: list[Any] = array.to_pylist()
     return values

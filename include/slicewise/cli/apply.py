@@ -40,7 +40,7 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
     from slicewise.features.plan import plan
     from slicewise.features.project import load_project
     from slicewise.features.projects import joined
-    from slicewise.local import deploy, supervisor
+    from slicewise.local import deploy, stream, supervisor
 
     def say(line: str) -> None:
         if not arguments.json:
@@ -67,6 +67,10 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
         marks = deploy.deploy(settings, store, whole, found.marks.epoch)
         left = deploy.building(planned, marks)
     say(f"deployed: epoch {marks.epoch}, {len(planned.views)} views")
+    for board in planned.leaderboards:
+        say(f"leaderboard {board.name}: {settings.serving_url}/leaderboards/{board.name}")
+    if stream.stream_status(settings).running:
+        stream.ensure_emission(settings)  # it is to publish what is new, or has nothing to do any more
     if left:
         _build(settings, planned, not arguments.no_wait, say)
     if arguments.json:

@@ -78,10 +78,21 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
                 if outcome.refused and not outcome.passed:
                     print(f"       left out: {outcome.refused}")
     if arguments.json:
-        sets = [each.name for each in deployment.feature_sets]
-        whole = {"project": project.name, "ok": not failed, "aggregates": own, "views": report, "feature_sets": sets}
+        names = [[each.name for each in found] for found in (deployment.feature_sets, deployment.leaderboards)]
+        whole = {
+            "project": project.name,
+            "ok": not failed,
+            "aggregates": own,
+            "views": report,
+            "feature_sets": names[0],
+            "leaderboards": names[1],
+        }
         print(json.dumps(whole))
     else:
         said = f"{failed} of {ran} tests failed" if failed else f"{ran} tests passed"
-        print(f"project {project.name}: {len(project.views)} views, {len(project.feature_sets)} feature sets, {said}")
+        for board in deployment.leaderboards:
+            print(f"leaderboard {board.name}: the {board.k} with the highest {board.ref}")
+        sets = f"{len(project.feature_sets)} feature sets"
+        boards = f", {len(project.leaderboards)} leaderboards" if project.leaderboards else ""
+        print(f"project {project.name}: {len(project.views)} views, {sets}{boards}, {said}")
     return 1 if failed else 0

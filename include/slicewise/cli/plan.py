@@ -24,7 +24,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace, settings: Settings) -> int:
     from slicewise.cli.check import definitions_of
-    from slicewise.features.explain import changes, explain
+    from slicewise.features.explain import board_changes, changes, explain
     from slicewise.features.plan import Deployment, plan
     from slicewise.features.project import load_project
     from slicewise.features.projects import joined
@@ -43,6 +43,8 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
     mine = deployment.views
     rows = [row for row in explain(after, running) if row.view in mine]
     every = [each for each in changes(after, running) if each.view in mine or each.kind == "removed"]
+    mine = tuple(each.name for each in deployment.leaderboards)
+    boards = [each for each in board_changes(after, running) if each.view in mine or each.kind == "removed"]
     if arguments.json:
         whole = {
             "project": deployment.project,
@@ -50,6 +52,7 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
             "compared": said,
             "units": [row.to_json() for row in rows],
             "changes": [{"view": c.view, "change": c.kind, "reason": c.reason, "unit": c.unit} for c in every],
+            "leaderboards": [{"name": c.view, "change": c.kind, "reason": c.reason} for c in boards],
         }
         print(json.dumps(whole))
         return 1 if any(change.kind == "refused" for change in every) else 0
@@ -58,6 +61,8 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
     print()
     for change in every:
         print(f"{change.view}: {change.kind}; {change.reason}")
+    for change in boards:
+        print(f"leaderboard {change.view}: {change.kind}; {change.reason}")
     print(f"\n{said}\nsizes count lists, texts and sets as empty; reads are fields besides the hot hash, at most")
     return 1 if any(change.kind == "refused" for change in every) else 0
 

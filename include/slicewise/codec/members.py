@@ -19,6 +19,7 @@ from slicewise.aggregates.events import Rows
 from slicewise.aggregates.fields import IDENTITY, SIGN_BIT
 from slicewise.aggregates.ragged import offsets_of, runs
 from slicewise.aggregates.values import ValueType
+from slicewise.codec.listed import ListType, stored_type
 from slicewise.errors import CodecError
 
 MEMBERS_VERSION = 1
@@ -48,13 +49,14 @@ class Members:
     columns: tuple[tuple[str, pa.DataType], ...]
 
     @cached_property
-    def _types(self) -> tuple[ValueType, ...]:
-        return tuple(ValueType(kind) for _, kind in self.columns)
+    def _types(self) -> tuple[ValueType | ListType, ...]:
+        return tuple(stored_type(kind) for _, kind in self.columns)
 
     @cached_property
     def record(self) -> np.dtype[np.void]:
         """What every member begins with: identity, a byte per column that is 1 where there is a value, and the
-        values; of text and decimals the number of their bytes, which follow the record."""
+        values; of text, decimals and arrays the number of their bytes, which follow the
+        record."""
         fields: list[tuple[str, Any]] = [("identity", IDENTITY)]
         fields += [(f"has{i}", "|u1") for i in range(len(self.columns))]
         fields += [(f"v{i}", kind.dtype or "<u4") for i, kind in enumerate(self._types)]

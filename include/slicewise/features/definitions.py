@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from slicewise.errors import DefinitionError
+from slicewise.features.emission import Emit
 from slicewise.features.event_list import CAPACITY, check_capacity
 from slicewise.features.leaderboard import Leaderboard
 from slicewise.features.naming import (
@@ -255,7 +256,9 @@ class FeatureView:
     entity: columns of the source that are the key; none for a global view. where: row logic that
     an event must satisfy. columns: computed columns, name -> row logic. slice: declared slice
     (the planner's choice by default). spread: one set of keys per partition, for few hot entities.
-    capacity: how many of an entity's latest events its exact windows can reach at most.
+    capacity: how many of an entity's latest events its exact windows can reach at most. emit: the
+    Kafka topic to which results of sliding, tumbling and hopping windows are published as they end,
+    or a sw.Emit.
     """
 
     name: str
@@ -269,6 +272,7 @@ class FeatureView:
     owner: str | None = None
     tests: Sequence[Case] = ()
     capacity: int = CAPACITY
+    emit: str | Emit | None = None
     location: Location | None = field(default_factory=written_at, compare=False, repr=False)
 
     @property
@@ -304,6 +308,15 @@ class FeatureView:
             with placed(f"slice of {where}"):
                 parse_duration(self.slice)
         check_capacity(self.capacity, where)
+        if self.emit is not None:
+            emit = self.emit if isinstance(self.emit, Emit) else Emit(self.emit)
+            with placed(f"emit of {where}"):
+                emit.planned(where)
+            if emit.topic == (self.source.topic or self.source.name):
+                raise DefinitionError(
+                    f"emit names {emit.topic!r}, the topic that the view reads", where=where, expected="another topic"
+                )
+            object.__setattr__(self, "emit", emit)
         if not all(isinstance(test, Case) for test in self.tests):
             raise DefinitionError("tests are cases", where=where, expected="tests=[sw.case(…)]")
         object.__setattr__(self, "tests", tuple(self.tests))

@@ -88,6 +88,22 @@ def changes(new: Deployment, deployed: Deployment | None) -> tuple[Change, ...]:
     )
 
 
+def board_changes(new: Deployment, deployed: Deployment | None) -> tuple[Change, ...]:
+    """What deploying `new` does to every leaderboard, removed ones included; none of it costs what is stored."""
+    old = {} if deployed is None else {board.name: board for board in deployed.leaderboards}
+    found = []
+    for board in new.leaderboards:
+        before, what = old.pop(board.name, None), f"the {board.k} with the highest {board.ref}"
+        if before is None:
+            found.append(Change(board.name, "new", f"{what}, every {format_duration(board.every_us)} from now on"))
+        elif before == board:
+            found.append(Change(board.name, "unchanged", "nothing to do"))
+        else:
+            again = ": its rows begin anew" if before.fingerprint != board.fingerprint else ""
+            found.append(Change(board.name, "definition", what + again))
+    return (*found, *(Change(name, "removed", "no longer served") for name in old))
+
+
 def refuse_changed_units(new: Deployment, deployed: Deployment | None) -> None:
     """Raise DefinitionError where `changes` has a refused one."""
     refused = [change for change in changes(new, deployed) if change.kind == "refused"]

@@ -163,6 +163,11 @@ class Deployment:
         """Names of the views, in the order of their definition."""
         return tuple(self._views)
 
+    @property
+    def publishes(self) -> bool:
+        """Whether there is something for the emission's driver to do."""
+        return bool(self.leaderboards) or any(unit.emission is not None for unit in self.units)
+
     def resolve(self, ref: str) -> tuple[Unit, PlannedFeature]:
         """The unit and feature of "view:column"; UnknownName with near names if there is none."""
         found = self._features.get(ref)

@@ -11,6 +11,7 @@ from slicewise.aggregates import Aggregate
 from slicewise.aggregates.membership import answer_type, asking
 from slicewise.errors import DefinitionError, SlicewiseError
 from slicewise.features.definitions import FeatureSet, FeatureView, KafkaSource, Project
+from slicewise.features.emission import Emission, Emit, emitted
 from slicewise.features.event_list import kept_for, shared
 from slicewise.features.expression import RowExpression
 from slicewise.features.fingerprint import condition_column
@@ -112,6 +113,7 @@ def plan_view(view: FeatureView, source: Source) -> tuple[Unit, ...]:
     exact = [each for each in wanted if each[2].is_exact]
     sliced = [each for each in wanted if not each[2].is_exact]
     computed = columns | conditions
+    emission = _emission(view, sliced)
     units = [
         build_unit(
             source,
@@ -125,6 +127,7 @@ def plan_view(view: FeatureView, source: Source) -> tuple[Unit, ...]:
             levels=_levels(group, slice_us),
             retention_us=max(reach_us(w, slice_us) for _, _, w, _ in group) + source.max_lateness_us,
             owner=view.owner,
+            emission=emission,
         )
         for slice_us, group in (_groups(view, sliced) if sliced else ())
     ]
@@ -146,6 +149,21 @@ def plan_view(view: FeatureView, source: Source) -> tuple[Unit, ...]:
         )
         units.append(listed)
     return tuple(units)
+
+
+def _emission(view: FeatureView, sliced: Sequence[_Wanted]) -> Emission | None:
+    """What the view publishes; DefinitionError where nothing of it can be."""
+    if view.emit is None:
+        return None
+    assert isinstance(view.emit, Emit)  # made so by the view
+    if not any(emitted(window) and asking(aggregate) is None for _, _, window, aggregate in sliced):
+        raise DefinitionError(
+            "emit= on a view none of whose results can be published",
+            where=view.place,
+            expected="a value over a sliding, tumbling or hopping window, neither open nor with an offset",
+            next_step="declare such a window, or leave emit= out",
+        )
+    return view.emit.planned(view.place)
 
 
 def _used(columns: dict[str, RowExpression], wanted: Sequence[_Wanted]) -> tuple[tuple[str, RowExpression], ...]:

@@ -11,6 +11,7 @@ from slicewise import aggregates
 from slicewise.aggregates import Aggregate
 from slicewise.aggregates.classes import read_class
 from slicewise.features.definitions import Feature, FeatureView, KafkaSource
+from slicewise.features.emission import Emit
 from slicewise.features.event_list import CAPACITY
 from slicewise.slices import Window, as_window, format_duration
 
@@ -65,6 +66,10 @@ def view_form(view: FeatureView) -> str:
         lines.append("    spread=True,\n")
     if view.capacity != CAPACITY:
         lines.append(f"    capacity={view.capacity},\n")
+    if isinstance(view.emit, Emit):
+        wait = "" if view.emit.wait is None else f", wait={_text(view.emit.wait)}"
+        given = f"{_text(view.emit.topic)}{wait}, corrections={_text(view.emit.corrections)}"
+        lines.append(f"    emit=sw.Emit({given}),\n")
     return f"{_variable(view.name)} = sw.FeatureView(\n{''.join(lines)})\n"
 
 

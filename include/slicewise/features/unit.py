@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from slicewise.aggregates import Aggregate, Span, from_spec
 from slicewise.codec import Layout, Members
 from slicewise.errors import DefinitionError
+from slicewise.features.emission import Emission
 from slicewise.features.event_list import EventList
 from slicewise.features.expression import RowExpression
 from slicewise.features.fingerprint import definition_payload, fingerprint, storage_payload
@@ -101,6 +102,8 @@ class Unit:
     storage_fingerprint: str = ""
     definition_fingerprint: str = ""
     event_list: EventList | None = None
+    emission: Emission | None = None
+    """Where its results are published; bears on nothing that is stored or answered."""
 
     @property
     def step_text(self) -> str:
@@ -128,6 +131,7 @@ def build_unit(
     owner: str | None,
     project: str = "",
     event_list: EventList | None = None,
+    emission: Emission | None = None,
 ) -> Unit:
     """A unit from its parts; layout, inputs and fingerprints follow from them.
 
@@ -169,6 +173,7 @@ def build_unit(
         owner=owner,
         project=project,
         event_list=event_list,
+        emission=emission,
     )
     unit = replace(unit, storage_fingerprint=fingerprint(storage_payload(unit, source)))
     return replace(unit, definition_fingerprint=fingerprint(definition_payload(unit)))
@@ -204,30 +209,35 @@ def _window_to_json(window: Window) -> dict[str, Any]:
 def unit_to_json(unit: Unit) -> dict[str, Any]:
     """What `unit_from_json` builds an equal unit from."""
     listed = {} if unit.event_list is None else {"event_list": plain(unit.event_list)}
-    return listed | {
-        "view": unit.view,
-        "source": unit.source,
-        "entity": unit.entity,
-        "spread": unit.spread,
-        "slice_us": unit.slice_us,
-        "where": None if unit.where is None else unit.where.to_json(),
-        "columns": [[name, column.to_json()] for name, column in unit.columns],
-        "features": [
-            {
-                "column": feature.column,
-                "feature": feature.feature,
-                "window": _window_to_json(feature.window),
-                "aggregate": feature.aggregate.spec(),
-            }
-            for feature in unit.features
-        ],
-        "levels": unit.levels,
-        "retention_us": unit.retention_us,
-        "owner": unit.owner,
-        "project": unit.project,
-        "storage_fingerprint": unit.storage_fingerprint,
-        "definition_fingerprint": unit.definition_fingerprint,
-    }
+    published = {} if unit.emission is None else {"emission": plain(unit.emission)}
+    return (
+        listed
+        | published
+        | {
+            "view": unit.view,
+            "source": unit.source,
+            "entity": unit.entity,
+            "spread": unit.spread,
+            "slice_us": unit.slice_us,
+            "where": None if unit.where is None else unit.where.to_json(),
+            "columns": [[name, column.to_json()] for name, column in unit.columns],
+            "features": [
+                {
+                    "column": feature.column,
+                    "feature": feature.feature,
+                    "window": _window_to_json(feature.window),
+                    "aggregate": feature.aggregate.spec(),
+                }
+                for feature in unit.features
+            ],
+            "levels": unit.levels,
+            "retention_us": unit.retention_us,
+            "owner": unit.owner,
+            "project": unit.project,
+            "storage_fingerprint": unit.storage_fingerprint,
+            "definition_fingerprint": unit.definition_fingerprint,
+        }
+    )
 
 
 def unit_from_json(raw: Mapping[str, Any], source: Source) -> Unit:
@@ -254,6 +264,7 @@ def unit_from_json(raw: Mapping[str, Any], source: Source) -> Unit:
         owner=raw["owner"],
         project=raw["project"],
         event_list=EventList(**raw["event_list"]) if "event_list" in raw else None,
+        emission=Emission(**raw["emission"]) if "emission" in raw else None,
     )
     for name in ("storage_fingerprint", "definition_fingerprint"):
         if getattr(unit, name) != raw[name]:

@@ -38,7 +38,7 @@ MOST_REMEMBERED = 1_000
 class Corrections(Protocol):
     """Where corrections go."""
 
-    def append(self, topic: str, key: bytes, value: bytes, time_us: int) -> None: ...
+    def append(self, topic: str, key: bytes, value: bytes) -> None: ...
     def flush(self) -> None:
         """Returns when all that was handed over stands. Raises StoreUnavailable."""
         ...
@@ -164,7 +164,7 @@ class BoardSink:
         assert self.corrections is not None
         assert each.board.topic is not None
         key, value = correction_record(each.board, before, now, cause)
-        self.corrections.append(each.board.topic, key, value, now.end_us)
+        self.corrections.append(each.board.topic, key, value)
         self.corrected += 1
 
     def flush(self) -> None:

@@ -7,10 +7,11 @@ two instants' covers, make a correction of it at the later one (docs/adr/0043).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
+from slicewise.features.emission import emitted_features
 from slicewise.slices import Window, floor, resolution
 
 if TYPE_CHECKING:
@@ -19,7 +20,11 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from slicewise.cover import Cover
+    from slicewise.features.plan import Deployment
+    from slicewise.features.unit import Unit
 
+Errors = Mapping[str, Mapping[int, str]]
+"""Feature column -> row -> why its value is null, where that is an error."""
 BEAT_US = 10_000_000
 """Corrections of windows that end more rarely do not wait for the next end."""
 
@@ -41,6 +46,7 @@ class Tick:
     """Rows whose values are others than those published one step before."""
     cover: Cover
     """All events below it, and no other, are in the values."""
+    errors: Errors = field(default_factory=dict)
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,6 +64,51 @@ class Correction:
     causes: Sequence[tuple[str, int, int]]
     """Per row (topic id, partition, offset) of the first of the late events."""
     cover: Cover
+    errors: Errors = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class EmittedView:
+    """A view whose windows are published, and to what end. topic: of `emit=`; None where only boards want its ticks."""
+
+    view: str
+    units: tuple[Unit, ...]
+    columns: frozenset[str]
+    topic: str | None
+    wait_us: int
+    corrections_us: int
+
+    @property
+    def longest_us(self) -> int:
+        """Length of its longest published window."""
+        features = [each for unit in self.units for each in unit.features if each.column in self.columns]
+        return max(each.window.length_us for each in features)
+
+
+def emitted_views(deployment: Deployment, source: str) -> tuple[EmittedView, ...]:
+    """The views of a source that somebody wants ticks of: a topic all features, a board its own."""
+    found = []
+    for view in deployment.views:
+        units = [unit for unit in deployment.view(view) if unit.source == source and unit.event_list is None]
+        emission = next((unit.emission for unit in units if unit.emission is not None), None)
+        boards = [board for board in deployment.leaderboards if board.view == view]
+        wanted = {board.column for board in boards}
+        if emission is not None:
+            wanted |= {each.column for unit in units for each in emitted_features(unit.features)}
+        mine = tuple(unit for unit in units if any(each.column in wanted for each in unit.features))
+        if mine:
+            late = [0 if board.topic is None else board.correct_within_us for board in boards]
+            found.append(
+                EmittedView(
+                    view,
+                    mine,
+                    frozenset(wanted),
+                    None if emission is None else emission.topic,
+                    0 if emission is None else emission.wait_us,
+                    max([*late, 0 if emission is None else emission.corrections_us]),
+                )
+            )
+    return tuple(found)
 
 
 class Sink(Protocol):
@@ -76,24 +127,12 @@ def step_us(window: Window, slice_us: int) -> int:
     return window.hop_us or resolution(window, slice_us)
 
 
-def emitted(window: Window) -> bool:
-    """Whether the window ends at instants that are known beforehand, each of them complete."""
-    return window.kind in ("sliding", "tumbling", "hopping") and not window.open and not window.offset_us
+def grid(steps: Iterable[int]) -> tuple[int, ...]:
+    """Steps of the instants of a view whose windows end at these: theirs, and beats where those are rare."""
+    found = set(steps)
+    return tuple(sorted({*found, min(BEAT_US, *found)}))
 
 
-def next_instant(after_us: int, windows: Iterable[Window], slice_us: int) -> int:
-    """The first instant later than `after_us`: an end of one of the windows, or a beat."""
-    steps = {step_us(window, slice_us) for window in windows}
-    return min(floor(after_us, step) + step for step in {*steps, min(BEAT_US, *steps)})
-
-
-def due(window: Window, instant_us: int, slice_us: int) -> bool:
-    """Whether the window ends at this instant."""
-    return instant_us % step_us(window, slice_us) == 0
-
-
-def ends_of(window: Window, slice_us: int, time_us: int, last_end_us: int) -> Iterator[int]:
-    """Ends, up to `last_end_us`, of the windows that an event of this time lies in."""
-    step = step_us(window, slice_us)
-    first = floor(time_us, step) + step  # half-open: an event at an end is of the next window
-    return iter(range(first, min(floor(time_us + window.length_us, step), last_end_us) + 1, step))
+def next_instant(after_us: int, steps: Sequence[int]) -> int:
+    """The first instant later than `after_us` of a grid."""
+    return min(floor(after_us, step) + step for step in steps)

@@ -62,11 +62,12 @@ class Overview:
         return found
 
 
-def streams_of(status: StoreStatus) -> tuple[tuple[StreamStatus, ...], tuple[str, ...]]:
-    """What the drivers said, and for each source whose words cannot be read the reason."""
+def streams_of(status: StoreStatus, part: str = "stream") -> tuple[tuple[StreamStatus, ...], tuple[str, ...]]:
+    """What the drivers of the stream (or of the emission, part "emit") said, and for each source whose words cannot be
+    read the reason."""
     found, unread = [], []
-    for source in status.sources:
-        text = status.parts.get(f"stream:{source}")
+    for source in status.sources if part == "stream" else status.emitted:
+        text = status.parts.get(f"{part}:{source}")
         if text is None:
             continue
         try:
@@ -77,10 +78,20 @@ def streams_of(status: StoreStatus) -> tuple[tuple[StreamStatus, ...], tuple[str
 
 
 def health_of(status: StoreStatus, limits: Limits) -> Health:
-    """The health of all streams at the store's time."""
+    """The health of all streams, and of what publishes beside them, at the store's time."""
     streams, unread = streams_of(status)
     judged = judge(streams, status.sources, status.now_us, limits)
-    return Health((*judged.reasons, *unread), stopped=judged.stopped and not unread)
+    emission = _emission(status, limits) if not judged.stopped else ()
+    return Health((*judged.reasons, *unread, *emission), stopped=judged.stopped and not unread)
+
+
+def _emission(status: StoreStatus, limits: Limits) -> tuple[str, ...]:
+    if not status.emitted:
+        return ()
+    said, unread = streams_of(status, "emit")
+    judged = judge(said, status.emitted, status.now_us, limits)
+    stopped = ("stopped while the stream runs",) if judged.stopped else ()
+    return tuple(f"emission: {reason}" for reason in (*judged.reasons, *stopped, *unread))
 
 
 def overview(status: StoreStatus, limits: Limits) -> Overview:

@@ -15,6 +15,7 @@ from slicewise.settings import Settings
 
 SERVING = "serving"
 STREAM = stream.NAME
+EMIT = stream.EMIT
 REPLAY = "replay"
 
 # Every port that a service listens on.
@@ -31,9 +32,9 @@ SETTING: Mapping[str, str] = {
     SERVING: "serving_url",
     airflow_server.NAME: "airflow_url",
 }
-NAMES = (*PORTS, STREAM, REPLAY)
+NAMES = (*PORTS, STREAM, EMIT, REPLAY)
 # Started by their owner, and down for as long as nobody wants them.
-ON_DEMAND = frozenset({STREAM, REPLAY})
+ON_DEMAND = frozenset({STREAM, EMIT, REPLAY})
 
 
 @dataclass(frozen=True)
@@ -81,7 +82,8 @@ def build(
         addresses = {setting: getattr(settings, setting) for setting in SETTING.values()}
         state.write_endpoints(remembered, addresses)
     services = {name: _service(name, settings, state, remembered) for name in here}
-    services[STREAM] = stream.service(settings, state)
+    for name in (STREAM, EMIT):
+        services[name] = stream.service(settings, state, name)
     services[REPLAY] = _replay(settings, state)
     return Platform(state, settings, services, external)
 

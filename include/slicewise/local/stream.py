@@ -1,22 +1,26 @@
-"""The stream's driver outlives whoever starts it, and at most one runs per state folder."""
+"""The drivers of stream and emission outlive whoever starts them, and at most one of each runs per state folder."""
 
 from __future__ import annotations
 
 import json
 import time
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
+from slicewise.errors import NotReady, StoreUnavailable
+from slicewise.features.plan import Deployment
 from slicewise.local import control
 from slicewise.local.process import Birth
 from slicewise.local.service import Service
 from slicewise.local.state import StateFolder
 from slicewise.log import warning
 from slicewise.settings import Settings
+from slicewise.stores.redis import open_store
 
 NAME = "stream"
-# The driver writes it at the end of each batch and while it idles, replacing it in one step.
-HEARTBEAT = "stream/heartbeat.json"
+EMIT = "emit"
+"""Runs beside the stream where a view has `emit=`."""
 HEARTBEAT_LIMIT_S = 60.0
 START_LIMIT_S = 120.0
 _HUNG_STOP_S = 5.0
@@ -41,20 +45,20 @@ class DriverProcess:
         return self.running and age is not None and age < HEARTBEAT_LIMIT_S
 
 
-def service(settings: Settings, state: StateFolder) -> Service:
-    """The driver as a service: started by the DAG ingest_stream, stopped by SIGTERM (it drains)."""
+def service(settings: Settings, state: StateFolder, name: str = NAME) -> Service:
+    """A driver as a service: started by the DAG ingest_stream, stopped by SIGTERM (it drains)."""
     return Service(
-        name=NAME,
-        argv=(str(settings.spark_python), str(settings.home / "spark_jobs" / "stream.py")),
+        name=name,
+        argv=(str(settings.spark_python), str(settings.home / "spark_jobs" / f"{name}.py")),
         cwd=state.path,
-        health=lambda _: _reason(_beat(state)),
+        health=lambda _: _reason(_beat(state, name)),
         address="",
         env={
             "PYSPARK_PYTHON": str(settings.spark_python),
             "PYSPARK_DRIVER_PYTHON": str(settings.spark_python),
         },
-        prepare=lambda: _prepare(state),
-        stop_order=20,
+        prepare=lambda: _prepare(state, name),
+        stop_order=20 if name == NAME else 18,
         start_timeout_s=START_LIMIT_S,
         stop_timeout_s=60.0,
         always_on=False,
@@ -62,55 +66,98 @@ def service(settings: Settings, state: StateFolder) -> Service:
 
 
 def ensure_stream(settings: Settings) -> DriverProcess:
-    """Starts the driver unless it runs; does not wait for it to be well. Any number may call.
+    """Starts the stream's driver, and where there is something to publish the emission's, unless they run."""
+    found = ensure_driver(settings, NAME)
+    ensure_emission(settings)
+    return found
+
+
+def ensure_emission(settings: Settings) -> DriverProcess | None:
+    """Starts the emission's driver where what is deployed publishes anything, and stops it where nothing does; None
+    where none is wanted, or where the store cannot say: then all stays as it is."""
+    try:
+        store = open_store(settings.redis_url)
+        try:
+            marks = store.marks()
+            text = store.manifest(marks.units) if marks.units else None
+        finally:
+            store.close()
+    except (StoreUnavailable, NotReady) as error:
+        warning("emission_left_as_it_is", error=error.what)
+        return None
+    deployment = None if text is None else Deployment.from_json(text)
+    if deployment is not None and deployment.publishes:
+        return ensure_driver(settings, EMIT)
+    stop_driver(settings, EMIT)
+    return None
+
+
+def ensure_driver(settings: Settings, name: str) -> DriverProcess:
+    """Starts a driver unless it runs; does not wait for it to be well. Any number may call.
 
     One that has shown no life for long, or none since its start, hangs: it is replaced, which is safe at
     any moment. One that lives but whose batch does not end is left to a person: a batch may be slow for a reason.
     """
     state = StateFolder(settings.state_dir)
     state.create()
-    spec = service(settings, state)
-    with state.locked(NAME):
-        silent_s, limit_s = _beat(state)[0], HEARTBEAT_LIMIT_S
+    spec = service(settings, state, name)
+    with state.locked(name):
+        silent_s, limit_s = _beat(state, name)[0], HEARTBEAT_LIMIT_S
         if silent_s is None:
-            silent_s, limit_s = _started_s_ago(state), spec.start_timeout_s
+            silent_s, limit_s = _started_s_ago(state, name), spec.start_timeout_s
         if silent_s > limit_s and control.running(spec, state) is not None:
-            warning("driver_hangs", silent_s=round(silent_s, 1))
+            warning("driver_hangs", driver=name, silent_s=round(silent_s, 1))
             control.stop(replace(spec, stop_timeout_s=_HUNG_STOP_S), state)
         if control.running(spec, state) is None:
             control.start(spec, state, settings)
-    return stream_status(settings)
+    return driver_status(settings, name)
 
 
 def stop_stream(settings: Settings) -> bool:
-    """Lets the driver drain and end; was there one."""
+    """Lets the drivers drain and end; was there one of the stream."""
+    stop_driver(settings, EMIT)
+    return stop_driver(settings, NAME)
+
+
+def stop_driver(settings: Settings, name: str) -> bool:
+    """Lets a driver drain and end; was there one."""
     state = StateFolder(settings.state_dir)
     state.create()
-    with state.locked(NAME):
-        return control.stop(service(settings, state), state)
+    with state.locked(name):
+        return control.stop(service(settings, state, name), state)
 
 
 def stream_status(settings: Settings) -> DriverProcess:
+    """Of the stream's driver. Changes nothing."""
+    return driver_status(settings, NAME)
+
+
+def driver_status(settings: Settings, name: str) -> DriverProcess:
     """Changes nothing."""
     state = StateFolder(settings.state_dir)
-    birth: Birth | None = control.running(service(settings, state), state)
-    age, said = _beat(state)
+    birth: Birth | None = control.running(service(settings, state, name), state)
+    age, said = _beat(state, name)
     return DriverProcess(birth is not None, birth.pid if birth else None, age, said)
 
 
-def _prepare(state: StateFolder) -> None:
+def _prepare(state: StateFolder, name: str) -> None:
     # the last driver's sign of life is not the new one's
-    (state.path / "stream").mkdir(exist_ok=True)
-    (state.path / HEARTBEAT).unlink(missing_ok=True)
+    (state.path / name).mkdir(exist_ok=True)
+    _heartbeat(state, name).unlink(missing_ok=True)
 
 
-def _started_s_ago(state: StateFolder) -> float:
-    file = state.pid_file(NAME)
+def _heartbeat(state: StateFolder, name: str) -> Path:
+    """The driver writes it at the end of each batch and while it idles, replacing it in one step."""
+    return state.path / name / "heartbeat.json"
+
+
+def _started_s_ago(state: StateFolder, name: str) -> float:
+    file = state.pid_file(name)
     return time.time() - file.stat().st_mtime if file.exists() else 0.0
 
 
-def _beat(state: StateFolder) -> tuple[float | None, dict[str, Any]]:
-    file = state.path / HEARTBEAT
+def _beat(state: StateFolder, name: str) -> tuple[float | None, dict[str, Any]]:
+    file = _heartbeat(state, name)
     try:
         age, said = time.time() - file.stat().st_mtime, json.loads(file.read_text())
     except (OSError, ValueError):

@@ -10,7 +10,7 @@ import signal
 import threading
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar, Protocol
 
 from pyspark.sql import SparkSession
 
@@ -32,15 +32,28 @@ _ENDLESS = 20
 """Failures in a row, without a batch applied between them, after which the driver gives up."""
 
 
+class RunningQuery(Protocol):
+    """What a driver keeps of one source; `SourceQuery` is one."""
+
+    @property
+    def active(self) -> bool: ...
+    def lag(self) -> dict[int, int]: ...
+    def error(self) -> BaseException | None: ...
+    def drain(self) -> None: ...
+
+
 @dataclass
 class Driver:
     """One process's streams. `run` returns the exit code."""
+
+    part: ClassVar[str] = "stream"
+    """Its folder, its events and the names of its statuses."""
 
     settings: Settings
     clock: Clock
     stop: threading.Event = field(default_factory=threading.Event)
     metrics: Metrics = field(default_factory=Metrics)
-    _queries: dict[str, SourceQuery] = field(default_factory=dict)
+    _queries: dict[str, RunningQuery] = field(default_factory=dict)
     _statuses: dict[str, SourceStatus] = field(default_factory=dict)
     _bound: tuple[int, str, int] | None = None
     _failures: int = 0
@@ -50,11 +63,11 @@ class Driver:
     def run(self) -> int:
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda *_: self.stop.set())
-        forget_checkpoints(self.settings.state_dir)
-        (self.settings.state_dir / "stream").mkdir(parents=True, exist_ok=True)
-        self._port = self.metrics.serve(self.settings.stream_metrics)
+        forget_checkpoints(self.settings.state_dir, self.part)
+        (self.settings.state_dir / self.part).mkdir(parents=True, exist_ok=True)
+        self._port = self.metrics.serve(getattr(self.settings, f"{self.part}_metrics"), self.part)
         session = stream_session(self.settings)
-        event("stream_started", metrics_port=self._port)
+        event(f"{self.part}_started", metrics_port=self._port)
         code = 0
         while not self.stop.is_set():
             try:
@@ -64,7 +77,7 @@ class Driver:
                 finally:
                     store.close()
             except DataLoss as error:
-                warning("stream_refused", error=str(error))
+                warning(f"{self.part}_refused", error=str(error))
                 self._tell("refused", str(error))
                 code = 3
                 break
@@ -74,7 +87,7 @@ class Driver:
                     break
         self._drain("stopped")
         session.stop()
-        event("stream_stopped", code=code)
+        event(f"{self.part}_stopped", code=code)
         return code
 
     def _attend(self, session: SparkSession, store: OnlineStore) -> None:
@@ -98,9 +111,11 @@ class Driver:
         if manifest is None:
             event("nothing_deployed")
             return
-        deployment = Deployment.from_json(manifest)
+        self._start(session, Deployment.from_json(manifest), manifest, store.marks())  # the ledger after the drain
+
+    def _start(self, session: SparkSession, deployment: Deployment, manifest: str, marks: Marks) -> None:
+        """A query for each source that has something to do."""
         log = KafkaLog(self.settings.kafka_bootstrap)
-        marks = store.marks()  # the ledger after the drain
         for source in deployment.sources:
             plan = plan_stream(deployment, source, marks, log)
             if not plan.units:
@@ -117,11 +132,11 @@ class Driver:
         if applied > self._applied:
             self._applied, self._failures = applied, 0
         for name, figures in self._figures().items():
-            store.put_status(f"stream:{name}", _text(figures))
+            store.put_status(f"{self.part}:{name}", _text(figures))
 
     def _figures(self) -> Mapping[str, Mapping[str, Any]]:
         figures = {name: status.to_json() for name, status in self._statuses.items()}
-        file = self.settings.state_dir / "stream" / "heartbeat.json"
+        file = self.settings.state_dir / self.part / "heartbeat.json"
         write_heartbeat(file, figures, self._port)
         return figures
 
@@ -131,7 +146,7 @@ class Driver:
         self._bound = None
         pause = _PAUSES_S[min(self._failures, len(_PAUSES_S) - 1)]
         self._failures += 1
-        warning("stream_interrupted", failures=self._failures, pause_s=pause, error=str(error))
+        warning(f"{self.part}_interrupted", failures=self._failures, pause_s=pause, error=str(error))
         for status in self._statuses.values():
             status.restarted(error.what)
         self._figures()
@@ -159,7 +174,7 @@ class Driver:
         try:
             store = open_store(self.settings.redis_url)
             for name, each in figures.items():
-                store.put_status(f"stream:{name}", _text(each))
+                store.put_status(f"{self.part}:{name}", _text(each))
             store.close()
         except StoreUnavailable as away:
             warning("status_not_stored", error=away.what)

@@ -38,33 +38,33 @@ class BatchFigures:
 class Metrics:
     """Prometheus text of all sources of one driver."""
 
-    def __init__(self) -> None:
+    def __init__(self, prefix: str = "slicewise_stream") -> None:
         self.registry = CollectorRegistry()
 
         def labels(*more: str) -> dict[str, Any]:
             return {"labelnames": ("source", *more), "registry": self.registry}
 
-        self.records = Total("slicewise_stream_records", "Kafka records applied", **labels())
-        self.bad = Total("slicewise_stream_bad_records", "Bad records", **labels("reason"))
-        self.left_out = Total("slicewise_stream_rows_left_out", "Rows left out of a unit", **labels("unit", "reason"))
-        self.batches = Summary("slicewise_stream_batch_seconds", "Batches", **labels())
-        self.lag = Gauge("slicewise_stream_lag_events", "Not yet applied", **labels("partition"))
-        self.freshness = Gauge("slicewise_stream_freshness_ms", "Kafka time to visible", **labels("quantile"))
-        self.restarts = Total("slicewise_stream_restarts", "Queries started again", **labels())
-        self.heartbeat = Gauge("slicewise_stream_heartbeat_seconds", "Last status", **labels())
+        self.records = Total(f"{prefix}_records", "Kafka records applied", **labels())
+        self.bad = Total(f"{prefix}_bad_records", "Bad records", **labels("reason"))
+        self.left_out = Total(f"{prefix}_rows_left_out", "Rows left out of a unit", **labels("unit", "reason"))
+        self.batches = Summary(f"{prefix}_batch_seconds", "Batches", **labels())
+        self.lag = Gauge(f"{prefix}_lag_events", "Not yet applied", **labels("partition"))
+        self.freshness = Gauge(f"{prefix}_freshness_ms", "Kafka time to visible", **labels("quantile"))
+        self.restarts = Total(f"{prefix}_restarts", "Queries started again", **labels())
+        self.heartbeat = Gauge(f"{prefix}_heartbeat_seconds", "Last status", **labels())
         self.progress = Gauge(
-            "slicewise_stream_progress_seconds", "Last time that a batch was applied or no event waited", **labels()
+            f"{prefix}_progress_seconds", "Last time that a batch was applied or no event waited", **labels()
         )
 
-    def serve(self, address: str = "127.0.0.1:0") -> int:
+    def serve(self, address: str = "127.0.0.1:0", part: str = "stream") -> int:
         """Serves at host:port; the port. Raises SettingsError where it cannot."""
         host, _, port = address.rpartition(":")
         try:
             server, _ = start_http_server(int(port), host, self.registry)
         except OSError as error:
             raise SettingsError(
-                f"the stream's metrics cannot be served: {error}",
-                where=f"SLICEWISE_STREAM_METRICS={address}",
+                f"the metrics of {part} cannot be served: {error}",
+                where=f"SLICEWISE_{part.upper()}_METRICS={address}",
                 expected="an address of this machine with a free port",
                 next_step="set another port, or 0 for any that is free",
             ) from error

@@ -225,6 +225,6 @@ def _placed(unit: str, columns: UnitColumns) -> Placed:
     return Placed(unit, columns.keep, columns.entity, dict(columns.inputs))
 
 
-def forget_checkpoints(state_dir: Path) -> None:
+def forget_checkpoints(state_dir: Path, part: str = "stream") -> None:
     """Nothing is ever read from a checkpoint of another start."""
-    shutil.rmtree(state_dir / "stream" / "checkpoints", ignore_errors=True)
+    shutil.rmtree(state_dir / part / "checkpoints", ignore_errors=True)

@@ -210,6 +210,8 @@ by_birthday = sw.FeatureView(
         sw.Feature("eldest", sw.min("born"), windows=["1d"]),
         sw.Feature("births", sw.last_k("born", k=2), windows=["1d"]),
         sw.Feature("tagged", sw.count("tags"), windows=["1d"]),
+        sw.Feature("tags", sw.count_by("tags"), windows=["1h", "1d"]),
+        sw.Feature("spent_by_tag", sw.bucketed(sw.sum("amount", where="accepted"), by="tags"), windows=["1d"]),
     ],
 )
 
@@ -272,6 +274,7 @@ exactly_by_card = sw.FeatureView(
         sw.Feature("last_shops", sw.last_k("shop", k=3), windows=EXACT),
         sw.Feature("shops", sw.distinct_count("shop"), windows=EXACT),
         sw.Feature("any_dear", sw.bool_or("dear"), windows=EXACT),
+        sw.Feature("tags", sw.count_by("tags"), windows=EXACT),
     ],
 )
 

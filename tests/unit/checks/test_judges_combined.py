@@ -26,7 +26,7 @@ UNKNOWN = (pa.date32(), pa.decimal128(38, 6))
 EXAMPLES = [
     example
     for kind in KINDS
-    for example in REGISTRY[kind].bound_examples()[: 9 if kind in (*COMBINED, "own") else 2]
+    for example in REGISTRY[kind].bound_examples()[: 12 if kind in (*COMBINED, "own") else 2]
     if not set(example.types or ()) & set(UNKNOWN)
 ]
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import zlib
+from dataclasses import replace
 from decimal import Decimal
 from typing import Any
 
@@ -54,6 +55,38 @@ def test_a_member_is_the_golden_one() -> None:
     golden = body + zlib.crc32(body).to_bytes(4, "little")
     assert MEMBERS.encode(rows_of([(1_000_000_000_000_000, 2, 300)], columns)) == [golden]
     assert identity_time(golden) == 1_000_000_000_000_000
+
+
+def test_a_member_with_arrays_is_the_golden_one_and_comes_back() -> None:
+    kinds = {"days": pa.date32(), "ns": pa.int64(), "ok": pa.bool_(), "price": pa.decimal128(9, 2),
+             "tags": pa.string(), "v": pa.float64()}  # fmt: skip
+    lists = {name: pa.list_(kind) for name, kind in kinds.items()}
+    given: dict[str, list[Any]] = {
+        "days": [[1, None], None], "ns": [[-1, 2**63 - 1, -(2**63)], []], "ok": [[True, None, False], [None]],
+        "price": [[Decimal("-0.01")], []], "tags": [["é", "", None], ["é"]], "v": [[-0.0, float("nan")], None],
+    }  # fmt: skip
+    rows = replace(rows_of([(0, 0, 1), (1, 0, 2)], {}), columns={n: pa.array(given[n], k) for n, k in lists.items()})
+    first, second = Members(tuple(lists.items())).encode(rows)
+    bodies = [
+        "92" + "01" + "c0", "93" + "ff" + "cf7fffffffffffffff" + "d38000000000000000", "93" + "01" + "c0" + "00",
+        "91" + "c410" + "7" + "f" * 31, "93" + "c402c3a9" + "c400" + "c0",
+        "92" + "cb" + "00" * 8 + "cb7ff8000000000000",
+    ]  # fmt: skip
+    sizes = "".join((len(body) // 2).to_bytes(4, "little").hex() for body in bodies)
+    assert first[36:-4].hex() == "01" * 6 + sizes + "".join(bodies)
+    found = Members(tuple(lists.items())).decode([first, second])
+    assert Members(tuple(lists.items())).encode(found) == [first, second]
+    for name, kind in lists.items():
+        assert found.columns[name].type == kind
+        assert repr(found.columns[name].to_pylist()).replace("-0.0", "0.0") == repr(
+            rows.columns[name].to_pylist()
+        ).replace("-0.0", "0.0")
+    # sealed anew, so that the checksum says nothing of it
+    for body in (b"", b"\x91", b"\x81\x01\x02", b"\x91\xa1a", b"\x91\x02", b"\xdd\xff\xff\xff\xff", b"\x91" * 5_000):
+        one = Members((("ok", lists["ok"]),))
+        head = first[:36] + b"\x01" + len(body).to_bytes(4, "little") + body
+        with pytest.raises(CodecError):
+            one.decode([head + zlib.crc32(head).to_bytes(4, "little")])
 
 
 def test_a_member_without_columns_is_its_identity() -> None:

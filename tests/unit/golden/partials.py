@@ -27,6 +27,9 @@ VALUES: dict[str, list[Any]] = {
     "decimal128(12, 3)": [Decimal("1.005"), Decimal("-2.500"), None, Decimal("999999999.999"), Decimal("0.000")],
     "decimal128(38, 6)": [Decimal("1.000005"), None, Decimal(-(10**31)), Decimal("0.000001"), Decimal(10**31)],
     "timestamp[us, tz=UTC]": [START, START - 1, None, 0, -1],
+    "list<item: string>": [["JFK", "é日", "JFK"], [], ["", None, "é日"], None, ["a\x00b", "JFK"]],
+    "list<item: int64>": [[3, 3, -7], None, [2**62, 3], [], [None]],
+    "list<item: bool>": [[True], [True, False], None, [False, None], [True, True]],
     "date32[day]": [15706, None, 0, -1, 15706],
 }
 

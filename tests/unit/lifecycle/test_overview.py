@@ -52,3 +52,19 @@ def test_the_picture_is_plain_json() -> None:
     found = json.loads(json.dumps(overview(stored(**{"stream:flights": said}), Limits()).to_json()))
     assert found["health"]["well"]
     assert found["streams"][0]["heartbeat_age_s"] == 2.0
+
+
+def test_what_publishes_beside_the_stream_is_part_of_its_health() -> None:
+    manifest = {**MANIFEST, "units": [{**MANIFEST["units"][0], "source": "flights", "emission": {"topic": "t"}}]}
+    well = json.dumps({"state": "running", "heartbeat_us": NOW, "lag": 0})
+    stopped = json.dumps({"state": "stopped", "heartbeat_us": NOW, "lag": 0})
+
+    def told(**parts: str) -> tuple[str, ...]:
+        return health_of(StoreStatus(NOW, {}, manifest, parts), Limits()).reasons
+
+    assert told(**{"stream:flights": well, "emit:flights": well}) == ()
+    assert told(**{"stream:flights": well}) == ("emission: flights: no driver has written a status",)
+    assert told(**{"stream:flights": well, "emit:flights": stopped}) == ("emission: stopped while the stream runs",)
+    assert health_of(StoreStatus(NOW, {}, manifest, {"stream:flights": stopped}), Limits()).stopped
+    [board] = [{**MANIFEST, "units": [{"view": "v", "source": "flights"}], "leaderboards": [{"view": "v"}]}]
+    assert StoreStatus(NOW, {}, board).emitted == ("flights",)

@@ -28,6 +28,7 @@ SCHEMA = {
     "seconds": "double",
     "stars": "int64",
     "skipped": "boolean",
+    "tags": "array<string>",
     "played_at": "timestamp_us",
 }
 
@@ -95,6 +96,12 @@ AGGREGATES: dict[str, tuple[Any, str, tuple[Any, ...]]] = {
             lambda some: oracle.bucketed(some, "stars", lambda part: oracle.last_k(part, "song", 2)),
         ),
     ),
+    "by_tag": (sw.count_by("tags"), "bucketed", ("tags", len)),
+    "stars_by_tag": (
+        sw.bucketed(sw.sum("stars"), by="tags"),
+        "bucketed",
+        ("tags", lambda some: oracle.sum_(some, "stars")),
+    ),
     "lengths_spread": (sw.histogram("seconds", edges=[10, 29.7, 60]), "histogram", ("seconds", (10, 29.7, 60))),
     "lasted": (sw.span(), "span", ()),
     "reach": (classes.Reach("seconds"), "reach", ("seconds",)),
@@ -138,7 +145,8 @@ def random_events(seed: int, n: int, span_us: int = 6 * 60 * MINUTE) -> list[dic
                 "device": int(rng.integers(3)),
                 "song": None if rng.random() < 0.1 else f"song-{rng.integers(9)}",
                 "seconds": None if rng.random() < 0.1 else seconds,
-                "stars": None if rng.random() < 0.2 else int(rng.integers(-2, 6)),
+                "stars": (stars := None if rng.random() < 0.2 else int(rng.integers(-2, 6))),
+                "tags": None if stars is None else ["é", None, "rock", "é", "pop", "jazz"][: stars + 2],
                 "skipped": [None, True, False][rng.integers(3)],
                 "played_at": time,
                 "partition": partition,

@@ -31,12 +31,11 @@ def _inner(spec: Spec) -> Spec:
 
 @judge("bucketed")
 def bucketed(rows: Sequence[Row], spec: Spec) -> Any:
-    """One value per key, ascending; null of no keys or too many."""
+    """One value per key, ascending; null of no keys or too many. Of an array each different element is a key."""
     inner = _inner(spec)
     buckets: dict[Any, list[Row]] = {}
     for row in rows:
-        key = row.values[spec["by"]]
-        if key is not None:
+        for key in _keys(row, spec["by"]):
             buckets.setdefault(key, []).append(row)
     entries = [{"key": key, "value": judged(buckets[key], inner)} for key in sorted(buckets, key=_order)]
     of_nothing = judged((), inner)
@@ -59,8 +58,15 @@ def _failed(rows: Sequence[Row], spec: Spec, value: Any) -> bool:
         return taken(rows, spec)[1]
     if spec["kind"] == "decay_count":
         return value is None
-    given = spec.get("by") if spec["kind"] == "bucketed" else spec.get("column")
-    return spec["kind"] in ("bucketed", "sum", "mean", "decay_sum") and value is None and bool(_held(rows, str(given)))
+    if spec["kind"] == "bucketed":
+        return value is None and any(_keys(row, spec["by"]) for row in rows)
+    return spec["kind"] in ("sum", "mean", "decay_sum") and value is None and bool(_held(rows, str(spec["column"])))
+
+
+def _keys(row: Row, by: str) -> set[Any]:
+    """What a row is in the buckets of: its value, or of an array every element, without nulls."""
+    given = row.values[by]
+    return set(given if isinstance(given, list | tuple) else (given,)) - {None}
 
 
 @judge("histogram")

@@ -27,13 +27,20 @@ class StoreStatus:
     manifest: Mapping[str, Any] = field(default_factory=dict)
     """The deployment's JSON; empty before the first `apply`."""
     parts: Mapping[str, str] = field(default_factory=dict)
-    """Part (`stream:<source>`, `job:<name>`) -> what it said last."""
+    """Part (`stream:<source>`, `emit:<source>`, `job:<name>`) -> what it said last."""
     swapped: Mapping[str, Mapping[int, int]] = field(default_factory=dict)
     """Unit -> compacted hour, counted since the epoch -> archive seq."""
 
     @property
     def sources(self) -> tuple[str, ...]:
         return tuple(str(each["name"]) for each in self.manifest.get("sources", ()))
+
+    @property
+    def emitted(self) -> tuple[str, ...]:
+        """Sources of which something is published: windows of a view, or a leaderboard."""
+        boards = {str(board["view"]) for board in self.manifest.get("leaderboards", ())}
+        found = {str(unit["source"]) for unit in self.units if "emission" in unit or unit["view"] in boards}
+        return tuple(sorted(found))
 
     @property
     def units(self) -> tuple[Mapping[str, Any], ...]:
@@ -52,7 +59,7 @@ def read_status(url: str, jobs: Sequence[str] = (), *, timeout_s: float = 5.0) -
         text = client.get(manifest_key(named["units"].decode()))
         manifest = json.loads(text) if text else {}
         status = StoreStatus(now_us, named, manifest)
-        parts = _parts(client, [*(f"stream:{s}" for s in status.sources), *(f"job:{j}" for j in jobs)])
+        parts = _parts(client, [*_drivers(status), *(f"job:{j}" for j in jobs)])
         return StoreStatus(now_us, named, manifest, parts, _swapped(client, status))
 
 
@@ -60,6 +67,10 @@ def record_part(url: str, part: str, text: str, *, timeout_s: float = 5.0) -> No
     """Lets a part say something of itself. Raises StoreUnavailable."""
     with connected(url, timeout_s) as client:
         client.set(status_key(part), text)
+
+
+def _drivers(status: StoreStatus) -> list[str]:
+    return [f"stream:{each}" for each in status.sources] + [f"emit:{each}" for each in status.emitted]
 
 
 def _parts(client: Any, names: Sequence[str]) -> dict[str, str]:

@@ -1,0 +1,136 @@
+"""How long a window of many entities takes, from the log to the topic: read, combined, compared, published.
+
+    python -m benchmarks.emission [--entities 1000000] [--windows 4] [--json file]
+
+Every entity has an event in every window. The backlog's record times lie in the windows to come, so that the driver is
+never waiting for the clock; what counts is from one window's progress to that of the next. Under 10 s a window of ten
+seconds is sustained.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import json
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from slicewise.local import stream
+from slicewise.stores.kafka.log import KafkaLog
+from slicewise.stores.kafka.producer import PlainWriter, Record
+from tests.support.stack import Stack, stack
+
+HOP_US = 10_000_000
+PARTITIONS = 2
+DEFINITIONS = """
+import slicewise as sw
+
+plays = sw.KafkaSource(
+    "plays", schema={"user_id": "long", "seconds": "double", "t": "timestamp_us"}, timestamp="t", max_lateness="1h"
+)
+listening = sw.FeatureView(
+    "listening",
+    source=plays,
+    entity=["user_id"],
+    slice="1s",
+    features=[
+        sw.Feature("plays", sw.count(), windows=[sw.tumbling("10s")]),
+        sw.Feature("seconds", sw.sum("seconds"), windows=[sw.tumbling("10s")]),
+    ],
+    emit=sw.Emit("windows", corrections="10s"),
+)
+"""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--entities", type=int, default=1_000_000)
+    parser.add_argument("--windows", type=int, default=4, help="the first is left out: processes start in it")
+    parser.add_argument("--json", type=Path)
+    options = parser.parse_args(arguments)
+    with TemporaryDirectory(prefix="slicewise-bench-") as folder:
+        project = Path(folder) / "project"
+        project.mkdir()
+        (project / "slicewise.toml").write_text('definitions = "features.py"\n')
+        (project / "features.py").write_text(DEFINITIONS)
+        with stack(project, {"SLICEWISE_KAFKA_PARTITIONS": str(PARTITIONS)}) as running:
+            figures = measured(running, options.entities, options.windows)
+    text = json.dumps(figures, indent=1)
+    sys.stdout.write(text + "\n")
+    if options.json:
+        options.json.write_text(text + "\n")
+    return 0
+
+
+def measured(running: Stack, entities: int, windows: int) -> dict[str, Any]:
+    """The figures of one run on servers of its own."""
+    running.up("redis", "kafka")
+    running.cli("apply", "--no-wait")
+    stream.ensure_emission(running.settings)
+    running.wait(lambda: None if view_of(running) else "not begun", "the emission to begin")
+    stream.stop_driver(running.settings, stream.EMIT)
+    since = json.loads(running.progress("plays", "listening")[0])["since"]
+    first_us = since // HOP_US * HOP_US + 2 * HOP_US
+    begun = time.monotonic()
+    produce(running, entities, windows, first_us)
+    produced_s = time.monotonic() - begun
+    stream.ensure_emission(running.settings)
+    reached: list[float] = []
+    memory = 0
+    for window in range(1, windows + 1):
+        end_us = first_us + window * HOP_US
+        running.wait(lambda end=end_us: None if instant(running) >= end else str(view_of(running)), "a window")  # type: ignore[misc]
+        reached.append(time.monotonic())
+        [said] = [each for each in running.status() if each.name == stream.EMIT]
+        memory = max(memory, said.memory_bytes or 0)
+    with KafkaLog(running.settings.kafka_bootstrap) as log:
+        stood = sum(log.latest("windows").offsets.values())
+    seconds = [b - a for a, b in itertools.pairwise(reached)]
+    return {
+        "entities": entities,
+        "windows": windows,
+        "seconds_per_window": [round(each, 2) for each in seconds],
+        "entities_per_s": round(entities * len(seconds) / sum(seconds)) if seconds else None,
+        "records_published": stood,
+        "memory_mib": round(memory / 2**20),
+        "produced_events_per_s": round(entities * windows / produced_s),
+    }
+
+
+def produce(running: Stack, entities: int, windows: int, first_us: int) -> None:
+    """An event per entity and window, in the order of time; then one beyond in each partition, which ends the last."""
+    writer = PlainWriter(running.settings.kafka_bootstrap, "plays")
+    for window in range(windows):
+        start = first_us + window * HOP_US
+
+        def records(start: int = start) -> Any:
+            for entity in range(entities):
+                at = start + entity * HOP_US // entities
+                value = b'{"user_id":%d,"seconds":%d.5,"t":%d}' % (entity, at % 97, at)
+                yield Record(entity % PARTITIONS, None, value, at // 1000)
+
+        writer.append(records())
+    after = first_us + windows * HOP_US
+    writer.append(
+        Record(p, None, b'{"user_id":0,"seconds":0,"t":%d}' % after, after // 1000) for p in range(PARTITIONS)
+    )
+    writer.flush()
+
+
+def view_of(running: Stack) -> dict[str, Any]:
+    """What the driver said last of the view."""
+    said = stream.driver_status(running.settings, stream.EMIT).heartbeat.get("sources", {})
+    found: dict[str, Any] = said.get("plays", {}).get("views", {}).get("listening", {})
+    return found
+
+
+def instant(running: Stack) -> int:
+    return int(view_of(running).get("instant_us", 0))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

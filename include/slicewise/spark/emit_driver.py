@@ -1,0 +1,38 @@
+"""The emission's driver is a stream's driver whose queries publish; the store tells it what is deployed, no more."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+from pyspark.sql import SparkSession
+
+from slicewise.features.plan import Deployment
+from slicewise.lifecycle.emission import emitted_views
+from slicewise.spark.driver import Driver
+from slicewise.spark.emit import EmissionQuery
+from slicewise.spark.emit_status import EmissionMetrics, EmissionStatus
+from slicewise.spark.log import event
+from slicewise.spark.status import Metrics
+from slicewise.stores.ports import Marks
+
+
+@dataclass
+class EmissionDriver(Driver):
+    """One process's emissions. `run` returns the exit code."""
+
+    part: ClassVar[str] = "emit"
+    metrics: Metrics = field(default_factory=EmissionMetrics)
+
+    def _start(self, session: SparkSession, deployment: Deployment, manifest: str, marks: Marks) -> None:  # noqa: ARG002
+        for source in deployment.sources:
+            if not emitted_views(deployment, source.name):
+                continue
+            status = self._statuses.get(source.name)
+            if not isinstance(status, EmissionStatus):
+                status = EmissionStatus(source.name, self.clock, self.metrics)
+                self._statuses[source.name] = status
+            status.state = "running"
+            query = EmissionQuery(session, self.settings, deployment, source, status, self.clock)
+            self._queries[source.name] = query
+            event("query_started", source=source.name, epoch=marks.epoch)

@@ -1,0 +1,128 @@
+"""Boards and corrections are functions of the log: in any batches, each is a count of the events below its cover."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+import slicewise as sw
+from slicewise.clock import ManualClock
+from slicewise.codec.board import Board
+from slicewise.cover import Cover
+from slicewise.features.definitions import Project
+from slicewise.features.plan import Deployment, plan
+from slicewise.lifecycle.boards import BoardSink
+from slicewise.lifecycle.emission import EmittedView, Tick, emitted_views
+from slicewise.lifecycle.view_emission import QUIET_US, Progress, ViewEmission
+from slicewise.stores.keys import entity_tags
+from slicewise.stores.memory import MemoryServer, open_memory
+from tests.laws.test_emission import BEGIN, TOPIC, Event, S, events_of, records
+
+K = 2
+EVERYTHING = {0: 1 << 60, 1: 1 << 60}
+Rows = list[tuple[Any, Any]]
+
+
+def deployment_of() -> tuple[Deployment, EmittedView]:
+    source = sw.KafkaSource(
+        "plays", schema={"user": "string", "x": "double", "t": "timestamp_us"}, timestamp="t", max_ahead="2s"
+    )
+    view = sw.FeatureView(
+        "v",
+        source=source,
+        entity=["user"],
+        features=[sw.Feature("n", sw.count(), ["10s"]), sw.Feature("s", sw.sum("x"), [sw.tumbling("10s")])],
+    )
+    boards = [
+        sw.Leaderboard("counts", view=view, by="n_10s", k=K, late="correct", correct_within="1h"),
+        sw.Leaderboard("sums", view=view, by="s_tumbling_10s", k=K, every="10s"),
+    ]
+    deployment = plan(Project.of("p", [view, *boards]))
+    [emitted] = emitted_views(deployment, "plays")
+    return deployment, emitted
+
+
+class Topic:
+    """Where corrections go."""
+
+    def __init__(self) -> None:
+        self.records: list[tuple[str, bytes, bytes]] = []
+
+    def append(self, topic: str, key: bytes, value: bytes) -> None:
+        self.records.append((topic, key, value))
+
+    def flush(self) -> None:
+        pass
+
+
+def run(events: Sequence[Event], rng: random.Random) -> tuple[dict[tuple[str, int], Board], list[Any]]:
+    """The first board of every name and window end, and all corrections; in batches of random size."""
+    deployment, emitted = deployment_of()
+    server = MemoryServer(ManualClock(BEGIN))
+    open_memory(server).initialise()
+    topic = Topic()
+    sink = BoardSink(deployment, 1, lambda: open_memory(server), topic)
+    emission = ViewEmission(emitted, TOPIC, {0: 0, 1: 0}, Progress(BEGIN, BEGIN, Cover({})))
+    left = {p: sorted((e for e in events if e.partition == p), key=lambda e: e.offset) for p in (0, 1)}
+    ends = {p: rest[-1].offset + 1 if rest else 0 for p, rest in left.items()}
+    until = max(e.kafka_time for e in events) + 30 * S
+    boards: dict[tuple[str, int], Board] = {}
+    while any(left.values()):
+        partition = rng.choice([p for p in left if left[p]])
+        n = rng.randint(1, 30)
+        batch, left[partition] = left[partition][:n], left[partition][n:]
+        emission.take(records(batch, partition, emitted.units, batch[-1].offset + 1))
+        if not any(left.values()):
+            for p, end in ends.items():
+                emission.read_to(p, end, until + QUIET_US)
+        for _, found in emission.advance():
+            for each in found:
+                if isinstance(each, Tick):
+                    sink.publish(each)
+                    for name in ("counts", "sums"):
+                        raw = open_memory(server).board(name).board
+                        if raw is not None and Board.unpack(raw).end_us == each.end_us:
+                            boards.setdefault((name, each.end_us), Board.unpack(raw))
+                else:
+                    sink.correct(each)
+            if rng.random() < 0.3:
+                sink.flush()
+    return boards, topic.records
+
+
+def counted(events: Sequence[Event], below: dict[int, int], end_us: int) -> Rows:
+    """By brute force."""
+    counts: dict[str, int] = {}
+    for e in events:
+        if e.offset < below.get(e.partition, 0) and end_us - 10 * S <= e.time < end_us:
+            counts[e.user] = counts.get(e.user, 0) + 1
+    return sorted(counts.items(), key=lambda each: (-each[1], entity_tags((("user", "string"),), [[each[0]]])[0]))[:K]
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_boards_and_corrections_are_counts_of_the_log_in_any_batches(seed: int) -> None:
+    events = events_of(seed)
+    boards, corrections = run(events, random.Random(seed))
+    assert (boards, corrections) == run(events, random.Random(seed + 100))  # as bytes, whatever the batches
+    newest: dict[int, Rows] = {}
+    for (name, end_us), board in boards.items():
+        below = {p: offset for (_, p), offset in board.cover.offsets.items()}
+        if name == "counts":
+            newest[end_us] = [(row.key[0], row.value) for row in board.rows]
+            assert newest[end_us] == counted(events, below, end_us)
+    assert {name for name, _ in boards} == {"counts", "sums"}
+    said = 0
+    for _, _, value in corrections:
+        record = json.loads(value)
+        below = {int(p): offset for p, offset in record["cover"][TOPIC].items()}
+        rows = [(row["entity"]["user"], row["value"]) for row in record["new"]]
+        assert rows == counted(events, below, record["end_us"])
+        assert newest[record["end_us"]] == [(row["entity"]["user"], row["value"]) for row in record["old"]]
+        newest[record["end_us"]] = rows
+        said += 1
+    assert newest == {end_us: counted(events, EVERYTHING, end_us) for end_us in newest}
+    assert said > 0
