@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from slicewise.aggregates.grouping import order_of
 from slicewise.aggregates.ragged import Int64
 from slicewise.aggregates.rounding import scaled
+from slicewise.errors import CodecError
 
 LEAST_ERROR, MOST_ERROR = 0.001, 0.5
 INFINITY, NAN = 2**30, 2**31 - 1
@@ -96,6 +97,8 @@ class Bins:
         if found == 0:
             return 0.0
         octave, within = divmod(abs(found), self.n)
+        if octave >= _OCTAVES + 1024:
+            raise CodecError(f"bin {found}", expected="a bin of a double")
         low, high = self.edges[within], self.edges[within + 1]
         middle = scaled(2 * low * high, octave - _OCTAVES - 52, low + high)
         assert middle is not None  # below the edge above, which is at most 2^1024

@@ -220,6 +220,9 @@ class TopKFrequent(Aggregate):
 
     def finish_columns(self, partials: Columns) -> Finished:
         items, counters = partials.lists("items"), partials.items("counters")
+        for counts in (counters.values, partials.items("counts").values):
+            if (counts < 0).any():
+                raise CodecError(f"{self.describe()} with a count of {counts.min()}", expected="0 or more")
         row, values = items.row_numbers(), flat(items)
         estimates = np.zeros(len(row), np.int64)
         in_sketch = counters.lengths[row] > 0

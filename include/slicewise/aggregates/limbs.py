@@ -285,6 +285,8 @@ def has_specials(start: NDArray[np.int32], limbs: Ragged) -> NDArray[np.bool_]:
 
 def to_int(start: int, limbs: Iterable[int]) -> int:
     """The integer of one partial."""
+    if start < 0:
+        raise _no_sum(start)
     raw = b"".join(limb.to_bytes(4, "little") for limb in limbs)
     return int.from_bytes(raw, "little", signed=True) << (LIMB_BITS * start)
 
@@ -302,9 +304,15 @@ def of_int(value: int) -> tuple[int, tuple[int, ...]]:
 
 def to_ints(start: NDArray[Any], limbs: Ragged) -> list[int]:
     """The integers of partials [n], one Python integer each."""
+    if (start < 0).any():
+        raise _no_sum(int(start.min()))
     raw = limbs.values.astype("<u4", copy=False).tobytes()
     ends = (limbs.offsets * 4).tolist()
     return [
         int.from_bytes(raw[ends[i] : ends[i + 1]], "little", signed=True) << (LIMB_BITS * lane)
         for i, lane in enumerate(start.tolist())
     ]
+
+
+def _no_sum(start: int) -> CodecError:
+    return CodecError(f"a sum that begins at limb {start}", expected="0 or more")

@@ -31,6 +31,7 @@ from slicewise.errors import CodecError, DefinitionError
 
 MOST_VALUES = 65_536
 MOST_BINS = 2_048
+MOST_COUNT = 1 << 53
 MOST_QUANTILES = 100
 _DOUBLES = ValueType(pa.float64())
 
@@ -119,9 +120,7 @@ class Quantiles(Aggregate):
         return self._union((groups, keys, np.ones(len(keys), np.int64)), (none, none, none), no, no, n_groups)
 
     def combine_columns(self, partials: Columns, groups: Int64, n_groups: int) -> Columns:
-        values, found, counts = (partials.items(name) for name in ("values", "bins", "counts"))
-        if (values.lengths + found.lengths != counts.lengths).any() or (values.lengths * found.lengths).any():
-            raise CodecError(f"{self.describe()} with other than a count for each value or bin")
+        values, found, counts = self._lists(partials)
         of_value, of_bin = values.row_numbers(), found.row_numbers()
         in_bins = (found.lengths > 0)[counts.row_numbers()]
         dense, collapsed = np.zeros(n_groups, bool), np.zeros(n_groups, bool)
@@ -130,6 +129,15 @@ class Quantiles(Aggregate):
         exact = (groups[of_value], _DOUBLES.order(values.values), counts.values[~in_bins])
         binned = (groups[of_bin], found.values.astype(np.int64), counts.values[in_bins])
         return self._union(exact, binned, dense, collapsed, n_groups)
+
+    def _lists(self, partials: Columns) -> tuple[Ragged, Ragged, Ragged]:
+        """Values, bins and counts. Raises CodecError where they are not those of any events."""
+        values, found, counts = (partials.items(name) for name in ("values", "bins", "counts"))
+        if (values.lengths + found.lengths != counts.lengths).any() or (values.lengths * found.lengths).any():
+            raise CodecError(f"{self.describe()} with other than a count for each value or bin")
+        if ((counts.values < 1) | (counts.values > MOST_COUNT)).any():
+            raise CodecError(f"{self.describe()} with counts of {counts.values.min()} to {counts.values.max()}")
+        return values, found, counts
 
     def _union(
         self,
@@ -159,7 +167,7 @@ class Quantiles(Aggregate):
         return Columns(n_groups, fields)
 
     def finish_columns(self, partials: Columns) -> Finished:
-        counts, values, found = (partials.items(name) for name in ("counts", "values", "bins"))
+        values, found, counts = self._lists(partials)
         collapsed, value_of = partials.fixed("collapsed"), bins(self.octave).value
         rows, out, missing = np.flatnonzero(counts.lengths), [], []
         shares = [Fraction(repr(q)) for q in self.q]

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from slicewise.aggregates.fields import Field, Items, Texts
 from slicewise.aggregates.ragged import Int64, Ragged, RaggedBytes
+from slicewise.errors import CodecError
 
 QUIET_NAN = np.uint64(0x7FF8_0000_0000_0000)
 EXACT = Context(prec=200)  # wider than any decimal128 or sum of them
@@ -130,7 +131,7 @@ class ValueType:
         if is_decimal(self.arrow):
             array = _from_decimal_keys(values, self.arrow)
         elif is_text(self.arrow):
-            array = values.cast(self.arrow)
+            array = _text(values, self.arrow)
         elif pa.types.is_boolean(self.arrow):
             array = pa.array(np.asarray(values) != 0)
         elif pa.types.is_float32(self.arrow):
@@ -188,7 +189,10 @@ class ValueType:
     def load_one(self, stored: Any) -> Any:
         """The Python value of one stored value."""
         if is_text(self.arrow):
-            return stored.decode()
+            try:
+                return stored.decode()
+            except UnicodeDecodeError as error:
+                raise CodecError("text that is no UTF-8", expected="the text that was accumulated") from error
         if is_decimal(self.arrow):
             unscaled = int.from_bytes(stored, "big") - DECIMAL_BIAS
             return Decimal(unscaled).scaleb(-self.arrow.scale, EXACT)
@@ -232,8 +236,17 @@ def _decimal_keys(array: pa.Array) -> pa.Array:
     return pa.LargeBinaryArray.from_buffers(pa.large_binary(), len(array), buffers)
 
 
+def _text(stored: Any, kind: pa.DataType) -> pa.Array:
+    try:
+        return stored.cast(kind)
+    except pa.ArrowInvalid as error:
+        raise CodecError("text that is no UTF-8", expected="the text that was accumulated") from error
+
+
 def _from_decimal_keys(keys: pa.Array, kind: pa.DataType) -> pa.Array:
     lengths = np.asarray(pc.binary_length(keys).to_numpy(zero_copy_only=False))
+    if ((lengths != 16) & (lengths != 0)).any():
+        raise CodecError(f"a decimal of {lengths.max()} bytes", expected="16")
     whole = np.zeros((len(keys), 16), np.uint8)  # a null's key is empty: leave zeros there
     _, _, data = keys.buffers()
     if data is not None and lengths.any():
