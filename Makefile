@@ -93,6 +93,10 @@ bench-fast: setup ## the same with small sizes: that it works, not how fast
 bench-accuracy: setup ## measured against declared error of every approximate aggregate (options: BENCH="--quick --json file")
 	@$(PY) -m benchmarks.accuracy $(BENCH)
 
+.PHONY: bench-levels
+bench-levels: setup ## reads of a 30-day window beside those of a 1-day window (options: BENCH="--only distinct --json file")
+	@$(PY) -m benchmarks.levels $(BENCH)
+
 .PHONY: bench-aggregates
 bench-aggregates: setup ## rows a second of every aggregate, beside DuckDB, pandas and polars (options: BENCH="--only sum")
 	@$(PY) -m benchmarks.columns $(BENCH)

@@ -12,6 +12,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
+
 from slicewise.aggregates.base import Finished
 from slicewise.aggregates.few import Listed
 from slicewise.cover import Cover
@@ -27,6 +29,8 @@ __all__ = ["Base", "JointPlan", "Merged", "Stored", "merge", "plan_key", "plan_r
 
 FEW_ROWS = 2_000
 """Up to about so many rows Python's own numbers are faster than whole columns."""
+FEW_ENTITIES = 16
+"""Of more, whole columns of all are faster than what is remembered of each."""
 FEW_GROUPS = 200
 """So many results at most: entities times windows of a layout."""
 
@@ -98,7 +102,8 @@ def merge(
         covers, aheads, stale = _gathered(joint, stored, entities, bases, numbers)
         finished: Sequence[Finished | Listed] = () if any(stale) else finish_few(joint, numbers, entities)
     else:
-        columns = [Gathering(len(table.masks)) for table in joint.tables]
+        remembered = known if entities <= FEW_ENTITIES else None
+        columns = [Gathering(*each, remembered) for each in joint.gathered]
         covers, aheads, stale = _gathered(joint, stored, entities, bases, columns)
         if not any(stale):
             finished, begun = _finish(joint, columns, entities)
@@ -127,9 +132,9 @@ def _finish(joint: JointPlan, rows: Sequence[Gathering], entities: int) -> tuple
     decoded, taken, groups = [], [], []
     begun: Begun = {}
     for found, members, table in zip(rows, joint.layouts, joint.tables, strict=True):
-        layout = joint.plans[members[0]].unit.layout
-        decoded.append(layout.decode_blocks(found.blocks, found.counts))
-        owners, masks = divmod(found.keys(), found.masks)
+        columns, keys = found.columns()
+        decoded.append(columns)
+        owners, masks = np.divmod(keys, found.masks)
         rows_taken, their_groups, sessions = table.counted(masks, owners, entities, decoded[-1])
         taken.append(rows_taken)
         groups.append(their_groups)

@@ -39,7 +39,7 @@ class FewGathering:
             return add_days(plan, days, key, self)
         name = known.key(plan.number, days)
         found = known.get(name)
-        if found is None:
+        if not isinstance(found, KnownDays):
             if not known.is_asked_again(name):
                 return add_days(plan, days, key, self)
             alone = FewGathering(self.layout, self.few)

@@ -120,6 +120,12 @@ class JointPlan:
         found = [self.plans[members[0]].unit.layout for members in self.layouts]
         return tuple((layout, layout.few) for layout in found if layout.few is not None)
 
+    @property
+    def gathered(self) -> tuple[tuple[Layout, int], ...]:
+        """Per layout what its rows are decoded by, and how many masks there are."""
+        layouts = [self.plans[members[0]].unit.layout for members in self.layouts]
+        return tuple((layout, len(table.masks)) for layout, table in zip(layouts, self.tables, strict=True))
+
     @cached_property
     def windows(self) -> tuple[int, ...]:
         """Per layout the windows of all its plans."""
@@ -231,7 +237,7 @@ def combine(
     rows count, and in which group of that layout."""
     combined = []
     for form in joint.forms:
-        parts = [decoded[m.layout][m.partial].take(taken[m.layout]) for m in form.members]
+        parts = [_taken(decoded[m.layout][m.partial], taken[m.layout]) for m in form.members]
         if len(parts) == 1:
             whole, owners = parts[0], groups[form.members[0].layout]
         else:
@@ -242,6 +248,13 @@ def combine(
         aggregate.finish_columns_at(combined[form], functools.partial(ends_of, joint, joint.forms[form], entities))
         for form, aggregate in joint.finishes
     )
+
+
+def _taken(partials: Columns, rows: Int64) -> Columns:
+    """These rows; where they are all, once and in order, without a copy: as with one window, mostly."""
+    if len(rows) == partials.n and np.array_equal(rows, np.arange(partials.n)):
+        return partials
+    return partials.take(rows)
 
 
 def combine_few(

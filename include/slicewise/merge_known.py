@@ -11,10 +11,15 @@ import marshal
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple, cast
 
+import numpy as np
+
+from slicewise.aggregates.columns import Columns
+from slicewise.aggregates.ragged import Ragged
+
 KNOWN_BYTES = 64 << 20
 SEEN = 100_000
 """Digests that were seen once: only what is asked for again is kept."""
-_ENTRY_BYTES, _HOUR_BYTES, _STATE_BYTES = 600, 100, 250
+_ENTRY_BYTES, _HOUR_BYTES, _STATE_BYTES, _ARRAY_BYTES = 600, 100, 250, 120
 
 
 class KnownDays(NamedTuple):
@@ -34,6 +39,28 @@ class KnownDays(NamedTuple):
         return _ENTRY_BYTES + _HOUR_BYTES * len(self.hours) + _STATE_BYTES * states
 
 
+class KnownColumns(NamedTuple):
+    """The same as whole columns: row i counts in the windows of masks[i]."""
+
+    hours: Mapping[int, int]
+    stale: frozenset[int]
+    masks: Sequence[int]
+    partials: Sequence[Columns]
+    """Of the layout; those that the plan does not ask for are empty."""
+
+    @property
+    def size(self) -> int:
+        """About the bytes that it takes."""
+        arrays = [array for each in self.partials for values in each.values.values() for array in _arrays(values)]
+        return _ENTRY_BYTES + _HOUR_BYTES * len(self.hours) + sum(_ARRAY_BYTES + array.nbytes for array in arrays)
+
+
+def _arrays(values: Any) -> list[np.ndarray[Any, Any]]:
+    if isinstance(values, np.ndarray):
+        return [values]
+    return [values.offsets, values.values] if isinstance(values, Ragged) else [values.offsets, values.ends, values.data]
+
+
 Key = tuple[int, bytes]
 
 
@@ -42,16 +69,16 @@ class Known:
 
     def __init__(self, limit: int = KNOWN_BYTES) -> None:
         self._limit = limit
-        self._found: dict[Key, KnownDays] = {}
+        self._found: dict[Key, KnownDays | KnownColumns] = {}
         self._seen: dict[Key, None] = {}
         self.bytes = self.hits = self.misses = 0
 
     @staticmethod
     def key(plan: int, days: Sequence[Any]) -> Key:
-        """Of a plan's number and all that was read of its days."""
+        """Of a plan's number (of whole columns ~number) and all that was read of its days."""
         return plan, hashlib.sha256(marshal.dumps(cast(Any, days), 2)).digest()
 
-    def get(self, key: Key) -> KnownDays | None:
+    def get(self, key: Key) -> KnownDays | KnownColumns | None:
         """What is known, if it is."""
         found = self._found.get(key)
         if found is None:
@@ -70,7 +97,7 @@ class Known:
         self._seen[key] = None
         return False
 
-    def put(self, key: Key, days: KnownDays) -> None:
+    def put(self, key: Key, days: KnownDays | KnownColumns) -> None:
         """Keeps it; one that is larger than all that may be kept is not."""
         size = days.size
         if size > self._limit:

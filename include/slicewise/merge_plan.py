@@ -191,6 +191,11 @@ class ReadPlan:
     """What the hot fields seen so far mean under this plan: parsed once, not once per entity."""
 
     @cached_property
+    def partials(self) -> frozenset[int]:
+        """The partials that are asked for."""
+        return frozenset(finisher.partial for finisher in self.finishers)
+
+    @cached_property
     def fetched(self) -> Fetched:
         """The day fields side by side."""
         return Fetched.of(self.days)

@@ -13,12 +13,14 @@ from typing import Protocol
 
 import numpy as np
 
+from slicewise.aggregates.columns import Columns
 from slicewise.codec import (
     DAY_HEAD,
     DIGEST_BYTES,
     RUNNING_HEAD,
     SEAL_BYTES,
     TOTAL_HEAD,
+    Layout,
     Raw,
     check_values,
     day_digest,
@@ -30,6 +32,7 @@ from slicewise.codec import (
 from slicewise.cover import Cover, Place
 from slicewise.errors import CodecError, DataLoss
 from slicewise.merge_base import Base, Stored
+from slicewise.merge_known import Known, KnownColumns
 from slicewise.merge_plan import NOWHERE, HotField, HourRows, Int64, ReadPlan
 from slicewise.slices import HOUR_US
 
@@ -60,19 +63,56 @@ class Rows(Protocol):
 
 @dataclass
 class Gathering:
-    """Encoded rows of one layout, in blocks."""
+    """Encoded rows of one layout, in blocks; and what is known of compacted hours, combined already."""
 
+    layout: Layout
     masks: int
     """Of all plans of the layout."""
+    known: Known | None = None
     blocks: list[Raw] = field(default_factory=list)
     counts: list[int] = field(default_factory=list)
     """Per block its rows."""
     runs: list[tuple[int, int]] = field(default_factory=list)
     """(key, rows) of consecutive rows that count alike."""
+    known_keys: list[int] = field(default_factory=list)
+    known_partials: list[Sequence[Columns]] = field(default_factory=list)
 
     def compacted(self, plan: ReadPlan, days: Sequence[Sequence[bytes | None]], key: int) -> Compacted:
         """As `Rows`."""
-        return add_days(plan, days, key, self)
+        known = self.known
+        if known is None or not days or plan.gaps:  # a session looks at each slice by itself
+            return add_days(plan, days, key, self)
+        name = known.key(~plan.number, days)
+        found = known.get(name)
+        if not isinstance(found, KnownColumns):
+            if not known.is_asked_again(name):
+                return add_days(plan, days, key, self)
+            alone = Gathering(self.layout, self.masks)
+            found = KnownColumns(*add_days(plan, days, 0, alone), *alone.combined(plan.partials))
+            known.put(name, found)
+        if found.masks:
+            self.known_keys += [key + mask for mask in found.masks]
+            self.known_partials.append(found.partials)
+        return found.hours, found.stale
+
+    def combined(self, asked: frozenset[int]) -> tuple[Sequence[int], list[Columns]]:
+        """Keys, and per partial of the layout one row per key; empty ones of what is not asked for."""
+        keys, groups = np.unique(self.keys(), return_inverse=True)
+        n = len(keys)
+        decoded = self.layout.decode_blocks(self.blocks, self.counts)
+        partials = [
+            partial.combine_columns(rows, groups, n) if i in asked else Columns.empty(partial.fields, n)
+            for i, (partial, rows) in enumerate(zip(self.layout.partials, decoded, strict=True))
+        ]
+        return keys.tolist(), partials
+
+    def columns(self) -> tuple[list[Columns], Int64]:
+        """Per partial of the layout its rows, and per row its key."""
+        decoded = self.layout.decode_blocks(self.blocks, self.counts)
+        if not self.known_partials:
+            return decoded, self.keys()
+        parts = zip(decoded, *self.known_partials, strict=True)
+        return [Columns.concat(each) for each in parts], np.append(self.keys(), np.array(self.known_keys, np.int64))
 
     def singles(self, key: int, head: int, values: Sequence[bytes], masks: Sequence[int]) -> None:
         """As `Rows`."""
@@ -133,15 +173,21 @@ def add_days(plan: ReadPlan, days: Sequence[Sequence[bytes | None]], key: int, r
     values = list(chain.from_iterable(days))
     compacted: dict[int, int] = {}
     stale = _NONE
+    whole: list[bytes] = []
+    of: list[int] = []
     for at, total in fetched.days:
         hours, value = values[at - 1], values[at]
         if hours is not None:  # else nothing of this day is compacted
-            compacted.update(_hours(hours))
-            if value is not None and value[:DIGEST_BYTES] == _digest(hours):
-                check_values([value], DAY_HEAD)
-                rows.singles(key, DAY_HEAD, [value], (total.mask,))
+            seqs, digest = _covered(hours)
+            compacted.update(seqs)
+            if value is not None and value[:DIGEST_BYTES] == digest:
+                whole.append(value)
+                of.append(total.mask)
             else:
                 stale |= {total.day}
+    if whole:
+        check_values(whole, DAY_HEAD)
+        rows.singles(key, DAY_HEAD, whole, of)
     totals, numbers, masks = [values[at] for at in fetched.totals], fetched.hours, fetched.masks
     if None in totals:
         there = [value is not None for value in totals]
@@ -174,13 +220,9 @@ def add_days(plan: ReadPlan, days: Sequence[Sequence[bytes | None]], key: int, r
 
 
 @lru_cache(maxsize=16_384)
-def _hours(raw: bytes) -> Mapping[int, int]:
-    return unpack_hours(raw)
-
-
-@lru_cache(maxsize=16_384)
-def _digest(raw: bytes) -> bytes:
-    return day_digest(raw)
+def _covered(raw: bytes) -> tuple[Mapping[int, int], bytes]:
+    """What a `c` says, and the digest by which a total names it."""
+    return unpack_hours(raw), day_digest(raw)
 
 
 def _add_hot(

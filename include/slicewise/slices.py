@@ -38,7 +38,7 @@ MAX_ROWS = 10_000
 
 Kind = Literal["sliding", "tumbling", "hopping", "session", "exact", "rows"]
 Closed = Literal["both", "left", "right", "neither"]
-Mode = Literal["live", "at", "event_time"]
+Mode = Literal["live", "at", "event_time", "row"]
 
 _UNITS = (
     ("w", 7 * DAY_US),
@@ -323,7 +323,8 @@ def bounds(window: Window, mode: Mode, t_us: int, slice_us: int) -> tuple[int, i
     """(start, end) of the window read at t, half-open. Of exact windows the same in every mode.
 
     live: up to the slice in which t lies, that one included. at: whole slices before t.
-    event_time: ends at t exactly; only this end can lie inside a slice (DESIGN's table). An open
+    event_time: ends at t exactly; only this end can lie inside a slice. row: as event_time, with the events
+    of t itself, as a query answers for the row of an event. An open
     window ends where a sliding one of the same mode does: it never contains what lies after t. With
     an offset they are the bounds at t - offset: a row of then answers what was asked then. Of a session
     they are those within which it is looked for: where it starts follows from the events.
@@ -357,7 +358,7 @@ def _bounds(window: Window, mode: Mode, t: Any, slice_us: int, smaller: Callable
     elif mode == "at":
         present = floor(t, slice_us)
     else:
-        present = t
+        present = t + 1 if mode == "row" else t
     if window.kind == "sliding":
         return floor(t - window.length_us, resolution(window, slice_us)), present
     if window.kind == "session":  # the end alone says where it may start

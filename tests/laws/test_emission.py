@@ -18,7 +18,7 @@ from slicewise.features.definitions import Project
 from slicewise.features.plan import plan
 from slicewise.features.unit import Unit
 from slicewise.lifecycle.emission import Correction, EmittedView, Tick, emitted_views
-from slicewise.lifecycle.view_emission import QUIET_US, Progress, Records, Taken, ViewEmission
+from slicewise.lifecycle.view_emission import QUIET_US, Progress, Records, Taken, ViewEmission, resumed, trusted
 from slicewise.slices import Window
 
 S = 1_000_000
@@ -279,3 +279,45 @@ def test_the_newest_record_of_a_window_or_else_of_the_one_before_is_the_truth() 
                 held = newest.get((window.column_suffix(), end, user), held)
                 truth = answers(events, everything, window, end).get(user, (0, None))
                 assert held == truth, (window.column_suffix(), end, user)
+
+
+def test_where_the_log_has_lost_its_beginning_no_window_is_published_that_lacks_events() -> None:
+    """Retention took a part of partition 0, also of what was not published yet."""
+    events = events_of(33, 80)
+    emitted = view_of(*WINDOWS)
+    begun = Progress(BEGIN, BEGIN, Cover({(TOPIC, p): offset for p, offset in cut(events, BEGIN).items()}))
+    until = max(e.kafka_time for e in events) // S * S + 40 * S
+    whole, _ = published(emitted, events, begun, until, random.Random(1))
+    mine = sorted((e for e in events if e.partition == 0), key=lambda e: e.offset)
+    first = mine[len(mine) // 2]
+    left = [e for e in events if e.partition or e.offset >= first.offset]
+    at = resumed(begun, emitted, AHEAD, max(e.kafka_time for e in mine[: len(mine) // 2 + 1]))
+    assert at.since_us == at.instant_us > BEGIN
+    found, _ = published(emitted, left, at, until, random.Random(2))
+    ends = {(line[2], line[3], line[4], line[5]) for line in whole}
+    assert found
+    for line in found:
+        assert line[3] > at.since_us
+        assert (line[2], line[3], line[4], line[5]) in ends or line[5] == (0, None), line
+    later = Progress(BEGIN, until, begun.cover)
+    assert resumed(later, emitted, AHEAD, BEGIN) is later
+
+
+def test_a_clock_far_ahead_holds_nothing_up() -> None:
+    events = [e for e in events_of(5, 40) if e.partition == 0]
+    wrong = events[3]._replace(kafka_time=BEGIN + 3600 * S)
+    given = [wrong if e is events[3] else e for e in events]
+    emitted, until = view_of("10s"), events[-1].kafka_time // S * S + 2 * S
+    progress = Progress(BEGIN, BEGIN, Cover({}))
+
+    def come(wall_us: int) -> int:
+        emission = ViewEmission(emitted, TOPIC, {0: 0}, progress)
+        found = records(given, 0, emitted.units, given[-1].offset + 1)
+        times = trusted(found.kafka_time, wall_us)
+        emission.take(Records(0, found.offset, times, found.units, found.end))
+        emission.read_to(0, found.end, until + WAIT + QUIET_US)
+        seen = [at for at, _ in emission.advance()]
+        return seen[-1].cover.get((TOPIC, 0))
+
+    assert come(until) == given[-1].offset + 1
+    assert come(BEGIN + 3600 * S) == wrong.offset, "trusted, it lets its partition pass, and the rest waits"

@@ -133,6 +133,71 @@ WRONG: dict[str, tuple[Callable[[], object], str, str | None, str]] = {
     "hop beyond the window": (lambda: sw.hopping("10m", every="1h"), "events would be in no window", None, "shorten"),
     "no windows": (lambda: sw.Feature("f", sw.count(), windows=[]), "windows are []", "feature 'f'", ""),
     "windows as one text": (lambda: sw.Feature("f", sw.count(), windows="1h"), "windows are '1h'", "feature 'f'", ""),
+    "a number as a column": (
+        lambda: sw.sum(5),  # type: ignore[arg-type]  # the mistake
+        "column is 5",
+        "sum(…)",
+        "name a column",
+    ),
+    "a list as a column": (
+        lambda: sw.argmax("song_id", by=["seconds"]),  # type: ignore[arg-type]  # the mistake
+        "by is ['seconds']",
+        "argmax(…)",
+        "name a column",
+    ),
+    "a share that is no list": (
+        lambda: sw.quantiles("seconds", q=0.5),  # type: ignore[arg-type]  # the mistake
+        "q is 0.5",
+        None,
+        "in [ ]",
+    ),
+    "a feature column with the name of the key": (
+        lambda: view(
+            source=source(schema={**SCHEMA, "user_1h": "string"}),
+            entity=["user_1h"],
+            features=[feature("user", windows=["1h"])],
+        ),
+        "'user_1h' has the name of the entity column",
+        "view 'listening'",
+        "rename",
+    ),
+    "features that differ in case": (
+        lambda: view(features=[feature("f"), feature("F")]),
+        "'F_1h' has the name of the feature column 'f_1h'",
+        "view 'listening'",
+        "rename",
+    ),
+    "an entity that is how a row is read": (
+        lambda: view(source=source(schema={**SCHEMA, "mode": "string"}), entity=["mode"]),
+        "an entity column named 'mode'",
+        "view 'listening'",
+        "paths=",
+    ),
+    "no entity at all": (
+        lambda: view(entity=None),  # type: ignore[arg-type]  # the mistake
+        "entity is None",
+        "view 'listening'",
+        "",
+    ),
+    "computed columns as a list": (
+        lambda: view(columns=["minutes"]),  # type: ignore[arg-type]  # the mistake
+        "columns is ['minutes']",
+        "view 'listening'",
+        "",
+    ),
+    "a topic without a name": (lambda: source(topic=""), "'' is no topic name", "source 'plays'", "leave it out"),
+    "a default that a whole number cannot hold": (
+        lambda: planned(view(), sw.FeatureSet("s", ["listening:plays_10m"], defaults={"plays_10m": 1.5})),
+        "the default 1.5",
+        "feature set 's'",
+        "",
+    ),
+    "another case of a column": (
+        lambda: planned(view(features=[feature("f", sw.sum("Seconds"))])),
+        "unknown column 'Seconds'",
+        "feature 'f' of view 'listening'",
+        "did you mean seconds?",
+    ),
     "no aggregate": (
         lambda: sw.Feature("f", "count", windows=["1h"]),  # type: ignore[arg-type]  # the mistake
         "'count' is no aggregate",

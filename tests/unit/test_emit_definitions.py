@@ -9,6 +9,7 @@ import pytest
 import slicewise as sw
 from slicewise.errors import DefinitionError
 from slicewise.features.definitions import Project
+from slicewise.features.explain import published
 from slicewise.features.plan import Deployment, plan
 from slicewise.features.python_form import view_form
 from slicewise.lifecycle.emission import emitted_views
@@ -83,6 +84,15 @@ def test_what_cannot_be_published_to_is_refused(given: dict[str, Any], told: str
 def test_a_view_without_any_such_window_is_refused() -> None:
     with pytest.raises(DefinitionError, match="none of whose results can be published"):
         deployed(view(sw.Feature("n", sw.count(), [sw.rows(5)]), emit="windows"))
+
+
+def test_the_plan_says_what_ends_when_and_what_it_holds() -> None:
+    declared = view(sw.Feature("n", sw.count(), ["1h", sw.tumbling("10s")]), emit=sw.Emit("out", corrections="5m"))
+    assert published(deployed(declared)) == (
+        ("v", "to topic out: tumbling_10s every 10s; up to 310 partials of an entity in memory"),
+        ("v", "to topic out: 1h every 5m; up to 13 partials of an entity in memory"),
+    )
+    assert published(deployed(view())) == ()
 
 
 def test_the_python_form_says_it() -> None:

@@ -165,10 +165,15 @@ def merge_all(joint: JointPlan, stored: Sequence[Sequence[Stored]], entities: in
         assert list(map(listed, again.finished)) == list(map(listed, one.finished))
         assert (again.base, again.ahead, again.stale_days) == (one.base, one.ahead, one.stale_days)
     assert known.hits >= (1 if joint.by_few and any(joint.plans[0].days) and stored[0] else 0)
-    other = merge(joint, stored, entities, bases, few_rows=-1)
-    assert all(isinstance(found, Finished) for found in other.finished)
-    assert list(map(listed, one.finished)) == list(map(listed, other.finished))
-    assert (one.base, one.ahead, one.stale_days) == (other.base, other.ahead, other.stale_days)
+    columns = Known()
+    for remembered in (None, columns, columns, columns):
+        other = merge(joint, stored, entities, bases, few_rows=-1, known=remembered)
+        assert all(isinstance(found, Finished) for found in other.finished)
+        assert list(map(listed, one.finished)) == list(map(listed, other.finished))
+        assert (one.base, one.ahead, one.stale_days) == (other.base, other.ahead, other.stale_days)
+        assert one.begun == other.begun
+    remembers = any(plan.days and not plan.gaps for plan in joint.plans)
+    assert columns.hits >= (1 if remembers and all(stored) else 0)
     return one
 
 

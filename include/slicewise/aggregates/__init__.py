@@ -41,6 +41,7 @@ from slicewise.aggregates.ragged import Ragged, RaggedBytes
 from slicewise.aggregates.ranked import ArgMax, ArgMin, BottomK, TopK
 from slicewise.aggregates.spans import Span
 from slicewise.aggregates.sums import Mean, Sum
+from slicewise.aggregates.texts import check_texts, listed
 from slicewise.aggregates.values import canonicalise
 
 
@@ -268,7 +269,7 @@ def quantiles(
 
     Example: `sw.quantiles("seconds", q=[0.5, 0.9])`
     """
-    return _given(Quantiles(column, tuple(q), threshold, error), where)
+    return _given(Quantiles(column, listed(q, "q", "[0.5, 0.9]"), threshold, error), where)
 
 
 def decay_sum(column: str, *, half_life: str, where: str | None = None) -> Aggregate:
@@ -308,7 +309,8 @@ def ordered(
     """
     source = source_of((init, step, finish), (0, 2, 1))
     names = (init.__name__, step.__name__, finish.__name__)
-    return _given(Ordered(source, *names, tuple(columns), output, cap, policy), where)
+    read = listed(columns, "columns", '["seconds"]')
+    return _given(Ordered(source, *names, read, output, cap, policy), where)
 
 
 def span(*, where: str | None = None) -> Aggregate:
@@ -361,11 +363,12 @@ def histogram(column: str, *, edges: Sequence[float | Decimal], where: str | Non
 
     Example: `sw.histogram("seconds", edges=[60, 120, 180])`
     """
-    return _given(Histogram(column, tuple(edges)), where)
+    return _given(Histogram(column, listed(edges, "edges", "[0, 10, 100]")), where)
 
 
 def _given(aggregate: Aggregate, where: str | None) -> Aggregate:
     """The aggregate of the events for which `where`, a condition of row logic, is true; of all without one."""
+    check_texts(aggregate)
     return aggregate if where is None else only(aggregate, where)
 
 

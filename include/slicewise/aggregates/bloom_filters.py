@@ -23,7 +23,7 @@ from slicewise.aggregates.events import Event, Rows
 from slicewise.aggregates.fields import Field, Items
 from slicewise.aggregates.hashing import GOLDEN, hash_one, mixed, mixed_one
 from slicewise.aggregates.membership import Answers, Filter, Membership, Words, distinct_pairs
-from slicewise.aggregates.ragged import Int64, Ragged, offsets_of
+from slicewise.aggregates.ragged import Int64, Ragged, gather_into, offsets_of
 from slicewise.aggregates.values import non_null
 from slicewise.errors import CodecError
 
@@ -99,7 +99,7 @@ class BloomBits(Filter):
         whole = np.zeros((int(dense.sum()), self.bits // 8), np.uint8)
         if len(whole):
             row_of = np.cumsum(dense) - 1
-            np.bitwise_or.at(whole, row_of[of], table)
+            gather_into(whole, row_of[of], table, np.bitwise_or)
             into = dense[group]
             at = self._places(hashes[into]) + (row_of[group[into]] * self.bits)[:, None]
             flags = np.zeros(whole.size * 8, np.uint8)

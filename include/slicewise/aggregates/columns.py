@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from slicewise.aggregates.fields import Field, Fixed, Items
-from slicewise.aggregates.ragged import Int64, Ragged, RaggedBytes, picked
+from slicewise.aggregates.ragged import LONG, Int64, Ragged, RaggedBytes, picked
 
 Values = NDArray[Any] | Ragged | RaggedBytes
 
@@ -70,6 +70,9 @@ class Columns:
         for name, values in self.values.items():
             if isinstance(values, np.ndarray):
                 taken[name] = values[indices]
+                continue
+            if isinstance(values, Ragged) and len(values.values) >= LONG * self.n:
+                taken[name] = values.take(indices)
                 continue
             of = id(values.offsets)
             if of not in shared:

@@ -17,7 +17,7 @@ from functools import cached_property, lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from slicewise.aggregates.grouping import order_of
+from slicewise.aggregates.grouping import FEW, order_of
 from slicewise.aggregates.ragged import Int64
 from slicewise.aggregates.rounding import scaled
 from slicewise.errors import CodecError
@@ -115,7 +115,7 @@ def grouped(groups: Int64, keys: Int64, counts: Int64) -> tuple[Int64, Int64, In
     """Counts added per (group, key), ascending."""
     if len(groups) == 0:
         return groups, keys, counts
-    order = order_of(keys, groups)
+    order = order_of(keys, groups, stable=len(keys) <= FEW)  # what is combined comes in ascending runs
     groups, keys, counts = groups[order], keys[order], counts[order]
     first = np.flatnonzero(np.append(True, (groups[1:] != groups[:-1]) | (keys[1:] != keys[:-1])))
     return groups[first], keys[first], np.add.reduceat(counts, first)

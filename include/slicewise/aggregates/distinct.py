@@ -20,6 +20,7 @@ from slicewise.aggregates.base import Aggregate, Finished, State, register
 from slicewise.aggregates.columns import Columns, Values
 from slicewise.aggregates.events import Event, Rows
 from slicewise.aggregates.fields import Field, Items
+from slicewise.aggregates.grouping import coded, shifted
 from slicewise.aggregates.hashing import SEED, hash_one, hash_stored
 from slicewise.aggregates.hyperloglog import (
     LEAST_PRECISION,
@@ -30,7 +31,7 @@ from slicewise.aggregates.hyperloglog import (
     place,
     places,
 )
-from slicewise.aggregates.ragged import Int64, Ragged, RaggedBytes, ascending, offsets_of
+from slicewise.aggregates.ragged import Int64, Ragged, RaggedBytes, ascending, gather_into, offsets_of
 from slicewise.aggregates.values import ValueType, flat, is_double, is_ordered, non_null
 from slicewise.errors import CodecError, DefinitionError
 
@@ -120,9 +121,16 @@ class DistinctCount(Aggregate):
         self, stored: Any, groups: Int64, dense: NDArray[np.uint8], dense_groups: Int64, n_groups: int
     ) -> Columns:
         """Partials of values [n] with their groups, and of registers with theirs."""
-        universe, code = distinct_values(stored, self.value)
-        pairs = ascending(groups * max(1, len(universe)) + code)
-        group, code = np.divmod(pairs, max(1, len(universe)))
+        near = shifted(stored, self.value, n_groups)
+        if near is None:
+            universe, code = coded(stored, self.value)
+            pairs = ascending(groups * max(1, len(universe)) + code)
+            group, code = np.divmod(pairs, max(1, len(universe)))
+        else:
+            positions, span, least = near
+            group, universe = np.divmod(ascending(groups * span + positions, merging=True), span)
+            universe += least
+            code = np.arange(len(universe))
         count = np.bincount(group, minlength=n_groups)
         is_dense = count > self.threshold
         if self.value.dtype is None:
@@ -132,7 +140,7 @@ class DistinctCount(Aggregate):
         registers = np.zeros((int(is_dense.sum()), self.size), np.uint8)
         if len(registers):
             row_of = np.cumsum(is_dense) - 1
-            _merge(registers, row_of[dense_groups], dense)
+            gather_into(registers, row_of[dense_groups], dense, np.maximum)
             into = is_dense[group]
             self._insert(registers, row_of[group[into]], universe, code[into])
             group, code = group[~into], code[~into]
@@ -174,22 +182,3 @@ class DistinctCount(Aggregate):
 
     def finish(self, state: State) -> int:
         return estimate(histogram(state[1], self.precision), self.precision) if state[1] else len(state[0])
-
-
-def distinct_values(stored: Any, kind: ValueType) -> tuple[Any, Int64]:
-    """The distinct stored values, ascending, and for each given one its position among them."""
-    encoded = (pa.array(stored) if isinstance(stored, np.ndarray) else stored).dictionary_encode()
-    values = encoded.dictionary.to_numpy() if isinstance(stored, np.ndarray) else encoded.dictionary
-    order = np.argsort(kind.order(values), kind="stable")
-    position = np.empty(len(order), np.int64)
-    position[order] = np.arange(len(order))
-    universe = values[order] if isinstance(values, np.ndarray) else values.take(pa.array(order))
-    return universe, position[encoded.indices.to_numpy()]
-
-
-def _merge(registers: NDArray[np.uint8], rows: Int64, dense: NDArray[np.uint8]) -> None:
-    if len(rows) == 0:
-        return
-    order = np.argsort(rows, kind="stable")
-    firsts = np.flatnonzero(np.diff(rows[order], prepend=-1))
-    registers[rows[order][firsts]] = np.maximum.reduceat(dense[order], firsts, axis=0)

@@ -21,12 +21,12 @@ from numpy.typing import NDArray
 from slicewise.aggregates import countmin
 from slicewise.aggregates.base import Aggregate, Failed, Finished, State, register
 from slicewise.aggregates.columns import Columns, Values
-from slicewise.aggregates.distinct import COUNTABLE, distinct_values
+from slicewise.aggregates.distinct import COUNTABLE
 from slicewise.aggregates.events import Event, Rows
 from slicewise.aggregates.fields import Field, Fixed, Items
-from slicewise.aggregates.grouping import numbered, order_of
+from slicewise.aggregates.grouping import FEW, coded, numbered, order_of, shifted
 from slicewise.aggregates.hashing import SEED, hash_one, hash_stored, mixed, mixed_one
-from slicewise.aggregates.ragged import Int64, Ragged, RaggedBytes, offsets_of
+from slicewise.aggregates.ragged import Int64, Ragged, RaggedBytes, gather_into, offsets_of
 from slicewise.aggregates.ranked import check_k
 from slicewise.aggregates.values import ValueType, flat, is_double, is_ordered, non_null
 from slicewise.errors import CodecError, DefinitionError
@@ -37,6 +37,8 @@ BYTES_PER_ITEM = 256
 OVERSIZED = "oversized"
 """Error code: beyond the capacity, with a value of more than BYTES_PER_ITEM bytes."""
 Words = NDArray[np.uint64]
+Entries = tuple[Int64, Int64, Words, Int64]
+"""Of items: group, number among the distinct ones, priority, count."""
 
 
 def _examples(cls: type[Any]) -> Sequence[Aggregate]:
@@ -127,7 +129,7 @@ class TopKFrequent(Aggregate):
     def accumulate_columns(self, rows: Rows, groups: Int64, n_groups: int) -> Columns:
         array, groups, valid = non_null(rows.columns[self.column], groups)
         stored = self.value.store(array)
-        universe, code = distinct_values(stored, self.value)
+        universe, code = coded(stored, self.value)
         priority = hash_stored(universe)[code] if len(universe) else np.empty(0, np.uint64)
         kept: Any = slice(None) if valid is None else valid
         for word in _words(rows):
@@ -135,7 +137,8 @@ class TopKFrequent(Aggregate):
         ones = np.ones(len(code), np.int64)
         none = np.empty((0, self.cells), np.int64)
         seen = np.zeros(n_groups, bool)
-        return self._union(universe, code, groups, priority, ones, none, np.empty(0, np.int64), seen, n_groups)
+        entries = _gathered(groups, code, priority, ones, len(universe))
+        return self._union(universe, entries, none, np.empty(0, np.int64), seen, n_groups)
 
     def combine_columns(self, partials: Columns, groups: Int64, n_groups: int) -> Columns:
         items, counts = partials.lists("items"), partials.items("counts")
@@ -151,26 +154,45 @@ class TopKFrequent(Aggregate):
         row = items.row_numbers()
         n = np.zeros(len(row), np.int64)
         n[exact[row]] = counts.values
-        universe, code = distinct_values(flat(items), self.value)
+        stored, owners, priority = flat(items), groups[row], priorities.values
+        if len(dense):
+            kept = np.flatnonzero(exact[row] | (priority <= self._bounds(priorities, dense, groups, n_groups)[owners]))
+            if len(kept) < len(row):
+                stored = stored[kept] if isinstance(stored, np.ndarray) else stored.take(pa.array(kept))
+                owners, priority, n = owners[kept], priority[kept], n[kept]
+        near = shifted(stored, self.value, n_groups)
+        if near is None:
+            universe, code = coded(stored, self.value)
+            entries = _gathered(owners, code, priority, n, len(universe))
+        else:
+            positions, span, least = near
+            group, position, priority, n = _gathered(owners, positions, priority, n, span)
+            universe, entries = position + least, (group, np.arange(len(position)), priority, n)
         table = counters.values.reshape(-1, self.cells)
         seen = np.zeros(n_groups, bool)
         seen[groups[partials.fixed("oversized") != 0]] = True
-        return self._union(universe, code, groups[row], priorities.values, n, table, groups[dense], seen, n_groups)
+        return self._union(universe, entries, table, groups[dense], seen, n_groups)
+
+    def _bounds(self, priorities: Ragged, dense: Int64, groups: Int64, n_groups: int) -> Words:
+        """Per group a priority above which no candidate beyond the capacity is one of the union: of a row of as many
+        candidates as there may be, the most that one has."""
+        found = np.full(n_groups, 2**64 - 1, np.uint64)
+        for at in dense[priorities.lengths[dense] == self.capacity].tolist():
+            most = priorities.values[priorities.offsets[at] : priorities.offsets[at + 1]].max()
+            found[groups[at]] = min(found[groups[at]], most)
+        return found
 
     def _union(
         self,
         universe: Any,
-        code: Int64,
-        groups: Int64,
-        priority: Words,
-        counts: Int64,
+        entries: Entries,
         counters: Int64,
         of: Int64,
         seen: NDArray[np.bool_],
         n_groups: int,
     ) -> Columns:
-        """Partials of items (code in the universe, group, priority, count), and of counters with their groups."""
-        group, code, priority, counts = _gathered(groups, code, priority, counts, len(universe))
+        """Partials of entries, each (group, code) once and ascending, and of counters with their groups."""
+        group, code, priority, counts = entries
         sizes = np.zeros(len(universe), np.int64)
         if self.value.dtype is None and len(universe):
             sizes = np.diff(RaggedBytes.from_strings(np.zeros(1, np.int64), universe).ends)
@@ -183,7 +205,7 @@ class TopKFrequent(Aggregate):
         kept = np.ones(len(group), bool)
         if len(table):
             row_of = np.cumsum(dense) - 1
-            np.add.at(table, row_of[of], counters)
+            gather_into(table, row_of[of], counters, np.add)
             into = np.flatnonzero(dense[group])
             used, at = numbered(code[into], len(universe))
             cells = countmin.cells(_hashes(universe, used), self.width)[at]
@@ -318,12 +340,12 @@ def _hashes(stored: Any, chosen: Int64) -> Words:
     return hash_stored(stored[chosen] if isinstance(stored, np.ndarray) else stored.take(pa.array(chosen)))
 
 
-def _gathered(groups: Int64, code: Int64, priority: Words, counts: Int64, n: int) -> tuple[Int64, Int64, Words, Int64]:
+def _gathered(groups: Int64, code: Int64, priority: Words, counts: Int64, n: int) -> Entries:
     """Per (group, code), ascending, the least priority and the sum of the counts."""
     if len(groups) == 0:
         return groups, code, priority, counts
     pair = groups * n + code
-    order = np.argsort(pair)
+    order = np.argsort(pair, kind="stable" if len(pair) <= FEW else None)  # what is combined comes in ascending runs
     pair = pair[order]
     first = np.flatnonzero(np.append(True, pair[1:] != pair[:-1]))
     group, code = np.divmod(pair[first], n)

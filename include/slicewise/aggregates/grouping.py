@@ -11,6 +11,8 @@ from numpy.typing import NDArray
 from slicewise.aggregates.ragged import Int64
 from slicewise.aggregates.values import ValueType
 
+FEW = 1 << 17
+"""Values, up to which what a read combines is sorted as it comes."""
 SPARE = 1 << 16
 """Places that a table of all possible numbers may have beyond four per given one."""
 
@@ -22,6 +24,20 @@ def coded(stored: Any, kind: ValueType) -> tuple[Any, Int64]:
     order = np.argsort(kind.order(values), kind="stable")
     universe = values[order] if isinstance(values, np.ndarray) else values.take(pa.array(order))
     return universe, _positions(order)[encoded.indices.to_numpy()]
+
+
+def shifted(stored: Any, kind: ValueType, n_groups: int) -> tuple[Int64, int, int] | None:
+    """(positions, span, least) of few whole numbers: a position is a value less the least, below the span, and
+    group · span + position is an int64. None of other values: `coded` numbers those.
+
+    What a read combines is sorted once by such pairs, without a table of the distinct values. Many values are often
+    few distinct ones in many groups, each of which `coded` lets be looked at once.
+    """
+    if kind.dtype in (None, "<f8") or not 0 < len(stored) <= FEW:
+        return None
+    least = int(stored.min())
+    span = int(stored.max()) - least + 1
+    return (stored.astype(np.int64) - least, span, least) if span * n_groups < 2**63 else None
 
 
 def numbered(numbers: Int64, most: int) -> tuple[Int64, Int64]:

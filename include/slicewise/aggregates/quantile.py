@@ -33,6 +33,8 @@ MOST_VALUES = 65_536
 MOST_BINS = 2_048
 MOST_COUNT = 1 << 53
 MOST_QUANTILES = 100
+Counted = tuple[Int64, Int64, Int64]
+"""Of values or bins: group, key, count."""
 _DOUBLES = ValueType(pa.float64())
 
 
@@ -141,20 +143,18 @@ class Quantiles(Aggregate):
 
     def _union(
         self,
-        exact: tuple[Int64, Int64, Int64],
-        binned: tuple[Int64, Int64, Int64],
+        exact: Counted,
+        binned: Counted,
         dense: NDArray[np.bool_],
         collapsed: NDArray[np.bool_],
         n_groups: int,
     ) -> Columns:
         """Partials of (group, key of a value, count) and of (group, bin, count)."""
+        exact, first = self._fallen(exact, dense)  # which values are equal matters no more there
         group, key, count = grouped(*exact)
         dense = dense | (np.bincount(group, minlength=n_groups) > self.threshold)
-        into = dense[group]
-        fallen = bins(self.octave).of(_DOUBLES.unorder(key[into])).astype(np.int64)
-        moved = (group[into], fallen, count[into])
-        group, key, count = group[~into], key[~into], count[~into]
-        of, found, n = grouped(*(np.concatenate(pair) for pair in zip(binned, moved, strict=True)))
+        (group, key, count), then = self._fallen((group, key, count), dense)
+        of, found, n = grouped(*(np.concatenate(parts) for parts in zip(binned, first, then, strict=True)))
         of, found, n, beyond = _collapse(of, found, n, n_groups)
         in_order = np.argsort(np.concatenate([group, of]), kind="stable")  # a group has one of the two
         values, held = np.bincount(group, minlength=n_groups), np.bincount(of, minlength=n_groups)
@@ -165,6 +165,16 @@ class Quantiles(Aggregate):
             "collapsed": (collapsed | beyond).astype(np.uint8),
         }
         return Columns(n_groups, fields)
+
+    def _fallen(self, exact: Counted, dense: NDArray[np.bool_]) -> tuple[Counted, Counted]:
+        """What stays in values, and what goes to bins: that of dense groups."""
+        group, key, count = exact
+        into = dense[group]
+        if not into.any():
+            none = np.empty(0, np.int64)
+            return exact, (none, none, none)
+        found = bins(self.octave).of(_DOUBLES.unorder(key[into])).astype(np.int64)
+        return (group[~into], key[~into], count[~into]), (group[into], found, count[into])
 
     def finish_columns(self, partials: Columns) -> Finished:
         values, found, counts = self._lists(partials)

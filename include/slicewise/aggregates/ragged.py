@@ -11,6 +11,8 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 Int64 = NDArray[np.int64]
+LONG = 64
+"""Lists of on average so many items are copied one by one: an index per item would take longer."""
 
 
 def offsets_of(lengths: NDArray[Any]) -> Int64:
@@ -26,13 +28,23 @@ def runs(starts: Int64, offsets: Int64) -> Int64:
     return (starts - offsets[:-1]).repeat(offsets[1:] - offsets[:-1]) + np.arange(offsets[-1])
 
 
-def ascending(values: Int64) -> Int64:
+def ascending(values: Int64, *, merging: bool = False) -> Int64:
     """The distinct values, ascending. By sorting: where most are distinct, the hash table of
-    `np.unique` takes twenty times as long."""
-    ordered = np.sort(values)
+    `np.unique` takes twenty times as long. merging: they come in ascending runs, which are merged."""
+    ordered = np.sort(values, kind="stable" if merging else None)
     first = np.ones(len(ordered), np.bool_)
     np.not_equal(ordered[1:], ordered[:-1], out=first[1:])
     return ordered[first]
+
+
+def gather_into(whole: NDArray[Any], rows: Int64, table: NDArray[Any], ufunc: np.ufunc) -> None:
+    """ufunc of whole[rows[i]] and table[i] in place, one i after the other: a row may come often.
+
+    Row by row: over rows of some thousand registers NumPy's `at` and `reduceat` take ten times as long.
+    """
+    for row, held in zip(rows.tolist(), table, strict=True):
+        into = whole[row]
+        ufunc(into, held, out=into)
 
 
 def picked(offsets: Int64, indices: Int64) -> tuple[Int64, Int64]:
@@ -72,7 +84,11 @@ class Ragged:
 
     def take(self, indices: Int64) -> Ragged:
         """These rows, in this order; a row may be taken more than once."""
-        return self.gather(*picked(self.offsets, indices))
+        if len(indices) == 0 or len(self.values) < LONG * len(self.offsets):
+            return self.gather(*picked(self.offsets, indices))
+        starts, ends = self.offsets[indices], self.offsets[indices + 1]
+        lists = [self.values[a:b] for a, b in zip(starts.tolist(), ends.tolist(), strict=True)]
+        return Ragged(offsets_of(ends - starts), np.concatenate(lists))
 
     def gather(self, offsets: Int64, items: Int64) -> Ragged:
         """These items, as rows with these offsets."""

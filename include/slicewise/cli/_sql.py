@@ -31,6 +31,7 @@ from slicewise.training.files import FileEvents, read_events, source_of_file
 from slicewise.training.given import typed_events
 from slicewise.training.instants import instant_us
 from slicewise.training.queries import GivenArchive, QueryRows, deployment_of, query_rows
+from slicewise.training.rows import row_logic
 
 PROMPT, MORE = "sql> ", "...> "
 HELP = "a statement ends with ;   \\d lists sources   \\q leaves"
@@ -155,7 +156,11 @@ class Session:
 
     def _given(self, view: FeatureView, events: FileEvents) -> tuple[GivenArchive, Mapping[str, int]]:
         typed, refused = typed_events(plan_source(view.source), events.table)
-        return GivenArchive(typed), refused
+        left = dict(refused)
+        for unit in deployment_of(view).units:
+            for reason, count in row_logic(unit, typed)[1].items():  # of the view: the same in each of its units
+                left[reason] = max(left.get(reason, 0), count)
+        return GivenArchive(typed), left
 
     # ---- a prompt
     def prompt(self, ask: Callable[[str], str] = input) -> int:

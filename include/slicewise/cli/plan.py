@@ -24,7 +24,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace, settings: Settings) -> int:
     from slicewise.cli.check import definitions_of
-    from slicewise.features.explain import board_changes, changes, explain
+    from slicewise.features.explain import board_changes, changes, explain, published
     from slicewise.features.plan import Deployment, plan
     from slicewise.features.project import load_project
     from slicewise.features.projects import joined
@@ -45,6 +45,7 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
     every = [each for each in changes(after, running) if each.view in mine or each.kind == "removed"]
     mine = tuple(each.name for each in deployment.leaderboards)
     boards = [each for each in board_changes(after, running) if each.view in mine or each.kind == "removed"]
+    topics = published(deployment)
     if arguments.json:
         whole = {
             "project": deployment.project,
@@ -52,6 +53,7 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
             "compared": said,
             "units": [row.to_json() for row in rows],
             "changes": [{"view": c.view, "change": c.kind, "reason": c.reason, "unit": c.unit} for c in every],
+            "published": [{"view": view, "what": what} for view, what in topics],
             "leaderboards": [{"name": c.view, "change": c.kind, "reason": c.reason} for c in boards],
         }
         print(json.dumps(whole))
@@ -63,6 +65,8 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
         print(f"{change.view}: {change.kind}; {change.reason}")
     for change in boards:
         print(f"leaderboard {change.view}: {change.kind}; {change.reason}")
+    for view, what in topics:
+        print(f"{view}: published {what}")
     print(f"\n{said}\nsizes count lists, texts and sets as empty; reads are fields besides the hot hash, at most")
     return 1 if any(change.kind == "refused" for change in every) else 0
 

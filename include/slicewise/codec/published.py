@@ -28,11 +28,9 @@ def texts_of(values: pa.Array | pa.ChunkedArray) -> pa.Array:
     if pa.types.is_integer(kind) or pa.types.is_boolean(kind):
         return pc.fill_null(array.cast(pa.string()), "null")
     if pa.types.is_float64(kind):
-        plain = [
-            "null" if value is None else repr(value) if value - value == 0 else _text(value)
-            for value in array.to_pylist()
-        ]
-        return pa.array(plain, pa.string())
+        coded = array.dictionary_encode()  # a number is written once, however many have it
+        texts = [repr(value) if value - value == 0 else _text(value) for value in coded.dictionary.to_pylist()]
+        return pc.fill_null(pa.array(texts, pa.string()).take(coded.indices), "null")
     if pa.types.is_string(kind) and not pc.any(pc.match_substring_regex(array, _ESCAPED)).as_py():
         quoted = pc.binary_join_element_wise('"', array, '"', "")
         return pc.fill_null(quoted, "null")

@@ -12,8 +12,10 @@ from slicewise.features.emission import Emit
 from slicewise.features.event_list import CAPACITY, check_capacity
 from slicewise.features.leaderboard import Leaderboard
 from slicewise.features.naming import (
+    OF_QUESTIONS,
     Location,
     at_place,
+    check_mapping,
     check_name,
     frozen,
     placed,
@@ -138,8 +140,14 @@ class KafkaSource:
         for option in ("max_lateness", "max_ahead"):
             with placed(f"{option} of {where}"):
                 parse_duration(getattr(self, option))
-        if not TOPIC_NAME.fullmatch(self.topic or self.name):
-            raise DefinitionError(f"{self.topic!r} is no topic name", where=where)
+        topic = self.name if self.topic is None else self.topic
+        if not isinstance(topic, str) or not TOPIC_NAME.fullmatch(topic):
+            raise DefinitionError(
+                f"{self.topic!r} is no topic name",
+                where=where,
+                expected="letters, digits, '.', '_' and '-', at most 200",
+                next_step="correct it, or leave it out where the topic has the source's name",
+            )
         if self.history is not None:
             raise DefinitionError(
                 "history= cannot be imported yet",
@@ -291,7 +299,8 @@ class FeatureView:
             raise DefinitionError("a view has no features", where=where, expected="features=[sw.Feature(…), …]")
         object.__setattr__(self, "features", tuple(self.features))
         refuse_twice([f.name for f in self.features], "feature", where)
-        refuse_twice([c for f in self.features for c in f.columns()], "feature column", where)
+        self._check_columns([c for f in self.features for c in f.columns()])
+        check_mapping(self.columns, "columns", where, '{"minutes": "seconds / 60"}')
         for column in self.columns:
             check_name(column, "a computed column", where)
             refuse_reserved(column, where)
@@ -321,6 +330,27 @@ class FeatureView:
             raise DefinitionError("tests are cases", where=where, expected="tests=[sw.case(…)]")
         object.__setattr__(self, "tests", tuple(self.tests))
 
+    def _check_columns(self, names: Sequence[str]) -> None:
+        """An answer has a column for each feature and window, and those of the entity: each under a name of its own."""
+        refuse_twice(names, "feature column", self.place)
+        seen = {column.lower(): f"entity column {column!r}" for column in self.entity}
+        for name in names:
+            other = seen.setdefault(name.lower(), f"feature column {name!r}")
+            if other != f"feature column {name!r}":
+                raise DefinitionError(
+                    f"the feature column {name!r} has the name of the {other}",
+                    where=self.place,
+                    expected="names that differ in more than case, since SQL does not see it",
+                    next_step="rename the feature",
+                )
+        for word in sorted({*self.entity} & OF_QUESTIONS):
+            raise DefinitionError(
+                f"an entity column named {word!r}",
+                where=self.place,
+                expected=f"another name: in sw.evaluate and in spines the column {word!r} says how a row is read",
+                next_step=f'give the column another name, with paths={{"…": "$.{word}"}}',
+            )
+
 
 @dataclass(frozen=True)
 class FeatureSet:
@@ -347,6 +377,7 @@ class FeatureSet:
     def __post_init__(self) -> None:
         where = self.where
         check_name(self.name, "a feature set", where)
+        check_mapping(self.defaults, "defaults", where, '{"plays_7d": 0}')
         refs = texts(self.features, "features", where)
         if not refs:
             raise DefinitionError("a feature set is empty", where=where, expected='["view:column"]')

@@ -6,9 +6,8 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from slicewise.aggregates.membership import asking
 from slicewise.errors import DefinitionError
-from slicewise.slices import Window, parse_duration
+from slicewise.slices import Window, parse_duration, resolution
 
 if TYPE_CHECKING:
     from slicewise.features.unit import PlannedFeature
@@ -58,4 +57,11 @@ def emitted(window: Window) -> bool:
 
 def emitted_features(features: tuple[PlannedFeature, ...]) -> tuple[PlannedFeature, ...]:
     """Those that are published: of such a window, and a value rather than a filter that readers ask."""
+    from slicewise.aggregates.membership import asking  # a definition is written without numpy
+
     return tuple(each for each in features if emitted(each.window) and asking(each.aggregate) is None)
+
+
+def step_us(window: Window, slice_us: int) -> int:
+    """How far apart the ends of a window lie: its hop, or of a sliding one its resolution."""
+    return window.hop_us or resolution(window, slice_us)

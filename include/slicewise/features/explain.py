@@ -11,6 +11,7 @@ import numpy as np
 from slicewise.aggregates import Fixed, Items, Texts
 from slicewise.codec import SEAL_BYTES, Layout
 from slicewise.errors import DefinitionError
+from slicewise.features.emission import emitted_features, step_us
 from slicewise.features.event_list import EventList
 from slicewise.features.fingerprint import canonical_json, storage_payload
 from slicewise.features.plan import Deployment
@@ -102,6 +103,21 @@ def board_changes(new: Deployment, deployed: Deployment | None) -> tuple[Change,
             again = ": its rows begin anew" if before.fingerprint != board.fingerprint else ""
             found.append(Change(board.name, "definition", what + again))
     return (*found, *(Change(name, "removed", "no longer served") for name in old))
+
+
+def published(deployment: Deployment) -> tuple[tuple[str, str], ...]:
+    """Of each view with `emit=` its name, and what it publishes where and when, and holds in memory for it."""
+    found = []
+    for unit in deployment.units:
+        features = emitted_features(unit.features)
+        if unit.emission is None or not features:
+            continue
+        ends = {each.window.column_suffix(): step_us(each.window, unit.slice_us) for each in features}
+        when = ", ".join(f"{suffix} every {format_duration(step)}" for suffix, step in ends.items())
+        held_us = max(each.window.length_us for each in features) + unit.emission.corrections_us
+        most = f"up to {-(-held_us // unit.slice_us)} partials of an entity in memory"
+        found.append((unit.view, f"to topic {unit.emission.topic}: {when}; {most}"))
+    return tuple(found)
 
 
 def refuse_changed_units(new: Deployment, deployed: Deployment | None) -> None:

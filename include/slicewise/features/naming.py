@@ -17,6 +17,8 @@ _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,62}")
 # columns of log.<source> and slices.<unit> that are the platform's own
 _LOG_COLUMNS = {"archive_seq", "kind", "topic_id", "partition", "offset", "kafka_time", "archive_time"}
 _EVENT_COLUMNS = {"event_time", "hour", "slice", "reason", "raw", "events", "cover", "seq", "at"}
+# columns of a question beside its entity's
+OF_QUESTIONS = frozenset({"mode", "token"})
 RESERVED = frozenset(_LOG_COLUMNS | _EVENT_COLUMNS)
 
 
@@ -64,9 +66,15 @@ def frozen(mapping: Mapping[str, Any]) -> Mapping[str, Any]:
     return MappingProxyType(dict(mapping))
 
 
+def check_mapping(value: object, what: str, where: str, example: str) -> None:
+    """Refuse what is no mapping of names."""
+    if not isinstance(value, Mapping):
+        raise DefinitionError(f"{what} is {value!r}", where=where, expected=f"{what}={example}")
+
+
 def texts(value: str | Iterable[str], what: str, where: str) -> tuple[str, ...]:
     """A list of texts as a tuple; a text alone is refused, since it is a list of letters to Python."""
-    if isinstance(value, str) or not all(isinstance(v, str) for v in value):
+    if isinstance(value, str) or not isinstance(value, Iterable) or not all(isinstance(v, str) for v in value):
         raise DefinitionError(f"{what} is {value!r}", where=where, expected=f"a list of texts: {what}=[…]")
     return tuple(value)
 

@@ -16,6 +16,7 @@ from slicewise.features.event_list import kept_for, shared
 from slicewise.features.expression import RowExpression
 from slicewise.features.fingerprint import condition_column
 from slicewise.features.names import listed, nearest
+from slicewise.features.naming import OF_QUESTIONS
 from slicewise.features.paths import column_paths
 from slicewise.features.plan import Deployment, PlannedSet
 from slicewise.features.planned_board import plan_board
@@ -246,11 +247,12 @@ def _conditions(
 def _check_question(aggregate: Aggregate, view: FeatureView, place: str) -> None:
     """The reader's row has one column of a name: the entity's, or what is asked."""
     asked = asking(aggregate)
-    if asked is not None and asked.question in view.entity:
+    if asked is not None and asked.question in {*view.entity, *OF_QUESTIONS}:
+        own = "a column of the view's entity" if asked.question in view.entity else "how a row is read"
         raise DefinitionError(
-            f"{aggregate.describe()} is asked by {asked.question!r}, which is a column of the view's entity",
+            f"{aggregate.describe()} is asked by {asked.question!r}, which is {own}",
             where=place,
-            expected="a column that is no entity column",
+            expected="a column that is no entity column, and has another name than " + ", ".join(sorted(OF_QUESTIONS)),
             next_step="an entity sees no other value of its own key; name another column",
         )
 
@@ -361,6 +363,8 @@ def _defaults(declared: FeatureSet, outputs: dict[str, pa.DataType]) -> list[tup
                 next_step=nearest(key, outputs),
             )
         try:
+            if isinstance(value, float) and pa.types.is_integer(outputs[refs[0]]):
+                raise TypeError(value)  # Arrow would cut its fraction off
             pa.scalar(value, outputs[refs[0]])
         except (pa.ArrowInvalid, pa.ArrowTypeError, TypeError, ValueError, OverflowError) as error:
             raise DefinitionError(

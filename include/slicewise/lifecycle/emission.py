@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
 from slicewise.features.emission import emitted_features
-from slicewise.slices import Window, floor, resolution
+from slicewise.slices import Window, floor
 
 if TYPE_CHECKING:
     import numpy as np
@@ -120,11 +120,6 @@ class Sink(Protocol):
     def flush(self) -> None:
         """Returns when all that was handed over stands: then the cover of this emission advances."""
         ...
-
-
-def step_us(window: Window, slice_us: int) -> int:
-    """How far apart the ends of a window lie: its hop, or of a sliding one its resolution."""
-    return window.hop_us or resolution(window, slice_us)
 
 
 def grid(steps: Iterable[int]) -> tuple[int, ...]:

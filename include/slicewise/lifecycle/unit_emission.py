@@ -15,8 +15,9 @@ import pyarrow as pa
 from slicewise.aggregates import Finished
 from slicewise.aggregates.events import Rows
 from slicewise.cover import Cover
+from slicewise.features.emission import step_us
 from slicewise.features.unit import PlannedFeature, Unit
-from slicewise.lifecycle.emission import Correction, Errors, Tick, step_us
+from slicewise.lifecycle.emission import Correction, Errors, Tick
 from slicewise.lifecycle.entities import NOBODY, Int64, numbered, same
 from slicewise.lifecycle.window_state import Chunk, WindowState
 from slicewise.slices import Window, floor

@@ -24,6 +24,10 @@ QUIET_US = 1_000_000
 """How long after an instant a partition without younger records is waited for."""
 
 
+TRUSTED_US = 300_000_000
+"""A record whose time lies further ahead of the wall clock says nothing of how far its partition is."""
+
+
 @dataclass(frozen=True)
 class Progress:
     """How far a view's emission has come: what a restart needs, and all that it needs."""
@@ -174,6 +178,24 @@ class ViewEmission:
         if any(cut is None for cut in cuts.values()):
             return None
         return instant_us, {p: cut for p, cut in cuts.items() if cut is not None}
+
+
+def trusted(kafka_time: Int64, wall_us: int) -> Int64:
+    """Kafka times to cut by. One that a clock far ahead wrote would let its partition pass all instants up to it, and
+    whatever comes after would wait for them: it is taken as 0, which cuts nothing."""
+    return np.where(kafka_time > wall_us + TRUSTED_US, 0, kafka_time)
+
+
+def resumed(progress: Progress, emitted: EmittedView, max_ahead_us: int, log_begins_us: int) -> Progress:
+    """Where publication goes on if the log's first record, of this Kafka time, comes after some that are gone.
+
+    An event that is gone lies at most `max_ahead_us` after that time: windows that start later are whole.
+    """
+    whole_us = log_begins_us + max_ahead_us + emitted.longest_us
+    if whole_us <= progress.instant_us - emitted.corrections_us:
+        return progress
+    since_us = max(progress.instant_us, whole_us)
+    return Progress(since_us, since_us, progress.cover)
 
 
 def _joined(taken: Sequence[Taken], unit: Unit) -> tuple[Rows, pa.Table]:

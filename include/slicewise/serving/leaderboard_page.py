@@ -31,6 +31,8 @@ function show (answer) {
     tr.append(cell(row.rank), cell(Object.values(row.entity).join(' \\u00b7 ')), bar, cell(row.value, 'value'))
     return tr
   }))
+  const names = answer.rows.length ? Object.keys(answer.rows[0].entity) : []
+  if (names.length) document.querySelector('#who').textContent = names.join(' \\u00b7 ')
   const age = answer.end === null ? null : (Date.parse(answer.now) - Date.parse(answer.end)) / 1000
   said.textContent = age === null ? 'no board yet' : `window until ${answer.end}, ${age.toFixed(1)} s ago`
   said.classList.toggle('flag', answer.flags.length > 0)
@@ -60,7 +62,7 @@ def html(board: PlannedBoard) -> bytes:
         f"<!doctype html><html lang=en><meta charset=utf-8><title>{name}</title><style>{_STYLE}</style>"
         f"<h1>{name}</h1><p class=quiet>the {board.k} with the highest <code>{escape(board.ref)}</code>, "
         f"every {every} · <span id=said>…</span></p>"
-        "<table><thead><tr><th>#<th><th><th class=value>"
+        "<table><thead><tr><th>#<th id=who><th><th class=value>"
         f"{escape(board.column)}</thead><tbody></tbody></table>"
         f'<p class=quiet><a href="/v1/leaderboards/{name}">JSON</a> · <a href="/">features</a></p>'
         f"<script>{_SCRIPT.replace('BOARD', known, 1)}</script></html>"

@@ -26,7 +26,7 @@ from slicewise.features.plan import Deployment
 from slicewise.features.types import arrow_type
 from slicewise.features.unit import Source, Unit
 from slicewise.lifecycle.emission import EmittedView, Sink, Tick, emitted_views
-from slicewise.lifecycle.view_emission import Progress, Records, Taken, ViewEmission
+from slicewise.lifecycle.view_emission import Progress, Records, Taken, ViewEmission, resumed, trusted
 from slicewise.settings import Settings
 from slicewise.spark.emit_boards import board_sinks
 from slicewise.spark.emit_sinks import KafkaSink
@@ -75,6 +75,9 @@ class _View:
             kept = Kept(progress.since_us, progress.instant_us, progress.cover)
             self.log.save(kept, topic_id, self.partitions)
             self.saved, self.begun_s = progress, time.monotonic()
+
+
+_BUSY_S = 1.0
 
 
 class EmissionQuery:
@@ -130,23 +133,16 @@ class EmissionQuery:
         start = {p: known[p] if found is None else min(known[p], found) for p, found in first.items()}
         gone = {p: earliest.get((topic_id, p)) for p in start if 0 < earliest.get((topic_id, p)) >= start[p]}
         if gone:
-            progress = self._shortened(emitted, progress, gone)
+            whole = resumed(progress, emitted, self.source.max_ahead_us, self._log_begins_us(gone))
+            if whole is not progress:
+                warning("emission_skips", view=emitted.view, from_us=progress.instant_us, to_us=whole.instant_us)
+            progress = whole
             start = {p: max(at, gone.get(p, 0)) for p, at in start.items()}
         emission = ViewEmission(emitted, topic_id, start, progress)
         sinks = [sink for make in SINKS for sink in make(self._settings, emitted)]
         self.status.begun(emitted.view, progress.instant_us)
         event("emission_started", view=emitted.view, instant_us=progress.instant_us, start=start)
         return _View(emission, sinks, log, partitions, progress)
-
-    def _shortened(self, emitted: EmittedView, progress: Progress, gone: Mapping[int, int]) -> Progress:
-        """The log begins after events that a window may hold: publication goes on where windows are whole again."""
-        times = self._log_begins_us(gone)
-        whole_us = times + self.source.max_ahead_us + emitted.longest_us
-        if whole_us <= progress.instant_us - emitted.corrections_us:
-            return progress
-        since = max(progress.instant_us, whole_us)
-        warning("emission_skips", view=emitted.view, from_us=progress.instant_us, to_us=since, log_begins_us=times)
-        return Progress(since, since, progress.cover)
 
     def _log_begins_us(self, gone: Mapping[int, int]) -> int:
         from slicewise.stores.kafka.times import first_times_us
@@ -184,7 +180,7 @@ class EmissionQuery:
                 name: _taken(self._units[name], part, columns, self._topic_id)
                 for name, columns in zip(self._units, self._columns, strict=True)
             }
-            times = part["kafka_time"].to_numpy()
+            times = trusted(part["kafka_time"].to_numpy(), self._clock.now_us())
             found.append(Records(partition, part["offset"].to_numpy(), times, units, end))
             self._at[partition] = end
         return found
@@ -218,13 +214,16 @@ class EmissionQuery:
         """Events in the log that were not read yet, per partition; publishes what a quiet log has let pass."""
         asked_us = self._clock.now_us()  # before the end: a later record has a later Kafka time
         latest = self._log.latest(self.source.topic)
-        with self._between:
-            if self._draining:
-                return {}
-            for partition in self._at:
-                for view in self._views:
-                    view.emission.read_to(partition, latest.get((self._topic_id, partition)), asked_us)
-            self._publish()
+        # while a batch publishes much, the driver's heart beats on
+        if self._between.acquire(timeout=_BUSY_S):
+            try:
+                if not self._draining:
+                    for partition in self._at:
+                        for view in self._views:
+                            view.emission.read_to(partition, latest.get((self._topic_id, partition)), asked_us)
+                    self._publish()
+            finally:
+                self._between.release()
         return {p: max(0, latest.get((self._topic_id, p)) - at) for p, at in self._at.items()}
 
     def error(self) -> BaseException | None:

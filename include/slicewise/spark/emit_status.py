@@ -45,6 +45,7 @@ class EmissionStatus(SourceStatus):
     def published(self, emission: ViewEmission, progress: Progress, found: Sequence[Tick | Correction]) -> None:
         """An instant's ticks and corrections were handed over."""
         name, metrics = emission.view, self.metrics
+        self.progress_us = self.clock.now_us()  # also within a batch that lets many instants pass
         assert isinstance(metrics, EmissionMetrics)
         windows = sum(int(each.changed.sum()) for each in found if isinstance(each, Tick))
         corrections = sum(len(each.ends_us) for each in found if isinstance(each, Correction))

@@ -13,7 +13,7 @@ from slicewise.errors import BadRequest
 from slicewise.features.definitions import FeatureSet
 from slicewise.features.plan import Deployment
 from slicewise.features.unit import PlannedFeature, Unit
-from slicewise.slices import bounds_columns
+from slicewise.slices import Mode, bounds_columns
 from slicewise.token import Token
 from slicewise.training.archive import Archive, Archived, refuse_beyond, refuse_unarchived
 from slicewise.training.entities import entities_of
@@ -113,10 +113,12 @@ def answer_spine(
     asked: Sequence[Asked],
     spine: Spine,
     knowledge: str,
+    mode: Mode = "event_time",
 ) -> dict[str, Finished]:
     """Finished values by ref, one per row of the spine.
 
-    archived: how far each source is read. Raises BadRequest where the spine asks for more.
+    archived: how far each source is read. mode: of bounds that no token recorded. Raises BadRequest where the
+    spine asks for more.
     """
     tokens = spine.tokens() if knowledge == "token" else None
     finished: dict[str, Finished] = {}
@@ -126,7 +128,7 @@ def answer_spine(
         if tokens is None:
             if len(spine):
                 refuse_beyond(unit.source, reached, int(spine.at_us.max()))
-            bounds = _by_event_time(each, spine)
+            bounds = _by_mode(each, spine, mode)
             own = None
         else:
             own = [_of_unit(unit, row, some) for row, some in enumerate(tokens)]
@@ -190,11 +192,10 @@ def read_unit(
     return unit_events(unit, events, known)
 
 
-def _by_event_time(asked: Asked, spine: Spine) -> dict[str, Bounds]:
+def _by_mode(asked: Asked, spine: Spine, mode: Mode) -> dict[str, Bounds]:
     unit = asked.unit
     return {
-        feature.column: bounds_columns(feature.window, "event_time", spine.at_us, unit.slice_us)
-        for feature in asked.features
+        feature.column: bounds_columns(feature.window, mode, spine.at_us, unit.slice_us) for feature in asked.features
     }
 
 

@@ -17,6 +17,7 @@ from slicewise import log
 from slicewise.aggregates import Finished
 from slicewise.errors import BadRequest, DataLoss
 from slicewise.features.plan import Deployment
+from slicewise.slices import Mode
 from slicewise.token import Token
 from slicewise.training.archive import Archive, Archived
 from slicewise.training.ask import KNOWLEDGE, Asked, answer_spine, entity_types, incomplete, reach, resolve
@@ -85,10 +86,12 @@ def build_training_set(
     features: object,
     knowledge: str,
     archived: Mapping[str, Archived] | None = None,
+    mode: Mode = "event_time",
 ) -> DataSet:
     """The spine's rows with the values of the features, in the spine's order.
 
-    archived: how far each source is read; None reads all that is archived now.
+    archived: how far each source is read; None reads all that is archived now. mode: of bounds by event time;
+    "row" is for a query's rows alone, which no manifest rebuilds.
     """
     if knowledge not in KNOWLEDGE:
         raise BadRequest(
@@ -100,7 +103,7 @@ def build_training_set(
     rows = spine if isinstance(spine, Spine) else read_spine(spine, entity_types(asked), _questions(asked))
     timely = knowledge == "event_time" and len(rows) > 0
     reached = archived or reach(deployment, archive, asked, int(rows.at_us.max()) if timely else None)
-    finished = answer_spine(deployment, archive, reached, asked, rows, knowledge)
+    finished = answer_spine(deployment, archive, reached, asked, rows, knowledge, mode)
     table = rows.table
     for ref in refs:
         if ref in table.column_names:

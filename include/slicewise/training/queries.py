@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 
 from slicewise.cover import Cover
 from slicewise.errors import BadRequest
-from slicewise.features.definitions import Feature, FeatureView, Project
+from slicewise.features.definitions import FeatureView, Project
 from slicewise.features.plan import Deployment, plan
 from slicewise.features.unit import Source, Unit
 from slicewise.slices import Window, as_window
@@ -30,8 +30,6 @@ from slicewise.training.spine import AT
 
 WINDOW_END = "window_end"
 _FOR_EVER = 2**62
-_SLICED = ("sliding", "tumbling", "hopping", "session", "lifetime")
-"""Windows that end before the instant of the question; an exact one contains it."""
 
 
 @dataclass(frozen=True)
@@ -103,41 +101,8 @@ def query_rows(
         asked = _ends(unit, kept, windows, begin, min(end, reached.until_us))
         return _rows(view, WINDOW_END, build_training_set(deployment, archive, asked, refs, "event_time", known))
     asked = _each(unit, kept)
-    sliced = {f"{view.name}:{c}" for f in view.features for c, w in _columns(f) if w.kind in _SLICED}
-    later = [ref for ref in refs if ref in sliced]
-    exact = [ref for ref in refs if ref not in sliced]
-    built = [
-        _rows(
-            view,
-            source.timestamp,
-            build_training_set(deployment, archive, _after(asked, us), some, "event_time", known),
-        )
-        for us, some in ((1, later), (0, exact))
-        if some
-    ]
-    return _joined(view, source.timestamp, asked, built)
-
-
-def _columns(feature: Feature) -> list[tuple[str, Window]]:
-    windows = [as_window(window) for window in feature.windows]
-    return [(f"{feature.name}_{window.column_suffix()}", window) for window in windows]
-
-
-def _after(asked: pa.Table, us: int) -> pa.Table:
-    """The same questions so much later."""
-    later = pc.add(asked[AT].cast(pa.int64()), us).cast(asked[AT].type)
-    return asked.set_column(asked.column_names.index(AT), AT, later)
-
-
-def _joined(view: FeatureView, time: str, asked: pa.Table, built: Sequence[QueryRows]) -> QueryRows:
-    """One table of what was asked at two instants, with the events' own times."""
-    names = [time if name == AT else name for name in asked.column_names]
-    table = asked.rename_columns(names)
-    found = {name: rows.table[name] for rows in built for name in rows.table.column_names}
-    for feature in view.features:
-        for column in feature.columns():
-            table = table.append_column(column, found[column])
-    return QueryRows(table, time, {name: count for rows in built for name, count in rows.errors.items()})
+    built = build_training_set(deployment, archive, asked, refs, "event_time", known, mode="row")
+    return _rows(view, source.timestamp, built)
 
 
 def _each(unit: Unit, kept: pa.Table) -> pa.Table:

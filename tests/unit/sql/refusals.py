@@ -43,6 +43,23 @@ REFUSALS: dict[str, tuple[str, str]] = {
     "within group": ("WITHIN GROUP", selected(f"›percentile_cont(0.5) WITHIN GROUP (ORDER BY n) {W} AS x_1h")),
     "respect nulls": ("RESPECT NULLS", selected(f"›last(song) RESPECT NULLS {W} AS x_1h")),
     "a scalar that is a list": ("answers a list", selected(f"approx_percentile(seconds, ›0.5) {W} AS x_1h")),
+    "a count of null": ("COUNT of NULL", selected(f"›count(NULL) {W} AS x_1h")),
+    "a line over null": ("REGR_SLOPE of NULL", selected(f"›regr_slope(seconds, NULL) {W} AS x_1h")),
+    "the sum of a number": ("column is 5", selected(f"›sum(5) {W} AS x_1h")),
+    "distinct of a number": ("column is 1", selected(f"›count(DISTINCT 1) {W} AS x_1h")),
+    "a sum of a feature": ("column is Count", selected(f"›sum(count(*)) {W} AS x_1h")),
+    "a length in digits of another script": (
+        "no length",
+        over("PARTITION BY user_id ORDER BY SLICE(ts) RANGE INTERVAL ›'²' HOUR PRECEDING"),
+    ),
+    "SLICE as a feature": ("a word of windows", selected("›SLICE(ts)")),
+    # ---- commas and parentheses
+    "a comma too many": ("beside this comma", f"SELECT user_id, count(*) {W} AS n_1h›, FROM plays"),
+    "a comma too many in a window": ("beside this comma", over("PARTITION BY user_id›, ORDER BY SLICE(ts) ROWS 3")),
+    "a comma too many in a function": ("beside this comma", selected(f"sum(n›,) {W} AS x_1h")),
+    "nothing selected": ("nothing stands behind SELECT", "›SELECT FROM plays"),
+    "a parenthesis left open": ("never closed", selected(f"sum›(n {W} AS x_1h")),
+    "a parenthesis closed twice": ("never opened", selected(f"sum(n)›) {W} AS x_1h")),
     # ---- row logic
     "row logic that is not on the list": ("LOWER is not on the list", selected(f"count(›lower(song)) {W} AS x_1h")),
     "row logic in WHERE": ("a condition is boolean", f"SELECT user_id, count(*) {W} AS n_1h FROM plays WHERE ›seconds"),
@@ -65,6 +82,7 @@ REFUSALS: dict[str, tuple[str, str]] = {
     "one name for two aggregates": ("the feature 'plays' is", selected(f"sum(n) {W} AS ›plays_1h")),
     "one column twice": ("stands twice", selected(f"count(*) {W} AS ›plays_1h")),
     "a subquery as a value": ("", selected("›(SELECT 1) AS x")),
+    "everything of the source": ("* is no list", "SELECT ›plays.*, count(*) AS n_1h FROM plays"),
     # ---- windows
     "no PARTITION BY": (
         "there is no entity",

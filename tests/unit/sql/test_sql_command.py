@@ -167,6 +167,50 @@ def test_what_is_left_out_is_said(capsys: pytest.CaptureFixture[str], tmp_path: 
     assert "left out: 1 missing_required:user_id" in out
 
 
+def test_an_event_without_its_key_is_said_although_its_column_may_be_null(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    file = tmp_path / "e.csv"
+    file.write_text("k,x,t\n,1,2026-11-20T08:05:00Z\na,0,2026-11-20T08:05:00Z\na,1,2026-11-20T08:05:00Z\n")
+    source = "CREATE SOURCE e (k STRING, x BIGINT, t TIMESTAMP_RFC3339) WITH (timestamp = 't');"
+    hour = "OVER (PARTITION BY k ORDER BY SLICE(t) RANGE INTERVAL '1' HOUR PRECEDING)"
+    text = f"{source} SELECT k, count(*) {hour} AS n_1h, sum(1e308 * 10 / x) {hour} AS s_1h FROM e"
+    (answer,) = rows(capsys, text, "--over", str(file))
+    assert [row["k"] for row in answer["rows"]] == ["a"]
+    assert answer["left_out"]["null_entity"] == 1
+    assert sum(answer["left_out"].values()) == 2, "the other one's computed column is infinite"
+
+
+@pytest.mark.parametrize(
+    ("of", "counts"),
+    [
+        ("n_tumbling_1h_open FROM e GROUP BY k, TUMBLE(t, INTERVAL '1' HOUR, open => TRUE)", [1, 2, 1, 2]),
+        ("n_hopping_1h_30m_open FROM e GROUP BY k, HOP(t, INTERVAL '30' MINUTE, INTERVAL '1' HOUR, open => TRUE)",
+         [1, 2, 2, 3]),
+    ],
+)  # fmt: skip
+def test_an_event_of_the_last_microsecond_is_in_its_own_answer(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, of: str, counts: list[int]
+) -> None:
+    # 08:10  09:00 - 1 us |  09:29:59.999998  09:30 - 1 us
+    file = tmp_path / "e.csv"
+    times = ["08:10:00", "08:59:59.999999", "09:29:59.999998", "09:29:59.999999"]
+    file.write_text("k,t\n" + "".join(f"a,2026-11-20T{time}Z\n" for time in times))
+    (answer,) = rows(capsys, f"SELECT k, count(*) AS {of}", "--over", str(file))
+    assert [row["k"] for row in answer["rows"]] == ["a"] * 4
+    assert [row[of.split()[0]] for row in answer["rows"]] == counts
+
+
+def test_a_sliding_row_begins_where_its_own_slice_says(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    # Slices of 5 m: the rows of 09:34:59.999998 and of the next microsecond both begin at 08:30.
+    file = tmp_path / "e.csv"
+    times = ["08:30:00", "09:34:59.999998", "09:34:59.999999", "09:35:00"]
+    file.write_text("k,t\n" + "".join(f"a,2026-11-20T{time}Z\n" for time in times))
+    hour = "OVER (PARTITION BY k ORDER BY SLICE(t) RANGE INTERVAL '1' HOUR PRECEDING)"
+    (answer,) = rows(capsys, f"SELECT k, count(*) {hour} AS n_1h FROM e", "--over", str(file))
+    assert [row["n_1h"] for row in answer["rows"]] == [1, 2, 3, 3]
+
+
 def test_a_count_of_distinct_values_says_from_where_it_estimates(capsys: pytest.CaptureFixture[str]) -> None:
     (answer,) = rows(capsys, f"SELECT count(DISTINCT item) {HOUR} AS items_1h FROM purchases", "--over", str(EVENTS))
     assert "exact up to 256 distinct values" in answer["notes"][0]

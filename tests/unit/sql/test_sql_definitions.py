@@ -62,6 +62,9 @@ PAIRS: dict[str, tuple[str, sw.FeatureView]] = {
     "count with a condition": one("count(*) FILTER (WHERE liked)", sw.count(where="liked")),
     "sum with a condition": one("sum(n) FILTER (WHERE n > 3 AND liked)", sw.sum("n", where="n > 3 AND liked")),
     "count_if": one("count_if(n > 3)", sw.count(where="n > 3")),
+    "count_if with a condition": one(
+        "count_if(n > 3 OR liked) FILTER (WHERE n < 9)", sw.count(where="(n > 3 OR liked) AND (n < 9)")
+    ),
     "stddev_samp": one("stddev_samp(seconds)", sw.stddev("seconds")),
     "stddev": one("stddev(seconds)", sw.stddev("seconds")),
     "stddev_pop": one("stddev_pop(seconds)", sw.stddev("seconds", population=True)),
@@ -71,6 +74,15 @@ PAIRS: dict[str, tuple[str, sw.FeatureView]] = {
     "corr": one("corr(n, seconds)", sw.correlation("n", "seconds")),
     "skewness": one("skewness(n)", sw.skewness("n")),
     "a bucketed sum": one("bucketed(sum(n), by => song)", sw.bucketed(sw.sum("n"), by="song")),
+    "a bucketed sum with a condition": one(
+        "bucketed(sum(n) FILTER (WHERE liked), by => song)", sw.bucketed(sw.sum("n", where="liked"), by="song")
+    ),
+    "a bucketed condition": one(
+        "bucketed(count_if(liked), by => song)", sw.bucketed(sw.count(where="liked"), by="song")
+    ),
+    "a length in an aggregate": one(
+        "decay_sum(n, half_life => INTERVAL '5' MINUTE)", sw.decay_sum("n", half_life="5m")
+    ),
     "regr_slope": one("regr_slope(seconds, n)", sw.linear_trend("seconds", over="n")),
     "regr_r2": one("regr_r2(seconds, n)", sw.linear_trend("seconds", over="n", output="r2")),
     "sum": one("SUM(n)", sw.sum("n")),
@@ -88,6 +100,7 @@ PAIRS: dict[str, tuple[str, sw.FeatureView]] = {
     "last_value": one("last_value(song) IGNORE NULLS", sw.last("song")),
     "bool_and": one("bool_and(liked)", sw.bool_and("liked")),
     "every": one("every(liked)", sw.bool_and("liked")),
+    "any": one("any(liked)", sw.bool_or("liked")),
     "logical_or": one("logical_or(liked)", sw.bool_or("liked")),
     "approx_percentile": one("approx_percentile(seconds, ARRAY[0.5, 0.9])", sw.quantiles("seconds", q=[0.5, 0.9])),
     "exact": (

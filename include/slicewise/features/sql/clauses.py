@@ -28,6 +28,8 @@ _REFUSED: Mapping[str, str] = {
     **dict.fromkeys(("PIVOT", "UNPIVOT", "INTO", "FOR"), "this clause is no part of a view"),
 }
 _PARTS = ("SELECT", "FROM", "WHERE", "GROUP BY", "WINDOW")
+_OPENS = {",", "(", "[", "SELECT", "GROUP BY", "PARTITION BY", "ORDER BY"}
+_CLOSES = {",", ")", "]", "FROM", "WHERE", "GROUP BY", "ORDER BY"}
 
 
 @dataclass(frozen=True)
@@ -85,6 +87,7 @@ def _parts(sql: SqlText, tokens: Tokens) -> dict[str, Tokens]:
         )
     for index in tokens.outside(*_REFUSED):
         raise sql.refused(_REFUSED[tokens.word(index)], tokens.at(index), " … ".join(_PARTS))
+    _refuse_gaps(sql, tokens)
     marks = [i for i in tokens.outside(*_PARTS) if not is_distinct_from(tokens, i)]
     found: dict[str, Tokens] = {}
     for index, end in zip(marks, [*marks[1:], len(tokens)], strict=True):
@@ -92,10 +95,24 @@ def _parts(sql: SqlText, tokens: Tokens) -> dict[str, Tokens]:
         if word in found:
             raise sql.refused(f"{word} stands twice", tokens.at(index), "each clause once")
         found[word] = tokens.part(index + 1, end)
+    for word in ("SELECT", "GROUP BY"):
+        if word in found and not len(found[word]):
+            raise sql.refused(f"nothing stands behind {word}", tokens.at(tokens.outside(word)[0]), f"{word} …")
     if "FROM" not in found:
         raise sql.refused("FROM is missing", tokens.at(len(tokens)), "FROM source")
     _check_from(sql, found["FROM"])
     return found
+
+
+def _refuse_gaps(sql: SqlText, tokens: Tokens) -> None:
+    """Refuse a comma with nothing before or behind it: the parser forgives one, and a part would get lost."""
+    for index in range(len(tokens)):
+        if tokens.word(index) == "," and (tokens.word(index - 1) in _OPENS or _ends(tokens, index + 1)):
+            raise sql.refused("nothing stands beside this comma", tokens.at(index), "a comma between two things alone")
+
+
+def _ends(tokens: Tokens, index: int) -> bool:
+    return index == len(tokens) or tokens.word(index) in _CLOSES
 
 
 def is_distinct_from(tokens: Tokens, index: int) -> bool:

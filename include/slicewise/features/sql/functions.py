@@ -16,9 +16,11 @@ from sqlglot import exp
 from slicewise.aggregates import Aggregate
 from slicewise.errors import DefinitionError
 from slicewise.features.names import nearest
+from slicewise.features.sql.lengths import interval, is_whole
 from slicewise.features.sql.names import (
     BOUNDS,
     OF_NULLS,
+    OF_WINDOWS,
     REASONS,
     SPELLINGS,
     Spelling,
@@ -28,6 +30,7 @@ from slicewise.features.sql.names import (
 )
 from slicewise.features.sql.rowlogic import RowLogic
 from slicewise.features.sql.text import Span, SqlText, node_span
+from slicewise.slices import format_duration
 
 
 @dataclass(frozen=True)
@@ -54,7 +57,7 @@ class Functions:
     def aggregate(self, call: Call) -> Aggregate:
         """The aggregate of a call. Raises SqlRefused."""
         made, positional, named = self._arguments(call)
-        if call.filter is not None:
+        if call.filter is not None and "where" not in named:
             named |= self._where(call, made)
         used: set[str] = set()
         arguments = [self._value(node, call, used) for node in positional]
@@ -94,8 +97,13 @@ class Functions:
     def _arguments(self, call: Call) -> tuple[Callable[..., Aggregate], list[exp.Expr], dict[str, Any]]:
         name, ours = call.name, existing()
         positional, named = self._given(call)
-        if name in ("count_if", "countif") and len(positional) == 1 and call.filter is None:
-            return ours["count"], [], {**named, "where": self.logic.condition(positional[0])}
+        for node in (*positional, *named.values()):
+            if isinstance(node, exp.Null):
+                raise self.sql.refused(
+                    f"{name.upper()} of NULL is the same whatever happens", call.span, "a column or an expression"
+                )
+        if name in ("count_if", "countif") and len(positional) == 1:
+            return ours["count"], [], {**named, "where": self.logic.condition(_all_of(positional[0], call.filter))}
         if name == "count":
             return self._count(call, positional, named)
         for node in positional:
@@ -119,6 +127,13 @@ class Functions:
             return self._spelled(call, spelling, positional, named)
         if name in ours:
             return ours[name], positional, named
+        if name.upper() in OF_WINDOWS:
+            raise self.sql.refused(
+                f"{call.node.this} is a word of windows, and no feature",
+                call.span,
+                "an aggregate",
+                "leave it out: every answer carries its window's start and end",
+            )
         if name in BOUNDS:
             raise self.sql.refused(
                 f"{call.node.this} is no feature: every answer carries its window's start and end",
@@ -236,10 +251,13 @@ class Functions:
             return node.name
         if isinstance(node, exp.Array | exp.Tuple):
             return [self._value(each, call, used) for each in node.expressions]
-        if isinstance(node, exp.Anonymous) and str(node.this).lower() in known_names():
-            inner = self.aggregate(Call(node, node_span(node) or call.span))
+        asked, condition = (node.this, node.expression.this) if isinstance(node, exp.Filter) else (node, None)
+        if isinstance(asked, exp.Anonymous) and str(asked.this).lower() in known_names():
+            inner = self.aggregate(Call(asked, node_span(asked) or call.span, condition))
             used.update(columns_of(inner))
             return inner
+        if isinstance(node, exp.Interval):
+            return format_duration(interval(self.sql, node, call.span))
         constant = _constant(node)
         if constant is not _NONE:
             return constant
@@ -249,17 +267,24 @@ class Functions:
 
 
 _NONE = object()
+_CONDITION = ""
+"""A column that has no name yet."""
 
 
 def columns_of(aggregate: Aggregate) -> tuple[str, ...]:
-    """What it reads, without the column of its condition, which the planner makes."""
-    return getattr(aggregate, "core", aggregate).inputs
+    """What it reads, without the columns of conditions, which the planner makes."""
+    return tuple(name for name in aggregate.resolve(lambda _: _CONDITION).inputs if name != _CONDITION)
+
+
+def _all_of(first: exp.Expr, second: exp.Expr | None) -> exp.Expr:
+    """Both conditions, where there is a second one."""
+    return first if second is None else exp.And(this=exp.Paren(this=first), expression=exp.Paren(this=second))
 
 
 def _constant(node: exp.Expr) -> Any:
     if isinstance(node, exp.Literal):
         text = str(node.this)
-        return text if node.is_string else int(text) if text.isdigit() else float(text)
+        return text if node.is_string else int(text) if is_whole(text) else float(text)
     if isinstance(node, exp.Boolean):
         return bool(node.this)
     if isinstance(node, exp.Null):

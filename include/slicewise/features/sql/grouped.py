@@ -42,6 +42,8 @@ class Grouped:
 
     def read(self, group: exp.Expr, tokens: Tokens) -> tuple[tuple[exp.Column, ...], Meant]:
         """Entity columns and window of GROUP BY. tokens: those behind GROUP BY."""
+        if tokens.word(0) == "ALL":
+            raise self.sql.refused("GROUP BY ALL does not say what the entity is", tokens.at(0), "its columns by name")
         if [name for name, value in group.args.items() if value and name != "expressions"]:
             raise self.sql.refused(
                 "ROLLUP, CUBE and grouping sets are several entities at once", tokens.span(), "a view for each"

@@ -67,7 +67,7 @@ def interval(sql: SqlText, node: Any, span: Span) -> int:
     if isinstance(node, exp.Interval) and isinstance(node.this, exp.Literal):
         value, unit = str(node.this.this).strip(), str(getattr(node.args.get("unit"), "name", "") or "").upper()
     size = _UNITS.get(unit.removesuffix("S"))
-    if size is None or not value.isdigit() or not int(value):
+    if size is None or not is_whole(value) or not int(value):
         known = ", ".join(_UNITS)
         month = unit.removesuffix("S") in ("MONTH", "YEAR", "QUARTER")
         raise sql.refused(
@@ -77,6 +77,11 @@ def interval(sql: SqlText, node: Any, span: Span) -> int:
             "write it in days" if month else None,
         )
     return int(value) * size
+
+
+def is_whole(text: str) -> bool:
+    """Whether it is a whole number in the ten digits: other scripts have digits that are none to int."""
+    return text.isascii() and text.isdigit()
 
 
 def entity_column(sql: SqlText, node: exp.Expr, clause: str, tokens: Tokens) -> exp.Column:

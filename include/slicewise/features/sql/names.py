@@ -76,6 +76,7 @@ REASONS: Mapping[str, tuple[str, str]] = {
     "mode": ("its partial has no bound", "top_k_frequent(column, k => 1) where this version has it"),
 }
 BOUNDS = tuple(f"{window}_{end}" for window in ("tumble", "hop", "session") for end in ("start", "end", "rowtime"))
+OF_WINDOWS = ("SLICE", "TUMBLE", "HOP", "SESSION")
 OF_NULLS = {"first_value", "last_value"}
 
 
@@ -98,5 +99,5 @@ def expected_names() -> str:
 
 def kept_names() -> frozenset[str]:
     """Every name that SQL's parser must leave as it is written, in capitals."""
-    own = ("SLICE", "TUMBLE", "HOP", "SESSION", "COUNTIF")
-    return frozenset({*own, *(name.upper() for name in (*known_names(), *SPELLINGS, *REASONS, *BOUNDS))})
+    ours = (name.upper() for name in (*known_names(), *SPELLINGS, *REASONS, *BOUNDS))
+    return frozenset({*OF_WINDOWS, "COUNTIF", *ours})

@@ -144,7 +144,7 @@ class _Select:
         waiting: list[tuple[exp.Expr, exp.Expr, Tokens]] = []
         for node, tokens in pairs:
             inner = node.unalias()
-            if isinstance(inner, exp.Star):
+            if isinstance(inner, exp.Star) or isinstance(inner.this, exp.Star):
                 raise self.sql.refused("* is no list of features", tokens.span(), "entity columns and features")
             if isinstance(inner, exp.Column):
                 if isinstance(node, exp.Alias):

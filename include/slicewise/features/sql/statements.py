@@ -33,10 +33,26 @@ class Statement:
 
 def statements(sql: SqlText) -> list[Statement]:
     """The statements of a text, in order. Raises SqlRefused."""
-    found = [_statement(part) for part in sql.tokens().split(";") if len(part)]
+    tokens = sql.tokens()
+    _refuse_unbalanced(tokens)
+    found = [_statement(part) for part in tokens.split(";") if len(part)]
     if not found:
         raise sql.refused("there is no statement", Span(0, 1), FORMS)
     return found
+
+
+def _refuse_unbalanced(tokens: Tokens) -> None:
+    """Refuse a parenthesis without its other one: each clause would be looked for at a wrong depth."""
+    opened: list[int] = []
+    for index in range(len(tokens)):
+        if tokens.word(index) == "(":
+            opened.append(index)
+        elif tokens.word(index) == ")":
+            if not opened:
+                raise tokens.sql.refused("this parenthesis was never opened", tokens.at(index), "as many ( as )")
+            opened.pop()
+    if opened:
+        raise tokens.sql.refused("this parenthesis is never closed", tokens.at(opened[-1]), ")")
 
 
 def _statement(tokens: Tokens) -> Statement:

@@ -15,7 +15,7 @@ from sqlglot import exp
 from slicewise import slices
 from slicewise.errors import DefinitionError
 from slicewise.features.names import nearest
-from slicewise.features.sql.lengths import Meant, entity_column, interval
+from slicewise.features.sql.lengths import Meant, entity_column, interval, is_whole
 from slicewise.features.sql.text import Span, SqlText, Tokens, node_span
 
 SLICE = "SLICE"
@@ -63,7 +63,7 @@ class Windows:
                 f"window {name!r} names itself" if name in seen else f"unknown window {name!r}",
                 node_span(base) or tokens.span(),
                 f"WINDOW {name} AS (PARTITION BY … ORDER BY … RANGE …)",
-                nearest(name, self.named),
+                nearest(name, set(self.named) - {*seen, name}),
             )
         upper, its = self.named[name]
         inherited = self._merged(upper, its, (*seen, name))
@@ -156,7 +156,7 @@ class Windows:
     def _rows(self, start: Any, end: Any, span: Span, sliced: bool, spec: exp.Expr) -> Meant:
         text = str(getattr(start, "this", ""))
         plain = end is None or isinstance(end, str)
-        if sliced or not plain or not text.isdigit() or spec.args.get("exclude") is not None:
+        if sliced or not plain or not is_whole(text) or spec.args.get("exclude") is not None:
             raise self.sql.refused(
                 "this frame of ROWS", span, f"ORDER BY {self.timestamp} ROWS BETWEEN 9 PRECEDING AND CURRENT ROW"
             )

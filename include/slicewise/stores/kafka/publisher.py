@@ -20,9 +20,10 @@ _AT_ONCE = 50_000
 
 
 class Publisher:
-    """Appends keyed records to one topic; the broker's own partitioner places a key."""
+    """Appends keyed records to one topic; a key's partition is that of Kafka's own clients."""
 
-    def __init__(self, bootstrap: str, topic: str) -> None:
+    def __init__(self, bootstrap: str, topic: str, queue: int = 1_000_000) -> None:
+        """queue: records that wait for the broker; beyond it `append` waits."""
         self.bootstrap, self.topic = bootstrap, topic
         self._refused: list[KafkaError] = []
         self._producer = Producer(
@@ -34,7 +35,7 @@ class Publisher:
                 "compression.type": "lz4",
                 "batch.num.messages": 100_000,
                 "batch.size": 1 << 20,
-                "queue.buffering.max.messages": 1_000_000,
+                "queue.buffering.max.messages": queue,
                 "queue.buffering.max.kbytes": 1 << 19,
                 # a callback per record would cost more than the record
                 "delivery.report.only.error": True,
