@@ -321,3 +321,21 @@ def test_a_clock_far_ahead_holds_nothing_up() -> None:
 
     assert come(until) == given[-1].offset + 1
     assert come(BEGIN + 3600 * S) == wrong.offset, "trusted, it lets its partition pass, and the rest waits"
+
+
+def test_instants_without_anything_are_passed_over_and_no_other() -> None:
+    """A batch of markers alone, then events long ago by the wall clock: their windows are published all the same."""
+    emitted = view_of("10s")
+    at = BEGIN + 100 * S
+    events = [Event(0, 7, at, at, "a", 1.0), Event(0, 9, at + 3 * S, at + 3 * S, "a", 2.0)]
+    emission = ViewEmission(emitted, TOPIC, {0: 5}, Progress(BEGIN, BEGIN, Cover({(TOPIC, 0): 5})))
+    emission.take(records([], 0, emitted.units, 7))
+    emission.take(records(events, 0, emitted.units, 10))
+    emission.read_to(0, 10, BEGIN + 200 * S)
+    found = [
+        line for step, published in emission.advance() for each in published for line in lines(step.instant_us, each)
+    ]
+    windows = [feature.window for feature in emitted.units[0].features if feature.feature == "n"]
+    expected = oracle([*events], windows, BEGIN, BEGIN + 198 * S)
+    assert found == expected
+    assert len(found) == 14

@@ -159,7 +159,8 @@ def operand(kind: pa.DataType, array: pa.Array) -> Operand:
 
 def not_finite(total: Shifted) -> bool:
     """Whether a sum of degree 1 of doubles counts NaN or infinities."""
-    return total[0].bit_length() + exact.LIMB_BITS * total[1] >= exact.FINITE_BITS
+    number, shift = total  # a zero may stand in any unit
+    return number != 0 and number.bit_length() + exact.LIMB_BITS * shift >= exact.FINITE_BITS
 
 
 def rounded(value: float | None) -> float | Failed:

@@ -91,7 +91,7 @@ def print_units(rows: Sequence[Explained]) -> None:
             row.view,
             row.entity,
             row.slice,
-            ", ".join(("slice", *row.levels, "1h", "1d")),
+            "-" if row.slice == "events" else ", ".join(("slice", *row.levels, "1h", "1d")),
             row.retention,
             str(row.features),
             str(len(row.partials)),

@@ -134,7 +134,7 @@ class ViewEmission:
                 if taken is not None:
                     old = taken.between(first, part.cut)
                     each.remember(old.rows, old.entities)
-        if records.end > part.cut:
+        if records.end > part.cut and len(records.offset):
             part.waiting.append(records)
 
     def read_to(self, partition: int, end: int, wall_us: int) -> None:
@@ -170,7 +170,7 @@ class ViewEmission:
         instant_us = next_instant(self.progress.instant_us, self._steps)
         if all(each.idle for each in self.emissions):
             # instants without any event and any active entity say nothing: on to the last before the next record
-            first = [int(r.kafka_time.min()) for p in self._parts.values() for r in p.waiting[:1] if len(r.offset)]
+            first = [int(each.kafka_time.min()) for part in self._parts.values() for each in part.waiting[:1]]
             limit = min(first) if first else min(part.read_us for part in self._parts.values()) - QUIET_US
             instant_us = max(instant_us, floor(limit - self.emitted.wait_us, self._steps[0]))
         time_us = instant_us + self.emitted.wait_us

@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 
 from slicewise.errors import BadRequest, DefinitionError
 from slicewise.features.definitions import KafkaSource
-from slicewise.features.naming import check_name, refuse_reserved
+from slicewise.features.naming import Location, check_name, refuse_reserved
 from slicewise.features.paths import column_paths
 from slicewise.features.types import DATE, KAFKA_TIME, STRING, TIMESTAMP, arrow_type, column_type, time_form
 
@@ -59,6 +59,14 @@ def read_events(path: Path, source: KafkaSource | None) -> FileEvents:
             where=str(path),
             expected=f"{path.suffix} with the columns of the source" if source else f"a file of {path.suffix}",
         ) from error
+    twice = sorted({name for name in table.column_names if table.column_names.count(name) > 1})
+    if twice:
+        raise BadRequest(
+            f"the file has two columns named {twice[0]!r}",
+            where=str(path),
+            expected="each name once",
+            next_step="rename one of them in the file",
+        )
     if source is not None:
         table = _placed(table, source)
         time = "kafka_time" if source.timestamp == KAFKA_TIME else source.timestamp
@@ -102,7 +110,7 @@ def source_of_file(name: str, path: Path, timestamp: str | None) -> tuple[KafkaS
             expected="one of " + (", ".join(known) or "none in this file"),
             next_step="declare it: CREATE SOURCE …, which says how the time is written",
         )
-    source = KafkaSource(name, schema=guess.schema, timestamp=timestamp or "")
+    source = KafkaSource(name, schema=guess.schema, timestamp=timestamp or "", location=Location(str(path), 1))
     notes = [f"columns left out: {', '.join(guess.left_out)}"] if guess.left_out else []
     return source, FileEvents(table.select(list(guess.schema)), (*events.notes, *notes))
 

@@ -9,6 +9,7 @@ of another type than the schema's is the caller's mistake and an error.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from decimal import Decimal
 
 import numpy as np
 import pyarrow as pa
@@ -123,6 +124,8 @@ def _column(source: Source, table: pa.Table, name: str, kind: str) -> pa.Array:
             next_step="give values of the type that the source's schema declares",
         )
     try:
+        if pa.types.is_floating(column.type) and pa.types.is_decimal(target):
+            column = _written(column)
         return column.cast(target)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
         raise BadRequest(f"a value does not fit: {error}", where=where, expected=kind) from error
@@ -147,6 +150,13 @@ def _fits(given: pa.DataType, target: pa.DataType) -> bool:
     if pa.types.is_integer(target):
         return bool(pa.types.is_integer(given))
     return bool(pa.types.is_integer(given) or pa.types.is_floating(given) or pa.types.is_decimal(given))
+
+
+def _written(column: pa.Array) -> pa.Array:
+    """Doubles as the decimals that JSON writes for them: a cast would round away what a record is refused for."""
+    if not pc.all(pc.is_finite(column)).as_py():
+        raise pa.ArrowInvalid("NaN and infinities are no decimals")
+    return pa.array([None if value is None else Decimal(repr(value)) for value in column.to_pylist()])
 
 
 def _instants(source: Source, column: pa.Array, where: str) -> pa.Array:

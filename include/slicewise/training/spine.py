@@ -192,6 +192,13 @@ def _listed(rows: Sequence[Any], where: str) -> pa.Table:
     for name in names:
         try:
             columns[name] = pa.array([row.get(name) for row in rows])
+        except OverflowError as error:
+            raise BadRequest(
+                "a whole number beyond 64 bits",
+                where=f"{where}, column {name!r}",
+                expected="-2^63 to 2^63 - 1",
+                next_step="give it as the type that the source's schema declares",
+            ) from error
         except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
             raise BadRequest(
                 f"values of several types: {error}",

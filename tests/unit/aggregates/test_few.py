@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import struct
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from slicewise.aggregates import Aggregate
+import slicewise as sw
+from slicewise.aggregates import Aggregate, Event
 from slicewise.aggregates.base import REGISTRY
 from slicewise.codec import Layout
 from tests.laws.events import events as drawn_events
@@ -82,3 +85,17 @@ def test_few_partials_finish_to_the_bits_of_whole_columns(aggregate: Aggregate, 
 def test_what_serving_reads_most_has_a_form_for_few_rows() -> None:
     kinds = {example.kind for example in EXAMPLES}
     assert kinds >= {"count", "sum", "mean", "min", "max", "bool_and", "bool_or", "first", "last"}
+
+
+@pytest.mark.parametrize("made", [sw.variance, sw.stddev, sw.skewness, sw.kurtosis])
+def test_a_sum_of_zero_beside_rows_of_nan_is_zero(made: Callable[[str], Aggregate]) -> None:
+    aggregate = made("x").bind({"x": pa.float64()})
+    rows = []
+    for values in ([float("nan"), float("nan")], [0.0, 0.0]):
+        state = aggregate.empty()
+        for offset, value in enumerate(values):
+            state = aggregate.accumulate(state, Event(0, 0, 0, 0, offset, {"x": value}))
+        rows.append(state)
+    found, errors = by_few(aggregate, rows, [1, 2], [[1], [0, 1]])
+    want, _ = by_columns(aggregate, rows, [[1], [0, 1]])
+    assert (list(map(bits, found)), errors) == (list(map(bits, want)), {})

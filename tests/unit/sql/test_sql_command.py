@@ -211,6 +211,21 @@ def test_a_sliding_row_begins_where_its_own_slice_says(capsys: pytest.CaptureFix
     assert [row["n_1h"] for row in answer["rows"]] == [1, 2, 3, 3]
 
 
+@pytest.mark.parametrize(
+    ("header", "says"),
+    [("k,k,t", "two columns named 'k'"), ("K,k,t", "columns 'K' and 'k' differ in case only")],
+)
+def test_a_file_whose_columns_are_not_told_apart_is_named(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, header: str, says: str
+) -> None:
+    file = tmp_path / "e.csv"
+    file.write_text(f"{header}\na,b,2026-11-20T08:05:00Z\n")
+    hour = "OVER (PARTITION BY k ORDER BY SLICE(t) RANGE INTERVAL '1' HOUR PRECEDING)"
+    error = refused(capsys, f"SELECT count(*) {hour} AS n_1h FROM e", "--over", str(file))
+    assert says in error
+    assert str(file) in error
+
+
 def test_a_count_of_distinct_values_says_from_where_it_estimates(capsys: pytest.CaptureFixture[str]) -> None:
     (answer,) = rows(capsys, f"SELECT count(DISTINCT item) {HOUR} AS items_1h FROM purchases", "--over", str(EVENTS))
     assert "exact up to 256 distinct values" in answer["notes"][0]

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from datetime import UTC, datetime
+from decimal import Decimal
 from typing import Any
 
 import pyarrow as pa
@@ -143,11 +145,37 @@ def test_events_may_come_as_an_arrow_table() -> None:
         ([], [{"user": "a", "at": datetime(2026, 1, 1)}], "no time zone"),  # noqa: DTZ001
         ([], [{"user": "a", "at": START, "mode": "never"}], "never"),
         (7, [], "int is no table"),
+        ([{"user": "a", "stars": 2**63, "played_at": START}], [], "beyond 64 bits"),
+        ([], [{"user": "a", "at": 2**63}], "beyond 64 bits"),
     ],
 )  # fmt: skip
 def test_what_cannot_be_meant_is_refused_with_its_place(events: Any, queries: Any, says: str) -> None:
     with pytest.raises(BadRequest, match=says):
         evaluate(view(["user"]), events, queries)
+
+
+@pytest.mark.parametrize(
+    ("given", "total"),
+    [(0.1, Decimal("0.35")), (-0.0, Decimal("0.25")), (None, Decimal("0.25")), (12.5, Decimal("12.75"))],
+)
+def test_a_float_is_the_decimal_that_json_writes_for_it(given: float | None, total: Decimal) -> None:
+    events = [{"user": "a", "price": price, "paid_at": START} for price in (given, 0.25)]
+    table = evaluate(_paid(), events, [{"user": "a", "at": START + 1}])
+    assert table["spent_1h"].to_pylist() == [total]
+
+
+@pytest.mark.parametrize("given", [1.005, 1e9, 1e300, math.nan, math.inf])
+def test_a_float_that_is_no_such_decimal_is_refused_as_its_record_would_be(given: float) -> None:
+    with pytest.raises(BadRequest, match="a value does not fit"):
+        evaluate(_paid(), [{"user": "a", "price": given, "paid_at": START}], [{"user": "a", "at": START + 1}])
+
+
+def _paid() -> sw.FeatureView:
+    schema = {"user": "string", "price": "decimal(10,2)", "paid_at": "timestamp_us"}
+    source = sw.KafkaSource("payments", schema=schema, timestamp="paid_at")
+    return sw.FeatureView(
+        "paid", source=source, entity=["user"], features=[sw.Feature("spent", sw.sum("price"), ["1h"])]
+    )
 
 
 def _few(*events: dict[str, Any]) -> list[dict[str, Any]]:
