@@ -11,7 +11,6 @@ takes by itself.
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import sys
 import time
@@ -29,7 +28,7 @@ import polars as pl
 import pyarrow as pa
 
 from benchmarks.whole import machine
-from benchmarks.whole.document import render, write_doc
+from benchmarks.whole.document import publish
 from benchmarks.whole.figures import Figure
 from slicewise import aggregates as agg
 from slicewise.aggregates.conditional import only
@@ -289,14 +288,7 @@ def main(arguments: Sequence[str]) -> int:
     facts = machine.facts(redis_server.binary(Settings.load()))
     begun = time.monotonic()
     figures = [figure for groups in GROUPS for figure in measure(Side.of(given.rows, groups), cases, given.seconds)]
-    took = round(time.monotonic() - begun)
-    found = {"machine": facts, "seconds": took, "figures": [each.to_json() for each in figures]}
-    if given.json:
-        given.json.write_text(json.dumps(found) + "\n", encoding="utf-8")
-    shown = render(facts, took, figures)
-    sys.stdout.write(f"{json.dumps(found)}\n\n{shown}\n")
-    if given.doc:
-        write_doc(given.doc, shown, "make bench-aggregates", arguments)
+    publish("make bench-aggregates", arguments, given, facts, round(time.monotonic() - begun), figures)
     return 0
 
 

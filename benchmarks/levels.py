@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import argparse
 import cProfile
-import json
 import pstats
 import statistics
 import sys
@@ -26,7 +25,7 @@ import redis
 
 from benchmarks import levels_data
 from benchmarks.whole import machine
-from benchmarks.whole.document import render, write_doc
+from benchmarks.whole.document import publish
 from benchmarks.whole.figures import Figure
 from slicewise.clock import ManualClock
 from slicewise.local import redis_server
@@ -171,14 +170,7 @@ def main(arguments: Sequence[str]) -> int:
             levels_data.fill(served, now_us, views)
         sys.stderr.write(f"filled in {time.monotonic() - begun:.1f} s\n")
         figures = measure(server.url, server.operator_url, now_us, views, given.rounds, given.profile)
-    took = round(time.monotonic() - begun)
-    found = {"machine": facts, "seconds": took, "figures": [each.to_json() for each in figures]}
-    if given.json:
-        given.json.write_text(json.dumps(found) + "\n", encoding="utf-8")
-    shown = render(facts, took, figures)
-    sys.stdout.write(f"{json.dumps(found)}\n\n{shown}\n")
-    if given.doc:
-        write_doc(given.doc, shown, "make bench-levels", arguments)
+    publish("make bench-levels", arguments, given, facts, round(time.monotonic() - begun), figures)
     return 0
 
 

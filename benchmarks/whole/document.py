@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import argparse
+import json
 import re
+import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -20,6 +23,24 @@ def render(facts: Mapping[str, Any], seconds: float, figures: Sequence[Figure]) 
         f"load at the start {load[0]} {load[1]} {load[2]}{' (NOISY)' if facts['noisy'] else ''}; {seconds} s in all"
     )
     return f"{line}\n\n{table(figures)}"
+
+
+def publish(
+    command: str,
+    arguments: Sequence[str],
+    given: argparse.Namespace,
+    facts: Mapping[str, Any],
+    seconds: int,
+    figures: Sequence[Figure],
+) -> None:
+    """Prints the figures as one JSON object and as a table, and writes either where --json and --doc ask for it."""
+    found = {"machine": facts, "seconds": seconds, "figures": [each.to_json() for each in figures]}
+    if given.json:
+        given.json.write_text(json.dumps(found) + "\n", encoding="utf-8")
+    shown = render(facts, seconds, figures)
+    sys.stdout.write(f"{json.dumps(found)}\n\n{shown}\n")
+    if given.doc:
+        write_doc(given.doc, shown, command, arguments)
 
 
 def write_doc(file: Path, shown: str, command: str, arguments: Sequence[str] = ()) -> None:

@@ -168,6 +168,18 @@ def bytes_come_back(aggregate: Aggregate, events: Sequence[Event], random: Rando
     assert layout.encode_rows(twice) == layout.encode_rows(again) == [*rows, rows[-1], *rows]
 
 
+def lists_are_no_longer_than_is_said(aggregate: Aggregate, events: Sequence[Event], random: Random) -> None:
+    # what `slicewise plan` says of sizes stands on this
+    for part in (events, *split(events, random, 3)):
+        said = aggregate.longest(len(part))
+        found = one(aggregate, part).values
+        assert said.keys() == {name for name, values in found.items() if not isinstance(values, np.ndarray)}
+        for name, most in said.items():
+            values = found[name]
+            assert not isinstance(values, np.ndarray)
+            assert int(values.lengths.max(initial=0)) <= most, name
+
+
 def inputs_stay_as_they_are(aggregate: Aggregate, events: Sequence[Event], random: Random) -> None:
     rows = rows_of(aggregate, events)
     groups = np.array([random.randrange(3) for _ in events], np.int64)
@@ -203,6 +215,7 @@ LAWS: tuple[Law, ...] = (
     rows_and_columns_agree,
     the_oracle_agrees,
     bytes_come_back,
+    lists_are_no_longer_than_is_said,
     inputs_stay_as_they_are,
     deduct_undoes_combine,
 )

@@ -14,7 +14,7 @@ from slicewise.aggregates.booleans import BoolOr
 from slicewise.aggregates.counting import Count
 from slicewise.aggregates.distinct import DistinctCount
 from slicewise.aggregates.fields import Field, Fixed
-from slicewise.aggregates.latest import LastK
+from slicewise.aggregates.latest import FirstK, LastK
 from slicewise.aggregates.ragged import Int64
 from slicewise.aggregates.ranked import ArgMax
 from slicewise.aggregates.sums import Sum
@@ -171,6 +171,15 @@ class ForgetsOnDeduct(Count):
         return whole
 
 
+@dataclass(frozen=True)
+class SaysLess(FirstK):
+    """Says that it keeps one entry fewer than it does."""
+
+    @property
+    def most_items(self) -> int:
+        return self.entries - 1
+
+
 X: dict[str, Any] = {"x": pa.float64()}
 MUTANTS: list[tuple[Callable[[], Aggregate], laws.Law]] = [
     (lambda: CountsEmpties().bind({}), laws.empty_is_the_identity),
@@ -185,6 +194,7 @@ MUTANTS: list[tuple[Callable[[], Aggregate], laws.Law]] = [
     (lambda: TwoForms("x").bind({"x": pa.bool_()}), laws.rows_and_columns_agree),
     (lambda: WrongTwice("x").bind({"x": pa.bool_()}), laws.the_oracle_agrees),
     (lambda: NarrowField().bind({}), laws.bytes_come_back),
+    (lambda: SaysLess("x", 2).bind(X), laws.lists_are_no_longer_than_is_said),
     (lambda: WritesItsInput().bind({}), laws.inputs_stay_as_they_are),
     (lambda: ForgetsOnDeduct().bind({}), laws.deduct_undoes_combine),
 ]

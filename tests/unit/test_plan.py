@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 import slicewise as sw
 from slicewise.errors import DefinitionError, UnknownName
 from slicewise.features.definitions import Project
-from slicewise.features.explain import changes, explain, refuse_changed_units
+from slicewise.features.explain import TEXT_BYTES, changes, explain, refuse_changed_units
 from slicewise.features.fingerprint import canonical_json, definition_payload, storage_payload
 from slicewise.features.plan import Deployment, plan
 from slicewise.features.unit import Unit
@@ -405,6 +405,22 @@ def test_explain_says_what_a_unit_costs() -> None:
     # one live day at worst: its hours, the index of two days, the edge hours of it and of the shorter windows
     assert 24 <= row.reads_per_request <= 24 + 2 + 3
     assert row.to_json()["change"]["kind"] == "new"
+
+
+def test_explain_bounds_what_lists_and_sketches_can_hold() -> None:
+    sketch = sw.Feature("songs", sw.distinct_count("song_id", threshold=100, precision=10), windows=["1d"])
+    (row,) = explain(planned(view(sketch, **BASE)))
+    assert row.bytes_per_row == 8 + 4  # two empty lists
+    full = 100 * (4 + TEXT_BYTES) + 2**10
+    assert row.most_bytes_per_row == row.bytes_per_row + full
+    hours = 24 + 1 + 7 * 24
+    assert row.bytes_per_entity >= hours * row.most_bytes_per_row
+    (quiet,) = explain(planned(view(sketch, **BASE)), events_per_hour=2)
+    # of a day 48 texts, and registers that a long text may bring
+    assert quiet.most_bytes_per_row == row.bytes_per_row + 48 * (4 + TEXT_BYTES) + 2**10
+    assert quiet.bytes_per_entity < row.bytes_per_entity / 2
+    (rare,) = explain(planned(view(sketch, **BASE)), events_per_hour=0.001)
+    assert rare.bytes_per_entity < 5 * rare.most_bytes_per_row
 
 
 @given(

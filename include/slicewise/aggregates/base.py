@@ -65,6 +65,17 @@ class Aggregate(ABC):
 
     types: tuple[pa.DataType, ...] | None = field(default=None, kw_only=True, repr=False)
 
+    # ---- size
+
+    def longest(self, events: int) -> Mapping[str, int]:
+        """Of each list among `fields`, by name, the most items that a partial of so many events has."""
+        return {each.name: min(events, self.most_items) for each in self.fields if not isinstance(each, Fixed)}
+
+    @property
+    def most_items(self) -> int:
+        """What its parameters bound such lists to."""
+        return 2**63 - 1
+
     # ---- definition
 
     @property

@@ -79,6 +79,10 @@ class BloomBits(Filter):
     def fields(self) -> tuple[Field, ...]:
         return (Items("hashes", "<u8"), Items("bits", "|u1"))
 
+    def longest(self, events: int) -> Mapping[str, int]:
+        held, full = min(events, self.most_hashes), events > self.most_hashes
+        return {"hashes": held, "bits": self.bits // 8 if full else 0}
+
     def accumulate_columns(self, rows: Rows, groups: Int64, n_groups: int) -> Columns:
         array, groups, _ = non_null(rows.columns[self.column], groups)
         none = np.empty((0, self.bits // 8), np.uint8)

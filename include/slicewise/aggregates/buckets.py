@@ -163,6 +163,13 @@ class Bucketed(Aggregate):
     def fields(self) -> tuple[Field, ...]:
         return (Fixed("more", "|u1"), self.key.field("key"), Items("n", "<i8"), *nested_fields(self.nested))
 
+    def longest(self, events: int) -> Mapping[str, int]:
+        several = pa.types.is_list(self.type_of(self.by))  # of one event
+        buckets = self.max_buckets if several and events else min(events, self.max_buckets)
+        inner = self.aggregate.longest(events) if not self.counts else {}
+        found = {each.name: buckets for each in self.fields if not isinstance(each, Fixed)}
+        return found | {f"of_{name}": buckets * most for name, most in inner.items()}
+
     @property
     def output_type(self) -> pa.DataType:
         return pa.list_(pa.struct([("key", self.key.arrow), ("value", self.aggregate.output_type)]))

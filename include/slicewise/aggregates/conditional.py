@@ -109,6 +109,9 @@ class Where(Aggregate):
     def fields(self) -> tuple[Field, ...]:
         return self.aggregate.fields
 
+    def longest(self, events: int) -> Mapping[str, int]:
+        return self.aggregate.longest(events)
+
     @property
     def output_type(self) -> pa.DataType:
         return self.aggregate.output_type

@@ -75,6 +75,10 @@ class Cuckoo(Membership):
     def fields(self) -> tuple[Field, ...]:
         return (Items("entries", self.dtype), Fixed("beyond", "|u1"))
 
+    @property
+    def most_items(self) -> int:
+        return self.capacity
+
     def _entries(self, hashes: Words) -> Words:
         mask = np.uint64((1 << self.bucket_bits) - 1)
         fingerprint = hashes >> np.uint64(64 - self.fingerprint_bits)

@@ -79,6 +79,9 @@ class Decayed(Aggregate):
         scalars = (Fixed(name, "<i8") for name in ("n", "first", "last", "limb_start"))
         return (*scalars, Items("limbs", "<u4"), Items("specials", "<i8"))
 
+    def longest(self, events: int) -> Mapping[str, int]:  # noqa: ARG002
+        return {"limbs": MOST_LANES + 1, "specials": 3}
+
     @property
     def output_type(self) -> pa.DataType:
         return pa.float64()

@@ -65,6 +65,9 @@ class Extreme(Aggregate):
             return (self.value.field("value"),)
         return (Fixed("value", self.value.dtype), Fixed("present", "|u1"))
 
+    def longest(self, events: int) -> Mapping[str, int]:  # noqa: ARG002
+        return {"value": 1} if self.value.dtype is None else {}
+
     @property
     def output_type(self) -> pa.DataType:
         return self.value.arrow

@@ -131,6 +131,10 @@ class Ordered(Aggregate):
         return tuple(found)
 
     @property
+    def most_items(self) -> int:
+        return self.cap
+
+    @property
     def output_type(self) -> pa.DataType:
         return OUTPUTS[self.output]
 

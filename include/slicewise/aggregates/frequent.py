@@ -119,6 +119,11 @@ class TopKFrequent(Aggregate):
         numbers = (Items("priorities", "<u8"), Items("counts", "<i8"), Items("counters", "<i8"))
         return (self.value.field("items"), *numbers, Fixed("oversized", "|u1"))
 
+    def longest(self, events: int) -> Mapping[str, int]:
+        held = min(events, self.capacity)
+        counters = events > self.capacity or (self.value.dtype is None and events > 0)
+        return {"items": held, "priorities": held, "counts": held, "counters": self.cells if counters else 0}
+
     @cached_property
     def output_type(self) -> pa.DataType:
         item = pa.struct([("value", self.value.arrow), ("count", pa.int64())])

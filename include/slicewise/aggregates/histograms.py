@@ -115,6 +115,10 @@ class Histogram(Invertible):
         return (Items("bin", "<i4"), Items("n", "<i8"))
 
     @property
+    def most_items(self) -> int:
+        return len(self.edges) + 1
+
+    @property
     def output_type(self) -> pa.DataType:
         return pa.struct([("under", pa.int64()), ("bins", pa.list_(pa.int64())), ("over", pa.int64())])
 

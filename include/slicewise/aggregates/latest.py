@@ -18,7 +18,7 @@ from slicewise.aggregates.few import Outermost
 from slicewise.aggregates.fields import IDENTITY, Field, Items
 from slicewise.aggregates.grouping import SPARE, coded, numbered
 from slicewise.aggregates.ragged import Int64, Ragged
-from slicewise.aggregates.ranked import check_k, listing
+from slicewise.aggregates.ranked import OfK, foremost, listing
 from slicewise.aggregates.ranking import Key, Keys, choose, identity_order, rows_order
 from slicewise.aggregates.values import ORDERED, ValueType, flat, is_double, is_ordered
 
@@ -76,6 +76,10 @@ class Placed(Aggregate):
     def fields(self) -> tuple[Field, ...]:
         return (Items("identity", IDENTITY), self.value.field("value"))
 
+    @property
+    def most_items(self) -> int:
+        return self.entries
+
     def accumulate_columns(self, rows: Rows, groups: Int64, n_groups: int) -> Columns:
         rows, groups = rows.present(self.column, self.inputs, groups)
         array = rows.columns[self.column]
@@ -125,9 +129,7 @@ class Single(Placed):
 
     def finish_columns(self, partials: Columns) -> Finished:
         lists = partials.lists("value")
-        missing = lists.lengths == 0
-        at = pa.array(np.where(missing, 0, lists.offsets[:-1]), mask=missing)
-        return Finished(self.value.load(flat(lists)).take(at))
+        return Finished(foremost(lists.offsets, self.value.load(flat(lists))))
 
     @cached_property
     def few(self) -> Outermost | None:
@@ -160,17 +162,8 @@ class Last(Single):
 
 
 @dataclass(frozen=True)
-class Listing(Placed):
+class Listing(OfK, Placed):
     """k entries; finished to the list of their values, the outermost first; null without any."""
-
-    k: int
-
-    def __post_init__(self) -> None:
-        check_k(self.k, self.describe())
-
-    @property
-    def entries(self) -> int:
-        return self.k
 
     @property
     def output_type(self) -> pa.DataType:

@@ -111,6 +111,10 @@ class Quantiles(Aggregate):
     def fields(self) -> tuple[Field, ...]:
         return (Items("values", "<f8"), Items("bins", "<i4"), Items("counts", "<i8"), Fixed("collapsed", "|u1"))
 
+    def longest(self, events: int) -> Mapping[str, int]:
+        held, found = min(events, self.threshold), min(events, MOST_BINS) if events > self.threshold else 0
+        return {"values": held, "bins": found, "counts": max(held, found)}
+
     @property
     def output_type(self) -> pa.DataType:
         return pa.list_(pa.float64())

@@ -28,6 +28,21 @@ def check_k(k: int, where: str) -> None:
         raise DefinitionError(f"k is {k!r}", where=where, expected=f"an integer from 1 to {MOST_ENTRIES}")
 
 
+@dataclass(frozen=True)
+class OfK(Aggregate):
+    """What keeps k entries."""
+
+    k: int
+
+    def __post_init__(self) -> None:
+        check_k(self.k, self.describe())
+
+    @property
+    def entries(self) -> int:
+        """How many entries are kept."""
+        return self.k
+
+
 def _kinds() -> list[dict[str, pa.DataType]]:
     return [
         {"p": pa.string(), "b": pa.float64()},
@@ -87,6 +102,10 @@ class Ranked(Aggregate):
     def fields(self) -> tuple[Field, ...]:
         by, payload = self.by_value.field("by"), self.payload_value.field("payload")
         return (Items("identity", IDENTITY), by, payload, Items("payload_valid", "|u1"))
+
+    @property
+    def most_items(self) -> int:
+        return self.entries
 
     def accumulate_columns(self, rows: Rows, groups: Int64, n_groups: int) -> Columns:
         rows, groups = rows.present(self.by, self.inputs, groups)
@@ -156,10 +175,7 @@ class Best(Ranked):
         return self.payload_value.arrow
 
     def finish_columns(self, partials: Columns) -> Finished:
-        lists = partials.items("payload_valid")
-        missing = lists.lengths == 0
-        at = pa.array(np.where(missing, 0, lists.offsets[:-1]), mask=missing)
-        return Finished(self._payloads(partials).take(at))
+        return Finished(foremost(partials.items("identity").offsets, self._payloads(partials)))
 
     def finish(self, state: State) -> Any:
         return self._payload(state, 0) if state[0] else None
@@ -184,17 +200,8 @@ class ArgMax(Best):
 
 
 @dataclass(frozen=True)
-class Several(Ranked):
+class Several(OfK, Ranked):
     """k entries; finished to list<struct<by, payload>>, the best first; null without any."""
-
-    k: int
-
-    def __post_init__(self) -> None:
-        check_k(self.k, self.describe())
-
-    @property
-    def entries(self) -> int:
-        return self.k
 
     @property
     def output_type(self) -> pa.DataType:
@@ -229,6 +236,12 @@ class BottomK(Several):
 
     kind = "bottom_k"
     largest = False
+
+
+def foremost(offsets: Int64, values: pa.Array) -> pa.Array:
+    """The first value of each row [n]; null of a row without any."""
+    missing = offsets[1:] == offsets[:-1]
+    return values.take(pa.array(np.where(missing, 0, offsets[:-1]), mask=missing))
 
 
 def listing(offsets: Int64, values: pa.Array) -> pa.Array:

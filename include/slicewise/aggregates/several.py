@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
@@ -22,7 +22,7 @@ from slicewise.aggregates.few import Groups, Listed, Run
 from slicewise.aggregates.fields import Field, Fixed, Items
 from slicewise.aggregates.products import Operand
 from slicewise.aggregates.ragged import Int64, Ragged
-from slicewise.aggregates.sums import DOUBLE_UNIT
+from slicewise.aggregates.sums import DOUBLE_UNIT, most_limbs
 from slicewise.aggregates.values import EXACT, NUMBERS, ValueType, decimal_words, is_decimal, is_double, is_number
 
 DOUBLE_BITS = 1024 - DOUBLE_UNIT
@@ -83,6 +83,11 @@ class SeveralSums(Invertible):
     def fields(self) -> tuple[Field, ...]:
         pairs = [(Fixed(f"{name}_start", "<i4"), Items(f"{name}_limbs", "<u4")) for name in self.degrees]
         return (Fixed("n", "<i8"), *(field for pair in pairs for field in pair))
+
+    def longest(self, events: int) -> Mapping[str, int]:  # noqa: ARG002
+        kinds = [self.type_of(name) for name in self.inputs]
+        most = {name: max(most_limbs(kind, degree) for kind in kinds) for name, degree in self.degrees.items()}
+        return {f"{name}_limbs": limbs for name, limbs in most.items()}
 
     @property
     def output_type(self) -> pa.DataType:

@@ -44,6 +44,14 @@ def _examples(cls: type[Any]) -> Sequence[Invertible]:
     return [cls("x").bind({"x": kind}) for kind in kinds]
 
 
+def most_limbs(kind: pa.DataType, degree: int) -> int:
+    """Limbs at most of a sum of 2^63 values of this degree: of doubles those that lie as far apart as doubles can."""
+    if is_double(kind) and degree == 1:
+        return exact.MOST_LANES + 1
+    bits = 1024 - DOUBLE_UNIT if is_double(kind) else 128 if is_decimal(kind) else 64
+    return (degree * bits + 63) // exact.LIMB_BITS + 2
+
+
 @dataclass(frozen=True)
 class ExactSum(Invertible):
     """What sum and mean share: the count of values that are not null, and their exact sum.
@@ -68,6 +76,9 @@ class ExactSum(Invertible):
     @cached_property
     def fields(self) -> tuple[Field, ...]:
         return (Fixed("n", "<i8"), Fixed("limb_start", "<i4"), Items("limbs", "<u4"))
+
+    def longest(self, events: int) -> Mapping[str, int]:  # noqa: ARG002
+        return {"limbs": most_limbs(self.number, 1)}
 
     @cached_property
     def number(self) -> pa.DataType:

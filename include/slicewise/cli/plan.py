@@ -19,12 +19,22 @@ if TYPE_CHECKING:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("project", nargs="?", help="folder of slicewise.toml (default: found upwards from here)")
     parser.add_argument("--json", action="store_true", help="for programs")
+    parser.add_argument(
+        "--events-per-hour", type=_rate, metavar="N", help="of one entity, for sizes (default: any number)"
+    )
     parser.add_argument("--offline", action="store_true", help="do not compare with the running platform")
+
+
+def _rate(text: str) -> float:
+    rate = float(text)
+    if not 0 < rate < 1e12:
+        raise ValueError(text)
+    return rate
 
 
 def run(arguments: argparse.Namespace, settings: Settings) -> int:
     from slicewise.cli.check import definitions_of
-    from slicewise.features.explain import board_changes, changes, explain, published
+    from slicewise.features.explain import TEXT_BYTES, board_changes, changes, explain, published
     from slicewise.features.plan import Deployment, plan
     from slicewise.features.project import load_project
     from slicewise.features.projects import joined
@@ -41,7 +51,7 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
             said = f"nothing runs at {redacted(settings.redis_url)}: compared with nothing"
     after = joined(deployment, running)
     mine = deployment.views
-    rows = [row for row in explain(after, running) if row.view in mine]
+    rows = [row for row in explain(after, running, arguments.events_per_hour) if row.view in mine]
     every = [each for each in changes(after, running) if each.view in mine or each.kind == "removed"]
     mine = tuple(each.name for each in deployment.leaderboards)
     boards = [each for each in board_changes(after, running) if each.view in mine or each.kind == "removed"]
@@ -67,7 +77,10 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
         print(f"leaderboard {change.view}: {change.kind}; {change.reason}")
     for view, what in topics:
         print(f"{view}: published {what}")
-    print(f"\n{said}\nsizes count lists, texts and sets as empty; reads are fields besides the hot hash, at most")
+    per_hour = arguments.events_per_hour
+    rate = "" if per_hour is None else f" and {per_hour:g} events of an entity an hour"
+    sizes = f"sizes are bounds, with texts of {TEXT_BYTES} bytes{rate}"
+    print(f"\n{said}\n{sizes}; reads are fields besides the hot hash, at most")
     return 1 if any(change.kind == "refused" for change in every) else 0
 
 
@@ -82,6 +95,7 @@ def print_units(rows: Sequence[Explained]) -> None:
         "features",
         "partials",
         "row",
+        "row at most",
         "entity at most",
         "reads",
         "change",
@@ -96,6 +110,7 @@ def print_units(rows: Sequence[Explained]) -> None:
             str(row.features),
             str(len(row.partials)),
             f"{row.bytes_per_row} B",
+            _size(row.most_bytes_per_row),
             _size(row.bytes_per_entity),
             str(row.reads_per_request),
             row.change.kind,
@@ -106,4 +121,6 @@ def print_units(rows: Sequence[Explained]) -> None:
 
 
 def _size(count: int) -> str:
+    if count < 2**10:
+        return f"{count} B"
     return f"{count / 1024:.0f} KiB" if count < 2**20 else f"{count / 2**20:.1f} MiB"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
@@ -9,12 +10,14 @@ from typing import Any, Literal
 import numpy as np
 
 from slicewise.aggregates import Fixed, Items, Texts
+from slicewise.aggregates.values import is_text
 from slicewise.codec import SEAL_BYTES, Layout
 from slicewise.errors import DefinitionError
 from slicewise.features.emission import emitted_features, step_us
 from slicewise.features.event_list import EventList
 from slicewise.features.fingerprint import canonical_json, storage_payload
 from slicewise.features.plan import Deployment
+from slicewise.features.types import arrow_type
 from slicewise.features.unit import Unit
 from slicewise.slices import DAY_US, HOUR_US, bounds, format_duration, format_span, segments, slice_segments
 from slicewise.slices import resolution as resolution_of
@@ -25,6 +28,12 @@ ChangeKind = Literal["unchanged", "new", "definition", "refused", "removed"]
 RUNNING_OVERHEAD = 24 + 16 + 4 + len("r:1234567890123:") + 32 + len(":0")
 HOUR_OVERHEAD = 24 + 8 + 4 + len("h:123456")
 NUMBER = 8
+HOUR_SEQ = 16
+"""At most of an hour and its seq in a day's `c`."""
+TEXT_LENGTH, TEXT_BYTES = 4, 32
+"""A text is stored with its length; how long texts are no definition says."""
+ANY = 2**62
+"""As many events as parameters allow."""
 MEMBER_OVERHEAD = 88
 """Bytes of Redis around a member of a large sorted set: its text's header, skip list node and table entry."""
 
@@ -41,11 +50,13 @@ class Change:
 
 @dataclass(frozen=True)
 class Explained:
-    """One unit of a plan. Sizes in bytes; lists and texts of open length count as empty.
+    """One unit of a plan. Sizes in bytes, a text of TEXT_BYTES bytes.
 
-    bytes_per_row: one partial row. bytes_per_entity: of an entity with an event in every slice that
-    is kept, at most. reads_per_request: fields of Redis that a live read of all its features
-    takes, at most, besides the hot hash (read whole). windows: features by window.
+    bytes_per_row: one partial row whose lists and sketches are empty; most_bytes_per_row: of a day, as full as
+    parameters let it be. bytes_per_entity: of an entity with events in all slices that are kept and every row full;
+    where the rate of its events is given, of as many slices as these can be in, and as full as they can make them.
+    reads_per_request: fields of Redis that a live read of all its features takes, at most, besides the hot hash (read
+    whole).
     """
 
     view: str
@@ -58,6 +69,7 @@ class Explained:
     features: int
     partials: tuple[str, ...]
     bytes_per_row: int
+    most_bytes_per_row: int
     bytes_per_entity: int
     reads_per_request: int
     change: Change
@@ -67,10 +79,12 @@ class Explained:
         return asdict(self)
 
 
-def explain(new: Deployment, deployed: Deployment | None = None) -> list[Explained]:
-    """One row per unit, against what is deployed (None: nothing)."""
+def explain(
+    new: Deployment, deployed: Deployment | None = None, events_per_hour: float | None = None
+) -> list[Explained]:
+    """One row per unit, against what is deployed (None: nothing). events_per_hour: of one entity (None: any number)."""
     by_unit = {(change.view, change.unit): change for change in changes(new, deployed)}
-    return [_explained(unit, by_unit[unit.view, unit.storage_fingerprint]) for unit in new.units]
+    return [_explained(unit, by_unit[unit.view, unit.storage_fingerprint], events_per_hour) for unit in new.units]
 
 
 def changes(new: Deployment, deployed: Deployment | None) -> tuple[Change, ...]:
@@ -210,6 +224,38 @@ def row_bytes(layout: Layout) -> int:
     return total
 
 
+def most_row_bytes(layout: Layout, events: int) -> int:
+    """Bytes at most of one partial row of so many events, with texts of TEXT_BYTES bytes."""
+    total = row_bytes(layout)
+    for aggregate in layout.partials:
+        longest = aggregate.longest(events)
+        for field in aggregate.fields:
+            if isinstance(field, Items):
+                total += longest[field.name] * field.numpy.itemsize
+            elif isinstance(field, Texts):
+                total += longest[field.name] * (TEXT_LENGTH + TEXT_BYTES)
+    return total
+
+
+def entity_bytes(unit: Unit, events_per_hour: float | None) -> int:
+    """Bytes at most that are kept of an entity whose events come steadily, so many an hour (None: any number)."""
+    hours = -(-unit.retention_us // HOUR_US)
+
+    def rows(step_us: int, around: int, hours: int = hours) -> int:
+        """Of all steps that hold events, with so many bytes around a row."""
+        steps, events = max(1, hours * HOUR_US // step_us), ANY
+        if events_per_hour is not None:
+            steps = min(steps, math.ceil(hours * events_per_hour))
+            events = math.ceil(events_per_hour * step_us / HOUR_US)
+        return steps * (most_row_bytes(unit.layout, events) + around)
+
+    levels = sum(rows(level, NUMBER) for level in (unit.slice_us, *unit.levels))
+    totals = rows(HOUR_US, (2 + len(unit.levels)) * HOUR_OVERHEAD)
+    days = rows(DAY_US, 2 * HOUR_OVERHEAD + 24 * HOUR_SEQ)
+    # The open hour and the one being compacted stand as running partials.
+    return levels + totals + days + rows(unit.slice_us, RUNNING_OVERHEAD, hours=2)
+
+
 def reads_per_request(unit: Unit) -> int:
     """Fields of day hashes that a live read of all features takes, at the worst time of a day; of an event list the
     ranges of it."""
@@ -237,16 +283,11 @@ def _fields(unit: Unit, into_day_us: int) -> int:
     return len(fields)
 
 
-def _explained(unit: Unit, change: Change) -> Explained:
+def _explained(unit: Unit, change: Change, events_per_hour: float | None) -> Explained:
     if unit.event_list is not None:
         return _explained_list(unit, unit.event_list, change)
     row = row_bytes(unit.layout)
-    per_hour = HOUR_US // unit.slice_us
-    hours = -(-unit.retention_us // HOUR_US)
-    minutes = sum(HOUR_US // level for level in unit.levels)
-    compacted = (per_hour + minutes) * (row + NUMBER) + row + (2 + len(unit.levels)) * HOUR_OVERHEAD
-    # The open hour and the one being compacted stand as running partials.
-    running = 2 * per_hour * (row + RUNNING_OVERHEAD)
+    of_a_day = ANY if events_per_hour is None else math.ceil(24 * events_per_hour)
     return Explained(
         view=unit.view,
         unit=unit.storage_fingerprint,
@@ -258,7 +299,8 @@ def _explained(unit: Unit, change: Change) -> Explained:
         features=len(unit.features),
         partials=tuple(sorted(_partial_names(unit).values())),
         bytes_per_row=row,
-        bytes_per_entity=hours * compacted + running,
+        most_bytes_per_row=most_row_bytes(unit.layout, of_a_day),
+        bytes_per_entity=entity_bytes(unit, events_per_hour),
         reads_per_request=reads_per_request(unit),
         change=change,
     )
@@ -267,6 +309,7 @@ def _explained(unit: Unit, change: Change) -> Explained:
 def _explained_list(unit: Unit, kept: EventList, change: Change) -> Explained:
     # a sorted set keeps a member in a node of its list and an entry of its table
     row = unit.members.record.itemsize + SEAL_BYTES
+    most = row + TEXT_BYTES * sum(is_text(arrow_type(kind)) for _, kind in unit.input_types)
     last = f"{format_span(kept.range_us)} of events" if kept.range_us else ""
     rows = f"the last {kept.rows} before {format_span(kept.late_us)} ago" if kept.rows else ""
     return Explained(
@@ -280,7 +323,8 @@ def _explained_list(unit: Unit, kept: EventList, change: Change) -> Explained:
         features=len(unit.features),
         partials=tuple(name for name, _ in unit.input_types),
         bytes_per_row=row,
-        bytes_per_entity=kept.most * (row + MEMBER_OVERHEAD),
+        most_bytes_per_row=most,
+        bytes_per_entity=kept.most * (most + MEMBER_OVERHEAD),
         reads_per_request=reads_per_request(unit),
         change=change,
     )

@@ -53,6 +53,14 @@ REFUSALS: dict[str, tuple[str, str]] = {
         over("PARTITION BY user_id ORDER BY SLICE(ts) RANGE INTERVAL ›'²' HOUR PRECEDING"),
     ),
     "SLICE as a feature": ("a word of windows", selected("›SLICE(ts)")),
+    "a column computed twice": (
+        "'y' is computed twice",
+        f"SELECT n + 1 AS y, ›n + 2 AS y, sum(y) {W} AS s_1h FROM plays",
+    ),
+    "a frame without PRECEDING": (
+        "does not say PRECEDING",
+        over("PARTITION BY user_id ORDER BY SLICE(ts) ›RANGE INTERVAL '1' HOUR"),
+    ),
     # ---- commas and parentheses
     "a comma too many": ("beside this comma", f"SELECT user_id, count(*) {W} AS n_1h›, FROM plays"),
     "a comma too many in a window": ("beside this comma", over("PARTITION BY user_id›, ORDER BY SLICE(ts) ROWS 3")),

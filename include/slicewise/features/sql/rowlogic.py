@@ -54,6 +54,10 @@ class RowLogic:
 
     def define(self, name: str, node: exp.Expr) -> None:
         """`node AS name` among the selected columns: a computed column."""
+        if name in self.columns:
+            raise self.sql.refused(
+                f"{name!r} is computed twice", self.place(node), "each name once", "give one of them another name"
+            )
         text = self._text(node)
         self.columns[name] = text
         self.typed[name] = self._parsed(text)

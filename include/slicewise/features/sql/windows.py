@@ -112,6 +112,8 @@ class Windows:
             )
         if isinstance(start, str):
             raise self.sql.refused(f"the frame begins at {start}", span, _FRAME)
+        if sides[0] != "PRECEDING":
+            raise self.sql.refused("the frame does not say PRECEDING", span, _FRAME)
         if kind == "ROWS":
             return self._rows(start, end, span, sliced, spec)
         if kind != "RANGE":
