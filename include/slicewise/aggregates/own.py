@@ -27,7 +27,7 @@ from slicewise.aggregates.ragged import Int64
 from slicewise.aggregates.values import ValueType
 from slicewise.errors import CodecError, DefinitionError
 
-MOST_BYTES = 1 << 20
+MOST_BYTES = 1 << 24
 """A state of more is a failed one: no definition makes rows of any size."""
 FAILED = -1
 

@@ -163,7 +163,9 @@ def test_what_raises_is_a_failed_partial_for_ever_and_breaks_no_batch() -> None:
     joined = own.combine_columns(both, np.zeros(2, np.int64), 1)
     assert own.finish_columns(joined).errors == {0: "function_error"}
     assert joined.fixed("n").tolist() == [-1]
-    large = made(COUNTER.replace('"long"}', '"string"}').replace("(0,)", "('',)").replace("+ (", "+ 'x' * 2000000 * ("))
+    large = made(
+        COUNTER.replace('"long"}', '"string"}').replace("(0,)", "('',)").replace("+ (", "+ 'x' * 20000000 * (")
+    )
     assert answer(large, [1.0]) == "function_error"  # no definition makes rows of any size
 
 
