@@ -173,6 +173,18 @@ WRONG: dict[str, tuple[Callable[[], object], str, str | None, str]] = {
         "view 'listening'",
         "paths=",
     ),
+    "a feature without a list": (
+        lambda: view(features=feature()),  # type: ignore[arg-type]  # the mistake
+        "features are no list",
+        "view 'listening'",
+        "",
+    ),
+    "windows as a set, whose order is another in every process": (
+        lambda: sw.Feature("f", sw.count(), windows={"1h", "2h"}),  # type: ignore[arg-type]  # the mistake
+        "windows are {",
+        "feature 'f'",
+        "",
+    ),
     "no entity at all": (
         lambda: view(entity=None),  # type: ignore[arg-type]  # the mistake
         "entity is None",

@@ -197,7 +197,7 @@ class Feature:
                 where=where,
                 expected='an aggregate such as sw.count() or sw.sum("column")',
             )
-        if isinstance(self.windows, str | Window) or not self.windows:
+        if isinstance(self.windows, str) or not isinstance(self.windows, Sequence) or not self.windows:
             raise DefinitionError(
                 f"windows are {self.windows!r}",
                 where=where,
@@ -295,7 +295,9 @@ class FeatureView:
             raise DefinitionError(f"source is {self.source!r}", where=where, expected="a sw.KafkaSource")
         object.__setattr__(self, "entity", texts(self.entity, "entity", where))
         refuse_twice(self.entity, "entity column", where)
-        if not self.features or not all(isinstance(f, Feature) for f in self.features):
+        if not isinstance(self.features, Sequence) or not all(isinstance(f, Feature) for f in self.features):
+            raise DefinitionError("features are no list of them", where=where, expected="features=[sw.Feature(…), …]")
+        if not self.features:
             raise DefinitionError("a view has no features", where=where, expected="features=[sw.Feature(…), …]")
         object.__setattr__(self, "features", tuple(self.features))
         refuse_twice([f.name for f in self.features], "feature", where)
@@ -326,7 +328,7 @@ class FeatureView:
                     f"emit names {emit.topic!r}, the topic that the view reads", where=where, expected="another topic"
                 )
             object.__setattr__(self, "emit", emit)
-        if not all(isinstance(test, Case) for test in self.tests):
+        if not isinstance(self.tests, Sequence) or not all(isinstance(test, Case) for test in self.tests):
             raise DefinitionError("tests are cases", where=where, expected="tests=[sw.case(…)]")
         object.__setattr__(self, "tests", tuple(self.tests))
 
