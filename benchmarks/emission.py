@@ -128,21 +128,25 @@ def produce(running: Stack, entities: int, windows: int, first_us: int) -> None:
         start = first_us + window * HOP_US
         for low in range(0, entities, AT_ONCE):
             some = range(low, min(entities, low + AT_ONCE))
-            left = [event(entity, start + entity * HOP_US // entities) for entity in some]
-            while left:
-                producer.produce_batch("plays", left)
-                left = [each for each in left if each.pop("_error", None) is not None]
-                producer.poll(0.05 if left else 0)
+            for entity in some:
+                append(producer, entity, start + entity * HOP_US // entities)
+            producer.poll(0)
     after = first_us + windows * HOP_US
-    producer.produce_batch("plays", [event(entity, after) for entity in range(PARTITIONS)])
+    for entity in range(PARTITIONS):
+        append(producer, entity, after)
     if producer.flush(120):
         raise RuntimeError("the broker did not take the backlog")
 
 
-def event(entity: int, at_us: int) -> dict[str, Any]:
+def append(producer: Producer, entity: int, at_us: int) -> None:
     """Other values in every window, so that every window of every entity is published."""
     value = b'{"user_id":%d,"seconds":%d.5,"t":%d}' % (entity, at_us // HOP_US % 97, at_us)
-    return {"value": value, "partition": entity % PARTITIONS, "timestamp": at_us // 1000}
+    while True:
+        try:
+            producer.produce("plays", value, partition=entity % PARTITIONS, timestamp=at_us // 1000)
+            return
+        except BufferError:
+            producer.poll(0.05)
 
 
 def view_of(running: Stack) -> dict[str, Any]:

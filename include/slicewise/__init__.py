@@ -63,6 +63,7 @@ _HOME = {
     "snapshot": "slicewise.training",
     "training_set": "slicewise.training",
     "Client": "slicewise.serving.client",
+    "row_function": "slicewise.features.row_function",
     "Leaderboard": "slicewise.features.leaderboard",
     "SlicewiseError": "slicewise.errors",
 }
@@ -113,6 +114,7 @@ if TYPE_CHECKING:
     from slicewise.features.definitions import case as case
     from slicewise.features.emission import Emit as Emit
     from slicewise.features.leaderboard import Leaderboard as Leaderboard
+    from slicewise.features.row_function import row_function as row_function
     from slicewise.features.sql import sql as sql
     from slicewise.features.sql import sql_views as sql_views
     from slicewise.serving.client import Client as Client

@@ -72,6 +72,8 @@ def parse(topic: str, partition: int, offset: int, value: bytes) -> OracleEvent 
     event["terminal"] = (event["at"] or {}).get("terminal")
     if event["fee"] is not None:
         event["fee"] = struct.unpack("<f", struct.pack("<f", event["fee"]))[0]
+    items = event["items"]
+    event["per_item"] = amount / items if amount is not None and items else None
     event["dear"] = None if amount is None else amount >= 100
     return OracleEvent(event["paid_at"], topic, partition, offset, event)
 

@@ -10,6 +10,7 @@ from datetime import date
 from typing import Any
 
 import numpy as np
+import pyarrow.compute as pc
 import pytest
 
 import slicewise as sw
@@ -92,6 +93,21 @@ def registry() -> Iterator[Registry]:
         yield found
 
 
+@sw.row_function(output="string")
+def tagged(s, tags, t):  # type: ignore[no-untyped-def]
+    """Reads text, an array and an instant."""
+    return [
+        None if name is None else "|".join([name, str(at % 7), *[tag for tag in held or [] if tag is not None]])
+        for name, held, at in zip(s.to_pylist(), tags.to_pylist(), t.to_pylist(), strict=True)
+    ]
+
+
+@sw.row_function(output="double")
+def per_hour(n, clock):  # type: ignore[no-untyped-def]
+    """Infinite for the first hour of a day: such a row is left out."""
+    return pc.divide(n, pc.coalesce(pc.multiply(clock, 1.0), 1.0))
+
+
 def view(kind: str, registry: Registry) -> sw.FeatureView:
     source = sw.KafkaSource(
         f"types_{kind}",
@@ -107,7 +123,13 @@ def view(kind: str, registry: Registry) -> sw.FeatureView:
         source=source,
         entity=["born"],
         where="ARRAY_SIZE(tags) <> 1 AND s LIKE 'k%' AND born >= DATE '0001-01-01'",
-        columns={"domain": "SPLIT_PART(s, '@', 2)", "clock": "HOUR(t)", "next": "GREATEST(born, DATE '1970-01-01')"},
+        columns={
+            "domain": "SPLIT_PART(s, '@', 2)",
+            "clock": "HOUR(t)",
+            "next": "GREATEST(born, DATE '1970-01-01')",
+            "label": tagged,
+            "per_hour": per_hour,
+        },
         features=[
             sw.Feature("n", sw.sum("n"), ["1d"]),
             sw.Feature("f", sw.sum("f"), ["1d"]),
@@ -116,6 +138,8 @@ def view(kind: str, registry: Registry) -> sw.FeatureView:
             sw.Feature("n_by_tag", sw.bucketed(sw.sum("n"), by="tags"), ["1d"]),
             sw.Feature("domains", sw.last_k("domain", k=3), ["1d"]),
             sw.Feature("hours", sw.distinct_count("clock"), ["1d"]),
+            sw.Feature("labels", sw.last_k("label", k=3), ["1d"]),
+            sw.Feature("per_hour", sw.sum("per_hour"), ["1d"]),
             sw.Feature("least", sw.min("born"), ["1d"]),
             sw.Feature("next", sw.max("next"), ["1d"]),
         ],

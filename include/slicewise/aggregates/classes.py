@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from slicewise.aggregates.functions import BUILTINS, check_body
+from slicewise.aggregates.functions import BUILTINS, METHODS, check_body
 from slicewise.errors import DefinitionError
 
 NEEDED: Mapping[str, int] = {"empty": 0, "accumulate": 2, "combine": 2, "finish": 1}
@@ -177,13 +177,12 @@ def _check_methods(name: str, methods: Mapping[str, ast.FunctionDef], parameters
         whole = method.endswith("_columns")
         reached = {*parameters, *methods}
 
-        def has(node: ast.Attribute, whole: bool = whole, reached: set[str] = reached) -> bool:
-            of = node.value.id if isinstance(node.value, ast.Name) else None
-            if of == "self":
-                return node.attr in reached and isinstance(node.ctx, ast.Load)
-            return whole and (node.attr in NUMPY if of == "np" else node.attr in OF_ARRAYS)
+        def has(node: ast.Attribute, reached: set[str] = reached) -> bool:
+            of_self = isinstance(node.value, ast.Name) and node.value.id == "self"
+            return of_self and node.attr in reached and isinstance(node.ctx, ast.Load)
 
-        check_body(node, f"{name}.{method}", ("np",) if whole else (), has)
+        modules = {"np": NUMPY} if whole else {}
+        check_body(node, f"{name}.{method}", modules, METHODS | OF_ARRAYS if whole else METHODS, has)
 
 
 def _check_stated(name: str, stated: Mapping[str, Any], methods: Mapping[str, ast.FunctionDef]) -> None:

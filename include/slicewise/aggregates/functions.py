@@ -11,8 +11,8 @@ import __future__
 import ast
 import inspect
 import textwrap
-from collections.abc import Callable, Collection, Mapping, Sequence
-from types import FunctionType
+from collections.abc import Callable, Mapping, Sequence
+from types import FunctionType, MappingProxyType
 from typing import Any
 
 from slicewise.errors import DefinitionError
@@ -66,8 +66,16 @@ def _text(function: object, arguments: int) -> str:
     return text.rstrip() + "\n"
 
 
-def check_text(text: str, functions: Mapping[str, int]) -> None:
-    """Raises DefinitionError unless the text is these functions, each of so many arguments, and they only compute."""
+def check_text(
+    text: str,
+    functions: Mapping[str, int],
+    modules: Mapping[str, frozenset[str]] = MappingProxyType({}),
+    methods: Sequence[str] = (),
+) -> None:
+    """Raises DefinitionError unless the text is these functions, each of so many arguments, and they only compute.
+
+    modules: names that stand for more than Python's own, and what of each may be used. methods: more than METHODS.
+    """
     try:
         tree = ast.parse(text)
     except SyntaxError as error:
@@ -81,22 +89,28 @@ def check_text(text: str, functions: Mapping[str, int]) -> None:
             raise _refused(f"{name} with decorators, defaults or stars", "plain arguments")
         if len(given.args) + len(given.posonlyargs) != functions[name]:
             raise _refused(f"{name} of {len(given.args)} arguments", f"{functions[name]}")
-        check_body(node, name)
+        check_body(node, name, modules, METHODS | set(methods))
 
 
 def check_body(
     function: ast.FunctionDef,
     name: str,
-    known: Collection[str] = (),
+    modules: Mapping[str, frozenset[str]],
+    methods: frozenset[str],
     has: Callable[[ast.Attribute], bool] = lambda node: False,  # noqa: ARG005
 ) -> None:
-    """Raises DefinitionError unless the function only computes; known: further names that it may use; has: whether
-    an attribute that is none of a list, a dict or a text is allowed."""
+    """Raises DefinitionError unless the function only computes; has: whether an attribute is allowed that is neither a
+    module's nor one of methods."""
     nodes = [node for statement in function.body for node in ast.walk(statement)]
     own = {node.id for node in nodes if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
     own |= {each.arg for each in (*function.args.posonlyargs, *function.args.args)}
+    if own & set(modules):
+        raise _refused(f"{name} uses {', '.join(own & set(modules))} as a name of its own", "another name")
+    of_modules = {id(n.value): n for n in nodes if isinstance(n, ast.Attribute) and _module(n, modules) is not None}
     for node in nodes:
-        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load) and node.id not in {*own, *BUILTINS, *known}:
+        if id(node) in of_modules:
+            continue
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load) and node.id not in own | set(BUILTINS):
             raise _refused(
                 f"{name} uses {node.id!r}, which is neither its own nor one of Python's that it may use",
                 "its arguments, its variables, and " + ", ".join(sorted(BUILTINS)),
@@ -108,13 +122,20 @@ def check_body(
     for node in nodes:
         if isinstance(node, ast.FunctionDef):
             raise _refused(f"{name} has a function inside", "one function", node)
-        if isinstance(node, ast.Attribute) and node.attr not in METHODS and not has(node):
-            raise _refused(f"{name} uses .{node.attr}", "one of " + ", ".join(sorted(METHODS)), node)
+        if isinstance(node, ast.Attribute):
+            allowed = modules.get(_module(node, modules) or "", methods)
+            if node.attr not in allowed and not has(node):
+                raise _refused(f"{name} uses .{node.attr}", "one of " + ", ".join(sorted(allowed)), node)
 
 
-def compiled(text: str) -> Mapping[str, Callable[..., Any]]:
+def _module(node: ast.Attribute, modules: Mapping[str, frozenset[str]]) -> str | None:
+    """The module whose attribute this is, if it is one's."""
+    return node.value.id if isinstance(node.value, ast.Name) and node.value.id in modules else None
+
+
+def compiled(text: str, modules: Mapping[str, Any] = MappingProxyType({})) -> Mapping[str, Callable[..., Any]]:
     """The functions of a text that was checked, by name."""
-    space: dict[str, Any] = {"__builtins__": dict(BUILTINS)}
+    space: dict[str, Any] = {"__builtins__": dict(BUILTINS), **modules}
     exec(compile(text, "<definition>", "exec", __future__.annotations.compiler_flag, dont_inherit=True), space)
     return {name: made for name, made in space.items() if isinstance(made, FunctionType)}
 

@@ -47,7 +47,8 @@ def aggregated(spec: Mapping[str, Any], inputs: Sequence[str] = ()) -> Aggregate
 
 def kinds_of(unit: Unit, source: Source) -> dict[str, str]:
     """Type of every column that row logic or the source gives this unit."""
-    return dict(source.columns) | {name: expression.kind for name, expression in unit.columns}
+    row_logic = {name: expression.kind for name, expression in unit.columns}
+    return dict(source.columns) | row_logic | {name: function.kind for name, function in unit.functions}
 
 
 def archived(table: str, source: Source, start_us: int, end_us: int) -> str:
@@ -72,12 +73,13 @@ def viewed(unit: Unit, source: Source, events: str) -> str:
     computed = dict(unit.columns)
     kinds = kinds_of(unit, source)
     values = {}
-    for name in sorted({name for partial in unit.layout.partials for name in partial.inputs}):
+    for name in sorted({name for name, _ in unit.given_types}):
         text = f"({computed[name].spark(_column)})" if name in computed else _column(name)
         values[name] = f"CASE WHEN {text} = 0 THEN 0D ELSE {text} END" if kinds[name] == DOUBLE else text
     entity = [f"{_column(name)} AS `e_{name}`" for name, _ in unit.entity]
     selected = ", ".join([*entity, *(f"{text} AS `v_{name}`" for name, text in values.items())])
-    where = f"WHERE ({unit.where.spark(_column)})" if unit.where is not None else ""
+    # the events are named: Spark reads `(…) WHERE (a_column)` as a name WHERE with a list of columns
+    where = f"AS archived WHERE ({unit.where.spark(_column)})" if unit.where is not None else ""
     finite = [
         f"coalesce(`v_{name}` BETWEEN -{MAX_DOUBLE} AND {MAX_DOUBLE}, TRUE)"
         for name in values
@@ -86,7 +88,17 @@ def viewed(unit: Unit, source: Source, events: str) -> str:
     known = [f"`e_{name}` IS NOT NULL" for name, _ in unit.entity]
     kept = " AND ".join([*finite, *known]) or "TRUE"
     head = "SELECT topic_id, p, o, t, kafka_t" + (f", {selected}" if selected else "")
-    return f"SELECT * FROM ({head} FROM ({events}) {where}) WHERE {kept}"
+    found = f"SELECT * FROM ({head} FROM ({events}) {where}) WHERE {kept}"
+    for number, (name, function) in enumerate(unit.functions):
+        arguments = ", ".join(f"`v_{column}`" for column in function.reads)
+        found = f"SELECT *, {function_name(number)}({arguments}) AS f_{number} FROM ({found})"
+        found = f"SELECT *, f_{number}.value AS `v_{name}` FROM ({found}) WHERE f_{number}.there"
+    return found
+
+
+def function_name(number: int) -> str:
+    """What a unit's row function is called in SQL; it gives (there, value)."""
+    return f"check_row_function_{number}"
 
 
 def last_rows(joined: str) -> str:

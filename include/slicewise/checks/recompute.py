@@ -15,7 +15,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.functions import udf
 
-from slicewise.checks import exact, queries
+from slicewise.checks import exact, queries, row_functions
 from slicewise.checks.bounds import searched_from
 from slicewise.checks.declared import Distinct
 from slicewise.checks.judges import END, Row, judged
@@ -92,6 +92,7 @@ class Recomputation:
     def __post_init__(self) -> None:
         self.kinds = queries.kinds_of(self.unit, self.source)
         _register(self.spark)
+        row_functions.register(self.spark, self.unit)
 
     def __enter__(self) -> Recomputation:
         start = min(start for each in self.asked for start in self._starts(each.token))

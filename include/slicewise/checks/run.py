@@ -16,7 +16,7 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from slicewise import log
-from slicewise.checks import declared, engine, queries
+from slicewise.checks import declared, engine, queries, row_functions
 from slicewise.checks.compare import Read, compare
 from slicewise.checks.model import Compared, OnlineReader, Outcome, PlainSum
 from slicewise.checks.recompute import Asked, Recomputation
@@ -127,6 +127,7 @@ class CheckRun:
         source = self.deployment.source(unit.source)
         now = self.clock.now_us()
         events = queries.archived(self.table(unit.source), source, 0, now + source.max_ahead_us)
+        row_functions.register(self.spark, unit)
         viewed = queries.viewed(unit, source, events)
         text = queries.sampled(unit, viewed, self.run, self.sample, now - unit.retention_us)
         rows: list[dict[str, Any]] = self.spark.sql(text).toArrow().to_pylist()
@@ -139,6 +140,7 @@ class CheckRun:
         found: dict[str, list[Any]] = {}
         for column in sorted({c for f in unit.features if (c := engine.asked_by(f.aggregate)) is not None}):
             events = queries.archived(self.table(unit.source), source, 0, self.clock.now_us() + source.max_ahead_us)
+            row_functions.register(self.spark, unit)
             text = queries.asked(queries.viewed(unit, source, events), column, self.run, MEMBERS)
             members = [row["value"] for row in self.spark.sql(text).toArrow().to_pylist()]
             found[column] = members + declared.strangers(dict(unit.input_types)[column], self.run)

@@ -28,6 +28,7 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
     from slicewise.cli._cases import run_case
     from slicewise.features.plan import plan
     from slicewise.features.project import load_project
+    from slicewise.features.row_function_check import verify
     from slicewise.features.trial import own_aggregates, tried
 
     file = definitions_of(arguments.project, settings)
@@ -42,6 +43,8 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
     report: list[dict[str, object]] = []
     failed = ran = 0
     for view in project.views:
+        for name, function in {each for unit in deployment.view(view.name) for each in unit.functions}:
+            verify(function, f"column {name!r} of {view.place}")
         outcomes = [run_case(view, case, i) for i, case in enumerate(view.tests, 1)]
         ran += len(outcomes)
         failed += sum(not outcome.passed for outcome in outcomes)

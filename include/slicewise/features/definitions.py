@@ -30,6 +30,7 @@ from slicewise.slices import Window, as_window, parse_duration
 
 if TYPE_CHECKING:
     from slicewise.aggregates import Aggregate
+    from slicewise.features.row_function import RowFunction
 
 TOPIC_NAME = re.compile(r"[A-Za-z0-9._-]{1,200}")
 Scalar = str | int | float | bool | None
@@ -257,12 +258,19 @@ def case(
     )
 
 
+def _is_row_function(value: object) -> bool:
+    from slicewise.features.row_function import RowFunction
+
+    return isinstance(value, RowFunction)
+
+
 @dataclass(frozen=True)
 class FeatureView:
     """Features over one source and one entity key.
 
     entity: columns of the source that are the key; none for a global view. where: row logic that
-    an event must satisfy. columns: computed columns, name -> row logic. slice: declared slice
+    an event must satisfy. columns: computed columns, name -> row logic, or a function of `sw.row_function`.
+    slice: declared slice
     (the planner's choice by default). spread: one set of keys per partition, for few hot entities.
     capacity: how many of an entity's latest events its exact windows can reach at most. emit: the
     Kafka topic to which results of sliding, tumbling and hopping windows are published as they end,
@@ -274,7 +282,7 @@ class FeatureView:
     entity: Sequence[str]
     features: Sequence[Feature]
     where: str | None = None
-    columns: Mapping[str, str] = field(default_factory=dict)
+    columns: Mapping[str, str | RowFunction] = field(default_factory=dict)
     slice: str | None = None
     spread: bool = False
     owner: str | None = None
@@ -312,6 +320,12 @@ class FeatureView:
                     where=where,
                     expected="a name of its own",
                     next_step="rename it",
+                )
+            if not isinstance(self.columns[column], str) and not _is_row_function(self.columns[column]):
+                raise DefinitionError(
+                    f"the computed column {column!r} is {self.columns[column]!r}",
+                    where=where,
+                    expected='row logic as text ("seconds / 60"), or a function of sw.row_function',
                 )
         refuse_twice([c.lower() for c in self.columns], "computed column", where)
         object.__setattr__(self, "columns", frozen(self.columns))

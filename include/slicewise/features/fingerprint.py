@@ -50,6 +50,7 @@ def storage_payload(unit: Unit, source: Source) -> dict[str, Any]:
             "version": ROW_LOGIC_VERSION,
             "where": None if unit.where is None else canonical(unit.where.tree),
             "columns": {name: canonical(column.tree) for name, column in unit.columns},
+            **({"functions": {name: each.stored() for name, each in unit.functions}} if unit.functions else {}),
         },
         "source": source.name,
         "spread": unit.spread,

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from types import MappingProxyType
+from typing import TypeVar
 
 import pyarrow as pa
 
@@ -20,6 +22,7 @@ from slicewise.features.naming import OF_QUESTIONS
 from slicewise.features.paths import column_paths
 from slicewise.features.plan import Deployment, PlannedSet
 from slicewise.features.planned_board import plan_board
+from slicewise.features.row_function import RowFunction
 from slicewise.features.rowlogic import parse_expression
 from slicewise.features.types import (
     DOUBLE,
@@ -47,6 +50,7 @@ from slicewise.slices import (
 )
 
 _Wanted = tuple[str, str, Window, Aggregate]
+_Column = TypeVar("_Column", RowExpression, RowFunction)
 
 
 def plan_project(project: Project) -> Deployment:
@@ -99,6 +103,7 @@ def plan_view(view: FeatureView, source: Source) -> tuple[Unit, ...]:
     list for its exact windows."""
     entity = tuple(_entity(view, column, source) for column in view.entity)
     where, columns = _row_logic(view, source)
+    functions = _functions(view, source, columns)
     wanted: list[_Wanted] = []
     conditions: dict[str, RowExpression] = {}
     for feature in view.features:
@@ -106,7 +111,10 @@ def plan_view(view: FeatureView, source: Source) -> tuple[Unit, ...]:
         _check_question(feature.aggregate, view, place)
         aggregate, found = _conditions(feature.aggregate, source, columns, place)
         conditions |= {name: e for name, e in found.items() if name not in conditions}
-        _check_aggregate(aggregate, source, columns | conditions, place)
+        computed_kinds = {n: e.kind for n, e in (columns | conditions).items()} | {
+            n: f.kind for n, f in functions.items()
+        }
+        _check_aggregate(aggregate, source, computed_kinds, place)
         for window in map(as_window, feature.windows):
             column = f"{feature.name}_{window.column_suffix()}"
             check_window(feature.aggregate, window, place)
@@ -123,7 +131,8 @@ def plan_view(view: FeatureView, source: Source) -> tuple[Unit, ...]:
             spread=view.spread or not entity,
             slice_us=slice_us,
             where=where,
-            columns=_used(computed, sliced),
+            columns=_used(computed, sliced, functions),
+            functions=_used(functions, sliced),
             features=tuple(group),
             levels=_levels(group, slice_us),
             retention_us=max(reach_us(w, slice_us) for _, _, w, _ in group) + source.max_lateness_us,
@@ -141,7 +150,8 @@ def plan_view(view: FeatureView, source: Source) -> tuple[Unit, ...]:
             spread=view.spread or not entity,
             slice_us=1,
             where=where,
-            columns=_used(computed, exact),
+            columns=_used(computed, exact, functions),
+            functions=_used(functions, exact),
             features=tuple(exact),
             levels=(),
             retention_us=max(kept.range_us, kept.late_us),
@@ -167,9 +177,14 @@ def _emission(view: FeatureView, sliced: Sequence[_Wanted]) -> Emission | None:
     return view.emit.planned(view.place)
 
 
-def _used(columns: dict[str, RowExpression], wanted: Sequence[_Wanted]) -> tuple[tuple[str, RowExpression], ...]:
-    """The computed columns that these features read."""
+def _used(
+    columns: Mapping[str, _Column],
+    wanted: Sequence[_Wanted],
+    functions: Mapping[str, RowFunction] = MappingProxyType({}),
+) -> tuple[tuple[str, _Column], ...]:
+    """The computed columns that these features read, or that row functions of theirs do."""
     names = {column for *_, aggregate in wanted for column in aggregate.inputs}
+    names |= {column for name, function in functions.items() if name in names for column in function.reads}
     return tuple((name, e) for name, e in columns.items() if name in names)
 
 
@@ -220,12 +235,33 @@ def _row_logic(view: FeatureView, source: Source) -> tuple[RowExpression | None,
     kinds = dict(source.columns)
     columns: dict[str, RowExpression] = {}
     for name, text in view.columns.items():
+        if isinstance(text, RowFunction):
+            continue
         place = f"column {name!r} of {view.place}"
         columns[name] = parse_expression(text, kinds, where=place, defined=columns)
     if view.where is None:
         return None, columns
     place = f"where of {view.place}"
     return parse_expression(view.where, kinds, where=place, defined=columns, boolean=True), columns
+
+
+def _functions(view: FeatureView, source: Source, columns: Mapping[str, RowExpression]) -> dict[str, RowFunction]:
+    kinds = {**dict(source.columns), **{name: expression.kind for name, expression in columns.items()}}
+    found: dict[str, RowFunction] = {}
+    for name, function in view.columns.items():
+        if not isinstance(function, RowFunction):
+            continue
+        place = f"column {name!r} of {view.place}"
+        for column in function.reads:
+            if column not in kinds:
+                raise DefinitionError(
+                    f"row function {function.name!r} reads unknown column {column!r}",
+                    where=place,
+                    expected="arguments named as columns of the source or of row logic: " + listed(kinds),
+                    next_step=nearest(column, kinds),
+                )
+        found[name] = function.bind(kinds)
+    return found
 
 
 def _conditions(
@@ -257,8 +293,8 @@ def _check_question(aggregate: Aggregate, view: FeatureView, place: str) -> None
         )
 
 
-def _check_aggregate(aggregate: Aggregate, source: Source, columns: dict[str, RowExpression], place: str) -> None:
-    kinds = {**dict(source.columns), **{name: e.kind for name, e in columns.items()}}
+def _check_aggregate(aggregate: Aggregate, source: Source, computed: Mapping[str, str], place: str) -> None:
+    kinds = {**dict(source.columns), **computed}
     named = [name for name in kinds if not name.startswith("_")]  # without conditions
     for column in aggregate.inputs:
         if column not in kinds:

@@ -13,6 +13,7 @@ from slicewise.aggregates.classes import read_class
 from slicewise.features.definitions import Feature, FeatureView, KafkaSource
 from slicewise.features.emission import Emit
 from slicewise.features.event_list import CAPACITY
+from slicewise.features.row_function import RowFunction
 from slicewise.slices import Window, as_window, format_duration
 
 _SOURCE_DEFAULTS: Mapping[str, Any] = {
@@ -55,7 +56,7 @@ def view_form(view: FeatureView) -> str:
     if view.where is not None:
         lines.append(f"    where={_text(view.where)},\n")
     if view.columns:
-        inner = "".join(f"        {_text(name)}: {_text(text)},\n" for name, text in view.columns.items())
+        inner = "".join(f"        {_text(name)}: {_column(made)},\n" for name, made in view.columns.items())
         lines.append(f"    columns={{\n{inner}    }},\n")
     features = "".join(f"        {_feature(feature)},\n" for feature in view.features)
     lines.append(f"    features=[\n{features}    ],\n")
@@ -70,7 +71,13 @@ def view_form(view: FeatureView) -> str:
         wait = "" if view.emit.wait is None else f", wait={_text(view.emit.wait)}"
         given = f"{_text(view.emit.topic)}{wait}, corrections={_text(view.emit.corrections)}"
         lines.append(f"    emit=sw.Emit({given}),\n")
-    return f"{_variable(view.name)} = sw.FeatureView(\n{''.join(lines)})\n"
+    functions = {each.name: each for each in view.columns.values() if isinstance(each, RowFunction)}
+    made = "".join(f"@sw.row_function(output={_text(f.output)})\n{f.source}\n\n" for f in functions.values())
+    return f"{made}{_variable(view.name)} = sw.FeatureView(\n{''.join(lines)})\n"
+
+
+def _column(made: str | RowFunction) -> str:
+    return _text(made) if isinstance(made, str) else made.name
 
 
 def _feature(feature: Feature) -> str:

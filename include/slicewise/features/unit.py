@@ -14,6 +14,7 @@ from slicewise.features.emission import Emission
 from slicewise.features.event_list import EventList
 from slicewise.features.expression import RowExpression
 from slicewise.features.fingerprint import definition_payload, fingerprint, storage_payload
+from slicewise.features.row_function import RowFunction
 from slicewise.features.types import KAFKA_TIME, arrow_type
 from slicewise.slices import Window, format_duration
 
@@ -79,9 +80,9 @@ class Unit:
     which views with the same source, entity, row logic and columns share.
 
     entity: (column, type) sorted by name. columns: computed columns, in an order in which each is
-    over the source alone. levels: resolutions kept in compacted hours besides slice and hour
-    total. input_types: (column, type) of what the aggregates read, sorted. reads: the source's
-    columns that all of this needs, sorted.
+    over the source alone; functions: those by row functions, over these and the source. levels:
+    resolutions kept in compacted hours besides slice and hour total. input_types: (column, type) of what
+    the aggregates read, sorted. reads: the source's columns that all of this needs, sorted.
     """
 
     view: str
@@ -102,8 +103,16 @@ class Unit:
     storage_fingerprint: str = ""
     definition_fingerprint: str = ""
     event_list: EventList | None = None
+    functions: tuple[tuple[str, RowFunction], ...] = ()
     emission: Emission | None = None
     """Where its results are published; bears on nothing that is stored or answered."""
+
+    @cached_property
+    def given_types(self) -> tuple[tuple[str, str], ...]:
+        """(column, type) of what row logic has to give, sorted: what aggregates and row functions read."""
+        made = dict(self.functions)
+        read = {(n, kind) for f in made.values() for n, kind in zip(f.reads, f.types, strict=True)}
+        return tuple(sorted(read | {(name, kind) for name, kind in self.input_types if name not in made}))
 
     @property
     def step_text(self) -> str:
@@ -131,6 +140,7 @@ def build_unit(
     owner: str | None,
     project: str = "",
     event_list: EventList | None = None,
+    functions: tuple[tuple[str, RowFunction], ...] = (),
     emission: Emission | None = None,
 ) -> Unit:
     """A unit from its parts; layout, inputs and fingerprints follow from them.
@@ -138,6 +148,8 @@ def build_unit(
     features: (column, feature, window, unbound aggregate).
     """
     kinds = {**dict(source.columns), **{name: column.kind for name, column in columns}}
+    functions = tuple((name, function.bind(kinds)) for name, function in functions)
+    kinds |= {name: function.kind for name, function in functions}
     types: dict[str, pa.DataType] = {name: arrow_type(kind) for name, kind in kinds.items()}
     bound = [aggregate.bind(types) for *_, aggregate in features]
     # Where a session starts is read off the first and last event of each slice.
@@ -152,7 +164,8 @@ def build_unit(
     expressions = [where, *(expression for _, expression in columns)]
     reads = {
         *(column for column, _ in entity),
-        *(column for column in inputs if column not in dict(columns)),
+        *(column for column in inputs if column not in dict(columns) | dict(functions)),
+        *(column for _, function in functions for column in function.reads if column not in dict(columns)),
         *(column for e in expressions if e is not None for column in e.columns),
         *(() if source.time_column is None else (source.time_column,)),
     }
@@ -173,6 +186,7 @@ def build_unit(
         owner=owner,
         project=project,
         event_list=event_list,
+        functions=functions,
         emission=emission,
     )
     unit = replace(unit, storage_fingerprint=fingerprint(storage_payload(unit, source)))
@@ -209,9 +223,11 @@ def _window_to_json(window: Window) -> dict[str, Any]:
 def unit_to_json(unit: Unit) -> dict[str, Any]:
     """What `unit_from_json` builds an equal unit from."""
     listed = {} if unit.event_list is None else {"event_list": plain(unit.event_list)}
+    made = {"functions": [[name, each.to_json()] for name, each in unit.functions]} if unit.functions else {}
     published = {} if unit.emission is None else {"emission": plain(unit.emission)}
     return (
         listed
+        | made
         | published
         | {
             "view": unit.view,
@@ -265,6 +281,7 @@ def unit_from_json(raw: Mapping[str, Any], source: Source) -> Unit:
         project=raw["project"],
         event_list=EventList(**raw["event_list"]) if "event_list" in raw else None,
         emission=Emission(**raw["emission"]) if "emission" in raw else None,
+        functions=tuple((name, RowFunction.from_json(each)) for name, each in raw.get("functions", ())),
     )
     for name in ("storage_fingerprint", "definition_fingerprint"):
         if getattr(unit, name) != raw[name]:

@@ -203,7 +203,7 @@ class UnitTable:
 def inputs_of(unit: Unit) -> dict[str, str]:
     """Name that an aggregate reads -> column of `selected_events`."""
     computed = dict(unit.columns)
-    return {name: f"i_{name}" if name in computed else f"c_{name}" for name, _ in unit.input_types}
+    return {name: f"i_{name}" if name in computed else f"c_{name}" for name, _ in unit.given_types}
 
 
 def selected_events(

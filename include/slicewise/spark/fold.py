@@ -22,12 +22,15 @@ from slicewise.aggregates.events import Rows
 from slicewise.clock import SystemClock
 from slicewise.errors import IncarnationChanged, SlicewiseError
 from slicewise.features.plan import Deployment
+from slicewise.features.row_function import computed
 from slicewise.features.types import arrow_type
 from slicewise.features.unit import Unit
 from slicewise.stores import keys
 from slicewise.stores.ports import FoldBatch, FoldOutcome, Incarnation, ListBatch, OnlineStore
 from slicewise.stores.redis import open_store
 
+REFUSED_VALUE = 3
+"""As in `rows`, which workers do not import."""
 OUTCOME = pa.schema([("outcome", pa.string())])
 _SAMPLE = 64
 """Rows of a task whose freshness is told to the driver."""
@@ -82,8 +85,8 @@ class FoldTask:
         for placed in self.placed:
             unit = deployment.unit(placed.unit)
             codes = table[placed.keep].combine_chunks()
-            outcome = _brought(store, unit, placed, rows)
-            units[placed.unit] = asdict(outcome) | {"left_out": _counts(codes)}
+            outcome, refused = _brought(store, unit, placed, rows)
+            units[placed.unit] = asdict(outcome) | {"left_out": _with_refused(_counts(codes), refused)}
         visible = SystemClock().now_us()
         kafka_time = rows.table["kafka_time"].to_numpy()
         step = max(1, len(kafka_time) // _SAMPLE)
@@ -122,23 +125,45 @@ class SourceRows:
         return SourceRows(table, topic_id, partition)
 
 
-def _brought(store: OnlineStore, unit: Unit, placed: Placed, source: SourceRows) -> FoldOutcome:
-    """The unit's rows, in the store."""
+def _brought(store: OnlineStore, unit: Unit, placed: Placed, source: SourceRows) -> tuple[FoldOutcome, int]:
+    """The unit's rows, in the store, and how many its row functions refused."""
+    kept = pc.sum(pc.equal(source.table[placed.keep], 0)).as_py() or 0
     if unit.event_list is not None:
         events = list_batch_of(unit, placed, source)
-        return store.add(events) if events is not None else FoldOutcome()
+        return (store.add(events), kept - len(events.offset)) if events is not None else (FoldOutcome(), kept)
     batch = batch_of(unit, placed, source)
-    return store.fold(batch) if batch is not None else FoldOutcome()
+    return (store.fold(batch), kept - len(batch.offset)) if batch is not None else (FoldOutcome(), kept)
+
+
+def _with_refused(left_out: dict[str, int], refused: int) -> dict[str, int]:
+    code = str(REFUSED_VALUE)
+    return {**left_out, code: left_out.get(code, 0) + refused} if refused else left_out
+
+
+def with_functions(unit: Unit, table: pa.Table, inputs: Mapping[str, str]) -> tuple[pa.Table, Mapping[str, str]]:
+    """The rows for which the unit's row functions have values, beside these; where all that aggregates read stands."""
+    if not unit.functions:
+        return table, inputs
+    given = {name: _array(table[inputs[name]]).cast(arrow_type(kind)) for name, kind in unit.given_types}
+    columns, there = computed(unit.functions, given)
+    for name, values in columns.items():
+        table = table.append_column(f"f_{name}", values)
+    whole = np.logical_and.reduce(list(there.values()))
+    return (table if whole.all() else table.filter(pa.array(whole))), {
+        **inputs,
+        **{name: f"f_{name}" for name in columns},
+    }
 
 
 def list_batch_of(unit: Unit, placed: Placed, source: SourceRows) -> ListBatch | None:
     """The unit's rows as its event list takes them; None without any."""
     table = source.table.filter(pc.equal(source.table[placed.keep], 0))
+    table, inputs = with_functions(unit, table, placed.inputs)
     if not table.num_rows:
         return None
     values, entity = entities_of(table, placed.entity)
     partition = source.partition if unit.spread else None
-    rows = rows_of(unit, table, placed.inputs, source.topic_id)
+    rows = rows_of(unit, table, inputs, source.topic_id)
     return ListBatch(
         unit=unit,
         place=(source.topic_id, source.partition),
@@ -153,12 +178,13 @@ def list_batch_of(unit: Unit, placed: Placed, source: SourceRows) -> ListBatch |
 def batch_of(unit: Unit, placed: Placed, source: SourceRows) -> FoldBatch | None:
     """The unit's rows as the store folds them; None without any."""
     table = source.table.filter(pc.equal(source.table[placed.keep], 0))
+    table, inputs = with_functions(unit, table, placed.inputs)
     if not table.num_rows:
         return None
     values, entity = entities_of(table, placed.entity)
     partition = source.partition if unit.spread else None
     tags = keys.entity_tags(unit.entity, values, partition, count=1)
-    rows = rows_of(unit, table, placed.inputs, source.topic_id)
+    rows = rows_of(unit, table, inputs, source.topic_id)
 
     def accumulate(chosen: NDArray[np.int64], groups: NDArray[np.int64], n_groups: int) -> list[Columns]:
         # also when all are chosen: their order is that of the groups, not that of the batch

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from slicewise.errors import SlicewiseError
 from slicewise.features.unit import Unit
-from slicewise.spark.fold import drop, entities_of
+from slicewise.spark.fold import drop, entities_of, with_functions
 from slicewise.spark.partials import UnitRef, source_rows
 from slicewise.spark.swapping import OUTCOME, StoreRef
 from slicewise.stores import decisions, keys
@@ -48,7 +48,8 @@ class Fill:
             yield self._list(unit, table.filter(pa.array(partitions == partition)), partition)
 
     def _list(self, unit: Unit, table: pa.Table, partition: int | None) -> ListBatch:
+        table, inputs = with_functions(unit, table, self.inputs)
         values, entity = entities_of(table, [name for name, _ in unit.entity])
-        rows = source_rows(unit, table, self.inputs)
+        rows = source_rows(unit, table, inputs)
         tags = keys.entity_tags(unit.entity, values, partition, count=1)
         return ListBatch(unit, None, tags, entity, rows.offset, rows.time, unit.members.encode(rows))

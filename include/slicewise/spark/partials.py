@@ -21,7 +21,7 @@ from slicewise.features.plan import Deployment
 from slicewise.features.types import arrow_type
 from slicewise.features.unit import Unit
 from slicewise.slices import HOUR_US
-from slicewise.spark.fold import deployment_of, input_arrays
+from slicewise.spark.fold import deployment_of, input_arrays, with_functions
 from slicewise.stores.iceberg.schemas import unit_entity
 
 Ints = NDArray[np.int64]
@@ -106,7 +106,8 @@ class Accumulate:
                 yield self._accumulated(unit, shape, pa.Table.from_batches([batch]))
 
     def _accumulated(self, unit: Unit, shape: RowShape, table: pa.Table) -> pa.RecordBatch:
-        rows = source_rows(unit, table, self.inputs)
+        table, inputs = with_functions(unit, table, self.inputs)
+        rows = source_rows(unit, table, inputs)
         numbers = rows.time // unit.slice_us
         groups, first, n = grouped(table, shape.entity, numbers)
         partials = [part.accumulate_columns(rows, groups, n) for part in unit.layout.partials]

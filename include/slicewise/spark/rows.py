@@ -55,7 +55,7 @@ def with_units(
 
 
 def _placed(index: int, unit: Unit, names: Mapping[str, str]) -> UnitColumns:
-    inputs = [name for name, _ in unit.input_types]
+    inputs = [name for name, _ in unit.given_types]
     return UnitColumns(
         f"keep_{index}",
         tuple(names.get(name, f"c_{name}") for name, _ in unit.entity),

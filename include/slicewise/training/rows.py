@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 
 from slicewise.aggregates import Rows, canonicalise
 from slicewise.cover import Place
+from slicewise.features.row_function import computed as functions_of
 from slicewise.features.types import TIMESTAMP, arrow_type
 from slicewise.features.unit import Unit
 from slicewise.training.entities import Entities, entities_of
@@ -24,6 +25,7 @@ from slicewise.training.tree import SortedRows
 
 NULL_ENTITY = "null_entity"
 NOT_FINITE = "not_finite"
+NO_VALUE = "row_function"
 IDENTITY_COLUMNS = ("event_time", "topic_id", "partition", "offset")
 _ROW = "slicewise_row"
 
@@ -68,7 +70,7 @@ def row_logic(unit: Unit, events: pa.Table) -> tuple[pa.Table, Mapping[str, int]
     """
     computed = dict(unit.columns)
     entity = [name for name, _ in unit.entity]
-    kinds = dict(unit.entity) | dict(unit.input_types)
+    kinds = dict(unit.entity) | dict(unit.given_types)
     selected = [f'"{name}"' for name in kinds if name not in computed]
     selected += [f'{expression.duckdb()} AS "{name}"' for name, expression in computed.items()]
     selected += [f'"{name}"' for name in (_ROW, *IDENTITY_COLUMNS)]
@@ -80,7 +82,22 @@ def row_logic(unit: Unit, events: pa.Table) -> tuple[pa.Table, Mapping[str, int]
         text = f"SELECT {', '.join(selected)} FROM events{where} ORDER BY {_ROW}"
         result = engine.sql(text).to_arrow_table()
     kinds |= {name: expression.kind for name, expression in computed.items()}
-    return _accepted(_typed(result, kinds), entity, tuple(computed))
+    kept, refused = _accepted(_typed(result, kinds), entity, tuple(computed))
+    return _with_functions(unit, kept, refused)
+
+
+def _with_functions(unit: Unit, table: pa.Table, refused: Mapping[str, int]) -> tuple[pa.Table, Mapping[str, int]]:
+    """With the columns of row functions, of the rows for which each has a value."""
+    if not unit.functions:
+        return table, refused
+    given = {name: _flat(table[name]) for name, _ in unit.given_types}
+    columns, there = functions_of(unit.functions, given)
+    keep, counted = np.ones(table.num_rows, np.bool_), dict(refused)
+    for name, values in columns.items():
+        _count(counted, f"{NO_VALUE}:{name}", keep & ~there[name])
+        keep &= there[name]
+        table = table.append_column(name, values)
+    return table.filter(pa.array(keep)), counted
 
 
 def _accepted(table: pa.Table, entity: list[str], computed: tuple[str, ...]) -> tuple[pa.Table, Mapping[str, int]]:

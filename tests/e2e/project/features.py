@@ -3,6 +3,7 @@
 from typing import Any
 
 import numpy as np
+import pyarrow.compute as pc
 
 import slicewise as sw
 
@@ -122,6 +123,12 @@ class Discount(sw.Aggregate):
         return str(state[0]) + " cents"
 
 
+@sw.row_function(output="double")
+def per_item(amount, items):  # type: ignore[no-untyped-def]
+    """What an item cost; null of no items."""
+    return pc.if_else(pc.equal(items, 0), None, pc.divide(amount, items))
+
+
 MOST = 10_000
 WINDOWS: list[sw.Window | str] = [
     "10m",
@@ -137,9 +144,10 @@ by_card = sw.FeatureView(
     "by_card",
     source=payments,
     entity=["card"],
-    columns={"dear": "amount >= 100"},
+    columns={"dear": "amount >= 100", "per_item": per_item},
     features=[
         sw.Feature("payments", sw.count(), windows=WINDOWS),
+        sw.Feature("item_cost", sw.mean("per_item"), windows=WINDOWS),
         sw.Feature("amounts", sw.count("amount"), windows=WINDOWS),
         sw.Feature("spent", sw.sum("amount"), windows=WINDOWS),
         sw.Feature("basket", sw.mean("amount"), windows=WINDOWS),
@@ -264,9 +272,10 @@ exactly_by_card = sw.FeatureView(
     "exactly_by_card",
     source=payments,
     entity=["card"],
-    columns={"dear": "amount >= 100"},
+    columns={"dear": "amount >= 100", "per_item": per_item},
     features=[
         sw.Feature("payments", sw.count(), windows=EXACT),
+        sw.Feature("item_costs", sw.sum("per_item"), windows=EXACT),
         sw.Feature("spent", sw.sum("amount"), windows=EXACT),
         sw.Feature("basket", sw.mean("amount"), windows=EXACT),
         sw.Feature("items", sw.sum("items"), windows=EXACT),

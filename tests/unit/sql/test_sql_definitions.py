@@ -333,7 +333,7 @@ def test_row_logic_in_sql_is_that_of_definitions() -> None:
     assert len(columns) > 100
     for name, text in columns.items():
         theirs = parse_expression(text, rowlogic_vectors.SCHEMA, where="python")
-        assert parse_expression(made.columns[name], rowlogic_vectors.SCHEMA, where="sql").tree == theirs.tree
+        assert parse_expression(str(made.columns[name]), rowlogic_vectors.SCHEMA, where="sql").tree == theirs.tree
 
 
 def test_sql_runs_the_cases_that_it_is_given() -> None:

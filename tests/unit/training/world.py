@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 import slicewise as sw
 from slicewise.cover import Cover, Place
@@ -34,6 +35,13 @@ SCHEMA = {
 
 PLAYS = sw.KafkaSource("plays", schema=SCHEMA, timestamp="played_at", max_lateness="30d", max_ahead="30d")
 RISES = sw.ordered(folds.nothing, folds.rise, folds.rises, columns=["stars"], output="long")
+
+
+@sw.row_function(output="long")
+def doubled(stars, seconds):  # type: ignore[no-untyped-def]
+    return pc.if_else(pc.greater(pc.coalesce(seconds, 20.0), 29.7), pc.multiply(stars, 2), stars)
+
+
 AGGREGATES: dict[str, tuple[Any, str, tuple[Any, ...]]] = {
     "n": (sw.count(), "count", ()),
     "rated": (sw.count("stars"), "count", ("stars",)),
@@ -106,6 +114,15 @@ AGGREGATES: dict[str, tuple[Any, str, tuple[Any, ...]]] = {
     "lasted": (sw.span(), "span", ()),
     "reach": (classes.Reach("seconds"), "reach", ("seconds",)),
     "cubes": (classes.Power("stars", degree=3), "power", ("stars", 3)),
+    "doubled": (sw.sum("doubled"), "sum", ("doubled",)),
+    "last_doubled": (
+        sw.last_k("doubled", k=2, where="minutes > 0.3"),
+        "where",
+        (
+            lambda row: (row["minutes"] or 0) > 0.3,
+            lambda some: oracle.last_k(some, "doubled", 2),
+        ),
+    ),
 }
 WINDOWS: tuple[Any, ...] = (
     "10m",
@@ -124,7 +141,7 @@ def view(entity: Sequence[str], windows: Sequence[Any] = WINDOWS, name: str = "l
         source=PLAYS,
         entity=list(entity),
         where="seconds >= 10 OR seconds IS NULL",
-        columns={"minutes": "seconds / 60"},
+        columns={"minutes": "seconds / 60", "doubled": doubled},
         features=[sw.Feature(name, made, windows=list(windows)) for name, (made, _, _) in AGGREGATES.items()],
     )
 
@@ -163,7 +180,12 @@ def oracle_events(events: Sequence[Mapping[str, Any]]) -> list[OracleEvent]:
     for event in events:
         seconds = event["seconds"]
         if seconds is None or seconds >= 10:
-            columns = {**event, "minutes": None if seconds is None else seconds / 60}
+            stars, twice = event["stars"], seconds is not None and seconds > 29.7
+            columns = {
+                **event,
+                "minutes": None if seconds is None else seconds / 60,
+                "doubled": stars * 2 if twice and stars is not None else stars,
+            }
             out.append(OracleEvent(event["played_at"], TOPIC, event["partition"], event["offset"], columns))
     return out
 

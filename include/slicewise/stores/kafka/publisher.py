@@ -6,7 +6,8 @@ It is a consumer group's offsets on the topic that is read, so that Kafka's own 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,6 +18,14 @@ from slicewise.errors import StoreUnavailable
 
 TIMEOUT_S = 60.0
 _AT_ONCE = 50_000
+_PAUSE_S = 0.1
+_PASSING = frozenset(
+    [
+        KafkaError.COORDINATOR_LOAD_IN_PROGRESS,  # the first group of a broker makes its topic
+        KafkaError.COORDINATOR_NOT_AVAILABLE,
+        KafkaError.NOT_COORDINATOR,
+    ]
+)
 
 
 class Publisher:
@@ -102,10 +111,7 @@ class ProgressLog:
     def load(self, topic_id: str, partitions: int) -> Kept | None:
         """What was saved last of this very topic; None where nothing was."""
         asked = [TopicPartition(self.topic, p) for p in range(partitions)]
-        try:
-            found = self._consumer.committed(asked, timeout=TIMEOUT_S)
-        except KafkaException as error:
-            raise self._failed("read", error) from error
+        found: list[TopicPartition] = self._answered("read", lambda: self._committed(asked))
         said = [json.loads(each.metadata) for each in found if each.offset >= 0 and each.metadata]
         mine = [each for each in said if each.get("topic") == topic_id]
         if not mine:
@@ -118,12 +124,12 @@ class ProgressLog:
         """Returns when the broker has it."""
         said = json.dumps({"topic": topic_id, "since": kept.since_us, "instant": kept.instant_us})
         offsets = [TopicPartition(self.topic, p, kept.cover.get((topic_id, p)), said) for p in range(partitions)]
-        try:
-            for each in self._consumer.commit(offsets=offsets, asynchronous=False):
-                if each.error is not None:
-                    raise KafkaException(each.error)
-        except KafkaException as error:
-            raise self._failed("save", error) from error
+        self._answered("save", lambda: self._commit(offsets))
+
+    def _commit(self, offsets: list[TopicPartition]) -> None:
+        for each in self._consumer.commit(offsets=offsets, asynchronous=False):
+            if each.error is not None:
+                raise KafkaException(each.error)
 
     def offsets_at(self, time_us: int, partitions: int) -> dict[int, int | None]:
         """Per partition the first offset whose Kafka time is not earlier; None where there is none."""
@@ -136,6 +142,24 @@ class ProgressLog:
 
     def close(self) -> None:
         self._consumer.close()
+
+    def _committed(self, asked: list[TopicPartition]) -> list[TopicPartition]:
+        found = self._consumer.committed(asked, timeout=TIMEOUT_S)
+        for each in found:
+            if each.error is not None:
+                raise KafkaException(each.error)
+        return list(found)
+
+    def _answered(self, what: str, ask: Callable[[], Any]) -> Any:
+        """Asks again while the group's coordinator is on its way."""
+        deadline = time.monotonic() + TIMEOUT_S
+        while True:
+            try:
+                return ask()
+            except KafkaException as error:
+                if error.args[0].code() not in _PASSING or time.monotonic() > deadline:
+                    raise self._failed(what, error) from error
+            time.sleep(_PAUSE_S)
 
     def _failed(self, what: str, error: KafkaException) -> StoreUnavailable:
         return StoreUnavailable(

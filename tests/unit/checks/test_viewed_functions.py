@@ -1,0 +1,92 @@
+"""The check's SQL gives a row function's column, and leaves out the rows without a value, as the local engine does."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import duckdb
+import pyarrow as pa
+import pyarrow.compute as pc
+import sqlglot
+
+import slicewise as sw
+from slicewise.checks import queries
+from slicewise.features.definitions import Project
+from slicewise.features.plan import plan
+from slicewise.features.row_function import RowFunction
+from slicewise.training.given import typed_events
+from slicewise.training.rows import row_logic
+
+
+@sw.row_function(output="long")
+def whole(x):  # type: ignore[no-untyped-def]
+    return [None if each is None else int(each) for each in x.to_pylist()]
+
+
+@sw.row_function(output="long")
+def items_each(n, tenth):  # type: ignore[no-untyped-def]
+    """Raises for a row whose tenth is zero."""
+    return pc.divide(n, tenth)
+
+
+SOURCE = sw.KafkaSource("s", schema={"k": "string", "n": "long", "x": "double", "t": "timestamp_us"}, timestamp="t")
+VIEW = sw.FeatureView(
+    "v",
+    source=SOURCE,
+    entity=["k"],
+    where="x > -5",
+    columns={"tenth": "CAST(FLOOR(x / 10) AS BIGINT)", "whole": whole, "items_each": items_each},
+    features=[
+        sw.Feature("n", sw.sum("n"), ["1h"]),
+        sw.Feature("whole", sw.last_k("whole", k=3), ["1h"]),
+        sw.Feature("each", sw.sum("items_each"), ["1h"]),
+    ],
+)
+
+
+def one_row_a_call(function: RowFunction) -> Callable[..., dict[str, Any]]:
+    """As the check's workers call it; DuckDB counts the arguments of what it is given."""
+
+    def called(*values: Any) -> dict[str, Any]:
+        types = (pa.int64() if kind == "long" else pa.float64() for kind in function.types)
+        arrays = [pa.array([value], kind) for value, kind in zip(values, types, strict=True)]
+        found, there = function.of(dict(zip(function.reads, arrays, strict=True)))
+        return {"there": bool(there[0]), "value": found[0].as_py()}
+
+    if len(function.reads) == 1:
+        return lambda one: called(one)
+    return lambda one, two: called(one, two)
+
+
+def test_the_checks_sql_and_the_local_engine_take_the_same_rows() -> None:
+    events = [
+        {"k": None if i % 11 == 0 else "a", "n": i - 7, "x": None if i % 13 == 0 else i * 1.75 - 9.0, "t": i}
+        for i in range(60)
+    ]
+    deployment = plan(Project("p", (VIEW,)))
+    (unit,), source = deployment.units, deployment.source("s")
+    typed, _ = typed_events(source, events)
+    mine, refused = row_logic(unit, typed)
+    assert refused["row_function:items_each"] == 5  # x of 0 to 10, in steps of 1.75, less one without a key
+    table = pa.table({"o": typed["offset"], **{f"c_{name}": typed[name] for name in ("k", "n", "x")}})
+    table = table.append_column("c_t", typed["t"].cast(pa.int64()))
+    for name in ("topic_id", "p", "t", "kafka_t"):
+        table = table.append_column(name, pa.array([0] * len(table)))
+    with duckdb.connect() as engine:
+        engine.register("events", table)
+        for number, (_, function) in enumerate(unit.functions):
+            parameters: list[Any] = [{"long": "BIGINT", "double": "DOUBLE"}[kind] for kind in function.types]
+            engine.create_function(  # type: ignore[call-overload]
+                queries.function_name(number),
+                one_row_a_call(function),
+                parameters,
+                "STRUCT(there BOOLEAN, value BIGINT)",
+                null_handling="special",
+            )
+        text = queries.viewed(unit, source, "SELECT * FROM events")
+        (asked,) = sqlglot.transpile(text, read="spark", write="duckdb")
+        found = engine.sql(f"SELECT o, v_n, v_whole, v_items_each FROM ({asked}) ORDER BY o").fetchall()
+    names = ("offset", "n", "whole", "items_each")
+    assert found == list(zip(*(mine[name].to_pylist() for name in names), strict=True))
+    assert len(found) > 20
