@@ -76,20 +76,25 @@ def ensure_emission(settings: Settings) -> DriverProcess | None:
     """Starts the emission's driver where what is deployed publishes anything, and stops it where nothing does; None
     where none is wanted, or where the store cannot say: then all stays as it is."""
     try:
-        store = open_store(settings.redis_url)
-        try:
-            marks = store.marks()
-            text = store.manifest(marks.units) if marks.units else None
-        finally:
-            store.close()
+        wanted = publishes(settings)
     except (StoreUnavailable, NotReady) as error:
         warning("emission_left_as_it_is", error=error.what)
         return None
-    deployment = None if text is None else Deployment.from_json(text)
-    if deployment is not None and deployment.publishes:
+    if wanted:
         return ensure_driver(settings, EMIT)
     stop_driver(settings, EMIT)
     return None
+
+
+def publishes(settings: Settings) -> bool:
+    """Whether anything that is deployed is published. Raises StoreUnavailable, NotReady."""
+    store = open_store(settings.redis_url)
+    try:
+        marks = store.marks()
+        text = store.manifest(marks.units) if marks.units else None
+    finally:
+        store.close()
+    return text is not None and bool(Deployment.from_json(text).publishes)
 
 
 def ensure_driver(settings: Settings, name: str) -> DriverProcess:

@@ -10,10 +10,11 @@ from itertools import groupby
 
 import psutil
 
-from slicewise.errors import ServerError
-from slicewise.local import control, services
+from slicewise.errors import NotReady, ServerError, StoreUnavailable
+from slicewise.local import control, services, stream
 from slicewise.local.control import Say
 from slicewise.local.process import Birth, descendants
+from slicewise.local.redis_server import NAME as REDIS
 from slicewise.local.service import Service
 from slicewise.local.services import Platform
 from slicewise.local.state import StateFolder
@@ -26,7 +27,7 @@ class ServiceStatus:
 
     name: str
     state: str
-    """up, ill (runs and is not well), down, or external (a server of the user's)."""
+    """up, ill (runs and is not well), down, idle (nothing asks for it), or external (a server of the user's)."""
     detail: str
     address: str
     pid: int | None
@@ -154,7 +155,9 @@ def _status_of(name: str, platform: Platform, state: StateFolder) -> ServiceStat
     service = platform.services.get(name)
     birth = control.running(service, state) if service else None
     if service is None or birth is None:
-        return ServiceStatus(name, "down", "", "", None, None, None, log)
+        idle = name == services.EMIT and _publishes_nothing(platform)
+        state_now, detail = ("idle", "nothing is published") if idle else ("down", "")
+        return ServiceStatus(name, state_now, detail, "", None, None, None, log)
     reason = service.health(birth.pid)
     usage = _usage(birth)
     return ServiceStatus(
@@ -167,6 +170,16 @@ def _status_of(name: str, platform: Platform, state: StateFolder) -> ServiceStat
         int(usage["memory"]) if "memory" in usage else None,
         log,
     )
+
+
+def _publishes_nothing(platform: Platform) -> bool:
+    redis = platform.services.get(REDIS)
+    if redis is not None and control.running(redis, platform.state) is None:
+        return False
+    try:
+        return not stream.publishes(platform.settings)
+    except (StoreUnavailable, NotReady):
+        return False
 
 
 def _usage(birth: Birth) -> Mapping[str, float]:
