@@ -76,9 +76,9 @@ test-fast: setup ## what needs no server, in under two minutes
 
 .PHONY: test
 test: setup ## the whole suite; starts and stops the servers that it needs
+	@.venvs/airflow/bin/python $(PYTEST) tests
 	@$(PY) $(PYTEST) tests
 	@.venvs/spark/bin/python $(PYTEST) tests
-	@.venvs/airflow/bin/python $(PYTEST) tests
 
 # --------------------------------------------------------------- figures
 .PHONY: bench

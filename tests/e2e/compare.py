@@ -6,6 +6,7 @@ import struct
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import date
 from typing import Any
 
 import pyarrow as pa
@@ -42,6 +43,8 @@ def as_bytes(value: Any) -> bytes:
         return as_bytes(list(value.values()))
     if isinstance(value, list | tuple):
         return b"[" + b",".join(as_bytes(each) for each in value) + b"]"
+    if type(value) is date:  # JSON has no dates: answers write them so
+        return repr(value.isoformat()).encode()
     return repr(value).encode()
 
 

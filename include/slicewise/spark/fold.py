@@ -155,36 +155,48 @@ def with_functions(unit: Unit, table: pa.Table, inputs: Mapping[str, str]) -> tu
     }
 
 
-def list_batch_of(unit: Unit, placed: Placed, source: SourceRows) -> ListBatch | None:
-    """The unit's rows as its event list takes them; None without any."""
+@dataclass(frozen=True)
+class Taken:
+    """The rows that a unit takes of a source's, each with the number of its entity, and each entity's tag."""
+
+    rows: Rows
+    entity: NDArray[np.int64]
+    tags: Sequence[bytes]
+
+
+def taken(unit: Unit, placed: Placed, source: SourceRows) -> Taken | None:
+    """None without any."""
     table = source.table.filter(pc.equal(source.table[placed.keep], 0))
     table, inputs = with_functions(unit, table, placed.inputs)
     if not table.num_rows:
         return None
     values, entity = entities_of(table, placed.entity)
-    partition = source.partition if unit.spread else None
-    rows = rows_of(unit, table, inputs, source.topic_id)
+    tags = keys.entity_tags(unit.entity, values, source.partition if unit.spread else None, count=1)
+    return Taken(rows_of(unit, table, inputs, source.topic_id), entity, tags)
+
+
+def list_batch_of(unit: Unit, placed: Placed, source: SourceRows) -> ListBatch | None:
+    """The unit's rows as its event list takes them; None without any."""
+    some = taken(unit, placed, source)
+    if some is None:
+        return None
     return ListBatch(
         unit=unit,
         place=(source.topic_id, source.partition),
-        tags=keys.entity_tags(unit.entity, values, partition, count=1),
-        entity=entity,
-        offset=rows.offset,
-        time=rows.time,
-        members=unit.members.encode(rows),
+        tags=some.tags,
+        entity=some.entity,
+        offset=some.rows.offset,
+        time=some.rows.time,
+        members=unit.members.encode(some.rows),
     )
 
 
 def batch_of(unit: Unit, placed: Placed, source: SourceRows) -> FoldBatch | None:
     """The unit's rows as the store folds them; None without any."""
-    table = source.table.filter(pc.equal(source.table[placed.keep], 0))
-    table, inputs = with_functions(unit, table, placed.inputs)
-    if not table.num_rows:
+    some = taken(unit, placed, source)
+    if some is None:
         return None
-    values, entity = entities_of(table, placed.entity)
-    partition = source.partition if unit.spread else None
-    tags = keys.entity_tags(unit.entity, values, partition, count=1)
-    rows = rows_of(unit, table, inputs, source.topic_id)
+    rows = some.rows
 
     def accumulate(chosen: NDArray[np.int64], groups: NDArray[np.int64], n_groups: int) -> list[Columns]:
         # also when all are chosen: their order is that of the groups, not that of the batch
@@ -194,8 +206,8 @@ def batch_of(unit: Unit, placed: Placed, source: SourceRows) -> FoldBatch | None
     return FoldBatch(
         unit=unit,
         place=(source.topic_id, source.partition),
-        tags=tags,
-        entity=entity,
+        tags=some.tags,
+        entity=some.entity,
         offset=rows.offset,
         number=rows.time // unit.slice_us,
         accumulate=accumulate,

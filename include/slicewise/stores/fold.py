@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from itertools import pairwise
 from typing import Any
 
@@ -19,13 +19,12 @@ import numpy.typing as npt
 from slicewise import codec
 from slicewise.aggregates.columns import Columns
 from slicewise.cover import Cover
-from slicewise.errors import StoreUnavailable
 from slicewise.slices import DAY_US
 from slicewise.stores import decisions, keys
+from slicewise.stores.attempts import Int64, brought_in, require_order
 from slicewise.stores.ports import FoldBatch, FoldOutcome, Term
 from slicewise.stores.steps import (
     ABSENT,
-    ATTEMPTS,
     MISSED,
     Change,
     Command,
@@ -34,11 +33,9 @@ from slicewise.stores.steps import (
     Steps,
     Time,
     begins,
-    contended,
     exact,
 )
 
-Int64 = npt.NDArray[np.int64]
 CHUNK = 4096
 """Entities of one pipeline."""
 MAX_SLICES = 512
@@ -94,24 +91,9 @@ class Groups:
 def fold(generation: int, term: Term, covers_of: CoversOf, batch: FoldBatch) -> Steps[FoldOutcome]:
     """Brings a batch in. Any replay, in any batch boundaries, by any number of writers, adds
     nothing. Requires rows in offset order and offsets below 2^53."""
-    offsets = batch.offset
-    if not decisions.in_order(offsets):
-        raise StoreUnavailable(
-            "the rows of a batch are not in offset order, or beyond what the store can compare",
-            expected=f"ascending offsets from 0 to {decisions.MAX_OFFSET}",
-        )
-    total = FoldOutcome()
-    for run in runs(batch):
-        rows = run
-        for _ in range(ATTEMPTS):
-            outcome, missed = yield from _attempt(generation, term, covers_of, batch, rows)
-            total = decisions.added(total, outcome)
-            if not len(missed):
-                break
-            rows = rows[np.isin(batch.entity[rows], missed)]
-        else:
-            raise contended(f"unit {batch.unit.storage_fingerprint}")
-    return total
+    require_order(batch.offset)
+    attempt = partial(_attempt, generation, term, covers_of, batch)
+    return (yield from brought_in(runs(batch), batch.entity, attempt, f"unit {batch.unit.storage_fingerprint}"))
 
 
 def runs(batch: FoldBatch, chunk: int = CHUNK, max_slices: int = MAX_SLICES) -> Iterator[Int64]:

@@ -10,20 +10,18 @@ from __future__ import annotations
 
 from collections.abc import Generator, Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from slicewise import codec
-from slicewise.codec import IDENTITY_BYTES
-from slicewise.errors import StoreUnavailable
 from slicewise.stores import decisions, keys
+from slicewise.stores.attempts import Int64, brought_in, require_order
 from slicewise.stores.ports import FoldOutcome, ListBatch, Term
-from slicewise.stores.steps import ATTEMPTS, EXPIRED, MISSED, Command, Fields, ListChange, Steps, contended, exact
+from slicewise.stores.steps import EXPIRED, MISSED, Command, Fields, ListChange, Steps, exact
 
-Int64 = npt.NDArray[np.int64]
 CHUNK = 2048
 """Entities of one pipeline."""
 MAX_MEMBERS = 512
@@ -35,24 +33,10 @@ def add(generation: int, term: Term, batch: ListBatch) -> Steps[FoldOutcome]:
 
     Requires rows in offset order and offsets below 2^53 where the batch is of one place.
     """
-    offsets = batch.offset
-    if batch.place is not None and not decisions.in_order(offsets):
-        raise StoreUnavailable(
-            "the rows of a batch are not in offset order, or beyond what the store can compare",
-            expected=f"ascending offsets from 0 to {decisions.MAX_OFFSET}",
-        )
-    total = FoldOutcome()
-    for run in runs(batch):
-        rows = run
-        for _ in range(ATTEMPTS):
-            outcome, missed = yield from _attempt(generation, term, batch, rows)
-            total = decisions.added(total, outcome)
-            if not len(missed):
-                break
-            rows = rows[np.isin(batch.entity[rows], missed)]
-        else:
-            raise contended(f"event list {batch.unit.storage_fingerprint}")
-    return total
+    if batch.place is not None:
+        require_order(batch.offset)
+    what = f"event list {batch.unit.storage_fingerprint}"
+    return (yield from brought_in(runs(batch), batch.entity, partial(_attempt, generation, term, batch), what))
 
 
 def runs(batch: ListBatch, chunk: int = CHUNK, most: int = MAX_MEMBERS) -> Iterator[Int64]:
@@ -141,8 +125,3 @@ def _attempt(
     for outcome in outcomes:
         total = decisions.added(total, outcome)
     return total, np.array(entities, np.int64)[missed]
-
-
-def identity_of(member: bytes) -> bytes:
-    """What a member begins with."""
-    return member[:IDENTITY_BYTES]
