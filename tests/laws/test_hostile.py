@@ -37,6 +37,7 @@ def _pairs(kind: pa.DataType) -> list[Any]:
     return found
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("aggregate", EXAMPLES, ids=lambda a: f"{a.kind}-{'-'.join(map(str, a.types or ()))}")
 def test_the_laws_hold_of_what_is_seldom_drawn(aggregate: Aggregate) -> None:
     types = {name: aggregate.type_of(name) for name in aggregate.inputs}

@@ -38,10 +38,12 @@ def test_without_the_rule_a_history_goes_wrong(rule: str) -> None:
     pytest.fail(f"{MUTANT_SEEDS} histories do not need the rule {rule!r}")
 
 
+@pytest.mark.long
 def test_a_seq_that_a_run_is_about_to_name_is_never_trimmed_wherever_both_stop() -> None:
     assert pauses.wrong() is None
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("rule", PAUSES)
 def test_without_the_rule_a_trim_takes_what_a_run_is_about_to_name(rule: str) -> None:
     with removed(rule) as rules:
