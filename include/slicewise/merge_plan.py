@@ -145,7 +145,8 @@ class Fetched:
     def of(days: Sequence[DayFields]) -> Fetched:
         fields = list(enumerate((name, part) for day in days for name, part in zip(day.names, day.parts, strict=True)))
         totals = [(i, part) for i, (_, part) in fields if isinstance(part, HourTotal)]
-        starts = dict(zip([day.day for day in days], accumulate([len(day.names) for day in days], initial=0)))
+        ends = accumulate([len(day.names) for day in days])
+        starts = {day.day: end - len(day.names) for day, end in zip(days, ends, strict=True)}
         return Fetched(
             [len(day.names) for day in days],
             tuple(i for i, _ in totals),

@@ -25,7 +25,7 @@ SLICES: tuple[int, ...] = tuple(int(seconds * SECOND_US) for seconds in (0.1, 1,
 
 PENTAD_DAYS = 5
 PENTAD_US = PENTAD_DAYS * DAY_US
-"""Five days, counted since the epoch: a month holds about as many whole ones as days beside them, wherever it begins."""
+"""Five days, aligned to the epoch: wherever a month begins, it holds about as many whole ones as days beside them."""
 LEVELS: tuple[int, ...] = (MINUTE_US, HOUR_US, DAY_US)
 MAX_STEPS = 1_500
 """A sliding window is read in at most so many steps of its resolution, where a level allows it."""

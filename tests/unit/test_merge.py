@@ -418,7 +418,8 @@ def test_a_pentads_total_counts_only_while_it_names_the_hours_of_all_its_days() 
     store.total_pentad(pentad, [first])
     store.days[first.time // DAY_US][b"d"] = b"damaged"  # not read
     merged = merge_one(plan, [store.read(plan)], 1, store.base())
-    assert merged.complete and values(merged)["s_0"] == 1
+    assert merged.complete
+    assert values(merged)["s_0"] == 1
     store.compact(second.time // HOUR_US, 1, [second])  # of another day, which had none
     assert merge_one(plan, [store.read(plan)], 1, store.base()).stale == (frozenset({Pentad(pentad)}),)
     store.total(first.time // DAY_US, [first])

@@ -14,7 +14,7 @@ from slicewise import codec
 from slicewise.slices import PENTAD_DAYS, PENTAD_US
 from slicewise.stores import decisions, keys
 from slicewise.stores.ports import StoredUnit
-from slicewise.stores.steps import MISSED, Change, Fields, KeyChange, Steps, exact
+from slicewise.stores.steps import Change, Fields, KeyChange, Steps, exact
 
 CHUNK = 256
 
