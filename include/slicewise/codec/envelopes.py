@@ -168,9 +168,8 @@ def day_digest(compacted: Raw) -> bytes:
 
 def pentad_digest(days: Sequence[Raw | None]) -> bytes:
     """Digest of the `c` values of a pentad's days, in their order; None where a day has none."""
-    return hashlib.sha256(b"".join([NO_HOURS if each is None else day_digest(each) for each in days])).digest()[
-        :DIGEST_BYTES
-    ]
+    of_days = [NO_HOURS if each is None else day_digest(each) for each in days]
+    return hashlib.sha256(b"".join(of_days)).digest()[:DIGEST_BYTES]
 
 
 def _sealed(body: bytes) -> bytes:
