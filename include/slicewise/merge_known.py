@@ -89,7 +89,9 @@ class Known:
         return found
 
     def is_asked_again(self, key: Key) -> bool:
-        """Whether this was asked for before; remembers that it is now."""
+        """Whether this was asked for before; remembers that it is now. Never, where nothing may be kept."""
+        if not self._limit:
+            return False
         if key in self._seen:
             del self._seen[key]
             return True
