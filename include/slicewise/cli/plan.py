@@ -124,7 +124,7 @@ def print_units(rows: Sequence[Explained]) -> None:
 
 def print_reads(rows: Sequence[Explained]) -> None:
     """Of each window of slices how many fields of each level a read takes, as a table."""
-    header = ("view", "window", "of 5d", "1d", "1h", "minutes", "slices", "lists of hours")
+    header = ("view", "window", "5d", "1d", "1h", "minutes", "slices", "lists of hours")
     table = [
         (row.view, each.window, *map(str, counts))
         for row in rows
