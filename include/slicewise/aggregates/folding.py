@@ -91,7 +91,7 @@ class Ordered(Aggregate):
     def __post_init__(self) -> None:
         object.__setattr__(self, "columns", tuple(self.columns))
         where = self.describe()
-        if self.output not in OUTPUTS:
+        if not isinstance(self.output, str) or self.output not in OUTPUTS:
             raise DefinitionError(f"output is {self.output!r}", where=where, expected="one of " + ", ".join(OUTPUTS))
         if self.policy not in (REFUSE, NEWEST):
             raise DefinitionError(f"policy is {self.policy!r}", where=where, expected=f"{REFUSE} or {NEWEST}")
