@@ -24,6 +24,9 @@ DAY_US = 24 * HOUR_US
 SLICES: tuple[int, ...] = tuple(int(seconds * SECOND_US) for seconds in (0.1, 1, 2, 5, 10, 30, 60, 300, 900, 3600))
 """Slices that the planner chooses from, ascending."""
 
+PENTAD_DAYS = 5
+PENTAD_US = PENTAD_DAYS * DAY_US
+"""Five days, aligned to the epoch: wherever a month begins, it holds about as many whole ones as days beside them."""
 LEVELS: tuple[int, ...] = (MINUTE_US, HOUR_US, DAY_US)
 MAX_STEPS = 1_500
 """A sliding window is read in at most so many steps of its resolution, where a level allows it."""
@@ -465,6 +468,19 @@ def slice_segments(start_us: int, end_us: int, slice_us: int) -> Segments:
     edges = [start_us, *range(floor(start_us, HOUR_US) + HOUR_US, end_us, HOUR_US), end_us]
     ranges = (SliceRange(a, b, slice_us) for a, b in itertools.pairwise(edges) if a < b)
     return Segments(range(0), (), tuple(ranges))
+
+
+def reads_pentads(window: Window) -> bool:
+    """Whether a window is read by totals of pentads: it holds one wherever it begins, and mostly more."""
+    return window.kind in ("sliding", "tumbling", "hopping") and window.length_us >= 2 * PENTAD_US
+
+
+def pentads(days: range) -> tuple[range, tuple[int, ...]]:
+    """The whole pentads of consecutive days, and the days outside of them."""
+    first, end = -(-days.start // PENTAD_DAYS), days.stop // PENTAD_DAYS
+    if first >= end:
+        return range(0), tuple(days)
+    return range(first, end), (*range(days.start, first * PENTAD_DAYS), *range(end * PENTAD_DAYS, days.stop))
 
 
 def segments(start_us: int, end_us: int, slice_us: int, resolution_us: int) -> Segments:

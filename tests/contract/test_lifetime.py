@@ -9,10 +9,10 @@ import pytest
 
 from slicewise import codec
 from slicewise.errors import GapRefused
-from slicewise.slices import DAY_US, HOUR_US
+from slicewise.slices import DAY_US, HOUR_US, PENTAD_DAYS
 from slicewise.stores import keys
 from slicewise.stores.ports import EntityRead, Horizon, LifetimeEntry, UnitRead, UnitReply
-from slicewise.stores.steps import Command
+from slicewise.stores.steps import Change, Command
 from slicewise.stores.store import Store
 from tests.contract.conftest import Bench, new_unit, racing
 from tests.support.stored import (
@@ -235,3 +235,30 @@ def test_an_hour_at_or_beyond_the_horizon_is_swapped_without_expiry_and_leaves_i
     assert lived.read().days[0] == [None, None]
     assert lived.total() == (stands + 24, 2, ids(events))
     assert store.swap(unit, stands, 1, cover(2), [hour_entry(unit, 1, 1, events)]).stale == 1  # it is in the total
+
+
+def test_a_pentads_total_of_such_a_unit_does_not_expire_and_leaves_with_its_last_day(lived: Lived) -> None:
+    #  day   0 1 2 3 4 |  the last of a pentad, which the horizon passes
+    store, unit = lived.store, lived.unit
+    last = (store.marks().horizons[unit.storage_fingerprint].hour // 24 // PENTAD_DAYS + 1) * PENTAD_DAYS - 1
+    lived.first = last * 24
+    events = [lived.event(0)]
+    lived.fold(*events)
+    lived.reach(1)
+    store.put_cover("plays", 1, cover(1))
+    store.swap(unit, lived.first, 1, cover(1), [hour_entry(unit, 1, 1, events)])
+    seen: list[Command] = []
+    assert racing(store, store.steps.total_day(unit, [tag(1)], last), seen.extend) == 1
+    written = [each for command in seen if isinstance(command, Change) for at in command.keys for each in at.sets]
+    assert [(field, expiry) for field, _, expiry in written] == [(keys.TOTAL, 0), (keys.PENTAD, 0)]
+    key = keys.day_key(store.generation, tag(1), unit.storage_fingerprint, last)
+    fields = (keys.HOURS, keys.TOTAL, keys.PENTAD)
+
+    def stand() -> list[bool]:
+        read = store.read([EntityRead((UnitRead(None, ((key, fields),)),))]).entities[0][0]
+        return [value is not None for value in read.days[0]]
+
+    assert stand() == [True] * 3
+    store.announce_lifetime(unit, lived.horizon, 2, cover(1))
+    assert store.bring(unit, lived.horizon, 2, cover(1), [lived.entry(events)], [last]).swapped == 1
+    assert stand() == [False] * 3

@@ -109,6 +109,7 @@ class StoreUnit:
     layout: Layout = field(default_factory=lambda: Layout.of([Identities().bind({}), Count().bind({})]))
     event_list: EventList | None = None
     lifetime: bool = False
+    pentads: bool = True
 
 
 @dataclass(frozen=True)

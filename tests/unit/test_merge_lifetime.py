@@ -12,7 +12,7 @@ from slicewise import codec, slices
 from slicewise import token as tokens
 from slicewise.cover import Cover
 from slicewise.errors import BeyondRetention, StoreUnavailable
-from slicewise.merge_plan import ReadMode, ReadPlan, plan_read
+from slicewise.merge_plan import Pentad, ReadMode, ReadPlan, plan_read
 from slicewise.slices import DAY_US, EARLIEST_US, HOUR_US, MINUTE_US, as_window, lifetime
 from tests.unit.test_merge import (
     MONDAY,
@@ -66,7 +66,7 @@ def test_what_the_total_holds_and_what_is_beyond_its_cover_count_once(mode: Read
     merged = merge_one(read, [store.read(read)], 1, store.base())
     if not merged.complete:
         features = features_of(store.unit, WINDOWS)
-        read = plan_read(cast(Any, store.unit), cast(Any, features), mode, NOW, merged.stale_days[0], horizon=DAY0 + 24)
+        read = plan_read(cast(Any, store.unit), cast(Any, features), mode, NOW, merged.stale[0], horizon=DAY0 + 24)
         merged = merge_one(read, [store.read(read)], 1, store.base())
     assert_token_true(merged, EVENTS)
     assert values(merged)["n_1"] == len(EVENTS)
@@ -84,7 +84,7 @@ def test_an_entity_that_is_ahead_of_the_marks_is_answered_alike_whatever_its_day
         features = features_of(store.unit, WINDOWS)
         read = plan_read(cast(Any, store.unit), cast(Any, features), "live", NOW, without, DAY0 + 24)
         merged = merge_one(read, [store.read(read)], 1, store.base())
-        assert merged.complete or merged.stale_days == (frozenset({DAY0 // 24 + 2}),)
+        assert merged.complete or merged.stale == (frozenset({DAY0 // 24 + 2}),)
     assert_token_true(merged, EVENTS)
 
 
@@ -123,3 +123,35 @@ def test_an_entity_without_a_total_has_what_runs_and_what_its_days_hold() -> Non
     merged = merge_one(read, [store.read(read)], 1, store.base())
     assert_token_true(merged, EVENTS)
     assert values(merged)["n_1"] == len(EVENTS)
+
+
+def test_where_the_unit_keeps_totals_of_pentads_a_lifetime_is_read_by_them_and_by_days_while_one_is_in_the_total() -> (
+    None
+):
+    #  pentad   | 0 1 2 3 4 | 0 …        the total is of what lies before the second day; events on days 0, 2 and 3
+    begin = (MONDAY // slices.PENTAD_US + 1) * slices.PENTAD_US
+    pentad, t = begin // slices.PENTAD_US, begin + slices.PENTAD_US + 90 * MINUTE_US
+    events = [Made(PLACE, i, begin + day * DAY_US + HOUR_US, i) for i, day in enumerate((0, 2, 3))]
+    store = StoreUnderTest(replace(unit_of(MINUTE_US), pentads=True), {PLACE: 6}, {1: Cover({PLACE: 6})})
+    for event in events[1:]:
+        store.compact(event.time // HOUR_US, 1, [event])
+        store.total(event.time // DAY_US, [event])
+    store.hot[b"t"] = codec.pack_lifetime(begin // HOUR_US + 24, 1, store.row(events[:1]))
+    horizon = begin // HOUR_US
+    for whole in (True, False):
+        features = features_of(store.unit, WINDOWS[:2])
+        read = plan_read(cast(Any, store.unit), cast(Any, features), "live", t, frozenset(), horizon)
+        if whole:  # made since the first day was brought
+            store.total_pentad(pentad, events[1:])
+            assert any(b"p" in day.names for day in read.days)
+        else:  # made before that: it names a day that has gone since
+            store.compact(begin // HOUR_US, 1, events[:1])
+            store.total_pentad(pentad, events)
+            del store.days[begin // DAY_US]
+        merged = merge_one(read, [store.read(read)], 1, store.base())
+        assert merged.stale == (frozenset() if whole else frozenset({Pentad(pentad)}),)
+        if not whole:
+            read = plan_read(cast(Any, store.unit), cast(Any, features), "live", t, merged.stale[0], horizon)
+            merged = merge_one(read, [store.read(read)], 1, store.base())
+        assert merged.complete
+        assert values(merged)["n_1"] == len(events)

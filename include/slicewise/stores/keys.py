@@ -20,6 +20,8 @@ HOURS = b"c"
 TOTAL = b"d"
 LIFETIME = b"t"
 """Of a hot hash: the total of all hours before a horizon."""
+PENTAD = b"p"
+"""In the hash of a pentad's last day."""
 LOW = b"w"
 """Of an event list: the newest identity that was trimmed."""
 _EPOCH_ORDINAL = datetime.date(1970, 1, 1).toordinal()

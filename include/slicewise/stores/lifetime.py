@@ -102,7 +102,7 @@ def bring(
 
 def _emptied(day: bytes, raw: bytes) -> KeyChange:
     fields = chain.from_iterable(keys.hour_fields(hour) for hour in codec.unpack_hours(raw))
-    return KeyChange(day, [(keys.HOURS, exact(raw))], (), [*fields, keys.HOURS, keys.TOTAL])
+    return KeyChange(day, [(keys.HOURS, exact(raw))], (), [*fields, keys.HOURS, keys.TOTAL, keys.PENTAD])
 
 
 def _rows(unit: StoredUnit, wanted: Sequence[tuple[LifetimeEntry, bytes | None]]) -> list[bytes]:
