@@ -79,6 +79,7 @@ class _Unit:
     layout: Layout = _LAYOUT
     levels: tuple[int, ...] = ()
     definition_fingerprint: str = "11" * 8
+    pentads: bool = False
 
 
 @dataclass(frozen=True)
