@@ -12,7 +12,6 @@ from itertools import chain
 import numpy as np
 
 from slicewise import codec
-from slicewise.aggregates.columns import Columns
 from slicewise.cover import Cover
 from slicewise.slices import HOUR_US
 from slicewise.stores import decisions, keys
@@ -111,15 +110,10 @@ def _rows(unit: StoredUnit, wanted: Sequence[tuple[LifetimeEntry, bytes | None]]
     added = [(i, total) for i, (e, total) in enumerate(wanted) if e.since is not None and total is not None]
     if not added:
         return rows
-    layout = unit.layout
     blocks: list[codec.Raw] = [rows[i] for i, _ in added]
     blocks += [codec.unpack_lifetime(total).row for _, total in added]
     into = np.tile(np.arange(len(added), dtype=np.int64), 2)
-    parts: list[Columns] = [
-        partial.combine_columns(columns, into, len(added))
-        for partial, columns in zip(layout.partials, layout.decode_blocks(blocks, [1] * len(blocks)), strict=True)
-    ]
-    for (i, _), row in zip(added, layout.encode_rows(parts), strict=True):
+    for (i, _), row in zip(added, unit.layout.combine_rows(blocks, into, len(added)), strict=True):
         rows[i] = row
     return rows
 
