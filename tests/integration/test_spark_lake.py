@@ -297,7 +297,7 @@ def test_a_backfill_builds_a_new_unit_from_exactly_what_lies_below_its_start(sha
     first = by_user(shared, "filled")
     deployment = shared.deploy(first)
     now = time.time_ns() // 1000
-    days_ago = events(over(26), 9, 1000)
+    days_ago = events(over(50), 9, 1000)
     old = days_ago + events(over(4), 200, 30_000_000) + events(now - 5 * MINUTE_US, 12, 1000)  # the open hour too
     shared.produce("filled", old)
     shared.fold(deployment, "filled")
@@ -318,7 +318,7 @@ def test_a_backfill_builds_a_new_unit_from_exactly_what_lies_below_its_start(sha
     ended = {each["played"] // DAY_US for each in old} - {now // DAY_US}
     totals = {each["day"]: each["totals"] for each in report.days}
     assert sorted(totals) == [hour_text(day * 24)[:10] for day in sorted(ended)], "a first read finds every total"
-    assert totals[min(totals)] == len({each["song_id"] for each in days_ago})
+    assert totals[min(totals)] == len({(each["song_id"], each["user_id"]) for each in days_ago})
     check(shared, unit, old + new)
     with shared.store() as store:
         assert unit.storage_fingerprint in store.marks().ready
