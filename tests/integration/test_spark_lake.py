@@ -17,13 +17,14 @@ from slicewise.features.plan import Deployment
 from slicewise.features.unit import Unit
 from slicewise.lifecycle.archiving import Extent
 from slicewise.lifecycle.sweep import rules_of, verdict
-from slicewise.slices import HOUR_US
+from slicewise.slices import DAY_US, HOUR_US
 from slicewise.spark.archive import Archiver
 from slicewise.spark.backfill_run import backfill
 from slicewise.spark.compact_run import Request, UnitRun, compact
 from slicewise.spark.compaction import HourJob
 from slicewise.spark.context import Context
 from slicewise.spark.maintain_run import Maintenance
+from slicewise.spark.report import hour_text
 from slicewise.spark.streaming import plan_stream
 from slicewise.stores.iceberg import slices
 from slicewise.stores.iceberg.log import archive_state, load, newest_by_hour, scan_events
@@ -296,7 +297,8 @@ def test_a_backfill_builds_a_new_unit_from_exactly_what_lies_below_its_start(sha
     first = by_user(shared, "filled")
     deployment = shared.deploy(first)
     now = time.time_ns() // 1000
-    old = events(over(4), 200, 30_000_000) + events(now - 5 * MINUTE_US, 12, 1000)  # the open hour too
+    days_ago = events(over(50), 9, 1000)
+    old = days_ago + events(over(4), 200, 30_000_000) + events(now - 5 * MINUTE_US, 12, 1000)  # the open hour too
     shared.produce("filled", old)
     shared.fold(deployment, "filled")
     second = by_song(shared, "filled")
@@ -313,6 +315,10 @@ def test_a_backfill_builds_a_new_unit_from_exactly_what_lies_below_its_start(sha
         report = backfill(context, "filled_by_song")
     assert report.more["ready"] is True
     assert {each["seq"] for each in report.hours} == {0}
+    ended = {each["played"] // DAY_US for each in old} - {now // DAY_US}
+    totals = {each["day"]: each["totals"] for each in report.days}
+    assert sorted(totals) == [hour_text(day * 24)[:10] for day in sorted(ended)], "a first read finds every total"
+    assert totals[min(totals)] == len({(each["song_id"], each["user_id"]) for each in days_ago})
     check(shared, unit, old + new)
     with shared.store() as store:
         assert unit.storage_fingerprint in store.marks().ready

@@ -133,7 +133,7 @@ class Lake:
     ) -> Counter[int]:
         hot = keys.hot_key(store.generation, tag, stored_as)
         now_hour = store.time_us() // HOUR_US
-        hours = range(now_hour - 40, now_hour + 3)
+        hours = range(now_hour - 60, now_hour + 3)
         days = sorted({hour // 24 for hour in hours})
         day_keys = [keys.day_key(store.generation, tag, stored_as, day) for day in days]
         fields = [(keys.HOURS, *(keys.hour_fields(hour)[1] for hour in hours if hour // 24 == day)) for day in days]
