@@ -108,8 +108,8 @@ def test_the_width_is_the_least_power_of_two_that_keeps_the_error() -> None:
     ("given", "said"),
     [
         ({"k": 0}, "from 1 to 1000"),
-        ({"k": 5, "capacity": 4}, "from k = 5 to 65536"),
-        ({"k": 1, "capacity": 70_000}, "from k = 1 to 65536"),
+        ({"k": 5, "capacity": 4}, "from 5 to 65536"),
+        ({"k": 1, "capacity": 70_000}, "from 1 to 65536"),
         ({"k": 1, "capacity": 10.0}, "an integer"),
         ({"k": 1, "error": 0.0}, "from 0.0005 to 0.5"),
         ({"k": 1, "error": "small"}, "from 0.0005 to 0.5"),
