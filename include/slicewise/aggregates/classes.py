@@ -133,6 +133,8 @@ def read_class(source: str) -> OwnClass:
     lines, kept = source.splitlines(), []
     for at, each in enumerate(node.body):
         if isinstance(each, ast.FunctionDef):
+            if each.name in methods:
+                raise _refused(f"{node.name} has two methods {each.name}", "each name once", node.name, each)
             methods[each.name] = each
         elif isinstance(each, ast.Assign) and len(each.targets) == 1 and _name(each.targets[0]) in _STATED:
             stated[_name(each.targets[0])] = _literal(each.value, node.name)
@@ -148,6 +150,9 @@ def read_class(source: str) -> OwnClass:
             kept.append("\n".join(lines[each.lineno - 1 : each.end_lineno]))
     _check_methods(node.name, methods, parameters)
     _check_stated(node.name, stated, methods)
+    for name in sorted({"where"} & {*parameters, *stated["columns"]} | {*parameters} & {*methods, *stated["columns"]}):
+        taken = "a condition is given by that name" if name == "where" else "something else of the class has that name"
+        raise _refused(f"{node.name} names {name!r}: {taken}", "another name", node.name)
     return OwnClass(
         node.name,
         source,
@@ -174,6 +179,9 @@ def _check_methods(name: str, methods: Mapping[str, ast.FunctionDef], parameters
         arguments = [each.arg for each in (*given.posonlyargs, *given.args)]
         if arguments[:1] != ["self"] or given.kwarg or (wanted is not None and len(arguments) != wanted + 1):
             raise _refused(f"{name}.{method}({', '.join(arguments)})", f"self and {wanted} arguments", name, node)
+        asks = (each for each in ast.walk(node) if isinstance(each, ast.Attribute) and each.attr == "finish")
+        if method != "finish" and (asking := next(asks, None)) is not None:  # what is stored does not change with it
+            raise _refused(f"{name}.{method} uses finish", "a method of its own that both use", name, asking)
         whole = method.endswith("_columns")
         reached = {*parameters, *methods}
 

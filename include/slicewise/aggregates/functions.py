@@ -117,8 +117,10 @@ def check_body(
                 node,
             )
         for kind, what in _REFUSED.items():
-            if isinstance(node, kind):
+            if isinstance(node, kind) or isinstance(getattr(node, "op", None), kind):  # an operator has no line itself
                 raise _refused(f"{name} has {what}", "arithmetic, comparisons, tuples, lists, dicts and loops", node)
+        if isinstance(node, ast.Constant) and isinstance(node.value, complex):
+            raise _refused(f"{name} has a complex number, whose last bit may differ between machines", "others", node)
     for node in nodes:
         if isinstance(node, ast.FunctionDef):
             raise _refused(f"{name} has a function inside", "one function", node)

@@ -133,11 +133,23 @@ def _made(own: Own) -> Any:
 
 
 def _fold(own: Own, events: Sequence[Event]) -> Any:
+    """The state of the events, each accumulated to what came back from the bytes of the one before."""
     made = _made(own)
     state = made.empty()
     for event in _counting(own, events):
-        state = made.accumulate(state, event)
-    return state
+        state = _back(own, made.accumulate(state, event))
+    return _back(own, state)
+
+
+def _back(own: Own, state: Any) -> Any:
+    """The state as methods are given it, come back from its bytes: lists as tuples, doubles as floats."""
+    form = _form(own, state)
+    return state if form is None else tuple(map(loaded, form, own.own.fields.values()))
+
+
+def _combining(own: Own) -> Callable[[Any, Any], Any]:
+    combine = _made(own).combine
+    return lambda a, b: _back(own, combine(a, b))
 
 
 def _form(own: Own, state: Any) -> tuple[Any, ...] | None:
@@ -159,13 +171,17 @@ def _fields(own: Own, events: Sequence[Event], random: Random) -> Broken | None:
     state = made.empty()
     if _form(own, state) is None:
         return f"empty() is {_show(state)}, and the fields are {kinds}"
-    for event in _counting(own, events):
+    given = _counting(own, events)
+    for event in given:
         state = made.accumulate(state, event)
         if _form(own, state) is None:
             return (
                 f"accumulate gave {_show(state)}, and the fields are {kinds}"
                 + (": a long is of 64 bits, an integer of any size" if "long" in kinds.values() else "")
             )  # fmt: skip
+        state = _back(own, state)
+    if not given:
+        return None  # it is not asked how it finishes no events
     answer = made.finish(state)
     if isinstance(answer_of(answer, own.own.output), Failed):
         return f"finish({_show(state)}) is {answer!r}, and output is {own.own.output}"
@@ -173,10 +189,10 @@ def _fields(own: Own, events: Sequence[Event], random: Random) -> Broken | None:
 
 
 def _empty(own: Own, events: Sequence[Event], random: Random) -> Broken | None:  # noqa: ARG001
-    made, state = _made(own), _fold(own, events)
+    combine, empty, state = _made(own).combine, _fold(own, ()), _fold(own, events)
     for text, found in (
-        ("combine(empty(), state)", made.combine(made.empty(), state)),
-        ("combine(state, empty())", made.combine(state, made.empty())),
+        ("combine(empty(), state)", combine(empty, state)),
+        ("combine(state, empty())", combine(state, empty)),
     ):
         if not _same(own, found, state):
             return f"{text} is {_show(found)} where the state is {_show(state)}"
@@ -208,7 +224,7 @@ def _tree(own: Own, events: Sequence[Event], random: Random) -> Broken | None:
     for event in events:
         parts[random.randrange(3)].append(event)
     a, b, c = (_fold(own, part) for part in parts)
-    combine = _made(own).combine
+    combine = _combining(own)
     if not _same(own, combine(a, b), combine(b, a)):
         return f"a = {_show(a)} and b = {_show(b)}: combine(a, b) is {_show(combine(a, b))}, combine(b, a) is {_show(combine(b, a))}"  # noqa: E501
     left, right = combine(combine(a, b), c), combine(a, combine(b, c))
@@ -225,8 +241,7 @@ def _pure(own: Own, events: Sequence[Event], random: Random) -> Broken | None:  
     given = _counting(own, events)
     calls: list[tuple[str, Callable[..., Any], tuple[Any, ...]]] = [
         ("combine", made.combine, (state, copy.deepcopy(state))),
-        ("finish", made.finish, (state,)),
-        *([("accumulate", made.accumulate, (state, given[0]))] if given else []),
+        *([("finish", made.finish, (state,)), ("accumulate", made.accumulate, (state, given[0]))] if given else []),
     ]
     for name, method, arguments in calls:
         before = repr(arguments)

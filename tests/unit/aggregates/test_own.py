@@ -131,6 +131,11 @@ def test_its_text_travels_and_its_digest_covers_all_but_how_it_finishes() -> Non
         ('output = "long"', 'output = "list"', "output ="),
         ('output = "long"', 'output = "long"\n    seen = []', "seen"),
         ("return (0,)", "return (0,", "no Python"),
+        ("return (0,)", "return (round(abs(1j)),)", "a complex number"),
+        ("(a[0] + b[0],)", "(self.finish(a) + b[0],)", "Counter.combine uses finish"),
+        ("    def finish", "    def combine(self, a, b):\n        import os\n\n    def finish", "two methods combine"),
+        ("least: float = 0.0", "least: float = 0.0\n    finish: float = 0.0", "names 'finish'"),
+        ('{"x": "double"}', '{"where": "double"}', "names 'where'"),
     ],
 )
 def test_what_does_not_only_compute_is_refused(old: str, new: str, says: str) -> None:
@@ -138,6 +143,12 @@ def test_what_does_not_only_compute_is_refused(old: str, new: str, says: str) ->
     with pytest.raises(DefinitionError) as told:
         made(COUNTER.replace(old, new))
     assert says in told.value.what
+
+
+def test_a_power_is_told_with_its_line() -> None:
+    with pytest.raises(DefinitionError) as told:
+        made(COUNTER.replace("a[0] + b[0]", "a[0] + b[0] ** 1"))
+    assert told.value.where == "line 16 of its text"
 
 
 def test_columns_and_parameters_are_those_of_the_class() -> None:
@@ -210,6 +221,34 @@ def test_a_broken_law_is_told_with_the_fewest_events_that_break_it(old: str, new
     said = broken(old, new)
     assert law in said
     assert said.count("\n  ") <= 7  # at most a few events, where, expected, next step
+
+
+def test_states_are_tried_as_they_come_back_from_their_bytes() -> None:
+    # a list comes back as a tuple, to which no list is added: of two events evaluate answers function_error
+    kept = (
+        COUNTER.replace('"long"}', '"list<double>"}')
+        .replace("(0,)", "([],)")
+        .replace("return state[0]\n", "return 1\n")
+    )
+    lists = kept.replace('(state[0] + (event["x"] >= self.least),)', '(sorted(state[0] + [event["x"]]),)')
+    lists = lists.replace("(a[0] + b[0],)", "(sorted(a[0] + b[0]),)")
+    assert answer(made(lists), [1.0, 2.0]) == "function_error"
+    with pytest.raises(DefinitionError) as told:
+        tried(made(lists))
+    assert told.value.what.count("x = ") == 2
+    either = lists.replace("state[0] +", "list(state[0]) +").replace("a[0] + b[0]", "list(a[0]) + list(b[0])")
+    assert answer(made(either), [1.0, 2.0]) == 1
+    assert tried(made(either)).histories == HISTORIES
+
+
+def test_a_class_is_not_asked_how_it_finishes_no_events() -> None:
+    largest = (
+        COUNTER.replace("(0,)", "(-1,)").replace("state[0] + (", "max(state[0], 1 + (").replace("least),)", "least)),)")
+    )
+    largest = largest.replace("a[0] + b[0]", "max(a[0], b[0])").replace(
+        "return state[0]\n", "return 6 // (state[0] + 1)\n"
+    )
+    assert tried(made(largest)).histories == HISTORIES
 
 
 def test_a_sum_of_doubles_is_refused_with_three_numbers_or_fewer() -> None:
