@@ -107,6 +107,34 @@ def test_a_case_over_several_entities_must_name_one(project: Path, capsys: pytes
     assert "the events hold 2 entities" in capsys.readouterr().out
 
 
+def test_what_breaks_a_law_is_neither_checked_nor_applied(
+    project: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    adds = """class Adds(sw.Aggregate):
+    columns = {"x": "double"}
+    fields = {"total": "double"}
+    output = "double"
+
+    def empty(self):
+        return (0.0,)
+
+    def accumulate(self, state, event):
+        return (state[0] + event["x"],)
+
+    def combine(self, a, b):
+        return (a[0] + b[0],)
+
+    def finish(self, state):
+        return state[0]
+"""
+    edit(project, "import slicewise as sw\n", f"import slicewise as sw\n\n\n{adds}\n\n")
+    edit(project, "sw.count()", 'Adds("seconds")')
+    monkeypatch.chdir(project)
+    for command in ("check", "apply"):  # nothing listens where it would be deployed, nor is that looked for
+        assert main([command]) == 1
+        assert "the order of events does not matter" in capsys.readouterr().err
+
+
 def test_a_project_without_definitions_is_told_how_to_start(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["check", str(tmp_path)]) == 1
     assert "slicewise init" in capsys.readouterr().err

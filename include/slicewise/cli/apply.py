@@ -1,8 +1,9 @@
 """deploy the project's definitions onto the running platform, and wait until new views answer
 
-The plan is shown first. A new view is picked up by the stream at once; its history is built from the
-archive by Airflow's backfill_view, and it answers when that stands. A changed unit under the name of
-a deployed view is refused, with the reason; nothing is written then.
+What the project computes by code of its own is tried first, as slicewise check does, and the plan is shown.
+A new view is picked up by the stream at once; its history is built from the archive by Airflow's
+backfill_view, and it answers when that stands. A changed unit under the name of a deployed view is
+refused, with the reason; nothing is written then.
 
   slicewise apply                 plan, deploy, wait
   slicewise apply --no-wait       deploy, and let Airflow build the history
@@ -35,6 +36,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace, settings: Settings) -> int:
+    from slicewise.cli.check import proven
     from slicewise.errors import DefinitionError
     from slicewise.features.explain import changes, refuse_changed_units
     from slicewise.features.plan import plan
@@ -46,7 +48,10 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
         if not arguments.json:
             print(line, flush=True)
 
-    planned = plan(load_project(settings.definitions))
+    project = load_project(settings.definitions)
+    planned = plan(project)
+    for passed in proven(project, planned):
+        say(f"proven     {passed.aggregate.describe():<24} obeys the laws on {passed.histories} histories")
     supervisor.require_up(settings, ["redis", "kafka"])
     with deploy.connected(settings) as store:
         found = deploy.standing(store)

@@ -4,9 +4,16 @@ from __future__ import annotations
 
 import argparse
 import json
+from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from slicewise.settings import PROJECT_FILE, Settings
+
+if TYPE_CHECKING:
+    from slicewise.features.definitions import Project
+    from slicewise.features.plan import Deployment
+    from slicewise.features.trial import Tried
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -23,28 +30,35 @@ def definitions_of(project: str | None, settings: Settings) -> Path:
     return Settings.load({"SLICEWISE_PROJECT": str(folder)}).definitions
 
 
+def proven(project: Project, deployment: Deployment) -> Iterator[Tried]:
+    """The project's own aggregates, each once it has obeyed the laws. Raises DefinitionError where one does not, and
+    where a row function does not follow from its row alone: neither is to be deployed."""
+    from slicewise.features.row_function_check import verify
+    from slicewise.features.trial import own_aggregates, tried
+
+    yield from map(tried, own_aggregates(deployment))
+    for view in project.views:
+        for name, function in {each for unit in deployment.view(view.name) for each in unit.functions}:
+            verify(function, f"column {name!r} of {view.place}")
+
+
 def run(arguments: argparse.Namespace, settings: Settings) -> int:
     from slicewise.aggregates.membership import answer_type
     from slicewise.cli._cases import run_case
     from slicewise.features.plan import plan
     from slicewise.features.project import load_project
-    from slicewise.features.row_function_check import verify
-    from slicewise.features.trial import own_aggregates, tried
 
     file = definitions_of(arguments.project, settings)
     project = load_project(file)
     deployment = plan(project)
     own: list[dict[str, object]] = []
-    for aggregate in own_aggregates(deployment):
-        passed = tried(aggregate)
-        own.append({"aggregate": aggregate.describe(), "histories": passed.histories})
+    for passed in proven(project, deployment):
+        own.append({"aggregate": passed.aggregate.describe(), "histories": passed.histories})
         if not arguments.json:
-            print(f"aggregate {aggregate.describe()}: obeys the laws on {passed.histories} histories")
+            print(f"aggregate {passed.aggregate.describe()}: obeys the laws on {passed.histories} histories")
     report: list[dict[str, object]] = []
     failed = ran = 0
     for view in project.views:
-        for name, function in {each for unit in deployment.view(view.name) for each in unit.functions}:
-            verify(function, f"column {name!r} of {view.place}")
         outcomes = [run_case(view, case, i) for i, case in enumerate(view.tests, 1)]
         ran += len(outcomes)
         failed += sum(not outcome.passed for outcome in outcomes)
