@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from slicewise import slices
 from slicewise.features.unit import Unit
-from slicewise.slices import DAY_US, HOUR_US, PENTAD_DAYS, PENTAD_US, Window
+from slicewise.slices import DAY_US, HOUR_US, MINUTE_US, PENTAD_DAYS, PENTAD_US, Window
 
 Fields = set[tuple[str, int]]
 """(letter of the field, which pentad, day or hour)."""
 LEVELS = ("p", "d", "h", "m", "s")
 SOME_PENTAD = 4_000
+HOURS_PER_DAY = 24
 
 
 @dataclass(frozen=True)
@@ -53,10 +54,23 @@ def _windows(unit: Unit) -> list[Window]:
 
 def _most(unit: Unit, windows: Iterable[Window]) -> Fields:
     of = list(windows)
-    days = PENTAD_DAYS if any(slices.reads_pentads(window) for window in of) else 1
-    ends = range(SOME_PENTAD * PENTAD_US + HOUR_US - 1, SOME_PENTAD * PENTAD_US + days * DAY_US, HOUR_US)
-    every = ({field for window in of for field in _fields(unit, window, t)} for t in ends)
+    every = ({field for window in of for field in _fields(unit, window, t)} for t in _times(unit, of))
     return max(every, key=len)
+
+
+def _times(unit: Unit, windows: Sequence[Window]) -> Iterator[int]:
+    """Times among which one is of a read that takes most: any hour of the days of a pentad, and of the last days of a
+    hop of days; soon after the hour began, shortly before it is over, and at its end."""
+    days = {SOME_PENTAD * PENTAD_DAYS + day for day in range(PENTAD_DAYS if unit.pentads else 1)}
+    for hop_us in {window.hop_us for window in windows if window.hop_us > DAY_US}:
+        first = SOME_PENTAD * PENTAD_US // hop_us
+        lasts = [(number * hop_us - 1) // DAY_US for number in range(first + 1, first + 1 + PENTAD_DAYS)]
+        days |= {day - before for day in lasts for before in (0, 1)}
+    little = {unit.slice_us, max(unit.slice_us, MINUTE_US)}
+    shifts = {0, *(window.offset_us % HOUR_US for window in windows)}
+    ends = {by + each for by in shifts for each in (*little, *(HOUR_US - each for each in little), HOUR_US)}
+    # just before a slice ends, a live window is longer by it
+    yield from (day * DAY_US + hour * HOUR_US + us - 1 for day in days for hour in range(HOURS_PER_DAY) for us in ends)
 
 
 def _fields(unit: Unit, window: Window, t: int) -> Iterator[tuple[str, int]]:
