@@ -151,14 +151,36 @@ class Window:
             (not isinstance(self.open, bool), "open=True or open=False"),
             (not isinstance(self.label, str), "label: a text, or none"),
             (not all(type(each) is int and each >= 0 for each in whole), "lengths in whole microseconds"),
-            (self.kind in ("tumbling", "hopping") and not self.hop_us, "a hop, which a tumbling window's length is"),
         ):
             if wrong:
-                raise DefinitionError(
-                    f"{self!r} is no window",
-                    expected=expected,
-                    next_step="make it by sw.sliding, sw.tumbling, sw.hopping, sw.session, sw.lifetime, … or sw.rows",
-                )
+                raise self._refused(expected)
+        length, rows, own = self.length_us, self.rows, self.kind
+        for wrong, expected in (
+            ((length == 0) != (own in ("rows", "lifetime")), "a length, unless it counts rows or holds all events"),
+            (max(length, self.offset_us) > _LONGEST_US, f"at most {format_duration(_LONGEST_US)}"),
+            ((self.hop_us > 0) != (own in ("tumbling", "hopping")), "a hop, of tumbling and hopping windows alone"),
+            (own == "tumbling" and self.hop_us != length, "a hop that is the length of a tumbling window"),
+            (own == "hopping" and self.hop_us > length, "a hop of at most the length"),
+            ((self.gap_us > 0) != (own == "session") or self.gap_us > length, "a gap, of a session alone"),
+            ((rows > 0) != (own == "rows") or rows > MAX_ROWS, f"rows, of a rows window alone, at most {MAX_ROWS}"),
+            (self.open and not self.hop_us, "open=True of tumbling and hopping windows alone"),
+            (
+                self.closed not in get_args(Closed) or (own != "exact" and self.closed != "both"),
+                "closed, of exact ones",
+            ),
+            (not re.fullmatch("[0-9A-Za-z_]*", self.label), "a label of letters, digits and _"),
+        ):
+            if wrong:
+                raise self._refused(expected)
+
+    def _refused(self, expected: str) -> DefinitionError:
+        place = written_at()
+        return DefinitionError(
+            f"{self!r} is no window",
+            where=str(place) if place else "",
+            expected=expected,
+            next_step="make it by sw.sliding, sw.tumbling, sw.hopping, sw.session, sw.lifetime, … or sw.rows",
+        )
 
     def column_suffix(self) -> str:
         """ "1h", "1h_offset_1d", "tumbling_1h", "hopping_1h_10m", "session_30m", "exact_1h", "rows_5", "lifetime";

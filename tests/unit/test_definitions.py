@@ -228,6 +228,15 @@ WRONG: dict[str, tuple[Callable[[], object], str, str | None, str]] = {
         "feature set 's'",
         "",
     ),
+    "a default that JSON cannot hold": (
+        lambda: planned(
+            view(features=[feature("f", sw.sum("seconds"))]),
+            sw.FeatureSet("s", ["listening:f_10m"], defaults={"f_10m": float("nan")}),
+        ),
+        "the default nan of 'listening:f_10m' is no double",
+        "feature set 's'",
+        "",
+    ),
     "another case of a column": (
         lambda: planned(view(features=[feature("f", sw.sum("Seconds"))])),
         "unknown column 'Seconds'",

@@ -9,6 +9,7 @@ import pytest
 
 import slicewise as sw
 from slicewise.errors import DefinitionError
+from slicewise.slices import HOUR_US
 
 SCHEMA = {"user_id": "string", "seconds": "double", "at_us": "timestamp_us"}
 SOURCE = sw.KafkaSource("plays", SCHEMA, "at_us")
@@ -97,6 +98,17 @@ WINDOWS: list[tuple[str, Callable[[], object], str, str]] = [
     ("offset=5 of a lifetime", lambda: sw.lifetime(offset=5), "5 is no duration", "10m"),  # type: ignore[arg-type]
     ("session without length", lambda: sw.session("30m", max_length="1m"), "ends before its gap", "lengthen"),
     ("closed='BOTH'", lambda: sw.exact_range("1h", closed="BOTH"), "closed is 'BOTH'", "leave it out"),  # type: ignore[arg-type]
+    ("no length", lambda: sw.Window("sliding", 0), "is no window", "a length"),
+    ("a lifetime of an hour", lambda: sw.Window("lifetime", HOUR_US), "is no window", "a length, unless"),
+    ("a million years", lambda: sw.Window("sliding", 10**20), "is no window", "at most 10000d"),
+    ("a hop of a lifetime", lambda: sw.Window("lifetime", 0, HOUR_US), "is no window", "a hop, of"),
+    ("tumbling by another hop", lambda: sw.Window("tumbling", HOUR_US, 1), "is no window", "a hop that is the length"),
+    ("a hop beyond", lambda: sw.Window("hopping", HOUR_US, HOUR_US + 1), "is no window", "a hop of at most"),
+    ("a session without gap", lambda: sw.Window("session", HOUR_US), "is no window", "a gap"),
+    ("no rows", lambda: sw.Window("rows", 0), "is no window", "rows, of a rows window"),
+    ("an open lifetime", lambda: sw.Window("lifetime", 0, open=True), "is no window", "open=True of tumbling"),
+    ("closed='left'", lambda: sw.Window("sliding", HOUR_US, closed="left"), "is no window", "closed, of exact"),
+    ("label='an hour'", lambda: sw.Window("sliding", HOUR_US, label="an hour"), "is no window", "a label"),
     ("rows('5')", lambda: sw.rows("5"), "a window of '5' rows", "a whole number"),  # type: ignore[arg-type]
 ]
 

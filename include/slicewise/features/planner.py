@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
@@ -404,6 +405,8 @@ def _defaults(declared: FeatureSet, outputs: dict[str, pa.DataType]) -> list[tup
         try:
             if isinstance(value, float) and pa.types.is_integer(outputs[refs[0]]):
                 raise TypeError(value)  # Arrow would cut its fraction off
+            if isinstance(value, float) and not math.isfinite(value):
+                raise ValueError(value)  # no number of JSON
             pa.scalar(value, outputs[refs[0]])
         except (pa.ArrowInvalid, pa.ArrowTypeError, TypeError, ValueError, OverflowError) as error:
             raise DefinitionError(
