@@ -231,9 +231,9 @@ WRONG: dict[str, tuple[Callable[[], object], str, str | None, str]] = {
     "a default that JSON cannot hold": (
         lambda: planned(
             view(features=[feature("f", sw.sum("seconds"))]),
-            sw.FeatureSet("s", ["listening:f_10m"], defaults={"f_10m": float("nan")}),
+            sw.FeatureSet("s", ["listening:f_1h"], defaults={"f_1h": float("nan")}),
         ),
-        "the default nan of 'listening:f_10m' is no double",
+        "the default nan of 'listening:f_1h' is no double",
         "feature set 's'",
         "",
     ),
