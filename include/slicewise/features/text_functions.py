@@ -13,7 +13,6 @@ from slicewise.features.types import BOOLEAN, LONG, STRING
 if TYPE_CHECKING:
     from slicewise.features.typer import Typer
 
-MAX_PART = 1_000
 MAX_TEXT = 1 << 20
 """Characters of the longest text that a record holds: offsets and lengths beyond are none."""
 
