@@ -376,7 +376,7 @@ def check_session(slice_us: int, window: Window) -> None:
         raise DefinitionError(
             f"{window.column_suffix()} may last {format_duration(window.length_us)}, "
             f"which are {window.length_us // slice_us} slices of {text}; a read looks at each",
-            expected=f"max_length <= {format_duration(MAX_SESSION_SLICES * slice_us)}",
+            expected=f"max_length <= {format_span(MAX_SESSION_SLICES * slice_us)}",
             next_step="shorten max_length, declare a longer slice, or give the session a view of its own",
         )
 
