@@ -52,6 +52,7 @@ CASES: list[tuple[str, object, str, str]] = [
     ("at", "yesterday", "at is 'yesterday'", "RFC 3339 with zone"),
     ("at", "2026-01-01T00:00:00", "at is '2026-01-01T00:00:00'", "time without zone"),
     ("at", 10**30, "at is 1000", "RFC 3339 with zone"),
+    ("at", "1969-12-31T23:59:59.999999Z", "at is '1969", "from 1970 on"),
     ("at", -1, "at is -1", "RFC 3339 with zone"),
     ("expect", [1], "expect is [1]", "a dict of names"),
     ("expect", {3: 1}, "expect is {3: 1}", "a dict of names"),

@@ -82,12 +82,14 @@ def instant(at: object, where: str) -> dt.datetime:
         if isinstance(at, int) and not isinstance(at, bool) and 0 <= at < END_OF_TIME_US:
             return _EPOCH + dt.timedelta(microseconds=at)
         if isinstance(at, str) and _INSTANT.fullmatch(at):
-            return dt.datetime.fromisoformat(at.upper()).astimezone(dt.UTC)
+            found = dt.datetime.fromisoformat(at.upper()).astimezone(dt.UTC)
+            if found >= _EPOCH:
+                return found
     except (ValueError, OverflowError):
         pass  # a day that does not exist is refused like any other text
     raise DefinitionError(
         f"at is {at!r}",
         where=where,
-        expected='RFC 3339 with zone ("2026-01-31T12:00:00Z"), or integer microseconds',
+        expected='RFC 3339 with zone ("2026-01-31T12:00:00Z"), or integer microseconds, from 1970 on',
         next_step="write the instant so; a time without zone is another instant in every place",
     )
