@@ -270,10 +270,11 @@ def _add_total(plan: ReadPlan, part: Stored, base: Base, rows: Rows, key: int) -
     value = part.hot[at + 1]
     horizon, seq, _ = unpack_lifetime(value)
     if min(plan.start_us, plan.lifetime_end_us) < horizon * HOUR_US:
+        shifts = (feature.window.offset_us for feature in plan.features if feature.window.is_lifetime)
         raise BeyondRetention(
             f"view {plan.unit.view!r} keeps totals of what lies before hour {horizon}, and cannot cut them",
             where="at",
-            earliest_at_us=horizon * HOUR_US,
+            earliest_at_us=horizon * HOUR_US + max(shifts, default=0),
             next_step="ask later times here, earlier ones of the archive (training sets)",
         )
     if base.ahead(seq, part.partition) is not None:

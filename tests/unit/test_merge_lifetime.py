@@ -105,7 +105,10 @@ def test_a_reading_that_would_cut_the_total_is_refused() -> None:
     read = plan(store, DAY0 + 24, "at", MONDAY + 30 * HOUR_US)  # the offset's end lies in day 0
     with pytest.raises(BeyondRetention) as refused:
         merge_one(read, [store.read(read)], 1, store.base())
-    assert refused.value.earliest_at_us == (DAY0 + 24) * HOUR_US
+    earliest = (DAY0 + 24) * HOUR_US + DAY_US  # at which the offset's end no longer cuts it
+    assert refused.value.earliest_at_us == earliest
+    read = plan(store, DAY0 + 24, "at", earliest)
+    merge_one(read, [store.read(read)], 1, store.base())
 
 
 def test_a_total_that_is_ahead_of_the_ledger_that_was_read_is_read_again() -> None:

@@ -6,15 +6,19 @@ from dataclasses import replace
 
 import pytest
 
+import slicewise as sw
 from slicewise.clock import ManualClock
 from slicewise.cover import Cover
 from slicewise.errors import BeyondRetention, NotReady, StoreUnavailable
+from slicewise.features.definitions import Project
+from slicewise.features.plan import plan
 from slicewise.serving.answer import Answer, EntityAnswer
 from slicewise.serving.catalog import Catalog
 from slicewise.serving.connection import SyncConnection
 from slicewise.serving.fallback import LastKnown
 from slicewise.serving.requests import Entity, checked
 from slicewise.serving.service import FeatureService
+from slicewise.slices import DAY_US
 from slicewise.stores.memory import MemoryServer, open_memory
 from tests.support.in_memory import TOPIC, asked, deploy, deployment, world
 
@@ -82,6 +86,30 @@ def test_a_live_window_beyond_what_is_kept_speaks_of_the_window_and_the_clocks()
     assert "the window of v:n_10s starts at 2023-11-13T" in refused.value.what
     assert "2023-11-14T22:13:20Z" in (refused.value.expected or "")
     assert "clocks" in (refused.value.next_step or "")
+
+
+@pytest.mark.parametrize("windows", [["1h", sw.lifetime(offset="36h")], ["30d", "lifetime"], ["10m", "1d"]])
+def test_the_earliest_instant_that_a_refusal_names_is_answered_whatever_it_was_refused_for(
+    windows: list[str | sw.Window],
+) -> None:
+    source = sw.KafkaSource("plays", schema={"user": "string", "t": "timestamp_us"}, timestamp="t", max_lateness="1h")
+    features = [sw.Feature("n", sw.count(), windows=windows)]
+    views = [
+        sw.FeatureView("v", source=source, entity=["user"], features=features),
+        sw.FeatureView("w", source=source, entity=["user"], features=[sw.Feature("m", sw.count(), windows=["3h"])]),
+    ]
+    clock, _, _, service, connection = world(plan(Project.of("p", views)))
+    refs = [f"v:{column}" for column in features[0].columns()] + ["w:m_3h"]
+
+    def ask(at: int) -> Answer:
+        return connection.run(service.read(checked(refs, None, [{"user": "ada"}], at=at)))
+
+    with pytest.raises(BeyondRetention) as refused:
+        ask(clock.now_us() - 10 * DAY_US)
+    earliest = refused.value.earliest_at_us
+    assert ask(earliest).flags == ()
+    with pytest.raises(BeyondRetention):
+        ask(earliest - 1)
 
 
 def test_a_remembered_answer_has_the_flags_of_its_own_entities_and_of_all_of_them() -> None:

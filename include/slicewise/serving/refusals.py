@@ -47,9 +47,9 @@ def check_kept(planned: Planned, mode: ReadMode, t_us: int, now_us: int) -> None
     for plan, retention_us in planned.kept:
         kept = kept_from_us(now_us, retention_us, plan.unit.slice_us)
         if plan.start_us < kept:
-            raise _beyond(plan, mode, t_us, kept, now_us)
+            raise _beyond(plan, mode, t_us, kept, now_us, _earliest(planned, now_us))
         if plan.horizon is not None and plan.lifetime_end_us < plan.horizon * HOUR_US:
-            raise _before_totals(plan, mode, plan.horizon * HOUR_US)
+            raise _before_totals(plan, mode, plan.horizon * HOUR_US, _earliest(planned, now_us))
     for listed in planned.lists:
         keeps, start_us = listed.unit.event_list, listed.start_us
         if keeps is None or not keeps.expires or start_us is None:
@@ -89,8 +89,20 @@ def _list_beyond(plan: ListPlan, feature: int, mode: ReadMode, kept_us: int, why
     )
 
 
-def _beyond(plan: ReadPlan, mode: ReadMode, t_us: int, kept: int, now_us: int) -> BeyondRetention:
-    earliest = max(earliest_at(plan.unit, feature, kept) for feature in plan.features if not feature.window.is_lifetime)
+def _earliest(planned: Planned, now_us: int) -> int:
+    """The first `at` that all windows of slices can be answered for."""
+    found = []
+    for plan, retention_us in planned.kept:
+        kept = kept_from_us(now_us, retention_us, plan.unit.slice_us)
+        for feature in plan.features:
+            if not feature.window.is_lifetime:
+                found.append(earliest_at(plan.unit, feature, kept))
+            elif plan.horizon is not None:
+                found.append(plan.horizon * HOUR_US + feature.window.offset_us)
+    return max(found)
+
+
+def _beyond(plan: ReadPlan, mode: ReadMode, t_us: int, kept: int, now_us: int, earliest: int) -> BeyondRetention:
     short = [
         f"{plan.unit.view}:{feature.column}"
         for feature, interval in zip(plan.features, plan.interval_of, strict=True)
@@ -117,8 +129,7 @@ def _beyond(plan: ReadPlan, mode: ReadMode, t_us: int, kept: int, now_us: int) -
     )
 
 
-def _before_totals(plan: ReadPlan, mode: ReadMode, kept: int) -> BeyondRetention:
-    earliest = kept + max(feature.window.offset_us for feature in plan.features if feature.window.is_lifetime)
+def _before_totals(plan: ReadPlan, mode: ReadMode, kept: int, earliest: int) -> BeyondRetention:
     return BeyondRetention(
         f"view {plan.unit.view!r} keeps one total of what lies before {instant_text(kept)}, "
         f"which a lifetime that ends at {instant_text(plan.lifetime_end_us)} would cut",
