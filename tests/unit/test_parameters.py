@@ -94,6 +94,7 @@ WINDOWS: list[tuple[str, Callable[[], object], str, str]] = [
     ("tumbling(60)", lambda: sw.tumbling(60), "60 is no duration", "10m"),  # type: ignore[arg-type]  # the mistake
     ("open='yes'", lambda: sw.tumbling("1h", open="yes"), "is no window", "open=True or open=False"),  # type: ignore[arg-type]
     ("offset=True", lambda: sw.sliding("1h", offset=True), "True is no duration", "10m"),  # type: ignore[arg-type]
+    ("offset=5 of a lifetime", lambda: sw.lifetime(offset=5), "5 is no duration", "10m"),  # type: ignore[arg-type]
     ("session without length", lambda: sw.session("30m", max_length="1m"), "ends before its gap", "lengthen"),
     ("closed='BOTH'", lambda: sw.exact_range("1h", closed="BOTH"), "closed is 'BOTH'", "leave it out"),  # type: ignore[arg-type]
     ("rows('5')", lambda: sw.rows("5"), "a window of '5' rows", "a whole number"),  # type: ignore[arg-type]
