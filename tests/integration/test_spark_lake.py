@@ -407,3 +407,23 @@ def test_maintenance_changes_no_row(shared: Lake) -> None:
         named = {each["table"]: each for each in report["tables"]}
         assert named["log.tidied"]["files_after"] < named["log.tidied"]["files_before"]
         assert compact(context, Request(over(3) // HOUR_US)).to_json()["outcome"] == "clean"
+
+
+def test_a_view_of_more_columns_than_iceberg_bounds_by_itself_is_compacted(shared: Lake) -> None:
+    shared.topic("wide")
+    view = sw.FeatureView(
+        "wide",
+        source=shared.source("wide"),
+        entity=["user_id"],
+        features=[sw.Feature(f"beyond_{i}", sw.count(where=f"n >= {i}"), windows=["1h"]) for i in range(110)],
+    )
+    (unit,) = (deployment := shared.deploy(view)).units
+    start = over(2)
+    shared.produce("wide", events(start, 12))
+    shared.fold(deployment, "wide")
+    with shared.context() as context:
+        report = compact(context, Request(None))
+        assert report.more["dirty"] == 0
+        assert [each["hour"] for each in report.hours if each["view"] == "wide"]
+        assert context.store.swapped(unit) == {start // HOUR_US: 1}
+        assert slices.headers(context.unit_table(unit).table)[start // HOUR_US].seq == 1

@@ -48,6 +48,8 @@ class Lake:
     settings: Settings
     session: SparkSession
     clock: SystemClock = field(default_factory=SystemClock)
+    operator_url: str = ""
+    """Of the store, for who may empty it."""
 
     def topic(self, name: str, partitions: int = 2) -> KafkaLog:
         log = KafkaLog(self.settings.kafka_bootstrap)
@@ -191,7 +193,7 @@ def lake(folder: Path) -> Iterator[Lake]:
         )
         session = stream_session(settings, cores=2)
         try:
-            yield Lake(settings, session)
+            yield Lake(settings, session, operator_url=redis.operator_url)
         finally:
             session.stop()
 

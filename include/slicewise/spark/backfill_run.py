@@ -20,6 +20,7 @@ from slicewise.spark.context import Context
 from slicewise.spark.list_fill import fill
 from slicewise.spark.log import event, warning
 from slicewise.spark.report import Report
+from slicewise.spark.totals import first_totals
 from slicewise.stores.decisions import START_SEQ
 from slicewise.stores.iceberg.log import load, newest_by_hour, records_by_hour
 from slicewise.stores.iceberg.slices import Header
@@ -67,6 +68,8 @@ def _build(context: Context, unit: Unit, report: Report) -> dict[str, object]:
         run.swap(some, context.kept_from(unit), dict.fromkeys(some, Why.SWAP))
         left += report.left_over - before
         context.store.mark_building(unit, begin + len(some), len(hours))
+    if unit.lifetime and not first_totals(context, table, report, start):
+        left += 1
     _total(context, table, hours, report)
     if not left:
         context.store.mark_ready(unit, start, _views(context))
