@@ -11,6 +11,7 @@ import shutil
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from uuid import uuid4
 
@@ -25,6 +26,7 @@ from slicewise.errors import SlicewiseError
 from slicewise.features.plan import Deployment
 from slicewise.features.types import arrow_type
 from slicewise.features.unit import Source, Unit
+from slicewise.lifecycle.boards import BoardSink
 from slicewise.lifecycle.emission import EmittedView, Sink, Tick, emitted_views
 from slicewise.lifecycle.view_emission import Progress, Records, Taken, ViewEmission, resumed, trusted
 from slicewise.settings import Settings
@@ -39,13 +41,13 @@ from slicewise.spark.streaming import StreamPlan, kafka_stream
 from slicewise.stores.kafka.log import KafkaLog
 from slicewise.stores.kafka.publisher import Kept, ProgressLog
 
-SinksOf = Callable[[Settings, EmittedView], Sequence[Sink]]
+SinksOf = Callable[[Settings, EmittedView, Clock], Sequence[Sink]]
 """Makes the sinks of one view."""
 _SAVE_S = 5.0
 """How long publication goes on, while it catches up, before its progress is saved."""
 
 
-def kafka_sinks(settings: Settings, emitted: EmittedView) -> Sequence[Sink]:
+def kafka_sinks(settings: Settings, emitted: EmittedView, clock: Clock) -> Sequence[Sink]:  # noqa: ARG001
     """To the topic that the view names."""
     if emitted.topic is None:
         return []
@@ -96,8 +98,11 @@ class EmissionQuery:
         self.status, self.source = status, source
         self._clock, self._settings = clock, settings
         self._log = KafkaLog(settings.kafka_bootstrap)
-        self._between = threading.Lock()
+        self._reading, self._between = threading.Lock(), threading.Lock()
         self._draining = False
+        # the next batch is read and parsed, by the JVM, while this one is counted and published
+        self._publisher = ThreadPoolExecutor(1, f"emit-{source.name}")
+        self._taking: Future[None] | None = None
         self._topic_id, partitions = self._log.topic_id(source.topic), self._log.partitions(source.topic)
         earliest = self._log.earliest(source.topic)
         emitted = emitted_views(deployment, source.name)
@@ -139,7 +144,7 @@ class EmissionQuery:
             progress = whole
             start = {p: max(at, gone.get(p, 0)) for p, at in start.items()}
         emission = ViewEmission(emitted, topic_id, start, progress)
-        sinks = [sink for make in SINKS for sink in make(self._settings, emitted)]
+        sinks = [sink for make in SINKS for sink in make(self._settings, emitted, self._clock)]
         self.status.begun(emitted.view, progress.instant_us)
         event("emission_started", view=emitted.view, instant_us=progress.instant_us, start=start)
         return _View(emission, sinks, log, partitions, progress)
@@ -152,14 +157,22 @@ class EmissionQuery:
 
     # ------------------------------------------------------------ batches
     def _batch(self, frame: DataFrame, batch_id: int) -> None:
+        with self._reading:
+            if self._draining:
+                return
+            table, ends = frame.toArrow(), self._ends(batch_id)
+            if self._taking is not None:
+                self._taking.result()  # what it raised ends the query
+            self._taking = self._publisher.submit(self._take, table, ends)
+
+    def _take(self, table: pa.Table, ends: Mapping[int, int]) -> None:
         with self._between:
             if self._draining:
                 return
+            begun = time.monotonic()
             try:
-                begun = time.monotonic()
-                table = frame.toArrow()
                 self._log.check_topic(self.source.topic, self._topic_id)
-                for records in self._records(table, self._ends(batch_id)):
+                for records in self._records(table, ends):
                     for view in self._views:
                         view.emission.take(records)
                 self._publish()
@@ -204,11 +217,14 @@ class EmissionQuery:
                 if time.monotonic() - view.begun_s > _SAVE_S:
                     view.save(self._topic_id)
             view.save(self._topic_id)
+            for sink in view.sinks:
+                if isinstance(sink, BoardSink):
+                    self.status.skipped(view.emission.view, sink.take_skipped())
 
     # ------------------------------------------------------------ what the driver asks
     @property
     def active(self) -> bool:
-        return bool(self.query.isActive)
+        return bool(self.query.isActive) and self._raised() is None
 
     def lag(self) -> dict[int, int]:
         """Events in the log that were not read yet, per partition; publishes what a quiet log has let pass."""
@@ -228,13 +244,18 @@ class EmissionQuery:
 
     def error(self) -> BaseException | None:
         """Why it ended, if it ended by itself."""
-        return self.failure or self.query.exception()
+        return self.failure or self._raised() or self.query.exception()
+
+    def _raised(self) -> BaseException | None:
+        taking = self._taking
+        return taking.exception() if taking is not None and taking.done() else None
 
     def drain(self) -> None:
         """Ends it between two batches; all that it published stands, and its progress with it."""
         self._draining = True
-        with self._between:
+        with self._reading, self._between:
             self.query.stop()
+        self._publisher.shutdown()
         for view in self._views:
             view.log.close()
         del self._log
