@@ -33,6 +33,7 @@ LOST = 3
 _JAR = "slicewise-spark.jar"
 _AHEAD = 8
 """Frames that wait to be taken; one has at most `max.poll.records`."""
+_AT_ONCE_BYTES = 64 << 20
 _END_S = 10.0
 _ALIGNED = 8
 
@@ -51,6 +52,8 @@ class Frame:
     event_time: pa.Array
     """Microseconds UTC; null of bad records, as all columns."""
     columns: Mapping[str, pa.Array]
+    size: int
+    """Bytes that it holds."""
 
 
 class LogReader:
@@ -100,14 +103,15 @@ class LogReader:
         Raises DataLoss where the log no longer holds what comes next, SlicewiseError where the reader ended.
         """
         found: list[Frame] = []
-        rows, deadline = 0, time.monotonic() + timeout_s
-        while rows < most:
+        rows, size, deadline = 0, 0, time.monotonic() + timeout_s
+        while rows < most and size < _AT_ONCE_BYTES:
             try:
                 frame = self._frames.get(timeout=max(0.0, deadline - time.monotonic()) if not found else 0.0)
             except queue.Empty:
                 break
             found.append(frame)
             rows += len(frame.offset)
+            size += frame.size
         if not found and not self._thread.is_alive() and self._frames.empty():
             raise self._ended()
         return found
@@ -164,6 +168,7 @@ def _options(settings: Settings) -> dict[str, str]:
         "auto.offset.reset": "none",
         "max.poll.records": "20000",
         "max.partition.fetch.bytes": str(8 << 20),
+        "fetch.max.bytes": str(32 << 20),
         # a log that trickles is read twenty times a second, not once per record
         "fetch.min.bytes": str(64 << 10),
         "fetch.max.wait.ms": "50",
@@ -188,7 +193,7 @@ def _frame(out: IO[bytes], kinds: Mapping[str, str]) -> Frame | None:
     good = np.frombuffer(next(given), np.bool_)
     event_time = _array("long", given, rows)
     columns = {name: _array(kind, given, rows) for name, kind in kinds.items()}
-    return Frame(int(head["partition"]), int(head["end"]), offset, kafka_time, good, event_time, columns)
+    return Frame(int(head["partition"]), int(head["end"]), offset, kafka_time, good, event_time, columns, whole.size)
 
 
 def _exactly(out: IO[bytes], size: int) -> bytes:
