@@ -71,8 +71,8 @@ PYTEST := -m pytest -p no:cacheprovider
 SERVERLESS := tests/unit tests/laws tests/contract tests/architecture tests/faults
 
 .PHONY: test-fast
-test-fast: setup ## what needs no server, in under two minutes
-	@$(PY) $(PYTEST) -q -n auto -m "not server and not spark and not airflow" $(wildcard $(SERVERLESS))
+test-fast: setup ## what needs no server, but for the longest searches, in under two minutes
+	@$(PY) $(PYTEST) -q -n auto -m "not server and not spark and not airflow and not long" $(wildcard $(SERVERLESS))
 
 .PHONY: test
 test: setup ## the whole suite; starts and stops the servers that it needs

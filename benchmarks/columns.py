@@ -32,6 +32,7 @@ from benchmarks.whole.document import publish
 from benchmarks.whole.figures import Figure
 from slicewise import aggregates as agg
 from slicewise.aggregates.conditional import only
+from slicewise.aggregates.own_examples import EXAMPLES
 from slicewise.codec import Layout
 from slicewise.local import redis_server
 from slicewise.settings import Settings
@@ -76,6 +77,12 @@ def _polars(name: str, method: str) -> Any:
     return getattr(expression, {"nunique": "n_unique"}.get(method, method))()
 
 
+def own(number: int, *columns: str, **parameters: Any) -> agg.Aggregate:
+    """A user's class of the law suite."""
+    given = {"source": EXAMPLES[number][0], "columns": columns, "parameters": parameters}
+    return agg.Own.of_parameters(given)
+
+
 def nothing() -> Any:
     return None
 
@@ -103,6 +110,8 @@ CASES = (
     Case("covariance(double, int64)", agg.covariance("x", "i"), "covar_samp(x, i)"),
     Case("correlation(double, double)", agg.correlation("x", "y"), "corr(x, y)"),
     Case("linear_trend(double) in time", agg.linear_trend("x"), "regr_slope(x, t)"),
+    Case("own class (double), whole columns", own(0, "x"), "max(x) - min(x)"),
+    Case("own class (int64, decimal), row by row", own(1, "i", "c", degree=2)),
     Case("min(double)", agg.min("x"), "min(x)", *column("x", "min")),
     Case("max(string)", agg.max("s"), "max(s)", None, column("s", "max")[1]),
     Case("argmax(string by double)", agg.argmax("s", by="x"), "arg_max(s, x)"),

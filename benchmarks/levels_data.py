@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 import slicewise as sw
-from slicewise.aggregates import Columns, Rows
+from slicewise.aggregates import Aggregate, Columns, Rows
 from slicewise.codec import pack_slices, pack_total
 from slicewise.cover import Cover
 from slicewise.features.definitions import Project
@@ -39,7 +39,7 @@ events = sw.KafkaSource(
 )
 
 
-def _view(name: str, **features: sw.Aggregate) -> sw.FeatureView:
+def _view(name: str, **features: Aggregate) -> sw.FeatureView:
     declared = [sw.Feature(feature, aggregate, windows=list(WINDOWS)) for feature, aggregate in features.items()]
     return sw.FeatureView(name, source=events, entity=["user"], features=declared)
 

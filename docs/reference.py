@@ -106,6 +106,8 @@ def page() -> str:
         "Every aggregate takes a condition of row logic; events for which it is not true take no part:",
         _shown('sw.mean("seconds", where="liked and stars > 4")'),
         *(_aggregate(name, maker) for name, maker in sorted(functions.items())),
+        "### class Name(sw.Aggregate)",
+        "An aggregate of one's own: [own_aggregates.md](own_aggregates.md).",
         "## Windows",
         _windows(),
     ]

@@ -52,6 +52,7 @@ _AGGREGATES = (
     "variance",
 )
 _HOME = {
+    "Aggregate": "slicewise.aggregates.users",
     **dict.fromkeys(_DEFINITIONS, "slicewise.features.definitions"),
     **dict.fromkeys(_WINDOWS, "slicewise.slices"),
     **dict.fromkeys(_AGGREGATES, "slicewise.aggregates"),
@@ -104,6 +105,7 @@ if TYPE_CHECKING:
     from slicewise.aggregates import top_k as top_k
     from slicewise.aggregates import top_k_frequent as top_k_frequent
     from slicewise.aggregates import variance as variance
+    from slicewise.aggregates.users import Aggregate as Aggregate
     from slicewise.errors import SlicewiseError as SlicewiseError
     from slicewise.features.definitions import Feature as Feature
     from slicewise.features.definitions import FeatureSet as FeatureSet

@@ -2,6 +2,35 @@
 
 from __future__ import annotations
 
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from types import FrameType
+
+
+@dataclass(frozen=True)
+class Location:
+    """File and line where a definition was written, for messages; `within`: and where in the line, or in its SQL."""
+
+    file: str
+    line: int
+    within: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line}{self.within}"
+
+
+def written_at() -> Location | None:
+    """Where, outside of this package, the definition that is under way is written."""
+    package = str(Path(__file__).parent)
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None:
+        file = frame.f_code.co_filename
+        if not file.startswith((package, "<")):
+            return Location(file, frame.f_lineno)
+        frame = frame.f_back
+    return None
+
 
 class SlicewiseError(Exception):
     """Base of all errors that slicewise raises on purpose.

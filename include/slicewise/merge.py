@@ -21,7 +21,7 @@ from slicewise.merge_base import Base, Stored
 from slicewise.merge_few import FewGathering, finish_few, rows_of
 from slicewise.merge_joint import JointPlan, combine
 from slicewise.merge_known import Known
-from slicewise.merge_plan import Interval, plan_key, plan_read
+from slicewise.merge_plan import Interval, Total, plan_key, plan_read
 from slicewise.merge_rows import Gathering, Rows, gather
 from slicewise.slices import floor
 
@@ -48,9 +48,9 @@ class Merged:
     """Per plan and entity."""
     ahead: tuple[tuple[Mapping[int, Cover], ...], ...]
     """Per plan and entity: hour -> cover, where it exceeds the base somewhere."""
-    stale_days: tuple[frozenset[int], ...]
-    """Per plan the days whose total is out of date, so that their hours must be read: where not
-    all are empty, this is no answer yet."""
+    stale: tuple[frozenset[Total], ...]
+    """Per plan the days and pentads whose total is out of date, so that their hours, or days, must be read: where
+    not all are empty, this is no answer yet."""
 
     begun: Mapping[tuple[int, int], Mapping[int, int]] = field(default_factory=dict)
     """(plan, entity) -> interval -> when the first event of the open session in it was."""
@@ -58,7 +58,7 @@ class Merged:
     @property
     def complete(self) -> bool:
         """Whether this is an answer."""
-        return not any(self.stale_days)
+        return not any(self.stale)
 
     def token(self, plan: int, entity: int) -> str:
         """What the answer of a unit for an entity contains."""

@@ -15,6 +15,7 @@ import numpy as np
 
 from slicewise.aggregates.columns import Columns
 from slicewise.aggregates.ragged import Ragged
+from slicewise.merge_plan import Total
 
 KNOWN_BYTES = 64 << 20
 SEEN = 100_000
@@ -27,8 +28,8 @@ class KnownDays(NamedTuple):
 
     hours: Mapping[int, int]
     """hour -> seq"""
-    stale: frozenset[int]
-    """Days whose total is out of date."""
+    stale: frozenset[Total]
+    """Days and pentads whose total is out of date."""
     states: Sequence[tuple[int, Sequence[Any]]]
     """(mask, per partial of the layout its state) of all rows that count in the mask's windows."""
 
@@ -43,7 +44,7 @@ class KnownColumns(NamedTuple):
     """The same as whole columns: row i counts in the windows of masks[i]."""
 
     hours: Mapping[int, int]
-    stale: frozenset[int]
+    stale: frozenset[Total]
     masks: Sequence[int]
     partials: Sequence[Columns]
     """Of the layout; those that the plan does not ask for are empty."""
@@ -88,7 +89,9 @@ class Known:
         return found
 
     def is_asked_again(self, key: Key) -> bool:
-        """Whether this was asked for before; remembers that it is now."""
+        """Whether this was asked for before; remembers that it is now. Never, where nothing may be kept."""
+        if not self._limit:
+            return False
         if key in self._seen:
             del self._seen[key]
             return True

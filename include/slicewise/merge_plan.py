@@ -12,6 +12,7 @@ from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import accumulate
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import numpy as np
@@ -21,7 +22,7 @@ from slicewise import slices
 from slicewise import token as tokens
 from slicewise.aggregates.base import Aggregate
 from slicewise.cover import Cover, Place
-from slicewise.slices import HOUR_US
+from slicewise.slices import HOUR_US, PENTAD_DAYS
 
 if TYPE_CHECKING:
     from slicewise.features.unit import PlannedFeature, Unit
@@ -30,7 +31,7 @@ ReadMode = Literal["live", "at"]
 Interval = tuple[int, int]
 Int64 = npt.NDArray[np.int64]
 HOURS_PER_DAY = 24
-COVERED_HOURS, DAY_TOTAL = b"c", b"d"
+COVERED_HOURS, DAY_TOTAL, PENTAD_TOTAL = b"c", b"d", b"p"
 TOKENS_LIMIT = 256
 """Tokens that a plan remembers."""
 NOWHERE = 0
@@ -83,7 +84,24 @@ class DayTotal:
     mask: int
 
 
-Part = HourTotal | HourRows | DayTotal | None
+@dataclass(frozen=True)
+class PentadTotal:
+    """Field `p` of a pentad's last day, valid while it names the `c` of its days: these count in the windows
+    of `mask`."""
+
+    pentad: int
+    mask: int
+
+
+class Pentad(NamedTuple):
+    """A pentad among days that are known by their numbers."""
+
+    number: int
+
+
+Total = int | Pentad
+"""What a total is of: a day, or a pentad."""
+Part = HourTotal | HourRows | DayTotal | PentadTotal | None
 
 
 @dataclass(frozen=True)
@@ -93,7 +111,7 @@ class DayFields:
     day: int
     """Days since the epoch."""
     names: tuple[bytes, ...]
-    """`c` before `d`, `h:` before the `m:` and `s:` of the same hour."""
+    """`c` first, then `d`; `h:` before the `m:` and `s:` of the same hour."""
     parts: tuple[Part, ...]
     """One per name; None at `c`."""
 
@@ -120,11 +138,15 @@ class Fetched:
     """The same by day, and place among its names."""
     days: tuple[tuple[int, DayTotal], ...]
     """Where days' totals stand; `c` stands right before each."""
+    pentads: tuple[tuple[tuple[int, ...], int, PentadTotal], ...]
+    """Where the `c` of each pentad's days stand, and its total."""
 
     @staticmethod
     def of(days: Sequence[DayFields]) -> Fetched:
         fields = list(enumerate((name, part) for day in days for name, part in zip(day.names, day.parts, strict=True)))
         totals = [(i, part) for i, (_, part) in fields if isinstance(part, HourTotal)]
+        ends = accumulate([len(day.names) for day in days])
+        starts = {day.day: end - len(day.names) for day, end in zip(days, ends, strict=True)}
         return Fetched(
             [len(day.names) for day in days],
             tuple(i for i, _ in totals),
@@ -135,7 +157,18 @@ class Fetched:
                 (d, i) for d, day in enumerate(days) for i, part in enumerate(day.parts) if isinstance(part, HourRows)
             ),
             tuple((i, part) for i, (_, part) in fields if isinstance(part, DayTotal)),
+            tuple(
+                # `c` stands first among a day's names
+                (tuple(starts[day] for day in days_of(part.pentad)), i, part)
+                for i, (_, part) in fields
+                if isinstance(part, PentadTotal)
+            ),
         )
+
+
+def days_of(pentad: int) -> range:
+    """The days of a pentad."""
+    return range(pentad * PENTAD_DAYS, (pentad + 1) * PENTAD_DAYS)
 
 
 class HotField(NamedTuple):
@@ -181,8 +214,8 @@ class ReadPlan:
     """Half-open range of the hours that any window reaches."""
     token_head: bytes
     token_tail: bytes
-    without_total: frozenset[int]
-    """Days that are read hour by hour, because their total was found to be out of date."""
+    without_total: frozenset[Total]
+    """Days that are read hour by hour, and pentads day by day, because their total was found to be out of date."""
     gaps: tuple[int, ...] = ()
     """Per interval the gap of the session that is looked for in it, 0 of other windows; empty: no session is."""
     number: int = field(default_factory=itertools.count().__next__)
@@ -242,17 +275,20 @@ def plan_read(
     features: Sequence[PlannedFeature],
     mode: ReadMode,
     t_us: int,
-    without_total: frozenset[int] = frozenset(),
+    without_total: frozenset[Total] = frozenset(),
 ) -> ReadPlan:
     """The plan of one unit's features at t (microseconds UTC; `live`: the serving clock)."""
     found: dict[tuple[Interval, int], int] = {}
     interval_of = []
     steps: dict[tuple[Interval, int], int] = {}
+    by_pentads: set[tuple[Interval, int]] = set()
     for planned in features:
         interval = slices.bounds(planned.window, mode, t_us, unit.slice_us), planned.window.gap_us
         step = slices.resolution(planned.window, unit.slice_us)
         # equal bounds of different windows are read once, by the finer of their resolutions
         steps[interval] = min(step, steps.get(interval, step))
+        if slices.reads_pentads(planned.window):
+            by_pentads.add(interval)
         interval_of.append(found.setdefault(interval, len(found)))
     intervals = tuple(interval for interval, _ in found)
     gaps = tuple(gap for _, gap in found)
@@ -261,7 +297,7 @@ def plan_read(
     masks = _Masks(len(intervals))
     finishers: dict[Finisher, int] = {}
     finisher_of = tuple(finishers.setdefault(Finisher(f.partial, f.aggregate), len(finishers)) for f in features)
-    read = [(interval, 0 if gap else steps[interval, gap]) for interval, gap in found]
+    read = [Asked(*key[0], 0 if key[1] else steps[key], key in by_pentads) for key in found]
     days = _day_fields(unit, read, without_total, masks)
     edges = [(s // unit.slice_us, e // unit.slice_us) for s, e in intervals]
     hot = _rows(-1, edges, masks)
@@ -284,6 +320,16 @@ def plan_read(
         without_total=without_total,
         gaps=gaps if any(gaps) else (),
     )
+
+
+class Asked(NamedTuple):
+    """An interval, and how it is read."""
+
+    start_us: int
+    end_us: int
+    resolution_us: int
+    """0: by slices alone, as sessions are."""
+    by_pentads: bool
 
 
 class _Masks:
@@ -313,21 +359,24 @@ def _rows(hour: int, spans: Sequence[tuple[int, int] | None], masks: _Masks) -> 
 
 
 def _day_fields(
-    unit: Unit,
-    intervals: Sequence[tuple[Interval, int]],
-    without_total: frozenset[int],
-    masks: _Masks,
+    unit: Unit, intervals: Sequence[Asked], without_total: frozenset[Total], masks: _Masks
 ) -> tuple[DayFields, ...]:
-    """intervals: with the resolution by which each is read; 0: by slices alone, as sessions are."""
+    pentads: dict[int, set[int]] = {}
     days: dict[int, set[int]] = {}
     hours: dict[int, set[int]] = {}
     rows: dict[tuple[int, int], dict[int, tuple[int, int]]] = {}
-    for i, ((start, end), resolution_us) in enumerate(intervals):
+    for i, (start, end, resolution_us, by_pentads) in enumerate(intervals):
         if resolution_us:
             parts = slices.segments(start, end, unit.slice_us, resolution_us)
         else:
             parts = slices.slice_segments(start, end, unit.slice_us)
-        for day in parts.days:
+        whole, single = slices.pentads(parts.days) if by_pentads else (range(0), tuple(parts.days))
+        for pentad in whole:
+            if Pentad(pentad) in without_total:
+                single += tuple(days_of(pentad))
+            else:
+                pentads.setdefault(pentad, set()).add(i)
+        for day in single:
             if day in without_total:
                 for hour in range(day * HOURS_PER_DAY, (day + 1) * HOURS_PER_DAY):
                     hours.setdefault(hour, set()).add(i)
@@ -343,9 +392,12 @@ def _day_fields(
             # Where the hour has a total, its rows must be there too: missing ones are noticed.
             hours.setdefault(hour, set())
     fields: dict[int, list[tuple[bytes, Part]]] = {}
+    for day in {*days, *(day for pentad in pentads for day in days_of(pentad))}:
+        fields[day] = [(COVERED_HOURS, None)]
     for day, windows in days.items():
-        total = DayTotal(day, masks.number(windows))
-        fields.setdefault(day, []).extend([(COVERED_HOURS, None), (DAY_TOTAL, total)])
+        fields[day].append((DAY_TOTAL, DayTotal(day, masks.number(windows))))
+    for pentad, windows in pentads.items():
+        fields[days_of(pentad)[-1]].append((PENTAD_TOTAL, PentadTotal(pentad, masks.number(windows))))
     for hour, windows in hours.items():
         entry = (b"h:%d" % hour, HourTotal(hour, masks.number(windows)))
         fields.setdefault(hour // HOURS_PER_DAY, []).append(entry)

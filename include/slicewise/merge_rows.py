@@ -26,6 +26,7 @@ from slicewise.codec import (
     day_digest,
     open_running,
     open_slices,
+    pentad_digest,
     seqs_of,
     unpack_hours,
 )
@@ -33,16 +34,16 @@ from slicewise.cover import Cover, Place
 from slicewise.errors import CodecError, DataLoss
 from slicewise.merge_base import Base, Stored
 from slicewise.merge_known import Known, KnownColumns
-from slicewise.merge_plan import NOWHERE, HotField, HourRows, Int64, ReadPlan
+from slicewise.merge_plan import NOWHERE, HotField, HourRows, Int64, Pentad, ReadPlan, Total
 from slicewise.slices import HOUR_US
 
 LEARNED_LIMIT = 50_000
 """Hot field names that a plan remembers."""
 
-Compacted = tuple[Mapping[int, int], frozenset[int]]
-"""hour -> seq of what is compacted, and the days whose total is out of date."""
-Gathered = tuple[tuple[Cover, ...], tuple[Mapping[int, Cover], ...], frozenset[int]]
-"""Base and ahead per entity, and the days without a valid total."""
+Compacted = tuple[Mapping[int, int], frozenset[Total]]
+"""hour -> seq of what is compacted, and what has a total that is out of date."""
+Gathered = tuple[tuple[Cover, ...], tuple[Mapping[int, Cover], ...], frozenset[Total]]
+"""Base and ahead per entity, and the days and pentads without a valid total."""
 
 
 class Rows(Protocol):
@@ -139,7 +140,7 @@ def gather(
 
     Raises CodecError for damaged values, DataLoss where stored values contradict each other.
     """
-    stale: frozenset[int] = frozenset()
+    stale: frozenset[Total] = frozenset()
     covers = [base.ledger] * entities
     aheads: list[Mapping[int, Cover]] = [_NOTHING] * entities
     for part in stored:
@@ -162,7 +163,7 @@ def gather(
 
 
 _NOTHING: Mapping[int, Cover] = {}
-_NONE: frozenset[int] = frozenset()
+_NONE: frozenset[Total] = frozenset()
 
 
 def add_days(plan: ReadPlan, days: Sequence[Sequence[bytes | None]], key: int, rows: Rows) -> Compacted:
@@ -185,6 +186,18 @@ def add_days(plan: ReadPlan, days: Sequence[Sequence[bytes | None]], key: int, r
                 of.append(total.mask)
             else:
                 stale |= {total.day}
+    for covered_at, at, pentad in fetched.pentads:
+        raws = [values[i] for i in covered_at]
+        found_hours = [each for each in raws if each is not None]
+        if found_hours:
+            for each in found_hours:
+                compacted.update(_covered(each)[0])
+            value = values[at]
+            if value is not None and value[:DIGEST_BYTES] == _pentad(tuple(raws)):
+                whole.append(value)
+                of.append(pentad.mask)
+            else:
+                stale |= {Pentad(pentad.pentad)}
     if whole:
         check_values(whole, DAY_HEAD)
         rows.singles(key, DAY_HEAD, whole, of)
@@ -223,6 +236,12 @@ def add_days(plan: ReadPlan, days: Sequence[Sequence[bytes | None]], key: int, r
 def _covered(raw: bytes) -> tuple[Mapping[int, int], bytes]:
     """What a `c` says, and the digest by which a total names it."""
     return unpack_hours(raw), day_digest(raw)
+
+
+@lru_cache(maxsize=4_096)
+def _pentad(covered: tuple[bytes | None, ...]) -> bytes:
+    """The digest by which a total names a pentad whose days say this."""
+    return pentad_digest(covered)
 
 
 def _add_hot(

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import math
 import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal, ParamSpec, get_args
 
-from slicewise.errors import DefinitionError
+from slicewise.errors import DefinitionError, written_at
 
 if TYPE_CHECKING:
     import numpy as np
@@ -23,6 +24,9 @@ DAY_US = 24 * HOUR_US
 SLICES: tuple[int, ...] = tuple(int(seconds * SECOND_US) for seconds in (0.1, 1, 2, 5, 10, 30, 60, 300, 900, 3600))
 """Slices that the planner chooses from, ascending."""
 
+PENTAD_DAYS = 5
+PENTAD_US = PENTAD_DAYS * DAY_US
+"""Five days, aligned to the epoch: wherever a month begins, it holds about as many whole ones as days beside them."""
 LEVELS: tuple[int, ...] = (MINUTE_US, HOUR_US, DAY_US)
 MAX_STEPS = 1_500
 """A sliding window is read in at most so many steps of its resolution, where a level allows it."""
@@ -39,6 +43,8 @@ MAX_ROWS = 10_000
 Kind = Literal["sliding", "tumbling", "hopping", "session", "exact", "rows"]
 Closed = Literal["both", "left", "right", "neither"]
 Mode = Literal["live", "at", "event_time", "row"]
+
+Given = ParamSpec("Given")
 
 _UNITS = (
     ("w", 7 * DAY_US),
@@ -121,6 +127,7 @@ class Window:
     gap_us: int = 0
 
     def __post_init__(self) -> None:
+        self._check()
         if not self.label:
             label = str(self.rows) if self.kind == "rows" else format_duration(self.gap_us or self.length_us)
             if self.kind == "hopping":
@@ -128,6 +135,22 @@ class Window:
             if self.offset_us:
                 label += f"_offset_{format_duration(self.offset_us)}"
             object.__setattr__(self, "label", label)
+
+    def _check(self) -> None:
+        whole = (self.length_us, self.hop_us, self.offset_us, self.rows, self.gap_us)
+        for wrong, expected in (
+            (self.kind not in get_args(Kind), f"kind: one of {', '.join(get_args(Kind))}"),
+            (not isinstance(self.open, bool), "open=True or open=False"),
+            (not isinstance(self.label, str), "label: a text, or none"),
+            (not all(type(each) is int and each >= 0 for each in whole), "lengths in whole microseconds"),
+            (self.kind in ("tumbling", "hopping") and not self.hop_us, "a hop, which a tumbling window's length is"),
+        ):
+            if wrong:
+                raise DefinitionError(
+                    f"{self!r} is no window",
+                    expected=expected,
+                    next_step="make it by sw.sliding, sw.tumbling, sw.hopping, sw.session, sw.exact_range or sw.rows",
+                )
 
     def column_suffix(self) -> str:
         """ "1h", "1h_offset_1d", "tumbling_1h", "hopping_1h_10m", "session_30m", "exact_1h", "rows_5"; "_open" follows
@@ -152,6 +175,23 @@ class Window:
         return self.gap_us or self.length_us
 
 
+def _placed(make: Callable[Given, Window]) -> Callable[Given, Window]:
+    """The same, refusing with the place where the window is written."""
+
+    @functools.wraps(make)
+    def made(*args: Given.args, **kwargs: Given.kwargs) -> Window:
+        try:
+            return make(*args, **kwargs)
+        except DefinitionError as error:
+            place = f"sw.{make.__name__}(…)" + (f" ({at})" if (at := written_at()) else "")
+            raise DefinitionError(
+                error.what, where=place, expected=error.expected, next_step=error.next_step
+            ) from error
+
+    return made
+
+
+@_placed
 def sliding(length: str, *, offset: str | None = None) -> Window:
     """The window of the given length that ends now; what a plain text among windows means.
 
@@ -160,6 +200,7 @@ def sliding(length: str, *, offset: str | None = None) -> Window:
     return _shifted(Window("sliding", parse_duration(length), label=length), offset)
 
 
+@_placed
 def tumbling(length: str, *, open: bool = False, offset: str | None = None) -> Window:  # noqa: A002  the definitions' word
     """Windows side by side: the last complete one or, with `open`, the one that is filling; of
     `offset` ago, where one is given."""
@@ -167,6 +208,7 @@ def tumbling(length: str, *, open: bool = False, offset: str | None = None) -> W
     return _shifted(Window("tumbling", us, us, open, label=length), offset)
 
 
+@_placed
 def hopping(length: str, *, every: str, open: bool = False, offset: str | None = None) -> Window:  # noqa: A002
     """Windows of `length` that end at each multiple of `every`, which is at most the length; of
     `offset` ago, where one is given."""
@@ -180,6 +222,7 @@ def hopping(length: str, *, every: str, open: bool = False, offset: str | None =
     return _shifted(Window("hopping", length_us, every_us, open, label=f"{length}_{every}"), offset)
 
 
+@_placed
 def session(gap: str, *, max_length: str, offset: str | None = None) -> Window:
     """The session of the latest event before the end, if the end is less than `gap` after that event.
 
@@ -202,6 +245,7 @@ def _shifted(window: Window, offset: str | None) -> Window:
     return replace(window, offset_us=parse_duration(offset), label=f"{window.label}_offset_{offset}")
 
 
+@_placed
 def exact_range(length: str, *, closed: Closed = "both", offset: str | None = None) -> Window:
     """The window of the given length that ends at the very microsecond of the reading, as SQL's RANGE BETWEEN
     … PRECEDING AND CURRENT ROW: [t − length, t]. closed: "left" is [t − length, t), "right"
@@ -215,6 +259,7 @@ def exact_range(length: str, *, closed: Closed = "both", offset: str | None = No
     return _shifted(Window("exact", parse_duration(length), label=length, closed=closed), offset)
 
 
+@_placed
 def rows(count: int, *, offset: str | None = None) -> Window:
     """The last `count` events at or before the reading, in the total order of events."""
     if isinstance(count, bool) or not isinstance(count, int) or not 0 < count <= MAX_ROWS:
@@ -397,6 +442,19 @@ def slice_segments(start_us: int, end_us: int, slice_us: int) -> Segments:
     edges = [start_us, *range(floor(start_us, HOUR_US) + HOUR_US, end_us, HOUR_US), end_us]
     ranges = (SliceRange(a, b, slice_us) for a, b in itertools.pairwise(edges) if a < b)
     return Segments(range(0), (), tuple(ranges))
+
+
+def reads_pentads(window: Window) -> bool:
+    """Whether a window is read by totals of pentads: it holds one wherever it begins, and mostly more."""
+    return window.kind in ("sliding", "tumbling", "hopping") and window.length_us >= 2 * PENTAD_US
+
+
+def pentads(days: range) -> tuple[range, tuple[int, ...]]:
+    """The whole pentads of consecutive days, and the days outside of them."""
+    first, end = -(-days.start // PENTAD_DAYS), days.stop // PENTAD_DAYS
+    if first >= end:
+        return range(0), tuple(days)
+    return range(first, end), (*range(days.start, first * PENTAD_DAYS), *range(end * PENTAD_DAYS, days.stop))
 
 
 def segments(start_us: int, end_us: int, slice_us: int, resolution_us: int) -> Segments:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
 
 from slicewise import codec
 from slicewise.cover import Cover
 from slicewise.errors import DataLoss, GapRefused
-from slicewise.slices import DAY_US, HOUR_US
+from slicewise.slices import DAY_US, HOUR_US, PENTAD_DAYS, PENTAD_US
 from slicewise.stores import keys
 from slicewise.stores.ports import EntityRead, UnitRead, UnitReply
 from slicewise.stores.steps import Command, Whole
@@ -212,3 +213,89 @@ def test_a_day_total_raced_by_a_swap_is_not_written(bench: Bench, exchange: int)
 
     assert racing(store, store.steps.total_day(unit, [tag(1)], bench.hour_us // DAY_US), race) == 0
     assert whole(store, unit, 1, bench.hour).days[0][1] is None
+
+
+def pentad_of(bench: Bench, unit: StoreUnit, day: int) -> bytes | None:
+    """What the pentad's total is, as it stands in its last day."""
+    store, last = bench.store, day // PENTAD_DAYS * PENTAD_DAYS + PENTAD_DAYS - 1
+    key = keys.day_key(store.generation, tag(1), unit.storage_fingerprint, last)
+    return store.read([EntityRead((UnitRead(None, ((key, (keys.PENTAD,)),)),))]).entities[0][0].days[0][0]
+
+
+def covered(bench: Bench, unit: StoreUnit, day: int) -> list[bytes | None]:
+    """The `c` of all days of the pentad."""
+    first = day // PENTAD_DAYS * PENTAD_DAYS
+    return [whole(bench.store, unit, 1, each * 24).days[0][0] for each in range(first, first + PENTAD_DAYS)]
+
+
+def test_a_pentads_total_is_of_all_its_days_and_names_what_they_hold(bench: Bench) -> None:
+    #  day   0    1    2    3    4
+    #        |    e0   |    e1   |     the last day has no events, the entity of tag 2 none at all
+    store, unit = bench.store, bench.unit
+    first = (bench.hour_us // PENTAD_US - 1) * PENTAD_DAYS
+    hours = [(first + day) * 24 + 3 for day in (1, 3)]
+    events = [Event(1, hour * HOUR_US, 0, i) for i, hour in enumerate(hours)]
+    unit = replace(unit, retention_us=30 * DAY_US)
+    for seq in (1, 2):
+        store.put_cover("plays", seq, cover(2 + seq))
+    for hour, event in zip(hours, events, strict=True):
+        store.swap(unit, hour, 1, cover(3), [hour_entry(unit, 1, 1, [event])])
+    assert store.total_day(unit, [tag(1), tag(2)], first + 3) == 1
+    assert pentad_of(bench, unit, first) is None, "a day of it has no total yet"
+    assert store.total_day(unit, [tag(1), tag(2)], first + 1) == 1
+    total = codec.unpack_day(pentad_of(bench, unit, first) or b"")
+    assert total.digest == codec.pentad_digest(covered(bench, unit, first))
+    assert seen_in(unit, [total.row]) == ids(events)
+    late = Event(1, hours[0] * HOUR_US, 0, 3)
+    store.swap(unit, hours[0], 2, cover(4), [hour_entry(unit, 1, 2, [events[0], late])])
+    assert total.digest != codec.pentad_digest(covered(bench, unit, first)), "out of date by the swap alone"
+    assert store.total_day(unit, [tag(1)], first + 3) == 1
+    assert pentad_of(bench, unit, first) is not None
+    assert codec.unpack_day(pentad_of(bench, unit, first) or b"") == total, "the other day's total is out of date"
+    assert store.total_day(unit, [tag(1)], first + 1) == 1
+    assert seen_in(unit, [codec.unpack_day(pentad_of(bench, unit, first) or b"").row]) == ids([*events, late])
+
+
+def test_a_pentads_total_expires_with_its_last_day_and_is_kept_only_where_a_window_reads_it(bench: Bench) -> None:
+    store = bench.store
+    first = (bench.hour_us // PENTAD_US - 1) * PENTAD_DAYS
+    hour = first * 24 + 5
+    store.put_cover("plays", 1, cover(1))
+    for pentads, retention_us in ((False, 30 * DAY_US), (True, 30 * DAY_US)):
+        unit = replace(bench.unit, retention_us=retention_us, pentads=pentads)
+        store.swap(unit, hour, 1, cover(1), [hour_entry(unit, 1, 1, [Event(1, hour * HOUR_US, 0, 0)])])
+        assert store.total_day(unit, [tag(1)], first) == 1
+        assert (pentad_of(bench, unit, first) is not None) is pentads
+    unit = replace(bench.unit, retention_us=0)  # the pentad has been out of reach since it ended
+    late = Event(1, hour * HOUR_US, 0, 1)
+    store.put_cover("plays", 2, cover(2))
+    stands = pentad_of(bench, unit, first)
+    keep = replace(unit, retention_us=30 * DAY_US)
+    store.swap(keep, hour, 2, cover(2), [hour_entry(unit, 1, 2, [Event(1, hour * HOUR_US, 0, 0), late])])
+    assert store.total_day(unit, [tag(1)], first) == 1
+    assert pentad_of(bench, unit, first) == stands
+
+
+@pytest.mark.parametrize("exchange", [2, 3])
+def test_a_pentads_total_raced_by_a_swap_is_not_written(bench: Bench, exchange: int) -> None:
+    store = bench.store
+    unit = replace(bench.unit, retention_us=30 * DAY_US)
+    first = (bench.hour_us // PENTAD_US - 1) * PENTAD_DAYS
+    hours = [first * 24, (first + 2) * 24]
+    for seq in (1, 2):
+        store.put_cover("plays", seq, cover(seq + 1))
+    for at, hour in enumerate(hours):
+        store.swap(unit, hour, 1, cover(2), [hour_entry(unit, 1, 1, [Event(1, hour * HOUR_US, 0, at)])])
+    plain = replace(unit, pentads=False)
+    store.total_day(plain, [tag(1)], first + 2)
+    other, seen = bench.connect(), list[Sequence[Command]]()
+    store.hold({unit.storage_fingerprint: 0})
+
+    def race(commands: Sequence[Command]) -> None:
+        if len(seen) == exchange:
+            events = [Event(1, hours[1] * HOUR_US, 0, o) for o in (1, 2)]
+            other.swap(unit, hours[1], 2, cover(3), [hour_entry(unit, 1, 2, events)])
+        seen.append(commands)
+
+    assert racing(store, store.steps.total_day(unit, [tag(1)], first), race) == 1
+    assert pentad_of(bench, unit, first) is None

@@ -70,6 +70,9 @@ def oracle_value(spec: Mapping[str, Any], events: Sequence[OracleEvent], end: in
         return oracle.BY_KIND[str(spec["kind"])](events, **parameters)
     if spec["kind"] == "ordered":
         return oracle.BY_KIND[{"increase": "rises", "double": "doubles"}[spec["step"]]](events, *spec["columns"])
+    if spec["kind"] == "own":
+        name = "reach" if "class Reach" in spec["source"] else "discount"
+        return oracle.BY_KIND[name](events, *spec["columns"], **spec["parameters"])
     if "half_life" in parameters:
         column = parameters.pop("column", None)
         return oracle.BY_KIND[str(spec["kind"])](events, column, **parameters, end=end)

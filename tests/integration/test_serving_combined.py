@@ -21,6 +21,7 @@ from slicewise.slices import HOUR_US
 from slicewise.token import decode_all
 from tests.integration.serving_support import plays, serving
 from tests.support import oracle
+from tests.support.classes import Power, Reach
 from tests.support.oracle import OracleEvent
 from tests.support.served import TOPIC, Event, Served
 from tests.support.servers import RedisServer, running
@@ -40,6 +41,9 @@ listening = sw.FeatureView(
         sw.Feature("one_country", sw.count_by("country", max_categories=1), windows=["1d"]),
         sw.Feature("by_n", sw.bucketed(sw.mean("seconds", where=LONG), by="n"), windows=["1h", "1d"]),
         sw.Feature("spread", sw.histogram("seconds", edges=[0, 30, 60.5]), windows=["1h", "1d"]),
+        sw.Feature("reach", Reach("seconds"), windows=["1h", "1d"]),
+        sw.Feature("cubes", Power("n", degree=3, where=LONG), windows=["1h", "1d"]),
+        sw.Feature("reaches", sw.bucketed(Reach("seconds"), by="country"), windows=["1d"]),
     ],
 )
 only_numbers = sw.FeatureView(  # no text is stored: few rows are combined as numbers
@@ -67,6 +71,9 @@ WANTED: dict[str, Answer] = {
         some, "n", lambda part: oracle.where(part, _long, lambda left: oracle.mean(left, "seconds"))
     ),
     "spread": lambda some: oracle.histogram(some, "seconds", (0, 30, 60.5)),
+    "reach": lambda some: oracle.reach(some, "seconds"),
+    "cubes": lambda some: oracle.where(some, _long, lambda left: oracle.power(left, "n", 3)),
+    "reaches": lambda some: oracle.bucketed(some, "country", lambda part: oracle.reach(part, "seconds")),
 }
 
 

@@ -224,10 +224,15 @@ def test_plan_shows_both_units_their_levels_and_what_a_read_takes(
     assert main(["plan", str(tmp_path), "--offline", "--json"]) == 0
     units = json.loads(capsys.readouterr().out)["units"]
     assert [unit["slice"] for unit in units] == ["1s", "1h"]
-    # at worst: of the minute two edge hours and an index; of the month its days, and the hours at both ends
+    # at worst: of the minute two edge hours and an index; of the month pentads and days, what is compacted of
+    # these, and the hours at both ends
     assert [unit["features"] for unit in units] == [4, 4]
     assert units[0]["reads_per_request"] <= 4
-    assert 2 * 29 <= units[1]["reads_per_request"] <= 2 * 31 + 46
+    assert 5 + 4 + 29 <= units[1]["reads_per_request"] <= 6 + 5 + 31 + 46
+    (month,) = [each for each in units[1]["reads"] if each["window"] == "30d"]
+    assert (month["pentads"], month["days"], month["lists"]) == (5, 4, 29)
+    assert 23 <= month["hours"] + month["slices"] <= 46
     assert main(["plan", str(tmp_path), "--offline"]) == 0
     rows = [line.split() for line in capsys.readouterr().out.splitlines() if line.startswith("clicking ")]
-    assert [row[2] for row in rows] == ["1s", "1h"]
+    assert [row[2] for row in rows[:2]] == ["1s", "1h"]
+    assert ["clicking", "30d", "5", "4"] in [row[:4] for row in rows[2:]]

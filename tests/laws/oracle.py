@@ -424,6 +424,23 @@ def _folded(aggregate: Any, events: Sequence[Event]) -> Any:
     return made[aggregate.final](state) if kept else None
 
 
+def _own(aggregate: Any, events: Sequence[Event]) -> Any:
+    """What the classes of the examples are meant to say."""
+    rows = [tuple(event.columns[name] for name in aggregate.columns) for event in events]
+    rows = [row for row in rows if None not in row]
+    if not rows:
+        return None
+    first = [row[0] for row in rows]
+    if aggregate.own.name == "Power":
+        total = sum(x ** aggregate.parameters["degree"] for x in first)
+        return f"{total} {'odd' if sum(x % 2 for x in first) % 2 else 'even'} {len(first)}"
+    if aggregate.own.name == "Longest":
+        lengths = sorted(map(len, first))
+        return lengths[-1] + 1000 * sum(lengths[-3:])
+    numbers = sorted(float(x) for x in first if x == x)
+    return _plus(numbers[-1] - numbers[0]) if numbers and numbers[0] < numbers[-1] else None
+
+
 def _decayed(aggregate: Any, values: Sequence[tuple[Any, int]], end_us: int) -> Any:
     """The sum of (value, time) by weight, in a unit of the earliest value's."""
     odd = _not_finite([value for value, _ in values])
@@ -497,6 +514,7 @@ ORACLES: dict[str, Callable[[Any, Sequence[Event]], Any]] = {
     "bottom_k": _ranked(largest=False, single=False),
     "first": _outermost(min),
     "ordered": _folded,
+    "own": _own,
     "first_k": _first,
     "last": _outermost(max),
     "last_k": _last,

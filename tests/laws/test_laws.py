@@ -26,7 +26,7 @@ def test_every_aggregate_obeys_every_law(aggregate: Aggregate) -> None:
     types = {column: aggregate.type_of(column) for column in aggregate.inputs}
 
     # Drawing events costs more than any law: what was drawn is given to all of them.
-    @settings(max_examples=12, deadline=None, database=None, suppress_health_check=list(HealthCheck), print_blob=True)
+    @settings(max_examples=8, deadline=None, database=None, suppress_health_check=list(HealthCheck), print_blob=True)
     @given(events(types), st.integers(0, 2**32))
     def holds(chosen: list[Event], seed: int) -> None:
         for law in LAWS:

@@ -187,6 +187,25 @@ def doubles(events: Sequence[OracleEvent], column: str) -> float | None:
     return max([b / a for a, b in pairwise(values) if a > 0 and b >= 2 * a], default=0.0) if events else None
 
 
+def reach(events: Sequence[OracleEvent], column: str) -> float | None:
+    """How far the greatest lies above the least, where they are not alike."""
+    values = sorted(e.columns[column] for e in _present(events, column))
+    return values[-1] - values[0] if values and values[0] < values[-1] else None
+
+
+def power(events: Sequence[OracleEvent], column: str, degree: int) -> str | None:
+    """The sum of a power of whole numbers, and whether their number is odd."""
+    values = [e.columns[column] for e in _present(events, column)]
+    return f"{sum(n**degree for n in values)} {'odd' if len(values) % 2 else 'even'}" if values else None
+
+
+def discount(events: Sequence[OracleEvent], price: str, pieces: str, beyond: float) -> str | None:
+    """A tenth of what each price is beyond another, in cents of each piece."""
+    both = [e for e in _present(events, price) if e.columns[pieces] is not None]
+    cents = sum(round(min(max(e.columns[price] - beyond, 0.0), 1e9) * 10) * e.columns[pieces] for e in both)
+    return f"{cents} cents" if both else None
+
+
 def _decayed(held: Sequence[tuple[int, Fraction]], half_life: str, end: int) -> float | None:
     us = int(half_life[:-1]) * {"s": 1_000_000, "m": MINUTE, "h": HOUR, "d": DAY}[half_life[-1]]
     last = end // us  # weights in units of that octave, so that they stay small numbers
@@ -262,6 +281,8 @@ BY_KIND: dict[str, Callable[..., Any]] = {
     "max": max_,
     "argmax": argmax,
     "argmin": argmin,
+    "reach": reach,
+    "power": power,
     "rises": rises,
     "top_k": top_k,
     "first": first,
@@ -272,6 +293,7 @@ BY_KIND: dict[str, Callable[..., Any]] = {
     "decay_count": decay_count,
     "decay_sum": decay_sum,
     "distinct_count": distinct_count,
+    "discount": discount,
     "doubles": doubles,
     "quantiles": quantiles,
     "top_k_frequent": top_k_frequent,

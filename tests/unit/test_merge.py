@@ -25,7 +25,7 @@ from slicewise.cover import Cover, Place
 from slicewise.errors import CodecError, DataLoss
 from slicewise.merge import Base, JointPlan, Merged, Stored, merge
 from slicewise.merge_known import Known
-from slicewise.merge_plan import ReadMode, ReadPlan, plan_key, plan_read
+from slicewise.merge_plan import Pentad, ReadMode, ReadPlan, Total, days_of, plan_key, plan_read
 from slicewise.slices import DAY_US, HOUR_US, MINUTE_US, Window, as_window, hopping, session, sliding, tumbling
 
 TOPIC = "00112233445566778899aabbccddeeff"
@@ -80,7 +80,7 @@ def features_of(unit: UnitUnderTest, windows: Sequence[Window]) -> list[FeatureU
 
 
 def plan_of(
-    unit: UnitUnderTest, windows: Sequence[Window], mode: ReadMode, t: int, without: frozenset[int] = frozenset()
+    unit: UnitUnderTest, windows: Sequence[Window], mode: ReadMode, t: int, without: frozenset[Total] = frozenset()
 ) -> ReadPlan:
     return plan_read(cast(Any, unit), cast(Any, features_of(unit, windows)), mode, t, without)
 
@@ -142,6 +142,12 @@ class StoreUnderTest:
         if b"c" in day:
             day[b"d"] = codec.pack_day(codec.day_digest(day[b"c"]), self.row(events))
 
+    def total_pentad(self, number: int, events: Sequence[Made]) -> None:
+        covered = [self.days.get(day, {}).get(b"c") for day in days_of(number)]
+        if any(covered):
+            last = self.days.setdefault(days_of(number)[-1], {})
+            last[b"p"] = codec.pack_day(codec.pentad_digest(covered), self.row(events))
+
     def base(self) -> Base:
         return Base(Cover(self.ledger), Cover(), self.covers)
 
@@ -163,14 +169,14 @@ def merge_all(joint: JointPlan, stored: Sequence[Sequence[Stored]], entities: in
     for _ in range(3):  # seen, combined and kept, known
         again = merge(joint, stored, entities, bases, known=known)
         assert list(map(listed, again.finished)) == list(map(listed, one.finished))
-        assert (again.base, again.ahead, again.stale_days) == (one.base, one.ahead, one.stale_days)
+        assert (again.base, again.ahead, again.stale) == (one.base, one.ahead, one.stale)
     assert known.hits >= (1 if joint.by_few and any(joint.plans[0].days) and stored[0] else 0)
     columns = Known()
     for remembered in (None, columns, columns, columns):
         other = merge(joint, stored, entities, bases, few_rows=-1, known=remembered)
         assert all(isinstance(found, Finished) for found in other.finished)
         assert list(map(listed, one.finished)) == list(map(listed, other.finished))
-        assert (one.base, one.ahead, one.stale_days) == (other.base, other.ahead, other.stale_days)
+        assert (one.base, one.ahead, one.stale) == (other.base, other.ahead, other.stale)
         assert one.begun == other.begun
     remembers = any(plan.days and not plan.gaps for plan in joint.plans)
     assert columns.hits >= (1 if remembers and all(stored) else 0)
@@ -191,14 +197,15 @@ def values(merged: Merged, entity: int = 0, number: int = 0) -> dict[str, Any]:
 
 
 def answer(store: StoreUnderTest, windows: Sequence[Window], mode: ReadMode, t: int) -> Merged:
-    """Reads as a reader does: once, and once more with the hours of days without a valid total."""
-    plan = plan_of(store.unit, windows, mode, t)
-    merged = merge_one(plan, [store.read(plan)], 1, store.base())
-    if not merged.complete:
-        plan = plan_of(store.unit, windows, mode, t, merged.stale_days[0])
+    """Reads as a reader does: again with the hours of days, and the days of pentads, without a valid total."""
+    without: frozenset[Total] = frozenset()
+    for _ in range(3):  # a pentad's total, then its days', may be out of date
+        plan = plan_of(store.unit, windows, mode, t, without)
         merged = merge_one(plan, [store.read(plan)], 1, store.base())
-    assert merged.complete
-    return merged
+        if merged.complete:
+            return merged
+        without |= merged.stale[0]
+    raise AssertionError(f"still without an answer: {without}")
 
 
 def assert_token_true(merged: Merged, events: Sequence[Made]) -> None:
@@ -235,6 +242,9 @@ WINDOWS = [
     as_window("6h"),
     as_window("1d"),
     as_window("7d"),
+    as_window("12d"),
+    as_window("30d"),
+    tumbling("10d"),
     tumbling("1h"),
     tumbling("1d", open=True),
     hopping("2h", every="20m"),
@@ -254,7 +264,7 @@ def histories(draw: st.DrawFn) -> tuple[StoreUnderTest, list[Made], list[Window]
     unit = unit_of(slice_us, kinds)
     now = MONDAY + 9 * DAY_US + draw(st.integers(0, 2 * DAY_US))
     places = [(TOPIC, p) for p in range(draw(st.integers(1, 2)))]
-    hot_hours = st.sampled_from([0, 0, 0, 1, 2, 3, 5, 23, 24, 25, 49, 150, 170])
+    hot_hours = st.sampled_from([0, 0, 0, 1, 2, 3, 5, 23, 24, 25, 49, 150, 170, 200, 250, 300, 400, 700])
     moments = st.builds(lambda h, us: now - h * HOUR_US - us, hot_hours, st.integers(0, HOUR_US + 3))
     events: list[Made] = []
     for bit, (place, time) in enumerate(draw(st.lists(st.tuples(st.sampled_from(places), moments), max_size=40))):
@@ -288,6 +298,12 @@ def histories(draw: st.DrawFn) -> tuple[StoreUnderTest, list[Made], list[Window]
             if draw(st.booleans()) and b"c" in store.days[day]:  # a swap after the total
                 stale = codec.pack_day(b"\0" * 8, store.row(events[:1]))
                 store.days[day][b"d"] = stale
+    for pentad in sorted({day // slices.PENTAD_DAYS for day in store.days}):
+        if draw(st.booleans()):
+            store.total_pentad(pentad, [e for e in events if e.time // slices.PENTAD_US == pentad and in_cover(e)])
+            if draw(st.booleans()):  # a swap after the total
+                last = store.days.setdefault(days_of(pentad)[-1], {})
+                last[b"p"] = codec.pack_day(bytes(range(8)), store.row(events[:1]))
     windows = draw(st.lists(st.sampled_from(WINDOWS), min_size=1, max_size=5, unique=True))
     mode: ReadMode = draw(st.sampled_from(["live", "at"]))
     t = now if mode == "live" else now - draw(st.integers(0, HOUR_US))
@@ -313,8 +329,7 @@ def test_a_batch_answers_each_entity_as_if_it_were_asked_alone(
     stores = [store for store, *_ in drawn if store.unit == first]
     alone = [answer(store, windows, mode, t) for store in stores]
     unit = stores[0].unit
-    every_day = frozenset(range((t - 8 * DAY_US) // DAY_US, t // DAY_US + 1))
-    plan = plan_of(unit, windows, mode, t, every_day)
+    plan = plan_of(unit, windows, mode, t, every_total(t))
     for store, one in zip(stores, alone, strict=True):
         # one base serves a batch: each store stands here for an entity under the same ledger
         together = merge_one(plan, [store.read(plan, 1)], 3, store.base())
@@ -332,8 +347,7 @@ def test_units_that_are_merged_together_answer_as_if_each_were_merged_alone(
     # Units of one layout, and of layouts that share forms under other names of columns.
     plans, stored, bases, alone = [], [], [], []
     for store, _, windows, mode, t in drawn:
-        every_day = frozenset(range((t - 8 * DAY_US) // DAY_US, t // DAY_US + 1))
-        plan = plan_of(store.unit, windows, mode, t, every_day)
+        plan = plan_of(store.unit, windows, mode, t, every_total(t))
         plans.append(plan)
         stored.append([store.read(plan)])
         bases.append(store.base())
@@ -343,6 +357,12 @@ def test_units_that_are_merged_together_answer_as_if_each_were_merged_alone(
     for number, one in enumerate(alone):
         assert values(together, 0, number) == values(one)
         assert together.token(number, 0) == one.token(0, 0)
+
+
+def every_total(t: int) -> frozenset[Total]:
+    """Of all days and pentads that a window at t reaches."""
+    days = range(t // DAY_US - 41, t // DAY_US + 1)
+    return frozenset([*days, *(Pentad(day // slices.PENTAD_DAYS) for day in days)])
 
 
 def simple() -> tuple[StoreUnderTest, int]:
@@ -376,10 +396,35 @@ def test_a_day_total_counts_only_while_it_names_the_days_hours() -> None:
     store.compact(first.time // HOUR_US, 1, [first])
     store.total(first.time // DAY_US, [first])
     plan = plan_of(store.unit, [as_window("7d")], "live", t)
-    assert merge_one(plan, [store.read(plan)], 1, store.base()).stale_days == (frozenset(),)
+    assert merge_one(plan, [store.read(plan)], 1, store.base()).stale == (frozenset(),)
     store.compact(second.time // HOUR_US, 1, [second])
-    assert merge_one(plan, [store.read(plan)], 1, store.base()).stale_days == (frozenset({first.time // DAY_US}),)
+    assert merge_one(plan, [store.read(plan)], 1, store.base()).stale == (frozenset({first.time // DAY_US}),)
     assert values(answer(store, [as_window("7d")], "live", t))["s_0"] == 3
+
+
+def test_a_pentads_total_counts_only_while_it_names_the_hours_of_all_its_days() -> None:
+    #  day   0    1    2    3    4  |  now, beyond the pentad
+    #        e0             e1
+    store, t = simple()
+    pentad = t // slices.PENTAD_US - 1
+    begin = pentad * slices.PENTAD_US
+    first, second = (Made((TOPIC, 0), i, begin + 3 * i * DAY_US + HOUR_US, i) for i in (0, 1))
+    windows = [as_window("20d")]
+    store.compact(first.time // HOUR_US, 1, [first])
+    store.total(first.time // DAY_US, [first])
+    plan = plan_of(store.unit, windows, "live", t)
+    assert merge_one(plan, [store.read(plan)], 1, store.base()).stale == (frozenset({Pentad(pentad)}),)
+    assert values(answer(store, windows, "live", t))["s_0"] == 1, "by its days, as in stores written before"
+    store.total_pentad(pentad, [first])
+    store.days[first.time // DAY_US][b"d"] = b"damaged"  # not read
+    merged = merge_one(plan, [store.read(plan)], 1, store.base())
+    assert merged.complete
+    assert values(merged)["s_0"] == 1
+    store.compact(second.time // HOUR_US, 1, [second])  # of another day, which had none
+    assert merge_one(plan, [store.read(plan)], 1, store.base()).stale == (frozenset({Pentad(pentad)}),)
+    store.total(first.time // DAY_US, [first])
+    store.total(second.time // DAY_US, [second])
+    assert values(answer(store, windows, "live", t))["s_0"] == 3
 
 
 def test_rows_of_a_compacted_hour_that_are_gone_are_noticed() -> None:

@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import pickle
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import TypedDict, Unpack
@@ -18,7 +19,8 @@ from slicewise.features.explain import TEXT_BYTES, changes, explain, refuse_chan
 from slicewise.features.fingerprint import canonical_json, definition_payload, storage_payload
 from slicewise.features.plan import Deployment, plan
 from slicewise.features.unit import Unit
-from slicewise.slices import DAY_US, HOUR_US, MINUTE_US, parse_duration
+from slicewise.merge_plan import plan_read
+from slicewise.slices import DAY_US, HOUR_US, MINUTE_US, PENTAD_DAYS, parse_duration
 from tests.support.fields import SourceFields, ViewFields, ViewOptions
 
 SCHEMA = {
@@ -100,7 +102,7 @@ def test_a_session_is_kept_for_as_long_as_it_may_last_and_its_view_tells_first_a
     assert [partial.kind for partial in made.layout.partials] == ["count", "span"]
     assert {feature.partial for feature in made.features} == {0}
     (row,) = explain(planned(view(plays("1h", sw.session("30m", max_length="1d")))))
-    assert 25 <= row.reads_per_request <= 25 + 2  # the slices of each hour that it may touch, and the days' indices
+    assert 2 * 24 <= row.reads_per_request <= 2 * 25  # of each hour that it may touch the slices, and its total
     assert row.partials == ("count()", "span()")
 
 
@@ -405,6 +407,34 @@ def test_explain_says_what_a_unit_costs() -> None:
     # one live day at worst: its hours, the index of two days, the edge hours of it and of the shorter windows
     assert 24 <= row.reads_per_request <= 24 + 2 + 3
     assert row.to_json()["change"]["kind"] == "new"
+
+
+def test_explain_counts_for_each_window_the_fields_that_its_read_fetches() -> None:
+    windows = (
+        "10m",
+        "1d",
+        "30d",
+        sw.tumbling("10d"),
+        sw.sliding("12d", offset="1d"),
+        sw.session("5m", max_length="6h"),
+    )
+    (unit,) = planned(view(plays(*windows), slice="1m", **BASE)).units
+    (row,) = explain(planned(view(plays(*windows), slice="1m", **BASE)))
+    begun = 20_000 * DAY_US - 1
+    ends = [begun + hour * HOUR_US for hour in range(1, 24 * PENTAD_DAYS + 1)]
+    for feature, told in zip(unit.features, row.reads, strict=True):
+        fetched = []
+        for t in ends:
+            read = plan_read(unit, [feature], "live", t)
+            fetched.append(Counter(name[:1].decode() for day in read.days for name in day.names))
+        most = max(fetched, key=Counter.total)
+        counts = (told.pentads, told.days, told.hours, told.minutes, told.slices, told.lists)
+        assert counts == tuple(most[letter] for letter in "pdhmsc"), feature.column
+    together = [plan_read(unit, unit.features, "live", t) for t in ends]
+    assert row.reads_per_request == max(sum(len(day.names) for day in read.days) for read in together)
+    month = next(each for each in row.reads if each.window == "30d")
+    assert (month.pentads, month.days) == (5, 4)
+    assert row.pentads
 
 
 def test_explain_bounds_what_lists_and_sketches_can_hold() -> None:

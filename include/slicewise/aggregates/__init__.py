@@ -34,6 +34,7 @@ from slicewise.aggregates.functions import source_of
 from slicewise.aggregates.histograms import Histogram
 from slicewise.aggregates.latest import First, FirstK, Last, LastK, LastKDistinct
 from slicewise.aggregates.moments import Kurtosis, Skewness, Stddev, Variance
+from slicewise.aggregates.own import Own
 from slicewise.aggregates.pairs import Correlation, Covariance, LinearTrend
 from slicewise.aggregates.quantile import Quantiles
 from slicewise.aggregates.ragged import Ragged, RaggedBytes
@@ -384,6 +385,7 @@ __all__ = [
     "Fixed",
     "Invertible",
     "Items",
+    "Own",
     "Ragged",
     "RaggedBytes",
     "Rows",

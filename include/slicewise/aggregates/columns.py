@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from slicewise.aggregates.fields import Field, Fixed, Items
 from slicewise.aggregates.ragged import LONG, Int64, Ragged, RaggedBytes, picked
+from slicewise.errors import CodecError
 
 Values = NDArray[Any] | Ragged | RaggedBytes
 
@@ -62,6 +63,14 @@ class Columns:
         if isinstance(found, np.ndarray):
             raise TypeError(f"{name} is a Fixed field")
         return found
+
+    def abreast(self, *names: str) -> None:
+        """Raises CodecError unless these lists have as many items each, row by row."""
+        first = self.lists(names[0]).offsets
+        for name in names[1:]:
+            offsets = self.lists(name).offsets
+            if offsets is not first and not np.array_equal(offsets, first):
+                raise CodecError(f"lists {names[0]} and {name} of unlike lengths", expected="one item each per entry")
 
     def take(self, indices: Int64) -> Columns:
         """These rows, in this order; a row may be taken more than once."""

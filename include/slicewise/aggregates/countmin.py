@@ -18,6 +18,7 @@ from slicewise.aggregates.ragged import Int64
 DEPTH = 4
 E = Fraction(2718281828459045236, 10**18)
 """Rounded up."""
+_ROWS = np.array([row * GOLDEN % 2**64 for row in range(DEPTH)], np.uint64)[:, None]
 
 
 def width_of(error: float) -> int:
@@ -34,11 +35,9 @@ def bound(events: int, width: int) -> int:
 
 
 def cells(hashes: NDArray[np.uint64], width: int) -> Int64:
-    """The cells [n, DEPTH] of items with these hashes, among DEPTH rows of `width` laid end to end."""
-    found = np.empty((len(hashes), DEPTH), np.int64)
-    for row in range(DEPTH):
-        chosen = mixed(hashes + np.uint64(row * GOLDEN % 2**64)) & np.uint64(width - 1)
-        found[:, row] = chosen.astype(np.int64) + row * width
+    """The cells [DEPTH, n] of items with these hashes, among DEPTH rows of `width` laid end to end."""
+    found = (mixed(hashes + _ROWS) & np.uint64(width - 1)).view(np.int64)
+    found += np.arange(0, DEPTH * width, width)[:, None]
     return found
 
 

@@ -91,7 +91,7 @@ class Ordered(Aggregate):
     def __post_init__(self) -> None:
         object.__setattr__(self, "columns", tuple(self.columns))
         where = self.describe()
-        if self.output not in OUTPUTS:
+        if not isinstance(self.output, str) or self.output not in OUTPUTS:
             raise DefinitionError(f"output is {self.output!r}", where=where, expected="one of " + ", ".join(OUTPUTS))
         if self.policy not in (REFUSE, NEWEST):
             raise DefinitionError(f"policy is {self.policy!r}", where=where, expected=f"{REFUSE} or {NEWEST}")
@@ -152,6 +152,7 @@ class Ordered(Aggregate):
         return Columns(n_groups, values)
 
     def combine_columns(self, partials: Columns, groups: Int64, n_groups: int) -> Columns:
+        partials.abreast(*(each.name for each in self.fields[1:]))
         identity = partials.items("identity")
         beyond = np.zeros(n_groups, np.bool_)
         beyond[groups[partials.fixed("more") != 0]] = True
@@ -173,6 +174,7 @@ class Ordered(Aggregate):
         return kept[chosen], offsets, beyond.astype(np.uint8)
 
     def finish_columns(self, partials: Columns) -> Finished:
+        partials.abreast(*(each.name for each in self.fields[1:]))
         found = [self.finish(state) for state in self.from_columns(partials)]
         errors = {row: value.code for row, value in enumerate(found) if isinstance(value, Failed)}
         kept = [None if isinstance(value, Failed) else value for value in found]

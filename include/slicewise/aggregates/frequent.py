@@ -198,13 +198,13 @@ class TopKFrequent(Aggregate):
     ) -> Columns:
         """Partials of entries, each (group, code) once and ascending, and of counters with their groups."""
         group, code, priority, counts = entries
-        sizes = np.zeros(len(universe), np.int64)
+        dense = np.bincount(group, minlength=n_groups) > self.capacity
+        allowed = np.ones(len(group), bool)
         if self.value.dtype is None and len(universe):
-            sizes = np.diff(RaggedBytes.from_strings(np.zeros(1, np.int64), universe).ends)
-        held = np.bincount(group, minlength=n_groups)
-        dense = held > self.capacity
-        dense |= np.bincount(group, weights=sizes[code], minlength=n_groups) > self.most_bytes
-        seen = seen | (np.bincount(group, weights=sizes[code] > BYTES_PER_ITEM, minlength=n_groups) > 0)
+            sizes = np.diff(RaggedBytes.from_strings(np.zeros(1, np.int64), universe).ends)[code]
+            dense |= np.bincount(group, weights=sizes, minlength=n_groups) > self.most_bytes
+            allowed = sizes <= BYTES_PER_ITEM
+            seen = seen | (np.bincount(group, weights=~allowed, minlength=n_groups) > 0)
         dense[of] = True
         table = np.zeros((int(dense.sum()), self.cells), np.int64)
         kept = np.ones(len(group), bool)
@@ -212,11 +212,12 @@ class TopKFrequent(Aggregate):
             row_of = np.cumsum(dense) - 1
             gather_into(table, row_of[of], counters, np.add)
             into = np.flatnonzero(dense[group])
-            used, at = numbered(code[into], len(universe))
-            cells = countmin.cells(_hashes(universe, used), self.width)[at]
-            cells += (row_of[group[into]] * self.cells)[:, None]
-            np.add.at(table.reshape(-1), cells, counts[into][:, None])
-            kept[into] = self._candidates(group[into], priority[into], sizes[code[into]])
+            new = into[counts[into] != 0]  # candidates beside counters are counted in these
+            used, at = numbered(code[new], len(universe))
+            begins, added = row_of[group[new]] * self.cells, counts[new]
+            for cells in countmin.cells(_hashes(universe, used), self.width):
+                np.add.at(table.reshape(-1), cells[at] + begins, added)
+            kept[into] = self._candidates(group[into], priority[into], allowed[into])
         group, code, priority, counts = group[kept], code[kept], priority[kept], counts[kept]
         exact = ~dense[group]
         offsets = offsets_of(np.bincount(group, minlength=n_groups))
@@ -229,9 +230,9 @@ class TopKFrequent(Aggregate):
         }
         return Columns(n_groups, values)
 
-    def _candidates(self, group: Int64, priority: Words, sizes: Int64) -> NDArray[np.bool_]:
-        """Which items (sorted by group) are among the `capacity` of least priority that are not oversized."""
-        allowed = np.flatnonzero(sizes <= BYTES_PER_ITEM)
+    def _candidates(self, group: Int64, priority: Words, fits: NDArray[np.bool_]) -> NDArray[np.bool_]:
+        """Which items (sorted by group) are among the `capacity` of least priority of those that are not oversized."""
+        allowed = np.flatnonzero(fits)
         # Priorities are spread evenly: of many items only the lower ones need any order.
         held = np.bincount(group[allowed])
         share = np.minimum(2.0 * self.capacity / np.maximum(held, 1), 1.0)
@@ -241,7 +242,7 @@ class TopKFrequent(Aggregate):
         group = group[allowed]
         order = order_of(priority[allowed], group, stable=True)  # equal priorities stay by value
         place = np.arange(len(group)) - np.searchsorted(group, group)  # groups stand alike in both orders
-        kept = np.zeros(len(sizes), bool)
+        kept = np.zeros(len(fits), bool)
         kept[allowed[order[place < self.capacity]]] = True
         return kept
 
@@ -256,8 +257,8 @@ class TopKFrequent(Aggregate):
         estimates[~in_sketch] = partials.items("counts").values
         if in_sketch.any():
             at = np.flatnonzero(in_sketch)
-            cells = countmin.cells(_hashes(values, at), self.width) + counters.offsets[row[at]][:, None]
-            estimates[at] = counters.values[cells].min(axis=1)
+            cells = countmin.cells(_hashes(values, at), self.width) + counters.offsets[row[at]]
+            estimates[at] = counters.values[cells].min(axis=0)
         order = np.lexsort((self.value.order(values), -estimates, row))
         place = np.arange(len(row)) - items.offsets[row]
         chosen = order[place < self.k]
@@ -275,7 +276,7 @@ class TopKFrequent(Aggregate):
             error[i] = countmin.bound(events, self.width)
             held = slice(items.offsets[i], items.offsets[i + 1])
             last = estimates[chosen[bounds[i + 1] - 1]] if lengths[i] else 0
-            miss[i] = _miss(priorities[held].tolist(), int(last))
+            miss[i] = _miss(priorities[held].max(initial=0) if lengths[i] else None, int(last))
         refused = (counters.lengths > 0) & (partials.fixed("oversized") != 0)
         whole = [pa.ListArray.from_arrays(pa.array(bounds.astype(np.int32)), entries), pa.array(error), pa.array(miss)]
         found = pa.StructArray.from_arrays(whole, fields=list(self.output_type), mask=pa.array(empty | refused))
@@ -326,7 +327,8 @@ class TopKFrequent(Aggregate):
         if not counters:
             return {"items": listed, "error": 0, "miss": 0.0}
         error = countmin.bound(sum(counters[: self.width]), self.width)
-        return {"items": listed, "error": error, "miss": _miss(priorities, ranked[-1][0] if ranked else 0)}
+        most = max(priorities, default=None)
+        return {"items": listed, "error": error, "miss": _miss(most, ranked[-1][0] if ranked else 0)}
 
 
 def _words(rows: Rows) -> list[Words]:
@@ -357,6 +359,7 @@ def _gathered(groups: Int64, code: Int64, priority: Words, counts: Int64, n: int
     return group, code, np.minimum.reduceat(priority[order], first), np.add.reduceat(counts[order], first)
 
 
-def _miss(priorities: Sequence[int], count: int) -> float:
-    """The probability that all of so many events have a priority above that of every candidate."""
-    return countmin.power((2**64 - 1 - max(priorities)) / 2**64, count) if priorities else 1.0
+def _miss(most: int | np.uint64 | None, count: int) -> float:
+    """The probability that all of so many events have a priority above `most`, that of every candidate (None: there
+    is none)."""
+    return 1.0 if most is None else countmin.power((2**64 - 1 - int(most)) / 2**64, count)

@@ -89,12 +89,18 @@ def check_text(
             raise _refused(f"{name} with decorators, defaults or stars", "plain arguments")
         if len(given.args) + len(given.posonlyargs) != functions[name]:
             raise _refused(f"{name} of {len(given.args)} arguments", f"{functions[name]}")
-        _check(node, name, modules, METHODS | set(methods))
+        check_body(node, name, modules, METHODS | set(methods))
 
 
-def _check(
-    function: ast.FunctionDef, name: str, modules: Mapping[str, frozenset[str]], methods: frozenset[str]
+def check_body(
+    function: ast.FunctionDef,
+    name: str,
+    modules: Mapping[str, frozenset[str]],
+    methods: frozenset[str],
+    has: Callable[[ast.Attribute], bool] = lambda node: False,  # noqa: ARG005
 ) -> None:
+    """Raises DefinitionError unless the function only computes; has: whether an attribute is allowed that is neither a
+    module's nor one of methods."""
     nodes = [node for statement in function.body for node in ast.walk(statement)]
     own = {node.id for node in nodes if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
     own |= {each.arg for each in (*function.args.posonlyargs, *function.args.args)}
@@ -118,7 +124,7 @@ def _check(
             raise _refused(f"{name} has a function inside", "one function", node)
         if isinstance(node, ast.Attribute):
             allowed = modules.get(_module(node, modules) or "", methods)
-            if node.attr not in allowed:
+            if node.attr not in allowed and not has(node):
                 raise _refused(f"{name} uses .{node.attr}", "one of " + ", ".join(sorted(allowed)), node)
 
 
@@ -135,7 +141,7 @@ def compiled(text: str, modules: Mapping[str, Any] = MappingProxyType({})) -> Ma
 
 
 def _refused(what: str, expected: str, node: ast.AST | None = None) -> DefinitionError:
-    where = f"line {getattr(node, 'lineno', 0)} of the function" if node is not None else "sw.ordered"
+    where = f"line {getattr(node, 'lineno', 0)} of its text" if node is not None else ""
     return DefinitionError(
         f"not a function that can be kept: {what}",
         where=where,

@@ -90,6 +90,7 @@ class Placed(Aggregate):
         return Columns(n_groups, {"identity": Ragged(offsets, rows.identities(chosen)), "value": listed})
 
     def combine_columns(self, partials: Columns, groups: Int64, n_groups: int) -> Columns:
+        partials.abreast("identity", "value")
         identity, stored = partials.items("identity"), flat(partials.lists("value"))
         of, time = groups[identity.row_numbers()], identity.values["time"].astype(np.uint64)
         chosen, offsets = self._choose(time, identity_order(identity.values), of, n_groups, lambda: stored)
@@ -128,6 +129,7 @@ class Single(Placed):
         return self.value.arrow
 
     def finish_columns(self, partials: Columns) -> Finished:
+        partials.abreast("identity", "value")
         lists = partials.lists("value")
         return Finished(foremost(lists.offsets, self.value.load(flat(lists))))
 
@@ -170,6 +172,7 @@ class Listing(OfK, Placed):
         return pa.list_(self.value.arrow)
 
     def finish_columns(self, partials: Columns) -> Finished:
+        partials.abreast("identity", "value")
         lists = partials.lists("value")
         values = self.value.load(flat(lists))
         if self.newest:

@@ -12,7 +12,7 @@ add and deduct like all else, and cost nothing where there are none.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -30,6 +30,8 @@ SPECIAL_LANE = 72
 Two lanes each count the NaN, the +infinity and the -infinity: 2^(32 · 72), · 74 and · 76.
 """
 MOST_LANES = SPECIAL_LANE + 6
+WIDEST = 1 << 10
+"""Above every lane of a sum of numbers or of their products."""
 FINITE_BITS = LIMB_BITS * (SPECIAL_LANE - 1)
 """Every finite sum is shorter; one that counts NaN or infinities is not."""
 CARRY_LANES = 2
@@ -304,8 +306,7 @@ def of_int(value: int) -> tuple[int, tuple[int, ...]]:
 
 def to_ints(start: NDArray[Any], limbs: Ragged) -> list[int]:
     """The integers of partials [n], one Python integer each."""
-    if (start < 0).any():
-        raise _no_sum(int(start.min()))
+    check_starts(start.tolist())
     raw = limbs.values.astype("<u4", copy=False).tobytes()
     ends = (limbs.offsets * 4).tolist()
     return [
@@ -314,5 +315,11 @@ def to_ints(start: NDArray[Any], limbs: Ragged) -> list[int]:
     ]
 
 
+def check_starts(starts: Collection[int]) -> None:
+    """Raises CodecError for lanes at which no sum of numbers begins, before anything of their size is made."""
+    if starts and not 0 <= min(starts) <= max(starts) < WIDEST:
+        raise _no_sum(next(start for start in starts if not 0 <= start < WIDEST))
+
+
 def _no_sum(start: int) -> CodecError:
-    return CodecError(f"a sum that begins at limb {start}", expected="0 or more")
+    return CodecError(f"a sum that begins at limb {start}", expected=f"0 to {WIDEST - 1}")

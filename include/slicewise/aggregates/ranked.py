@@ -125,6 +125,7 @@ class Ranked(Aggregate):
         )
 
     def combine_columns(self, partials: Columns, groups: Int64, n_groups: int) -> Columns:
+        partials.abreast("identity", "by", "payload", "payload_valid")
         identity, valid = partials.items("identity"), partials.items("payload_valid")
         by, payload = flat(partials.lists("by")), flat(partials.lists("payload"))
         ties, of = identity_order(identity.values), groups[identity.row_numbers()]
@@ -144,6 +145,7 @@ class Ranked(Aggregate):
         return ~order if self.largest else order
 
     def _payloads(self, partials: Columns) -> pa.Array:
+        partials.abreast("identity", "by", "payload", "payload_valid")
         valid = partials.items("payload_valid").values != 0
         return self.payload_value.load(flat(partials.lists("payload")), valid)
 

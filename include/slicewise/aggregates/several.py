@@ -178,7 +178,9 @@ def _shifted(partials: Columns, name: str) -> list[Shifted]:
     raw = limbs.values.astype("<u4", copy=False).tobytes()
     ends = pairwise((limbs.offsets * 4).tolist())
     numbers = [int.from_bytes(raw[a:b], "little", signed=True) for a, b in ends]
-    return list(zip(numbers, partials.fixed(f"{name}_start").tolist(), strict=True))
+    starts = partials.fixed(f"{name}_start").tolist()
+    exact.check_starts(starts)
+    return list(zip(numbers, starts, strict=True))
 
 
 def _integers(state: State) -> list[int]:
@@ -207,6 +209,7 @@ class FewSums:
             before = [state[1][at] for state in known]
             units = {start for number, start in zip(numbers, starts, strict=True) if number}
             units |= {shift for total, shift in before if total}
+            exact.check_starts(units)
             least = min(units, default=0)
             if len(units) > 1:  # a zero has start 0, whatever the others have
                 ups = [max(start - least, 0) << 5 for start in starts]

@@ -173,7 +173,7 @@ class Sum(ExactSum):
             return None
         if is_double(self.number):
             return Sums(lambda _, total, start: _shifted(total, start, DOUBLE_UNIT, 1), _code)
-        return Sums(lambda _, total, start: _int64(total << (exact.LIMB_BITS * start)), _code)
+        return Sums(lambda _, total, start: _shifted_int64(total, start), _code)
 
     def finish(self, state: State) -> int | float | Decimal | Failed | None:
         n, start, limbs = state
@@ -239,8 +239,14 @@ def _int64(total: int) -> int | Failed:
     return total if -(2**63) <= total < 2**63 else Failed(OVERFLOW)
 
 
+def _shifted_int64(total: int, start: int) -> int | Failed:
+    exact.check_starts((start,))
+    return _int64(total << (exact.LIMB_BITS * start))
+
+
 def _shifted(total: int, start: int, unit: int, n: int) -> float | Failed:
     """`_rounded` of total · 2^(32 · start), which is not made unless it counts NaN or infinities."""
+    exact.check_starts((start,))
     if total.bit_length() + exact.LIMB_BITS * start >= exact.FINITE_BITS:
         return _rounded(total << (exact.LIMB_BITS * start), unit, n)
     rounded = scaled(total, unit + exact.LIMB_BITS * start, n)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Set
 from dataclasses import fields
 from typing import Any
 
 from slicewise.aggregates.base import Aggregate
-from slicewise.errors import DefinitionError
+from slicewise.errors import DefinitionError, written_at
 
 _TEXTS = {"str": str, "str | None": str | None, "tuple[str, ...]": tuple}
 
@@ -34,6 +34,11 @@ def _each(value: object) -> Iterable[object]:
 
 def listed(value: Any, name: str, example: str) -> tuple[Any, ...]:
     """A list that a caller gave, as a tuple; a text is none, although its letters are."""
-    if isinstance(value, str | bytes) or not isinstance(value, Iterable):
-        raise DefinitionError(f"{name} is {value!r}", expected=f"a list: {name}={example}", next_step="put it in [ ]")
+    if isinstance(value, str | bytes | Mapping | Set) or not isinstance(value, Iterable):
+        raise DefinitionError(
+            f"{name} is {value!r}",
+            where=f"{name}= ({written_at()})",
+            expected=f"a list: {name}={example}",
+            next_step="put it in [ ]",
+        )
     return tuple(value)

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import datetime as dt
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from slicewise.errors import DefinitionError, SlicewiseError
-from slicewise.features.definitions import Case, FeatureView
+from slicewise.features.cases import Case, instant
+from slicewise.features.definitions import FeatureView
 from slicewise.features.names import listed, nearest
-
-_INSTANT = re.compile(r"\d{4}-\d{2}-\d{2}[Tt ]\d{2}:\d{2}:\d{2}(\.\d{1,6})?([Zz]|[+-]\d{2}:\d{2})")
-EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 
 
 @dataclass(frozen=True)
@@ -91,22 +88,6 @@ def _entity(view: FeatureView, case: Case, place: str) -> Mapping[str, Any]:
             next_step="add it to the case",
         )
     return dict(zip(view.entity, found.pop(), strict=True))
-
-
-def instant(at: str | int, place: str) -> dt.datetime:
-    """An aware instant from RFC 3339 text with zone, or integer microseconds UTC."""
-    if isinstance(at, int) and not isinstance(at, bool):
-        return EPOCH + dt.timedelta(microseconds=at)
-    try:
-        if isinstance(at, str) and _INSTANT.fullmatch(at):
-            return dt.datetime.fromisoformat(at.upper()).astimezone(dt.UTC)
-    except ValueError:
-        pass  # a day that does not exist is refused like any other text
-    raise DefinitionError(
-        f"at is {at!r}",
-        where=place,
-        expected='RFC 3339 with zone ("2026-01-31T12:00:00Z"), or integer microseconds',
-    )
 
 
 def _same(answered: Any, wanted: Any) -> bool:

@@ -29,10 +29,17 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
     from slicewise.features.plan import plan
     from slicewise.features.project import load_project
     from slicewise.features.row_function_check import verify
+    from slicewise.features.trial import own_aggregates, tried
 
     file = definitions_of(arguments.project, settings)
     project = load_project(file)
     deployment = plan(project)
+    own: list[dict[str, object]] = []
+    for aggregate in own_aggregates(deployment):
+        passed = tried(aggregate)
+        own.append({"aggregate": aggregate.describe(), "histories": passed.histories})
+        if not arguments.json:
+            print(f"aggregate {aggregate.describe()}: obeys the laws on {passed.histories} histories")
     report: list[dict[str, object]] = []
     failed = ran = 0
     for view in project.views:
@@ -78,6 +85,7 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
         whole = {
             "project": project.name,
             "ok": not failed,
+            "aggregates": own,
             "views": report,
             "feature_sets": names[0],
             "leaderboards": names[1],

@@ -71,6 +71,8 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
 
     print_units(rows)
     print()
+    print_reads(rows)
+    print()
     for change in every:
         print(f"{change.view}: {change.kind}; {change.reason}")
     for change in boards:
@@ -105,7 +107,7 @@ def print_units(rows: Sequence[Explained]) -> None:
             row.view,
             row.entity,
             row.slice,
-            "-" if row.slice == "events" else ", ".join(("slice", *row.levels, "1h", "1d")),
+            "-" if row.slice == "events" else ", ".join(("slice", *row.levels, "1h", "1d", *(("5d",) * row.pentads))),
             row.retention,
             str(row.features),
             str(len(row.partials)),
@@ -118,6 +120,19 @@ def print_units(rows: Sequence[Explained]) -> None:
         for row in rows
     ]
     print_table(header, table)
+
+
+def print_reads(rows: Sequence[Explained]) -> None:
+    """Of each window of slices how many fields of each level a read takes, as a table."""
+    header = ("view", "window", "5d", "1d", "1h", "minutes", "slices", "lists of hours")
+    table = [
+        (row.view, each.window, *map(str, counts))
+        for row in rows
+        for each in row.reads
+        for counts in [(each.pentads, each.days, each.hours, each.minutes, each.slices, each.lists)]
+    ]
+    if table:
+        print_table(header, table)
 
 
 def _size(count: int) -> str:

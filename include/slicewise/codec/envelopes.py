@@ -27,6 +27,8 @@ _RUNNING = struct.Struct("<qq")
 _SEQ = struct.Struct("<Q")
 _SLICES = struct.Struct("<QI")
 DIGEST_BYTES = 8
+NO_HOURS = bytes(DIGEST_BYTES)
+"""Stands for the digest of a day of which nothing is compacted."""
 RUNNING_HEAD, TOTAL_HEAD, DAY_HEAD = _RUNNING.size, _SEQ.size, DIGEST_BYTES
 """Bytes before the row of a running partial, of an hour's total and of a day's."""
 FEW_NUMBERS = 128
@@ -162,6 +164,12 @@ def unpack_day(raw: Raw) -> Day:
 def day_digest(compacted: Raw) -> bytes:
     """Digest of a day's `c` value: the first 8 bytes of its SHA-256."""
     return hashlib.sha256(compacted).digest()[:DIGEST_BYTES]
+
+
+def pentad_digest(days: Sequence[Raw | None]) -> bytes:
+    """Digest of the `c` values of a pentad's days, in their order; None where a day has none."""
+    of_days = [NO_HOURS if each is None else day_digest(each) for each in days]
+    return hashlib.sha256(b"".join(of_days)).digest()[:DIGEST_BYTES]
 
 
 def _sealed(body: bytes) -> bytes:

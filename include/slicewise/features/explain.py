@@ -17,10 +17,10 @@ from slicewise.features.emission import emitted_features, step_us
 from slicewise.features.event_list import EventList
 from slicewise.features.fingerprint import canonical_json, storage_payload
 from slicewise.features.plan import Deployment
+from slicewise.features.reads import WindowReads, fields_of_all, window_reads
 from slicewise.features.types import arrow_type
 from slicewise.features.unit import Unit
-from slicewise.slices import DAY_US, HOUR_US, bounds, format_duration, format_span, segments, slice_segments
-from slicewise.slices import resolution as resolution_of
+from slicewise.slices import DAY_US, HOUR_US, PENTAD_US, format_duration, format_span
 
 ChangeKind = Literal["unchanged", "new", "definition", "refused", "removed"]
 
@@ -55,8 +55,9 @@ class Explained:
     bytes_per_row: one partial row whose lists and sketches are empty; most_bytes_per_row: of a day, as full as
     parameters let it be. bytes_per_entity: of an entity with events in all slices that are kept and every row full;
     where the rate of its events is given, of as many slices as these can be in, and as full as they can make them.
+    pentads: whether totals of five days are kept, for windows of ten days and more.
     reads_per_request: fields of Redis that a live read of all its features takes, at most, besides the hot hash (read
-    whole).
+    whole); reads: of each window alone, by level.
     """
 
     view: str
@@ -65,6 +66,7 @@ class Explained:
     entity: str
     slice: str
     levels: tuple[str, ...]
+    pentads: bool
     retention: str
     features: int
     partials: tuple[str, ...]
@@ -72,6 +74,7 @@ class Explained:
     most_bytes_per_row: int
     bytes_per_entity: int
     reads_per_request: int
+    reads: tuple[WindowReads, ...]
     change: Change
 
     def to_json(self) -> dict[str, Any]:
@@ -252,35 +255,18 @@ def entity_bytes(unit: Unit, events_per_hour: float | None) -> int:
     levels = sum(rows(level, NUMBER) for level in (unit.slice_us, *unit.levels))
     totals = rows(HOUR_US, (2 + len(unit.levels)) * HOUR_OVERHEAD)
     days = rows(DAY_US, 2 * HOUR_OVERHEAD + 24 * HOUR_SEQ)
+    if unit.pentads:
+        days += rows(PENTAD_US, HOUR_OVERHEAD)
     # The open hour and the one being compacted stand as running partials.
     return levels + totals + days + rows(unit.slice_us, RUNNING_OVERHEAD, hours=2)
 
 
 def reads_per_request(unit: Unit) -> int:
-    """Fields of day hashes that a live read of all features takes, at the worst time of a day; of an event list the
-    ranges of it."""
+    """Fields of day hashes that a live read of all features takes, when it takes most; of an event list the ranges
+    of it."""
     if unit.event_list is not None:
         return len({feature.window.kind for feature in unit.features})
-    return max(_fields(unit, hour * HOUR_US + HOUR_US - 1) for hour in range(24))
-
-
-def _fields(unit: Unit, into_day_us: int) -> int:
-    t = 20_000 * DAY_US + into_day_us
-    fields: set[tuple[str, int]] = set()
-    for feature in unit.features:
-        start, end = bounds(feature.window, "live", t, unit.slice_us)
-        if feature.window.kind == "session":
-            parts = slice_segments(start, end, unit.slice_us)
-        else:
-            parts = segments(start, end, unit.slice_us, resolution_of(feature.window, unit.slice_us))
-        for day in parts.days:
-            fields |= {("c", day), ("d", day)}
-        fields |= {("h", hour) for hour in parts.hours} | {("c", hour // 24) for hour in parts.hours}
-        for part in parts.ranges:
-            hour = part.start_us // HOUR_US
-            level = "s" if part.level_us == unit.slice_us else "m"
-            fields |= {(level, hour), ("c", hour // 24)}
-    return len(fields)
+    return fields_of_all(unit)
 
 
 def _explained(unit: Unit, change: Change, events_per_hour: float | None) -> Explained:
@@ -295,6 +281,7 @@ def _explained(unit: Unit, change: Change, events_per_hour: float | None) -> Exp
         entity=", ".join(name for name, _ in unit.entity) or "(global)",
         slice=format_duration(unit.slice_us),
         levels=tuple(format_duration(level) for level in unit.levels),
+        pentads=unit.pentads,
         retention=format_span(unit.retention_us),
         features=len(unit.features),
         partials=tuple(sorted(_partial_names(unit).values())),
@@ -302,6 +289,7 @@ def _explained(unit: Unit, change: Change, events_per_hour: float | None) -> Exp
         most_bytes_per_row=most_row_bytes(unit.layout, of_a_day),
         bytes_per_entity=entity_bytes(unit, events_per_hour),
         reads_per_request=reads_per_request(unit),
+        reads=window_reads(unit),
         change=change,
     )
 
@@ -319,6 +307,7 @@ def _explained_list(unit: Unit, kept: EventList, change: Change) -> Explained:
         entity=", ".join(name for name, _ in unit.entity) or "(global)",
         slice="events",
         levels=(),
+        pentads=False,
         retention=" and ".join(part for part in (last, rows, f"at most {kept.most}") if part),
         features=len(unit.features),
         partials=tuple(name for name, _ in unit.input_types),
@@ -326,6 +315,7 @@ def _explained_list(unit: Unit, kept: EventList, change: Change) -> Explained:
         most_bytes_per_row=most,
         bytes_per_entity=kept.most * (most + MEMBER_OVERHEAD),
         reads_per_request=reads_per_request(unit),
+        reads=(),
         change=change,
     )
 

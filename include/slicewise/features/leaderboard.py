@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from slicewise.errors import DefinitionError
-from slicewise.features.naming import Location, at_place, check_name, placed, written_at
+from slicewise.features.naming import Location, at_place, check_name, check_owner, placed, written_at
 from slicewise.slices import DAY_US, parse_duration
 
 if TYPE_CHECKING:
@@ -46,10 +46,12 @@ class Leaderboard:
         return self.view if isinstance(self.view, str) else self.view.name
 
     def __post_init__(self) -> None:
-        from slicewise.features.definitions import TOPIC_NAME, FeatureView
+        from slicewise.features.definitions import FeatureView
+        from slicewise.features.kafka_source import TOPIC_NAME
 
         where = self.where
         check_name(self.name, "a leaderboard", where)
+        check_owner(self.owner, where)
         if not isinstance(self.view, FeatureView | str):
             raise DefinitionError(f"view is {self.view!r}", where=where, expected="a sw.FeatureView or its name")
         if not isinstance(self.by, str):
@@ -64,8 +66,13 @@ class Leaderboard:
                 where=where,
                 expected='late="correct", or no topic',
             )
-        if self.topic is not None and not TOPIC_NAME.fullmatch(self.topic):
-            raise DefinitionError(f"{self.topic!r} is no topic name", where=where)
+        if self.topic is not None and not (isinstance(self.topic, str) and TOPIC_NAME.fullmatch(self.topic)):
+            raise DefinitionError(
+                f"{self.topic!r} is no topic name",
+                where=where,
+                expected="letters, digits, '.', '_' and '-', at most 200",
+                next_step="correct it, or leave it out",
+            )
         for option in ("every", "correct_within"):
             with placed(f"{option} of {where}"):
                 length = parse_duration(getattr(self, option))

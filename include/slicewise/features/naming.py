@@ -3,15 +3,30 @@
 from __future__ import annotations
 
 import re
-import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
-from pathlib import Path
-from types import FrameType, MappingProxyType
+from types import MappingProxyType
 from typing import Any
 
-from slicewise.errors import DefinitionError
+from slicewise.errors import DefinitionError, Location, written_at
+
+__all__ = [
+    "OF_QUESTIONS",
+    "RESERVED",
+    "Location",
+    "at_place",
+    "check_mapping",
+    "check_name",
+    "check_owner",
+    "check_truth",
+    "frozen",
+    "placed",
+    "refuse_cases",
+    "refuse_reserved",
+    "refuse_twice",
+    "texts",
+    "written_at",
+]
 
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,62}")
 # columns of log.<source> and slices.<unit> that are the platform's own
@@ -20,29 +35,6 @@ _EVENT_COLUMNS = {"event_time", "hour", "slice", "reason", "raw", "events", "cov
 # columns of a question beside its entity's
 OF_QUESTIONS = frozenset({"mode", "token"})
 RESERVED = frozenset(_LOG_COLUMNS | _EVENT_COLUMNS)
-
-
-@dataclass(frozen=True)
-class Location:
-    """File and line where a definition was written, for messages."""
-
-    file: str
-    line: int
-
-    def __str__(self) -> str:
-        return f"{self.file}:{self.line}"
-
-
-def written_at() -> Location | None:
-    """Where, outside of this package, the definition that is under way is written."""
-    package = str(Path(__file__).parents[1])
-    frame: FrameType | None = sys._getframe(1)
-    while frame is not None:
-        file = frame.f_code.co_filename
-        if not file.startswith((package, "<")):
-            return Location(file, frame.f_lineno)
-        frame = frame.f_back
-    return None
 
 
 def at_place(what: str, name: str, location: Location | None) -> str:
@@ -61,6 +53,22 @@ def check_name(name: object, what: str, where: str) -> None:
         )
 
 
+def check_owner(owner: object, where: str) -> None:
+    """Refuse what names nobody."""
+    if owner is not None and (not isinstance(owner, str) or not owner.strip()):
+        raise DefinitionError(
+            f"owner is {owner!r}", where=where, expected='a text, as owner="team-music", or none', next_step="name one"
+        )
+
+
+def check_truth(value: object, what: str, where: str | None) -> None:
+    """Refuse what is neither True nor False: "no" is true to Python."""
+    if not isinstance(value, bool):
+        raise DefinitionError(
+            f"{what} is {value!r}", where=where, expected=f"{what}=True or {what}=False", next_step="write it so"
+        )
+
+
 def frozen(mapping: Mapping[str, Any]) -> Mapping[str, Any]:
     """A copy that nobody changes."""
     return MappingProxyType(dict(mapping))
@@ -68,19 +76,21 @@ def frozen(mapping: Mapping[str, Any]) -> Mapping[str, Any]:
 
 def check_mapping(value: object, what: str, where: str, example: str) -> None:
     """Refuse what is no mapping of names."""
-    if not isinstance(value, Mapping):
-        raise DefinitionError(f"{what} is {value!r}", where=where, expected=f"{what}={example}")
+    if not isinstance(value, Mapping) or not all(isinstance(name, str) for name in value):
+        raise DefinitionError(f"{what} is {value!r}", where=where, expected=f"a dict of names: {what}={example}")
 
 
-def texts(value: str | Iterable[str], what: str, where: str) -> tuple[str, ...]:
-    """A list of texts as a tuple; a text alone is refused, since it is a list of letters to Python."""
-    if isinstance(value, str) or not isinstance(value, Iterable) or not all(isinstance(v, str) for v in value):
+def texts(value: Sequence[str], what: str, where: str) -> tuple[str, ...]:
+    """A list of texts as a tuple; a text alone is refused, since it is a list of letters to Python, and so is what
+    has no order, or is used up when it is read."""
+    if isinstance(value, str) or not isinstance(value, Sequence) or not all(isinstance(v, str) for v in value):
         raise DefinitionError(f"{what} is {value!r}", where=where, expected=f"a list of texts: {what}=[…]")
     return tuple(value)
 
 
 def refuse_twice(names: Sequence[str], what: str, where: str) -> None:
-    """Refuse a name that stands twice."""
+    """Refuse a name that stands twice, or in two ways of capitals and small letters."""
+    refuse_cases(names, what, where)
     for name in names:
         if names.count(name) > 1:
             raise DefinitionError(
@@ -88,6 +98,20 @@ def refuse_twice(names: Sequence[str], what: str, where: str) -> None:
                 where=where,
                 expected="each name once",
                 next_step="rename or remove one",
+            )
+
+
+def refuse_cases(names: Iterable[str], what: str, where: str) -> None:
+    """Refuse names that SQL cannot tell apart."""
+    seen: dict[str, str] = {}
+    for name in names:
+        other = seen.setdefault(name.lower(), name)
+        if other != name:
+            raise DefinitionError(
+                f"{what}s {other!r} and {name!r} differ in case only",
+                where=where,
+                expected="names that differ in more, since SQL does not see case",
+                next_step="rename one",
             )
 
 

@@ -18,7 +18,7 @@ from slicewise.features.event_list import kept_for, shared
 from slicewise.features.expression import RowExpression
 from slicewise.features.fingerprint import condition_column
 from slicewise.features.names import listed, nearest
-from slicewise.features.naming import OF_QUESTIONS
+from slicewise.features.naming import OF_QUESTIONS, refuse_cases
 from slicewise.features.paths import column_paths
 from slicewise.features.plan import Deployment, PlannedSet
 from slicewise.features.planned_board import plan_board
@@ -200,6 +200,7 @@ def _sources(views: Sequence[FeatureView]) -> tuple[Source, ...]:
                 expected="one definition for a name",
                 next_step="share one object, or rename one",
             )
+    _unique(list(found), "source", [declared.where for declared, _ in found.values()])
     sources = tuple(planned for _, planned in found.values())
     for source in sources:
         same = [each.name for each in sources if each.topic == source.topic]
@@ -413,6 +414,9 @@ def _defaults(declared: FeatureSet, outputs: dict[str, pa.DataType]) -> list[tup
 
 
 def _unique(names: Sequence[str], what: str, places: Sequence[str]) -> None:
+    folded = [name.lower() for name in names]
+    same = [(name, place) for name, place in zip(names, places, strict=True) if folded.count(name.lower()) > 1]
+    refuse_cases([name for name, _ in same], what, " and ".join(place for _, place in same))
     for name in names:
         if names.count(name) > 1:
             raise DefinitionError(

@@ -9,6 +9,7 @@ from typing import Any
 
 from slicewise import aggregates
 from slicewise.aggregates import Aggregate
+from slicewise.aggregates.classes import read_class
 from slicewise.features.definitions import Feature, FeatureView, KafkaSource
 from slicewise.features.emission import Emit
 from slicewise.features.event_list import CAPACITY
@@ -94,6 +95,9 @@ def _call(spec: Mapping[str, Any]) -> str:
     if spec["kind"] == "where":
         inner = _call(values["aggregate"])
         return f"{inner[:-1]}{'' if inner.endswith('()') else ', '}where={_value(values['where'])})"
+    if spec["kind"] == "own":
+        given = [*map(_text, values["columns"]), *(f"{name}={_value(v)}" for name, v in values["parameters"].items())]
+        return f"{read_class(values['source']).name}({', '.join(given)})"
     parameters = signature(getattr(aggregates, spec["kind"])).parameters
     parts = []
     for name, parameter in parameters.items():

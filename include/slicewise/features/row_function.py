@@ -106,7 +106,7 @@ class RowFunction:
     types: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        if self.output not in OUTPUTS:
+        if not isinstance(self.output, str) or self.output not in OUTPUTS:
             raise DefinitionError(
                 f"output is {self.output!r}",
                 where=f"row function {self.name!r}",

@@ -16,7 +16,7 @@ from slicewise.features.expression import RowExpression
 from slicewise.features.fingerprint import definition_payload, fingerprint, storage_payload
 from slicewise.features.row_function import RowFunction
 from slicewise.features.types import KAFKA_TIME, arrow_type
-from slicewise.slices import Window, format_duration
+from slicewise.slices import Window, format_duration, reads_pentads
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -113,6 +113,11 @@ class Unit:
         made = dict(self.functions)
         read = {(n, kind) for f in made.values() for n, kind in zip(f.reads, f.types, strict=True)}
         return tuple(sorted(read | {(name, kind) for name, kind in self.input_types if name not in made}))
+
+    @cached_property
+    def pentads(self) -> bool:
+        """Whether totals of pentads are kept: where a window is read by them."""
+        return any(reads_pentads(feature.window) for feature in self.features)
 
     @property
     def step_text(self) -> str:

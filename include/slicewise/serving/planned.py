@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from slicewise.merge import JointPlan
 from slicewise.merge_list import ListPlan, plan_list
-from slicewise.merge_plan import ReadMode, ReadPlan, plan_read
+from slicewise.merge_plan import ReadMode, ReadPlan, Total, plan_read
 from slicewise.serving.answer import Bounds
 from slicewise.serving.catalog import Catalog, Selection, entity_tags
 from slicewise.serving.requests import FeaturesRequest
@@ -37,14 +37,14 @@ def plan_selection(
     selection: Selection,
     mode: ReadMode,
     t_us: int,
-    without_total: Collection[tuple[str, int]],
+    without_total: Collection[tuple[str, Total]],
 ) -> Planned:
-    """without_total: (unit, day) of days that are read hour by hour."""
+    """without_total: (unit, day or pentad) of what is read by its hours or days."""
     plans = []
     for part in selection.sliced:
         name = part.unit.storage_fingerprint
-        days = frozenset(day for unit, day in without_total if unit == name)
-        plans.append(plan_read(part.unit, part.features, mode, t_us, days))
+        missing = frozenset(total for unit, total in without_total if unit == name)
+        plans.append(plan_read(part.unit, part.features, mode, t_us, missing))
     joint = JointPlan(tuple(plans))
     both = list(zip(selection.sliced, plans, strict=True))
     units = [

@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 
 from slicewise import token as tokens
+from slicewise.clock import END_OF_TIME_US
 from slicewise.errors import BadRequest
 from slicewise.token import Token
 
@@ -23,7 +24,6 @@ MAX_FEATURES = 500
 MAX_VALUES = 100_000
 """Entities times features of one request."""
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_LATEST_US = 253_402_300_800_000_000  # the year 10000
 
 
 class FeaturesBody(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
@@ -124,7 +124,7 @@ def instant_us(at: str | int | datetime) -> int:
         moment = at if isinstance(at, datetime) else _parsed(at)
         if moment is not None and moment.tzinfo is not None:
             us = (moment - _EPOCH) // timedelta(microseconds=1)
-    if us is None or not 0 <= us < _LATEST_US:
+    if us is None or not 0 <= us < END_OF_TIME_US:
         raise BadRequest(
             f"{at!r} is no instant",
             where="at",

@@ -1,7 +1,7 @@
 """One service object answers every read; the ledger value of an answer comes with its data.
 
 A flow (`read`) plans, asks the store once, and merges. It asks again only where the reply shows
-that the plan was made under other marks, or that a day's total is out of date.
+that the plan was made under other marks, or that a total is out of date.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from slicewise.features.plan import Deployment
 from slicewise.merge import Base, Merged, Stored, merge
 from slicewise.merge_known import Known
 from slicewise.merge_list import merge_list
-from slicewise.merge_plan import ReadMode, plan_key
+from slicewise.merge_plan import ReadMode, Total, plan_key
 from slicewise.serving.answer import Answer
 from slicewise.serving.assemble import answer_of
 from slicewise.serving.catalog import Catalog, Part, Selection
@@ -56,7 +56,7 @@ class FeatureService:
     _plans: dict[object, tuple[object, Planned]] = field(default_factory=dict)
     """The newest live plan of a selection, and plans of past instants; each with its place in time."""
     _covers: dict[tuple[int, str], Mapping[int, Cover]] = field(default_factory=dict)
-    _without_total: set[tuple[str, int]] = field(default_factory=set)
+    _without_total: set[tuple[str, Total]] = field(default_factory=set)
     _bases: dict[str, tuple[Marks, Mapping[int, Cover], Base]] = field(default_factory=dict)
 
     # ------------------------------------------------------------ reading
@@ -166,7 +166,7 @@ class FeatureService:
         stored = [_stored(part, targets, reply) for part in selection.sliced]
         merged = yield from self._merge(catalog, planned, selection, stored, len(request.entities), marks)
         if not merged.complete:
-            self._read_by_hour(merged)
+            self._read_without(merged)
             return None
         lists = [
             merge_list(plan, _stored(part, targets, reply), len(request.entities), catalog.ledger_of(marks, topic))
@@ -244,17 +244,17 @@ class FeatureService:
             found = self._bases[name] = (marks, covers, base)
         return found[2]
 
-    def _read_by_hour(self, merged: Merged) -> None:
+    def _read_without(self, merged: Merged) -> None:
         units = [plan.unit.storage_fingerprint for plan in merged.joint.plans]
-        stale = [(u, d) for u, days in zip(units, merged.stale_days, strict=True) for d in days]
-        # Until the day's total is written again, its hours are read at once.
+        stale = [(u, total) for u, totals in zip(units, merged.stale, strict=True) for total in totals]
+        # Until a day's total is written again, its hours are read at once; of a pentad its days.
         if len(self._without_total) >= WITHOUT_TOTAL:
             self._without_total.clear()
         self._without_total.update(stale)
         self._plans.clear()
 
     def retry_totals(self) -> None:
-        """Asks for day totals again; to be called now and then, since compaction writes them."""
+        """Asks for totals again; to be called now and then, since compaction writes them."""
         if self._without_total:
             self._without_total.clear()
             self._plans.clear()

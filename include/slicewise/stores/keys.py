@@ -18,6 +18,8 @@ from slicewise.errors import CodecError
 MARKS = b"sw:marks:{0}"
 HOURS = b"c"
 TOTAL = b"d"
+PENTAD = b"p"
+"""In the hash of a pentad's last day."""
 LOW = b"w"
 """Of an event list: the newest identity that was trimmed."""
 _EPOCH_ORDINAL = datetime.date(1970, 1, 1).toordinal()

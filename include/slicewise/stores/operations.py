@@ -13,7 +13,8 @@ from typing import Any
 from slicewise.codec.board import Board
 from slicewise.cover import Cover
 from slicewise.errors import DataLoss, EpochSuperseded, NotReady
-from slicewise.stores import boards, covers, days, decisions, fold, keys, lists, marks, swap
+from slicewise.slices import PENTAD_DAYS
+from slicewise.stores import boards, covers, days, decisions, fold, keys, lists, marks, pentads, swap
 from slicewise.stores.ports import (
     BoardReply,
     Deployable,
@@ -211,7 +212,10 @@ class Operations:
 
     def total_day(self, unit: StoredUnit, tags: Sequence[bytes], day: int) -> Steps[int]:
         term = yield from self.term(unit)
-        return (yield from days.total_day(self.generation, term.name, unit, tags, day))
+        written = yield from days.total_day(self.generation, term.name, unit, tags, day)
+        if unit.pentads:
+            yield from pentads.total_pentad(self.generation, term.name, unit, tags, day // PENTAD_DAYS)
+        return written
 
     # ------------------------------------------------------------ reading
     def read(self, reads: Sequence[EntityRead | TagRead]) -> Steps[ReadReply]:

@@ -83,6 +83,11 @@ class StoredUnit(Protocol):
     @property
     def retention_us(self) -> int: ...
     @property
+    def pentads(self) -> bool:
+        """Whether a window is read by totals of pentads."""
+        ...
+
+    @property
     def layout(self) -> Layout: ...
     @property
     def event_list(self) -> EventList | None:

@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from slicewise.aggregates import Columns, Finished
-from slicewise.errors import BadRequest
+from slicewise.errors import BadRequest, DefinitionError
 from slicewise.features.definitions import FeatureView, Project
 from slicewise.features.plan import plan
 from slicewise.features.unit import PlannedFeature, Unit
@@ -51,6 +51,10 @@ def evaluate(view: FeatureView, events: object, queries: object) -> pa.Table:
     `slicewise.errors`, features whose value is null because of an error. Raises DefinitionError
     and BadRequest.
     """
+    if not isinstance(view, FeatureView):
+        raise DefinitionError(
+            f"{view!r} is no view", where="sw.evaluate", expected="a sw.FeatureView", next_step="give the view itself"
+        )
     deployment = plan(Project.of("evaluate", [view]))
     units = deployment.view(view.name)
     typed, refused = typed_events(deployment.source(units[0].source), events)

@@ -2,7 +2,7 @@
 
 A record is refused (counted by reason) where the platform refuses it: a required column is null,
 the time is too late or too far ahead of the Kafka timestamp, a double is NaN or infinite, a number is
-outside of its declared width. A value
+outside of its declared width, an instant is none of the years 1970 to 9999. A value
 of another type than the schema's is the caller's mistake and an error.
 """
 
@@ -18,10 +18,10 @@ import pyarrow.compute as pc
 from slicewise.errors import BadRequest
 from slicewise.features.types import DATE, TIMESTAMP, arrow_type, element_type
 from slicewise.features.unit import Source
-from slicewise.training.instants import as_timestamps, instant_us, instants_us
+from slicewise.training.instants import as_timestamps, instant_us, instants_us, is_time
 from slicewise.training.ranges import Ints
 from slicewise.training.spine import as_table
-from slicewise.training.wire import days, is_list, within
+from slicewise.training.wire import Flags, days, is_list, within
 
 TOPIC = "0" * 32
 """The topic id of events that never were in a topic."""
@@ -40,7 +40,14 @@ def typed_events(source: Source, given: object) -> tuple[pa.Table, Mapping[str, 
     """
     table = as_table(given, "events")
     _refuse_unknown(source, table)
-    columns = {name: _column(source, table, name, kind) for name, kind in source.columns}
+    wire = dict(source.wire)
+    columns: dict[str, pa.Array] = {}
+    outside: dict[str, Flags] = {}
+    for name, kind in source.columns:
+        column, outside[f"bad_time:{name}"] = _column(source, table, name, kind)
+        columns[name], outside[f"out_of_range:{name}"] = within(
+            column, wire.get(name, kind), allow_nan=name in source.allow_nan
+        )
     time = source.time_column
     missing = {
         f"missing_required:{name}": columns[name].is_null().to_numpy(zero_copy_only=False)
@@ -48,14 +55,10 @@ def typed_events(source: Source, given: object) -> tuple[pa.Table, Mapping[str, 
     }
     if time is None:
         event_time = kafka_time = _kafka_time(table, None)
+        outside["bad_time:kafka"] = ~is_time(event_time)
     else:
         event_time = columns[time].cast(pa.int64()).fill_null(0).to_numpy()
         kafka_time = _kafka_time(table, event_time)
-    wire = dict(source.wire)
-    outside = {}
-    for name, kind in source.columns:
-        columns[name], rows = within(columns[name], wire.get(name, kind), allow_nan=name in source.allow_nan)
-        outside[f"out_of_range:{name}"] = rows
     reasons = missing | {
         **outside,
         "too_late": event_time < kafka_time - source.max_lateness_us,
@@ -101,7 +104,15 @@ def _refuse_repeated(typed: pa.Table) -> None:
         )
 
 
-def _column(source: Source, table: pa.Table, name: str, kind: str) -> pa.Array:
+def _column(source: Source, table: pa.Table, name: str, kind: str) -> tuple[pa.Array, Flags]:
+    """The column in its type, and which rows hold an instant that is none."""
+    none = np.zeros(table.num_rows, np.bool_)
+    if name in table.column_names and kind == TIMESTAMP and not pa.types.is_null(table[name].type):
+        return _instants(source, table[name].combine_chunks(), f"events, column {name!r}")
+    return _values(table, name, kind), none
+
+
+def _values(table: pa.Table, name: str, kind: str) -> pa.Array:
     where = f"events, column {name!r}"
     target = arrow_type(kind)
     element = element_type(kind)
@@ -112,8 +123,6 @@ def _column(source: Source, table: pa.Table, name: str, kind: str) -> pa.Array:
         return pa.nulls(table.num_rows, target)
     if is_list(column.type):
         column = column.take(pa.array(np.arange(len(column))))  # offsets from 0, nothing under a null
-    if kind == TIMESTAMP:
-        return _instants(source, column, where)
     if kind == DATE or element == DATE:
         column = days(column, where)
     if not _fits(column.type, target):
@@ -159,16 +168,18 @@ def _written(column: pa.Array) -> pa.Array:
     return pa.array([None if value is None else Decimal(repr(value)) for value in column.to_pylist()])
 
 
-def _instants(source: Source, column: pa.Array, where: str) -> pa.Array:
+def _instants(source: Source, column: pa.Array, where: str) -> tuple[pa.Array, Flags]:
     valid = np.asarray(column.is_valid().to_numpy(zero_copy_only=False))
     places = pa.array(np.flatnonzero(valid))
     known = instants_us(pa.chunked_array([column.take(places)]), where)
-    if pa.types.is_integer(column.type):
-        known = known * _TICKS.get(source.time_form, 1)
+    ticks = _TICKS.get(source.time_form, 1) if pa.types.is_integer(column.type) else 1
+    good = is_time(known, ticks)
     whole = np.zeros(len(column), np.int64)
-    whole[valid] = known
+    whole[valid] = np.where(good, known, 0) * ticks
+    beyond = np.zeros(len(column), np.bool_)
+    beyond[valid] = ~good
     stamped = as_timestamps(whole)
-    return pc.if_else(pa.array(valid), stamped, pa.scalar(None, stamped.type))
+    return pc.if_else(pa.array(valid), stamped, pa.scalar(None, stamped.type)), beyond
 
 
 def _kafka_time(table: pa.Table, event_time: Ints | None) -> Ints:

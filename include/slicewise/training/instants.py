@@ -7,7 +7,9 @@ from datetime import UTC, datetime, timedelta
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
+from slicewise.clock import END_OF_TIME_US
 from slicewise.errors import BadRequest
 from slicewise.training.ranges import Ints
 
@@ -43,6 +45,25 @@ def instant_us(value: object, where: str) -> int:
             next_step="round it, in the direction that your use allows",
         )
     return (value - EPOCH) // timedelta(microseconds=1)
+
+
+def is_time(us: Ints, ticks: int = 1) -> NDArray[np.bool_]:
+    """Which of these counts (of `ticks` microseconds each) are times that an event or a question may have."""
+    return (us >= 0) & (us < END_OF_TIME_US // ticks)
+
+
+def times_us(column: pa.ChunkedArray, where: str) -> Ints:
+    """`instants_us`, all from 1970 to before the year 10000, as requests may have them."""
+    known = instants_us(column, where)
+    beyond = np.flatnonzero(~is_time(known))
+    if len(beyond):
+        raise BadRequest(
+            f"{known[beyond[0]]} microseconds since 1970 are no instant",
+            where=f"{where}, row {beyond[0]}",
+            expected="an instant from 1970 to before the year 10000",
+            next_step="correct the row; integers are microseconds",
+        )
+    return known
 
 
 def instants_us(column: pa.ChunkedArray, where: str) -> Ints:

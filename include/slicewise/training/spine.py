@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 from slicewise.errors import BadRequest, SlicewiseError
 from slicewise.features.types import BOOLEAN, DATE, STRING, TIMESTAMP, arrow_type
 from slicewise.token import Token, decode_all
-from slicewise.training.instants import as_timestamps, instants_us
+from slicewise.training.instants import as_timestamps, times_us
 from slicewise.training.ranges import Ints
 from slicewise.training.wire import days
 
@@ -87,7 +87,7 @@ def read_spine(given: object, entity: Mapping[str, str], questions: Mapping[str,
     for name, kind in questions.items():
         if name not in entity:
             table = _put(table, name, _asked(table[name], name, kind, "spine"))
-    at_us = instants_us(table[AT], f"spine, column {AT!r}")
+    at_us = times_us(table[AT], f"spine, column {AT!r}")
     table = _put(table, AT, pa.chunked_array([as_timestamps(at_us)]))
     # What pandas writes beside a schema differs from version to version, and says nothing here.
     return Spine(table.replace_schema_metadata(None).combine_chunks(), at_us)
@@ -125,7 +125,7 @@ def typed(column: pa.ChunkedArray, name: str, kind: str, where: str) -> pa.Chunk
             next_step="drop the rows without entity",
         )
     if kind == TIMESTAMP:
-        return pa.chunked_array([as_timestamps(instants_us(column, f"{where}, column {name!r}"))])
+        return pa.chunked_array([as_timestamps(times_us(column, f"{where}, column {name!r}"))])
     if kind == DATE:
         column = pa.chunked_array([days(column.combine_chunks(), f"{where}, column {name!r}")])
     if len(column) and _family(column.type) != _FAMILIES.get(kind, "number"):

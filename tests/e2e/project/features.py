@@ -1,8 +1,13 @@
 """Every aggregate and every kind of window, over a one-column key, a two-column key and no key."""
 
+from typing import Any
+
+import numpy as np
 import pyarrow.compute as pc
 
 import slicewise as sw
+
+Arrays = dict[str, Any]
 
 payments = sw.KafkaSource(
     "payments",
@@ -61,6 +66,63 @@ def doubled(state: tuple[float | None, float]) -> float:
     return state[1]
 
 
+class Reach(sw.Aggregate):
+    """How far the dearest lies above the cheapest; null where all are alike."""
+
+    columns = {"price": "double"}  # noqa: RUF012 - a literal of the text that travels
+    fields = {"least": "double", "most": "double"}  # noqa: RUF012
+    output = "double"
+
+    def empty(self) -> tuple[float, float]:
+        return (float("inf"), float("-inf"))
+
+    def accumulate(self, state: tuple[float, float], event: dict[str, float]) -> tuple[float, float]:
+        return (min(state[0], event["price"]), max(state[1], event["price"]))
+
+    def combine(self, a: tuple[float, float], b: tuple[float, float]) -> tuple[float, float]:
+        return (min(a[0], b[0]), max(a[1], b[1]))
+
+    def finish(self, state: tuple[float, float]) -> float | None:
+        return state[1] - state[0] if state[0] < state[1] else None
+
+    def accumulate_columns(self, columns: Arrays, groups: Any, n: int) -> Arrays:
+        least, most = np.full(n, float("inf")), np.full(n, float("-inf"))
+        np.minimum.at(least, groups, columns["price"])
+        np.maximum.at(most, groups, columns["price"])
+        return {"least": least, "most": most}
+
+    def combine_columns(self, fields: Arrays, groups: Any, n: int) -> Arrays:
+        least, most = np.full(n, float("inf")), np.full(n, float("-inf"))
+        np.minimum.at(least, groups, fields["least"])
+        np.maximum.at(most, groups, fields["most"])
+        return {"least": least, "most": most}
+
+
+class Discount(sw.Aggregate):
+    """Cents that are given back: a share of what was paid beyond a price, each payment rounded to cents."""
+
+    columns = {"price": "double", "pieces": "long"}  # noqa: RUF012
+    fields = {"cents": "integer"}  # noqa: RUF012
+    output = "string"
+    beyond: float = 50.0
+
+    def empty(self) -> tuple[int]:
+        return (0,)
+
+    def accumulate(self, state: tuple[int], event: dict[str, Any]) -> tuple[int]:
+        over = min(max(event["price"] - self.beyond, 0.0), 1e9)
+        return (state[0] + round(over * 10) * event["pieces"],)
+
+    def combine(self, a: tuple[int], b: tuple[int]) -> tuple[int]:
+        return (a[0] + b[0],)
+
+    def deduct(self, whole: tuple[int], part: tuple[int]) -> tuple[int]:
+        return (whole[0] - part[0],)
+
+    def finish(self, state: tuple[int]) -> str:
+        return str(state[0]) + " cents"
+
+
 @sw.row_function(output="double")
 def per_item(amount, items):  # type: ignore[no-untyped-def]
     """What an item cost; null of no items."""
@@ -111,6 +173,9 @@ by_card = sw.FeatureView(
             sw.ordered(no_double, double, doubled, columns=["amount"], output="double", cap=MOST),
             windows=WINDOWS,
         ),
+        sw.Feature("reach", Reach("amount"), windows=WINDOWS),
+        sw.Feature("discount", Discount("amount", pieces="items", beyond=20.0, where="accepted"), windows=WINDOWS),
+        sw.Feature("reach_by_shop", sw.bucketed(Reach("amount"), by="shop"), windows=["1h", "1d"]),
         sw.Feature("lately", sw.decay_count(half_life="10m"), windows=WINDOWS),
         sw.Feature("spent_lately", sw.decay_sum("amount", half_life="1h"), windows=WINDOWS),
         sw.Feature(

@@ -209,6 +209,7 @@ PATCHES: dict[str, Callable[[], Patches]] = {
     "monotone": lambda: ((decisions, "swap_decision", never(Swap.STALE)),),
     "behind": lambda: ((decisions, "check_swap", lambda seq, cover, start: None),),  # noqa: ARG005
     "daytotal": lambda: ((codec, "day_digest", lambda compacted: bytes(8)),),  # noqa: ARG005
+    "pentadtotal": lambda: ((codec, "pentad_digest", lambda days: bytes(8)),),  # noqa: ARG005
     "cached": lambda: ((Operations, "read_reply", read_with_a_kept_ledger()),),
     "ready": lambda: ((actors, "swapped", claims_kept_elsewhere),),
     "generation": keyed_without_generation,

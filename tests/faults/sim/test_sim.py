@@ -11,8 +11,10 @@ from tests.faults.sim.mutants import PAUSES, RULES, removed
 SEEDS = 50
 MUTANT_SEEDS = 600
 """A rule that no history of so many needs is not held by this simulator."""
-FOUND = {"held": 305, "sweep-newer": 201, "standing": 143, "compare": 33, "epoch": 31, "guards": 19,
-         "sweep-incarnation": 19, "straddle": 18, "behind": 16, "claims": 13, "monotone": 12}  # fmt: skip
+FOUND = {"behind": 155, "held": 70, "epoch": 69, "pentadtotal": 51, "start-cover": 35,
+         "sweep-incarnation": 26, "sweep-newer": 23, "compare": 22, "compared-hours": 16,
+         "sweep-later": 16, "claims": 16, "daytotal": 10, "gap": 8, "incarnation": 4, "ready": 4,
+         "term": 4, "monotone": 4, "straddle": 4}  # fmt: skip
 """A history that was found to need the rule is tried before the others: it spares the search while histories stay."""
 
 
@@ -37,10 +39,12 @@ def test_without_the_rule_a_history_goes_wrong(rule: str) -> None:
     pytest.fail(f"{MUTANT_SEEDS} histories do not need the rule {rule!r}")
 
 
+@pytest.mark.long
 def test_a_seq_that_a_run_is_about_to_name_is_never_trimmed_wherever_both_stop() -> None:
     assert pauses.wrong() is None
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("rule", PAUSES)
 def test_without_the_rule_a_trim_takes_what_a_run_is_about_to_name(rule: str) -> None:
     with removed(rule) as rules:

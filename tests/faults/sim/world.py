@@ -18,7 +18,7 @@ from slicewise.aggregates.counting import Count
 from slicewise.clock import ManualClock
 from slicewise.codec import Layout
 from slicewise.cover import Cover
-from slicewise.slices import DAY_US, HOUR_US
+from slicewise.slices import DAY_US, HOUR_US, PENTAD_DAYS
 from slicewise.stores import decisions, keys, marks
 from slicewise.stores.memory import MemoryServer, open_memory
 from slicewise.stores.ports import Marks, UnitReply
@@ -32,7 +32,8 @@ Actor = Generator[None, None, None]
 Seen = tuple[int, int]
 """(partition, offset)"""
 
-DAY = 20_000
+DAY = 20_004
+"""The last day of its pentad, whose total stands beside its own."""
 HOURS = 3
 FIRST_HOUR = DAY * 24
 ENTITIES = 2
@@ -242,7 +243,7 @@ class World:
 
     def answer(self, unit: StoreUnit, found: Marks, reply: UnitReply) -> tuple[list[Seen], list[int], dict[int, Cover]]:
         """Events, base per partition and cover per compacted hour, of one entity."""
-        raw_hours, raw_total, *raw = reply.days[0]
+        raw_hours, raw_total, raw_pentad, *raw = reply.days[0]
         hours = codec.unpack_hours(raw_hours)
         compacted: list[Seen] = []
         for hour, seq in hours.items():
@@ -257,6 +258,10 @@ class World:
             total_of_day = codec.unpack_day(raw_total)
             if total_of_day.digest == codec.day_digest(raw_hours):
                 compacted = list(day_rows(unit, raw_total))
+        if raw_pentad is not None and raw_hours is not None:
+            days = [*[None] * (PENTAD_DAYS - 1), raw_hours]
+            if codec.unpack_day(raw_pentad).digest == codec.pentad_digest(days):
+                compacted = list(day_rows(unit, raw_pentad))
         got = list(compacted)
         base = [found.ledger.get(place(p)) for p in range(len(self.log))]
         for name, value in zip(reply.hot[::2], reply.hot[1::2], strict=True):
@@ -275,6 +280,7 @@ class World:
 DAY_FIELDS = (
     keys.HOURS,
     keys.TOTAL,
+    keys.PENTAD,
     *(field for h in range(HOURS) for field in keys.hour_fields(FIRST_HOUR + h)[:2]),
 )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import struct
 import zlib
@@ -13,7 +14,7 @@ import pytest
 
 from slicewise import aggregates as agg
 from slicewise.aggregates import Aggregate, Event, Rows
-from slicewise.codec import Layout, pack_running, pack_slices
+from slicewise.codec import Layout, pack_running, pack_slices, pentad_digest
 from tests.unit.golden import partials
 
 
@@ -95,6 +96,12 @@ def test_a_block_is_all_records_then_all_heaps() -> None:
     heaps = struct.pack("<I", 1) + b"b" + struct.pack("<I", 1) + b"a"
     assert layout.encode_block(columns) == records + heaps
     assert layout.encode_rows(columns) == [records[:16] + heaps[:5], records[16:] + heaps[5:]]
+
+
+def test_a_pentads_digest_is_of_its_days_digests() -> None:
+    one, other = (hashlib.sha256(text).digest()[:8] for text in (b"c of a day", b"c of another"))
+    whole = hashlib.sha256(one + bytes(16) + other + bytes(8)).digest()
+    assert pentad_digest([b"c of a day", None, None, b"c of another", None]) == whole[:8]
 
 
 def test_envelopes_end_in_the_crc_of_all_before() -> None:

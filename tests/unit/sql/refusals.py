@@ -10,6 +10,8 @@ V = "CREATE FEATURE VIEW v"
 N = "SELECT count(*) AS n FROM plays"
 W = "OVER (PARTITION BY user_id ORDER BY SLICE(ts) RANGE BETWEEN INTERVAL '1' HOUR PRECEDING AND CURRENT ROW)"
 
+COUNTED = f"SELECT user_id, count(*) {W} AS n_1h FROM plays"
+
 
 def over(inside: str) -> str:
     """A query with one window."""
@@ -57,6 +59,85 @@ REFUSALS: dict[str, tuple[str, str]] = {
         "'y' is computed twice",
         f"SELECT n + 1 AS y, ›n + 2 AS y, sum(y) {W} AS s_1h FROM plays",
     ),
+    # ---- frames of nothing, and of what is no number
+    "rows before the future": (
+        "this frame of ROWS",
+        over("PARTITION BY user_id ORDER BY ts ›ROWS BETWEEN -1 PRECEDING AND CURRENT ROW"),
+    ),
+    "rows as text": (
+        "this frame of ROWS",
+        over("PARTITION BY user_id ORDER BY ts ›ROWS BETWEEN '5' PRECEDING AND CURRENT ROW"),
+    ),
+    "rows that are computed": (
+        "this frame of ROWS",
+        over("PARTITION BY user_id ORDER BY ts ›ROWS BETWEEN 1 + 1 PRECEDING AND CURRENT ROW"),
+    ),
+    "the current row alone": (
+        "begins at CURRENT ROW",
+        over("PARTITION BY user_id ORDER BY ts ›ROWS BETWEEN CURRENT ROW AND CURRENT ROW"),
+    ),
+    "a range of nothing": (
+        "a length of nothing",
+        over("PARTITION BY user_id ORDER BY ts RANGE BETWEEN INTERVAL ›'0' HOUR PRECEDING AND CURRENT ROW"),
+    ),
+    "BETWEEN without AND": (
+        "BETWEEN has no AND",
+        over("PARTITION BY user_id ORDER BY ts ›RANGE BETWEEN INTERVAL '1' HOUR PRECEDING"),
+    ),
+    # ---- windows that nobody uses
+    **{
+        f"an unused window {what}": (says, f"{COUNTED} WINDOW w AS ({inside})")
+        for what, says, inside in (
+            ("of an unknown column", "unknown column 'nope'", "PARTITION BY ›nope ORDER BY ts ROWS 3 PRECEDING"),
+            (
+                "over another time",
+                "ORDER BY is not the event time",
+                "ORDER BY ›other ROWS 3 PRECEDING",
+            ),
+            ("of a month", "a month has no fixed length", "ORDER BY ts RANGE INTERVAL ›'1' MONTH PRECEDING"),
+            ("of a window that is none", "unknown window 'v'", "›v ORDER BY ts ROWS 3 PRECEDING"),
+            ("of itself", "names itself", "›w ORDER BY ts"),
+        )
+    },
+    "windows that differ in case": (
+        "'W' is defined twice",
+        f"{COUNTED} WINDOW w AS (PARTITION BY user_id), ›W AS (PARTITION BY song)",
+    ),
+    # ---- names that SQL cannot tell apart, and what concerns a whole view
+    "features that differ in case": (
+        "'n' and 'N' differ in case only",
+        f"SELECT user_id, count(*) {W} AS n_1h, sum(n) {W} AS ›N_1h FROM plays",
+    ),
+    "views that differ in case": (
+        "views 'v' and 'V' differ in case only",
+        f"{V} AS {COUNTED};\nCREATE FEATURE VIEW ›V AS {COUNTED}",
+    ),
+    "a view declared twice": (
+        "view 'v' is declared twice",
+        f"{V} AS {COUNTED};\nCREATE FEATURE VIEW ›v AS {COUNTED}",
+    ),
+    "sources that differ in case": (
+        "sources 'plays' and 'Plays' differ in case only",
+        "CREATE SOURCE ›Plays (user_id STRING, ts TIMESTAMP_US) WITH (timestamp = 'ts', topic = 'x')",
+    ),
+    "an owner that is nobody": (
+        "owner is ''",
+        f"{V} WITH (slice = '1m', ›owner = '') AS SELECT user_id, count(*) {W} AS n_1h FROM plays",
+    ),
+    "a slice that is no duration": (
+        "'soon' is no duration",
+        f"{V} WITH (owner = 'me', ›slice = 'soon') AS SELECT user_id, count(*) {W} AS n_1h FROM plays",
+    ),
+    "an entity column twice": (
+        "'user_id' stands twice",
+        "SELECT user_id, count(*) AS n FROM plays GROUP BY ›user_id, user_id, TUMBLE(ts, INTERVAL '1' HOUR)",
+    ),
+    "a condition that ends too soon": (
+        "something is missing",
+        f"SELECT user_id, count(*) {W} AS n_1h FROM plays WHERE liked ›OR",
+    ),
+    "a parameter twice": ("'k stands twice'"[1:-1], selected(f"last_k(song, k => 1, k => ›2) {W} AS x_1h")),
+    "a value behind a parameter": ("after a named argument", selected(f"last_k(k => 1, ›song) {W} AS x_1h")),
     "a frame without PRECEDING": (
         "does not say PRECEDING",
         over("PARTITION BY user_id ORDER BY SLICE(ts) ›RANGE INTERVAL '1' HOUR"),

@@ -362,7 +362,10 @@ def test_a_project_may_be_a_file_of_sql(tmp_path: Path) -> None:
     (tmp_path / "views.sql").write_text(SQL_SOURCE + SQL_VIEW.format("a", "clicks") + SQL_VIEW.format("b", "clicks"))
     project = load_project(tmp_path / "views.sql")
     assert [view.name for view in project.views] == ["a", "b"]
-    assert [str(view.location) for view in project.views] == [f"{tmp_path}/views.sql:2", f"{tmp_path}/views.sql:3"]
+    assert [str(view.location) for view in project.views] == [
+        f"{tmp_path}/views.sql:2:21",
+        f"{tmp_path}/views.sql:3:21",
+    ]
     assert [source.name for source in project.sources] == ["clicks"]
 
 

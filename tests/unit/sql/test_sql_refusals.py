@@ -5,12 +5,15 @@ from __future__ import annotations
 import contextlib
 import pickle
 import random
+from dataclasses import replace
 
 import pytest
 
 import slicewise as sw
 from slicewise.errors import DefinitionError
+from slicewise.features.definitions import Project
 from slicewise.features.naming import Location
+from slicewise.features.plan import plan
 from slicewise.features.sql import SqlRefused, read_definitions
 from tests.unit.sql.refusals import REFUSALS, SOURCE, W
 
@@ -70,6 +73,17 @@ def test_a_long_line_is_cut_around_the_place() -> None:
     shown, carets = str(refused(text).where).splitlines()[-2:]
     assert len(shown) < 130
     assert shown[carets.index("^") :].startswith("summ")
+
+
+def test_what_is_found_when_the_project_is_planned_has_the_views_place_in_the_text() -> None:
+    text = SOURCE + f"\nCREATE FEATURE VIEW v AS SELECT user_id, count(*) {W} AS n_1h FROM plays"
+    (view,) = read_definitions(text, "views.sql", Location("views.sql", 1), [], own_lines=True).views
+    inline = sw.sql(text)
+    for given, place in ((view, "(views.sql:5:21)"), (inline, ", in its SQL, line 5, column 21)")):
+        with pytest.raises(DefinitionError) as caught:
+            plan(Project.of("p", [given, replace(given, name="V")]))
+        assert "'v' and 'V' differ in case only" in caught.value.what
+        assert place in str(caught.value.where)
 
 
 def test_an_error_crosses_processes() -> None:

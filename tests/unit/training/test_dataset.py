@@ -111,7 +111,7 @@ def _tokens(rng: np.random.Generator, archive: ListedArchive, at: int) -> tuple[
     return tokens.join(texts), {"base": base, "ahead": ahead, "bounds": intervals}
 
 
-@pytest.mark.parametrize(("seed", "at_once"), [(3, 20_000), (4, 5)])
+@pytest.mark.parametrize(("seed", "at_once"), [(3, 20_000), pytest.param(4, 5, marks=pytest.mark.long)])
 def test_a_training_set_by_token_holds_exactly_what_the_tokens_hold(
     seed: int, at_once: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -12,7 +12,8 @@ import pyarrow as pa
 import pytest
 
 import slicewise as sw
-from slicewise.errors import BadRequest
+from slicewise.clock import END_OF_TIME_US
+from slicewise.errors import BadRequest, DefinitionError
 from slicewise.training.evaluate import REFUSED, evaluate
 from tests.support.oracle import HOUR, MINUTE, inside, session
 from tests.unit.training.world import AGGREGATES, START, expected, oracle_events, random_events, same, view
@@ -121,6 +122,36 @@ def test_what_the_platform_refuses_is_left_out_and_counted() -> None:
     )
 
 
+@pytest.mark.parametrize(("form", "second"), [("us", 10**6), ("ms", 10**3), ("s", 1)])
+def test_times_beyond_the_years_1970_to_9999_are_refused_as_records_with_them_are(form: str, second: int) -> None:
+    clicks = sw.KafkaSource("clicks", schema={"user": "string", "t": f"timestamp_{form}"}, timestamp="t")
+    windows = [sw.sliding("1h"), sw.exact_range("1h"), sw.rows(9), sw.session("1m", max_length="1h")]
+    one = sw.FeatureView("v", clicks, ["user"], [sw.Feature("n", sw.count(), windows)])
+    end = END_OF_TIME_US * second // 10**6
+    good = [0, end - 1]
+    bad = [-1, end, -(2**63), 2**63 - 1]
+    events = [{"user": "ann", "t": t} for t in (*good, *bad)]
+    table = evaluate(one, events, [{"user": "ann", "at": END_OF_TIME_US - 1}, {"user": "ann", "at": 1}])
+    last = END_OF_TIME_US - 10**6 // second  # of the last event; at that very instant it is in exact windows alone
+    assert table["n_rows_9"].to_pylist() == [2, 1]
+    assert table["n_1h"].to_pylist() == [int(last < END_OF_TIME_US - 1), 1]
+    assert table.schema.metadata[REFUSED] == b"bad_time:t=4"
+    assert table["at"].to_pylist()[0] == datetime(9999, 12, 31, 23, 59, 59, 999999, UTC)
+
+
+def test_the_time_of_a_record_is_one_too() -> None:
+    clicks = sw.KafkaSource("clicks", schema={"user": "string"}, timestamp="kafka")
+    one = sw.FeatureView("v", clicks, ["user"], [sw.Feature("n", sw.count(), ["1h"])])
+    events = [{"user": "ann", "kafka_time": t} for t in (START, END_OF_TIME_US, -1)]
+    table = evaluate(one, events, [{"user": "ann", "at": START + 1}])
+    assert (table["n_1h"].to_pylist(), table.schema.metadata[REFUSED]) == ([1], b"bad_time:kafka=2")
+
+
+def test_what_is_no_view_is_refused() -> None:
+    with pytest.raises(DefinitionError, match="'plays' is no view"):
+        evaluate("plays", [], [])  # type: ignore[arg-type]  # the mistake
+
+
 def test_events_may_come_as_an_arrow_table() -> None:
     at = pa.array([datetime(2026, 1, 1, tzinfo=UTC)] * 2, pa.timestamp("ns", "Europe/Berlin"))
     table = pa.table({"user": ["ann", "bob"], "seconds": pa.array([10, 20], pa.int32()), "played_at": at})
@@ -147,6 +178,9 @@ def test_events_may_come_as_an_arrow_table() -> None:
         (7, [], "int is no table"),
         ([{"user": "a", "stars": 2**63, "played_at": START}], [], "beyond 64 bits"),
         ([], [{"user": "a", "at": 2**63}], "beyond 64 bits"),
+        ([], [{"user": "a", "at": -1}], "no instant"),
+        ([], [{"user": "a", "at": END_OF_TIME_US}], "no instant"),
+        ([], [{"user": "a", "at": datetime(1, 1, 1, tzinfo=UTC)}], "no instant"),
     ],
 )  # fmt: skip
 def test_what_cannot_be_meant_is_refused_with_its_place(events: Any, queries: Any, says: str) -> None:

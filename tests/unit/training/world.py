@@ -17,7 +17,7 @@ from slicewise.features.unit import Source
 from slicewise.holes import Hole
 from slicewise.training.archive import Archived
 from slicewise.training.given import typed_events
-from tests.support import folds, oracle
+from tests.support import classes, folds, oracle
 from tests.support.oracle import MINUTE, OracleEvent
 
 START = 1_767_225_600_000_000  # 2026-01-01T00:00:00Z
@@ -112,6 +112,8 @@ AGGREGATES: dict[str, tuple[Any, str, tuple[Any, ...]]] = {
     ),
     "lengths_spread": (sw.histogram("seconds", edges=[10, 29.7, 60]), "histogram", ("seconds", (10, 29.7, 60))),
     "lasted": (sw.span(), "span", ()),
+    "reach": (classes.Reach("seconds"), "reach", ("seconds",)),
+    "cubes": (classes.Power("stars", degree=3), "power", ("stars", 3)),
     "doubled": (sw.sum("doubled"), "sum", ("doubled",)),
     "last_doubled": (
         sw.last_k("doubled", k=2, where="minutes > 0.3"),

@@ -11,6 +11,7 @@ from typing import Any
 from slicewise.checks import exact
 from slicewise.checks.judges import END, Row, judge, judged
 from slicewise.checks.judges.order import folded
+from slicewise.checks.judges.own import taken
 
 Spec = Mapping[str, Any]
 TRUTH = {"equal", "value"}
@@ -53,6 +54,8 @@ def _failed(rows: Sequence[Row], spec: Spec, value: Any) -> bool:
         return _failed([row for row in rows if row.values[spec["column"]] is True], spec["aggregate"], value)
     if spec["kind"] == "ordered":
         return folded(rows, spec)[1]
+    if spec["kind"] == "own":
+        return taken(rows, spec)[1]
     if spec["kind"] == "decay_count":
         return value is None
     if spec["kind"] == "bucketed":

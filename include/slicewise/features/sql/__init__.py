@@ -8,7 +8,7 @@ from pathlib import Path
 
 from slicewise.errors import DefinitionError
 from slicewise.features.definitions import Case, FeatureView, KafkaSource
-from slicewise.features.naming import Location, written_at
+from slicewise.features.naming import Location, check_mapping, written_at
 from slicewise.features.sql.grouped import GROUP_WINDOWS
 from slicewise.features.sql.select import read_view, source_of
 from slicewise.features.sql.source import read_source
@@ -33,6 +33,7 @@ def sql(text: str, *, sources: Iterable[KafkaSource] = (), tests: Sequence[Case]
     Raises DefinitionError with line and column for whatever cannot be served as it is written.
     """
     location = written_at() or Location("<sql>", 1)
+    _check_tests(tests, location)
     read = read_definitions(text, f"{location}, in its SQL", location, sources, {None: tests})
     if len(read.views) != 1 or read.queries:
         raise DefinitionError(
@@ -52,6 +53,10 @@ def sql_views(
     A file's path is read from the folder of the calling file. tests: cases by the view's name.
     """
     location = written_at() or Location("<sql>", 1)
+    if tests is not None:
+        check_mapping(tests, "tests", str(location), '{"view": [sw.case(…)]}')
+        for cases in tests.values():
+            _check_tests(cases, location)
     given: dict[str | None, Sequence[Case]] = {}
     given.update(tests or {})
     if isinstance(text, Path):
@@ -93,6 +98,11 @@ def read_definitions(
 
     name: what messages call the text. location: of the text; with own_lines, each definition has its own line.
     """
+    if not isinstance(text, str):
+        raise DefinitionError(
+            f"the SQL is {text!r}", where=name, expected="a text: CREATE FEATURE VIEW …", next_step="quote it"
+        )
+    sources = _sources(sources, name)
     whole = SqlText(text, name)
     known = {source.name: source for source in sources}
     own: list[KafkaSource] = []
@@ -102,13 +112,13 @@ def read_definitions(
     for statement in found:
         if statement.kind == "source":
             source = read_source(whole, statement, _line(whole, statement, location, own_lines))
-            if source.name in known:
-                raise whole.refused(f"source {source.name!r} is declared twice", statement.head, "each name once")
+            _refuse_again(whole, "source", source.name, known, statement)
             known[source.name] = source
             own.append(source)
     for statement in found:
         if statement.kind != "source":
             at = _line(whole, statement, location, own_lines)
+            _refuse_again(whole, "view", statement.name, [view.name for view in views], statement)
             cases = (tests or {}).get(statement.name) or (tests or {}).get(None) or ()
             view = read_view(whole, statement, known, at, cases)
             (views if statement.kind == "view" else queries).append(view)
@@ -137,8 +147,40 @@ def event_time_named(text: str, name: str) -> str | None:
     return None
 
 
+def _sources(sources: object, name: str) -> tuple[KafkaSource, ...]:
+    given = tuple(sources) if isinstance(sources, Iterable) else (None,)
+    wrong = [each for each in given if not isinstance(each, KafkaSource)]
+    if wrong:
+        raise DefinitionError(
+            f"sources is {sources!r}", where=name, expected="sources=[sw.KafkaSource(…), …]", next_step="put it in [ ]"
+        )
+    return tuple(each for each in given if isinstance(each, KafkaSource))
+
+
+def _check_tests(tests: object, location: Location) -> None:
+    if not isinstance(tests, Sequence) or not all(isinstance(each, Case) for each in tests):
+        raise DefinitionError(f"tests is {tests!r}", where=str(location), expected="tests=[sw.case(…), …]")
+
+
+def _refuse_again(whole: SqlText, what: str, name: str, known: Iterable[str], statement: Statement) -> None:
+    """Refuse a name that is declared already, also in other capitals and small letters."""
+    for other in known:
+        if other == name:
+            raise whole.refused(f"{what} {name!r} is declared twice", statement.head, "each name once", "rename one")
+        if other.lower() == name.lower():
+            raise whole.refused(
+                f"{what}s {other!r} and {name!r} differ in case only",
+                statement.head,
+                "names that differ in more, since SQL does not see case",
+                "rename one",
+            )
+
+
 def _line(whole: SqlText, statement: Statement, location: Location, own: bool) -> Location:
-    return Location(location.file, whole.place(statement.head.start)[0]) if own else location
+    line, column = whole.place(statement.head.start)
+    if own:
+        return Location(location.file, line, f":{column}")
+    return Location(location.file, location.line, f", in its SQL, line {line}, column {column}")
 
 
 def _unnamed(view: FeatureView) -> DefinitionError:

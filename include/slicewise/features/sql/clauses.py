@@ -67,8 +67,10 @@ class Clauses:
         parts = self.parts["WINDOW"].split(",")
         found: dict[str, tuple[exp.Window, Tokens]] = {}
         for node, tokens in zip(self.tree.args.get("windows") or [], parts, strict=True):
-            if node.name in found:
-                raise self.sql.refused(f"window {node.name!r} is defined twice", tokens.span(), "each name once")
+            if node.name.lower() in {name.lower() for name in found}:
+                raise self.sql.refused(
+                    f"window {node.name!r} is defined twice", tokens.span(), "each name once, whatever its case"
+                )
             found[node.name] = (node, tokens.part(2, len(tokens)))  # name AS ( … )
         return found
 

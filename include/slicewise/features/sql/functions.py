@@ -224,10 +224,15 @@ class Functions:
                 name = inner.this.name.lower()
                 if name == "where" or name in named:
                     said = "a condition is written FILTER (WHERE …)" if name == "where" else f"{name} stands twice"
-                    raise self.sql.refused(said, node_span(inner) or call.span)
+                    raise self.sql.refused(said, node_span(inner) or call.span, "each parameter once", "remove one")
                 named[name] = inner.expression
             elif named:
-                raise self.sql.refused("this stands after a named argument", node_span(inner) or call.span)
+                raise self.sql.refused(
+                    "this stands after a named argument",
+                    node_span(inner) or call.span,
+                    "last_k(song, k => 3): arguments without a name first",
+                    "move it to the front, or name it",
+                )
             else:
                 positional.append(inner)
         return positional, named

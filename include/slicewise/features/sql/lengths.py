@@ -71,7 +71,11 @@ def interval(sql: SqlText, node: Any, span: Span) -> int:
         known = ", ".join(_UNITS)
         month = unit.removesuffix("S") in ("MONTH", "YEAR", "QUARTER")
         raise sql.refused(
-            f"a {unit.lower()} has no fixed length" if month else "this is no length of a window",
+            f"a {unit.lower()} has no fixed length"
+            if month
+            else "a length of nothing"
+            if is_whole(value) and not int(value)
+            else "this is no length of a window",
             (node_span(node) if isinstance(node, exp.Expr) else None) or span,
             f"INTERVAL '3' HOUR: a whole number of {known}",
             "write it in days" if month else None,

@@ -76,18 +76,18 @@ class _Select:
         kinds = dict(plan_source(self.source).columns)
         self.logic = RowLogic(sql, kinds, statement.head, frozenset(known_names()))
         self.functions = Functions(sql, self.logic)
-        self.windows = Windows(sql, self.source.timestamp, self.clauses.windows())
+        self.windows = Windows(sql, self.source.timestamp, self.clauses.windows(), self.logic.known)
 
     # ---- the view
     def view(self) -> FeatureView:
         items, plain = self._items()
         entity = self._entity(plain)
+        self.windows.refuse_wrong()
         options = {name: option.value for name, option in self.statement.options.items()}
         condition = self.tree.args.get("where")
         where = None if condition is None else self.logic.condition(condition.this)
         slice_text = options.get("slice")
         features = self._features(items)
-        head = self.statement.head
         try:
             view = FeatureView(
                 self.statement.name or QUERY,
@@ -108,8 +108,14 @@ class _Select:
         except DefinitionError as error:
             if hasattr(error, "column"):
                 raise
-            raise self.sql.refused(error.what, head, error.expected, error.next_step) from error
+            raise self.sql.refused(error.what, self._place_of(error), error.expected, error.next_step) from error
         return view
+
+    def _place_of(self, error: DefinitionError) -> Span:
+        """The option that the error is about, else the view's name."""
+        said = f"{error.what} {error.where}"
+        options = self.statement.options.items()
+        return next((o.name_span for n, o in options if f"{n} is" in said or f"{n} of" in said), self.statement.head)
 
     def _check_windows(self, view: FeatureView, meant: Sequence[Meant]) -> None:
         for each in meant:
@@ -253,6 +259,10 @@ class _Select:
                     "write a view for each entity: a feature set reads both",
                 )
         for column in first:
+            if names.count(column.name) > 1:
+                raise self.sql.refused(
+                    f"the entity's column {column.name!r} stands twice", place, "each column once", "remove one"
+                )
             if column.name in self.logic.typed:
                 raise self.sql.refused(
                     f"the entity {column.name!r} is computed",
@@ -298,6 +308,14 @@ class _Select:
         found: dict[str, tuple[Aggregate, list[Window], Span]] = {}
         for item in items:
             name, window = self._named(item, item.meant)
+            other = next((each for each in found if each != name and each.lower() == name.lower()), None)
+            if other is not None:
+                raise self.sql.refused(
+                    f"features {other!r} and {name!r} differ in case only",
+                    item.alias_span,
+                    "names that differ in more, since SQL does not see case",
+                    "rename one",
+                )
             known = found.setdefault(name, (item.aggregate, [], item.call.span))
             if known[0] != item.aggregate:
                 line, column = self.sql.place(known[2].start)

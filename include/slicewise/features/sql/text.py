@@ -95,7 +95,7 @@ class SqlText:
         except SqlglotError as error:
             raise self._no_sql(error, span) from error
         except RecursionError:
-            raise self.refused("the statement is nested too deeply", span) from None
+            raise self.refused("the statement is nested too deeply", span, "fewer parentheses") from None
         if len(trees) != 1 or trees[0] is None:
             raise self.refused("this is no statement", span, "one SELECT")
         return trees[0]
@@ -110,6 +110,8 @@ class SqlText:
             start = starts[min(line, len(starts)) - 1] + column - len(highlight)
             at = Span(max(0, start), max(0, start) + max(1, len(highlight)))
         said = details.get("description") or str(error).partition("\n")[0]
+        if said.startswith("Required keyword"):  # the parser's own word for its tree
+            said = "something is missing here"
         return self.refused(f"this is no SQL: {said}", at, next_step="correct the text")
 
 

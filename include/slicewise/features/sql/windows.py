@@ -6,7 +6,7 @@ closed at both ends; docs/adr/0035.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,11 +24,13 @@ _FRAME = "RANGE BETWEEN INTERVAL '1' HOUR PRECEDING AND CURRENT ROW"
 
 @dataclass(frozen=True)
 class Windows:
-    """Reads OVER. timestamp: the source's event time. named: the windows of the WINDOW clause, with their tokens."""
+    """Reads OVER. timestamp: the source's event time. named: the windows of the WINDOW clause, with their tokens.
+    known: refuses a column that does not exist."""
 
     sql: SqlText
     timestamp: str
     named: Mapping[str, tuple[exp.Window, Tokens]]
+    known: Callable[[exp.Column], str]
 
     def over(self, node: exp.Window, tokens: Tokens) -> tuple[tuple[exp.Column, ...], Meant, Span]:
         """Partition columns and window of OVER, and its place. tokens: those of OVER (…)."""
@@ -49,6 +51,16 @@ class Windows:
                 "say how far the window reaches back",
             )
         return entity, self._frame(spec, where, sliced), where.span()
+
+    def refuse_wrong(self) -> None:
+        """Refuse what is wrong in a window of the WINDOW clause, also where no feature uses it."""
+        for name, (node, tokens) in self.named.items():
+            partition, order, spec, where = self._merged(node, tokens, (name,))
+            for each in partition:
+                self.known(entity_column(self.sql, each, "PARTITION BY", where))
+            sliced = bool(order and self._order(order, where))
+            if spec:
+                self._frame(spec, where, sliced)
 
     def _merged(
         self, node: exp.Window, tokens: Tokens, seen: tuple[str, ...]
@@ -110,6 +122,8 @@ class Windows:
                 at,
                 "a frame that ends at CURRENT ROW or before",
             )
+        if end is None and tokens.within(span).find("BETWEEN"):
+            raise self.sql.refused("BETWEEN has no AND", span, _FRAME)
         if isinstance(start, str):
             raise self.sql.refused(f"the frame begins at {start}", span, _FRAME)
         if sides[0] != "PRECEDING":
@@ -156,7 +170,8 @@ class Windows:
         return Meant(lambda length: slices.exact_range(length, closed="left"), (begins,), span)
 
     def _rows(self, start: Any, end: Any, span: Span, sliced: bool, spec: exp.Expr) -> Meant:
-        text = str(getattr(start, "this", ""))
+        counted = isinstance(start, exp.Literal) and not start.is_string
+        text = str(start.this) if counted else ""
         plain = end is None or isinstance(end, str)
         if sliced or not plain or not is_whole(text) or spec.args.get("exclude") is not None:
             raise self.sql.refused(

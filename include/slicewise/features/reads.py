@@ -1,0 +1,78 @@
+"""How many stored fields a read takes, by level, is said of the very intervals that a read combines."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from slicewise import slices
+from slicewise.features.unit import Unit
+from slicewise.slices import DAY_US, HOUR_US, PENTAD_DAYS, PENTAD_US, Window
+
+Fields = set[tuple[str, int]]
+"""(letter of the field, which pentad, day or hour)."""
+LEVELS = ("p", "d", "h", "m", "s")
+SOME_PENTAD = 4_000
+
+
+@dataclass(frozen=True)
+class WindowReads:
+    """A window, and the fields that a live read of it takes besides the hot hash (read whole), when it takes most.
+
+    pentads, days, hours: totals; minutes, slices: hours of which such rows are read; lists: of days, which of their
+    hours are compacted.
+    """
+
+    window: str
+    pentads: int
+    days: int
+    hours: int
+    minutes: int
+    slices: int
+    lists: int
+
+
+def window_reads(unit: Unit) -> tuple[WindowReads, ...]:
+    """One per window of a unit, in the order of its features."""
+    found = []
+    for window in _windows(unit):
+        most = _most(unit, [window])
+        counts = [sum(letter == level for letter, _ in most) for level in (*LEVELS, "c")]
+        found.append(WindowReads(window.column_suffix(), *counts))
+    return tuple(found)
+
+
+def fields_of_all(unit: Unit) -> int:
+    """Fields that a live read of all windows takes, when it takes most."""
+    return len(_most(unit, _windows(unit)))
+
+
+def _windows(unit: Unit) -> list[Window]:
+    return list(dict.fromkeys(feature.window for feature in unit.features))
+
+
+def _most(unit: Unit, windows: Iterable[Window]) -> Fields:
+    of = list(windows)
+    days = PENTAD_DAYS if any(slices.reads_pentads(window) for window in of) else 1
+    ends = range(SOME_PENTAD * PENTAD_US + HOUR_US - 1, SOME_PENTAD * PENTAD_US + days * DAY_US, HOUR_US)
+    every = ({field for window in of for field in _fields(unit, window, t)} for t in ends)
+    return max(every, key=len)
+
+
+def _fields(unit: Unit, window: Window, t: int) -> Iterator[tuple[str, int]]:
+    """Of a live read at t."""
+    start, end = slices.bounds(window, "live", t, unit.slice_us)
+    if window.kind == "session":
+        parts = slices.slice_segments(start, end, unit.slice_us)
+    else:
+        parts = slices.segments(start, end, unit.slice_us, slices.resolution(window, unit.slice_us))
+    pentads, days = slices.pentads(parts.days) if slices.reads_pentads(window) else (range(0), tuple(parts.days))
+    for day in (*days, *range(pentads.start * PENTAD_DAYS, pentads.stop * PENTAD_DAYS)):
+        yield "c", day
+    for letter, numbers in (("p", pentads), ("d", days), ("h", parts.hours)):
+        for number in numbers:
+            yield letter, number
+    for part in parts.ranges:
+        hour = part.start_us // HOUR_US
+        yield "h", hour
+        yield "m" if part.level_us != unit.slice_us and part.level_us in unit.levels else "s", hour
