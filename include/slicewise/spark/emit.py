@@ -87,7 +87,7 @@ class EmissionQuery:
         self._clock, self._settings = clock, settings
         self._log = KafkaLog(settings.kafka_bootstrap)
         self._between = threading.Lock()
-        self._draining = threading.Event()
+        self._draining, self._outgrown = threading.Event(), False
         self._topic_id, partitions = self._log.topic_id(source.topic), self._log.partitions(source.topic)
         earliest = self._log.earliest(source.topic)
         emitted = emitted_views(deployment, source.name)
@@ -178,12 +178,15 @@ class EmissionQuery:
     # ------------------------------------------------------------ what the driver asks
     @property
     def active(self) -> bool:
-        return self.failure is None and self._thread.is_alive()
+        return self.failure is None and not self._outgrown and self._thread.is_alive()
 
     def lag(self) -> dict[int, int]:
         """Events in the log that were not taken yet, per partition; publishes what a quiet log has let pass."""
         asked_us = self._clock.now_us()  # before the end: a later record has a later Kafka time
         latest = self._log.latest(self.source.topic)
+        if any(place not in self._at for _, place in latest):
+            event("partitions_added", source=self.source.name)
+            self._outgrown = True  # another query begins with all of them
         # while a batch publishes much, the driver's heart beats on
         if self._between.acquire(timeout=_BUSY_S):
             try:
