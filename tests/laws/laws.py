@@ -28,6 +28,7 @@ from slicewise.aggregates.columns import Values
 from slicewise.aggregates.ragged import Int64
 from slicewise.codec import Layout
 from tests.laws import oracle
+from tests.laws.values import Error
 
 Law = Callable[[Aggregate, Sequence[Event], Random], None]
 
@@ -145,7 +146,7 @@ def the_oracle_agrees(aggregate: Aggregate, events: Sequence[Event], random: Ran
     parts = split(events, random, 2)
     joined = join(aggregate, *(one(aggregate, part) for part in parts))
     value = oracle.expected(aggregate, events, END)
-    wanted = [Failed(str(value)) if isinstance(value, oracle.Error) else value]
+    wanted = [Failed(str(value)) if isinstance(value, Error) else value]
     assert _same(aggregate.finish_columns_at(joined, ends(1)), wanted, aggregate.output_type)
 
 

@@ -1,29 +1,15 @@
-"""A second opinion on every aggregate that DuckDB can say exactly, and that no other test asks it for (moments:
-tests/unit/aggregates; Spark SQL says its own in the check's tests)."""
+"""A second opinion on every aggregate that DuckDB can say exactly: its values, or the sums that moments are made of."""
 
 from __future__ import annotations
 
-from decimal import Decimal
-from typing import Any
-
 import duckdb
-import numpy as np
-import pyarrow as pa
 import pytest
 
 from slicewise import aggregates as agg
-from slicewise.aggregates import Aggregate, Columns, Rows
+from slicewise.aggregates import Aggregate
 from slicewise.aggregates.conditional import only
+from tests.laws.opinions import MOMENTS, Moment, answers, conditional, moment, sums, table
 
-TYPES = {
-    "d": pa.decimal128(12, 3),
-    "i": pa.int64(),
-    "x": pa.float64(),
-    "s": pa.string(),
-    "w": pa.bool_(),
-    "a": pa.list_(pa.string()),
-}
-GROUPS, ROWS = 7, 3_000
 EDGES = [-50, 0.5, 10, 40]
 HOLD = "count(*) FILTER (WHERE %s)"
 BINS = (
@@ -97,42 +83,23 @@ CASES: list[tuple[Aggregate, str]] = [
 """Not here: filters and decay, which DuckDB has not, and folds and classes, which are the user's own."""
 
 
-def table(seed: int) -> pa.Table:
-    random = np.random.default_rng(seed)
-    texts = np.array(["", "a", "Z", "é", "日本", "a\x00b", "ab", "b"])
-
-    def some(values: Any, kind: pa.DataType) -> pa.Array:
-        return pa.array(values, kind, mask=random.random(ROWS) < 0.2)
-
-    given = [*texts.tolist(), None]
-    lists = [[given[j] for j in random.integers(0, len(given), random.integers(0, 5))] for _ in range(ROWS)]
-    return pa.table(
-        {
-            "grp": random.integers(0, GROUPS, ROWS),
-            "i": some(random.integers(-(2**40), 2**40, ROWS), pa.int64()),
-            "x": some(np.round(random.normal(0, 40, ROWS)) / 2, pa.float64()),
-            "s": some(texts[random.integers(0, len(texts), ROWS)].tolist(), pa.string()),
-            "d": some([Decimal(n).scaleb(-3) for n in random.integers(-(10**6), 10**6, ROWS).tolist()], TYPES["d"]),
-            "n": np.arange(ROWS),
-            "w": some(random.random(ROWS) < 0.5, pa.bool_()),
-            "a": some(lists, pa.list_(pa.string())),
-        }
-    )
-
-
 @pytest.mark.parametrize("seed", [1, 2])
 @pytest.mark.parametrize(("unbound", "text"), CASES, ids=lambda value: value if isinstance(value, str) else "")
 def test_duckdb_says_the_same(unbound: Aggregate, text: str, seed: int) -> None:
-    aggregate, events = unbound.bind(TYPES), table(seed)
-    n = np.arange(ROWS)
-    rows = Rows(n, n.astype(np.uint64), n.astype(np.uint64), n.astype(np.int32), n,
-                {name: events[name].combine_chunks() for name in TYPES})  # fmt: skip
-    groups = events["grp"].to_numpy()
-    # two halves, combined
-    halves = [aggregate.accumulate_columns(rows.take(part), groups[part], GROUPS) for part in (n[::2], n[1::2])]
-    joined = aggregate.combine_columns(Columns.concat(halves), np.tile(np.arange(GROUPS), 2), GROUPS)
+    events = table(seed)
     with duckdb.connect() as engine:
         engine.register("e", events)
         wanted = dict(engine.sql(text).fetchall())
-    found = dict(enumerate(aggregate.finish_columns(joined).values.to_pylist()))
-    assert found == wanted
+    assert answers(unbound, events) == wanted
+
+
+@pytest.mark.parametrize("condition", ["", "w"])
+@pytest.mark.parametrize("each", MOMENTS, ids=lambda each: each[0].describe())
+def test_duckdbs_sums_come_to_the_same_moments(each: Moment, condition: str) -> None:
+    aggregate, kind, columns = conditional(each) if condition else each
+    events = table(3)
+    with duckdb.connect() as engine:
+        engine.register("e", events)
+        found = engine.sql(sums(kind, columns, condition)).fetchall()
+    wanted = {group: moment(kind, columns, *added) for group, *added in found}
+    assert answers(aggregate, events) == wanted

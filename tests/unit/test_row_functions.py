@@ -169,6 +169,9 @@ def test_what_may_differ_between_machines_or_runs_is_refused(text: str, says: st
         (lambda: view(per_item=per_item, label=_plain), "is <function"),
         (lambda: sw.row_function(output="float")(_plain), "one of long"),
         (lambda: sw.row_function(output="long")(lambda x: x), "kept as text"),
+        (lambda: sw.row_function(output="long")(_later), "def, without async"),
+        (lambda: sw.row_function(_plain), "does not say what it gives"),
+        (lambda: sw.row_function()(_plain), "does not say what it gives"),
         (lambda: view(per_item=MISSPELT, label=label), "did you mean amount"),
         (lambda: view(per_item=per_item, label=label, big="per_item > 3"), "per_item"),
         (lambda: view(per_item=label, label=label), "sum"),
@@ -177,6 +180,10 @@ def test_what_may_differ_between_machines_or_runs_is_refused(text: str, says: st
 def test_wrong_definitions_are_told(made: Callable[[], Any], says: str) -> None:
     with pytest.raises(DefinitionError, match=says):
         plan(Project("p", (made(),)))
+
+
+async def _later(amount):  # type: ignore[no-untyped-def]
+    return amount
 
 
 def _plain(x):  # type: ignore[no-untyped-def]

@@ -31,9 +31,10 @@ from slicewise.aggregates.hyperloglog import (
     place,
     places,
 )
+from slicewise.aggregates.limits import check_whole
 from slicewise.aggregates.ragged import Int64, Ragged, RaggedBytes, ascending, gather_into, offsets_of
 from slicewise.aggregates.values import ValueType, flat, is_double, is_ordered, non_null
-from slicewise.errors import CodecError, DefinitionError
+from slicewise.errors import CodecError
 
 MOST_VALUES = 65_536
 COUNTABLE = "an integer, decimal, boolean, text, timestamp(us) or date column; doubles are no categories"
@@ -65,11 +66,7 @@ class DistinctCount(Aggregate):
 
     def __post_init__(self) -> None:
         for name, low, high in (("threshold", 1, MOST_VALUES), ("precision", LEAST_PRECISION, MOST_PRECISION)):
-            given = getattr(self, name)
-            if not isinstance(given, int) or isinstance(given, bool) or not low <= given <= high:
-                raise DefinitionError(
-                    f"{name} is {given!r}", where=self.describe(), expected=f"an integer from {low} to {high}"
-                )
+            check_whole(name, getattr(self, name), low, high, self.describe())
 
     @property
     def inputs(self) -> tuple[str, ...]:

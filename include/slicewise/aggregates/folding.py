@@ -20,6 +20,7 @@ from slicewise.aggregates.columns import Columns, Values
 from slicewise.aggregates.events import Event, Rows
 from slicewise.aggregates.fields import IDENTITY, Field, Fixed, Items
 from slicewise.aggregates.functions import check_text, compiled
+from slicewise.aggregates.limits import check_whole
 from slicewise.aggregates.ragged import Int64, Ragged
 from slicewise.aggregates.ranking import choose, identity_order, rows_order
 from slicewise.aggregates.values import ORDERED, ValueType, flat, is_ordered
@@ -95,8 +96,7 @@ class Ordered(Aggregate):
             raise DefinitionError(f"output is {self.output!r}", where=where, expected="one of " + ", ".join(OUTPUTS))
         if self.policy not in (REFUSE, NEWEST):
             raise DefinitionError(f"policy is {self.policy!r}", where=where, expected=f"{REFUSE} or {NEWEST}")
-        if not isinstance(self.cap, int) or isinstance(self.cap, bool) or not 1 <= self.cap <= MOST_EVENTS:
-            raise DefinitionError(f"cap is {self.cap!r}", where=where, expected=f"an integer from 1 to {MOST_EVENTS}")
+        check_whole("cap", self.cap, 1, MOST_EVENTS, where)
         if not self.columns or len({*self.columns}) < len(self.columns):
             raise DefinitionError(f"columns are {list(self.columns)}", where=where, expected="one or more, each once")
         check_text(self.source, {self.init: 0, self.step: 2, self.final: 1})

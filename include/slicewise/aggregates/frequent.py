@@ -26,10 +26,11 @@ from slicewise.aggregates.events import Event, Rows
 from slicewise.aggregates.fields import Field, Fixed, Items
 from slicewise.aggregates.grouping import FEW, coded, numbered, order_of, shifted
 from slicewise.aggregates.hashing import SEED, hash_one, hash_stored, mixed, mixed_one
+from slicewise.aggregates.limits import check_share, check_whole
 from slicewise.aggregates.ragged import Int64, Ragged, RaggedBytes, gather_into, offsets_of
-from slicewise.aggregates.ranked import check_k
+from slicewise.aggregates.ranked import MOST_ENTRIES
 from slicewise.aggregates.values import ValueType, flat, is_double, is_ordered, non_null
-from slicewise.errors import CodecError, DefinitionError
+from slicewise.errors import CodecError
 
 MOST_ITEMS = 65_536
 LEAST_ERROR, MOST_ERROR = 0.0005, 0.5
@@ -71,17 +72,9 @@ class TopKFrequent(Aggregate):
 
     def __post_init__(self) -> None:
         where = self.describe()
-        check_k(self.k, where)
-        if not isinstance(self.capacity, int) or isinstance(self.capacity, bool):
-            raise DefinitionError(f"capacity is {self.capacity!r}", where=where, expected="an integer")
-        if not self.k <= self.capacity <= MOST_ITEMS:
-            raise DefinitionError(
-                f"capacity is {self.capacity}", where=where, expected=f"an integer from k = {self.k} to {MOST_ITEMS}"
-            )
-        if not isinstance(self.error, int | float) or not LEAST_ERROR <= self.error <= MOST_ERROR:
-            raise DefinitionError(
-                f"error is {self.error!r}", where=where, expected=f"a share from {LEAST_ERROR} to {MOST_ERROR}"
-            )
+        check_whole("k", self.k, 1, MOST_ENTRIES, where)
+        check_whole("capacity", self.capacity, self.k, MOST_ITEMS, where)
+        check_share("error", self.error, LEAST_ERROR, MOST_ERROR, where)
 
     @property
     def inputs(self) -> tuple[str, ...]:

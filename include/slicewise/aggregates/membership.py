@@ -22,9 +22,9 @@ from slicewise.aggregates.base import Aggregate, Finished
 from slicewise.aggregates.distinct import COUNTABLE
 from slicewise.aggregates.grouping import order_of
 from slicewise.aggregates.hashing import SEED, hash_stored
+from slicewise.aggregates.limits import check_share, check_whole
 from slicewise.aggregates.ragged import Int64
 from slicewise.aggregates.values import ValueType, is_double, is_ordered
-from slicewise.errors import DefinitionError
 
 OVER_CAPACITY = "over_capacity"
 """Error code: more was seen than the filter was made for, and it cannot answer within its error."""
@@ -44,16 +44,8 @@ class Filter(Aggregate):
 
     def __post_init__(self) -> None:
         where = self.describe()
-        if not isinstance(self.capacity, int) or isinstance(self.capacity, bool):
-            raise DefinitionError(f"capacity is {self.capacity!r}", where=where, expected="an integer")
-        if not 1 <= self.capacity <= MOST_CAPACITY:
-            raise DefinitionError(
-                f"capacity is {self.capacity}", where=where, expected=f"an integer from 1 to {MOST_CAPACITY}"
-            )
-        if not isinstance(self.error, int | float) or not LEAST_ERROR <= self.error <= MOST_ERROR:
-            raise DefinitionError(
-                f"error is {self.error!r}", where=where, expected=f"a share from {LEAST_ERROR} to {MOST_ERROR}"
-            )
+        check_whole("capacity", self.capacity, 1, MOST_CAPACITY, where)
+        check_share("error", self.error, LEAST_ERROR, MOST_ERROR, where)
 
     @property
     def inputs(self) -> tuple[str, ...]:

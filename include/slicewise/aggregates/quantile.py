@@ -24,6 +24,7 @@ from slicewise.aggregates.columns import Columns, Values
 from slicewise.aggregates.ddsketch import LEAST_ERROR, MOST_ERROR, bins, bins_per_octave, grouped
 from slicewise.aggregates.events import Event, Rows
 from slicewise.aggregates.fields import Field, Fixed, Items
+from slicewise.aggregates.limits import check_share, check_whole
 from slicewise.aggregates.ragged import Int64, Ragged, offsets_of
 from slicewise.aggregates.ranked import listing
 from slicewise.aggregates.values import NUMBERS, ValueType, is_decimal, is_number, non_null
@@ -78,16 +79,8 @@ class Quantiles(Aggregate):
         for q in self.q:
             if not _is_number(q) or not 0 <= q <= 1:
                 raise DefinitionError(f"q holds {q!r}", where=where, expected="numbers from 0 to 1, as 0.5")
-        if not isinstance(self.threshold, int) or isinstance(self.threshold, bool):
-            raise DefinitionError(f"threshold is {self.threshold!r}", where=where, expected="an integer")
-        if not 1 <= self.threshold <= MOST_VALUES:
-            raise DefinitionError(
-                f"threshold is {self.threshold}", where=where, expected=f"an integer from 1 to {MOST_VALUES}"
-            )
-        if not _is_number(self.error) or not LEAST_ERROR <= self.error <= MOST_ERROR:
-            raise DefinitionError(
-                f"error is {self.error!r}", where=where, expected=f"a share from {LEAST_ERROR} to {MOST_ERROR}"
-            )
+        check_whole("threshold", self.threshold, 1, MOST_VALUES, where)
+        check_share("error", self.error, LEAST_ERROR, MOST_ERROR, where)
 
     @property
     def inputs(self) -> tuple[str, ...]:

@@ -14,18 +14,12 @@ from slicewise.aggregates.base import Aggregate, Finished, State, register
 from slicewise.aggregates.columns import Columns
 from slicewise.aggregates.events import Event, Rows
 from slicewise.aggregates.fields import IDENTITY, Field, Items
+from slicewise.aggregates.limits import check_whole
 from slicewise.aggregates.ragged import Int64, Ragged
 from slicewise.aggregates.ranking import Key, choose, identity_order, rows_order
 from slicewise.aggregates.values import ORDERED, ValueType, flat, is_ordered
-from slicewise.errors import DefinitionError
 
 MOST_ENTRIES = 1_000
-
-
-def check_k(k: int, where: str) -> None:
-    """Raises DefinitionError unless 1 <= k <= MOST_ENTRIES."""
-    if not isinstance(k, int) or isinstance(k, bool) or not 1 <= k <= MOST_ENTRIES:
-        raise DefinitionError(f"k is {k!r}", where=where, expected=f"an integer from 1 to {MOST_ENTRIES}")
 
 
 @dataclass(frozen=True)
@@ -35,7 +29,7 @@ class OfK(Aggregate):
     k: int
 
     def __post_init__(self) -> None:
-        check_k(self.k, self.describe())
+        check_whole("k", self.k, 1, MOST_ENTRIES, self.describe())
 
     @property
     def entries(self) -> int:

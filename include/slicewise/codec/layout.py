@@ -142,6 +142,16 @@ class Layout:
 
     # ---- decoding
 
+    def combine_rows(self, rows: Sequence[Raw], groups: Int64, n_groups: int) -> list[bytes]:
+        """Encoded rows [n_groups], each of all the encoded rows of its group."""
+        decoded = self.decode_blocks(rows, [1] * len(rows))
+        return self.encode_rows(
+            [
+                partial.combine_columns(columns, groups, n_groups)
+                for partial, columns in zip(self.partials, decoded, strict=True)
+            ]
+        )
+
     def decode_blocks(self, blocks: Sequence[Raw], counts: Sequence[int]) -> list[Columns]:
         """The rows of all blocks, one after the other; block i has counts[i] rows.
 

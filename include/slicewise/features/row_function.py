@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from slicewise.aggregates.functions import check_text, compiled
 from slicewise.aggregates.values import canonicalise
-from slicewise.errors import DefinitionError
+from slicewise.errors import DefinitionError, written_at
 from slicewise.features.types import TIMESTAMP, arrow_type
 
 OUTPUTS: Mapping[str, pa.DataType] = {
@@ -115,6 +115,7 @@ class RowFunction:
         if not self.reads:
             raise DefinitionError(
                 f"row function {self.name!r} reads no column",
+                where=f"row function {self.name!r}",
                 expected="arguments that are named as columns are: def per_item(amount, items)",
             )
         check_text(self.source, {self.name: len(self.reads)}, {"pc": COMPUTE}, ("to_pylist",))
@@ -180,7 +181,7 @@ class RowFunction:
         return canonicalise(given.cast(kind))
 
 
-def row_function(*, output: str) -> Callable[[Callable[..., Any]], RowFunction]:
+def row_function(bare: object = None, /, *, output: str | None = None) -> Callable[[Callable[..., Any]], RowFunction]:
     """A computed column by a function of Python on Arrow arrays, one per column, which its arguments name.
 
     It gives an array (or a list) of as many values of `output`: long, double, boolean or string. It computes from its
@@ -188,11 +189,21 @@ def row_function(*, output: str) -> Callable[[Callable[..., Any]], RowFunction]:
     and in another order, and compares bytes.
     """
 
+    at = f"@sw.row_function ({written_at()})"
+    if bare is not None or output is None:
+        raise DefinitionError(
+            "a row function does not say what it gives",
+            where=at,
+            expected='@sw.row_function(output="double")',
+            next_step="one of " + ", ".join(OUTPUTS),
+        )
+
     def made(function: Callable[..., Any]) -> RowFunction:
         plain = isinstance(function, FunctionType) and function.__name__ != "<lambda>"
         if not plain or function.__closure__ or "<locals>" in function.__qualname__:
             raise DefinitionError(
                 f"{function!r} cannot be kept as text",
+                where=at,
                 expected="a function that is written with def in the project's module",
                 next_step="move it to the top of the module",
             )
@@ -200,10 +211,16 @@ def row_function(*, output: str) -> Callable[[Callable[..., Any]], RowFunction]:
             tree = ast.parse(textwrap.dedent(inspect.getsource(function)))
         except (OSError, TypeError, SyntaxError) as error:
             raise DefinitionError(
-                f"the source of {function.__name__} cannot be read", expected="a function of a file"
+                f"the source of {function.__name__} cannot be read", where=at, expected="a function of a file"
             ) from error
         (node,) = tree.body
-        assert isinstance(node, ast.FunctionDef)
+        if not isinstance(node, ast.FunctionDef):
+            raise DefinitionError(
+                f"{function.__name__} is no plain function",
+                where=at,
+                expected="def, without async",
+                next_step="write it so",
+            )
         node.decorator_list, node.returns = [], None
         for argument in (*node.args.posonlyargs, *node.args.args):
             argument.annotation = None

@@ -22,7 +22,6 @@ def total_day(generation: int, name: str, unit: StoredUnit, tags: Sequence[bytes
     """Writes `d` of each entity that has compacted hours on this day; how many were written. One
     whose hours change meanwhile keeps no valid total: the swap's own run writes it again."""
     written = 0
-    layout = unit.layout
     for begin in range(0, len(tags), CHUNK):
         day_keys = [keys.day_key(generation, tag, name, day) for tag in tags[begin : begin + CHUNK]]
         replies = yield [Fields(key, [keys.HOURS]) for key in day_keys]
@@ -46,11 +45,7 @@ def total_day(generation: int, name: str, unit: StoredUnit, tags: Sequence[bytes
                 groups.append(position)
         if not rows:
             continue
-        into = np.array(groups, np.int64)
-        combined = [
-            aggregate.combine_columns(part, into, len(standing))
-            for aggregate, part in zip(layout.partials, layout.decode_blocks(rows, [1] * len(rows)), strict=True)
-        ]
+        combined = unit.layout.combine_rows(rows, np.array(groups, np.int64), len(standing))
         done = yield [
             Change(
                 (
@@ -61,7 +56,7 @@ def total_day(generation: int, name: str, unit: StoredUnit, tags: Sequence[bytes
                     ),
                 )
             )
-            for i, row in zip(standing, layout.encode_rows(combined), strict=True)
+            for i, row in zip(standing, combined, strict=True)
         ]
         written += sum(reply != MISSED for reply in done)
     return written

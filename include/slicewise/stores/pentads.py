@@ -22,7 +22,6 @@ CHUNK = 256
 def total_pentad(generation: int, name: str, unit: StoredUnit, tags: Sequence[bytes], pentad: int) -> Steps[int]:
     """Writes `p` of each entity of which days of the pentad are compacted and all of these totalled; how many."""
     written = 0
-    layout = unit.layout
     days = range(pentad * PENTAD_DAYS, (pentad + 1) * PENTAD_DAYS)
     expiry = decisions.expiry_s((pentad + 1) * PENTAD_US, unit.retention_us)
     for begin in range(0, len(tags), CHUNK):
@@ -41,14 +40,10 @@ def total_pentad(generation: int, name: str, unit: StoredUnit, tags: Sequence[by
                 standing.append((of, [hours for hours, _ in found]))
         if not rows:
             continue
-        into = np.array(groups, np.int64)
-        combined = [
-            aggregate.combine_columns(part, into, len(standing))
-            for aggregate, part in zip(layout.partials, layout.decode_blocks(rows, [1] * len(rows)), strict=True)
-        ]
+        combined = unit.layout.combine_rows(rows, np.array(groups, np.int64), len(standing))
         done = yield [
             _change(of, covered, codec.pack_day(codec.pentad_digest(covered), row), expiry)
-            for (of, covered), row in zip(standing, layout.encode_rows(combined), strict=True)
+            for (of, covered), row in zip(standing, combined, strict=True)
         ]
         written += sum(reply == 0 for reply in done)
     return written

@@ -14,7 +14,7 @@ from slicewise.aggregates import Columns, Rows, hyperloglog
 from slicewise.aggregates.distinct import DistinctCount
 from slicewise.aggregates.hashing import SEED, hash_one, hash_stored
 from slicewise.errors import CodecError, DefinitionError
-from tests.laws.oracle import ertl
+from tests.laws.oracle_sketches import ertl
 
 
 def partial_of(aggregate: DistinctCount, array: pa.Array) -> Columns:

@@ -16,7 +16,7 @@ from slicewise import aggregates as agg
 from slicewise.aggregates import Columns, Rows, limbs, rounding
 from slicewise.aggregates.columns import Values
 from slicewise.errors import CodecError
-from tests.laws.oracle import Error, nearest_double
+from tests.laws.values import Error, nearest_double
 
 DOUBLES = st.one_of(
     st.floats(allow_nan=False, allow_infinity=False),

@@ -20,6 +20,7 @@ from slicewise.aggregates.roots import root
 from slicewise.codec import Layout
 from slicewise.errors import CodecError, DefinitionError
 from tests.laws import oracle
+from tests.laws.values import Error
 from tests.support import moments
 
 DOUBLES = [0.0, -0.0, 5e-324, -5e-324, 2.0**-1022, 1e308, -1e308, 1.7976931348623157e308, 0.1, -2.5, 2.0**53 + 2, 1e16]
@@ -90,7 +91,7 @@ def test_groups_come_to_the_exact_value_of_their_events_on_every_path(unbound: A
         for group in range(4):
             wanted = oracle.expected(aggregate, [e for e, g in zip(events, groups, strict=True) if g == group])
             found = finished.errors.get(group, finished.values[group].as_py())
-            assert repr(found) == repr(str(wanted) if isinstance(wanted, oracle.Error) else wanted), f"seed {seed}"
+            assert repr(found) == repr(str(wanted) if isinstance(wanted, Error) else wanted), f"seed {seed}"
 
 
 def value(unbound: Aggregate, rows: Sequence[dict[str, Any]], types: dict[str, pa.DataType] | None = None) -> Any:

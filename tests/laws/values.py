@@ -1,0 +1,78 @@
+"""Numbers and events as the oracles see them: nearest doubles by `fractions`, total orders, canonical bytes."""
+
+from __future__ import annotations
+
+import decimal
+import math
+from collections.abc import Sequence
+from decimal import Decimal
+from fractions import Fraction
+from typing import Any
+
+import pyarrow as pa
+
+from slicewise.aggregates import Event
+
+OVERFLOW = "overflow"
+LARGEST = Fraction(int(math.ldexp(1.0, 1000))) * 2**24 * (1 - Fraction(1, 2**53))
+
+
+class Error(str):
+    """A value that is null with this error code."""
+
+
+def nearest_double(exact: Fraction) -> float | Error:
+    """Half to even, by hand: no float arithmetic before the last, exact, step."""
+    if exact == 0:
+        return 0.0
+    magnitude, exponent = abs(exact), -1074
+    while magnitude / Fraction(2) ** exponent >= 2**53:
+        exponent += 64
+    while exponent > -1074 and magnitude / Fraction(2) ** exponent < 2**52:
+        exponent -= 1
+    scaled = magnitude / Fraction(2) ** exponent
+    whole = scaled.numerator // scaled.denominator
+    rest = scaled - whole
+    if rest > Fraction(1, 2) or (rest == Fraction(1, 2) and whole % 2):
+        whole += 1
+    if whole * Fraction(2) ** exponent > LARGEST:
+        return Error(OVERFLOW)
+    return math.copysign(math.ldexp(float(whole), exponent), 1 if exact > 0 else -1) + 0.0  # no zero is negative
+
+
+def values_of(events: Sequence[Event], column: str) -> list[Any]:
+    """The values of a column that are not null; no zero is negative."""
+    found = [event.columns[column] for event in events]
+    return [value + 0.0 if isinstance(value, float) else value for value in found if value is not None]
+
+
+def rank_of(value: Any) -> Any:
+    """What values are ordered by: text by its bytes."""
+    if isinstance(value, float):
+        return (1, 0.0) if math.isnan(value) else (0, value)  # NaN above every number
+    return value.encode() if isinstance(value, str) else value
+
+
+def not_finite(values: Sequence[Any]) -> float | None:
+    """What IEEE 754 makes of a sum with NaN or infinities in it; None of a finite one."""
+    odd = [value for value in values if isinstance(value, float) and not math.isfinite(value)]
+    return sum(odd[1:], odd[0]) if odd else None
+
+
+def identity_of(event: Event) -> tuple[int, ...]:
+    """What the total order of events is by."""
+    return (event.time, event.topic_hi, event.topic_lo, event.partition, event.offset)
+
+
+def plus(value: Any) -> Any:
+    """The value; 0.0 for -0.0."""
+    return value + 0.0 if isinstance(value, float) else value
+
+
+def canonical_bytes(value: Any, kind: pa.DataType) -> bytes:
+    """What is hashed of a value."""
+    if isinstance(value, str):
+        return value.encode()
+    if isinstance(value, Decimal):
+        return (int(value.scaleb(kind.scale, decimal.Context(prec=60))) + 2**127).to_bytes(16, "big")
+    return int(value).to_bytes(8, "little", signed=True)

@@ -1,0 +1,79 @@
+"""A service over a store in memory that can be taken away, with feature sets of each behaviour on failure."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import slicewise as sw
+from slicewise.clock import ManualClock
+from slicewise.cover import Cover
+from slicewise.errors import StoreUnavailable
+from slicewise.features.definitions import Project
+from slicewise.features.plan import Deployment, plan
+from slicewise.serving.answer import Answer
+from slicewise.serving.connection import SyncConnection
+from slicewise.serving.requests import checked
+from slicewise.serving.service import FeatureService
+from slicewise.stores.memory import MemoryServer, open_memory
+from slicewise.stores.store import Store
+
+TOPIC = "a" * 32
+
+
+def deployment(where: str | None = None) -> Deployment:
+    source = sw.KafkaSource("plays", schema={"user": "string", "t": "timestamp_us"}, timestamp="t", max_lateness="1h")
+    features = [sw.Feature("n", sw.count(), windows=["10s"])]
+    view = sw.FeatureView("v", source=source, entity=["user"], features=features, where=where)
+    refs = ["v:n_10s"]
+    sets = [
+        sw.FeatureSet("declared", features=refs, defaults={"n_10s": -1}, on_failure="default"),
+        sw.FeatureSet("remembered", features=refs, on_failure="stale", max_staleness="10m"),
+        sw.FeatureSet("strict", features=refs),
+    ]
+    return plan(Project.of("p", [view, *sets]))
+
+
+class Gone:
+    """A store that may be taken away."""
+
+    def __init__(self, server: MemoryServer) -> None:
+        self.server, self.away, self.opened = server, False, 0
+
+    def open(self) -> Store:
+        self.opened += 1
+        if self.away:
+            raise StoreUnavailable("away")
+        return open_memory(self.server)
+
+
+class World(NamedTuple):
+    """A service, and what it stands on."""
+
+    clock: ManualClock
+    server: MemoryServer
+    gone: Gone
+    service: FeatureService
+    connection: SyncConnection
+
+
+def world(deployed: Deployment) -> World:
+    """A service over a new store that has this deployed."""
+    clock = ManualClock(1_700_000_000_000_000)
+    server = MemoryServer(clock)
+    deploy(server, deployed)
+    gone = Gone(server)
+    return World(clock, server, gone, FeatureService(clock), SyncConnection(gone.open))
+
+
+def deploy(server: MemoryServer, deployed: Deployment) -> None:
+    store = open_memory(server)
+    marks = store.initialise()
+    topics = {source.topic: letter * 32 for source, letter in zip(deployed.sources, "ab", strict=False)}
+    marks = store.deploy(deployed, marks.epoch, topics, Cover())
+    for unit in deployed.units:
+        name = unit.storage_fingerprint
+        store.mark_ready(unit, marks.starts[name], {unit.view: [name]})
+
+
+def asked(service: FeatureService, connection: SyncConnection, name: str, min_token: str | None = None) -> Answer:
+    return connection.run(service.read(checked(None, name, [{"user": "ada"}], min_token=min_token)))
