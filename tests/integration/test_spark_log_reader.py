@@ -51,14 +51,14 @@ SCHEMA = {
     "tags": "array<string>",
     "prices": "array<decimal(6,2)>",
     "deep": "string",
-    "at": "timestamp_us",
+    "t": "timestamp_us",
 }
 PLAYS = sw.KafkaSource(
     "read_plays",
     topic="read_plays",
     schema=SCHEMA,
     paths={"deep": "$.a.b"},
-    timestamp="at",
+    timestamp="t",
     allow_nan=["single"],
     max_lateness="1h",
 )
@@ -67,7 +67,7 @@ VIEW = sw.FeatureView(
     source=PLAYS,
     entity=["user", "born"],
     where="ok OR x > 0",
-    columns={"ratio": "x / n", "twice": "n * 2", "loud": "upper(user)"},
+    columns={"ratio": "x / n", "twice": "n * 2", "loud": "ascii_upper(user)"},
     features=[
         sw.Feature("r", sw.sum("ratio"), windows=["10s"]),
         sw.Feature("t", sw.sum("twice"), windows=["10s"]),
@@ -92,9 +92,9 @@ VALUES: dict[str, Sequence[Any]] = {
     "tags": ([], ["a", None, "é"], None, "a"),
     "prices": ([1.25, -1.5, None], [], None),
     "a": ({"b": "c"}, {}, {"b": None}, None, 3),
-    "at": (NOW, NOW + 1, NOW - 3_600_000_001, NOW - 1),
+    "t": (NOW, NOW + 1, NOW - 3_600_000_001, NOW - 1),
 }
-RAW = (b"", b"not json", b"[1]", b"\xff", b'{"user":"\\ud800","at":%d}' % NOW, b'{"at":1,"at":1}')
+RAW = (b"", b"not json", b"[1]", b"\xff", b'{"user":"\\ud800","t":%d}' % NOW, b'{"t":1,"t":1}')
 
 
 @pytest.fixture(scope="module")
@@ -204,7 +204,7 @@ def test_what_no_reader_is_given_is_read_past_and_what_is_gone_is_told(
     log.create(topic, 2, {"retention.ms": "-1"})
     producer = Producer({"bootstrap.servers": kafka_broker.bootstrap, "transactional.id": topic, "log_level": 2})
     producer.init_transactions(30)
-    value = json.dumps({"user": "a", "at": NOW}).encode()
+    value = json.dumps({"user": "a", "t": NOW}).encode()
     for committed in (False, True):
         producer.begin_transaction()
         producer.produce(topic, value, partition=0, timestamp=NOW // 1000)
