@@ -27,7 +27,7 @@ from slicewise import aggregates as agg
 from slicewise.aggregates.membership import answer_type, asking
 from slicewise.codec import Layout
 from slicewise.errors import DefinitionError
-from slicewise.slices import Window, bounds, format_duration
+from slicewise.slices import EARLIEST_US, Window, bounds, format_duration
 
 PAGE = Path(__file__).parent / "aggregates.md"
 SCHEMA = {
@@ -68,6 +68,8 @@ WINDOWS = (
     sw.hopping("1h", every="15m"),
     sw.hopping("1h", every="15m", open=True),
     sw.session("30m", max_length="2h"),
+    sw.lifetime(),
+    sw.lifetime(offset="1d"),
 )
 T = datetime(2026, 3, 2, 10, 20, 30, tzinfo=UTC)
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -271,7 +273,7 @@ def _windows() -> str:
         cells = [_interval(*bounds(window, mode, t_us, slice_us)) for mode in ("live", "at", "event_time")]
         rows.append([f"`<feature>_{window.column_suffix()}`", _meaning(window), *cells])
     head = ["column", "", "live", "at", "event_time"]
-    kinds: list[Callable[..., Window]] = [sw.sliding, sw.tumbling, sw.hopping, sw.session]
+    kinds: list[Callable[..., Window]] = [sw.sliding, sw.tumbling, sw.hopping, sw.session, sw.lifetime]
     said = [
         f"- `sw.{each.__name__}{_signature(each)}`: {' '.join(str(inspect.getdoc(each)).split())}" for each in kinds
     ]
@@ -284,6 +286,8 @@ def _line(maker: Callable[..., Any]) -> str:
 
 
 def _meaning(window: Window) -> str:
+    if window.is_lifetime:
+        return "all events" + (f" up to {format_duration(window.offset_us)} ago" if window.offset_us else "")
     length = format_duration(window.length_us)
     if window.kind == "sliding":
         return f"the last {length}" + (f", {format_duration(window.offset_us)} ago" if window.offset_us else "")
@@ -295,6 +299,8 @@ def _meaning(window: Window) -> str:
 
 def _interval(start: int, end: int) -> str:
     def shown(us: int) -> str:
+        if us == EARLIEST_US:
+            return "the first event"
         when = EPOCH + timedelta(microseconds=us)
         text = f"{when:%H:%M:%S}" if when.second else f"{when:%H:%M}"
         return text if when.date() == T.date() else f"{text} on {when:%d %B}"

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 _DEFINITIONS = ("Feature", "FeatureSet", "FeatureView", "KafkaSource", "case")
-_WINDOWS = ("Window", "exact_range", "hopping", "rows", "session", "sliding", "tumbling")
+_WINDOWS = ("Window", "exact_range", "hopping", "lifetime", "rows", "session", "sliding", "tumbling")
 _AGGREGATES = (
     "argmax",
     "argmin",
@@ -120,6 +120,7 @@ if TYPE_CHECKING:
     from slicewise.serving.client import Client as Client
     from slicewise.slices import exact_range as exact_range
     from slicewise.slices import hopping as hopping
+    from slicewise.slices import lifetime as lifetime
     from slicewise.slices import rows as rows
     from slicewise.slices import session as session
     from slicewise.slices import sliding as sliding

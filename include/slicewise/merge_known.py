@@ -7,9 +7,10 @@ are found by the digest of all that was read of them: nothing has to be told whe
 from __future__ import annotations
 
 import hashlib
-import marshal
+from array import array
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple, cast
+from itertools import chain
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -75,9 +76,15 @@ class Known:
         self.bytes = self.hits = self.misses = 0
 
     @staticmethod
-    def key(plan: int, days: Sequence[Any]) -> Key:
-        """Of a plan's number (of whole columns ~number) and all that was read of its days."""
-        return plan, hashlib.sha256(marshal.dumps(cast(Any, days), 2)).digest()
+    def key(plan: int, days: Sequence[Sequence[bytes | None]]) -> Key:
+        """Of a plan's number (of whole columns ~number), which says what is read, and all that was read: lengths (-1 of
+        what is not there), then the bytes, which are not copied."""
+        values = list(chain.from_iterable(days))
+        digest = hashlib.sha256(array("q", [-1 if value is None else len(value) for value in values]))
+        for value in values:
+            if value:
+                digest.update(value)
+        return plan, digest.digest()
 
     def get(self, key: Key) -> KnownDays | KnownColumns | None:
         """What is known, if it is."""

@@ -32,6 +32,8 @@ Interval = tuple[int, int]
 Int64 = npt.NDArray[np.int64]
 HOURS_PER_DAY = 24
 COVERED_HOURS, DAY_TOTAL, PENTAD_TOTAL = b"c", b"d", b"p"
+FOR_EVER_US = 1 << 62
+"""Where the earliest window starts of a plan of lifetimes alone: nothing has to be kept for it."""
 TOKENS_LIMIT = 256
 """Tokens that a plan remembers."""
 NOWHERE = 0
@@ -172,9 +174,9 @@ def days_of(pentad: int) -> range:
 
 
 class HotField(NamedTuple):
-    """A field of a hot hash: a guard, a running partial, or one that this read does not count."""
+    """A field of a hot hash: a guard, a running partial, a total, or one that this read does not count."""
 
-    kind: Literal["l", "r", "e", "x"]
+    kind: Literal["l", "r", "e", "x", "t"]
     place: Place
     hour: int
     mask: int
@@ -209,13 +211,19 @@ class ReadPlan:
     hot: HourRows
     """How running partials count, by slice (of all hours)."""
     start_us: int
-    """Where the earliest window starts: what must still be kept."""
+    """Where the earliest window starts that is no lifetime: what must still be kept."""
     hours: tuple[int, int]
     """Half-open range of the hours that any window reaches."""
     token_head: bytes
     token_tail: bytes
     without_total: frozenset[Total]
     """Days that are read hour by hour, and pentads day by day, because their total was found to be out of date."""
+    horizon: int | None = None
+    """Of a unit with a lifetime the hour from which on its days are read: what is older is in totals."""
+    total_mask: int = NOWHERE
+    """The lifetimes."""
+    lifetime_end_us: int = 0
+    """Where the earliest of them ends."""
     gaps: tuple[int, ...] = ()
     """Per interval the gap of the session that is looked for in it, 0 of other windows; empty: no session is."""
     number: int = field(default_factory=itertools.count().__next__)
@@ -250,6 +258,13 @@ class ReadPlan:
             found = known[base.pack()] = tokens.seal(self.token_head, base, ahead, self.token_tail)
         return found
 
+    def days_after(self, days: Sequence[Sequence[bytes | None]], horizon: int) -> Sequence[Sequence[bytes | None]]:
+        """The days' values without those of hours before the horizon (a day's first hour)."""
+        return [
+            [None] * len(values) if each.day * HOURS_PER_DAY < horizon else values
+            for each, values in zip(self.days, days, strict=True)
+        ]
+
     @property
     def bounds(self) -> dict[str, Interval]:
         """Feature column -> effective bounds; of a session those within which it is looked for."""
@@ -276,8 +291,12 @@ def plan_read(
     mode: ReadMode,
     t_us: int,
     without_total: frozenset[Total] = frozenset(),
+    horizon: int | None = None,
 ) -> ReadPlan:
-    """The plan of one unit's features at t (microseconds UTC; `live`: the serving clock)."""
+    """The plan of one unit's features at t (microseconds UTC; `live`: the serving clock).
+
+    horizon: of a unit with a lifetime the hour that the marks name, or an earlier one; a day's first.
+    """
     found: dict[tuple[Interval, int], int] = {}
     interval_of = []
     steps: dict[tuple[Interval, int], int] = {}
@@ -287,20 +306,26 @@ def plan_read(
         step = slices.resolution(planned.window, unit.slice_us)
         # equal bounds of different windows are read once, by the finer of their resolutions
         steps[interval] = min(step, steps.get(interval, step))
-        if slices.reads_pentads(planned.window):
+        if slices.reads_pentads(planned.window) or (planned.window.is_lifetime and unit.pentads):
             by_pentads.add(interval)
         interval_of.append(found.setdefault(interval, len(found)))
     intervals = tuple(interval for interval, _ in found)
     gaps = tuple(gap for _, gap in found)
-    start_us = min(start for start, _ in intervals)
+    lifetimes = [i for i, (start, _) in enumerate(intervals) if start == slices.EARLIEST_US]
+    kept = [start for start, _ in intervals if start != slices.EARLIEST_US]
     end_us = max(end for _, end in intervals)
     masks = _Masks(len(intervals))
     finishers: dict[Finisher, int] = {}
     finisher_of = tuple(finishers.setdefault(Finisher(f.partial, f.aggregate), len(finishers)) for f in features)
-    read = [Asked(*key[0], 0 if key[1] else steps[key], key in by_pentads) for key in found]
+    first_us = intervals[0][1] if horizon is None else horizon * HOUR_US
+    read = []
+    for i, key in enumerate(found):
+        start, end = (max(edge, first_us) for edge in key[0]) if i in lifetimes else key[0]
+        read.append(Asked(start, end, 0 if key[1] else steps[key], key in by_pentads))
     days = _day_fields(unit, read, without_total, masks)
     edges = [(s // unit.slice_us, e // unit.slice_us) for s, e in intervals]
     hot = _rows(-1, edges, masks)
+    total_mask = masks.number(lifetimes)
     bounds = {f.column: intervals[i] for f, i in zip(features, interval_of, strict=True)}
     return ReadPlan(
         unit=unit,
@@ -313,11 +338,14 @@ def plan_read(
         days=days,
         masks=masks.table(),
         hot=hot,
-        start_us=start_us,
-        hours=(start_us // HOUR_US, -(-end_us // HOUR_US)),
+        start_us=min(kept, default=FOR_EVER_US),
+        hours=(min(start for start, _ in intervals) // HOUR_US, -(-end_us // HOUR_US)),
         token_head=tokens.head(unit.storage_fingerprint, unit.definition_fingerprint, mode),
         token_tail=tokens.tail(bounds),
         without_total=without_total,
+        horizon=horizon,
+        total_mask=total_mask,
+        lifetime_end_us=min((intervals[i][1] for i in lifetimes), default=end_us),
         gaps=gaps if any(gaps) else (),
     )
 

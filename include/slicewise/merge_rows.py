@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import chain, compress, groupby, repeat
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
 
@@ -17,6 +17,7 @@ from slicewise.aggregates.columns import Columns
 from slicewise.codec import (
     DAY_HEAD,
     DIGEST_BYTES,
+    LIFETIME_HEAD,
     RUNNING_HEAD,
     SEAL_BYTES,
     TOTAL_HEAD,
@@ -29,9 +30,10 @@ from slicewise.codec import (
     pentad_digest,
     seqs_of,
     unpack_hours,
+    unpack_lifetime,
 )
 from slicewise.cover import Cover, Place
-from slicewise.errors import CodecError, DataLoss
+from slicewise.errors import BeyondRetention, CodecError, DataLoss, StoreUnavailable
 from slicewise.merge_base import Base, Stored
 from slicewise.merge_known import Known, KnownColumns
 from slicewise.merge_plan import NOWHERE, HotField, HourRows, Int64, Pentad, ReadPlan, Total
@@ -145,10 +147,16 @@ def gather(
     aheads: list[Mapping[int, Cover]] = [_NOTHING] * entities
     for part in stored:
         key = part.entity * masks + first
-        compacted, without = rows.compacted(plan, part.days, key)
+        total = NO_TOTAL if plan.horizon is None else _add_total(plan, part, base, rows, key)
+        days = (
+            part.days
+            if plan.horizon is None or total.horizon <= plan.horizon
+            else plan.days_after(part.days, total.horizon)
+        )
+        compacted, without = rows.compacted(plan, days, key)
         if without:
             stale |= without
-        guards = _add_hot(plan, part, compacted, base, rows, key)
+        guards = _add_hot(plan, part, compacted, total, base, rows, key)
         if guards:
             covers[part.entity] = _beyond(covers[part.entity], guards)
         if compacted:
@@ -244,8 +252,43 @@ def _pentad(covered: tuple[bytes | None, ...]) -> bytes:
     return pentad_digest(covered)
 
 
+class Brought(NamedTuple):
+    """Of an entity's total: all of its events of hours before the horizon are in it, or beyond the cover of the seq."""
+
+    horizon: int
+    seq: int
+
+
+NO_TOTAL = Brought(-(1 << 62), 0)
+
+
+def _add_total(plan: ReadPlan, part: Stored, base: Base, rows: Rows, key: int) -> Brought:
+    """Adds the entity's total, if it has one."""
+    at = next((i for i in range(0, len(part.hot), 2) if part.hot[i] == b"t"), None)
+    if at is None:
+        return NO_TOTAL
+    value = part.hot[at + 1]
+    horizon, seq, _ = unpack_lifetime(value)
+    if min(plan.start_us, plan.lifetime_end_us) < horizon * HOUR_US:
+        raise BeyondRetention(
+            f"view {plan.unit.view!r} keeps totals of what lies before hour {horizon}, and cannot cut them",
+            where="at",
+            earliest_at_us=horizon * HOUR_US,
+            next_step="ask later times here, earlier ones of the archive (training sets)",
+        )
+    if base.ahead(seq, part.partition) is not None:
+        raise StoreUnavailable(
+            "a total was brought after the ledger was read that bounds it",
+            where=f"archive seq {seq}",
+            next_step="read again",
+        )
+    if plan.total_mask != NOWHERE:
+        rows.singles(key, LIFETIME_HEAD, [value], (plan.total_mask,))
+    return Brought(horizon, seq)
+
+
 def _add_hot(
-    plan: ReadPlan, part: Stored, compacted: Mapping[int, int], base: Base, rows: Rows, key: int
+    plan: ReadPlan, part: Stored, compacted: Mapping[int, int], total: Brought, base: Base, rows: Rows, key: int
 ) -> dict[Place, int]:
     """Adds the running partials that count; gives the guards that are beyond the ledger."""
     guards: dict[Place, int] = {}
@@ -256,7 +299,8 @@ def _add_hot(
     for what, name, value in zip(map(plan.learned.get, names), names, hot[1::2], strict=True):
         kind, place, hour, mask = what or _learn(plan, name)
         if kind == "r":
-            if mask != NOWHERE and (hour not in compacted or _is_beyond(value, compacted[hour], place, hour, base)):
+            seq = total.seq if hour < total.horizon else compacted.get(hour)
+            if mask != NOWHERE and (seq is None or _is_beyond(value, seq, place, hour, base)):
                 counted.append(value)
                 masks.append(mask)
         elif kind == "l":
@@ -303,6 +347,8 @@ def _hot_field(plan: ReadPlan, name: bytes) -> HotField:
             return HotField("l", (parts[1].decode("ascii"), int(parts[2])), 0, NOWHERE)
     except ValueError as error:
         raise CodecError(f"a hot field that is none: {name[:80]!r}") from error
+    if name == b"t":
+        return HotField("t", ("", 0), 0, NOWHERE)  # added before the others
     if parts[0] in (b"e", b"x"):
         # Tail fields: beyond the base that this read claims, hence not counted by it.
         return HotField("e", ("", 0), 0, NOWHERE)

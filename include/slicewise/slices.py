@@ -36,11 +36,14 @@ MAX_SESSION_SLICES = 10_000
 """A session is read slice by slice: its longest length is at most so many."""
 
 EARLIEST_US = -62_135_596_800_000_000
-"""0001-01-01: where a window begins that only counts rows."""
+"""0001-01-01: where a window begins that only counts rows, or holds all events."""
+LIFETIME = "lifetime"
+LIFETIME_GRAIN_US = 10 * MINUTE_US
+"""What a slice is at most a tenth of where no other window says it."""
 MAX_ROWS = 10_000
 """Most rows of a rows window: each read brings them all."""
 
-Kind = Literal["sliding", "tumbling", "hopping", "session", "exact", "rows"]
+Kind = Literal["sliding", "tumbling", "hopping", "session", "exact", "rows", "lifetime"]
 Closed = Literal["both", "left", "right", "neither"]
 Mode = Literal["live", "at", "event_time", "row"]
 
@@ -57,6 +60,8 @@ _UNITS = (
 )
 _DURATION = re.compile("".join(rf"(?:(\d+){unit}(?![a-z]))?" for unit, _ in _UNITS))
 _LONGEST_US = 10_000 * DAY_US
+FOR_EVER_US = 100 * _LONGEST_US
+"""Longer than any span of event times: the length of a lifetime, where one is asked for."""
 
 
 def parse_duration(text: str) -> int:
@@ -111,9 +116,9 @@ class Window:
 
     `open`: the window that is still filling, instead of the last complete one (tumbling and
     hopping only). `closed`: which ends of an exact window are in it. `rows`: of a rows window, how
-    many; its length is 0. `label` is the author's own text of the window; columns are named by it.
-    `offset_us`: at t it is the window of t - offset. `gap_us`: of a session alone, whose
-    `length_us` is how far back it is looked for, its longest length.
+    many; its length is 0, as that of a lifetime is. `label` is the author's own text of the window;
+    columns are named by it. `offset_us`: at t it is the window of t - offset. `gap_us`: of a session
+    alone, whose `length_us` is how far back it is looked for, its longest length.
     """
 
     kind: Kind
@@ -128,7 +133,10 @@ class Window:
 
     def __post_init__(self) -> None:
         self._check()
-        if not self.label:
+        if self.is_lifetime:
+            shift = f"_offset_{format_duration(self.offset_us)}" if self.offset_us else ""
+            object.__setattr__(self, "label", self.label or f"lifetime{shift}")
+        elif not self.label:
             label = str(self.rows) if self.kind == "rows" else format_duration(self.gap_us or self.length_us)
             if self.kind == "hopping":
                 label += f"_{format_duration(self.hop_us)}"
@@ -149,13 +157,13 @@ class Window:
                 raise DefinitionError(
                     f"{self!r} is no window",
                     expected=expected,
-                    next_step="make it by sw.sliding, sw.tumbling, sw.hopping, sw.session, sw.exact_range or sw.rows",
+                    next_step="make it by sw.sliding, sw.tumbling, sw.hopping, sw.session, sw.lifetime, … or sw.rows",
                 )
 
     def column_suffix(self) -> str:
-        """ "1h", "1h_offset_1d", "tumbling_1h", "hopping_1h_10m", "session_30m", "exact_1h", "rows_5"; "_open" follows
-        where the window is open, and which end is closed where not both are."""
-        if self.kind == "sliding":
+        """ "1h", "1h_offset_1d", "tumbling_1h", "hopping_1h_10m", "session_30m", "exact_1h", "rows_5", "lifetime";
+        "_open" follows where the window is open, and which end is closed where not both are."""
+        if self.kind in ("sliding", "lifetime"):
             return self.label
         ends = "" if self.closed == "both" else f"_{self.closed}"
         return f"{self.kind}_{self.label}" + ("_open" if self.open else "") + ends
@@ -165,13 +173,18 @@ class Window:
         """Whether it is answered from events, one by one, instead of from slices."""
         return self.kind in ("exact", "rows")
 
+    @property
+    def is_lifetime(self) -> bool:
+        """Whether it holds all events up to its end."""
+        return self.kind == "lifetime"
+
     def steps_us(self) -> tuple[int, ...]:
         """What a slice must divide."""
         return tuple(step for step in (self.length_us, self.hop_us, self.offset_us) if step)
 
     @property
     def grain_us(self) -> int:
-        """What a slice is at most a tenth of: a session's gap, else the length."""
+        """What a slice is at most a tenth of: a session's gap, else the length; 0: of a lifetime it is any."""
         return self.gap_us or self.length_us
 
 
@@ -239,6 +252,12 @@ def session(gap: str, *, max_length: str, offset: str | None = None) -> Window:
     return _shifted(Window("session", length_us, label=gap, gap_us=gap_us), offset)
 
 
+@_placed
+def lifetime(*, offset: str | None = None) -> Window:
+    """All events of the entity up to now, or up to `offset` ago. As text, `"lifetime"`."""
+    return _shifted(Window("lifetime", 0, label=LIFETIME), offset)
+
+
 def _shifted(window: Window, offset: str | None) -> Window:
     if offset is None:
         return window
@@ -272,7 +291,9 @@ def rows(count: int, *, offset: str | None = None) -> Window:
 
 
 def as_window(window: str | Window) -> Window:
-    """A window from what a definition may give: a duration is a sliding window."""
+    """A window from what a definition may give: a duration is a sliding window, "lifetime" all events."""
+    if window == LIFETIME:
+        return lifetime()
     return window if isinstance(window, Window) else sliding(window)
 
 
@@ -284,7 +305,7 @@ def default_slice(windows: Iterable[Window]) -> int:
     """
     windows = tuple(windows)
     steps = {step for window in windows for step in window.steps_us()}
-    shortest = min(window.grain_us for window in windows)
+    shortest = min((window.grain_us for window in windows if window.grain_us), default=LIFETIME_GRAIN_US)
     for slice_us in reversed(SLICES):
         if slice_us * 10 <= shortest and all(step % slice_us == 0 for step in steps):
             return slice_us
@@ -343,9 +364,10 @@ def resolution(window: Window, slice_us: int) -> int:
 
     Sliding: the finest level with length / r <= 1,500 (if none, the coarsest). Tumbling and
     hopping bounds are exact whatever the level: the coarsest that divides length and hop. An offset
-    moves the time alone, so that it bears on none. A session is walked slice by slice.
+    moves the time alone, so that it bears on none. A session is walked slice by slice; a lifetime
+    is cut by nothing but its end.
     """
-    if window.kind == "session":
+    if window.kind in ("session", "lifetime"):
         return slice_us
     levels = [slice_us, *(v for v in LEVELS if v > slice_us and v % slice_us == 0)]
     if window.kind == "sliding":
@@ -356,7 +378,9 @@ def resolution(window: Window, slice_us: int) -> int:
 
 def reach_us(window: Window, slice_us: int) -> int:
     """How far before t a live window's start can lie, in microseconds (never exceeded); 0 of a rows
-    window, which time does not bound."""
+    window, which time does not bound; of a lifetime, how far before t its end can lie that may still be asked for."""
+    if window.is_lifetime:
+        return DAY_US + window.offset_us
     if window.is_exact:
         return window.length_us + window.offset_us
     if not window.hop_us:
@@ -404,6 +428,8 @@ def _bounds(window: Window, mode: Mode, t: Any, slice_us: int, smaller: Callable
         present = floor(t, slice_us)
     else:
         present = t + 1 if mode == "row" else t
+    if window.kind == "lifetime":
+        return t * 0 + EARLIEST_US, present
     if window.kind == "sliding":
         return floor(t - window.length_us, resolution(window, slice_us)), present
     if window.kind == "session":  # the end alone says where it may start

@@ -118,6 +118,10 @@ def value_of(aggregate: Aggregate, events: Sequence[OracleEvent], end: int) -> A
     return laws.expected(aggregate, given, end)
 
 
+ONLY_PAID = frozenset(["by_card_and_shop", "ever_by_card"])
+"""Views that leave out what is no payment of more than nothing."""
+
+
 def by_entity(unit: Unit, events: Sequence[OracleEvent]) -> dict[tuple[Any, ...], list[OracleEvent]]:
     """Events of each entity of a unit; those without a whole key, or that the view leaves out, are in none."""
     found: dict[tuple[Any, ...], list[OracleEvent]] = defaultdict(list)
@@ -125,7 +129,7 @@ def by_entity(unit: Unit, events: Sequence[OracleEvent]) -> dict[tuple[Any, ...]
     for event in events:
         key = tuple(event.columns[name] for name in names)
         amount = event.columns["amount"]
-        if None not in key and (unit.view != "by_card_and_shop" or (amount is not None and amount > 0)):
+        if None not in key and (unit.view not in ONLY_PAID or (amount is not None and amount > 0)):
             found[key].append(event)
     return found
 

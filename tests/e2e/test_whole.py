@@ -11,6 +11,7 @@ import time
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pyarrow as pa
@@ -20,9 +21,9 @@ import pytest
 from slicewise.features.plan import Deployment
 from slicewise.local import deploy
 from tests.e2e.compare import Count, compare, spine
-from tests.e2e.payments import PARTITIONS, Produced, parse, payments
+from tests.e2e.payments import CARDS, PARTITIONS, Produced, parse, payments
 from tests.e2e.published import check_published
-from tests.support.oracle import HOUR, OracleEvent
+from tests.support.oracle import DAY, HOUR, OracleEvent
 from tests.support.stack import Stack, stack
 
 pytestmark = [pytest.mark.server, pytest.mark.spark, pytest.mark.timeout(1500)]
@@ -47,6 +48,18 @@ def now_us() -> int:
 
 def produce(platform: Stack, records: list[Produced]) -> None:
     platform.produce(TOPIC, [(each.partition, each.value, each.time_ms) for each in records])
+
+
+def of_other_days(seed: int, n: int) -> list[Produced]:
+    """Payments of six hours four days ago, recorded then: hours that only lifetimes hold, in their totals."""
+    then = now_us() - 4 * DAY
+    return payments(seed, n, then, then - 6 * HOUR, then)
+
+
+def brought(report: dict[str, Any]) -> dict[str, int]:
+    """How many totals a compaction wrote of each view; all that there were to write."""
+    assert not any(each["left_over"] for each in report["horizons"]), report["horizons"]
+    return {each["view"]: each["brought"] for each in report["horizons"]}
 
 
 def raw_events(platform: Stack) -> tuple[list[OracleEvent], int]:
@@ -107,7 +120,8 @@ def test_online_equals_training_equals_the_oracle_through_crashes_and_losses(pla
 
     # --- the driver is killed in the middle of a batch, and another takes over
     now = now_us()
-    produce(platform, payments(SEED, 12_000, now, now - 5 * HOUR, now, bad=40))
+    produce(platform, of_other_days(SEED + 3, 300))
+    produce(platform, payments(SEED, 11_700, now, now - 5 * HOUR, now, bad=40))
     platform.start_stream()
     platform.wait(lambda: None if applied(platform) >= 3_000 else "not begun", "the first batches")
     platform.kill_stream()
@@ -119,12 +133,15 @@ def test_online_equals_training_equals_the_oracle_through_crashes_and_losses(pla
 
     # --- compaction changes no value; late events for compacted hours come in; compaction twice
     first = platform.job("compact", "--hour", hour_text(1))
+    assert brought(first) == {"ever_by_card": len(CARDS), "everything_ever": PARTITIONS}
     total += check_online(platform, deployment, "after compaction", 2).compared
     now = now_us()
-    produce(platform, payments(SEED + 1, 3_000, now, now - 5 * HOUR, now, bad=10))
+    produce(platform, of_other_days(SEED + 4, 300))
+    produce(platform, payments(SEED + 1, 2_700, now, now - 5 * HOUR, now, bad=10))
     platform.wait_applied(TOPIC)
     total += check_online(platform, deployment, "late events after compaction", 3).compared
     second = platform.job("compact", "--hour", hour_text(1))
+    assert brought(second) == {"ever_by_card": len(CARDS), "everything_ever": PARTITIONS}
     total += check_online(platform, deployment, "compacted again", 1).compared
     third = platform.job("compact", "--hour", hour_text(1))
     print(f"compactions: {[{k: v for k, v in r.items() if isinstance(v, int)} for r in (first, second, third)]}")

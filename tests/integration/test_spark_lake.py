@@ -17,13 +17,14 @@ from slicewise.features.plan import Deployment
 from slicewise.features.unit import Unit
 from slicewise.lifecycle.archiving import Extent
 from slicewise.lifecycle.sweep import rules_of, verdict
-from slicewise.slices import HOUR_US
+from slicewise.slices import DAY_US, HOUR_US
 from slicewise.spark.archive import Archiver
 from slicewise.spark.backfill_run import backfill
 from slicewise.spark.compact_run import Request, UnitRun, compact
 from slicewise.spark.compaction import HourJob
 from slicewise.spark.context import Context
 from slicewise.spark.maintain_run import Maintenance
+from slicewise.spark.report import hour_text
 from slicewise.spark.streaming import plan_stream
 from slicewise.stores.iceberg import slices
 from slicewise.stores.iceberg.log import archive_state, load, newest_by_hour, scan_events
@@ -296,7 +297,8 @@ def test_a_backfill_builds_a_new_unit_from_exactly_what_lies_below_its_start(sha
     first = by_user(shared, "filled")
     deployment = shared.deploy(first)
     now = time.time_ns() // 1000
-    old = events(over(4), 200, 30_000_000) + events(now - 5 * MINUTE_US, 12, 1000)  # the open hour too
+    days_ago = events(over(50), 9, 1000)
+    old = days_ago + events(over(4), 200, 30_000_000) + events(now - 5 * MINUTE_US, 12, 1000)  # the open hour too
     shared.produce("filled", old)
     shared.fold(deployment, "filled")
     second = by_song(shared, "filled")
@@ -313,6 +315,10 @@ def test_a_backfill_builds_a_new_unit_from_exactly_what_lies_below_its_start(sha
         report = backfill(context, "filled_by_song")
     assert report.more["ready"] is True
     assert {each["seq"] for each in report.hours} == {0}
+    ended = {each["played"] // DAY_US for each in old} - {now // DAY_US}
+    totals = {each["day"]: each["totals"] for each in report.days}
+    assert sorted(totals) == [hour_text(day * 24)[:10] for day in sorted(ended)], "a first read finds every total"
+    assert totals[min(totals)] == len({(each["song_id"], each["user_id"]) for each in days_ago})
     check(shared, unit, old + new)
     with shared.store() as store:
         assert unit.storage_fingerprint in store.marks().ready
@@ -401,3 +407,23 @@ def test_maintenance_changes_no_row(shared: Lake) -> None:
         named = {each["table"]: each for each in report["tables"]}
         assert named["log.tidied"]["files_after"] < named["log.tidied"]["files_before"]
         assert compact(context, Request(over(3) // HOUR_US)).to_json()["outcome"] == "clean"
+
+
+def test_a_view_of_more_columns_than_iceberg_bounds_by_itself_is_compacted(shared: Lake) -> None:
+    shared.topic("wide")
+    view = sw.FeatureView(
+        "wide",
+        source=shared.source("wide"),
+        entity=["user_id"],
+        features=[sw.Feature(f"beyond_{i}", sw.count(where=f"n >= {i}"), windows=["1h"]) for i in range(110)],
+    )
+    (unit,) = (deployment := shared.deploy(view)).units
+    start = over(2)
+    shared.produce("wide", events(start, 12))
+    shared.fold(deployment, "wide")
+    with shared.context() as context:
+        report = compact(context, Request(None))
+        assert report.more["dirty"] == 0
+        assert [each["hour"] for each in report.hours if each["view"] == "wide"]
+        assert context.store.swapped(unit) == {start // HOUR_US: 1}
+        assert slices.headers(context.unit_table(unit).table)[start // HOUR_US].seq == 1

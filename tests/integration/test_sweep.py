@@ -117,10 +117,14 @@ def test_a_store_without_deployment_has_nothing_to_sweep(
 
 
 def test_the_status_holds_what_is_deployed_and_what_parts_say(own_redis: RedisServer, deployed: Deployment) -> None:
+    (unit,) = [each.storage_fingerprint for each in deployed.units]
     record_part(own_redis.url, "stream:plays", '{"state": "running"}')
     record_part(own_redis.url, "job:sweep", "{}")
+    with redis.Redis.from_url(own_redis.url) as client:  # hours of the one unit, and a seq that totals name
+        generation = int(read_status(own_redis.url).marks["generation"])
+        client.hset(keys.swapped_key(generation, unit), mapping={"490000": 3, "t:3": 489984})
     found = read_status(own_redis.url, ["sweep", "check"])
     assert found.sources == ("plays",)
     assert {unit["view"] for unit in found.units} == {"listening"}
     assert found.parts == {"stream:plays": '{"state": "running"}', "job:sweep": "{}"}
-    assert found.swapped == {unit.storage_fingerprint: {} for unit in deployed.units}
+    assert found.swapped == {unit: {490_000: 3}}

@@ -48,6 +48,8 @@ class Lake:
     settings: Settings
     session: SparkSession
     clock: SystemClock = field(default_factory=SystemClock)
+    operator_url: str = ""
+    """Of the store, for who may empty it."""
 
     def topic(self, name: str, partitions: int = 2) -> KafkaLog:
         log = KafkaLog(self.settings.kafka_bootstrap)
@@ -131,7 +133,7 @@ class Lake:
     ) -> Counter[int]:
         hot = keys.hot_key(store.generation, tag, stored_as)
         now_hour = store.time_us() // HOUR_US
-        hours = range(now_hour - 40, now_hour + 3)
+        hours = range(now_hour - 60, now_hour + 3)
         days = sorted({hour // 24 for hour in hours})
         day_keys = [keys.day_key(store.generation, tag, stored_as, day) for day in days]
         fields = [(keys.HOURS, *(keys.hour_fields(hour)[1] for hour in hours if hour // 24 == day)) for day in days]
@@ -191,7 +193,7 @@ def lake(folder: Path) -> Iterator[Lake]:
         )
         session = stream_session(settings, cores=2)
         try:
-            yield Lake(settings, session)
+            yield Lake(settings, session, operator_url=redis.operator_url)
         finally:
             session.stop()
 

@@ -108,6 +108,7 @@ class StoreUnit:
     retention_us: int = 48 * HOUR_US
     layout: Layout = field(default_factory=lambda: Layout.of([Identities().bind({}), Count().bind({})]))
     event_list: EventList | None = None
+    lifetime: bool = False
     pentads: bool = True
 
 

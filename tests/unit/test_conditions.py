@@ -92,7 +92,7 @@ def test_a_deployment_comes_back_with_its_conditions() -> None:
         ("stars + 1", "a condition is boolean, this is long"),
         ("starz > 1", "unknown column 'starz'"),
         ("sum(stars) > 1", "an aggregate is not row logic"),
-        ("liked AND", "is no expression"),
+        ("liked AND", "is no expression: something is missing"),
     ],
 )
 def test_a_condition_that_is_none_is_refused_with_its_feature_and_place(where: str, message: str) -> None:

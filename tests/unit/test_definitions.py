@@ -3,7 +3,6 @@
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
-from functools import partial
 from typing import Unpack
 
 import pytest
@@ -49,71 +48,6 @@ def feature(
 def planned(*definitions: sw.FeatureView | sw.FeatureSet) -> Deployment:
     return plan(Project.of("project", definitions))
 
-
-def mistaken(make: Callable[..., object], option: str, wrong: object, **others: object) -> object:
-    """What is made with a parameter of a wrong kind."""
-    return make(**{**others, option: wrong})
-
-
-CASES = [
-    ("events", 5, "events is 5", "a list of dicts"),
-    ("events", {"user_id": "ann"}, "events is {", "a list of dicts"),
-    ("events", "ann", "events is 'ann'", "a list of dicts"),
-    ("events", [1], "events[0] is 1", "a dict"),
-    ("events", [{1: 2}], "events[0] is {1: 2}", "a dict of names"),
-    ("at", None, "at is None", "RFC 3339 with zone"),
-    ("at", True, "at is True", "RFC 3339 with zone"),
-    ("at", 1.5, "at is 1.5", "RFC 3339 with zone"),
-    ("at", "yesterday", "at is 'yesterday'", "RFC 3339 with zone"),
-    ("at", "2026-01-01T00:00:00", "at is '2026-01-01T00:00:00'", "time without zone"),
-    ("at", 10**30, "at is 1000", "RFC 3339 with zone"),
-    ("at", -1, "at is -1", "RFC 3339 with zone"),
-    ("expect", [1], "expect is [1]", "a dict of names"),
-    ("expect", {3: 1}, "expect is {3: 1}", "a dict of names"),
-    ("entity", "ann", "entity is 'ann'", "a dict of names"),
-    ("entity", {1: 2}, "entity is {1: 2}", "a dict of names"),
-    ("mode", ["at"], "['at'] is no mode", "one of event_time"),
-    ("name", 5, "name is 5", "a text"),
-]
-OPTIONS: list[tuple[str, Callable[..., object], str, object, str, str]] = [
-    ("a view", view, "spread", "no", "spread is 'no'", "spread=True or spread=False"),
-    ("a view", view, "spread", None, "spread is None", "spread=True or spread=False"),
-    ("a view", view, "owner", 5, "owner is 5", "a text"),
-    ("a view", view, "owner", " ", "owner is ' '", "a text"),
-    ("a view", view, "where", True, "where is True", "row logic as text"),
-    ("a view", view, "entity", {"user_id"}, "entity is {'user_id'}", "a list of texts"),
-    ("a view", view, "entity", iter(["user_id"]), "entity is <list_iterator", "a list of texts"),
-    ("a view", view, "columns", {5: "seconds"}, "columns is {5:", "a dict of names"),
-    ("a source", source, "owner", ["me"], "owner is ['me']", "a text"),
-    ("a source", source, "timestamp", ["at_us"], "timestamp is ['at_us']", "the name of a column"),
-    ("a source", source, "paths", 5, "paths is 5", "a dict of names"),
-    ("a source", source, "required", {"user_id": 1}, "required is {", "a list of texts"),
-    (
-        "an Avro source",
-        partial(sw.KafkaSource, "plays", SCHEMA, "at_us", format="avro"),
-        "registry",
-        5,
-        "URL is none",
-        "http://host:port",
-    ),
-    ("a feature set", partial(sw.FeatureSet, "s", ["v:f_1h"]), "owner", 5, "owner is 5", "a text"),
-    ("a feature set", partial(sw.FeatureSet, "s", ["v:f_1h"]), "defaults", {5: 1}, "defaults is {5: 1}", "a dict"),
-    ("a board", partial(sw.Leaderboard, "b", "v", "f_1h"), "owner", 5, "owner is 5", "a text"),
-    ("a board", partial(sw.Leaderboard, "b", "v", "f_1h", late="correct"), "topic", 5, "5 is no topic name", "letters"),
-    ("SQL", partial(sw.sql, ""), "sources", "plays", "sources is 'plays'", "sources=[sw.KafkaSource"),
-    ("SQL", partial(sw.sql, ""), "sources", 5, "sources is 5", "sources=[sw.KafkaSource"),
-    ("SQL", partial(sw.sql, ""), "tests", 5, "tests is 5", "tests=[sw.case"),
-    ("SQL", sw.sql, "text", 5, "the SQL is 5", "a text"),
-    ("SQL", partial(sw.sql_views, ""), "tests", [1], "tests is [1]", "a dict"),
-]
-WINDOWS: list[tuple[str, Callable[[], object], str, str]] = [
-    ("tumbling(60)", lambda: sw.tumbling(60), "60 is no duration", "10m"),  # type: ignore[arg-type]  # the mistake
-    ("open='yes'", lambda: sw.tumbling("1h", open="yes"), "is no window", "open=True or open=False"),  # type: ignore[arg-type]
-    ("offset=True", lambda: sw.sliding("1h", offset=True), "True is no duration", "10m"),  # type: ignore[arg-type]
-    ("session without length", lambda: sw.session("30m", max_length="1m"), "ends before its gap", "lengthen"),
-    ("closed='BOTH'", lambda: sw.exact_range("1h", closed="BOTH"), "closed is 'BOTH'", "leave it out"),  # type: ignore[arg-type]
-    ("rows('5')", lambda: sw.rows("5"), "a window of '5' rows", "a whole number"),  # type: ignore[arg-type]
-]
 
 # what makes the mistake; what, where and the hint of its refusal
 WRONG: dict[str, tuple[Callable[[], object], str, str | None, str]] = {
@@ -436,25 +370,6 @@ WRONG: dict[str, tuple[Callable[[], object], str, str | None, str]] = {
         "test_definitions",
         "",
     ),
-    **{
-        f"a case whose {option} is {wrong!r}": (
-            partial(mistaken, sw.case, option, wrong, events=[], at=0, expect={"x": 1}),
-            what,
-            "test_definitions",
-            hint,
-        )
-        for option, wrong, what, hint in CASES
-    },
-    **{
-        f"{kind} whose {option} is {wrong!r}": (
-            partial(mistaken, make, option, wrong),
-            what,
-            "test_definitions",
-            hint,
-        )
-        for kind, make, option, wrong, what, hint in OPTIONS
-    },
-    **{f"the window {text}": (make, what, "test_definitions", hint) for text, make, what, hint in WINDOWS},
     "a case of unknown mode": (
         lambda: sw.case(events=[], at=0, expect={"x": 1}, mode="now"),
         "'now' is no mode",

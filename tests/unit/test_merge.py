@@ -46,6 +46,8 @@ class UnitUnderTest:
     levels: tuple[int, ...] = ()
     storage_fingerprint: str = "00" * 8
     definition_fingerprint: str = "11" * 8
+    view: str = "tested"
+    pentads: bool = False
 
 
 @dataclass(frozen=True)

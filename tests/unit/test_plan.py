@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 import slicewise as sw
 from slicewise.errors import DefinitionError, UnknownName
 from slicewise.features.definitions import Project
-from slicewise.features.explain import TEXT_BYTES, changes, explain, refuse_changed_units
+from slicewise.features.explain import TEXT_BYTES, changes, explain, reads_per_request, refuse_changed_units
 from slicewise.features.fingerprint import canonical_json, definition_payload, storage_payload
 from slicewise.features.plan import Deployment, plan
 from slicewise.features.unit import Unit
@@ -93,6 +93,25 @@ def test_retention_is_the_longest_reach_and_the_lateness() -> None:
     assert unit(plays("10m", sw.tumbling("1d"))).retention_us == 2 * DAY_US + late
     assert unit(plays("10m", sw.sliding("1h", offset="2d"))).retention_us == 2 * DAY_US + HOUR_US + MINUTE_US + late
     assert unit(plays("10m", sw.tumbling("1d", offset="1h"))).retention_us == 2 * DAY_US + HOUR_US + late
+
+
+def test_a_lifetime_is_stored_as_a_unit_of_its_own_kind_and_read_back_a_day_and_the_lateness() -> None:
+    ever, month = unit(plays("10m", "lifetime")), unit(plays("10m"))
+    assert ever.lifetime
+    assert not month.lifetime
+    assert ever.layout == month.layout
+    assert ever.storage_fingerprint != month.storage_fingerprint  # what the one lets expire, the other needs
+    assert ever.retention_us == 8 * DAY_US
+    assert unit(plays(sw.lifetime(offset="3d"))).retention_us == 11 * DAY_US
+    assert ever.slice_us == unit(plays("lifetime")).slice_us == MINUTE_US
+    (again,) = Deployment.from_json(planned(view(plays("10m", "lifetime"))).to_json()).units
+    assert again == ever
+    assert reads_per_request(ever) <= 2 * 9 + 24 + 2  # days with their index, hours of today, slices of this one
+
+
+def test_a_decaying_sum_refuses_a_lifetime() -> None:
+    with pytest.raises(DefinitionError, match="over lifetime"):
+        unit(sw.Feature("lately", sw.decay_count(half_life="1h"), windows=["lifetime"]))
 
 
 def test_a_session_is_kept_for_as_long_as_it_may_last_and_its_view_tells_first_and_last_events() -> None:
@@ -451,6 +470,18 @@ def test_explain_bounds_what_lists_and_sketches_can_hold() -> None:
     assert quiet.bytes_per_entity < row.bytes_per_entity / 2
     (rare,) = explain(planned(view(sketch, **BASE)), events_per_hour=0.001)
     assert rare.bytes_per_entity < 5 * rare.most_bytes_per_row
+
+
+def test_explain_bounds_a_lifetime_by_a_total_of_any_number_of_events_and_the_days_after_it() -> None:
+    def sketch(*windows: str) -> sw.Feature:
+        return sw.Feature("songs", sw.distinct_count("song_id", threshold=100, precision=10), windows=list(windows))
+
+    (week,), (ever,) = (explain(planned(view(sketch(w), **BASE)), events_per_hour=0.001) for w in ("1d", "lifetime"))
+    full = 100 * (4 + TEXT_BYTES) + 2**10
+    assert ever.most_bytes_per_row == ever.bytes_per_row + full > week.most_bytes_per_row
+    assert full < ever.bytes_per_entity - week.bytes_per_entity < full + 200
+    assert ever.retention == "a total, and 8d after it"
+    assert ever.change.reason == "stored from now on; all of history come from the archive"
 
 
 @given(

@@ -75,6 +75,23 @@ def test_a_column_is_named_by_the_authors_own_text() -> None:
     assert Window("hopping", H, 10 * M).column_suffix() == "hopping_1h_10m"
 
 
+def test_a_lifetime_holds_all_events_up_to_its_end() -> None:
+    #  0001-01-01 ... all events ...   10:20:30
+    #  [-----------------------------)         at: up to the slice's begin
+    #  [-------------------------------)       event_time: up to t
+    #  [---------------------------------)     live: up to the slice's end
+    t = T0 + 10 * H + 20 * M + 30 * SECOND_US
+    ends = [sl.bounds(sl.lifetime(), mode, t, M) for mode in ("at", "event_time", "live")]
+    assert ends == [(sl.EARLIEST_US, end) for end in (t - 30 * SECOND_US, t, t + 30 * SECOND_US)]
+    assert sl.bounds(sl.lifetime(offset="1d"), "at", t, M) == (sl.EARLIEST_US, t - 30 * SECOND_US - D)
+    assert sl.as_window("lifetime") == sl.lifetime()
+    assert sl.lifetime(offset="1d").column_suffix() == "lifetime_offset_1d"
+    # it takes whatever slice the others have; alone, a minute
+    assert sl.default_slice([sl.lifetime()]) == M
+    assert sl.default_slice([sl.lifetime(), sl.sliding("7d")]) == H
+    assert sl.default_slice([sl.lifetime(), sl.sliding("1s")]) == 100_000
+
+
 def test_an_offset_stands_in_the_columns_name() -> None:
     assert sl.sliding("1h", offset="1d").column_suffix() == "1h_offset_1d"
     assert sl.tumbling("1h", offset="24h").column_suffix() == "tumbling_1h_offset_24h"

@@ -105,7 +105,7 @@ class BloomBits(Filter):
             row_of = np.cumsum(dense) - 1
             gather_into(whole, row_of[of], table, np.bitwise_or)
             into = dense[group]
-            at = self._places(hashes[into]) + (row_of[group[into]] * self.bits)[:, None]
+            at = self._places(hashes[into]) + row_of[group[into]] * self.bits
             flags = np.zeros(whole.size * 8, np.uint8)
             flags[at.reshape(-1)] = 1
             whole |= np.packbits(flags, bitorder="little").reshape(whole.shape)
@@ -116,10 +116,11 @@ class BloomBits(Filter):
         )
 
     def _places(self, hashes: Words) -> Int64:
-        """The bits [n, probes] of values with these hashes."""
-        found = np.empty((len(hashes), self.probes), np.int64)
+        """The bits [probes, n] of values with these hashes."""
+        found, bits = np.empty((self.probes, len(hashes)), np.int64), np.uint64(self.bits)
         for probe in range(self.probes):
-            found[:, probe] = mixed(hashes + np.uint64(probe * GOLDEN % 2**64)) % np.uint64(self.bits)
+            words = mixed(hashes + np.uint64(probe * GOLDEN % 2**64))
+            found[probe] = words - words // bits * bits  # NumPy divides by one number in a fraction of the time of `%`
         return found
 
     def _places_of_one(self, value: int) -> list[int]:
@@ -178,7 +179,7 @@ class Bloom(BloomBits, Membership):
             return np.isin(hashes, np.frombuffer(found, "<u8", offset=1)).tolist()  # type: ignore[no-any-return]
         bits = np.frombuffer(found, np.uint8, offset=1)
         places = self._places(hashes)
-        held = ((bits[places >> 3] >> (places & 7).astype(np.uint8)) & 1).all(axis=1).tolist()
+        held = ((bits[places >> 3] >> (places & 7).astype(np.uint8)) & 1).all(axis=0).tolist()
         return [None if member else False for member in held] if found[:1] == FULL else held
 
 

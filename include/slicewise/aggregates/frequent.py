@@ -24,7 +24,7 @@ from slicewise.aggregates.columns import Columns, Values
 from slicewise.aggregates.distinct import COUNTABLE
 from slicewise.aggregates.events import Event, Rows
 from slicewise.aggregates.fields import Field, Fixed, Items
-from slicewise.aggregates.grouping import FEW, coded, numbered, order_of, shifted
+from slicewise.aggregates.grouping import FEW, coded, least_of, numbered, order_of, shifted
 from slicewise.aggregates.hashing import SEED, hash_one, hash_stored, mixed, mixed_one
 from slicewise.aggregates.limits import check_share, check_whole
 from slicewise.aggregates.ragged import Int64, Ragged, RaggedBytes, gather_into, offsets_of
@@ -163,9 +163,9 @@ class TopKFrequent(Aggregate):
             universe, code = coded(stored, self.value)
             entries = _gathered(owners, code, priority, n, len(universe))
         else:
-            positions, span, least = near
+            positions, span, lowest = near
             group, position, priority, n = _gathered(owners, positions, priority, n, span)
-            universe, entries = position + least, (group, np.arange(len(position)), priority, n)
+            universe, entries = position + lowest, (group, np.arange(len(position)), priority, n)
         table = counters.values.reshape(-1, self.cells)
         seen = np.zeros(n_groups, bool)
         seen[groups[partials.fixed("oversized") != 0]] = True
@@ -226,6 +226,10 @@ class TopKFrequent(Aggregate):
     def _candidates(self, group: Int64, priority: Words, fits: NDArray[np.bool_]) -> NDArray[np.bool_]:
         """Which items (sorted by group) are among the `capacity` of least priority of those that are not oversized."""
         allowed = np.flatnonzero(fits)
+        if len(allowed) and group[allowed[0]] == group[allowed[-1]]:
+            kept = np.zeros(len(fits), bool)
+            kept[allowed[least_of(priority[allowed], self.capacity)]] = True
+            return kept
         # Priorities are spread evenly: of many items only the lower ones need any order.
         held = np.bincount(group[allowed])
         share = np.minimum(2.0 * self.capacity / np.maximum(held, 1), 1.0)

@@ -70,6 +70,16 @@ def order_of(keys: NDArray[Any], groups: Int64, *, stable: bool = False) -> Int6
     return order
 
 
+def least_of(keys: NDArray[Any], most: int) -> NDArray[np.bool_]:
+    """Which keys are the `most` least ones; of equal ones the first."""
+    if len(keys) <= most:
+        return np.ones(len(keys), np.bool_)
+    bound = np.partition(keys, most - 1)[most - 1]
+    found: NDArray[np.bool_] = keys < bound
+    found[np.flatnonzero(keys == bound)[: most - int(found.sum())]] = True
+    return found
+
+
 def _positions(order: Int64) -> Int64:
     position = np.empty(len(order), np.int64)
     position[order] = np.arange(len(order))

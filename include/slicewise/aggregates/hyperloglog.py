@@ -16,6 +16,8 @@ from numpy.typing import NDArray
 from slicewise.aggregates.ragged import Int64
 
 ALPHA = 0.7213475204444817  # 1 / (2 ln 2)
+_BIAS = 1023
+"""Of a double's exponent."""
 LEAST_PRECISION, MOST_PRECISION = 4, 16
 
 
@@ -24,12 +26,9 @@ def places(hashes: NDArray[np.uint64], precision: int) -> tuple[Int64, NDArray[n
     register = (hashes >> np.uint64(64 - precision)).astype(np.int64)
     # The bit put below the last one bounds the rank at 64 - p + 1.
     rest = (hashes << np.uint64(precision)) | np.uint64(1 << (precision - 1))
-    rank = np.ones(len(hashes), np.uint8)
-    for step in (32, 16, 8, 4, 2, 1):
-        empty = rest < np.uint64(1 << (64 - step))
-        rank += empty.astype(np.uint8) * np.uint8(step)
-        rest = np.where(empty, rest << np.uint64(step), rest)
-    return register, rank
+    # The first one bit is a double's exponent; without the bit after it no rounding can carry into it.
+    exponent = (rest & ~(rest >> np.uint64(1))).astype(np.float64).view(np.int64) >> 52
+    return register, (64 + _BIAS - exponent).astype(np.uint8)
 
 
 def place(value: int, precision: int) -> tuple[int, int]:

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from slicewise.aggregates.base import Aggregate, Finished
 from slicewise.aggregates.distinct import COUNTABLE
-from slicewise.aggregates.grouping import order_of
+from slicewise.aggregates.grouping import FEW, order_of
 from slicewise.aggregates.hashing import SEED, hash_stored
 from slicewise.aggregates.limits import check_share, check_whole
 from slicewise.aggregates.ragged import Int64
@@ -143,7 +143,7 @@ def answer_type(aggregate: Aggregate) -> pa.DataType:
 
 def distinct_pairs(groups: Int64, keys: Words) -> tuple[Int64, Words]:
     """Each (group, key) once, ascending."""
-    order = order_of(keys, groups)
+    order = order_of(keys, groups, stable=len(keys) <= FEW)  # what is combined comes in ascending runs
     groups, keys = groups[order], keys[order]
     first = np.ones(len(groups), bool)
     first[1:] = (groups[1:] != groups[:-1]) | (keys[1:] != keys[:-1])

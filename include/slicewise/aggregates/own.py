@@ -59,7 +59,9 @@ class Own(Aggregate):
         if len(self.columns) != len(roles) or not all(isinstance(each, str) for each in self.columns):
             raise DefinitionError(
                 f"{self.own.name} is given columns {list(self.columns)}",
+                where=f"{self.own.name}(…)",
                 expected="one for each of " + ", ".join(roles),
+                next_step="name a column of the source or of the view's columns for each",
             )
         object.__setattr__(self, "columns", tuple(self.columns))
         object.__setattr__(self, "parameters", self.own.checked(self.parameters))

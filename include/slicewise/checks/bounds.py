@@ -7,7 +7,7 @@ from slicewise.slices import Window
 MINUTE, HOUR, DAY = 60_000_000, 3_600_000_000, 86_400_000_000
 MOST_STEPS = 1_500
 EVER = -62_135_596_800_000_000
-"""0001-01-01T00:00:00Z: where a window of rows begins."""
+"""0001-01-01T00:00:00Z: where a window of rows begins, and a lifetime."""
 
 
 def step_us(window: Window, slice_us: int) -> int:
@@ -34,6 +34,9 @@ def may_be(window: Window, slice_us: int, start_us: int, end_us: int, at_us: int
         # Where it starts is for the events to say: `Recomputation.sessions`.
         cut = start_us % slice_us == end_us % slice_us == 0 and searched_from(window, slice_us, end_us) <= start_us
         return cut and start_us <= end_us and (at_us is None or end_us == at_us // slice_us * slice_us)
+    if window.kind == "lifetime":
+        cut = start_us == EVER and end_us % slice_us == 0
+        return cut and (at_us is None or end_us == at_us // slice_us * slice_us)
     if window.kind != "sliding" and not window.open:
         ends = end_us % window.hop_us == 0 and end_us - start_us == window.length_us
         return ends and (at_us is None or end_us == at_us // window.hop_us * window.hop_us)

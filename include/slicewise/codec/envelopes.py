@@ -25,12 +25,13 @@ SEAL_BYTES = _CRC.size
 """Every value ends in so many bytes of checksum."""
 _RUNNING = struct.Struct("<qq")
 _SEQ = struct.Struct("<Q")
+_LIFETIME = struct.Struct("<qQ")
 _SLICES = struct.Struct("<QI")
 DIGEST_BYTES = 8
 NO_HOURS = bytes(DIGEST_BYTES)
 """Stands for the digest of a day of which nothing is compacted."""
-RUNNING_HEAD, TOTAL_HEAD, DAY_HEAD = _RUNNING.size, _SEQ.size, DIGEST_BYTES
-"""Bytes before the row of a running partial, of an hour's total and of a day's."""
+RUNNING_HEAD, TOTAL_HEAD, DAY_HEAD, LIFETIME_HEAD = _RUNNING.size, _SEQ.size, DIGEST_BYTES, _LIFETIME.size
+"""Bytes before the row of a running partial, of an hour's total, of a day's and of a lifetime's."""
 FEW_NUMBERS = 128
 """Up to so many slice numbers are faster as a tuple than as an array."""
 _WHOLE = 0x2144DF1C
@@ -56,6 +57,14 @@ class Slices(NamedTuple):
 class Total(NamedTuple):
     """The total of a compacted hour: archive seq and encoded row."""
 
+    seq: int
+    row: memoryview
+
+
+class Lifetime(NamedTuple):
+    """The total of all hours before `horizon` (since the epoch): what archive seq contains of them, as a row."""
+
+    horizon: int
     seq: int
     row: memoryview
 
@@ -159,6 +168,18 @@ def unpack_day(raw: Raw) -> Day:
     """Reads what `pack_day` made."""
     body = _opened(raw, DIGEST_BYTES, "day total")
     return Day(bytes(body[:DIGEST_BYTES]), body[DIGEST_BYTES:])
+
+
+def pack_lifetime(horizon: int, seq: int, row: Raw) -> bytes:
+    """Value of `t`: horizon i64, seq u64, row, CRC."""
+    return _sealed(_LIFETIME.pack(horizon, seq) + row)
+
+
+def unpack_lifetime(raw: Raw) -> Lifetime:
+    """Reads what `pack_lifetime` made."""
+    body = _opened(raw, _LIFETIME.size, "lifetime total")
+    horizon, seq = _LIFETIME.unpack_from(body)
+    return Lifetime(horizon, seq, body[_LIFETIME.size :])
 
 
 def day_digest(compacted: Raw) -> bytes:

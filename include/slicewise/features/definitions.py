@@ -132,6 +132,19 @@ class FeatureView:
             raise DefinitionError(
                 f"where is {self.where!r}", where=where, expected='row logic as text, as "seconds > 30", or none'
             )
+        self._check_computed(where)
+        object.__setattr__(self, "columns", frozen(self.columns))
+        if self.slice is not None:
+            with placed(f"slice of {where}"):
+                parse_duration(self.slice)
+        check_capacity(self.capacity, where)
+        if self.emit is not None:
+            object.__setattr__(self, "emit", self._emitted(self.emit, where))
+        if not isinstance(self.tests, Sequence) or not all(isinstance(test, Case) for test in self.tests):
+            raise DefinitionError("tests are cases", where=where, expected="tests=[sw.case(…)]")
+        object.__setattr__(self, "tests", tuple(self.tests))
+
+    def _check_computed(self, where: str) -> None:
         check_mapping(self.columns, "columns", where, '{"minutes": "seconds / 60"}')
         for column in self.columns:
             check_name(column, "a computed column", where)
@@ -150,23 +163,16 @@ class FeatureView:
                     expected='row logic as text ("seconds / 60"), or a function of sw.row_function',
                 )
         refuse_cases(self.columns, "computed column", where)
-        object.__setattr__(self, "columns", frozen(self.columns))
-        if self.slice is not None:
-            with placed(f"slice of {where}"):
-                parse_duration(self.slice)
-        check_capacity(self.capacity, where)
-        if self.emit is not None:
-            emit = self.emit if isinstance(self.emit, Emit) else Emit(self.emit)
-            with placed(f"emit of {where}"):
-                emit.planned(where)
-            if emit.topic == (self.source.topic or self.source.name):
-                raise DefinitionError(
-                    f"emit names {emit.topic!r}, the topic that the view reads", where=where, expected="another topic"
-                )
-            object.__setattr__(self, "emit", emit)
-        if not isinstance(self.tests, Sequence) or not all(isinstance(test, Case) for test in self.tests):
-            raise DefinitionError("tests are cases", where=where, expected="tests=[sw.case(…)]")
-        object.__setattr__(self, "tests", tuple(self.tests))
+
+    def _emitted(self, given: str | Emit, where: str) -> Emit:
+        emit = given if isinstance(given, Emit) else Emit(given)
+        with placed(f"emit of {where}"):
+            emit.planned(where)
+        if emit.topic == (self.source.topic or self.source.name):
+            raise DefinitionError(
+                f"emit names {emit.topic!r}, the topic that the view reads", where=where, expected="another topic"
+            )
+        return emit
 
     def _check_columns(self, names: Sequence[str]) -> None:
         """An answer has a column for each feature and window, and those of the entity: each under a name of its own."""

@@ -52,10 +52,10 @@ class Change:
 class Explained:
     """One unit of a plan. Sizes in bytes, a text of TEXT_BYTES bytes.
 
-    bytes_per_row: one partial row whose lists and sketches are empty; most_bytes_per_row: of a day, as full as
-    parameters let it be. bytes_per_entity: of an entity with events in all slices that are kept and every row full;
-    where the rate of its events is given, of as many slices as these can be in, and as full as they can make them.
-    pentads: whether totals of five days are kept, for windows of ten days and more.
+    bytes_per_row: one partial row whose lists and sketches are empty; most_bytes_per_row: of a day (of a lifetime: of
+    all its events), as full as parameters let it be. bytes_per_entity: of an entity with events in all slices that
+    are kept and every row full; where the rate of its events is given, of as many slices as these can be in, and as
+    full as they can make them. pentads: whether totals of five days are kept, for windows of ten days and more.
     reads_per_request: fields of Redis that a live read of all its features takes, at most, besides the hot hash (read
     whole); reads: of each window alone, by level.
     """
@@ -161,12 +161,8 @@ def _change(unit: Unit, new: Deployment, deployed: Deployment) -> Change:
         nearest = min(others, key=lambda each: abs(each.slice_us - unit.slice_us))
         reason = "; ".join(_differences(unit, new, nearest, deployed)) or "it stores other bytes"
         return Change(view, "refused", reason, fingerprint)
-    return Change(
-        view,
-        "new",
-        f"stored from now on; {format_span(unit.retention_us)} of history come from the archive",
-        fingerprint,
-    )
+    history = "all" if unit.lifetime else format_span(unit.retention_us)
+    return Change(view, "new", f"stored from now on; {history} of history come from the archive", fingerprint)
 
 
 def _over_what_is_stored(unit: Unit, same: Unit, new: Deployment, deployed: Deployment) -> Change:
@@ -200,8 +196,8 @@ def _differences(unit: Unit, new: Deployment, old: Unit, deployed: Deployment) -
     now = storage_payload(unit, new.source(unit.source))
     then = storage_payload(old, deployed.source(old.source))
     found = []
-    for key in sorted(now):
-        if now[key] == then[key]:
+    for key in sorted({*now, *then}):
+        if now.get(key) == then.get(key):
             continue
         if key == "partials":
             before = {canonical_json(each) for each in then[key]}
@@ -209,7 +205,7 @@ def _differences(unit: Unit, new: Deployment, old: Unit, deployed: Deployment) -
             found += [f"partial added: {each}" for each in sorted(after - before)]
             found += [f"partial removed: {each}" for each in sorted(before - after)]
         else:
-            found.append(f"{key}: {canonical_json(then[key])} -> {canonical_json(now[key])}")
+            found.append(f"{key}: {canonical_json(then.get(key))} -> {canonical_json(now.get(key))}")
     return found
 
 
@@ -258,7 +254,9 @@ def entity_bytes(unit: Unit, events_per_hour: float | None) -> int:
     if unit.pentads:
         days += rows(PENTAD_US, HOUR_OVERHEAD)
     # The open hour and the one being compacted stand as running partials.
-    return levels + totals + days + rows(unit.slice_us, RUNNING_OVERHEAD, hours=2)
+    running = rows(unit.slice_us, RUNNING_OVERHEAD, hours=2)
+    ever = most_row_bytes(unit.layout, ANY) + RUNNING_OVERHEAD if unit.lifetime else 0  # any number in enough years
+    return levels + totals + days + running + ever
 
 
 def reads_per_request(unit: Unit) -> int:
@@ -273,7 +271,8 @@ def _explained(unit: Unit, change: Change, events_per_hour: float | None) -> Exp
     if unit.event_list is not None:
         return _explained_list(unit, unit.event_list, change)
     row = row_bytes(unit.layout)
-    of_a_day = ANY if events_per_hour is None else math.ceil(24 * events_per_hour)
+    longest = ANY if events_per_hour is None or unit.lifetime else math.ceil(24 * events_per_hour)
+    kept = format_span(unit.retention_us)
     return Explained(
         view=unit.view,
         unit=unit.storage_fingerprint,
@@ -282,11 +281,11 @@ def _explained(unit: Unit, change: Change, events_per_hour: float | None) -> Exp
         slice=format_duration(unit.slice_us),
         levels=tuple(format_duration(level) for level in unit.levels),
         pentads=unit.pentads,
-        retention=format_span(unit.retention_us),
+        retention=f"a total, and {kept} after it" if unit.lifetime else kept,
         features=len(unit.features),
         partials=tuple(sorted(_partial_names(unit).values())),
         bytes_per_row=row,
-        most_bytes_per_row=most_row_bytes(unit.layout, of_a_day),
+        most_bytes_per_row=most_row_bytes(unit.layout, longest),
         bytes_per_entity=entity_bytes(unit, events_per_hour),
         reads_per_request=reads_per_request(unit),
         reads=window_reads(unit),

@@ -60,6 +60,7 @@ def storage_payload(unit: Unit, source: Source) -> dict[str, Any]:
         return {**common, "events": {"columns": [list(each) for each in unit.input_types], "version": MEMBERS_VERSION}}
     return {
         **common,
+        **({"lifetime": True} if unit.lifetime else {}),
         "partials": [json.loads(partial.partial_id()) for partial in unit.layout.partials],
         "slice_us": unit.slice_us,
         "view": unit.view,

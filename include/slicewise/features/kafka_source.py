@@ -69,15 +69,46 @@ class KafkaSource:
     def __post_init__(self) -> None:
         where = self.where
         check_name(self.name, "a source", where)
+        check_owner(self.owner, where)
+        self._check_schema(where)
+        self._check_time(where)
+        object.__setattr__(self, "schema", frozen(self.schema))
+        self._check_format()
+        check_mapping(self.paths, "paths", where, '{"user_id": "$.user.id"}')
+        column_paths(self.schema, self.paths, where)
+        object.__setattr__(self, "paths", frozen(self.paths))
+        for option in ("required", "allow_nan"):
+            object.__setattr__(self, option, self._columns_of(option, where))
+        for option in ("max_lateness", "max_ahead"):
+            with placed(f"{option} of {where}"):
+                parse_duration(getattr(self, option))
+        topic = self.name if self.topic is None else self.topic
+        if not isinstance(topic, str) or not TOPIC_NAME.fullmatch(topic):
+            raise DefinitionError(
+                f"{self.topic!r} is no topic name",
+                where=where,
+                expected="letters, digits, '.', '_' and '-', at most 200",
+                next_step="correct it, or leave it out where the topic has the source's name",
+            )
+        if self.history is not None:
+            raise DefinitionError(
+                "history= cannot be imported yet",
+                where=where,
+                expected="history=None",
+                next_step="produce the history to the topic, with its own Kafka timestamps",
+            )
+
+    def _check_schema(self, where: str) -> None:
         if not isinstance(self.schema, Mapping) or not self.schema:
             raise DefinitionError("a source has no columns", where=where, expected='schema={"user_id": "string", …}')
-        check_owner(self.owner, where)
         for column, declared in self.schema.items():
             check_name(column, "a column", where)
             refuse_reserved(column, where)
             with placed(f"column {column!r} of {where}"):
                 column_type(declared)
         refuse_cases(self.schema, "column", where)
+
+    def _check_time(self, where: str) -> None:
         if not isinstance(self.timestamp, str):
             raise DefinitionError(
                 f"timestamp is {self.timestamp!r}", where=where, expected='the name of a column, or "kafka"'
@@ -105,45 +136,24 @@ class KafkaSource:
                 expected="one form for all instants of a source",
                 next_step="declare the others as long or string",
             )
-        object.__setattr__(self, "schema", frozen(self.schema))
-        self._check_format()
-        check_mapping(self.paths, "paths", where, '{"user_id": "$.user.id"}')
-        column_paths(self.schema, self.paths, where)
-        object.__setattr__(self, "paths", frozen(self.paths))
-        for option in ("required", "allow_nan"):
-            names = texts(getattr(self, option), option, where)
-            for column in names:
-                if column not in self.schema:
-                    raise DefinitionError(
-                        f"{option} names {column!r}, which is no column",
-                        where=where,
-                        expected="one of " + ", ".join(self.schema),
-                    )
-                if option == "allow_nan" and column_type(self.schema[column]) != "double":
-                    raise DefinitionError(
-                        f"allow_nan names {column!r}, which is {self.schema[column]}",
-                        where=where,
-                        expected="a double column",
-                    )
-            object.__setattr__(self, option, tuple(sorted(set(names))))
-        for option in ("max_lateness", "max_ahead"):
-            with placed(f"{option} of {where}"):
-                parse_duration(getattr(self, option))
-        topic = self.name if self.topic is None else self.topic
-        if not isinstance(topic, str) or not TOPIC_NAME.fullmatch(topic):
-            raise DefinitionError(
-                f"{self.topic!r} is no topic name",
-                where=where,
-                expected="letters, digits, '.', '_' and '-', at most 200",
-                next_step="correct it, or leave it out where the topic has the source's name",
-            )
-        if self.history is not None:
-            raise DefinitionError(
-                "history= cannot be imported yet",
-                where=where,
-                expected="history=None",
-                next_step="produce the history to the topic, with its own Kafka timestamps",
-            )
+
+    def _columns_of(self, option: str, where: str) -> tuple[str, ...]:
+        """The columns that an option names, sorted."""
+        names = texts(getattr(self, option), option, where)
+        for column in names:
+            if column not in self.schema:
+                raise DefinitionError(
+                    f"{option} names {column!r}, which is no column",
+                    where=where,
+                    expected="one of " + ", ".join(self.schema),
+                )
+            if option == "allow_nan" and column_type(self.schema[column]) != "double":
+                raise DefinitionError(
+                    f"allow_nan names {column!r}, which is {self.schema[column]}",
+                    where=where,
+                    expected="a double column",
+                )
+        return tuple(sorted(set(names)))
 
     def _check_format(self) -> None:
         if self.format not in FORMATS:

@@ -36,7 +36,9 @@ from slicewise.features.types import (
 )
 from slicewise.features.unit import Source, Unit, build_unit
 from slicewise.slices import (
+    FOR_EVER_US,
     HOUR_US,
+    LIFETIME,
     MAX_FOLD,
     Window,
     as_window,
@@ -325,10 +327,10 @@ def _check_aggregate(aggregate: Aggregate, source: Source, computed: Mapping[str
 
 def check_window(aggregate: Aggregate, window: Window, place: str) -> None:
     """Raises DefinitionError where the aggregate cannot answer a window of this length."""
-    expected = aggregate.answers(window.length_us)
+    expected = aggregate.answers(FOR_EVER_US if window.is_lifetime else window.length_us)
     if expected is not None:
         raise DefinitionError(
-            f"{aggregate.describe()} over {format_duration(window.length_us)}",
+            f"{aggregate.describe()} over {LIFETIME if window.is_lifetime else format_duration(window.length_us)}",
             where=place,
             expected=expected,
             next_step="declare a shorter window, or change the aggregate's parameters",

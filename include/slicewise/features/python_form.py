@@ -114,6 +114,8 @@ def _window(window: Window) -> str:
     options = [f"offset={_text(offset)}"] if offset else []
     if window.kind == "sliding":
         return f"sw.sliding({', '.join([_text(label), *options])})" if options else _text(label)
+    if window.is_lifetime:
+        return f"sw.lifetime({options[0]})" if options else _text(label)
     if window.open:
         options.insert(0, "open=True")
     if window.closed != "both":

@@ -62,11 +62,14 @@ def _most(unit: Unit, windows: Iterable[Window]) -> Fields:
 def _fields(unit: Unit, window: Window, t: int) -> Iterator[tuple[str, int]]:
     """Of a live read at t."""
     start, end = slices.bounds(window, "live", t, unit.slice_us)
+    if window.is_lifetime:  # older days are in the total
+        start = slices.floor(t - unit.retention_us, DAY_US)
+    by_pentads = slices.reads_pentads(window) or (window.is_lifetime and unit.pentads)
     if window.kind == "session":
         parts = slices.slice_segments(start, end, unit.slice_us)
     else:
         parts = slices.segments(start, end, unit.slice_us, slices.resolution(window, unit.slice_us))
-    pentads, days = slices.pentads(parts.days) if slices.reads_pentads(window) else (range(0), tuple(parts.days))
+    pentads, days = slices.pentads(parts.days) if by_pentads else (range(0), tuple(parts.days))
     for day in (*days, *range(pentads.start * PENTAD_DAYS, pentads.stop * PENTAD_DAYS)):
         yield "c", day
     for letter, numbers in (("p", pentads), ("d", days), ("h", parts.hours)):

@@ -26,6 +26,11 @@ MAX_TEXT = 10_000
 MAX_SIZE = 20_000
 
 
+def parser_said(description: str) -> str:
+    """What the parser has to say, but for what it says of its own tree."""
+    return "something is missing here" if description.startswith("Required keyword") else description
+
+
 def parse_expression(
     text: str,
     types: Mapping[str, str],
@@ -67,7 +72,7 @@ def _parsed(text: str, where: str) -> exp.Expr:
         details = getattr(error, "errors", None) or [{}]
         column = details[0].get("col")
         raise DefinitionError(
-            f"{text!r} is no expression: {details[0].get('description') or error}",
+            f"{text!r} is no expression: {parser_said(details[0].get('description') or str(error))}",
             where=where + (f", character {column}" if column else ""),
             expected=ALLOWED,
             next_step="correct the text",

@@ -125,6 +125,11 @@ class Unit:
         return format_duration(self.slice_us) if self.event_list is None else "events"
 
     @cached_property
+    def lifetime(self) -> bool:
+        """Whether a feature holds all events: what is stored has no expiry then, and hours go into a total."""
+        return any(feature.window.is_lifetime for feature in self.features)
+
+    @cached_property
     def members(self) -> Members:
         """The form of the members of its event list."""
         return Members(tuple((name, arrow_type(kind)) for name, kind in self.input_types))

@@ -51,6 +51,8 @@ class UnitHours:
     compacted: Mapping[int, Compacted]
     swapped: Mapping[int, int]
     kept_from: int = 0
+    totals: tuple[int, ...] = ()
+    """Of a unit with a lifetime the seqs that totals may name."""
 
     def dirty(self, hour: int) -> DirtyHour | None:
         """Why the hour is dirty; None when it is clean."""
@@ -67,7 +69,7 @@ class UnitHours:
         Where the hour was swapped whole, no entity stands at an older seq; one that was compacted
         later may have reached some of them. One that was never swapped whole may stand at any.
         """
-        found = []
+        found = [(seq, seq) for seq in self.totals]
         for hour in {*self.compacted, *self.swapped}:
             if hour >= self.kept_from:
                 stands, swapped = self.compacted.get(hour), self.swapped.get(hour, 0)

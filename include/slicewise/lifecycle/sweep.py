@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import Enum
+from typing import Any
 
 from slicewise.slices import DAY_US
 from slicewise.stores.ports import Marks
@@ -35,6 +36,10 @@ class UnitRule:
     slice_us: int
     keeps_rows: bool = False
     """Of an event list: the last rows of an entity have no expiry, by design."""
+    lifetime: bool = False
+    """Nothing of it has an expiry, by design: hours go into totals, and what is left of their days is of no use."""
+    horizon: int | None = None
+    """Of such a unit the hour before which every entity's hours are in its total."""
 
 
 @dataclass(frozen=True)
@@ -69,6 +74,7 @@ class Finding(Enum):
     OVER_LONG = "over_long"
     OLD_GENERATION = "old_generation"
     RETIRED = "retired"
+    IN_TOTALS = "in_totals"
     UNKNOWN = "unknown"
 
 
@@ -88,7 +94,7 @@ class Verdict:
 
     @property
     def delete(self) -> bool:
-        return self.finding in (Finding.OLD_GENERATION, Finding.RETIRED)
+        return self.finding in (Finding.OLD_GENERATION, Finding.RETIRED, Finding.IN_TOTALS)
 
 
 _WELL = Verdict(Finding.WELL)
@@ -105,7 +111,7 @@ def verdict(
     fields: the names of its fields, where a first verdict asked for them.
 
     Keys of an older generation, or of a term that is over, are read by nobody: they go. Marks, manifests, the
-    hours and covers of this generation and lifetime totals have no expiry, by design.
+    hours and covers of this generation, and all that is of a unit with a lifetime, have no expiry, by design.
     """
     if _NODE.fullmatch(key):
         return _WELL
@@ -124,8 +130,9 @@ def verdict(
     unit, kind = state[3].decode(), state[4]
     if rules.is_over(unit):
         return Verdict(Finding.RETIRED, unit)
-    if kind == b"t":
-        return _WELL
+    rule = rules.units.get(unit)
+    if rule is not None and rule.lifetime:
+        return _lifetime_verdict(unit, kind, rule)
     if kind in _LIST:
         return _list_verdict(unit, expires_at_s, now_us, rules)
     bound_s = _bound_s(unit, kind, now_us, rules)
@@ -142,6 +149,14 @@ def verdict(
     if expires_at_s > bound_s and unit in rules.units:
         return Verdict(Finding.OVER_LONG, unit, bound_s, needs_fields=ask)
     return _WELL
+
+
+def _lifetime_verdict(unit: str, kind: bytes, rule: UnitRule) -> Verdict:
+    day = _day_start_s(kind)
+    if day is None:
+        return _WELL if kind == b"hot" else Verdict(Finding.UNKNOWN, unit)
+    in_totals = rule.horizon is not None and day + DAY_US // 1_000_000 <= rule.horizon * 3_600
+    return Verdict(Finding.IN_TOTALS, unit) if in_totals else _WELL
 
 
 def _list_verdict(unit: str, expires_at_s: int | None, now_us: int, rules: SweepRules) -> Verdict:
@@ -173,14 +188,18 @@ def _bound_s(unit: str, kind: bytes, now_us: int, rules: SweepRules) -> int | No
     if kind == b"hot":
         # its newest event can lie as far ahead as the source allows
         return -((now_us + ahead_us + reach_us) // -1_000_000) + SLACK_S
+    day = _day_start_s(kind)
+    return None if day is None else day + -((DAY_US + reach_us) // -1_000_000) + SLACK_S
+
+
+def _day_start_s(kind: bytes) -> int | None:
     day = _DAY.fullmatch(kind)
     if day is None:
         return None
     try:
-        start = datetime.strptime(day[1].decode(), "%Y%m%d").replace(tzinfo=UTC)
+        return int(datetime.strptime(day[1].decode(), "%Y%m%d").replace(tzinfo=UTC).timestamp())
     except ValueError:
         return None
-    return int(start.timestamp()) + -((DAY_US + reach_us) // -1_000_000) + SLACK_S
 
 
 def rules_of(marks: Marks, manifest: Mapping[str, object]) -> SweepRules:
@@ -192,10 +211,21 @@ def rules_of(marks: Marks, manifest: Mapping[str, object]) -> SweepRules:
             sources.get(str(unit["source"]), DAY_US),
             int(unit["slice_us"]),
             any(int(kept["rows"]) for kept in _maps([unit.get("event_list")])),
+            any(each["window"].get("kind") == "lifetime" for each in _features(unit)),
+            _horizon(marks, str(unit["storage_fingerprint"])),
         )
         for unit in _maps(manifest.get("units"))
     }
     return SweepRules(marks.generation, units, marks.epoch, marks.retired)
+
+
+def _horizon(marks: Marks, unit: str) -> int | None:
+    found = marks.horizons.get(unit)
+    return None if found is None else found.hour
+
+
+def _features(unit: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    return [each for each in unit.get("features") or () if isinstance(each, Mapping)]
 
 
 def _maps(value: object) -> list[Mapping[str, str]]:

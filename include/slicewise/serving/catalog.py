@@ -24,7 +24,7 @@ from slicewise.features.unit import PlannedFeature, Unit
 from slicewise.serving.requests import Entity, Scalar, instant, instant_us
 from slicewise.serving.values import Converter, converter, has_doubles
 from slicewise.stores import keys
-from slicewise.stores.ports import Marks
+from slicewise.stores.ports import Horizon, Marks
 
 SELECTIONS = 1_000
 """Lists of features that a catalog remembers the resolution of."""
@@ -92,12 +92,16 @@ class Catalog:
     topics: Mapping[str, str]
     names: Mapping[str, str]
     """Unit -> its name in keys."""
+    horizons: Mapping[str, Horizon] = field(default_factory=dict)
+    """As in the marks: from where on plans read the days of units with a lifetime."""
     _selections: dict[object, Selection] = field(default_factory=dict)
 
     @staticmethod
     def of(deployment: Deployment, marks: Marks) -> Catalog:
         names = {unit.storage_fingerprint: marks.name(unit.storage_fingerprint) for unit in deployment.units}
-        return Catalog(deployment, marks.generation, marks.epoch, marks.units, marks.places, marks.topics, names)
+        return Catalog(
+            deployment, marks.generation, marks.epoch, marks.units, marks.places, marks.topics, names, marks.horizons
+        )
 
     def stands(self, marks: Marks) -> bool:
         """Whether the marks of a reply are those that this catalog was made from."""
@@ -107,6 +111,7 @@ class Catalog:
             and marks.generation == self.generation
             and marks.places == self.places
             and marks.topics == self.topics
+            and marks.horizons == self.horizons
         )
 
     def partitions(self, source: str) -> tuple[int, ...]:

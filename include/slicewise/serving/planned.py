@@ -44,7 +44,9 @@ def plan_selection(
     for part in selection.sliced:
         name = part.unit.storage_fingerprint
         missing = frozenset(total for unit, total in without_total if unit == name)
-        plans.append(plan_read(part.unit, part.features, mode, t_us, missing))
+        horizon = catalog.horizons.get(name)
+        reached = None if horizon is None else horizon.hour
+        plans.append(plan_read(part.unit, part.features, mode, t_us, missing, reached))
     joint = JointPlan(tuple(plans))
     both = list(zip(selection.sliced, plans, strict=True))
     units = [

@@ -14,7 +14,7 @@ from slicewise.merge_plan import ReadMode, ReadPlan
 from slicewise.serving.catalog import Selection
 from slicewise.serving.planned import Planned
 from slicewise.serving.requests import FeaturesRequest, instant_text
-from slicewise.slices import ceil, resolution
+from slicewise.slices import HOUR_US, ceil, resolution
 from slicewise.stores.decisions import kept_from_us
 from slicewise.stores.ports import Marks
 
@@ -48,6 +48,8 @@ def check_kept(planned: Planned, mode: ReadMode, t_us: int, now_us: int) -> None
         kept = kept_from_us(now_us, retention_us, plan.unit.slice_us)
         if plan.start_us < kept:
             raise _beyond(plan, mode, t_us, kept, now_us)
+        if plan.horizon is not None and plan.lifetime_end_us < plan.horizon * HOUR_US:
+            raise _before_totals(plan, mode, plan.horizon * HOUR_US)
     for listed in planned.lists:
         keeps, start_us = listed.unit.event_list, listed.start_us
         if keeps is None or not keeps.expires or start_us is None:
@@ -88,11 +90,11 @@ def _list_beyond(plan: ListPlan, feature: int, mode: ReadMode, kept_us: int, why
 
 
 def _beyond(plan: ReadPlan, mode: ReadMode, t_us: int, kept: int, now_us: int) -> BeyondRetention:
-    earliest = max(earliest_at(plan.unit, feature, kept) for feature in plan.features)
+    earliest = max(earliest_at(plan.unit, feature, kept) for feature in plan.features if not feature.window.is_lifetime)
     short = [
         f"{plan.unit.view}:{feature.column}"
         for feature, interval in zip(plan.features, plan.interval_of, strict=True)
-        if plan.intervals[interval][0] < kept
+        if plan.intervals[interval][0] < kept and not feature.window.is_lifetime
     ]
     what = (
         f"view {plan.unit.view!r} is kept from {instant_text(kept)}, "
@@ -112,6 +114,18 @@ def _beyond(plan: ReadPlan, mode: ReadMode, t_us: int, kept: int, now_us: int) -
         earliest_at_us=earliest,
         expected=f"a serving clock near the store's, {instant_text(now_us)}; this one says {instant_text(t_us)}",
         next_step="set the clocks of serving and store (NTP); nothing in the request can mend it",
+    )
+
+
+def _before_totals(plan: ReadPlan, mode: ReadMode, kept: int) -> BeyondRetention:
+    earliest = kept + max(feature.window.offset_us for feature in plan.features if feature.window.is_lifetime)
+    return BeyondRetention(
+        f"view {plan.unit.view!r} keeps one total of what lies before {instant_text(kept)}, "
+        f"which a lifetime that ends at {instant_text(plan.lifetime_end_us)} would cut",
+        where="at" if mode == "at" else "live window",
+        earliest_at_us=earliest,
+        expected=f"at least {instant_text(earliest)}",
+        next_step="ask later times here, earlier ones of the archive (training sets)",
     )
 
 

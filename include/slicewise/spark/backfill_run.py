@@ -12,13 +12,15 @@ from collections.abc import Mapping, Sequence
 from slicewise.cover import Cover
 from slicewise.errors import CommitConflict, GapRefused
 from slicewise.features.unit import Unit
-from slicewise.lifecycle.compaction import Fill, Why, fill_of
+from slicewise.lifecycle.compaction import Fill, Why, days_to_total, fill_of
+from slicewise.slices import HOUR_US
 from slicewise.spark.compact_run import UnitRun
 from slicewise.spark.compaction import HourJob, UnitTable
 from slicewise.spark.context import Context
 from slicewise.spark.list_fill import fill
 from slicewise.spark.log import event, warning
 from slicewise.spark.report import Report
+from slicewise.spark.totals import first_totals
 from slicewise.stores.decisions import START_SEQ
 from slicewise.stores.iceberg.log import load, newest_by_hour, records_by_hour
 from slicewise.stores.iceberg.slices import Header
@@ -66,6 +68,9 @@ def _build(context: Context, unit: Unit, report: Report) -> dict[str, object]:
         run.swap(some, context.kept_from(unit), dict.fromkeys(some, Why.SWAP))
         left += report.left_over - before
         context.store.mark_building(unit, begin + len(some), len(hours))
+    if unit.lifetime and not first_totals(context, table, report, start):
+        left += 1
+    _total(context, table, hours, report)
     if not left:
         context.store.mark_ready(unit, start, _views(context))
         event("unit_ready", unit=unit.storage_fingerprint, view=unit.view, hours=len(hours))
@@ -76,6 +81,14 @@ def _build(context: Context, unit: Unit, report: Report) -> dict[str, object]:
         "left_over": left,
         "ready": not left,
     }
+
+
+def _total(context: Context, table: UnitTable, hours: Sequence[int], report: Report) -> None:
+    """Totals of all days that are over, before the first read: without them it would fetch every hour."""
+    kept_from, now_hour = context.kept_from(table.unit), context.store.time_us() // HOUR_US
+    for day in days_to_total(hours, None, now_hour):
+        if (day + 1) * 24 > kept_from:
+            report.add_day(table.unit, day, table.total(day))
 
 
 def _fill(context: Context, unit: Unit, start: Cover) -> dict[str, object]:

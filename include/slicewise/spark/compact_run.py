@@ -23,6 +23,7 @@ from slicewise.spark.compaction import HourJob, UnitTable
 from slicewise.spark.context import Context
 from slicewise.spark.log import warning
 from slicewise.spark.report import Report, hour_text
+from slicewise.spark.totals import move_horizon
 from slicewise.stores.iceberg.ledger import record_ledger
 from slicewise.stores.iceberg.log import load, records_by_hour
 from slicewise.stores.iceberg.slices import Header
@@ -67,6 +68,8 @@ def compact(context: Context, request: Request) -> Report:
         for day in days_to_total(chosen, request.hour, now_hour):
             if (day + 1) * 24 > hours.kept_from:
                 report.add_day(table.unit, day, table.total(day))
+        if table.unit.lifetime:
+            dirty += move_horizon(context, table, report, raw)
         dirty += len(dirty_hours(context.hours(table.unit, table.headers()), now_hour))
     trimmed = sum(context.trim_covers(source) for source in dict.fromkeys(unit.source for unit in wanted))
     report.more = {

@@ -7,7 +7,8 @@ were read from; the header's cover never decreases. Only what is committed is sw
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -37,6 +38,8 @@ _ROWS_PER_TASK = 1_000_000
 _FEW_EVENTS = 100_000
 """So many are combined by the task that reads them: to spread them first costs more."""
 _FEW_ROWS, _FEW_BYTES = 50_000, 16 << 20
+_FEW_HOURS = 500
+Task = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 """So many are swapped from here: a Spark job of its own takes longer than they do."""
 
 
@@ -152,6 +155,23 @@ class UnitTable:
         done = entities.coalesce(1).mapInArrow(total, "outcome string")
         return sum(json.loads(row.outcome)["totals"] for row in done.collect())
 
+    def bring(self, hours: Sequence[int], task: Task) -> Counter[str]:
+        """Brings the rows of these hours, of the snapshot that stood when headers were read, into the totals."""
+        snapshot = self.table.current_snapshot()
+        told: Counter[str] = Counter()
+        if snapshot is None or not hours:
+            return told
+        few = self._few(hours, snapshot.snapshot_id) if len(hours) <= _FEW_HOURS else None
+        if few is not None:
+            said = self._told(task, few)
+        else:
+            rows = self._rows(hours, snapshot.snapshot_id)
+            spread = rows.repartition(2, *self._entity) if self._entity else rows.coalesce(1)
+            said = [json.loads(row.outcome) for row in spread.mapInArrow(task, "outcome string").collect()]
+        for each in said:
+            told.update(each)
+        return told
+
     @property
     def _entity(self) -> tuple[str, ...]:
         return RowShape(self.unit).entity
@@ -183,7 +203,7 @@ class UnitTable:
         batches: list[pa.RecordBatch] = found.select(schema.names).cast(schema).to_batches()
         return batches
 
-    def _told(self, task: Swap | TotalDay, rows: list[pa.RecordBatch]) -> list[dict[str, Any]]:
+    def _told(self, task: Task, rows: list[pa.RecordBatch]) -> list[dict[str, Any]]:
         """What a task tells that runs here, as it would in a worker of Spark's."""
         try:
             return [json.loads(text) for batch in task(iter(rows)) for text in batch["outcome"].to_pylist()]

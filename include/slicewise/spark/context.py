@@ -13,6 +13,7 @@ from slicewise.errors import NotReady
 from slicewise.features.plan import Deployment
 from slicewise.features.unit import Unit
 from slicewise.lifecycle.compaction import NOTHING, Compacted, UnitHours
+from slicewise.lifecycle.lifetime import Reached
 from slicewise.settings import Settings
 from slicewise.slices import HOUR_US
 from slicewise.spark.archive import Archived, Archiver
@@ -23,6 +24,7 @@ from slicewise.stores.holes import tell
 from slicewise.stores.iceberg.catalog import Catalog
 from slicewise.stores.iceberg.log import ArchiveState, load, newest_by_hour
 from slicewise.stores.iceberg.slices import Header
+from slicewise.stores.lifetime import first_horizon
 from slicewise.stores.ports import Marks, OnlineStore
 from slicewise.stores.redis import open_store
 
@@ -94,7 +96,8 @@ class Context:
         start = self.marks.starts[unit.storage_fingerprint]
         compacted = {h: Compacted(each.seq, _holds(each, archive, start)) for h, each in headers.items()}
         newest = newest_by_hour(table, archive.snapshot_id) if table is not None else {}
-        return UnitHours(newest, compacted, self.store.swapped(unit), self.kept_from(unit))
+        totals = self.store.lifetime_seqs(unit) if unit.lifetime else ()
+        return UnitHours(newest, compacted, self.store.swapped(unit), self.kept_from(unit), totals)
 
     def trim_covers(self, source: str) -> int:
         """Lets the store forget which covers no hour of the source's units names; how many."""
@@ -104,8 +107,23 @@ class Context:
         live = [span for each in hours for span in each.named()]
         return self.store.trim_covers(source, count, self.marks.epoch, live)
 
+    def reached(self, unit: Unit) -> Reached | None:
+        """How far the totals of a unit with a lifetime reach, by the marks of now."""
+        found = self.store.marks().horizons.get(unit.storage_fingerprint)
+        if found is None:
+            return None
+        start = self.marks.starts[unit.storage_fingerprint]
+        return Reached(found.hour, found.seq or self.archives[unit.source].contained(start))
+
+    def horizon_due(self, unit: Unit) -> int:
+        """The hour before which the hours of a unit with a lifetime are to be in its totals."""
+        return first_horizon(self.store.time_us(), unit.retention_us)
+
     def kept_from(self, unit: Unit) -> int:
-        """First hour of which the store still keeps anything."""
+        """First hour of which the store still keeps anything by itself."""
+        if unit.lifetime:  # nothing expires: what is older is in totals, or will be before the unit is ready
+            reached = self.store.marks().horizons.get(unit.storage_fingerprint)
+            return self.horizon_due(unit) if reached is None else reached.hour
         hour = (self.store.time_us() - unit.retention_us) // HOUR_US - 1
         while expiry_s((hour + 1) * HOUR_US, unit.retention_us) * 1_000_000 <= self.store.time_us():
             hour += 1

@@ -27,6 +27,8 @@ class Report:
     hours: list[dict[str, Any]] = field(default_factory=list)
     slices: list[dict[str, Any]] = field(default_factory=list)
     days: list[dict[str, Any]] = field(default_factory=list)
+    horizons: list[dict[str, Any]] = field(default_factory=list)
+    """Of units with a lifetime: what was brought into totals."""
     more: dict[str, Any] = field(default_factory=dict)
     left_over: int = 0
     begun: float = field(default_factory=time.monotonic)
@@ -55,6 +57,11 @@ class Report:
             {"view": unit.view, "unit": unit.storage_fingerprint, "day": hour_text(day * 24)[:10], "totals": totals}
         )
 
+    def add_horizon(self, unit: Unit, horizon: int, seq: int, outcome: Mapping[str, int]) -> None:
+        named = {"view": unit.view, "unit": unit.storage_fingerprint, "before": hour_text(horizon), "seq": seq}
+        self.left_over += outcome.get("left_over", 0)
+        self.horizons.append(named | {count: outcome.get(count, 0) for count in ("brought", "stale", "left_over")})
+
     def to_json(self) -> dict[str, Any]:
         """The report; `outcome` is clean where there was nothing to do."""
         worked = bool(self.hours or any(each["events"] for each in self.archived))
@@ -69,6 +76,7 @@ class Report:
             "hours": self.hours,
             "days": self.days,
             "slices": self.slices,
+            **({"horizons": self.horizons} if self.horizons else {}),
         }
 
     def rows(self, now_us: int) -> list[dict[str, Any]]:

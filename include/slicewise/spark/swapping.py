@@ -148,15 +148,7 @@ class HourRows:
         return np.array([len(row) for row in self.unit.layout.encode_rows(self._partials)], np.int64)
 
     def _entity_tags(self) -> list[bytes]:
-        first = self.table.take(pa.array(self._starts))
-        values = [first[name].to_pylist() for name, _ in self.unit.entity]
-        if not self.unit.spread:
-            return keys.entity_tags(self.unit.entity, values, None, first.num_rows)
-        partitions = first["partition"].to_pylist()
-        return [
-            keys.entity_tags(self.unit.entity, [[column[i]] for column in values], partition)[0]
-            for i, partition in enumerate(partitions)
-        ]
+        return entity_tags_of(self.unit, self.table.take(pa.array(self._starts)))
 
     def _combined(self, groups: Ints, n: int) -> list[Columns]:
         pairs = zip(self.unit.layout.partials, self._partials, strict=True)
@@ -176,6 +168,18 @@ class HourRows:
         return [(numbers[a:b], block) for a, b, block in zip(bounds, bounds[1:], blocks, strict=False)]
 
 
+def entity_tags_of(unit: Unit, rows: pa.Table | pa.RecordBatch) -> list[bytes]:
+    """The tag of each row."""
+    values = [rows[name].to_pylist() for name, _ in unit.entity]
+    if not unit.spread:
+        return keys.entity_tags(unit.entity, values, None, rows.num_rows)
+    partitions = rows["partition"].to_pylist()
+    return [
+        keys.entity_tags(unit.entity, [[column[i]] for column in values], partition)[0]
+        for i, partition in enumerate(partitions)
+    ]
+
+
 @dataclass(frozen=True)
 class TotalDay:
     """Rows (any columns, but an entity's) -> how many totals of the day were written. mapInArrow."""
@@ -188,16 +192,7 @@ class TotalDay:
         unit = self.ref.unit
         tags: dict[bytes, None] = {}
         for batch in batches:
-            values = [batch[name].to_pylist() for name, _ in unit.entity]
-            if unit.spread:
-                partitions = batch["partition"].to_pylist()
-                found = [
-                    keys.entity_tags(unit.entity, [[column[i]] for column in values], p)[0]
-                    for i, p in enumerate(partitions)
-                ]
-            else:
-                found = keys.entity_tags(unit.entity, values, None, batch.num_rows)
-            tags.update(dict.fromkeys(found))
+            tags.update(dict.fromkeys(entity_tags_of(unit, batch)))
         if not tags:
             return
         try:

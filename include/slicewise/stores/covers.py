@@ -14,8 +14,7 @@ from slicewise.errors import GapRefused
 from slicewise.stores import decisions, keys, marks
 from slicewise.stores.steps import ATTEMPTS, MISSED, KeyChange, Steps, Whole, contended, exact
 
-COUNT = b"count"
-"""Field of the covers: announcements so far; the others are seqs."""
+COUNT = decisions.ANNOUNCED
 
 
 def _parsed(flat: Sequence[bytes]) -> tuple[dict[int, bytes], bytes | None]:

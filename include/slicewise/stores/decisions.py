@@ -28,6 +28,9 @@ START_SEQ = 0
 """Stands for the start cover of a unit, older than every archive seq."""
 LIST_SLACK_S = 60
 """Between the time that a read is told and the data that it then gets less than this passes."""
+HOURS_PER_DAY = 24
+ANNOUNCED = b"count"
+"""Field of the covers: announcements so far; the others are seqs."""
 MAX_OFFSET = 2**53
 """Offsets stay below, so that a Lua number holds them exactly."""
 
@@ -211,6 +214,54 @@ def check_swap(seq: int, cover: Cover, start: Cover) -> None:
             f"the cover of archive seq {seq} lies behind the unit's start cover",
             next_step="archive up to the start cover, then compact again",
         )
+
+
+# ------------------------------------------------------------------ lifetime
+def check_horizon(horizon: int) -> None:
+    """A day is in the totals whole, or not at all: else the total of what is left of it could not be told."""
+    if horizon % HOURS_PER_DAY:
+        raise GapRefused(f"a horizon at hour {horizon}", expected="the first hour of a day")
+
+
+def check_lifetime(seq: int, cover: Cover, start: Cover, ledger: Cover) -> None:
+    """Totals never run ahead of the ledger: so no token must say which of all hours do, and a fold that brings in
+    what lies beyond an entity's last, which no expiry forgets, brings nothing that a total holds.
+
+    The ledger only grows while this store lives, and falls back to a time after which totals did too.
+    """
+    check_swap(seq, cover, start)
+    if not ledger.dominates(cover):
+        raise GapRefused(
+            f"the store holds less than archive seq {seq}: a total of it would be ahead of every token",
+            expected="the stream to reach what is archived",
+            next_step="let the stream go on, then run it again",
+        )
+
+
+def lifetime_decision(
+    horizon: int,
+    seq: int,
+    cover: Cover,
+    since: int | None,
+    stands: tuple[int, int] | None,
+    compacted: Iterable[int],
+    running: Sequence[Running],
+) -> tuple[Swap, tuple[bytes, ...]]:
+    """Whether a total may take the place of what stands, and which running partials go with it.
+
+    since: the total is of hours from there on, and what stands is added to it. stands: horizon and seq of it.
+    compacted: seqs of the hours that would leave their days; running: partials of hours before the horizon, tail
+    fields too. An hour that another run swapped from a newer archive holds more than this total.
+    """
+    if any(each > seq for each in compacted):
+        return Swap.LEAVE_OVER, ()
+    if stands is not None:
+        if stands[0] >= horizon and stands[1] >= seq and (since is not None or stands != (horizon, seq)):
+            return Swap.STALE, ()  # but a total that is written anew takes the place of its equal: it may mend it
+        # what stands holds hours that are in this row too, or events that this one lacks
+        if stands[0] > horizon or stands[1] > seq or (since is not None and stands[0] > since):
+            return Swap.LEAVE_OVER, ()
+    return swap_decision(seq, cover, None, running)
 
 
 # ------------------------------------------------------------------ covers of archive seqs

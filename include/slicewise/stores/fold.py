@@ -157,7 +157,8 @@ def _attempt(
     wanted: list[Change] = []
     owners: list[int] = []
     expiries = [
-        decisions.expiry_s((number + 1) * unit.slice_us, unit.retention_us) for number in groups.number.tolist()
+        0 if unit.lifetime else decisions.expiry_s((number + 1) * unit.slice_us, unit.retention_us)
+        for number in groups.number.tolist()
     ]
     day_checks: dict[int, list[KeyChange]] = {}
     for (i, _, key), raw in zip(days, hours, strict=True):
@@ -246,6 +247,8 @@ def _floors(
                 # the hour stands at another seq by now, so that the write will miss.
                 key, raw = read[i, hour // 24]
                 (stands,), now_us = yield [Fields(key, [keys.HOURS]), Time()]
+                if stands == raw and batch.unit.lifetime:  # nothing of it expires
+                    raise decisions.unknown_seq(seq, batch.unit.source)
                 if stands == raw:
                     decisions.check_forgotten(seq, batch.unit.source, hour, batch.unit.retention_us, now_us)
                 continue

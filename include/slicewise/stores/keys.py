@@ -18,6 +18,8 @@ from slicewise.errors import CodecError
 MARKS = b"sw:marks:{0}"
 HOURS = b"c"
 TOTAL = b"d"
+LIFETIME = b"t"
+"""Of a hot hash: the total of all hours before a horizon."""
 PENTAD = b"p"
 """In the hash of a pentad's last day."""
 LOW = b"w"
@@ -142,6 +144,15 @@ def parse_place(topic: bytes, partition: bytes) -> Place:
 
 def swapped_key(generation: int, unit: str) -> bytes:
     return b"sw:%d:swapped:%s:{0}" % (generation, unit.encode())
+
+
+TOTALS = b"t:"
+"""Beside the swapped hours: `t:<seq>`, a seq that totals may name, and the horizon that it was first named for."""
+
+
+def swapped_hours(fields: Iterable[tuple[bytes, bytes]]) -> dict[int, int]:
+    """Hour -> seq, of the fields of a `swapped_key`."""
+    return {int(hour): int(seq) for hour, seq in fields if not hour.startswith(TOTALS)}
 
 
 def covers_key(generation: int, source: str) -> bytes:

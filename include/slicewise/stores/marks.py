@@ -12,7 +12,8 @@ from slicewise.cover import Cover, Place
 from slicewise.errors import DefinitionError, EpochSuperseded, GapRefused, IncarnationChanged
 from slicewise.features.event_list import EventList
 from slicewise.stores import decisions, keys
-from slicewise.stores.ports import Deployable, Marks, StoredUnit, Term
+from slicewise.stores.lifetime import first_horizon
+from slicewise.stores.ports import Deployable, Horizon, Marks, StoredUnit, Term
 from slicewise.stores.steps import (
     ABSENT,
     ATTEMPTS,
@@ -43,7 +44,7 @@ def parse(flat: Sequence[bytes]) -> Marks | None:
     if b"generation" not in raw:
         return None
     ledger: dict[Place, int] = {}
-    starts, building, aliases, topics, terms, keeps = {}, {}, {}, {}, {}, {}
+    starts, building, aliases, topics, terms, keeps, horizons = {}, {}, {}, {}, {}, {}, {}
     ready = set()
     for field, value in raw.items():
         kind, _, name = field.decode().partition(":")
@@ -56,6 +57,9 @@ def parse(flat: Sequence[bytes]) -> Marks | None:
             ready.add(name)
         elif kind == "k" and name:
             keeps[name] = EventList.parse(value.decode())
+        elif kind == "h" and name:
+            hour, _, seq = value.partition(b"/")
+            horizons[name] = Horizon(int(hour), int(seq))
         elif kind == "n" and name:
             terms[name] = int(value)
         elif kind == "b" and name:
@@ -79,6 +83,7 @@ def parse(flat: Sequence[bytes]) -> Marks | None:
         terms=terms,
         retired=int(raw.get(b"retired", 0)),
         keeps=keeps,
+        horizons=horizons,
     )
 
 
@@ -209,6 +214,12 @@ def deploy(
             for name in sorted((set(units) - set(marks.starts)) | rebuilt)
         }
         at_once = [name for name, start in starts.items() if not start]  # nothing lies below
+        horizons = {}
+        if empty := [name for name in at_once if units[name].lifetime]:
+            (now_us,) = yield [Time()]
+            horizons = {
+                name: Horizon(first_horizon(now_us, units[name].retention_us), decisions.START_SEQ) for name in empty
+            }
         ready = ((marks.ready - rebuilt) | set(at_once)) & set(units)
         term = decisions.new_term(marks)
         # a list that is built again leaves what it kept so far under the name that it had
@@ -224,12 +235,13 @@ def deploy(
             *[(b"y:%s" % u.encode(), b"1", 0) for u in at_once],
             *[(b"n:%s" % u.encode(), b"%d" % number, 0) for u, number in terms.items() if number],
             *[(b"k:%s" % u.encode(), kept.text().encode(), 0) for u, kept in lists.items() if kept is not None],
+            *[(b"h:%s" % u.encode(), _horizon_text(each), 0) for u, each in horizons.items()],
             *([(b"retired", b"%d" % (marks.epoch + 1), 0)] if gone or rebuilt else []),
             *[(b"a:%s" % v.encode(), ",".join(f).encode(), 0) for v, f in aliases.items()],
             *[(b"t:%s" % n.encode(), t.encode(), 0) for n, t in topics.items()],
         ]
         deletes = [
-            *[b"%s:%s" % (kind, u.encode()) for u in gone for kind in (b"s", b"n", b"y", b"b", b"k")],
+            *[b"%s:%s" % (kind, u.encode()) for u in gone for kind in (b"s", b"n", b"y", b"b", b"k", b"h")],
             *[b"%s:%s" % (kind, u.encode()) for u in sorted(rebuilt - set(at_once)) for kind in (b"y", b"b")],
             *[b"a:%s" % v.encode() for v in set(marks.aliases) - set(views)],
         ]
@@ -309,4 +321,48 @@ def mark_swapped(generation: int, unit: StoredUnit, term: Term, hour: int, seq: 
 
 def swapped(generation: int, term: Term) -> Steps[dict[int, int]]:
     (flat,) = yield [Whole(keys.swapped_key(generation, term.name))]
-    return {int(hour): int(seq) for hour, seq in zip(flat[::2], flat[1::2], strict=True)}
+    return keys.swapped_hours(zip(flat[::2], flat[1::2], strict=True))
+
+
+def announce_lifetime(generation: int, unit: StoredUnit, term: Term, horizon: int, seq: int) -> Steps[None]:
+    """A seq that totals will name."""
+    other = KeyChange(
+        keys.swapped_key(generation, term.name), [(b"-", ABSENT)], [(keys.TOTALS + b"%d" % seq, b"%d" % horizon, 0)]
+    )
+    (reply,) = yield [change(generation, _term(unit, term), [], (), other)]
+    if reply == MISSED:
+        _check_term((yield from read(generation)), unit, term)
+
+
+def lifetime_seqs(generation: int, term: Term) -> Steps[tuple[int, ...]]:
+    """Seqs that totals may name."""
+    (flat,) = yield [Whole(keys.swapped_key(generation, term.name))]
+    return tuple(sorted(int(field[len(keys.TOTALS) :]) for field in flat[::2] if field.startswith(keys.TOTALS)))
+
+
+def mark_horizon(
+    generation: int, unit: StoredUnit, term: Term, horizon: Horizon, announced: tuple[bytes, int], whole: bool
+) -> Steps[bool]:
+    """All totals of the unit reach the horizon. announced: key of the source's covers, and the announcements there
+    when the hours were read that the totals were made of: one that came later may have brought an entity an hour
+    that this claim would hide. False then, and where a newer horizon stands."""
+    field = b"h:%s" % unit.storage_fingerprint.encode()
+    marks = yield from read(generation)
+    _check_term(marks, unit, term)
+    stands = marks.horizons.get(unit.storage_fingerprint)
+    if stands is not None and (stands.hour > horizon.hour or stands.seq > horizon.seq):
+        return False
+    key, count = announced
+    known = exact(b"%d" % count) if count else ABSENT
+    others = [KeyChange(key, [(decisions.ANNOUNCED, known)])]
+    if whole:
+        older = [seq for seq in (yield from lifetime_seqs(generation, term)) if seq < horizon.seq]
+        fields = [keys.TOTALS + b"%d" % seq for seq in older]
+        others.append(KeyChange(keys.swapped_key(generation, term.name), [(b"-", ABSENT)], (), fields))
+    checks = [(field, exact(None if stands is None else _horizon_text(stands))), *_term(unit, term)]
+    (reply,) = yield [change(generation, checks, [(field, _horizon_text(horizon), 0)], (), *others)]
+    return bool(reply != MISSED)
+
+
+def _horizon_text(horizon: Horizon) -> bytes:
+    return b"%d/%d" % horizon

@@ -14,15 +14,17 @@ from slicewise.codec.board import Board
 from slicewise.cover import Cover
 from slicewise.errors import DataLoss, EpochSuperseded, NotReady
 from slicewise.slices import PENTAD_DAYS
-from slicewise.stores import boards, covers, days, decisions, fold, keys, lists, marks, pentads, swap
+from slicewise.stores import boards, covers, days, decisions, fold, keys, lifetime, lists, marks, pentads, swap
 from slicewise.stores.ports import (
     BoardReply,
     Deployable,
     EntityRead,
     FoldBatch,
     FoldOutcome,
+    Horizon,
     HourEntry,
     Incarnation,
+    LifetimeEntry,
     ListBatch,
     Marks,
     ReadReply,
@@ -191,16 +193,60 @@ class Operations:
     ) -> Steps[SwapOutcome]:
         term = yield from self.term(unit)
         decisions.check_swap(seq, cover, term.start)
-        if seq != decisions.START_SEQ:
-            known = yield from self.covers_of(unit.source, [seq])
-            if seq not in known:
-                raise decisions.unknown_seq(seq, unit.source)
-            if known[seq] != cover:
-                raise DataLoss(
-                    f"archive seq {seq} of {unit.source} is registered with another cover",
-                    next_step="see which archive this store belongs to",
-                )
+        yield from self._check_known(unit, seq, cover)
+        if unit.lifetime and (yield from self._below_horizon(unit, hour)):
+            return SwapOutcome(0, len(entries), 0, ())
         return (yield from swap.swap(self.generation, term.name, unit, hour, seq, cover, entries))
+
+    def _below_horizon(self, unit: StoredUnit, hour: int) -> Steps[bool]:
+        """Whether no reader looks for the hour in its day any more. Read after the hour was announced: a horizon
+        that is marked later is one whose run saw the hour."""
+        found = (yield from marks.read(self.generation)).horizons.get(unit.storage_fingerprint)
+        return found is not None and hour < found.hour
+
+    def _check_known(self, unit: StoredUnit, seq: int, cover: Cover) -> Steps[None]:
+        if seq == decisions.START_SEQ:
+            return
+        known = yield from self.covers_of(unit.source, [seq])
+        if seq not in known:
+            raise decisions.unknown_seq(seq, unit.source)
+        if known[seq] != cover:
+            raise DataLoss(
+                f"archive seq {seq} of {unit.source} is registered with another cover",
+                next_step="see which archive this store belongs to",
+            )
+
+    def announce_lifetime(self, unit: StoredUnit, horizon: int, seq: int, cover: Cover) -> Steps[None]:
+        term = yield from self.term(unit)
+        if seq != decisions.START_SEQ:
+            # named before it is announced: a trim that counted this announcement has seen the name
+            yield from marks.announce_lifetime(self.generation, unit, term, horizon, seq)
+            yield from self.put_cover(unit.source, seq, cover)
+
+    def bring(
+        self,
+        unit: StoredUnit,
+        horizon: int,
+        seq: int,
+        cover: Cover,
+        entries: Sequence[LifetimeEntry],
+        days: Sequence[int],
+    ) -> Steps[SwapOutcome]:
+        term = yield from self.term(unit)
+        found = yield from marks.read(self.generation)
+        decisions.check_lifetime(seq, cover, term.start, found.ledger)
+        yield from self._check_known(unit, seq, cover)
+        return (yield from lifetime.bring(self.generation, term.name, unit, horizon, seq, cover, entries, days))
+
+    def mark_horizon(self, unit: StoredUnit, horizon: int, seq: int, announced: int, whole: bool) -> Steps[bool]:
+        term = yield from self.term(unit)
+        decisions.check_horizon(horizon)
+        counted = keys.covers_key(self.generation, unit.source), announced
+        return (yield from marks.mark_horizon(self.generation, unit, term, Horizon(horizon, seq), counted, whole))
+
+    def lifetime_seqs(self, unit: StoredUnit) -> Steps[tuple[int, ...]]:
+        term = yield from self.term(unit)
+        return (yield from marks.lifetime_seqs(self.generation, term))
 
     def mark_swapped(self, unit: StoredUnit, hour: int, seq: int) -> Steps[bool]:
         term = yield from self.term(unit)

@@ -23,7 +23,7 @@ def total_pentad(generation: int, name: str, unit: StoredUnit, tags: Sequence[by
     """Writes `p` of each entity of which days of the pentad are compacted and all of these totalled; how many."""
     written = 0
     days = range(pentad * PENTAD_DAYS, (pentad + 1) * PENTAD_DAYS)
-    expiry = decisions.expiry_s((pentad + 1) * PENTAD_US, unit.retention_us)
+    expiry = 0 if unit.lifetime else decisions.expiry_s((pentad + 1) * PENTAD_US, unit.retention_us)
     for begin in range(0, len(tags), CHUNK):
         hashes = [[keys.day_key(generation, tag, name, day) for day in days] for tag in tags[begin : begin + CHUNK]]
         replies = yield [Fields(key, (keys.HOURS, keys.TOTAL)) for of in hashes for key in of]

@@ -26,6 +26,15 @@ class Incarnation:
     replication_id: str
 
 
+class Horizon(NamedTuple):
+    """How far the totals of a unit reach, for all of its entities."""
+
+    hour: int
+    """Hours since the epoch; a day's first."""
+    seq: int
+    """What archive seq contains of the hours before it is in the totals; 0: what lies below the start cover."""
+
+
 @dataclass(frozen=True)
 class Marks:
     """What a node claims about what it holds; it falls back with the data."""
@@ -52,6 +61,8 @@ class Marks:
     """Newest epoch that left a unit out; 0: none has."""
     keeps: Mapping[str, EventList] = field(default_factory=dict)
     """Event list -> what it keeps since its term began, or less."""
+    horizons: Mapping[str, Horizon] = field(default_factory=dict)
+    """Unit with a lifetime -> before which hour every entity's compacted hours are in its total."""
 
     def name(self, unit: str) -> str:
         """The unit (a fingerprint) in its keys."""
@@ -89,6 +100,11 @@ class StoredUnit(Protocol):
 
     @property
     def layout(self) -> Layout: ...
+    @property
+    def lifetime(self) -> bool:
+        """Whether a feature holds all events: nothing expires, and hours go into a total."""
+        ...
+
     @property
     def event_list(self) -> EventList | None:
         """What it keeps, if it is an event list."""
@@ -173,6 +189,16 @@ class HourEntry:
     total: bytes
     slices: bytes
     minutes: bytes | None = None
+
+
+@dataclass(frozen=True)
+class LifetimeEntry:
+    """One entity's total of hours before a horizon, as an encoded row: of all of them, or of those from `since` on,
+    which is added to what its total holds."""
+
+    tag: bytes
+    row: bytes
+    since: int | None = None
 
 
 @dataclass(frozen=True)
@@ -325,6 +351,32 @@ class OnlineStore(BoardStore, Protocol):
     def swap(
         self, unit: StoredUnit, hour: int, seq: int, cover: Cover, entries: Sequence[HourEntry]
     ) -> SwapOutcome: ...
+    def announce_lifetime(self, unit: StoredUnit, horizon: int, seq: int, cover: Cover) -> None:
+        """Says that totals will name this seq, so that what it stands for is kept. Before `bring`."""
+        ...
+
+    def bring(
+        self,
+        unit: StoredUnit,
+        horizon: int,
+        seq: int,
+        cover: Cover,
+        entries: Sequence[LifetimeEntry],
+        days: Sequence[int] = ...,
+    ) -> SwapOutcome:
+        """Hours before the horizon go into the totals, per entity in one script; days: whose hashes may hold some.
+        GapRefused while the ledger lies behind the cover."""
+        ...
+
+    def mark_horizon(self, unit: StoredUnit, horizon: int, seq: int, announced: int, *, whole: bool = False) -> bool:
+        """After every entity's total was brought; False if anything was announced since `announced` was read, or a
+        newer horizon stands. whole: every total was written anew, so that no older seq is named any more."""
+        ...
+
+    def lifetime_seqs(self, unit: StoredUnit) -> tuple[int, ...]:
+        """Archive seqs that totals may name."""
+        ...
+
     def mark_swapped(self, unit: StoredUnit, hour: int, seq: int) -> bool:
         """After every entity of the hour was swapped; False if a newer seq stands. EpochSuperseded
         when the unit's term is over."""

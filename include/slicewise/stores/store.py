@@ -16,6 +16,7 @@ from slicewise.stores.ports import (
     FoldOutcome,
     HourEntry,
     Incarnation,
+    LifetimeEntry,
     ListBatch,
     Marks,
     ReadReply,
@@ -115,6 +116,26 @@ class Store:
 
     def swap(self, unit: StoredUnit, hour: int, seq: int, cover: Cover, entries: Sequence[HourEntry]) -> SwapOutcome:
         return self._run(self.steps.swap(unit, hour, seq, cover, entries))
+
+    def announce_lifetime(self, unit: StoredUnit, horizon: int, seq: int, cover: Cover) -> None:
+        self._run(self.steps.announce_lifetime(unit, horizon, seq, cover))
+
+    def bring(
+        self,
+        unit: StoredUnit,
+        horizon: int,
+        seq: int,
+        cover: Cover,
+        entries: Sequence[LifetimeEntry],
+        days: Sequence[int] = (),
+    ) -> SwapOutcome:
+        return self._run(self.steps.bring(unit, horizon, seq, cover, entries, days))
+
+    def mark_horizon(self, unit: StoredUnit, horizon: int, seq: int, announced: int, *, whole: bool = False) -> bool:
+        return self._run(self.steps.mark_horizon(unit, horizon, seq, announced, whole))
+
+    def lifetime_seqs(self, unit: StoredUnit) -> tuple[int, ...]:
+        return self._run(self.steps.lifetime_seqs(unit))
 
     def mark_swapped(self, unit: StoredUnit, hour: int, seq: int) -> bool:
         return self._run(self.steps.mark_swapped(unit, hour, seq))

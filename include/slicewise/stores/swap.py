@@ -17,6 +17,7 @@ from slicewise.stores import decisions, keys
 from slicewise.stores.decisions import Running, Swap
 from slicewise.stores.ports import HourEntry, StoredUnit, SwapOutcome
 from slicewise.stores.steps import (
+    ABSENT,
     ATTEMPTS,
     MISSED,
     Change,
@@ -25,6 +26,7 @@ from slicewise.stores.steps import (
     KeyChange,
     Steps,
     Whole,
+    begins,
     contended,
     exact,
 )
@@ -103,15 +105,19 @@ def _entity(
     if any(_SEQ.unpack_from(value)[0] != seq for value in named):
         raise CodecError(f"a value of another seq than {seq}", where=f"hour {hour}")
     hours = codec.unpack_hours(raw_hours)
-    running, tail, guards = _hot(flat, unit.slice_us, hour)
+    running, tail, guards, total = hot_fields(flat, unit.slice_us, range(hour, hour + 1))
+    if total is not None and hour < codec.unpack_lifetime(total).horizon:
+        return Swap.STALE, None  # it is in the total
     action, deletes = decisions.swap_decision(seq, cover, hours.get(hour), running, tail)
     if action is not Swap.SWAP:
         return action, None
     # A fold that brings anything in moves its place's guard: while the guards stand, so do the
     # running partials. Places beyond the cover cannot matter.
-    checks = [(field, exact(guards.get(field))) for field in sorted({*guards, *map(keys.guard_field, cover)})]
+    checks = standing(guards, cover)
+    if unit.lifetime:
+        checks.append((keys.LIFETIME, ABSENT if total is None else begins(total[: codec.LIFETIME_HEAD])))
     total, slices, minutes = keys.hour_fields(hour)
-    expiry = decisions.expiry_s((hour + 1) * HOUR_US, unit.retention_us)
+    expiry = 0 if unit.lifetime else decisions.expiry_s((hour + 1) * HOUR_US, unit.retention_us)
     sets = [
         (total, entry.total, expiry),
         (slices, entry.slices, expiry),
@@ -133,21 +139,30 @@ def _entity(
     return action, Change(tuple(changes))
 
 
-def _hot(flat: Sequence[bytes], slice_us: int, hour: int) -> tuple[list[Running], list[Running], dict[bytes, bytes]]:
-    """Running partials and tail fields of the hour, and all guards."""
-    running, tail, guards = [], [], {}
+def standing(guards: dict[bytes, bytes], cover: Cover) -> list[tuple[bytes, bytes]]:
+    """That no guard moved, of no place that a cover names or the entity knows."""
+    return [(field, exact(guards.get(field))) for field in sorted({*guards, *map(keys.guard_field, cover)})]
+
+
+def hot_fields(
+    flat: Sequence[bytes], slice_us: int, hours: range
+) -> tuple[list[Running], list[Running], dict[bytes, bytes], bytes | None]:
+    """Running partials and tail fields of these hours, all guards, and the total."""
+    running, tail, guards, total = [], [], {}, None
     for field, value in zip(flat[::2], flat[1::2], strict=True):
         kind = field[:2]
         if kind == b"l:":
             guards[field] = value
         elif kind == b"r:":
             _, number, topic, partition = field.split(b":")
-            if decisions.hour_of(int(number), slice_us) == hour:
+            if decisions.hour_of(int(number), slice_us) in hours:
                 first, last = _HEADER.unpack_from(value)
                 running.append(Running(field, keys.parse_place(topic, partition), first, last))
         elif kind == b"e:":
             _, number, topic, partition, offset = field.split(b":")
-            if decisions.hour_of(int(number), slice_us) == hour:
+            if decisions.hour_of(int(number), slice_us) in hours:
                 place = keys.parse_place(topic, partition)
                 tail.append(Running(field, place, int(offset), int(offset)))
-    return running, tail, guards
+        elif field == keys.LIFETIME:
+            total = value
+    return running, tail, guards, total

@@ -189,7 +189,13 @@ def _file(path: Path, where: str) -> pa.Table:
 def _listed(rows: Sequence[Any], where: str) -> pa.Table:
     names = list(dict.fromkeys(name for row in rows for name in row))
     columns: dict[str, pa.Array] = {}
+    if rows and not names:
+        raise BadRequest(
+            f"{len(rows)} rows without a column", where=where, expected="dicts of columns", next_step="leave them out"
+        )
     for name in names:
+        if not isinstance(name, str):
+            raise BadRequest(f"a column named {name!r}", where=where, expected="names as text")
         try:
             columns[name] = pa.array([row.get(name) for row in rows])
         except OverflowError as error:

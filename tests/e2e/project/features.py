@@ -262,6 +262,29 @@ everything = sw.FeatureView(
     ],
 )
 
+EVER: list[sw.Window | str] = ["1h", "lifetime", sw.lifetime(offset="2h")]
+
+ever_by_card = sw.FeatureView(
+    "ever_by_card",
+    source=payments,
+    entity=["card"],
+    where="amount > 0",
+    features=[
+        sw.Feature("payments", sw.count(), windows=EVER),
+        sw.Feature("spent", sw.sum("amount"), windows=EVER),
+        sw.Feature("dearest", sw.top_k("shop", by="amount", k=3), windows=EVER),
+        sw.Feature("shops", sw.distinct_count("shop"), windows=EVER),
+        sw.Feature("first_shop", sw.first("shop"), windows=["lifetime"]),
+    ],
+)
+
+everything_ever = sw.FeatureView(
+    "everything_ever",
+    source=payments,
+    entity=[],
+    features=[sw.Feature("turnover", sw.sum("amount"), windows=["lifetime"])],
+)
+
 EXACT: list[sw.Window | str] = [
     sw.exact_range("40m"),
     sw.exact_range("3h", closed="left"),

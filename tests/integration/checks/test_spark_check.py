@@ -49,6 +49,7 @@ from tests.unit.training.world import (
 
 pytestmark = [
     pytest.mark.spark,
+    pytest.mark.timeout(600),  # of two busy cores: some minutes of SQL
     # PySpark leaves the socket of a result to the garbage collector.
     pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
     # Great Expectations imports what Python 3.11 deprecates.
@@ -78,13 +79,18 @@ def sketches(window: str) -> sw.FeatureView:
 SKETCH = sketches("3h")
 WIDE = sketches("4h")
 """Its window holds every one of SKETCH that ends where it does, also one with a slice begun at either end."""
+EVER = ("n", "mean_minutes", "best", "first_song", "songs_by_stars", "doubled")
+"""Aggregates over lifetimes, of which the check makes nothing but longer windows."""
+_ALL = view(["user"], ["lifetime", sw.lifetime(offset="90m")], name="ever")
+LIVED = replace(_ALL, features=[each for each in _ALL.features if each.name in EVER])
 DEPLOYMENT = plan(
     Project.of(
         "test",
         [view(["user"], WINDOWS, name="users"), view([], WINDOWS, name="everyone"), SKETCH,
          view(["user"], EXACT, name="exactly"),
          view(["device", "user"], ["3h"], name="devices"),
-         view(["user"], [sw.session("5m", max_length="2h")], name="visitors")],
+         view(["user"], [sw.session("5m", max_length="2h")], name="visitors"),
+         LIVED],
     )
 )  # fmt: skip
 Falsify = Callable[[str, Mapping[str, Any], str], Any]
@@ -203,7 +209,7 @@ def test_spark_and_brute_force_agree_on_every_value(agreed: Outcome) -> None:
     exactly = 4 * len(AGGREGATES) * len(EXACT)
     # two modes; four users, one global, four users with sketches, twelve pairs, four users with sessions
     expected_rows = 4 * per_entity + per_entity + 4 * len(SKETCHES) + exactly + (12 + 4) * len(AGGREGATES)
-    assert len(agreed.compared) == 2 * expected_rows
+    assert len(agreed.compared) == 2 * (expected_rows + 4 * 2 * len(EVER))
     sessions = [row for row in agreed.compared if row.feature == "n_session_5m"]
     assert any(row.start_us < row.end_us for row in sessions)
     assert any(row.start_us == row.end_us for row in sessions)

@@ -94,3 +94,13 @@ def test_registers_of_another_size_are_refused() -> None:
     fields = {"values": agg.Ragged.empty(1, "<i8"), "registers": agg.Ragged.of([[1] * 15], "|u1")}
     with pytest.raises(CodecError, match="other than 16 registers"):
         aggregate.combine_columns(Columns(1, fields), np.zeros(1, np.int64), 1)
+
+
+@pytest.mark.parametrize("precision", [4, 5, 12, 16])
+def test_whole_columns_place_hashes_as_one_by_one(precision: int) -> None:
+    one_bit = [1 << at for at in range(64)]
+    runs = [(1 << at) - 1 for at in range(65)]  # ones that rounding could carry beyond the first
+    spread = [0x9E3779B97F4A7C15 * i % 2**64 for i in range(999)]
+    hashes = [*one_bit, *runs, *(2**64 - 1 - each for each in one_bit), *spread]
+    register, rank = hyperloglog.places(np.array(hashes, np.uint64), precision)
+    assert list(zip(register.tolist(), rank.tolist(), strict=True)) == [hyperloglog.place(h, precision) for h in hashes]

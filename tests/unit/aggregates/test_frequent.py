@@ -8,10 +8,13 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from slicewise import aggregates as agg
 from slicewise.aggregates import Columns, Rows, countmin
 from slicewise.aggregates.frequent import TopKFrequent
+from slicewise.aggregates.grouping import least_of
 from slicewise.aggregates.hashing import mixed, mixed_one
 from slicewise.errors import CodecError, DefinitionError
 
@@ -105,8 +108,8 @@ def test_the_width_is_the_least_power_of_two_that_keeps_the_error() -> None:
     ("given", "said"),
     [
         ({"k": 0}, "from 1 to 1000"),
-        ({"k": 5, "capacity": 4}, "from k = 5 to 65536"),
-        ({"k": 1, "capacity": 70_000}, "from k = 1 to 65536"),
+        ({"k": 5, "capacity": 4}, "from 5 to 65536"),
+        ({"k": 1, "capacity": 70_000}, "from 1 to 65536"),
         ({"k": 1, "capacity": 10.0}, "an integer"),
         ({"k": 1, "error": 0.0}, "from 0.0005 to 0.5"),
         ({"k": 1, "error": "small"}, "from 0.0005 to 0.5"),
@@ -123,3 +126,10 @@ def test_a_partial_that_is_none_is_refused() -> None:
     broken = Columns(1, {**whole.values, "counts": partial_of(aggregate, [1]).items("counts")})
     with pytest.raises(CodecError, match="do not fit"):
         aggregate.combine_columns(broken, np.zeros(1, np.int64), 1)
+
+
+@given(st.lists(st.integers(0, 6), max_size=40), st.integers(1, 41))
+def test_the_least_keys_are_those_of_a_stable_sort(keys: list[int], most: int) -> None:
+    column = np.array(keys, np.uint64)
+    wanted = sorted(np.argsort(column, kind="stable")[:most].tolist())
+    assert np.flatnonzero(least_of(column, most)).tolist() == wanted

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from slicewise.checks.bounds import may_be, searched_from
-from slicewise.slices import MINUTE_US, Window, bounds, exact_range, hopping, rows, session, sliding, tumbling
+from slicewise.slices import MINUTE_US, Window, bounds, exact_range, hopping, lifetime, rows, session, sliding, tumbling
 
 WINDOWS = [
     sliding("10m"),
@@ -21,6 +21,8 @@ WINDOWS = [
     sliding("7d", offset="90m"),
     tumbling("1h", offset="90m"),
     hopping("1h", every="10m", open=True, offset="2h"),
+    lifetime(),
+    lifetime(offset="90m"),
 ]
 EXACT = [
     exact_range("10m"),

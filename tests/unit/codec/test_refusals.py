@@ -98,6 +98,7 @@ PACKED: dict[Callable[..., Any], bytes] = {
     codec.unpack_total: codec.pack_total(2**64 - 1, b"row"),
     codec.unpack_slices: codec.pack_slices(3, [-4, 0, 9], b"block"),
     codec.unpack_day: codec.pack_day(codec.day_digest(b"c"), b"row"),
+    codec.unpack_lifetime: codec.pack_lifetime(-24, 2**64 - 1, b"row"),
 }
 
 
@@ -122,6 +123,8 @@ def test_envelopes_give_back_what_was_packed() -> None:
     slices = codec.unpack_slices(memoryview(PACKED[codec.unpack_slices]))
     assert (slices.seq, slices.numbers.tolist(), bytes(slices.block)) == (3, [-4, 0, 9], b"block")
     day = codec.unpack_day(PACKED[codec.unpack_day])
+    ever = codec.unpack_lifetime(PACKED[codec.unpack_lifetime])
+    assert (ever.horizon, ever.seq, bytes(ever.row)) == (-24, 2**64 - 1, b"row")
     assert (day.digest, bytes(day.row)) == (codec.day_digest(b"c"), b"row")
 
 

@@ -13,12 +13,13 @@ from slicewise.stores import keys
 from slicewise.stores.decisions import expiry_s
 from slicewise.stores.ports import Marks
 
-UNIT, OTHER = "a" * 16, "b" * 16
+UNIT, OTHER, EVER = "a" * 16, "b" * 16, "c" * 16
 MINUTE = 60_000_000
 RULE = UnitRule(retention_us=2 * DAY_US, max_ahead_us=MINUTE, slice_us=MINUTE)
-RULES = SweepRules(generation=3, units={UNIT: RULE})
 NOW = int(datetime(2026, 11, 21, 9, tzinfo=UTC).timestamp()) * 1_000_000
 DAY = NOW // DAY_US
+LIFETIME = UnitRule(2 * DAY_US, MINUTE, MINUTE, lifetime=True, horizon=(DAY - 3) * 24)
+RULES = SweepRules(generation=3, units={UNIT: RULE, EVER: LIFETIME})
 TAG = keys.entity_tags([("name", "string")], [["{strange}:é"]])[0]
 HOT = keys.hot_key(3, TAG, UNIT)
 TODAY = keys.day_key(3, TAG, UNIT, DAY)
@@ -35,11 +36,21 @@ BOUND_HOT = NOW // 1_000_000 + 60 + 2 * 86_400 + SLACK_S
         keys.covers_key(3, "flights"),
         keys.board_key(3, "top_songs"),
         keys.board_key(3, "top_songs", 1_357_000_010_000_000),
-        b"sw:3:{" + TAG + b"}:" + UNIT.encode() + b":t",
     ],
 )
 def test_what_stands_without_expiry_by_design_is_well(key: bytes) -> None:
     assert verdict(key, None, NOW, RULES).finding is Finding.WELL
+
+
+def test_nothing_of_a_lifetime_expires_and_days_before_the_horizon_go() -> None:
+    #   DAY-4 | DAY-3 ...       the horizon is the first hour of DAY-3
+    for key in (keys.hot_key(3, TAG, EVER), keys.day_key(3, TAG, EVER, DAY - 3), keys.day_key(3, TAG, EVER, DAY + 9)):
+        assert verdict(key, None, NOW, RULES).finding is Finding.WELL
+    found = verdict(keys.day_key(3, TAG, EVER, DAY - 4), None, NOW, RULES)
+    assert found.finding is Finding.IN_TOTALS
+    assert found.delete
+    unmarked = SweepRules(generation=3, units={EVER: UnitRule(1, 1, 1, lifetime=True)})
+    assert verdict(keys.day_key(3, TAG, EVER, DAY - 400), None, NOW, unmarked).finding is Finding.WELL
 
 
 @pytest.mark.parametrize(

@@ -193,7 +193,11 @@ REFUSALS: dict[str, tuple[str, str]] = {
     "no frame": ("no frame", over("PARTITION BY user_id ORDER BY SLICE(ts)").replace("OVER (", "OVER ›(")),
     "an unbounded frame": (
         "all events for ever",
-        over("PARTITION BY user_id ORDER BY SLICE(ts) ›RANGE BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW"),
+        over("PARTITION BY user_id ORDER BY ts ›RANGE BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW"),
+    ),
+    "unbounded rows": (
+        "all events for ever",
+        over("PARTITION BY user_id ORDER BY ts ›ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW"),
     ),
     "a frame into the future": (
         "the future",

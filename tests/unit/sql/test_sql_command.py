@@ -111,6 +111,16 @@ def test_the_rows_are_those_of_evaluate(capsys: pytest.CaptureFixture[str]) -> N
     assert compared == 3 * 7 + 2 * 5 + 2 * 8 + 2 * 8
 
 
+def test_a_lifetime_holds_all_events_up_to_each_of_them(capsys: pytest.CaptureFixture[str]) -> None:
+    over = "(PARTITION BY user_id ORDER BY SLICE(bought_at) RANGE BETWEEN UNBOUNDED PRECEDING AND"
+    query = f"""SELECT count(*) OVER {over} CURRENT ROW) AS n_lifetime,
+                       sum(price) OVER {over} INTERVAL '1' HOUR PRECEDING) AS spent_lifetime_offset_1h
+                FROM purchases WHERE user_id = 'bob'"""
+    (answer,) = rows(capsys, query, "--over", str(EVENTS), "--start", "2026-11-20T09:00:00Z")
+    #  events: 08:20 30.00, 09:10 12.50, 12:00 28.00; rows from 09:00 on
+    assert [(row["n_lifetime"], row["spent_lifetime_offset_1h"]) for row in answer["rows"]] == [(2, None), (3, 42.5)]
+
+
 def test_at_an_instant_there_is_a_row_per_entity(capsys: pytest.CaptureFixture[str]) -> None:
     query = f"SELECT count(*) {SLIDING.format('1 day')} AS n_1d FROM purchases"
     (answer,) = rows(capsys, query, "--over", str(EVENTS), "--at", "2026-11-20T09:00:00Z")

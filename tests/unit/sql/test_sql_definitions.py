@@ -142,6 +142,14 @@ PAIRS: dict[str, tuple[str, sw.FeatureView]] = {
            RANGE BETWEEN INTERVAL '25' HOUR PRECEDING AND INTERVAL '1' DAY PRECEDING) AS n_1h_offset_1d FROM plays""",
         view(sw.Feature("n", sw.count(), [sw.sliding("1h", offset="1d")])),
     ),
+    "all events": (
+        """CREATE FEATURE VIEW v AS SELECT user_id,
+             count(*) OVER (PARTITION BY user_id ORDER BY SLICE(ts) RANGE UNBOUNDED PRECEDING) AS n_lifetime,
+             sum(n) OVER (PARTITION BY user_id ORDER BY SLICE(ts)
+               RANGE BETWEEN UNBOUNDED PRECEDING AND INTERVAL '1' DAY PRECEDING) AS sum_lifetime_offset_1d
+           FROM plays""",
+        view(sw.Feature("n", sw.count(), ["lifetime"]), sw.Feature("sum", sw.sum("n"), [sw.lifetime(offset="1d")])),
+    ),
     "tumbling": (
         """CREATE FEATURE VIEW v AS SELECT user_id, count(*) AS n_tumbling_1h FROM plays
            GROUP BY user_id, TUMBLE(ts, INTERVAL '1' HOUR)""",

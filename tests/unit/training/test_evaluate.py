@@ -176,6 +176,8 @@ def test_events_may_come_as_an_arrow_table() -> None:
         ([], [{"user": "a", "at": datetime(2026, 1, 1)}], "no time zone"),  # noqa: DTZ001
         ([], [{"user": "a", "at": START, "mode": "never"}], "never"),
         (7, [], "int is no table"),
+        ([{}], [], "1 rows without a column"),
+        ([{7: "a"}], [], "a column named 7"),
         ([{"user": "a", "stars": 2**63, "played_at": START}], [], "beyond 64 bits"),
         ([], [{"user": "a", "at": 2**63}], "beyond 64 bits"),
         ([], [{"user": "a", "at": -1}], "no instant"),

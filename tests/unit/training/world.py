@@ -15,6 +15,7 @@ import slicewise as sw
 from slicewise.cover import Cover, Place
 from slicewise.features.unit import Source
 from slicewise.holes import Hole
+from slicewise.slices import FOR_EVER_US, as_window
 from slicewise.training.archive import Archived
 from slicewise.training.given import typed_events
 from tests.support import classes, folds, oracle
@@ -135,14 +136,16 @@ WINDOWS: tuple[Any, ...] = (
 
 
 def view(entity: Sequence[str], windows: Sequence[Any] = WINDOWS, name: str = "listening") -> sw.FeatureView:
-    """Every aggregate over the windows; sixty seconds are a minute, and short plays do not count."""
+    """Every aggregate over the windows that it can answer; sixty seconds are a minute, and short plays do not count."""
+    ever = any(as_window(window).is_lifetime for window in windows)
+    answering = {name: made for name, (made, _, _) in AGGREGATES.items() if not (ever and made.answers(FOR_EVER_US))}
     return sw.FeatureView(
         name,
         source=PLAYS,
         entity=list(entity),
         where="seconds >= 10 OR seconds IS NULL",
         columns={"minutes": "seconds / 60", "doubled": doubled},
-        features=[sw.Feature(name, made, windows=list(windows)) for name, (made, _, _) in AGGREGATES.items()],
+        features=[sw.Feature(name, made, windows=list(windows)) for name, made in answering.items()],
     )
 
 

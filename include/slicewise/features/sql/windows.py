@@ -13,7 +13,6 @@ from typing import Any
 from sqlglot import exp
 
 from slicewise import slices
-from slicewise.errors import DefinitionError
 from slicewise.features.names import nearest
 from slicewise.features.sql.lengths import Meant, entity_column, interval, is_whole
 from slicewise.features.sql.text import Span, SqlText, Tokens, node_span
@@ -113,8 +112,9 @@ class Windows:
         span = self._frame_span(tokens)
         start, end = spec.args.get("start"), spec.args.get("end")
         sides = [str(spec.args.get(side) or "").upper() for side in ("start_side", "end_side")]
-        if isinstance(start, str) and start.upper() == "UNBOUNDED":
-            raise self._unbounded(span, sides[0])
+        unbounded = isinstance(start, str) and start.upper() == "UNBOUNDED"
+        if unbounded and sides[0] == "FOLLOWING":
+            raise self.sql.refused("the frame lies in the future", span, _FRAME)
         if "FOLLOWING" in sides or (isinstance(end, str) and end.upper() == "UNBOUNDED"):
             at = tokens.within(span).find("FOLLOWING") or span
             raise self.sql.refused(
@@ -124,6 +124,8 @@ class Windows:
             )
         if end is None and tokens.within(span).find("BETWEEN"):
             raise self.sql.refused("BETWEEN has no AND", span, _FRAME)
+        if unbounded:
+            return self._lifetime(kind, end, span, sliced, spec)
         if isinstance(start, str):
             raise self.sql.refused(f"the frame begins at {start}", span, _FRAME)
         if sides[0] != "PRECEDING":
@@ -140,15 +142,17 @@ class Windows:
             raise self.sql.refused("the frame ends before it begins", span, _FRAME)
         return self._sliding(begins, ends, span, spec) if sliced else self._exact(begins, ends, span, spec)
 
-    def _unbounded(self, span: Span, side: str) -> DefinitionError:
-        if side == "FOLLOWING":
-            return self.sql.refused("the frame lies in the future", span, _FRAME)
-        return self.sql.refused(
-            "UNBOUNDED PRECEDING: the window is all events for ever, and what is stored is bounded",
-            span,
-            _FRAME,
-            "say how far the window reaches back",
-        )
+    def _lifetime(self, kind: str, end: Any, span: Span, sliced: bool, spec: exp.Expr) -> Meant:
+        if kind != "RANGE" or not sliced or spec.args.get("exclude") is not None:
+            raise self.sql.refused(
+                "UNBOUNDED PRECEDING: all events for ever are kept as slices and a total, not one by one",
+                span,
+                f"ORDER BY {SLICE}({self.timestamp}) RANGE BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW",
+                f"write {SLICE}({self.timestamp}) for the lifetime, which ends at a slice, or how far to reach back",
+            )
+        if end is None or isinstance(end, str):
+            return Meant(slices.lifetime, (), span)
+        return Meant(lambda offset: slices.lifetime(offset=offset), (interval(self.sql, end, span),), span)
 
     def _sliding(self, begins: int, ends: int, span: Span, spec: exp.Expr) -> Meant:
         if spec.args.get("exclude") is not None:

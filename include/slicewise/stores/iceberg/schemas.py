@@ -164,8 +164,9 @@ def slices_table(unit: Unit) -> Table:
             Column("cover", BinaryType(), False, "header: packed cover"),
         ),
         ("hour",),
-        # whole, so that an hour's cover is read from metadata
-        {**_PROPERTIES, "write.metadata.metrics.column.cover": "full"},
+        # whole, so that an hour's header is read from metadata; of columns beyond the hundredth Iceberg keeps no bounds
+        # that are not asked for by name
+        {**_PROPERTIES, **{f"write.metadata.metrics.column.{name}": "full" for name in ("seq", "cover")}},
     )
 
 

@@ -35,7 +35,7 @@ def load(catalog: SqlCatalog, fingerprint: str) -> IcebergTable | None:
 
 def headers(table: IcebergTable, snapshot_id: int | None = None) -> dict[int, Header]:
     """Hour -> header, of all compacted hours; from the files' bounds, which hold a header's values
-    as they are, because no other row has them. Where a bound is too long for a file, it is read."""
+    as they are, because no other row has them. Where a file lacks a bound, it is read."""
     if table.current_snapshot() is None:
         return {}
     schema = table.schema()
@@ -44,9 +44,9 @@ def headers(table: IcebergTable, snapshot_id: int | None = None) -> dict[int, He
     unread = set()
     for task in table.scan(snapshot_id=snapshot_id).plan_files():
         hour, bounds = task.file.partition[0], task.file.upper_bounds or {}
-        if seq_id not in bounds:
+        if seq_id not in bounds and cover_id not in bounds:
             continue  # a file without the header
-        if cover_id in bounds:
+        if seq_id in bounds and cover_id in bounds:
             seq = int(from_bytes(LongType(), bounds[seq_id]))
             cover: Any = from_bytes(BinaryType(), bounds[cover_id])
             found[hour] = Header(seq, Cover.unpack(cover))

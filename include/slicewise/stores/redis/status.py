@@ -14,7 +14,7 @@ from typing import Any
 
 from slicewise.errors import StoreUnavailable
 from slicewise.settings import redacted
-from slicewise.stores.keys import MARKS, manifest_key, status_key, swapped_key, unit_name
+from slicewise.stores.keys import MARKS, manifest_key, status_key, swapped_hours, swapped_key, unit_name
 
 
 @dataclass(frozen=True)
@@ -88,9 +88,7 @@ def _swapped(client: Any, status: StoreStatus) -> dict[str, dict[int, int]]:
         term = int(status.marks.get(f"n:{unit}", 0))
         pipe.hgetall(swapped_key(generation, unit_name(unit, term)))
     found = pipe.execute() if units else []
-    return {
-        unit: {int(hour): int(seq) for hour, seq in hours.items()} for unit, hours in zip(units, found, strict=True)
-    }
+    return {unit: swapped_hours(fields.items()) for unit, fields in zip(units, found, strict=True)}
 
 
 @contextmanager

@@ -1,0 +1,62 @@
+"""How far the totals of a lifetime reach follows from what is archived and compacted, and from what the marks claim.
+
+A horizon moves only when nothing before it is dirty: then what stands of its hours is all that the newest archive
+has of them, and one seq says so for all. docs/adr/0042.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from slicewise.lifecycle.compaction import UnitHours
+from slicewise.stores.decisions import HOURS_PER_DAY
+
+STOPPED_DAYS = 14
+"""So long a backfill may have stood still."""
+
+
+@dataclass(frozen=True)
+class Reached:
+    """What the marks claim. hour: before it hours are in the totals; held: the newest archive all of whose events
+    of these hours are."""
+
+    hour: int
+    held: int
+
+
+@dataclass(frozen=True)
+class Move:
+    """Hours that are to go into the totals: those before `horizon`; since: from there on alone, None: all anew."""
+
+    horizon: int
+    since: int | None
+
+    def hours(self, hours: UnitHours) -> list[int]:
+        """The compacted hours that it takes."""
+        return sorted(h for h in hours.compacted if h < self.horizon and (self.since is None or h >= self.since))
+
+
+def days_of(move: Move, reached: Reached | None) -> tuple[int, ...]:
+    """Days whose hashes may hold hours that move: those since the horizon. Before the first, a backfill swaps no hour
+    that is due to be in totals: what one swapped that was stopped, when an earlier horizon was due. (If it was
+    stopped longer ago than that, what it left counts for nobody, and the sweep takes it.)"""
+    end = move.horizon // HOURS_PER_DAY
+    return tuple(range(end - STOPPED_DAYS if reached is None else reached.hour // HOURS_PER_DAY, end))
+
+
+def late_hours(hours: UnitHours, reached: Reached) -> list[int]:
+    """Hours before the horizon with archived events that the totals lack: they stay dirty until a move brings them."""
+    return sorted(hour for hour, newest in hours.newest.items() if hour < reached.hour and newest > reached.held)
+
+
+def next_move(hours: UnitHours, reached: Reached | None, target: int, seq: int, raw: int | None = None) -> Move | None:
+    """What is to be moved now, if anything can be. reached: None before the first; target: the horizon that is due;
+    seq: of the archive that the hours are known from; raw: an hour that was recomputed. A horizon never goes back."""
+    horizon = target if reached is None else max(target, reached.hour)
+    for hour in {*hours.newest, *hours.compacted}:
+        stands = hours.compacted.get(hour)
+        if hour < horizon and (stands is None or hours.newest.get(hour, 0) > stands.holds or stands.seq > seq):
+            return None  # first it must be compacted; or another run has compacted it from a newer archive
+    if reached is None or late_hours(hours, reached) or (raw is not None and raw < reached.hour):
+        return Move(horizon, None)
+    return Move(horizon, reached.hour) if horizon > reached.hour else None
