@@ -208,7 +208,7 @@ $(READER_JAR): $(SPARK_JARS) $(SPARK_STAMP)
 	@rm -f .jars/spark/.made-reader-*
 	@part=.jars/reader.$$$$.part; trap 'rm -rf "$$part"' EXIT; jdk="$${JAVA_HOME:+$$JAVA_HOME/bin/}"; \
 	  "$${jdk}javac" --release 17 -Xlint:all,-path -Werror -proc:none -encoding UTF-8 \
-	    -cp "$(PYSPARK_JARS)/*" -d "$$part/classes" $(READER_SOURCES); \
+	    -cp "$(PYSPARK_JARS)/*:$$(echo .jars/spark/kafka-clients-*.jar)" -d "$$part/classes" $(READER_SOURCES); \
 	  "$${jdk}jar" --create --file "$$part/slicewise-spark.jar" -C "$$part/classes" .; \
 	  mv "$$part/slicewise-spark.jar" .jars/spark/slicewise-spark.jar
 	@touch $@

@@ -148,9 +148,10 @@ def test_boards_and_corrections_are_those_of_their_covers_also_after_a_kill(plat
         rows = [(row.key[0], row.value) for row in board.rows]
         if end_us in newest and newest[end_us]["version"] > board.version:
             rows = [(row["entity"]["song_id"], row["value"]) for row in newest[end_us]["new"]]
-        if end_us + 30 * S < end + LENGTH:
+        if end_us <= end:  # a later instant was published: what came late until then is said
             assert rows == best(log, everything, end_us)
             compared += 1
+    assert compared > 10
     ages = sorted(watcher.ages)
     print(f"{len(watcher.boards)} boards, {len(texts)} corrections, {compared} compared with all plays")
     print(f"age of a board when first seen: median {ages[len(ages) // 2]:.2f} s, most {ages[-1]:.2f} s")

@@ -12,6 +12,7 @@ import pyarrow as pa
 import pytest
 
 import slicewise as sw
+from slicewise.clock import SystemClock
 from slicewise.errors import UnknownName
 from slicewise.features.definitions import Project
 from slicewise.features.plan import Deployment, plan
@@ -51,7 +52,7 @@ def test_boards_are_served_with_their_age_and_flags(own_redis: RedisServer) -> N
     with ExitStack() as opened, Served.on(url, DEPLOYMENT) as served, serving(url) as address:
 
         def sink_of(deployment: Deployment, epoch: int) -> BoardSink:
-            sink = BoardSink(deployment, epoch, lambda: open_store(url))
+            sink = BoardSink(deployment, epoch, lambda: open_store(url), SystemClock())
             opened.callback(sink.close)
             return sink
 
