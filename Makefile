@@ -77,8 +77,7 @@ test-fast: setup ## what needs no server, but for the longest searches, in under
 .PHONY: test
 test: setup ## the whole suite; starts and stops the servers that it needs
 	@.venvs/airflow/bin/python $(PYTEST) tests
-	@$(PY) $(PYTEST) -q -n 2 --dist loadfile --ignore tests/e2e tests
-	@$(PY) $(PYTEST) tests/e2e
+	@$(PY) $(PYTEST) tests
 	@.venvs/spark/bin/python $(PYTEST) tests
 
 # --------------------------------------------------------------- figures
