@@ -101,6 +101,10 @@ bench-levels: setup ## reads of a 30-day window beside those of a 1-day window (
 bench-aggregates: setup ## rows a second of every aggregate, beside DuckDB, pandas and polars (options: BENCH="--only sum")
 	@$(PY) -m benchmarks.columns $(BENCH)
 
+.PHONY: bench-evaluate
+bench-evaluate: setup ## how long a unit test waits for sw.evaluate (options: BENCH="--events 10000 --json file")
+	@$(PY) -m benchmarks.evaluate $(BENCH)
+
 .PHONY: bench-leaderboard
 bench-leaderboard: setup ## the age of a board under 20,000 plays/s (options: BENCH="--rate 2000 --seconds 10 --late correct")
 	@$(PY) -m benchmarks.leaderboard $(BENCH)
