@@ -101,6 +101,10 @@ bench-levels: setup ## reads of a 30-day window beside those of a 1-day window (
 bench-aggregates: setup ## rows a second of every aggregate, beside DuckDB, pandas and polars (options: BENCH="--only sum")
 	@$(PY) -m benchmarks.columns $(BENCH)
 
+.PHONY: bench-evaluate
+bench-evaluate: setup ## how long a unit test waits for sw.evaluate (options: BENCH="--events 10000 --json file")
+	@$(PY) -m benchmarks.evaluate $(BENCH)
+
 .PHONY: bench-leaderboard
 bench-leaderboard: setup ## the age of a board under 20,000 plays/s (options: BENCH="--rate 2000 --seconds 10 --late correct")
 	@$(PY) -m benchmarks.leaderboard $(BENCH)
@@ -208,7 +212,7 @@ $(READER_JAR): $(SPARK_JARS) $(SPARK_STAMP)
 	@rm -f .jars/spark/.made-reader-*
 	@part=.jars/reader.$$$$.part; trap 'rm -rf "$$part"' EXIT; jdk="$${JAVA_HOME:+$$JAVA_HOME/bin/}"; \
 	  "$${jdk}javac" --release 17 -Xlint:all,-path -Werror -proc:none -encoding UTF-8 \
-	    -cp "$(PYSPARK_JARS)/*" -d "$$part/classes" $(READER_SOURCES); \
+	    -cp "$(PYSPARK_JARS)/*:$$(echo .jars/spark/kafka-clients-*.jar)" -d "$$part/classes" $(READER_SOURCES); \
 	  "$${jdk}jar" --create --file "$$part/slicewise-spark.jar" -C "$$part/classes" .; \
 	  mv "$$part/slicewise-spark.jar" .jars/spark/slicewise-spark.jar
 	@touch $@

@@ -55,6 +55,17 @@ def test_a_board_expires_after_two_periods(bench: Bench) -> None:
     assert bench.store.put_board("top_songs", 1, period_us, BOARD)  # what went stands in nobody's way
 
 
+def test_a_board_that_is_held_stays_longer(bench: Bench) -> None:
+    bench.store.put_board("top_songs", 1, 100_000, BOARD, held_us=60_000_000)
+    written = bench.store.board("top_songs").written_us
+    assert written is not None
+    deadline = time.monotonic() + 10
+    while bench.store.time_us() < written + 4 * 100_000:
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    assert bench.store.board("top_songs").board == BOARD.pack()
+
+
 def test_boards_of_two_names_and_of_past_ends_are_apart(bench: Bench) -> None:
     store = bench.store
     store.remember_boards(1, [("top_songs", SECOND_US * 600, BOARD), ("top_songs", SECOND_US * 600, BOARD)])

@@ -1,4 +1,4 @@
-"""The whole way on real servers, through crashes: online = training = oracle over the raw log, as bytes.
+"""The whole way on real servers, through crashes: online = training = published = oracle over the raw log, as bytes.
 
 produce → stream killed in the middle of a batch → started again → compaction → late events → compaction twice →
 Redis loses its last commands → everything once more, and every entity and window compared.
@@ -22,6 +22,7 @@ from slicewise.features.plan import Deployment
 from slicewise.local import deploy
 from tests.e2e.compare import Count, compare, spine
 from tests.e2e.payments import CARDS, PARTITIONS, Produced, parse, payments
+from tests.e2e.published import check_published
 from tests.support.oracle import DAY, HOUR, OracleEvent
 from tests.support.stack import Stack, stack
 
@@ -161,6 +162,7 @@ def test_online_equals_training_equals_the_oracle_through_crashes_and_losses(pla
     # --- and training by the tokens of these answers gives the same bytes
     platform.job("compact", "--hour", hour_text(1))
     total += check_training(platform, deployment, tmp_path)
+    total += check_published(platform, deployment, TOPIC, tmp_path)
     events, bad = raw_events(platform)
     assert (len(events), bad) == (18_000, 60)
     print(f"{total} values compared in all")

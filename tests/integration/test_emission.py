@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from slicewise.local import stream
-from tests.support.stack import Stack, stack
+from tests.support.stack import Stack, stack_of
 
 pytestmark = [pytest.mark.server, pytest.mark.spark, pytest.mark.timeout(600)]
 
@@ -48,12 +48,7 @@ COVER = Mapping[str, Mapping[str, int]]
 
 @pytest.fixture
 def platform(tmp_path: Path) -> Iterator[Stack]:
-    project = tmp_path / "project"
-    project.mkdir()
-    (project / "slicewise.toml").write_text('definitions = "features.py"\n')
-    (project / "features.py").write_text(DEFINITIONS)
-    with stack(project, {"SLICEWISE_KAFKA_PARTITIONS": "2"}) as running:
-        running.up("redis", "kafka")
+    with stack_of(DEFINITIONS, tmp_path) as running:
         yield running
 
 
@@ -69,20 +64,16 @@ def instant_of(platform: Stack) -> int:
 
 def produce_for(platform: Stack, seconds: float, rng: random.Random) -> None:
     """Plays of now, some of them up to half a minute late, and some that the view refuses."""
-    end = time.monotonic() + seconds
-    while time.monotonic() < end:
-        now = time.time_ns() // 1000
-        records = []
-        for _ in range(rng.randint(1, 12)):
-            late = rng.choice((0, 0, 0, 0, 3 * S, 30 * S))
-            play = {
-                "user_id": rng.choice([*USERS, None]),
-                "seconds": rng.choice([0.1, 1e300, 30.5, -1.0, 1e-5]),
-                "played_at": now - late,
-            }
-            records.append((rng.randrange(2), json.dumps(play).encode(), now // 1000))
-        platform.produce("plays", records)
-        time.sleep(0.05)
+
+    def play(now: int) -> dict[str, Any]:
+        late = rng.choice((0, 0, 0, 0, 3 * S, 30 * S))
+        return {
+            "user_id": rng.choice([*USERS, None]),
+            "seconds": rng.choice([0.1, 1e300, 30.5, -1.0, 1e-5]),
+            "played_at": now - late,
+        }
+
+    platform.produce_for(seconds, "plays", rng, play)
 
 
 def values_at(log: list[tuple[int, int, dict[str, Any]]], cover: COVER, start: int, end: int, user: str) -> list[Any]:

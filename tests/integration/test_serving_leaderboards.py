@@ -12,6 +12,7 @@ import pyarrow as pa
 import pytest
 
 import slicewise as sw
+from slicewise.clock import SystemClock
 from slicewise.errors import UnknownName
 from slicewise.features.definitions import Project
 from slicewise.features.plan import Deployment, plan
@@ -51,7 +52,7 @@ def test_boards_are_served_with_their_age_and_flags(own_redis: RedisServer) -> N
     with ExitStack() as opened, Served.on(url, DEPLOYMENT) as served, serving(url) as address:
 
         def sink_of(deployment: Deployment, epoch: int) -> BoardSink:
-            sink = BoardSink(deployment, epoch, lambda: open_store(url))
+            sink = BoardSink(deployment, epoch, lambda: open_store(url), SystemClock())
             opened.callback(sink.close)
             return sink
 
@@ -101,8 +102,10 @@ def test_boards_are_served_with_their_age_and_flags(own_redis: RedisServer) -> N
             # a board whose window ended long ago is answered, and flagged
             sink.publish(tick({"b": 1}, end + 60 * SECOND_US))
             assert remote.leaderboard("top_songs").flags == ()
-            own_redis_end = end - 3_600 * SECOND_US
-            sink_of(MADE, served.store.marks().epoch + 1).publish(tick({"old": 1}, own_redis_end))
+            long_ago = end - 3_600 * SECOND_US
+            behind = sink_of(MADE, served.store.marks().epoch + 1)
+            behind.publish(tick({"old": 1}, long_ago))
+            behind.flush()  # nothing newer came
             assert remote.leaderboard("top_songs").flags == ("stale",)
 
             # what another definition made is no board of this name

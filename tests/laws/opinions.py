@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from decimal import Decimal, localcontext
 from fractions import Fraction
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -24,6 +25,7 @@ TYPES = {
 GROUPS, ROWS = 7, 3_000
 
 
+@cache
 def table(seed: int) -> pa.Table:
     random = np.random.default_rng(seed)
     texts = np.array(["", "a", "Z", "é", "日本", "a\x00b", "ab", "b"])

@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from random import Random
 from tempfile import TemporaryDirectory
 from typing import Any
 
@@ -50,6 +51,17 @@ class Stack:
         """Stops everything that this stack started."""
         self._producer = None  # else it looks for its broker for ever
         supervisor.down(self.settings, print)
+
+    def produce_for(self, seconds: float, topic: str, rng: Random, event: Callable[[int], Mapping[str, Any]]) -> None:
+        """Events that `event` makes of the present microsecond, a few at once, into two partitions."""
+        end = time.monotonic() + seconds
+        while time.monotonic() < end:
+            now = time.time_ns() // 1000
+            records = [
+                (rng.randrange(2), json.dumps(event(now)).encode(), now // 1000) for _ in range(rng.randint(1, 12))
+            ]
+            self.produce(topic, records)
+            time.sleep(0.05)
 
     # ---------------------------------------------------------------- the user's commands
     def cli(self, *arguments: str, check: bool = True, timeout_s: float = 300) -> subprocess.CompletedProcess[str]:
@@ -213,3 +225,15 @@ def stack(project: Path, overrides: Mapping[str, str] | None = None) -> Iterator
             yield made
         finally:
             made.down()
+
+
+@contextmanager
+def stack_of(definitions: str, folder: Path) -> Iterator[Stack]:
+    """A stack of two partitions over a project of these definitions, with Redis and Kafka up."""
+    project = folder / "project"
+    project.mkdir()
+    (project / "slicewise.toml").write_text('definitions = "features.py"\n')
+    (project / "features.py").write_text(definitions)
+    with stack(project, {"SLICEWISE_KAFKA_PARTITIONS": "2"}) as running:
+        running.up("redis", "kafka")
+        yield running

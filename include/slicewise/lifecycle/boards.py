@@ -1,13 +1,15 @@
 """A board is made of one tick and written with it; what late events change is said before it is remembered.
 
 The sink of emission that keeps leaderboards. Replays give equal bytes: boards by the order under which they are
-written, corrections because what they start from is remembered only after they stand in their topic.
+written, corrections because what they start from is remembered only after they stand in their topic. While the
+emission catches up, boards that would be stale when they are written are skipped for the newest of them.
 """
 
 from __future__ import annotations
 
 import decimal
 import math
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
@@ -16,6 +18,7 @@ import numpy as np
 import pyarrow as pa
 
 from slicewise import log
+from slicewise.clock import Clock
 from slicewise.codec.board import Board, BoardRow
 from slicewise.cover import Cover
 from slicewise.errors import StoreUnavailable
@@ -26,6 +29,7 @@ from slicewise.features.unit import PlannedFeature, Unit
 from slicewise.lifecycle.emission import Correction, Tick
 from slicewise.lifecycle.ranking import Place, Standing, corrected, of_no_events, top
 from slicewise.slices import Window
+from slicewise.stores.boards import PERIODS
 from slicewise.stores.keys import entity_tags
 from slicewise.stores.ports import BoardStore
 
@@ -33,6 +37,8 @@ RESERVE = 4
 """Rows that are remembered of a past board, for each that it shows: late events may take rows off a board."""
 SPARE = 40
 MOST_REMEMBERED = 1_000
+HELD_US = 30_000_000
+"""Of a board that is late already when it is written: how much longer than others it stands, at most."""
 
 
 class Corrections(Protocol):
@@ -99,8 +105,11 @@ class BoardSink:
     deployment: Deployment
     epoch: int
     open_store: Callable[[], BoardStore]
+    clock: Clock
     corrections: Corrections | None = None
     written: int = 0
+    skipped: Counter[str] = field(default_factory=Counter)
+    """Leaderboard -> boards that were never shown: they were stale, and others newer, before they were written."""
     failures: int = 0
     corrected: int = 0
     uncorrected: int = 0
@@ -108,6 +117,10 @@ class BoardSink:
     _store: BoardStore | None = None
     _past: dict[tuple[str, int], Board] = field(default_factory=dict)
     """What is to be remembered once the corrections before it stand."""
+    _late: dict[str, tuple[Ranked, Tick]] = field(default_factory=dict)
+    """Leaderboard -> its newest tick, where that came too late to be shown unless nothing newer follows."""
+    _newest: dict[str, int] = field(default_factory=dict)
+    """Leaderboard -> the window end that was shown last."""
     _ranked: Mapping[tuple[str, Window], Sequence[Ranked]] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -116,49 +129,81 @@ class BoardSink:
             raise ValueError("corrections are declared, and there is nowhere for them to go")
 
     def publish(self, tick: Tick) -> None:
-        """Writes the boards of this window end."""
+        """Writes the boards of this window end, or where it is long past leaves them to newer ones until `flush`."""
+        late = self._late_us(tick.end_us)
         for each in self._ranked.get((tick.view, tick.window), ()):
             if tick.end_us % each.board.every_us:
                 continue
-            keeps = each.remembered if each.board.topic else each.board.k
-            values = tick.values.column(each.feature.column).combine_chunks()
-            found = top(each.unit.entity, tick.entities, values, each.nothing, keeps)
-            window = (tick.start_us, tick.end_us)
-            self._put(each, each.made(found, window, tick.cover, each.board.k))
-            if each.board.topic:
-                self._past[each.board.name, tick.end_us] = each.made(found, window, tick.cover, keeps)
+            if self._late.pop(each.board.name, None) is not None:
+                self.skipped[each.board.name] += 1
+            if late > PERIODS * each.board.every_us:
+                self._late[each.board.name] = each, tick
+            else:
+                self._show(each, tick)
+
+    def _late_us(self, end_us: int) -> int:
+        return self.clock.now_us() - end_us
+
+    def _show(self, each: Ranked, tick: Tick) -> None:
+        keeps = each.remembered if each.board.topic else each.board.k
+        values = tick.values.column(each.feature.column).combine_chunks()
+        found = top(each.unit.entity, tick.entities, values, each.nothing, keeps)
+        window = (tick.start_us, tick.end_us)
+        past = each.made(found, window, tick.cover, keeps) if each.board.topic else None
+        self._newest[each.board.name] = tick.end_us
+        if past is not None:
+            self._past[each.board.name, tick.end_us] = past
+        self._put(each, each.made(found, window, tick.cover, each.board.k), past)
+
+    def _show_late(self, name: str) -> None:
+        each, tick = self._late.pop(name)
+        self._show(each, tick)
 
     def correct(self, correction: Correction) -> None:
         """Says which past boards these late events change, and writes the one that stands."""
         for each in self._ranked.get((correction.view, correction.window), ()):
             if each.board.topic is None:
                 continue
-            for end_us in np.unique(correction.ends_us).tolist():
-                if end_us % each.board.every_us == 0:
-                    self._correct(each, correction, end_us)
+            ends = np.unique(correction.ends_us).tolist()
+            if each.board.name in self._late and self._late[each.board.name][1].end_us in ends:
+                self._show_late(each.board.name)  # as it was before these events: they correct it
+            ends = [end_us for end_us in ends if end_us % each.board.every_us == 0]
+            unknown = [end_us for end_us in ends if not self._correct(each, correction, end_us)]
+            if unknown:
+                self.uncorrected += len(unknown)
+                first_us, last_us = unknown[0], unknown[-1]
+                log.warning("boards_not_corrected", leaderboard=each.board.name, first_us=first_us, last_us=last_us)
 
-    def _correct(self, each: Ranked, correction: Correction, end_us: int) -> None:
+    def _correct(self, each: Ranked, correction: Correction, end_us: int) -> bool:
+        """Whether anything is known of the board of this end: it was shown, within `correct_within`."""
         past = self._past.get((each.board.name, end_us))
         if past is None:
             past = self._opened().remembered_board(each.board.name, end_us)
         if past is None or past.fingerprint != each.board.fingerprint:
-            self.uncorrected += 1
-            log.warning("board_not_corrected", leaderboard=each.board.name, end_us=end_us)
-            return
+            return False
         rows = np.flatnonzero(correction.ends_us == end_us)
         after = replace(past, cover=correction.cover)
         if past.version >= after.version:
-            return  # it was remembered after its corrections stood
+            return True  # it was remembered after its corrections stood
         changed = _changed(each, correction, rows)
         standing = corrected(each.standing(past), *changed, each.remembered)
         window = (past.start_us, past.end_us)
         self._past[each.board.name, end_us] = each.made(standing, window, correction.cover, each.remembered)
         k = each.board.k
         if tuple(place.row for place in standing.places[:k]) == past.rows[:k]:
-            return
+            return True
         now = each.made(standing, window, correction.cover, k)
-        self._put(each, now)
+        if self._stands(each.board.name, end_us):
+            self._put(each, now)
         self._say(each, past, now, min(correction.causes[int(row)] for row in rows))
+        return True
+
+    def _stands(self, name: str, end_us: int) -> bool:
+        """Whether the board of this end is the newest: a past one is corrected where it is said, and shown no more."""
+        newest = self._newest.get(name)
+        if newest is None:  # since a restart none was shown; what stands, its order keeps from older ones
+            return self._opened().board(name).board is not None
+        return newest == end_us
 
     def _say(self, each: Ranked, before: Board, now: Board, cause: tuple[str, int, int]) -> None:
         assert self.corrections is not None
@@ -168,27 +213,43 @@ class BoardSink:
         self.corrected += 1
 
     def flush(self) -> None:
-        """What was said stands; then what the next corrections start from is remembered."""
+        """The newest board is shown; what was said stands; then what the next corrections start from is remembered."""
+        for name in list(self._late):
+            self._show_late(name)
         if self.corrections is not None:
             self.corrections.flush()
         if self._past:
-            lives = {board.name: board.correct_within_us for board in self.deployment.leaderboards}
-            past = [(name, lives[name], board) for (name, _), board in self._past.items()]
+            within = {board.name: board.correct_within_us for board in self.deployment.leaderboards}
+            past = [(name, within[name], board) for (name, _), board in self._past.items()]
             self._opened().remember_boards(self.epoch, past)
             self._past.clear()
+
+    def take_skipped(self) -> Mapping[str, int]:
+        """Leaderboard -> boards skipped since this was asked last."""
+        found, self.skipped = self.skipped, Counter()
+        return found
 
     def close(self) -> None:
         if self._store is not None:
             self._store.close()
             self._store = None
 
-    def _put(self, each: Ranked, board: Board) -> None:
+    def _put(self, each: Ranked, board: Board, past: Board | None = None) -> None:
+        """past: what corrections start from; it is remembered first, so that no board that was ever seen lacks it,
+        also where a restart finds it late and skips it."""
+        name, every_us = each.board.name, each.board.every_us
+        late = self._late_us(board.end_us)
+        # whoever catches up shows boards more rarely than their periods
+        held = min(late, HELD_US) if late > PERIODS * every_us else 0
         try:
-            written = self._opened().put_board(each.board.name, self.epoch, each.board.every_us, board)
+            store = self._opened()
+            if past is not None:
+                store.remember_boards(self.epoch, [(name, each.board.correct_within_us, past)])
+            written = store.put_board(name, self.epoch, every_us, board, held_us=held)
         except StoreUnavailable as error:
             # readers see its age; the next tick writes a newer one
             self.failures += 1
-            log.warning("board_not_written", leaderboard=each.board.name, end_us=board.end_us, what=error.what)
+            log.warning("board_not_written", leaderboard=name, end_us=board.end_us, what=error.what)
             self.close()
         else:
             self.written += written

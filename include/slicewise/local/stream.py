@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -143,6 +144,15 @@ def driver_status(settings: Settings, name: str) -> DriverProcess:
     birth: Birth | None = control.running(service(settings, state, name), state)
     age, said = _beat(state, name)
     return DriverProcess(birth is not None, birth.pid if birth else None, age, said)
+
+
+def said_of(beat: Mapping[str, Any]) -> str:
+    """What somebody on call asks the emission first, of what it said with its last sign of life."""
+    sources = list(beat.get("sources", {}).values())
+    waiting = sum(sum(source.get("lag", {}).values()) for source in sources)
+    skipped = sum(view.get("boards_skipped", 0) for source in sources for view in source.get("views", {}).values())
+    said = f"lag {waiting:,} events" if sources else ""
+    return f"{said}, {skipped:,} boards skipped while it caught up" if skipped else said
 
 
 def _prepare(state: StateFolder, name: str) -> None:

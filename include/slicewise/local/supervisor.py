@@ -160,10 +160,11 @@ def _status_of(name: str, platform: Platform, state: StateFolder) -> ServiceStat
         return ServiceStatus(name, state_now, detail, "", None, None, None, log)
     reason = service.health(birth.pid)
     usage = _usage(birth)
+    said = stream.said_of(stream.driver_status(platform.settings, name).heartbeat) if name == services.EMIT else ""
     return ServiceStatus(
         name,
         "up" if reason is None else "ill",
-        reason or "",
+        reason or said,
         service.address,
         birth.pid,
         usage.get("uptime_s"),

@@ -59,6 +59,7 @@ class Driver:
     _failures: int = 0
     _applied: int = 0
     _port: int = 0
+    _session: SparkSession | None = None
 
     def run(self) -> int:
         for number in (signal.SIGTERM, signal.SIGINT):
@@ -66,14 +67,14 @@ class Driver:
         forget_checkpoints(self.settings.state_dir, self.part)
         (self.settings.state_dir / self.part).mkdir(parents=True, exist_ok=True)
         self._port = self.metrics.serve(getattr(self.settings, f"{self.part}_metrics"), self.part)
-        session = stream_session(self.settings)
+        self._open()
         event(f"{self.part}_started", metrics_port=self._port)
         code = 0
         while not self.stop.is_set():
             try:
                 store = open_store(self.settings.redis_url)
                 try:
-                    self._attend(session, store)
+                    self._attend(store)
                 finally:
                     store.close()
             except DataLoss as error:
@@ -86,22 +87,30 @@ class Driver:
                     code = 1
                     break
         self._drain("stopped")
-        session.stop()
+        self._close()
         event(f"{self.part}_stopped", code=code)
         return code
 
-    def _attend(self, session: SparkSession, store: OnlineStore) -> None:
+    def _open(self) -> None:
+        """What all queries share."""
+        self._session = stream_session(self.settings)
+
+    def _close(self) -> None:
+        if self._session is not None:
+            self._session.stop()
+
+    def _attend(self, store: OnlineStore) -> None:
         """Until told to stop: plans when the marks change, and looks after the queries."""
         while not self.stop.is_set():
             marks = store.marks()
             bound = (marks.epoch, marks.units, marks.generation)
             if bound != self._bound or not all(q.active for q in self._queries.values()):
-                self._plan(session, store, marks)
+                self._plan(store, marks)
                 self._bound = bound
             self._report(store)
             self.stop.wait(TICK_S)
 
-    def _plan(self, session: SparkSession, store: OnlineStore, marks: Marks) -> None:
+    def _plan(self, store: OnlineStore, marks: Marks) -> None:
         ended = [query.error() for query in self._queries.values() if not query.active]
         self._drain("running")
         for error in ended:
@@ -111,10 +120,11 @@ class Driver:
         if manifest is None:
             event("nothing_deployed")
             return
-        self._start(session, Deployment.from_json(manifest), manifest, store.marks())  # the ledger after the drain
+        self._start(Deployment.from_json(manifest), manifest, store.marks())  # the ledger after the drain
 
-    def _start(self, session: SparkSession, deployment: Deployment, manifest: str, marks: Marks) -> None:
+    def _start(self, deployment: Deployment, manifest: str, marks: Marks) -> None:
         """A query for each source that has something to do."""
+        assert self._session is not None
         log = KafkaLog(self.settings.kafka_bootstrap)
         for source in deployment.sources:
             plan = plan_stream(deployment, source, marks, log)
@@ -122,7 +132,7 @@ class Driver:
                 continue
             status = self._statuses.setdefault(source.name, SourceStatus(source.name, self.clock, self.metrics))
             status.state = "running"
-            self._queries[source.name] = SourceQuery(session, self.settings, plan, manifest, status)
+            self._queries[source.name] = SourceQuery(self._session, self.settings, plan, manifest, status)
             event("query_started", source=source.name, epoch=plan.epoch, start=dict(plan.start))
 
     def _report(self, store: OnlineStore) -> None:

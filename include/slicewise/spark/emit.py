@@ -6,46 +6,35 @@ made again from the log, from before all that its last instant could still need.
 
 from __future__ import annotations
 
-import json
-import shutil
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from uuid import uuid4
-
-import numpy as np
-import pyarrow as pa
-import pyarrow.compute as pc
-from pyspark.sql import DataFrame, SparkSession
 
 from slicewise.clock import Clock
 from slicewise.cover import Cover
-from slicewise.errors import SlicewiseError
 from slicewise.features.plan import Deployment
-from slicewise.features.types import arrow_type
-from slicewise.features.unit import Source, Unit
+from slicewise.features.unit import Source
+from slicewise.lifecycle.boards import BoardSink
 from slicewise.lifecycle.emission import EmittedView, Sink, Tick, emitted_views
-from slicewise.lifecycle.view_emission import Progress, Records, Taken, ViewEmission, resumed, trusted
+from slicewise.lifecycle.view_emission import Progress, ViewEmission, resumed
 from slicewise.settings import Settings
 from slicewise.spark.emit_boards import board_sinks
+from slicewise.spark.emit_rows import records_of
 from slicewise.spark.emit_sinks import KafkaSink
 from slicewise.spark.emit_status import EmissionStatus
-from slicewise.spark.fold import rows_of
 from slicewise.spark.log import event, warning
-from slicewise.spark.parse import parsed
-from slicewise.spark.rows import KEPT, UnitColumns, with_units
-from slicewise.spark.streaming import StreamPlan, kafka_stream
+from slicewise.spark.log_reader import Frame, LogReader
 from slicewise.stores.kafka.log import KafkaLog
 from slicewise.stores.kafka.publisher import Kept, ProgressLog
 
-SinksOf = Callable[[Settings, EmittedView], Sequence[Sink]]
+SinksOf = Callable[[Settings, EmittedView, Clock], Sequence[Sink]]
 """Makes the sinks of one view."""
 _SAVE_S = 5.0
 """How long publication goes on, while it catches up, before its progress is saved."""
 
 
-def kafka_sinks(settings: Settings, emitted: EmittedView) -> Sequence[Sink]:
+def kafka_sinks(settings: Settings, emitted: EmittedView, clock: Clock) -> Sequence[Sink]:  # noqa: ARG001
     """To the topic that the view names."""
     if emitted.topic is None:
         return []
@@ -78,44 +67,37 @@ class _View:
 
 
 _BUSY_S = 1.0
+_QUIET_S = 0.25
+"""How long is waited for records before it is seen whether to end."""
 
 
 class EmissionQuery:
-    """The emissions over one source: one query, one state per view."""
+    """The emissions over one source: one reader of its log, one state per view, one thread that publishes."""
 
     def __init__(
         self,
-        session: SparkSession,
         settings: Settings,
         deployment: Deployment,
         source: Source,
         status: EmissionStatus,
         clock: Clock,
     ) -> None:
-        self.failure: SlicewiseError | None = None
+        self.failure: BaseException | None = None
         self.status, self.source = status, source
         self._clock, self._settings = clock, settings
         self._log = KafkaLog(settings.kafka_bootstrap)
         self._between = threading.Lock()
-        self._draining = False
+        self._draining, self._outgrown = threading.Event(), False
         self._topic_id, partitions = self._log.topic_id(source.topic), self._log.partitions(source.topic)
         earliest = self._log.earliest(source.topic)
         emitted = emitted_views(deployment, source.name)
         self._views = [self._begun(each, partitions, earliest) for each in emitted]
-        start = {p: min(view.emission.start[p] for view in self._views) for p in range(partitions)}
+        self._at = {p: min(view.emission.start[p] for view in self._views) for p in range(partitions)}
         units = [unit for each in emitted for unit in each.units]
-        plan = StreamPlan(source, deployment, 0, self._topic_id, start, {})
-        frame, self._columns = _frame(session, settings, plan, units)
-        self._units = dict(zip((unit.storage_fingerprint for unit in units), units, strict=True))
-        self._checkpoint = settings.state_dir / "emit" / "checkpoints" / uuid4().hex
-        self._at = dict(start)
-        self.query = (
-            frame.writeStream.queryName(f"emit-{source.name}")
-            .option("checkpointLocation", str(self._checkpoint))
-            .trigger(processingTime=f"{settings.fold_interval_ms} milliseconds")
-            .foreachBatch(self._batch)
-            .start()
-        )
+        self._units = {unit.storage_fingerprint: unit for unit in units}
+        self._reader = LogReader(settings, source, {column for unit in units for column in unit.reads}, self._at)
+        self._thread = threading.Thread(target=self._run, name=f"emit-{source.name}", daemon=True)
+        self._thread.start()
 
     def _begun(self, emitted: EmittedView, partitions: int, earliest: Cover) -> _View:
         """Where a view's emission goes on, or begins: now."""
@@ -139,7 +121,7 @@ class EmissionQuery:
             progress = whole
             start = {p: max(at, gone.get(p, 0)) for p, at in start.items()}
         emission = ViewEmission(emitted, topic_id, start, progress)
-        sinks = [sink for make in SINKS for sink in make(self._settings, emitted)]
+        sinks = [sink for make in SINKS for sink in make(self._settings, emitted, self._clock)]
         self.status.begun(emitted.view, progress.instant_us)
         event("emission_started", view=emitted.view, instant_us=progress.instant_us, start=start)
         return _View(emission, sinks, log, partitions, progress)
@@ -151,45 +133,30 @@ class EmissionQuery:
         return max((times[p] for p in gone if p in times), default=self._clock.now_us())
 
     # ------------------------------------------------------------ batches
-    def _batch(self, frame: DataFrame, batch_id: int) -> None:
-        with self._between:
-            if self._draining:
-                return
-            try:
+    def _run(self) -> None:
+        interval_s = self._settings.fold_interval_ms / 1000
+        try:
+            while not self._draining.is_set():
                 begun = time.monotonic()
-                table = frame.toArrow()
-                self._log.check_topic(self.source.topic, self._topic_id)
-                for records in self._records(table, self._ends(batch_id)):
-                    for view in self._views:
-                        view.emission.take(records)
-                self._publish()
-                self.status.read(table.num_rows, time.monotonic() - begun)
-            except SlicewiseError as error:
-                self.failure = error
-                raise
+                frames = self._reader.take(self._settings.max_events_per_batch, _QUIET_S)
+                if frames:
+                    self._take(frames)
+                    self._draining.wait(begun + interval_s - time.monotonic())
+        except Exception as error:  # noqa: BLE001 (whatever ends the thread: the driver asks for it and raises it)
+            self.failure = error
 
-    def _records(self, table: pa.Table, ends: Mapping[int, int]) -> Sequence[Records]:
-        table = table.combine_chunks()
-        found = []
-        for partition, end in ends.items():
-            part = table.filter(pc.equal(table["partition"], partition))
-            offsets = part["offset"].to_numpy()
-            if len(offsets) > 1 and not bool(np.all(offsets[1:] > offsets[:-1])):
-                part = part.take(pc.sort_indices(part["offset"]))
-            units = {
-                name: _taken(self._units[name], part, columns, self._topic_id)
-                for name, columns in zip(self._units, self._columns, strict=True)
-            }
-            times = trusted(part["kafka_time"].to_numpy(), self._clock.now_us())
-            found.append(Records(partition, part["offset"].to_numpy(), times, units, end))
-            self._at[partition] = end
-        return found
-
-    def _ends(self, batch_id: int) -> dict[int, int]:
-        """End of a batch, from the offset log that Spark wrote before it began the batch."""
-        lines = (self._checkpoint / "offsets" / str(batch_id)).read_text().splitlines()
-        ends = json.loads(lines[-1])[self.source.topic]
-        return {int(partition): offset for partition, offset in ends.items()}
+    def _take(self, frames: Sequence[Frame]) -> None:
+        with self._between:
+            if self._draining.is_set():
+                return
+            begun = time.monotonic()
+            self._log.check_topic(self.source.topic, self._topic_id)
+            for records in records_of(frames, self._units, self._topic_id, self._clock.now_us()):
+                for view in self._views:
+                    view.emission.take(records)
+                self._at[records.partition] = records.end
+            self._publish()
+            self.status.read(sum(len(frame.offset) for frame in frames), time.monotonic() - begun)
 
     def _publish(self) -> None:
         for view in self._views:
@@ -204,20 +171,26 @@ class EmissionQuery:
                 if time.monotonic() - view.begun_s > _SAVE_S:
                     view.save(self._topic_id)
             view.save(self._topic_id)
+            for sink in view.sinks:
+                if isinstance(sink, BoardSink):
+                    self.status.skipped(view.emission.view, sink.take_skipped())
 
     # ------------------------------------------------------------ what the driver asks
     @property
     def active(self) -> bool:
-        return bool(self.query.isActive)
+        return self.failure is None and not self._outgrown and self._thread.is_alive()
 
     def lag(self) -> dict[int, int]:
-        """Events in the log that were not read yet, per partition; publishes what a quiet log has let pass."""
+        """Events in the log that were not taken yet, per partition; publishes what a quiet log has let pass."""
         asked_us = self._clock.now_us()  # before the end: a later record has a later Kafka time
         latest = self._log.latest(self.source.topic)
+        if any(place not in self._at for _, place in latest):
+            event("partitions_added", source=self.source.name)
+            self._outgrown = True  # another query begins with all of them
         # while a batch publishes much, the driver's heart beats on
         if self._between.acquire(timeout=_BUSY_S):
             try:
-                if not self._draining:
+                if not self._draining.is_set():
                     for partition in self._at:
                         for view in self._views:
                             view.emission.read_to(partition, latest.get((self._topic_id, partition)), asked_us)
@@ -228,33 +201,13 @@ class EmissionQuery:
 
     def error(self) -> BaseException | None:
         """Why it ended, if it ended by itself."""
-        return self.failure or self.query.exception()
+        return self.failure
 
     def drain(self) -> None:
         """Ends it between two batches; all that it published stands, and its progress with it."""
-        self._draining = True
-        with self._between:
-            self.query.stop()
+        self._draining.set()
+        self._thread.join()
+        self._reader.close()
         for view in self._views:
             view.log.close()
         del self._log
-        shutil.rmtree(self._checkpoint, ignore_errors=True)
-
-
-def _frame(
-    session: SparkSession, settings: Settings, plan: StreamPlan, units: Sequence[Unit]
-) -> tuple[DataFrame, tuple[UnitColumns, ...]]:
-    read = {column for unit in units for column in unit.reads}
-    frame, columns = with_units(parsed(kafka_stream(session, settings, plan), plan.source, read), units)
-    always = ("partition", "offset", "kafka_time", "event_time")
-    needed = dict.fromkeys((*always, *(name for each in columns for name in each.needed())))
-    return frame.select(*needed), columns
-
-
-def _taken(unit: Unit, table: pa.Table, columns: UnitColumns, topic_id: str) -> Taken:
-    kept = table.filter(pc.equal(table[columns.keep], KEPT))
-    entities = {
-        name: kept[column].cast(arrow_type(kind))
-        for (name, kind), column in zip(unit.entity, columns.entity, strict=True)
-    }
-    return Taken(rows_of(unit, kept, columns.inputs, topic_id), pa.table(entities))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from slicewise.clock import Clock
 from slicewise.errors import NotReady
 from slicewise.features.plan import Deployment
 from slicewise.lifecycle.boards import BoardSink
@@ -32,7 +33,7 @@ class TopicCorrections:
             publisher.flush()
 
 
-def board_sinks(settings: Settings, emitted: EmittedView) -> Sequence[Sink]:
+def board_sinks(settings: Settings, emitted: EmittedView, clock: Clock) -> Sequence[Sink]:
     """The boards of this view, if it has any. Raises StoreUnavailable, NotReady."""
     with open_store(settings.redis_url) as store:
         marks = store.marks()
@@ -46,4 +47,4 @@ def board_sinks(settings: Settings, emitted: EmittedView) -> Sequence[Sink]:
     topics = [board.topic for board in boards if board.topic is not None]
     corrections = TopicCorrections(settings.kafka_bootstrap, topics) if topics else None
     mine = replace(deployment, leaderboards=boards)
-    return [BoardSink(mine, marks.epoch, lambda: open_store(settings.redis_url, timeout_s=5.0), corrections)]
+    return [BoardSink(mine, marks.epoch, lambda: open_store(settings.redis_url, timeout_s=5.0), clock, corrections)]

@@ -5,8 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import ClassVar
 
-from pyspark.sql import SparkSession
-
 from slicewise.features.plan import Deployment
 from slicewise.lifecycle.emission import emitted_views
 from slicewise.spark.driver import Driver
@@ -24,7 +22,10 @@ class EmissionDriver(Driver):
     part: ClassVar[str] = "emit"
     metrics: Metrics = field(default_factory=EmissionMetrics)
 
-    def _start(self, session: SparkSession, deployment: Deployment, manifest: str, marks: Marks) -> None:  # noqa: ARG002
+    def _open(self) -> None:
+        """Nothing: the log is read without Spark."""
+
+    def _start(self, deployment: Deployment, manifest: str, marks: Marks) -> None:  # noqa: ARG002
         for source in deployment.sources:
             if not emitted_views(deployment, source.name):
                 continue
@@ -33,6 +34,6 @@ class EmissionDriver(Driver):
                 status = EmissionStatus(source.name, self.clock, self.metrics)
                 self._statuses[source.name] = status
             status.state = "running"
-            query = EmissionQuery(session, self.settings, deployment, source, status, self.clock)
+            query = EmissionQuery(self.settings, deployment, source, status, self.clock)
             self._queries[source.name] = query
             event("query_started", source=source.name, epoch=marks.epoch)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -23,6 +23,12 @@ class EmissionMetrics(Metrics):
         view: dict[str, Any] = {"labelnames": ("view",), "registry": self.registry}
         self.windows = Counter(f"{PREFIX}_windows", "Rows published at windows' ends", **view)
         self.corrections = Counter(f"{PREFIX}_corrections", "Corrections published", **view)
+        self.skipped = Counter(
+            f"{PREFIX}_boards_skipped",
+            "Boards that were stale before they were written",
+            ["board"],
+            registry=self.registry,
+        )
         self.behind = Gauge(f"{PREFIX}_behind_seconds", "Wall clock less the last instant published", **view)
         self.held = Gauge(f"{PREFIX}_partials", "Partials held in memory", **view)
         self.late = Gauge(f"{PREFIX}_late_events", "Events that came after a window of theirs was published", **view)
@@ -36,7 +42,7 @@ class EmissionStatus(SourceStatus):
     views: dict[str, dict[str, Any]] = field(default_factory=dict)
 
     def begun(self, view: str, instant_us: int) -> None:
-        self.views[view] = {"instant_us": instant_us, "windows": 0, "corrections": 0}
+        self.views[view] = {"instant_us": instant_us, "windows": 0, "corrections": 0, "boards_skipped": 0}
 
     def read(self, records: int, seconds: float) -> None:
         """A batch was read, and what it let pass was published."""
@@ -63,6 +69,13 @@ class EmissionStatus(SourceStatus):
         metrics.held.labels(name).set(figures["partials"])
         metrics.late.labels(name).set(figures["late_events"])
         metrics.too_late.labels(name).set(figures["too_late_events"])
+
+    def skipped(self, view: str, boards: Mapping[str, int]) -> None:
+        """Boards of these names were left to newer ones."""
+        assert isinstance(self.metrics, EmissionMetrics)
+        for board, n in boards.items():
+            self.metrics.skipped.labels(board).inc(n)
+            self.views[view]["boards_skipped"] += n
 
     def to_json(self) -> dict[str, Any]:
         return super().to_json() | {"views": {name: dict(figures) for name, figures in self.views.items()}}

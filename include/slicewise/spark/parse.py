@@ -13,6 +13,7 @@ format invalid UTF-8: distinct texts would become one), `missing_required:<colum
 
 from __future__ import annotations
 
+import json
 from collections.abc import Collection
 from typing import Any
 
@@ -69,19 +70,7 @@ def _registered(session: SparkSession, source: Source, names: Collection[str]) -
             expected="slicewise-spark.jar, which `make setup` builds from include/slicewise/spark/java",
             next_step="make setup",
         )
-    wire, paths = dict(source.wire), dict(source.paths)
-    time = source.time_column
-    reader = package.RecordReader(
-        source.format,
-        source.registry,
-        [_field(package, n, wire.get(n, kind), source, kept=n in names) for n, kind in source.columns],
-        [list(paths.get(name, (name,))) for name, _ in source.columns],
-        list(dict.fromkeys((*source.required, *(() if time is None else (time,))))),
-        time,
-        source.max_lateness_us,
-        source.max_ahead_us,
-        MAX_VALUE_BYTES,
-    )
+    reader = package.RecordReader.of(json.dumps(reader_of(source, names)))
     columns = [f"`c_{name}` {_spark_type(kind)}" for name, kind in source.columns if name in names]
     returned = jvm.org.apache.spark.sql.types.StructType.fromDDL(
         ", ".join(["event_time bigint", "reason string", *columns])
@@ -91,15 +80,40 @@ def _registered(session: SparkSession, source: Source, names: Collection[str]) -
     return name
 
 
-def _field(package: Any, name: str, kind: str, source: Source, *, kept: bool) -> Any:
+def reader_of(source: Source, names: Collection[str]) -> dict[str, Any]:
+    """What the JVM's `RecordReader.of` makes the source's reader of. names: of the columns that are given."""
+    wire, paths = dict(source.wire), dict(source.paths)
+    time = source.time_column
+    return {
+        "format": source.format,
+        "registry": source.registry,
+        "fields": [_field(n, wire.get(n, kind), source, kept=n in names) for n, kind in source.columns],
+        "paths": [list(paths.get(name, (name,))) for name, _ in source.columns],
+        "required": list(dict.fromkeys((*source.required, *(() if time is None else (time,))))),
+        "timestamp": time,
+        "max_lateness_us": source.max_lateness_us,
+        "max_ahead_us": source.max_ahead_us,
+        "max_bytes": MAX_VALUE_BYTES,
+    }
+
+
+def _field(name: str, kind: str, source: Source, *, kept: bool) -> dict[str, Any]:
     element = element_type(kind)
     if element is not None:
-        return package.Field.array(name, kept, _field(package, name, element, source, kept=kept))
+        return {"name": name, "kept": kept, "element": _field(name, element, source, kept=kept)}
     if kind in RANGES:
-        return package.Field.ranged(name, kept, *RANGES[kind])
+        least, greatest = RANGES[kind]
+        return {"name": name, "kept": kept, "least": least, "greatest": greatest}
     precision, scale = decimal_parts(kind) or (0, 0)
-    form = "time" if kind == TIMESTAMP else "decimal" if precision else _SPARK_TYPES.get(kind, kind)
-    return package.Field(name, form, kept, name in source.allow_nan, source.time_form, precision, scale)
+    return {
+        "name": name,
+        "kind": "time" if kind == TIMESTAMP else "decimal" if precision else _SPARK_TYPES.get(kind, kind),
+        "kept": kept,
+        "allow_nan": name in source.allow_nan,
+        "time_form": source.time_form,
+        "precision": precision,
+        "scale": scale,
+    }
 
 
 def _spark_type(kind: str) -> str:

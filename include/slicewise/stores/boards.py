@@ -20,9 +20,9 @@ def order(epoch: int, board: Board) -> bytes:
     return b"%010d:%020d:%020d" % (epoch, board.end_us, board.version)
 
 
-def put_board(generation: int, name: str, epoch: int, every_us: int, board: Board) -> Steps[bool]:
-    """Whether it was written: not where one as new stands."""
-    key, lives_us = keys.board_key(generation, name), PERIODS * every_us
+def put_board(generation: int, name: str, epoch: int, every_us: int, board: Board, held_us: int = 0) -> Steps[bool]:
+    """Whether it was written: not where one as new stands. held_us: how much longer than others it stands."""
+    key, lives_us = keys.board_key(generation, name), PERIODS * every_us + held_us
     (reply,) = yield [PutBoard(key, order(epoch, board), board.pack(), -(-lives_us // 1_000))]
     return bool(reply)
 

@@ -298,8 +298,8 @@ class Operations:
             entities.append(units)
         return ReadReply(replies[0], self._marks[1], self.incarnation, entities)
 
-    def put_board(self, name: str, epoch: int, every_us: int, board: Board) -> Steps[bool]:
-        return (yield from boards.put_board(self.generation, name, epoch, every_us, board))
+    def put_board(self, name: str, epoch: int, every_us: int, board: Board, held_us: int = 0) -> Steps[bool]:
+        return (yield from boards.put_board(self.generation, name, epoch, every_us, board, held_us))
 
     def board(self, name: str) -> Steps[BoardReply]:
         return (yield from boards.board(self.generation, name))

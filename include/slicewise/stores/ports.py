@@ -265,8 +265,8 @@ class BoardReply:
 class BoardStore(Protocol):
     """What keeps leaderboards; one connection, as `OnlineStore`."""
 
-    def put_board(self, name: str, epoch: int, every_us: int, board: Board) -> bool:
-        """Writes a leaderboard's rows, to expire after two periods; False where a board of a newer
+    def put_board(self, name: str, epoch: int, every_us: int, board: Board, held_us: int = 0) -> bool:
+        """Writes a leaderboard's rows, to expire after two periods and held_us; False where a board of a newer
         deployment, a later window end or the same end and no smaller cover stands."""
         ...
 

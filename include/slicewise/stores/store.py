@@ -160,8 +160,8 @@ class Store:
     def read(self, reads: Sequence[EntityRead | TagRead]) -> ReadReply:
         return self._run(self.steps.read(reads))
 
-    def put_board(self, name: str, epoch: int, every_us: int, board: Board) -> bool:
-        return self._run(self.steps.put_board(name, epoch, every_us, board))
+    def put_board(self, name: str, epoch: int, every_us: int, board: Board, held_us: int = 0) -> bool:
+        return self._run(self.steps.put_board(name, epoch, every_us, board, held_us))
 
     def board(self, name: str) -> BoardReply:
         return self._run(self.steps.board(name))

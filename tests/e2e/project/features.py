@@ -227,11 +227,13 @@ by_card_and_shop = sw.FeatureView(
     "by_card_and_shop",
     source=payments,
     entity=["shop", "card"],
+    slice="10s",
     where="amount > 0",
     features=[
-        sw.Feature("payments", sw.count(), windows=["1h", "1d"]),
-        sw.Feature("spent", sw.sum("amount"), windows=["1h", "1d"]),
+        sw.Feature("payments", sw.count(), windows=["1h", "1d", sw.hopping("6h", every="10s")]),
+        sw.Feature("spent", sw.sum("amount"), windows=["1h", "1d", sw.hopping("6h", every="10s")]),
     ],
+    emit="by_card_and_shop.windows",
 )
 
 by_shop = sw.sql(

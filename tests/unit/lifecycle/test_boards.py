@@ -69,7 +69,7 @@ class Stage:
         return open_memory(self.server)
 
     def sink(self) -> BoardSink:
-        return BoardSink(DEPLOYMENT, 1, self.open, self.said)
+        return BoardSink(DEPLOYMENT, 1, self.open, self.clock, self.said)
 
     def board(self, name: str) -> Board | None:
         raw = open_memory(self.server).board(name).board
@@ -164,7 +164,9 @@ def test_what_was_said_is_not_said_again_and_what_may_be_lost_is_said_the_same()
     stage.said.broken = True
     with pytest.raises(StoreUnavailable):
         first.flush()
-    assert stage.store.remembered_board("top_songs", NOW) is None  # nothing is remembered before it stands
+    remembered = stage.store.remembered_board("top_songs", NOW)
+    assert remembered is not None
+    assert remembered.cover == cover(100)  # as it was shown: no correction is remembered before it stands
     stage.said.broken = False
     second = stage.sink()  # starts again from its own cover
     second.publish(ticks)
@@ -207,3 +209,63 @@ def test_a_store_that_went_away_costs_a_board_and_no_more() -> None:
     assert sink.failures == 1
     sink.publish(tick({"a": 5}, NOW + 2 * SECOND_US, 120))
     assert shown(stage.board("top_songs")) == [("a", 5)]
+
+
+def test_boards_that_are_stale_before_they_are_written_are_left_to_the_newest() -> None:
+    stage = Stage()
+    sink = stage.sink()
+    stage.clock.advance(60 * SECOND_US)
+    for i in range(6):
+        sink.publish(tick({"a": i + 1}, NOW + i * SECOND_US, 100 + i))
+    assert stage.board("top_songs") is None
+    sink.flush()
+    assert shown(stage.board("top_songs")) == [("a", 6)]
+    assert shown(stage.board("top_two")) == [("a", 5)]
+    assert sink.written == 2
+    assert sink.take_skipped() == {"top_songs": 5, "top_two": 2}
+    assert sink.take_skipped() == {}
+    # it stands until the next round, though nobody makes it anew for more than two periods
+    stage.clock.advance(10 * SECOND_US)
+    assert shown(stage.board("top_songs")) == [("a", 6)]
+    stage.clock.advance(30 * SECOND_US)
+    assert stage.board("top_songs") is None
+    # what is in time again takes the place of what waits
+    sink.publish(tick({"a": 7}, NOW + 90 * SECOND_US, 200))
+    sink.publish(tick({"a": 8}, NOW + 99 * SECOND_US, 201))
+    assert shown(stage.board("top_songs")) == [("a", 8)]
+    assert sink.take_skipped() == {"top_songs": 1}
+
+
+def test_a_skipped_board_has_no_correction_and_the_one_that_was_shown_has() -> None:
+    stage = Stage()
+    sink = stage.sink()
+    stage.clock.advance(30 * SECOND_US)
+    sink.publish(tick({"a": 3, "b": 2}, NOW, 100))
+    sink.publish(tick({"a": 3, "b": 2}, NOW + SECOND_US, 101))
+    sink.correct(late([(NOW, "b", 2, 4), (NOW + SECOND_US, "b", 2, 4)], 120))
+    sink.flush()
+    (record,) = stage.said.records
+    said = json.loads(record[2])
+    assert said["end_us"] == NOW + SECOND_US
+    assert [row["value"] for row in said["old"]] == [3, 2]
+    assert shown(stage.board("top_songs")) == [("b", 4), ("a", 3)]
+    # of one that is no longer the newest only the record speaks
+    sink.publish(tick({"a": 3, "b": 4}, NOW + 29 * SECOND_US, 130))
+    sink.correct(late([(NOW + SECOND_US, "a", 3, 9)], 140))
+    assert len(stage.said.records) == 2
+    assert shown(stage.board("top_songs")) == [("b", 4), ("a", 3)]
+
+
+def test_a_board_that_was_seen_is_corrected_also_by_a_restart_that_skips_it() -> None:
+    stage = Stage()
+    stage.sink().publish(tick({"a": 3, "b": 2}, NOW, 100))  # and dies before its progress is saved
+    stage.clock.advance(10 * SECOND_US)
+    again = stage.sink()
+    for i in range(2):
+        again.publish(tick({"a": 3, "b": 2}, NOW + i * SECOND_US, 100 + i))
+    assert again.take_skipped()["top_songs"] == 1
+    again.correct(late([(NOW, "b", 2, 4)], 120))
+    (record,) = stage.said.records
+    assert json.loads(record[2])["end_us"] == NOW
+    again.flush()
+    assert shown(stage.board("top_songs")) == [("a", 3), ("b", 2)]  # the newer one, which the event is not in

@@ -3,6 +3,7 @@ package io.slicewise.spark;
 import com.fasterxml.jackson.core.JsonParser;
 import com.fasterxml.jackson.core.JsonToken;
 import com.fasterxml.jackson.core.exc.InputCoercionException;
+import com.fasterxml.jackson.databind.JsonNode;
 import java.io.IOException;
 import java.io.Serializable;
 import java.math.BigDecimal;
@@ -85,6 +86,44 @@ public final class Field implements Serializable {
   /** A column of lists of such values; one that is refused refuses the list. */
   public static Field array(String name, boolean kept, Field element) {
     return new Field(name, "array", kept, false, "", 0, 0, 0, 0, element);
+  }
+
+  /** The column that this JSON describes. */
+  static Field of(JsonNode given) {
+    String name = given.get("name").asText();
+    boolean kept = given.get("kept").asBoolean();
+    if (given.has("element")) {
+      return array(name, kept, of(given.get("element")));
+    }
+    if (given.has("least")) {
+      return ranged(name, kept, given.get("least").asLong(), given.get("greatest").asLong());
+    }
+    String kind = given.get("kind").asText();
+    boolean allowNan = given.get("allow_nan").asBoolean();
+    String timeForm = given.get("time_form").asText();
+    return new Field(
+        name, kind, kept, allowNan, timeForm, given.get("precision").asInt(), given.get("scale").asInt());
+  }
+
+  /** An empty column of such values. */
+  Column column() {
+    switch (kind) {
+      case STRING:
+        return new Column.Texts();
+      case BOOLEAN:
+        return new Column.Booleans();
+      case DOUBLE:
+      case FLOAT:
+        return new Column.Doubles();
+      case DECIMAL:
+        return new Column.Decimals();
+      case DATE:
+        return new Column.Days();
+      case ARRAY:
+        return new Column.Lists(element.column());
+      default:
+        return new Column.Longs();
+    }
   }
 
   /** The value at the parser, null for a null, a {@link Refused} for one that may not stand here. */

@@ -1,5 +1,8 @@
 package io.slicewise.spark;
 
+import com.fasterxml.jackson.databind.JsonNode;
+import java.util.ArrayList;
+import java.util.Arrays;
 import java.util.List;
 import org.apache.spark.sql.Row;
 import org.apache.spark.sql.RowFactory;
@@ -72,14 +75,43 @@ public final class RecordReader implements UDF2<byte[], Long, Row> {
     this.maxBytes = maxBytes;
   }
 
+  /** The reader that this JSON describes: its members are the arguments of the constructor. */
+  public static RecordReader of(String json) {
+    JsonNode given = Spec.parsed(json);
+    List<Field> fields = new ArrayList<>();
+    given.get("fields").forEach(field -> fields.add(Field.of(field)));
+    List<List<String>> paths = new ArrayList<>();
+    given.get("paths").forEach(path -> paths.add(Spec.texts(path)));
+    return new RecordReader(
+        given.get("format").asText(),
+        given.get("registry").textValue(),
+        fields,
+        paths,
+        Spec.texts(given.get("required")),
+        given.get("timestamp").textValue(),
+        given.get("max_lateness_us").asLong(),
+        given.get("max_ahead_us").asLong(),
+        given.get("max_bytes").asInt());
+  }
+
+  /** The kept columns, in their order. */
+  List<Field> kept() {
+    return Arrays.stream(fields).filter(field -> field.kept).toList();
+  }
+
   @Override
   public Row call(byte[] value, Long kafkaTimeUs) {
+    return RowFactory.create(read(value, kafkaTimeUs));
+  }
+
+  /** Event time, reason and the kept columns, as {@link #call} gives them. */
+  Object[] read(byte[] value, long kafkaTimeUs) {
     Object[] read = new Object[fields.length];
     String reason = reasonOf(value, kafkaTimeUs, read);
     Object[] row = new Object[2 + kept];
     if (reason != null) {
       row[1] = reason;
-      return RowFactory.create(row);
+      return row;
     }
     row[0] = timestamp == OF_KAFKA ? kafkaTimeUs : read[timestamp];
     for (int i = 0, out = 2; i < read.length; i++) {
@@ -87,7 +119,7 @@ public final class RecordReader implements UDF2<byte[], Long, Row> {
         row[out++] = read[i];
       }
     }
-    return RowFactory.create(row);
+    return row;
   }
 
   /** The first reason that holds, null for a good record, of which `read` then has the values. */
