@@ -65,7 +65,7 @@ def _spec(port: int, mode: str, connections: int, rate: float = 0.0) -> Spec:
 def test_quantiles_are_values_of_the_sample_by_nearest_rank() -> None:
     found = Spread.of([float(n) for n in range(1, 101)])
     assert (found.n, found.p50, found.p90, found.p99, found.worst) == (100, 50.0, 90.0, 99.0, 100.0)
-    assert Spread.of([7.0]) == Spread(1, 7.0, 7.0, 7.0, 7.0)
+    assert Spread.of([7.0]) == Spread(1, 7.0, 7.0, 7.0, 7.0, 7.0)
 
 
 def test_open_load_counts_a_stall_for_every_request_that_was_due_in_it() -> None:
