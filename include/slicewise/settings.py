@@ -60,7 +60,7 @@ class Settings:
     """host:port where the emission's driver serves its metrics to Prometheus; port 0: any that is free."""
 
     tail: str
-    """on: a second query per source makes events visible in milliseconds (docs/adr/0050); off: when the fold has them."""
+    """on: a second query per source makes events visible in milliseconds (docs/adr/0050); off: the fold alone does."""
     tail_fields: int
     """Most events of one entity and view that wait in the tail for the fold; beyond it they are skipped, never lost."""
     tail_ahead: int
