@@ -94,7 +94,9 @@ def compared(rate: float, found: Mapping[tuple[str, float], Measured]) -> list[F
     figures += [figure(f"{name}, processor", "cores", "cores", name) for name in present]
     figures += [figure(f"{name}, memory", "MiB", "memory_mib", name) for name in present if name != "probes"]
     steps, answers = ours.seen["resolution"], ours.seen["answer"]
-    figures.append(Figure(section, "step of the probes' questions, p50", "ms", steps["p50"], others={"p99": steps["p99"]}))
+    figures.append(
+        Figure(section, "step of the probes' questions, p50", "ms", steps["p50"], others={"p99": steps["p99"]})
+    )
     return [*figures, Figure(section, "one question, p50", "ms", answers["p50"], others={"p99": answers["p99"]})]
 
 
