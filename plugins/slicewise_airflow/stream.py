@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from typing import Any
 
 from airflow.sdk import BaseOperator
@@ -79,10 +80,11 @@ def look(limits: Limits) -> Health:
     from slicewise.stores.redis.status import read_status
 
     try:
-        status = read_status(Settings.load().redis_url)
+        settings = Settings.load()
+        status = read_status(settings.redis_url)
     except SlicewiseError as error:
         return Health((f"the store cannot be asked: {error.what}",))
-    return health_of(status, limits)
+    return health_of(status, replace(limits, probe_ms=float(settings.probe_limit_ms)))
 
 
 class StreamHealth(BaseOperator):  # type: ignore[misc]  # Airflow is opaque to the type checker here

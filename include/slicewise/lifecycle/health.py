@@ -88,6 +88,8 @@ class Limits:
     lag_events: int | None = None
     """None: any lag is accepted as long as events are being applied."""
     freshness_p99_ms: float | None = None
+    probe_ms: float = 30_000.0
+    """Of probes, from the log to an HTTP answer: p99 of five minutes, and how long one may wait."""
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,9 @@ from datetime import UTC, datetime
 from typing import Any
 
 from slicewise.errors import BadRequest
+from slicewise.features import own
 from slicewise.lifecycle.health import Health, Limits, StreamStatus, judge
+from slicewise.lifecycle.probing import ProbeStatus, late
 from slicewise.slices import HOUR_US
 from slicewise.stores.redis.status import StoreStatus
 
@@ -50,6 +52,7 @@ class Overview:
     epoch: int | None
     health: Health
     streams: tuple[StreamStatus, ...]
+    probes: ProbeStatus | None
     views: tuple[ViewLine, ...]
     jobs: tuple[JobLine, ...]
 
@@ -81,8 +84,8 @@ def health_of(status: StoreStatus, limits: Limits) -> Health:
     """The health of all streams, and of what publishes beside them, at the store's time."""
     streams, unread = streams_of(status)
     judged = judge(streams, status.sources, status.now_us, limits)
-    emission = _emission(status, limits) if not judged.stopped else ()
-    return Health((*judged.reasons, *unread, *emission), stopped=judged.stopped and not unread)
+    beside = (*_emission(status, limits), *_probes(status, limits)) if not judged.stopped else ()
+    return Health((*judged.reasons, *unread, *beside), stopped=judged.stopped and not unread)
 
 
 def _emission(status: StoreStatus, limits: Limits) -> tuple[str, ...]:
@@ -94,16 +97,37 @@ def _emission(status: StoreStatus, limits: Limits) -> tuple[str, ...]:
     return tuple(f"emission: {reason}" for reason in (*judged.reasons, *stopped, *unread))
 
 
+def probes_of(status: StoreStatus) -> ProbeStatus | None:
+    """What the prober said; None where it never did. Raises BadRequest."""
+    text = status.parts.get("probes")
+    return None if text is None else ProbeStatus.parse(text)
+
+
+def _probes(status: StoreStatus, limits: Limits) -> tuple[str, ...]:
+    if own.SOURCE not in status.sources:
+        return ()
+    try:
+        reasons = late(probes_of(status), status.now_us, limits.heartbeat_age_us, limits.probe_ms)
+    except BadRequest as error:
+        reasons = (error.what,)
+    return tuple(f"probes: {reason}" for reason in reasons)
+
+
 def overview(status: StoreStatus, limits: Limits) -> Overview:
     """The picture."""
     streams, _ = streams_of(status)
+    try:
+        probes = probes_of(status)
+    except BadRequest:
+        probes = None  # its health says so
     return Overview(
         now_us=status.now_us,
         generation=_number(status.marks.get("generation")),
         epoch=_number(status.marks.get("epoch")),
         health=health_of(status, limits),
         streams=streams,
-        views=tuple(_view(unit, status) for unit in status.units),
+        probes=probes,
+        views=tuple(_view(unit, status) for unit in status.units if unit.get("project") != own.PROJECT),
         jobs=_jobs(status),
     )
 

@@ -18,8 +18,8 @@ import httpx
 from slicewise.clock import SystemClock
 from slicewise.errors import ServerError
 from slicewise.features.plan import Deployment, plan
+from slicewise.features.probes import whole
 from slicewise.features.project import load_project
-from slicewise.features.projects import joined
 from slicewise.lifecycle.health import StreamStatus
 from slicewise.lifecycle.jobs import hour_of
 from slicewise.lifecycle.overview import streams_of
@@ -85,10 +85,11 @@ def _deployed(settings: Settings, planned: Deployment, say: Say, changed: list[s
         found = deploy.standing(store)
         if found.deployment is None:
             say(f"deploying {planned.project}: {len(planned.views)} views")
-            deploy.deploy(settings, store, planned, found.marks.epoch)
+            first = whole(planned, None, probes=settings.probes == "on")
+            deploy.deploy(settings, store, first, found.marks.epoch)
             changed.append("deployed")
-            return planned
-    if joined(planned, found.deployment).digest != found.deployment.digest:
+            return first
+    if whole(planned, found.deployment, probes=settings.probes == "on").digest != found.deployment.digest:
         say("the definitions differ from what is deployed: slicewise plan shows how, slicewise apply deploys")
     return found.deployment
 
@@ -211,7 +212,7 @@ def _report(settings: Settings, deployment: Deployment, changed: Sequence[str]) 
     return Report(
         events_in=sum(ledger.offsets.values()),
         views=len(deployment.views),
-        features=sum(len(unit.features) for unit in deployment.units),
+        features=sum(len(unit.features) for unit in deployment.declared.units),
         hours_compacted=len(hours),
         values_checked=int(check.get("values", 0)),
         mismatches=int(check.get("mismatches", 0)),

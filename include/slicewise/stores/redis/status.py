@@ -70,7 +70,8 @@ def record_part(url: str, part: str, text: str, *, timeout_s: float = 5.0) -> No
 
 
 def _drivers(status: StoreStatus) -> list[str]:
-    return [f"stream:{each}" for each in status.sources] + [f"emit:{each}" for each in status.emitted]
+    said = [f"stream:{each}" for each in status.sources] + [f"emit:{each}" for each in status.emitted]
+    return [*said, "probes"]
 
 
 def _parts(client: Any, names: Sequence[str]) -> dict[str, str]:
