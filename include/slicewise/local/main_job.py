@@ -17,6 +17,7 @@ import httpx
 
 from slicewise.clock import SystemClock
 from slicewise.errors import ServerError
+from slicewise.features import own
 from slicewise.features.plan import Deployment, plan
 from slicewise.features.probes import whole
 from slicewise.features.project import load_project
@@ -205,12 +206,13 @@ def _check_run(airflow: AirflowApi) -> DagRun:
 def _report(settings: Settings, deployment: Deployment, changed: Sequence[str]) -> Report:
     status = read_status(settings.redis_url, ["check"])
     check = _job_report(status, "check")
-    streams, _ = streams_of(status)
+    streams = [each for each in streams_of(status)[0] if each.source != own.SOURCE]
     with deploy.connected(settings) as store:
-        ledger = store.marks().ledger
+        marks = store.marks()
+    topics = {marks.topics.get(source.topic) for source in deployment.declared.sources}
     hours = {hour for swapped in status.swapped.values() for hour in swapped}
     return Report(
-        events_in=sum(ledger.offsets.values()),
+        events_in=sum(offset for (topic, _), offset in marks.ledger.offsets.items() if topic in topics),
         views=len(deployment.views),
         features=sum(len(unit.features) for unit in deployment.declared.units),
         hours_compacted=len(hours),
