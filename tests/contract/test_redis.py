@@ -6,8 +6,8 @@ import asyncio
 import subprocess
 import sys
 import time
-from dataclasses import replace
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pytest
 import redis
