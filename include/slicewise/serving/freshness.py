@@ -50,7 +50,7 @@ class Freshness:
     def of(self, selection: Selection, tails: Sequence[TailSeen] = ()) -> tuple[SourceFreshness, ...]:
         """Of the sources of a selection; tails: per part of slices what its answer has of the tail."""
         found = tuple(self._of(name) for name in sorted({p.unit.source for p in selection.parts}))
-        if not any([seen.events for seen in tails]):
+        if not max(tails, default=NO_EVENTS).events:
             return found
         merged: dict[str, TailSeen] = {}
         for part, seen in zip(selection.sliced, tails, strict=True):

@@ -346,8 +346,8 @@ def aliases_to_set(
 
 
 def tail_counts(tail: TailStart | None, incarnation: Incarnation, ledger: Cover) -> bool:
-    """Whether the tail fields of a source count, for a reader of this incarnation: in another life some of what the tail
-    wrote may be lost, and a tail that began beyond the ledger lacks what lies between."""
+    """Whether the tail fields of a source count, for a reader of this incarnation: in another life some of what the
+    tail wrote may be lost, and a tail that began beyond the ledger lacks what lies between."""
     return tail is not None and tail.incarnation == incarnation and ledger.dominates(tail.start)
 
 
