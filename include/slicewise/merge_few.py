@@ -12,7 +12,7 @@ from itertools import accumulate, chain, pairwise
 from typing import Any
 
 from slicewise.aggregates.few import Listed, Run
-from slicewise.codec import SEAL_BYTES, FewRows, Layout, Row
+from slicewise.codec import FewRows, Layout, Row
 from slicewise.merge_base import Stored
 from slicewise.merge_joint import JointPlan, combine_few
 from slicewise.merge_known import Known, KnownDays
@@ -84,8 +84,8 @@ class FewGathering:
         of = plan.few_of
         if of is None or len(tail.masks) > FEW_EVENTS:
             for partials, keys in accumulated(self.layout, [Tailed(plan, key, tail)]):
-                sealed = [row + bytes(SEAL_BYTES) for row in self.layout.encode_rows(partials)]
-                self.singles(0, 0, sealed, keys.tolist())
+                for found, row in zip(keys.tolist(), self.layout.few_rows(partials), strict=True):
+                    self.by_key[found].append(row)
             return
         events, masks = tail.events.events(), tail.masks
         for mask in set(masks):

@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import chain, compress, groupby, repeat
+from operator import not_
 from typing import NamedTuple, Protocol
 
 import numpy as np
@@ -316,10 +317,9 @@ def _add_hot(
     ledger, names, values = base.ledger.offsets, part.hot[::2], part.hot[1::2]
     tail: list[bytes] = []
     if base.tail:
-        is_tail = [name[:2] == _EVENT for name in names]
-        if True in is_tail:
-            tail = list(compress(values, is_tail))
-            others = [not each for each in is_tail]
+        others = _others(names)
+        if False in others:
+            tail = list(compress(values, map(not_, others)))
             names, values = list(compress(names, others)), list(compress(values, others))
     for what, name, value in zip(map(plan.learned.get, names), names, values, strict=True):
         kind, place, hour, mask = what or _learn(plan, name)
@@ -357,7 +357,15 @@ def _add_hot(
     return guards, TailSeen(len(found.masks), found.newest_us)
 
 
-_EVENT = b"e:"
+_EVENT, _LETTER = b"e:", b"e"[0]
+
+
+def _others(names: Sequence[bytes]) -> list[bool]:
+    """Per hot field whether it is none of the tail; no other begins with that letter."""
+    try:
+        return [name[0] != _LETTER for name in names]
+    except IndexError as error:
+        raise CodecError("a hot field without a name") from error
 
 
 def _is_beyond(value: bytes, seq: int, place: Place, hour: int, base: Base) -> bool:

@@ -87,8 +87,9 @@ def accumulated(layout: Layout, tails: Sequence[Tailed]) -> Iterator[tuple[list[
             keys, groups = keys[first], groups.reshape(-1)
             asked |= {i for i, partial in enumerate(layout.partials) if isinstance(partial, Span)}
         else:
-            keys, groups = np.unique(keys, return_inverse=True)
-        rows = OpenMembers(form, members, records).rows()
+            keys, groups = distinct(keys)
+        inputs = {column for i in asked for column in layout.partials[i].inputs}
+        rows = OpenMembers(form, members, records).rows(inputs)
         yield (
             [
                 partial.accumulate_columns(rows, groups, len(keys))
@@ -98,6 +99,14 @@ def accumulated(layout: Layout, tails: Sequence[Tailed]) -> Iterator[tuple[list[
             ],
             keys,
         )
+
+
+def distinct(values: Int64) -> tuple[Int64, Int64]:
+    """The distinct values, ascending, and per value its number; a tail's are one, mostly."""
+    if len(values) and (values == values[0]).all():
+        return values[:1], np.zeros(len(values), np.int64)
+    found, numbers = np.unique(values, return_inverse=True)
+    return found, numbers
 
 
 def opened(plan: ReadPlan, values: Sequence[bytes]) -> OpenMembers:
@@ -152,11 +161,11 @@ def _at_once(plan: ReadPlan, events: OpenMembers, least: Least) -> Tail:
     offset = identity["offset"].astype(np.int64)
     time = (identity["time"].astype(np.uint64) ^ np.uint64(SIGN_BIT)).view(np.int64)
     place, firsts = _places(identity)
-    hours, hour = np.unique(time // HOUR_US, return_inverse=True)
+    hours, hour = distinct(time // HOUR_US)
     group = place * len(hours) + hour
     limits = np.full(len(firsts) * len(hours), NEVER)
     places = [place_of(events.members[first][8:28]) for first in firsts]
-    for each in np.unique(group).tolist():
+    for each in distinct(group)[0].tolist():
         limits[each] = least(places[each // len(hours)], int(hours[each % len(hours)]))
     counts = offset >= limits[group]
     number = time // plan.unit.slice_us
@@ -175,6 +184,8 @@ def _at_once(plan: ReadPlan, events: OpenMembers, least: Least) -> Tail:
 def _places(identity: npt.NDArray[Any]) -> tuple[Int64, list[int]]:
     """Per event the number of its place, and per place an event of it."""
     if all((identity[name] == identity[name][0]).all() for name in ("topic_hi", "topic_lo")):
+        if (identity["partition"] == identity["partition"][0]).all():
+            return np.zeros(len(identity), np.int64), [0]
         _, first, place = np.unique(identity["partition"], return_index=True, return_inverse=True)
     else:
         alone = np.stack([identity[name].astype(np.uint64) for name in ("topic_hi", "topic_lo", "partition")], axis=1)

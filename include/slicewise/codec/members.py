@@ -6,7 +6,7 @@ docs/format.md, "Event lists", gives every byte: identity, which values there ar
 from __future__ import annotations
 
 import zlib
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -150,8 +150,8 @@ class OpenMembers:
         }
         return FewEvents(identities, columns)
 
-    def rows(self) -> Rows:
-        """The same as columns."""
+    def rows(self, names: Collection[str] | None = None) -> Rows:
+        """The same as columns; names: only these of the columns."""
         records, texts, width = self.records, self.form._texts, self.form.record.itemsize
         identity, columns = records["identity"], {}
         if texts:
@@ -161,11 +161,12 @@ class OpenMembers:
             valid = records[f"has{i}"] != 0
             if kind.dtype is None:
                 size = records[f"v{i}"].astype(np.int64)
-                values: Any = _strings(tails, at, size)
+                values: Any = _strings(tails, at, size) if names is None or name in names else None
                 at = at + size
             else:
                 values = np.ascontiguousarray(records[f"v{i}"])
-            columns[name] = kind.load(values, valid)
+            if names is None or name in names:
+                columns[name] = kind.load(values, valid)
         return Rows(
             (identity["time"].astype(np.uint64) ^ np.uint64(SIGN_BIT)).view(np.int64),
             identity["topic_hi"].astype(np.uint64),
