@@ -199,7 +199,8 @@ def dealt(unit: LawUnit, events: Sequence[Event], random: Random) -> Dealt:
         store.fold(place, [e for e in mine if e.offset <= last and not compacted(e)], last)
         beyond = [e for e in mine if e.offset > last and not compacted(e)]
         come = random.randint(min(1, len(beyond)), len(beyond))
-        behind = [e for e in mine if (e.offset <= last or compacted(e)) and random.random() < 0.3]
+        reached = max([last, *(e.offset for e in beyond[:come])])
+        behind = [e for e in mine if e.offset <= reached and e not in beyond and random.random() < 0.3]
         hidden = place[1] == 2
         if hidden and beyond[:come]:
             at = b"x:%s:%d" % (place[0].encode(), place[1])

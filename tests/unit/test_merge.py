@@ -344,8 +344,8 @@ def histories(draw: st.DrawFn) -> tuple[StoreUnderTest, list[Made], list[Window]
             come, guard = draw(st.integers(store.ledger[p], end(p))), store.guard(p)
             beyond = [e for e in events if e.place == p and guard < e.offset < come]
             here = [e for e in beyond if not in_cover(e)]
-            rest = [e for e in events if e.place == p and e not in here and (e.offset <= guard or in_cover(e))]
-            behind = [e for e in rest if draw(st.booleans())]
+            covered = [e for e in events if e.place == p and e.offset < come and (e.offset <= guard or in_cover(e))]
+            behind = [e for e in covered if draw(st.booleans())]
             skipped = draw(st.sampled_from([None, None, "folded", "waiting"]))
             if skipped == "folded" and guard >= 0:
                 store.skip(p, draw(st.integers(0, guard)))
