@@ -37,6 +37,10 @@ class StreamStatus:
     last_error: str | None = None
     progress_us: int | None = None
     """When a batch was last applied or no event was waiting, by the driver's clock as heartbeat_us; None: not said."""
+    tail: str | None = None
+    """Of the stream: whether it knows of a tail, "on" or "off"; None: not said."""
+    waiting: str | None = None
+    """Of the tail: why it has not begun yet."""
 
     @property
     def stalled_us(self) -> int:
@@ -64,6 +68,8 @@ class StreamStatus:
                 freshness_p99_ms=_optional(raw.get("freshness_p99_ms")),
                 last_error=raw.get("last_error"),
                 progress_us=None if raw.get("progress_us") is None else int(raw["progress_us"]),
+                tail=raw.get("tail"),
+                waiting=raw.get("waiting"),
             )
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise BadRequest(

@@ -88,3 +88,8 @@ def stream_conf(settings: Settings) -> dict[str, str]:
         "spark.locality.wait": "0",
         "spark.sql.ui.explainMode": "simple",
     }
+
+
+def tail_conf(settings: Settings) -> dict[str, str]:
+    """What the tail runs under: a stream that plans once a batch of many seconds, and holds few rows at a time."""
+    return stream_conf(settings) | {"spark.driver.memory": "512m"}
