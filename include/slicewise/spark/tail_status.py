@@ -88,6 +88,11 @@ class TailStatus(SourceStatus):
             self.metrics.records.labels(self.source).inc(rows)
             self._fresh.append((now, rows, fresh))
 
+    def lagging(self, lag: Mapping[int, int]) -> None:
+        super().lagging(lag)
+        if self.waiting:
+            self.progress_us = self.clock.now_us()  # it is the fold that makes progress
+
     def _outcome(self, name: str, more: int) -> None:
         assert isinstance(self.metrics, TailMetrics)
         if more > 0:
