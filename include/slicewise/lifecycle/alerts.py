@@ -80,7 +80,8 @@ TAIL_ANCHOR = "the-tail-is-lost"
 
 
 def runbook_link(dag: str, base: str = "") -> str:
-    """The runbook's section for a DAG (or "tail", whose loss fails none); base is where the repository can be read, if anywhere."""
+    """The runbook's section for a DAG (or "tail", whose loss fails none); base is where the repository can be read, if
+    anywhere."""
     page = f"{base.rstrip('/')}/{RUNBOOK}" if base else RUNBOOK
     anchor = TAIL_ANCHOR if dag == "tail" else ANCHORS.get(dag)
     return f"{page}#{anchor}" if anchor else page
