@@ -269,7 +269,7 @@ def test_a_unit_with_row_functions_stays_on_the_fold_and_says_why() -> None:
     [(named, why)] = untailed(deployment)
     assert (named, why) == (
         "v",
-        "label, per_item: row functions are Python, which Spark's real-time mode does not run",
+        "per_item, label: row functions are Python, which Spark's real-time mode does not run",
     )
     alone = sw.FeatureView(
         "w",
