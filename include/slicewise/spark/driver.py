@@ -160,7 +160,7 @@ class Driver:
             said = store.status(f"tail:{name}")
             query.paced = lives(StreamStatus.parse(name, said) if said else None, self.clock.now_us())
         elif name in marks.tails and marks.ledger.dominates(query.first_end):
-            store.end_tail(name)
+            store.end_tail(name, marks.tails[name])
             event("tail_ended", source=name)
 
     def _figures(self) -> Mapping[str, Mapping[str, Any]]:

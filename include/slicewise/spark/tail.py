@@ -121,7 +121,10 @@ class TailQuery:
         """Why it ended, if it ended by itself."""
         if self._query is None or not self._query.exception().isDefined():
             return None
-        return RuntimeError(str(self._query.exception().get().toString()))
+        cause = self._query.exception().get()
+        while cause.getCause() is not None:  # Spark's own text is its plan
+            cause = cause.getCause()
+        return RuntimeError(str(cause.toString()))
 
     def drain(self) -> None:
         """Ends it at once: what was not acknowledged is the fold's, and the next tail's."""
