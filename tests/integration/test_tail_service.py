@@ -188,12 +188,10 @@ def right(platform: Stack) -> None:
 def left(platform: Stack) -> list[str]:
     """Tail fields in the store, and the count of them where it stands."""
     client = redis.Redis.from_url(platform.settings.redis_url)
-    found = [
-        f"{key!r} {name!r}"
-        for key in client.scan_iter(match="sw:*:hot", count=1000)
-        for name in client.hkeys(key)
-        if bytes(name) == b"n" or bytes(name).startswith(b"e:")
-    ]
+    found = []
+    for key in client.scan_iter(match="sw:*:hot", count=1000):
+        names = [bytes(name) for name in client.hkeys(key) if isinstance(name, bytes)]
+        found += [f"{key!r} {name!r}" for name in names if name == b"n" or name.startswith(b"e:")]
     client.close()
     return found
 
