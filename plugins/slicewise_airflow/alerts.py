@@ -7,28 +7,48 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
 from airflow.sdk import AsyncCallback, DeadlineAlert, DeadlineReference
 
-from slicewise.lifecycle.alerts import Alert, Channel, alert, channels, deadline_alert
+from slicewise.lifecycle.alerts import (
+    Alert,
+    Channel,
+    aging_event,
+    aging_kind,
+    alert,
+    channels,
+    deadline_alert,
+    runbook_link,
+)
 from slicewise.log import warning
 
 
 def page(context: Mapping[str, Any]) -> None:
     """`on_failure_callback` of every task."""
+    _page(_alert(context, context.get("exception")), context)
+
+
+def page_aging(context: Mapping[str, Any], reasons: Sequence[str]) -> None:
+    """The tail is lost, or probes are late, and no task has failed."""
+    kind = aging_kind(reasons)
+    runbook = runbook_link(kind, os.environ.get("SLICEWISE_RUNBOOK_BASE", ""))
+    _page(replace(_alert(context, "; ".join(reasons)), event=aging_event(kind), runbook=runbook), context)
+
+
+def _alert(context: Mapping[str, Any], error: object) -> Alert:
     instance = context["task_instance"]
-    told = alert(
+    return alert(
         instance.dag_id,
         instance.task_id,
         instance.run_id,
-        context.get("exception"),
+        error,
         url=getattr(instance, "log_url", "") or "",
         runbook_base=os.environ.get("SLICEWISE_RUNBOOK_BASE", ""),
     )
-    _page(told, context)
 
 
 async def page_deadline(context: Mapping[str, Any]) -> None:

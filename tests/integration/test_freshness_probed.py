@@ -69,7 +69,7 @@ def test_freshness_is_seen_and_told_until_the_stream_is_gone_and_then_an_alert_i
     platform.kill_stream()
 
     def alert() -> str | None:
-        reasons = health_of(read_status(url), limits).reasons
+        reasons = health_of(read_status(url), limits).aging
         return None if any(r.startswith("probes: a probe is in no answer for") for r in reasons) else str(reasons)
 
     platform.wait(alert, "the alert", 60)

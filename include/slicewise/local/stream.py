@@ -1,5 +1,5 @@
-"""The drivers of stream and emission, and the prober, outlive whoever starts them; at most one of each runs per state
-folder."""
+"""The drivers of stream, tail and emission, and the prober, outlive whoever starts them; at most one of each runs per
+state folder."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from slicewise.local import control
 from slicewise.local.process import Birth
 from slicewise.local.service import Service
 from slicewise.local.state import StateFolder
-from slicewise.log import warning
+from slicewise.log import event, warning
 from slicewise.settings import Settings
 from slicewise.stores.redis import open_store
 
@@ -26,6 +26,9 @@ EMIT = "emit"
 """Runs beside the stream where a view has `emit=`."""
 PROBES = "probes"
 """Runs beside the stream where probes are deployed: a process of its own, without Spark."""
+TAIL = "tail"
+"""Runs beside the stream unless SLICEWISE_TAIL=off."""
+_STOP_ORDER = {PROBES: 16, EMIT: 18, TAIL: 18, NAME: 20}
 HEARTBEAT_LIMIT_S = 60.0
 START_LIMIT_S = 120.0
 _HUNG_STOP_S = 5.0
@@ -65,7 +68,7 @@ def service(settings: Settings, state: StateFolder, name: str = NAME) -> Service
             "PYSPARK_DRIVER_PYTHON": str(settings.spark_python),
         },
         prepare=lambda: _prepare(state, name),
-        stop_order={NAME: 20, PROBES: 16}.get(name, 18),
+        stop_order=_STOP_ORDER[name],
         start_timeout_s=START_LIMIT_S,
         stop_timeout_s=60.0,
         always_on=False,
@@ -73,11 +76,30 @@ def service(settings: Settings, state: StateFolder, name: str = NAME) -> Service
 
 
 def ensure_stream(settings: Settings) -> DriverProcess:
-    """Starts the stream's driver, and beside it what is wanted of the emission's and the prober, unless they run."""
+    """Starts the stream's driver, the tail's unless that is off, and what is wanted of the emission's and the prober,
+    unless they run. One that runs under another setting of the tail is drained and started anew."""
+    _switch(settings)
     found = ensure_driver(settings, NAME)
+    ensure_tail(settings)
     ensure_emission(settings)
     ensure_probes(settings)
     return found
+
+
+def _switch(settings: Settings) -> None:
+    """Stops a driver of the stream that folds as if the tail were on, and it is off, or the other way round. One that
+    is off is gone before: nobody removes what it writes from then on."""
+    if settings.tail == "off":
+        stop_driver(settings, TAIL)
+    said = driver_status(settings, NAME)
+    if said.running and said.heartbeat.get("tail", settings.tail) != settings.tail:
+        event("tail_switched", tail=settings.tail)
+        stop_driver(settings, NAME)
+
+
+def ensure_tail(settings: Settings) -> DriverProcess | None:
+    """Starts the tail's driver unless it runs; None where it is off."""
+    return None if settings.tail == "off" else ensure_driver(settings, TAIL)
 
 
 def ensure_emission(settings: Settings) -> DriverProcess | None:
@@ -150,6 +172,7 @@ def stop_stream(settings: Settings) -> bool:
     """Lets the drivers drain and end; was there one of the stream."""
     stop_driver(settings, PROBES)
     stop_driver(settings, EMIT)
+    stop_driver(settings, TAIL)
     return stop_driver(settings, NAME)
 
 
@@ -191,6 +214,20 @@ def probes_said(beat: Mapping[str, Any]) -> str:
         return f"no probe in an answer for a minute, {beat.get('lost', 0)} lost"
     p50, p99, lost = beat["minute_p50_ms"], beat["minute_p99_ms"], beat.get("lost", 0)
     return f"produce to answer p50 {p50:,.0f} ms, p99 {p99:,.0f} ms; {lost} lost in five minutes"
+
+
+def tail_said_of(beat: Mapping[str, Any]) -> str:
+    """The same of the tail: lag and freshness of what it brings, or why it does not, and what it left to the fold."""
+    sources = list(beat.get("sources", {}).values())
+    if not sources:
+        return "nothing to bring"
+    waits = [f"{source['source']} waits: {source['waiting']}" for source in sources if source.get("waiting")]
+    slow = max((source["freshness_p99_ms"] for source in sources if source.get("freshness_p99_ms")), default=None)
+    skipped = sum(source.get("skipped", 0) for source in sources)
+    fresh = [f"99 % visible within {slow:g} ms"] if slow is not None else []
+    left = [f"{skipped:,} events left to the fold (skipped)"] if skipped else []
+    lag = sum(sum(source.get("lag", {}).values()) for source in sources)
+    return ", ".join([*(waits or [f"lag {lag:,} events"]), *fresh, *left])
 
 
 def _prepare(state: StateFolder, name: str) -> None:

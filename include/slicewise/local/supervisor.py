@@ -176,6 +176,7 @@ def _status_of(name: str, platform: Platform, state: StateFolder) -> ServiceStat
 
 
 _SAYS: Mapping[str, Callable[[Mapping[str, Any]], str]] = {
+    services.TAIL: stream.tail_said_of,
     services.EMIT: stream.said_of,
     services.PROBES: stream.probes_said,
 }
@@ -187,6 +188,8 @@ _WANTED: Mapping[str, tuple[Callable[[Settings], bool], str]] = {
 
 def _idle(name: str, platform: Platform) -> str | None:
     """Why nothing asks for a service that does not run; None where something does, or the store cannot say."""
+    if name == services.TAIL and platform.settings.tail == "off":
+        return "off (SLICEWISE_TAIL)"
     redis = platform.services.get(REDIS)
     if name not in _WANTED or (redis is not None and control.running(redis, platform.state) is None):
         return None
