@@ -78,7 +78,7 @@ def channels(env: Mapping[str, str]) -> tuple[Channel, ...]:
     return tuple(Channel(kind, env[name]) for name, kind in _VARIABLES if env.get(name))
 
 
-_AGING: Mapping[Aging, str] = {"tail": "the-tail-is-lost", "probes": "answers-are-not-fresh"}
+_AGING: Mapping[str, str] = {"tail": "the-tail-is-lost", "probes": "answers-are-not-fresh"}
 
 
 def aging_kind(reasons: Sequence[str]) -> Aging:
@@ -95,7 +95,7 @@ def runbook_link(dag: str, base: str = "") -> str:
     """The runbook's section for a DAG (or "tail" and "probes", whose alerts fail none); base is where the repository
     can be read, if anywhere."""
     page = f"{base.rstrip('/')}/{RUNBOOK}" if base else RUNBOOK
-    anchor = dict[str, str](ANCHORS, **_AGING).get(dag)
+    anchor = _AGING.get(dag) or ANCHORS.get(dag)
     return f"{page}#{anchor}" if anchor else page
 
 
