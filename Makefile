@@ -74,11 +74,17 @@ SERVERLESS := tests/unit tests/laws tests/contract tests/architecture tests/faul
 test-fast: setup ## what needs no server, but for the longest searches, in under two minutes
 	@$(PY) $(PYTEST) -q -n auto -m "not server and not spark and not airflow and not long" $(wildcard $(SERVERLESS))
 
+# Files run side by side, each with servers of its own: much of a run is waiting for them. JOBS=1 runs one after another.
+JOBS ?= 2
+SIDE_BY_SIDE := -n $(JOBS) --dist loadfile --no-loadscope-reorder
+
 .PHONY: test
-test: setup ## the whole suite; starts and stops the servers that it needs
-	@.venvs/airflow/bin/python $(PYTEST) tests
-	@$(PY) $(PYTEST) tests
-	@.venvs/spark/bin/python $(PYTEST) tests
+test: setup ## the whole suite, two files at a time (JOBS=1: one); starts and stops the servers that it needs
+	@failed=; \
+	.venvs/airflow/bin/python $(PYTEST) tests || failed+=" airflow"; \
+	$(PY) $(PYTEST) $(SIDE_BY_SIDE) tests || failed+=" platform"; \
+	.venvs/spark/bin/python $(PYTEST) $(SIDE_BY_SIDE) tests || failed+=" spark"; \
+	[ -z "$$failed" ] || { echo "tests failed in the environments:$$failed (their reports stand above)"; exit 1; }
 
 # --------------------------------------------------------------- figures
 .PHONY: bench
