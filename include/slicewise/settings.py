@@ -59,6 +59,21 @@ class Settings:
     emit_metrics: str
     """host:port where the emission's driver serves its metrics to Prometheus; port 0: any that is free."""
 
+    tail: str
+    """on: a second query per source makes events visible in milliseconds (docs/adr/0050); off: the fold alone does."""
+    tail_fields: int
+    """Most events of one entity and view that wait in the tail for the fold; beyond it they are skipped, never lost."""
+    tail_ahead: int
+    """Most offsets that the tail runs ahead of what is folded, per partition; there it waits."""
+    tail_start_lag: int
+    """The tail begins once the fold is within so many events of the end of a source's log."""
+    tail_batch_s: int
+    """Length of the batches of Spark's real-time mode, in seconds; between two of them events wait for a moment."""
+    tail_fold_interval_ms: int
+    """fold_interval_ms while the tail is on: nobody waits for the fold then, and larger batches cost less."""
+    tail_metrics: str
+    """host:port where the tail's driver serves its metrics to Prometheus; port 0: any that is free."""
+
     redis_maxmemory: str
     """As Redis writes it: 2gb."""
     kafka_retention_ms: int
@@ -127,6 +142,13 @@ class Settings:
             max_events_per_batch=number("max_events_per_batch", 200_000),
             stream_metrics=_checked_address("SLICEWISE_STREAM_METRICS", text("stream_metrics", "127.0.0.1:0")),
             emit_metrics=_checked_address("SLICEWISE_EMIT_METRICS", text("emit_metrics", "127.0.0.1:0")),
+            tail=_choice("SLICEWISE_TAIL", text("tail", "off"), ("on", "off")),
+            tail_fields=number("tail_fields", 1_000),
+            tail_ahead=number("tail_ahead", 1_000_000),
+            tail_start_lag=number("tail_start_lag", 100_000),
+            tail_batch_s=number("tail_batch_s", 30, 5),
+            tail_fold_interval_ms=number("tail_fold_interval_ms", 1_000, 0),
+            tail_metrics=_checked_address("SLICEWISE_TAIL_METRICS", text("tail_metrics", "127.0.0.1:0")),
             redis_maxmemory=text("redis_maxmemory", "4gb"),
             kafka_retention_ms=number("kafka_retention_ms", DEFAULT_RETENTION_MS, -1),
             kafka_partitions=number("kafka_partitions", 2),
@@ -190,6 +212,12 @@ def _number(variable: str, value: str, least: int) -> int:
             expected=f"an integer of at least {least}",
         )
     return number
+
+
+def _choice(variable: str, value: str, choices: tuple[str, ...]) -> str:
+    if value not in choices:
+        raise SettingsError(f"{value!r} is none of its values", where=variable, expected=" or ".join(choices))
+    return value
 
 
 def _check_url(variable: str, value: str, schemes: tuple[str, ...]) -> None:
