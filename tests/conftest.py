@@ -36,7 +36,7 @@ LONGEST = (
 """Files that take minutes. Where files run side by side these begin first, else the last one runs alone."""
 
 # Airflow's tests start no server, and its environment lacks what starts them.
-pytest_plugins = [] if ENVIRONMENT == "airflow" else ["tests.support.servers"]
+pytest_plugins = [] if ENVIRONMENT == "airflow" else ["tests.support.leftovers", "tests.support.servers"]
 
 
 def environment_of(path: Path) -> str:
