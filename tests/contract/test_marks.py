@@ -17,7 +17,7 @@ from slicewise.errors import (
 )
 from slicewise.slices import DAY_US, HOUR_US
 from slicewise.stores import keys
-from slicewise.stores.ports import EntityRead, Marks, UnitRead
+from slicewise.stores.ports import EntityRead, Marks, TailStart, UnitRead
 from slicewise.stores.steps import Command, Whole
 from slicewise.stores.store import Store
 from tests.contract.conftest import Bench, new_unit, racing
@@ -312,3 +312,45 @@ def test_a_new_unit_starts_at_the_ledger_of_its_own_topic_alone(bench: Bench) ->
     marks = bench.store.marks()
     assert marks.starts[second.storage_fingerprint] == cover(7)
     assert marks.ledger == cover(7).join(earliest)
+
+
+def test_a_tail_begins_at_or_before_the_ledger_of_its_deployment_and_says_so(bench: Bench) -> None:
+    advance(bench.store, cover(), cover(10, 5))
+    marks = bench.store.marks()
+    for start in (cover(11, 5), cover(10, 6), cover(0, 0, 1)):
+        with pytest.raises(GapRefused):
+            bench.store.begin_tail("plays", start, marks.epoch, marks.units)
+    for epoch, units in ((marks.epoch + 1, marks.units), (marks.epoch, "another")):
+        with pytest.raises(EpochSuperseded):
+            bench.store.begin_tail("plays", cover(10, 5), epoch, units)
+    assert bench.store.marks() == marks
+    for start in (cover(10, 5), cover(9), cover()):
+        begun = bench.store.begin_tail("plays", start, marks.epoch, marks.units)
+        assert begun == bench.store.marks()
+        assert begun.tails == {"plays": TailStart(bench.store.incarnation, start)}
+
+
+def test_a_tail_ends_by_name_or_with_the_last_unit_of_its_source(bench: Bench) -> None:
+    marks = bench.store.marks()
+    for source in ("plays", "other"):
+        bench.store.begin_tail(source, cover(), marks.epoch, marks.units)
+    bench.store.end_tail("plays", TailStart(bench.store.incarnation, cover(1)))
+    assert set(bench.store.marks().tails) == {"plays", "other"}, "another tail than the one that ended"
+    bench.deploy(bench.store, bench.unit)
+    assert set(bench.store.marks().tails) == {"plays"}, "nothing of the other source is deployed"
+    bench.store.end_tail("plays", bench.store.marks().tails["plays"])
+    bench.store.end_tail("plays")
+    assert not bench.store.marks().tails
+
+
+def test_a_deployment_between_a_tails_plan_and_its_mark_refuses_it(bench: Bench) -> None:
+    marks, other = bench.store.marks(), bench.connect()
+
+    def race(commands: Sequence[Command]) -> None:
+        if isinstance(commands[0], Whole) and other.marks().epoch == marks.epoch:
+            bench.deploy(other, bench.unit, new_unit())
+
+    steps = bench.store.steps.begin_tail("plays", cover(), marks.epoch, marks.units)
+    with pytest.raises(EpochSuperseded):
+        racing(bench.store, steps, race)
+    assert not bench.store.marks().tails

@@ -49,6 +49,8 @@ def test_keys_are_the_golden_ones() -> None:
 def test_fields_are_the_golden_ones() -> None:
     assert keys.guard_field(place(2)).decode() == GOLDEN["fields"]["guard"]
     assert keys.running_fields([2_261_232], place(2))[0].decode() == GOLDEN["fields"]["running"]
+    assert keys.tail_fields([2_261_232], place(2), [41])[0].decode() == GOLDEN["fields"]["tail"]
+    assert keys.skip_field(place(2)).decode() == GOLDEN["fields"]["skip"]
     assert [field.decode() for field in keys.hour_fields(376_872)] == GOLDEN["fields"]["hour"]
 
 

@@ -184,19 +184,17 @@ def swap_decision(
     cover: Cover,
     current: int | None,
     running: Sequence[Running],
-    tail: Sequence[Running] = (),
 ) -> tuple[Swap, tuple[bytes, ...]]:
     """Whether an entity's compacted hour may replace what stands, and which fields go with it.
 
-    current: the seq that stands for this hour; running, tail: those of this hour's slices (a tail
-    field is one event: first = last). A partial that straddles the cover can be neither kept nor
-    deleted: the entity is left over. An older seq never replaces a newer.
+    current: the seq that stands for this hour; running: the partials of this hour's slices. One that straddles the
+    cover can be neither kept nor deleted: the entity is left over. An older seq never replaces a newer.
     """
     if current is not None and seq < current:
         return Swap.STALE, ()
     if any(part.first < cover.get(part.place) <= part.last for part in running):
         return Swap.LEAVE_OVER, ()
-    below = [part for part in (*running, *tail) if part.last < cover.get(part.place)]
+    below = [part for part in running if part.last < cover.get(part.place)]
     return Swap.SWAP, tuple(part.field for part in below)
 
 
@@ -250,8 +248,8 @@ def lifetime_decision(
     """Whether a total may take the place of what stands, and which running partials go with it.
 
     since: the total is of hours from there on, and what stands is added to it. stands: horizon and seq of it.
-    compacted: seqs of the hours that would leave their days; running: partials of hours before the horizon, tail
-    fields too. An hour that another run swapped from a newer archive holds more than this total.
+    compacted: seqs of the hours that would leave their days; running: partials of hours before the horizon.
+    An hour that another run swapped from a newer archive holds more than this total.
     """
     if any(each > seq for each in compacted):
         return Swap.LEAVE_OVER, ()

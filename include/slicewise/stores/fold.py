@@ -140,11 +140,15 @@ def _attempt(
     days = _days(generation, term.name, batch, groups)
 
     replies = yield [
-        *[Fields(hot_keys[i], [guard, *names[bounds[i] : bounds[i + 1]]]) for i in range(len(entities))],
+        *[
+            Fields(hot_keys[i], [guard, keys.TAIL_COUNT, *names[bounds[i] : bounds[i + 1]]])
+            for i in range(len(entities))
+        ],
         *[Fields(key, [keys.HOURS]) for _, _, key in days],
     ]
     guards = [reply[0] for reply in replies[: len(entities)]]
-    running = [value for reply in replies[: len(entities)] for value in reply[1:]]
+    tailed = [batch.tail or reply[1] is not None for reply in replies[: len(entities)]]
+    running = [value for reply in replies[: len(entities)] for value in reply[2:]]
     hours = [reply[0] for reply in replies[len(entities) :]]
 
     floors = yield from _floors(term.start, covers_of, batch, groups, days, hours)
@@ -163,6 +167,7 @@ def _attempt(
     day_checks: dict[int, list[KeyChange]] = {}
     for (i, _, key), raw in zip(days, hours, strict=True):
         day_checks.setdefault(i, []).append(KeyChange(key, ((keys.HOURS, exact(raw)),)))
+    ends = np.searchsorted(groups.group, groups.bounds).tolist()
     for i, reached in enumerate(new_last.tolist()):
         low, high = bounds[i], bounds[i + 1]
         checks = [(guard, exact(guards[i]))]
@@ -176,7 +181,15 @@ def _attempt(
         if not sets and reached == last[i]:
             continue
         sets.append((guard, b"%d" % reached, expiries[high - 1]))
-        wanted.append(Change((KeyChange(hot_keys[i], checks, sets), *day_checks[i])))
+        gone: list[bytes] = []
+        if tailed[i]:
+            at = slice(ends[i], ends[i + 1])
+            numbers = groups.number[groups.group[at]].tolist()
+            gone = keys.tail_fields(numbers, place, offset[at].tolist())
+        else:
+            checks.append((keys.TAIL_COUNT, ABSENT))
+        hot = KeyChange(hot_keys[i], checks, sets, gone, keys.TAIL_COUNT if gone else b"")
+        wanted.append(Change((hot, *day_checks[i])))
         owners.append(i)
     done = (yield wanted) if wanted else []
 

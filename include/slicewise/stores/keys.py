@@ -24,6 +24,8 @@ PENTAD = b"p"
 """In the hash of a pentad's last day."""
 LOW = b"w"
 """Of an event list: the newest identity that was trimmed."""
+TAIL_COUNT = b"n"
+"""Of a hot hash: how many tail fields it has; absent where it has none."""
 _EPOCH_ORDINAL = datetime.date(1970, 1, 1).toordinal()
 _EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 _PLAIN = re.compile(r"[A-Za-z0-9_.~-]*", re.ASCII).fullmatch
@@ -131,6 +133,16 @@ def running_fields(numbers: Iterable[int], place: Place) -> list[bytes]:
     """Of one place, one per slice number."""
     end = b":%s:%d" % (place[0].encode(), place[1])
     return [b"r:%d%s" % (number, end) for number in numbers]
+
+
+def tail_fields(numbers: Iterable[int], place: Place, offsets: Iterable[int]) -> list[bytes]:
+    """Of one place, one per event: its slice number and offset."""
+    middle = b":%s:%d:" % (place[0].encode(), place[1])
+    return [b"e:%d%s%d" % (number, middle, offset) for number, offset in zip(numbers, offsets, strict=True)]
+
+
+def skip_field(place: Place) -> bytes:
+    return b"x:%s:%d" % (place[0].encode(), place[1])
 
 
 def hour_fields(hour: int) -> tuple[bytes, bytes, bytes]:

@@ -65,11 +65,11 @@ def bring(
             fit: list[tuple[int, list[tuple[bytes, bytes]], tuple[bytes, ...], bytes | None, list[bytes | None]]] = []
             for position, i in enumerate(todo):
                 flat, *found = replies[position * width : (position + 1) * width]
-                running, tail, guards, total = hot_fields(flat, unit.slice_us, range(_FIRST_HOUR, horizon))
+                running, guards, total = hot_fields(flat, unit.slice_us, range(_FIRST_HOUR, horizon))
                 stands = None if total is None else codec.unpack_lifetime(total)[:2]
                 compacted = [codec.unpack_hours(raw).values() for (raw,) in found]
                 action, deletes = decisions.lifetime_decision(
-                    horizon, seq, cover, entries[i].since, stands, chain.from_iterable(compacted), [*running, *tail]
+                    horizon, seq, cover, entries[i].since, stands, chain.from_iterable(compacted), running
                 )
                 if action is Swap.SWAP:
                     fit.append((i, standing(guards, cover), deletes, total, [raw for (raw,) in found]))

@@ -13,7 +13,7 @@ from slicewise.errors import DefinitionError, EpochSuperseded, GapRefused, Incar
 from slicewise.features.event_list import EventList
 from slicewise.stores import decisions, keys
 from slicewise.stores.lifetime import first_horizon
-from slicewise.stores.ports import Deployable, Horizon, Marks, StoredUnit, Term
+from slicewise.stores.ports import Deployable, Horizon, Incarnation, Marks, StoredUnit, TailStart, Term
 from slicewise.stores.steps import (
     ABSENT,
     ATTEMPTS,
@@ -44,7 +44,7 @@ def parse(flat: Sequence[bytes]) -> Marks | None:
     if b"generation" not in raw:
         return None
     ledger: dict[Place, int] = {}
-    starts, building, aliases, topics, terms, keeps, horizons = {}, {}, {}, {}, {}, {}, {}
+    starts, building, aliases, topics, terms, keeps, horizons, tails = {}, {}, {}, {}, {}, {}, {}, {}
     ready = set()
     for field, value in raw.items():
         kind, _, name = field.decode().partition(":")
@@ -60,6 +60,8 @@ def parse(flat: Sequence[bytes]) -> Marks | None:
         elif kind == "h" and name:
             hour, _, seq = value.partition(b"/")
             horizons[name] = Horizon(int(hour), int(seq))
+        elif kind == "e" and name:
+            tails[name] = unpack_tail(value)
         elif kind == "n" and name:
             terms[name] = int(value)
         elif kind == "b" and name:
@@ -84,6 +86,7 @@ def parse(flat: Sequence[bytes]) -> Marks | None:
         retired=int(raw.get(b"retired", 0)),
         keeps=keeps,
         horizons=horizons,
+        tails=tails,
     )
 
 
@@ -180,6 +183,44 @@ def _places(marks: Marks) -> Checks:
     return [(_PLACES, exact(b"%d" % len(marks.places)))]
 
 
+def tail_field(source: str) -> bytes:
+    return b"e:%s" % source.encode()
+
+
+def pack_tail(tail: TailStart) -> bytes:
+    """Canonical msgpack: [run id, replication id, start as a packed cover]."""
+    import msgpack  # here, so that Airflow's environment can import this module without it
+
+    ids = (tail.incarnation.run_id, tail.incarnation.replication_id)
+    return b"\x93" + b"".join(map(msgpack.packb, ids)) + tail.start.pack()
+
+
+def unpack_tail(raw: bytes) -> TailStart:
+    import msgpack
+
+    run_id, replication_id, start = msgpack.unpackb(raw, strict_map_key=False)
+    return TailStart(Incarnation(run_id, replication_id), Cover.unpack(msgpack.packb(start)))
+
+
+def begin_tail(generation: int, source: str, tail: TailStart, epoch: int, units: str) -> Steps[Marks]:
+    """The mark of a tail that began at or before the ledger, which only grows in the life that the tail is bound to."""
+    for _ in range(ATTEMPTS):
+        marks = yield from read(generation)
+        decisions.check_batch(marks.ledger, (marks.epoch, marks.units), tail.start, epoch, units)
+        checks = [(b"epoch", exact(b"%d" % epoch)), (b"units", exact(units.encode()))]
+        (reply,) = yield [change(generation, checks, [(tail_field(source), pack_tail(tail), 0)])]
+        if reply != MISSED:
+            return (yield from read(generation))
+    raise contended("tail start")
+
+
+def end_tail(generation: int, source: str, stood: TailStart | None) -> Steps[None]:
+    checks = [] if stood is None else [(tail_field(source), exact(pack_tail(stood)))]
+    (reply,) = yield [change(generation, checks, [], [tail_field(source)])]
+    if reply == MISSED:
+        yield from read(generation)  # says whether the store was emptied
+
+
 def deploy(
     generation: int,
     deployment: Deployable,
@@ -244,6 +285,7 @@ def deploy(
             *[b"%s:%s" % (kind, u.encode()) for u in gone for kind in (b"s", b"n", b"y", b"b", b"k", b"h")],
             *[b"%s:%s" % (kind, u.encode()) for u in sorted(rebuilt - set(at_once)) for kind in (b"y", b"b")],
             *[b"a:%s" % v.encode() for v in set(marks.aliases) - set(views)],
+            *[tail_field(source) for source in set(marks.tails) - {unit.source for unit in deployment.units}],
         ]
         checks = [
             (b"epoch", exact(b"%d" % expected_epoch)),

@@ -157,8 +157,11 @@ class MemoryServer:
                 if expiry and (not stood or expiry > found.expiry):
                     found.expiry = max(found.expiry, expiry)
         if found is not None:
-            for name in change.deletes:
-                found.fields.pop(name, None)
+            gone = sum(found.fields.pop(name, None) is not None for name in change.deletes)
+            if change.counted and gone:
+                left = int(found.fields.pop(change.counted, b"0")) - gone
+                if left > 0:
+                    found.fields[change.counted] = b"%d" % left
             if not found.fields:
                 del self.hashes[change.key]
         return len(change.sets) - len(sets)

@@ -31,6 +31,7 @@ from slicewise.stores.ports import (
     StoredUnit,
     SwapOutcome,
     TagRead,
+    TailStart,
     Term,
     UnitReply,
 )
@@ -95,6 +96,13 @@ class Operations:
 
     def advance_ledger(self, start: Cover, end: Cover, epoch: int, units: str) -> Steps[Cover]:
         return (yield from marks.advance_ledger(self.generation, start, end, epoch, units))
+
+    def begin_tail(self, source: str, start: Cover, epoch: int, units: str) -> Steps[Marks]:
+        tail = TailStart(self.incarnation, start)
+        return (yield from marks.begin_tail(self.generation, source, tail, epoch, units))
+
+    def end_tail(self, source: str, stood: TailStart | None) -> Steps[None]:
+        yield from marks.end_tail(self.generation, source, stood)
 
     def deploy(
         self,

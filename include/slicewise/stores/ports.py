@@ -36,6 +36,16 @@ class Horizon(NamedTuple):
 
 
 @dataclass(frozen=True)
+class TailStart:
+    """What a tail says before its first write."""
+
+    incarnation: Incarnation
+    """That all its writes are of."""
+    start: Cover
+    """From where on it writes all events, each place's in offset order."""
+
+
+@dataclass(frozen=True)
 class Marks:
     """What a node claims about what it holds; it falls back with the data."""
 
@@ -63,6 +73,9 @@ class Marks:
     """Event list -> what it keeps since its term began, or less."""
     horizons: Mapping[str, Horizon] = field(default_factory=dict)
     """Unit with a lifetime -> before which hour every entity's compacted hours are in its total."""
+
+    tails: Mapping[str, TailStart] = field(default_factory=dict)
+    """Source -> the tail that writes its events beyond what is folded."""
 
     def name(self, unit: str) -> str:
         """The unit (a fingerprint) in its keys."""
@@ -145,6 +158,9 @@ class FoldBatch:
     number: npt.NDArray[np.int64]
     """Per row: its slice, counted since the epoch in units of the unit's slice."""
     accumulate: Accumulate
+    tail: bool = False
+    """Whether the source has a tail (`Marks.tails`): tail fields of the rows are deleted unseen. Else they are only
+    where one began meanwhile."""
 
 
 @dataclass(frozen=True)
@@ -315,6 +331,16 @@ class OnlineStore(BoardStore, Protocol):
 
     def advance_ledger(self, start: Cover, end: Cover, epoch: int, units: str) -> Cover:
         """At the end of a batch; the ledger after it. EpochSuperseded, GapRefused."""
+        ...
+
+    def begin_tail(self, source: str, start: Cover, epoch: int, units: str) -> Marks:
+        """To be asked by a tail before its first write, of all events of the source from `start` on: the marks, with
+        its own. EpochSuperseded; GapRefused where the start lies beyond the ledger."""
+        ...
+
+    def end_tail(self, source: str, stood: TailStart | None = None) -> None:
+        """Removes the mark of a source's tail (only this one, if given): once no tail writes any more and the ledger
+        has passed all that one wrote, since answers no longer contain what is not folded."""
         ...
 
     def deploy(

@@ -93,6 +93,8 @@ class KeyChange(NamedTuple):
     """(field, value, expiry in seconds UTC): left out if that second has passed; the key expires
     with its latest. Expiry 0: always written, for ever."""
     deletes: Sequence[bytes] = ()
+    counted: bytes = b""
+    """The field that says how many of the deleted there are, if there is one: it is kept true."""
 
 
 class Change(NamedTuple):

@@ -23,6 +23,7 @@ from slicewise.stores.ports import (
     StoredUnit,
     SwapOutcome,
     TagRead,
+    TailStart,
 )
 from slicewise.stores.steps import Command, Steps, drive
 
@@ -89,6 +90,12 @@ class Store:
 
     def advance_ledger(self, start: Cover, end: Cover, epoch: int, units: str) -> Cover:
         return self._run(self.steps.advance_ledger(start, end, epoch, units))
+
+    def begin_tail(self, source: str, start: Cover, epoch: int, units: str) -> Marks:
+        return self._run(self.steps.begin_tail(source, start, epoch, units))
+
+    def end_tail(self, source: str, stood: TailStart | None = None) -> None:
+        self._run(self.steps.end_tail(source, stood))
 
     def deploy(
         self,

@@ -1,7 +1,8 @@
 """An entity's hour is compacted or running, never both: one change moves it.
 
 The change deletes what the compacted hour contains and keeps what lies beyond its cover; where a
-running partial straddles the cover, the entity is left over for a later cover.
+running partial straddles the cover, the entity is left over for a later cover. Tail fields stay until
+the fold passes them: readers know what the hour contains, and a token would go back without them (docs/adr/0050).
 """
 
 from __future__ import annotations
@@ -105,10 +106,10 @@ def _entity(
     if any(_SEQ.unpack_from(value)[0] != seq for value in named):
         raise CodecError(f"a value of another seq than {seq}", where=f"hour {hour}")
     hours = codec.unpack_hours(raw_hours)
-    running, tail, guards, total = hot_fields(flat, unit.slice_us, range(hour, hour + 1))
+    running, guards, total = hot_fields(flat, unit.slice_us, range(hour, hour + 1))
     if total is not None and hour < codec.unpack_lifetime(total).horizon:
         return Swap.STALE, None  # it is in the total
-    action, deletes = decisions.swap_decision(seq, cover, hours.get(hour), running, tail)
+    action, deletes = decisions.swap_decision(seq, cover, hours.get(hour), running)
     if action is not Swap.SWAP:
         return action, None
     # A fold that brings anything in moves its place's guard: while the guards stand, so do the
@@ -146,9 +147,9 @@ def standing(guards: dict[bytes, bytes], cover: Cover) -> list[tuple[bytes, byte
 
 def hot_fields(
     flat: Sequence[bytes], slice_us: int, hours: range
-) -> tuple[list[Running], list[Running], dict[bytes, bytes], bytes | None]:
-    """Running partials and tail fields of these hours, all guards, and the total."""
-    running, tail, guards, total = [], [], {}, None
+) -> tuple[list[Running], dict[bytes, bytes], bytes | None]:
+    """Running partials of these hours, all guards, and the total."""
+    running, guards, total = [], {}, None
     for field, value in zip(flat[::2], flat[1::2], strict=True):
         kind = field[:2]
         if kind == b"l:":
@@ -158,11 +159,6 @@ def hot_fields(
             if decisions.hour_of(int(number), slice_us) in hours:
                 first, last = _HEADER.unpack_from(value)
                 running.append(Running(field, keys.parse_place(topic, partition), first, last))
-        elif kind == b"e:":
-            _, number, topic, partition, offset = field.split(b":")
-            if decisions.hour_of(int(number), slice_us) in hours:
-                place = keys.parse_place(topic, partition)
-                tail.append(Running(field, place, int(offset), int(offset)))
         elif field == keys.LIFETIME:
             total = value
-    return running, tail, guards, total
+    return running, guards, total

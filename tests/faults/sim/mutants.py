@@ -45,9 +45,9 @@ def never(action: Swap) -> Callable[..., tuple[Swap, tuple[bytes, ...]]]:
     """A swap that goes on where the rule would stop it."""
 
     def lenient(
-        seq: int, cover: Cover, current: int | None, running: Sequence[Running], tail: Sequence[Running] = ()
+        seq: int, cover: Cover, current: int | None, running: Sequence[Running]
     ) -> tuple[Swap, tuple[bytes, ...]]:
-        decided, deletes = swap_decision(seq, cover, current, running, tail)
+        decided, deletes = swap_decision(seq, cover, current, running)
         if decided is action:
             return Swap.SWAP, tuple(p.field for p in running if p.last < cover.get(p.place))
         return decided, deletes

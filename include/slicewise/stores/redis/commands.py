@@ -38,6 +38,8 @@ def _script(name: str) -> tuple[bytes, bytes]:
 SCRIPT, _SHA = _script("compare_and_set.lua")
 LIST_SCRIPT, _LIST_SHA = _script("event_list.lua")
 BOARD_SCRIPT, _BOARD_SHA = _script("board.lua")
+TAIL_SCRIPT, _TAIL_SHA = _script("tail.lua")
+TAIL_LIST_SCRIPT, _TAIL_LIST_SHA = _script("tail_list.lua")
 MAX_VALUE = 64 << 20
 """Bytes of one value; Redis itself takes 512 MiB, but a script copies what it checks."""
 
@@ -130,6 +132,7 @@ def _change(change: Change) -> bytes:
             words += (field, value, b"%d" % expiry)
         words.append(b"%d" % len(key.deletes))
         words += key.deletes
+        words.append(key.counted)
     return pack(tuple(words))
 
 

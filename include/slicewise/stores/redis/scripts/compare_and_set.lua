@@ -3,7 +3,8 @@
 --
 -- KEYS: hashes of one slot. ARGV, for each key: n, then n times (field, want), where want is ""
 -- (absent), "=" and the value, or "^" and how it begins; then for each key: n, then n times
--- (field, value, expiry second or 0), then m, then m fields to delete.
+-- (field, value, expiry second or 0), then m, then m fields to delete, then the field that counts those ("": none):
+-- how many of them stood is taken from it, and at nothing it goes.
 -- Reply: -1 where a check failed, else how many sets were left out because they had expired.
 local at = 1
 local standing = {}
@@ -50,8 +51,10 @@ for k = 1, #KEYS do
   local m = tonumber(ARGV[at])
   local deletes = {}
   for j = 1, m do deletes[j] = ARGV[at + j] end
-  at = at + 1 + m
-  plans[k] = {sets, latest, deletes}
+  local counted = ARGV[at + 1 + m]
+  if not counted then return redis.error_reply('ERR malformed change') end
+  at = at + 2 + m
+  plans[k] = {sets, latest, deletes, counted}
 end
 if at ~= #ARGV + 1 then return redis.error_reply('ERR malformed change') end
 
@@ -66,8 +69,12 @@ for k = 1, #KEYS do
     end
     if latest > 0 and latest > stands then redis.call('EXPIREAT', key, latest) end
   end
+  local gone, counted = 0, plans[k][4]
   for j = 1, #deletes, 1000 do
-    redis.call('HDEL', key, unpack(deletes, j, math.min(j + 999, #deletes)))
+    gone = gone + redis.call('HDEL', key, unpack(deletes, j, math.min(j + 999, #deletes)))
+  end
+  if counted ~= '' and gone > 0 and redis.call('HINCRBY', key, counted, -gone) <= 0 then
+    redis.call('HDEL', key, counted)
   end
 end
 return expired

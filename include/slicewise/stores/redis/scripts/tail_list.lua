@@ -1,0 +1,82 @@
+-- Adds events of one entity and place to its event list, trims it, and moves the guard to the last of them.
+-- All arguments are read, and all types met, before the first write.
+--
+-- KEYS: the list's hash (guards, low-water mark), its sorted set. ARGV: guard field; range_us, rows, late_us, most (what
+-- the list keeps), expiry second of the newest (0: never); then for each event, in offset order: offset, score, member.
+-- Calls for one entity and place come in offset order too: what the guard has passed was brought.
+-- Reply: how many were written, known (at or below the guard), trimmed (at or below the low-water mark, or all too old),
+-- cut by `most`.
+local hash, list, guard_field = KEYS[1], KEYS[2], ARGV[1]
+local range, rows, late = tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
+local most, expiry = tonumber(ARGV[5]), tonumber(ARGV[6])
+if not (range and rows and late and most and expiry) or (#ARGV - 6) % 3 ~= 0 then
+  return redis.error_reply('ERR malformed tail')
+end
+local found = redis.call('HMGET', hash, guard_field, 'w')
+local guard, low = tonumber(found[1] or '-1'), found[2]
+
+-- Lua compares strings by the server's locale
+local function above(member)
+  for at = 1, 36 do
+    local a, b = string.byte(member, at), string.byte(low, at)
+    if a ~= b then return a > b end
+  end
+  return false
+end
+
+local adds, known, trimmed, last = {}, 0, 0, nil
+for j = 7, #ARGV, 3 do
+  local offset, member = tonumber(ARGV[j]), ARGV[j + 2]
+  if not offset or not tonumber(ARGV[j + 1]) or #member < 36 then
+    return redis.error_reply('ERR malformed event of a tail')
+  end
+  if offset <= guard then
+    known = known + 1
+  else
+    last = ARGV[j]
+    if low and not above(member) then
+      trimmed = trimmed + 1
+    else
+      adds[#adds + 1] = ARGV[j + 1]
+      adds[#adds + 1] = member
+    end
+  end
+end
+if not last then return {0, known, 0, 0} end
+local time = redis.call('TIME')
+local stands = redis.call('EXPIRETIME', hash)
+redis.call('ZCARD', list)
+local written = #adds / 2
+if expiry > 0 and expiry <= tonumber(time[1]) and stands == -2 then return {0, known, trimmed + written, 0} end
+
+redis.call('HSET', hash, guard_field, last)
+for j = 1, #adds, 1000 do
+  redis.call('ZADD', list, unpack(adds, j, math.min(j + 999, #adds)))
+end
+local now = tonumber(time[1]) * 1000000 + tonumber(time[2])
+local card = redis.call('ZCARD', list)
+local drop = card
+if range > 0 then
+  drop = math.min(drop, redis.call('ZCOUNT', list, '-inf', string.format('(%.0f', now - range)))
+end
+if rows > 0 then
+  local before = redis.call('ZCOUNT', list, '-inf', string.format('%.0f', now - late))
+  drop = math.min(drop, math.max(0, before - rows))
+end
+local cut = math.max(0, card - drop - most)
+drop = drop + cut
+if drop > 0 then
+  local newest = redis.call('ZRANGE', list, drop - 1, drop - 1)
+  redis.call('HSET', hash, 'w', string.sub(newest[1], 1, 36))
+  redis.call('ZREMRANGEBYRANK', list, 0, drop - 1)
+end
+
+if expiry > 0 then
+  local until_s = math.max(expiry, stands)
+  redis.call('EXPIREAT', hash, until_s)
+  redis.call('EXPIREAT', list, until_s)
+else
+  redis.call('PERSIST', hash)
+  redis.call('PERSIST', list)
+end
+return {written, known, trimmed, cut}
