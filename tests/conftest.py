@@ -39,6 +39,15 @@ LONGEST = (
 pytest_plugins = [] if ENVIRONMENT == "airflow" else ["tests.support.leftovers", "tests.support.servers"]
 
 
+if ENVIRONMENT != "airflow":
+    from hypothesis import HealthCheck, settings
+
+    # how long an example takes says how busy the machine is
+    quiet = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
+    settings.register_profile("beside others", quiet)
+    settings.load_profile("beside others")
+
+
 def environment_of(path: Path) -> str:
     """The environment that a test file runs in."""
     if "dags" in path.relative_to(TESTS).parts[:1]:
