@@ -36,6 +36,7 @@ SPARK_STAMP    := .venvs/spark/.made-$(call key,requirements/spark.txt)
 AIRFLOW_STAMP  := .venvs/airflow/.made-$(call key,requirements.txt)
 SPARK_JARS     := .jars/spark/.made-$(call key,pom.xml)
 KAFKA_JARS     := .jars/kafka/.made-$(call key,pom-broker.xml)
+JUNIT_JARS     := .jars/junit/.made-$(call key,pom-junit.xml)
 READER         := include/slicewise/spark/java
 READER_SOURCES := $(sort $(wildcard $(READER)/io/slicewise/spark/*.java))
 READER_JAR     := .jars/spark/.made-reader-$(call key,$(READER_SOURCES))
@@ -74,6 +75,17 @@ SERVERLESS := tests/unit tests/laws tests/contract tests/architecture tests/faul
 test-fast: setup ## what needs no server, but for the longest searches, in under two minutes
 	@$(PY) $(PYTEST) -q -n auto -m "not server and not spark and not airflow and not long" $(wildcard $(SERVERLESS))
 
+# Compiled in a folder that no other make has, against what the drivers load.
+.PHONY: test-java
+test-java: setup $(JUNIT_JARS) ## the tests of what runs in the JVM
+	@part=.jars/tests.$$$$.part; trap 'rm -rf "$$part"' EXIT; jdk="$${JAVA_HOME:+$$JAVA_HOME/bin/}"; \
+	  classes="$(PYSPARK_JARS)/*:.jars/spark/slicewise-spark.jar:$$(echo .jars/junit/*.jar)"; \
+	  "$${jdk}javac" --release 17 -Xlint:all,-path -Werror -proc:none -encoding UTF-8 \
+	    -cp "$$classes" -d "$$part" tests/java/io/slicewise/spark/*.java; \
+	  "$${jdk}java" -XX:+UseSerialGC -XX:TieredStopAtLevel=1 -cp "$$part:$$classes" \
+	    org.junit.platform.console.ConsoleLauncher execute --scan-classpath "$$part" --fail-if-no-tests \
+	    --disable-banner --disable-ansi-colors --details=summary
+
 # Files run side by side, each with servers of its own: much of a run is waiting for them. JOBS=1 runs one after another.
 JOBS ?= 2
 SIDE_BY_SIDE := -n $(JOBS) --dist loadfile --no-loadscope-reorder
@@ -81,10 +93,11 @@ SIDE_BY_SIDE := -n $(JOBS) --dist loadfile --no-loadscope-reorder
 .PHONY: test
 test: setup ## the whole suite, two files at a time (JOBS=1: one); starts and stops the servers that it needs
 	@failed=; \
+	$(MAKE) --no-print-directory test-java || failed+=" java"; \
 	.venvs/airflow/bin/python $(PYTEST) tests || failed+=" airflow"; \
 	$(PY) $(PYTEST) $(SIDE_BY_SIDE) tests || failed+=" platform"; \
 	.venvs/spark/bin/python $(PYTEST) $(SIDE_BY_SIDE) tests || failed+=" spark"; \
-	[ -z "$$failed" ] || { echo "tests failed in the environments:$$failed (their reports stand above)"; exit 1; }
+	[ -z "$$failed" ] || { echo "tests failed of:$$failed (their reports stand above)"; exit 1; }
 
 # --------------------------------------------------------------- figures
 .PHONY: bench
@@ -209,6 +222,9 @@ $(SPARK_JARS):
 
 $(KAFKA_JARS):
 	$(call jars,kafka,pom-broker.xml)
+
+$(JUNIT_JARS):
+	$(call jars,junit,pom-junit.xml)
 
 # Compiled against what pyspark carries, in a folder that no other make has, and moved into place whole: a JVM may
 # have the old one open.

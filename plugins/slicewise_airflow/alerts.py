@@ -8,27 +8,37 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Mapping
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
 from airflow.sdk import AsyncCallback, DeadlineAlert, DeadlineReference
 
-from slicewise.lifecycle.alerts import Alert, Channel, alert, channels, deadline_alert
+from slicewise.lifecycle.alerts import Alert, Channel, alert, channels, deadline_alert, runbook_link
 from slicewise.log import warning
 
 
 def page(context: Mapping[str, Any]) -> None:
     """`on_failure_callback` of every task."""
+    _page(_alert(context, context.get("exception")), context)
+
+
+def page_tail(context: Mapping[str, Any], reasons: str) -> None:
+    """The tail is lost, and no task has failed."""
+    runbook = runbook_link("tail", os.environ.get("SLICEWISE_RUNBOOK_BASE", ""))
+    _page(replace(_alert(context, reasons), event="tail_lost", runbook=runbook), context)
+
+
+def _alert(context: Mapping[str, Any], error: object) -> Alert:
     instance = context["task_instance"]
-    told = alert(
+    return alert(
         instance.dag_id,
         instance.task_id,
         instance.run_id,
-        context.get("exception"),
+        error,
         url=getattr(instance, "log_url", "") or "",
         runbook_base=os.environ.get("SLICEWISE_RUNBOOK_BASE", ""),
     )
-    _page(told, context)
 
 
 async def page_deadline(context: Mapping[str, Any]) -> None:

@@ -15,6 +15,7 @@ from slicewise.errors import SlicewiseError
 from slicewise.lifecycle.health import Health, Limits, Watch
 from slicewise.lifecycle.overview import health_of
 from slicewise.log import event as log_event
+from slicewise_airflow.alerts import page_tail
 
 
 class StreamNotWell(AirflowException):  # type: ignore[misc]  # Airflow is opaque to the type checker here
@@ -24,7 +25,7 @@ class StreamNotWell(AirflowException):  # type: ignore[misc]  # Airflow is opaqu
 class StreamHealthTrigger(BaseTrigger):  # type: ignore[misc]  # Airflow is opaque to the type checker here
     """Looks at the stream's status every `every_s` seconds until the deadline.
 
-    Fires once: {"outcome": "well" | "lost" | "stopped", "reasons": [...], "looks": n}.
+    Fires once: {"outcome": "well" | "lost" | "aging" | "stopped", "reasons": [...], "looks": n}.
     Deadline and grace are points in time, so that a restart of the triggerer does not extend them.
     """
 
@@ -66,11 +67,12 @@ class StreamHealthTrigger(BaseTrigger):  # type: ignore[misc]  # Airflow is opaq
             health = await asyncio.to_thread(look, limits)
             looks += 1
             watch = watch.after(health, time.time_ns() // 1_000)
-            if watch.stopped or watch.lost or time.time() >= self.deadline_s:
+            if watch.stopped or watch.lost or watch.aging or time.time() >= self.deadline_s:
                 break
             left = max(0.0, self.deadline_s - time.time())
             await asyncio.sleep(min(self.every_s, left))
-        yield TriggerEvent({"outcome": watch.outcome, "reasons": list(health.reasons), "looks": looks})
+        reasons = health.aging if watch.outcome == "aging" else health.reasons
+        yield TriggerEvent({"outcome": watch.outcome, "reasons": list(reasons), "looks": looks})
 
 
 def look(limits: Limits) -> Health:
@@ -86,7 +88,8 @@ def look(limits: Limits) -> Health:
 
 
 class StreamHealth(BaseOperator):  # type: ignore[misc]  # Airflow is opaque to the type checker here
-    """Succeeds after `for_s` seconds of a stream that is well, fails as soon as it is lost."""
+    """Succeeds after `for_s` seconds of a stream that is well, fails as soon as it is lost. Where its tail alone is
+    lost it pages and succeeds at once: answers are right, and the next run ensures the tail again."""
 
     def __init__(
         self,
@@ -122,11 +125,13 @@ class StreamHealth(BaseOperator):  # type: ignore[misc]  # Airflow is opaque to 
             method_name="done",
         )
 
-    def done(self, context: Any, event: dict[str, Any]) -> dict[str, Any]:  # noqa: ARG002 - Airflow names it
+    def done(self, context: Any, event: dict[str, Any]) -> dict[str, Any]:
         """What the trigger saw becomes the task's state."""
         log_event("stream_watched", outcome=event["outcome"], looks=event["looks"])
         if event["outcome"] == "lost":
             raise StreamNotWell("; ".join(event["reasons"]) or "it was never seen well")
+        if event["outcome"] == "aging":
+            page_tail(context, "; ".join(event["reasons"]))
         if event["outcome"] == "stopped":
             raise AirflowSkipException("the stream was stopped on purpose")
         return event

@@ -187,6 +187,16 @@ def test_a_lost_stream_fails_the_watch_with_its_reasons() -> None:
     assert watch.done({}, event | {"outcome": "well"})["looks"] == 9
 
 
+def test_a_lost_tail_pages_and_fails_no_task(caplog: pytest.LogCaptureFixture) -> None:
+    watch = StreamHealth(task_id="watch", for_s=5)
+    instance = SimpleNamespace(dag_id="ingest_stream", task_id="watch", run_id="r", log_url="")
+    event = {"outcome": "aging", "reasons": ["tail: flights: no heartbeat for 61 s"], "looks": 9}
+    assert watch.done({"task_instance": instance}, event) == event
+    assert "tail_lost dag=ingest_stream" in caplog.text
+    assert "no heartbeat for 61 s" in caplog.text
+    assert "docs/runbook.md#the-tail-is-lost" in caplog.text
+
+
 def test_a_channel_that_fails_hides_neither_the_failure_nor_its_own(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

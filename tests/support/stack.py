@@ -230,12 +230,12 @@ def stack(project: Path, overrides: Mapping[str, str] | None = None) -> Iterator
 
 
 @contextmanager
-def stack_of(definitions: str, folder: Path) -> Iterator[Stack]:
+def stack_of(definitions: str, folder: Path, overrides: Mapping[str, str] | None = None) -> Iterator[Stack]:
     """A stack of two partitions over a project of these definitions, with Redis and Kafka up."""
     project = folder / "project"
     project.mkdir()
     (project / "slicewise.toml").write_text('definitions = "features.py"\n')
     (project / "features.py").write_text(definitions)
-    with stack(project, {"SLICEWISE_KAFKA_PARTITIONS": "2"}) as running:
+    with stack(project, {"SLICEWISE_KAFKA_PARTITIONS": "2", **(overrides or {})}) as running:
         running.up("redis", "kafka")
         yield running

@@ -24,10 +24,14 @@ def test_every_command_explains_itself(name: str, capsys: pytest.CaptureFixture[
     assert f"slicewise {name}" in capsys.readouterr().out
 
 
-def test_status_tells_the_truth_when_nothing_runs(capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize(("tail", "state"), [("on", "down"), ("off", "idle")])
+def test_status_tells_the_truth_when_nothing_runs(
+    tail: str, state: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SLICEWISE_TAIL", tail)
     assert cli.main(["status", "--json"]) == 1
     rows = json.loads(capsys.readouterr().out)
-    assert {row["name"]: row["state"] for row in rows} == dict.fromkeys(services.NAMES, "down")
+    assert {row["name"]: row["state"] for row in rows} == dict.fromkeys(services.NAMES, "down") | {"tail": state}
 
 
 def test_down_with_nothing_running_succeeds(capsys: pytest.CaptureFixture[str]) -> None:

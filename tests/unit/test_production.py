@@ -169,15 +169,15 @@ def test_prometheus_asks_everything_that_serves_metrics_where_it_serves_them() -
         for target in each["targets"]
     }
     # the drivers are children of the task that ensures them, in the container that runs tasks
-    names = ("SLICEWISE_STREAM_METRICS", "SLICEWISE_EMIT_METRICS")
+    names = ("SLICEWISE_STREAM_METRICS", "SLICEWISE_EMIT_METRICS", "SLICEWISE_TAIL_METRICS")
     drivers = Settings.load({name: environment("airflow-scheduler")[name] for name in names})
     driven = set()
-    for address in (drivers.stream_metrics, drivers.emit_metrics):
+    for address in (drivers.stream_metrics, drivers.emit_metrics, drivers.tail_metrics):
         host, _, port = address.rpartition(":")
         assert host == "0.0.0.0", "a container's own loopback is nobody else's"
         assert int(port) > 0, "Prometheus cannot know a port that changes"
         driven.add(f"airflow-scheduler:{port}")
-    assert len(driven) == 2
+    assert len(driven) == 3
     serving = environment("serving")["SLICEWISE_SERVING_URL"].rpartition(":")[2]
     assert scraped == {f"serving:{serving}", *driven}
     assert {target.partition(":")[0] for target in scraped} <= set(SERVICES)

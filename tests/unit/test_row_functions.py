@@ -20,6 +20,7 @@ from slicewise.features.plan import Deployment, plan
 from slicewise.features.python_form import python_form
 from slicewise.features.row_function import COMPUTE, RowFunction
 from slicewise.features.row_function_check import verify
+from slicewise.features.tail import tail_units, untailed
 from slicewise.spark import fold, partials
 
 
@@ -261,3 +262,23 @@ def test_the_stream_and_compaction_run_it_on_what_row_logic_gave() -> None:
             found = unit.members.decode(members.members)
             assert found.columns["per_item"].to_pylist() == [4.0 if i % 3 == 0 else None for i in left]
             assert found.columns["label"].to_pylist() == ["a:x+y" if i % 3 == 0 else "a:" for i in left]
+
+
+def test_a_unit_with_row_functions_stays_on_the_fold_and_says_why() -> None:
+    deployment = plan(Project("p", (VIEW,)))
+    [(named, why)] = untailed(deployment)
+    assert (named, why) == (
+        "v",
+        "per_item, label: row functions are Python, which Spark's real-time mode does not run",
+    )
+    alone = sw.FeatureView(
+        "w",
+        source=PAYMENTS,
+        entity=["card"],
+        columns={"dear": "amount > 10"},
+        features=[sw.Feature("n", sw.count(where="dear"), ["1h", sw.exact_range("1h")])],
+    )
+    both = plan(Project("p", (VIEW, alone)))
+    assert {unit.view for unit in both.units} == {"v", "w"}
+    assert {unit.view for unit in tail_units(both, "payments")} == {"w"}
+    assert tail_units(both, "orders") == ()

@@ -38,6 +38,7 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
     from slicewise.features.plan import Deployment, plan
     from slicewise.features.project import load_project
     from slicewise.features.projects import joined
+    from slicewise.features.tail import untailed
     from slicewise.stores.redis.status import read_status
 
     deployment = plan(load_project(definitions_of(arguments.project, settings)))
@@ -63,6 +64,7 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
             "compared": said,
             "units": [row.to_json() for row in rows],
             "changes": [{"view": c.view, "change": c.kind, "reason": c.reason, "unit": c.unit} for c in every],
+            "fold_alone": [{"view": view, "reason": why} for view, why in untailed(deployment)],
             "published": [{"view": view, "what": what} for view, what in topics],
             "leaderboards": [{"name": c.view, "change": c.kind, "reason": c.reason} for c in boards],
         }
@@ -77,6 +79,8 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
         print(f"{change.view}: {change.kind}; {change.reason}")
     for change in boards:
         print(f"leaderboard {change.view}: {change.kind}; {change.reason}")
+    for view, why in untailed(deployment):
+        print(f"{view}: visible when the fold has it, not at once; {why}")
     for view, what in topics:
         print(f"{view}: published {what}")
     per_hour = arguments.events_per_hour

@@ -1,4 +1,4 @@
-"""start, stop or show the stream's driver (Airflow's ingest_stream and stop_stream do the same)"""
+"""start, stop or show the drivers of stream and tail (Airflow's ingest_stream and stop_stream do the same)"""
 
 from __future__ import annotations
 
@@ -20,5 +20,10 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
         found = stream.stream_status(settings)
     else:
         found = stream.ensure_stream(settings) if arguments.action == "ensure" else stream.stream_status(settings)
-    print(json.dumps({**dataclasses.asdict(found), "well": found.well}))
+    tail = stream.driver_status(settings, stream.TAIL)
+    print(json.dumps({**_told(found), "tail": _told(tail) if settings.tail == "on" or tail.running else None}))
     return 0
+
+
+def _told(driver: stream.DriverProcess) -> dict[str, object]:
+    return {**dataclasses.asdict(driver), "well": driver.well}

@@ -26,9 +26,9 @@ ANCHORS: Mapping[str, str] = {
 
 @dataclass(frozen=True)
 class Alert:
-    """A task that failed, or a run that missed its deadline."""
+    """A task that failed, a run that missed its deadline, or a tail that no longer brings events."""
 
-    event: Literal["task_failed", "deadline_missed"]
+    event: Literal["task_failed", "deadline_missed", "tail_lost"]
     dag: str
     task: str
     """Empty where a whole run is meant."""
@@ -76,10 +76,14 @@ def channels(env: Mapping[str, str]) -> tuple[Channel, ...]:
     return tuple(Channel(kind, env[name]) for name, kind in _VARIABLES if env.get(name))
 
 
+TAIL_ANCHOR = "the-tail-is-lost"
+
+
 def runbook_link(dag: str, base: str = "") -> str:
-    """The runbook's section for a DAG; base is where the repository can be read, if anywhere."""
+    """The runbook's section for a DAG (or "tail", whose loss fails none); base is where the repository can be read, if
+    anywhere."""
     page = f"{base.rstrip('/')}/{RUNBOOK}" if base else RUNBOOK
-    anchor = ANCHORS.get(dag)
+    anchor = TAIL_ANCHOR if dag == "tail" else ANCHORS.get(dag)
     return f"{page}#{anchor}" if anchor else page
 
 

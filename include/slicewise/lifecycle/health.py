@@ -37,6 +37,10 @@ class StreamStatus:
     last_error: str | None = None
     progress_us: int | None = None
     """When a batch was last applied or no event was waiting, by the driver's clock as heartbeat_us; None: not said."""
+    tail: str | None = None
+    """Of the stream: whether it knows of a tail, "on" or "off"; None: not said."""
+    waiting: str | None = None
+    """Of the tail: why it has not begun yet."""
 
     @property
     def stalled_us(self) -> int:
@@ -64,6 +68,8 @@ class StreamStatus:
                 freshness_p99_ms=_optional(raw.get("freshness_p99_ms")),
                 last_error=raw.get("last_error"),
                 progress_us=None if raw.get("progress_us") is None else int(raw["progress_us"]),
+                tail=raw.get("tail"),
+                waiting=raw.get("waiting"),
             )
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise BadRequest(
@@ -97,6 +103,8 @@ class Health:
     reasons: tuple[str, ...]
     stopped: bool = False
     """Every driver was stopped on purpose: neither well nor a failure."""
+    aging: tuple[str, ...] = ()
+    """What is wrong with the tail: answers stay right without it, and get older."""
 
     @property
     def well(self) -> bool:
@@ -161,21 +169,32 @@ class Watch:
     bad: int = 0
     well_once: bool = False
     stopped: bool = False
+    old: int = 0
+    """Looks in a row in which the stream was well and its tail was not."""
 
     def after(self, health: Health, now_us: int) -> Watch:
         """The watch after one more look, at now_us by the watcher's clock."""
         well_once = self.well_once or (health.well and not health.stopped)
         counts = well_once or now_us >= self.grace_until_us
         bad = 0 if health.well or not counts else self.bad + 1
-        return replace(self, bad=bad, well_once=well_once, stopped=counts and health.stopped)
+        # the tail's driver waits for the stream's: it has its grace whenever that was well
+        old = self.old + 1 if health.well and health.aging and now_us >= self.grace_until_us else 0
+        return replace(self, bad=bad, well_once=well_once, stopped=counts and health.stopped, old=old)
 
     @property
     def lost(self) -> bool:
         return self.bad >= self.patience
 
     @property
-    def outcome(self) -> Literal["stopped", "lost", "well"]:
+    def aging(self) -> bool:
+        """The tail is lost: it is to be ensured again, and nothing else is wrong."""
+        return self.old >= self.patience and not self.lost
+
+    @property
+    def outcome(self) -> Literal["stopped", "lost", "aging", "well"]:
         """What the watch has shown if it ends now; a stream that was never seen well is lost."""
         if self.stopped:
             return "stopped"
+        if self.aging:
+            return "aging"
         return "lost" if self.lost or not self.well_once else "well"

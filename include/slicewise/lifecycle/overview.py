@@ -63,10 +63,10 @@ class Overview:
 
 
 def streams_of(status: StoreStatus, part: str = "stream") -> tuple[tuple[StreamStatus, ...], tuple[str, ...]]:
-    """What the drivers of the stream (or of the emission, part "emit") said, and for each source whose words cannot be
-    read the reason."""
+    """What the drivers of the stream (or of another part: "emit", "tail") said, and for each source whose words cannot
+    be read the reason."""
     found, unread = [], []
-    for source in status.sources if part == "stream" else status.emitted:
+    for source in status.emitted if part == "emit" else status.sources:
         text = status.parts.get(f"{part}:{source}")
         if text is None:
             continue
@@ -81,8 +81,21 @@ def health_of(status: StoreStatus, limits: Limits) -> Health:
     """The health of all streams, and of what publishes beside them, at the store's time."""
     streams, unread = streams_of(status)
     judged = judge(streams, status.sources, status.now_us, limits)
-    emission = _emission(status, limits) if not judged.stopped else ()
-    return Health((*judged.reasons, *unread, *emission), stopped=judged.stopped and not unread)
+    if judged.stopped:
+        return Health(unread, stopped=not unread)
+    return Health((*judged.reasons, *unread, *_emission(status, limits)), aging=_aging(status, streams, limits))
+
+
+def _aging(status: StoreStatus, streams: Sequence[StreamStatus], limits: Limits) -> tuple[str, ...]:
+    """Of the sources whose stream knows of a tail, what is wrong with that."""
+    tailed = {str(unit.get("source")) for unit in status.units if not unit.get("functions")}
+    wanted = [each.source for each in streams if each.tail == "on" and each.source in tailed]
+    if not wanted:
+        return ()
+    said, unread = streams_of(status, "tail")
+    judged = judge(said, wanted, status.now_us, limits)
+    stopped = ("stopped while the stream runs",) if judged.stopped else ()
+    return tuple(f"tail: {reason}" for reason in (*judged.reasons, *stopped, *unread))
 
 
 def _emission(status: StoreStatus, limits: Limits) -> tuple[str, ...]:

@@ -43,7 +43,7 @@ def choose(remembered: int | None = None, taken: Collection[int] = (), owner: Pa
     owner: the state folder that claims it; without one, nobody is kept from choosing it a moment later.
     """
     with _claims() as claims:
-        if remembered is not None and remembered not in taken and claims.give(remembered, owner):
+        if remembered is not None and remembered not in taken and claims.give(remembered, owner, again=True):
             return remembered
         # where a port lands decides nothing that is computed, so the system's randomness may pick
         for port in random.SystemRandom().sample(RANGE, 500):
@@ -67,11 +67,13 @@ class _Claims:
             os.unlink(name, dir_fd=folder)
             del self._owners[name]
 
-    def give(self, port: int, owner: Path | None) -> bool:
-        """Claims the port for the owner, if nobody else has it or listens on it; did it."""
+    def give(self, port: int, owner: Path | None, again: bool = False) -> bool:
+        """Claims the port for the owner, if it is nobody's (again: or its own) and nobody listens on it; did it."""
         name, wanted = str(port), "" if owner is None else str(owner.resolve())
         held = self._owners.get(name)
-        if held not in (None, wanted) or not is_free(port):
+        if held is not None and not (again and held == wanted):
+            return False
+        if not is_free(port):
             return False
         if wanted and held is None:
             os.symlink(wanted, name, dir_fd=self._folder)

@@ -1,4 +1,4 @@
-"""The drivers of stream and emission outlive whoever starts them, and at most one of each runs per state folder."""
+"""The drivers of stream, tail and emission outlive whoever starts them; at most one of each runs per state folder."""
 
 from __future__ import annotations
 
@@ -15,13 +15,16 @@ from slicewise.local import control
 from slicewise.local.process import Birth
 from slicewise.local.service import Service
 from slicewise.local.state import StateFolder
-from slicewise.log import warning
+from slicewise.log import event, warning
 from slicewise.settings import Settings
 from slicewise.stores.redis import open_store
 
 NAME = "stream"
 EMIT = "emit"
 """Runs beside the stream where a view has `emit=`."""
+TAIL = "tail"
+"""Runs beside the stream unless SLICEWISE_TAIL=off."""
+_STOP_ORDER = {EMIT: 18, TAIL: 18, NAME: 20}
 HEARTBEAT_LIMIT_S = 60.0
 START_LIMIT_S = 120.0
 _HUNG_STOP_S = 5.0
@@ -59,7 +62,7 @@ def service(settings: Settings, state: StateFolder, name: str = NAME) -> Service
             "PYSPARK_DRIVER_PYTHON": str(settings.spark_python),
         },
         prepare=lambda: _prepare(state, name),
-        stop_order=20 if name == NAME else 18,
+        stop_order=_STOP_ORDER[name],
         start_timeout_s=START_LIMIT_S,
         stop_timeout_s=60.0,
         always_on=False,
@@ -67,10 +70,29 @@ def service(settings: Settings, state: StateFolder, name: str = NAME) -> Service
 
 
 def ensure_stream(settings: Settings) -> DriverProcess:
-    """Starts the stream's driver, and where there is something to publish the emission's, unless they run."""
+    """Starts the stream's driver, the tail's unless that is off, and where there is something to publish the
+    emission's, unless they run. One that runs under another setting of the tail is drained and started anew."""
+    _switch(settings)
     found = ensure_driver(settings, NAME)
+    ensure_tail(settings)
     ensure_emission(settings)
     return found
+
+
+def _switch(settings: Settings) -> None:
+    """Stops a driver of the stream that folds as if the tail were on, and it is off, or the other way round. One that
+    is off is gone before: nobody removes what it writes from then on."""
+    if settings.tail == "off":
+        stop_driver(settings, TAIL)
+    said = driver_status(settings, NAME)
+    if said.running and said.heartbeat.get("tail", settings.tail) != settings.tail:
+        event("tail_switched", tail=settings.tail)
+        stop_driver(settings, NAME)
+
+
+def ensure_tail(settings: Settings) -> DriverProcess | None:
+    """Starts the tail's driver unless it runs; None where it is off."""
+    return None if settings.tail == "off" else ensure_driver(settings, TAIL)
 
 
 def ensure_emission(settings: Settings) -> DriverProcess | None:
@@ -122,6 +144,7 @@ def ensure_driver(settings: Settings, name: str) -> DriverProcess:
 def stop_stream(settings: Settings) -> bool:
     """Lets the drivers drain and end; was there one of the stream."""
     stop_driver(settings, EMIT)
+    stop_driver(settings, TAIL)
     return stop_driver(settings, NAME)
 
 
@@ -153,6 +176,20 @@ def said_of(beat: Mapping[str, Any]) -> str:
     skipped = sum(view.get("boards_skipped", 0) for source in sources for view in source.get("views", {}).values())
     said = f"lag {waiting:,} events" if sources else ""
     return f"{said}, {skipped:,} boards skipped while it caught up" if skipped else said
+
+
+def tail_said_of(beat: Mapping[str, Any]) -> str:
+    """The same of the tail: lag and freshness of what it brings, or why it does not, and what it left to the fold."""
+    sources = list(beat.get("sources", {}).values())
+    if not sources:
+        return "nothing to bring"
+    waits = [f"{source['source']} waits: {source['waiting']}" for source in sources if source.get("waiting")]
+    slow = max((source["freshness_p99_ms"] for source in sources if source.get("freshness_p99_ms")), default=None)
+    skipped = sum(source.get("skipped", 0) for source in sources)
+    fresh = [f"99 % visible within {slow:g} ms"] if slow is not None else []
+    left = [f"{skipped:,} events left to the fold (skipped)"] if skipped else []
+    lag = sum(sum(source.get("lag", {}).values()) for source in sources)
+    return ", ".join([*(waits or [f"lag {lag:,} events"]), *fresh, *left])
 
 
 def _prepare(state: StateFolder, name: str) -> None:

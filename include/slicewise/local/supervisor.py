@@ -155,12 +155,13 @@ def _status_of(name: str, platform: Platform, state: StateFolder) -> ServiceStat
     service = platform.services.get(name)
     birth = control.running(service, state) if service else None
     if service is None or birth is None:
-        idle = name == services.EMIT and _publishes_nothing(platform)
-        state_now, detail = ("idle", "nothing is published") if idle else ("down", "")
+        idle = _idle(name, platform)
+        state_now, detail = ("idle", idle) if idle else ("down", "")
         return ServiceStatus(name, state_now, detail, "", None, None, None, log)
     reason = service.health(birth.pid)
     usage = _usage(birth)
-    said = stream.said_of(stream.driver_status(platform.settings, name).heartbeat) if name == services.EMIT else ""
+    tell = _TELLS.get(name)
+    said = tell(stream.driver_status(platform.settings, name).heartbeat) if tell is not None else ""
     return ServiceStatus(
         name,
         "up" if reason is None else "ill",
@@ -171,6 +172,16 @@ def _status_of(name: str, platform: Platform, state: StateFolder) -> ServiceStat
         int(usage["memory"]) if "memory" in usage else None,
         log,
     )
+
+
+_TELLS = {services.EMIT: stream.said_of, services.TAIL: stream.tail_said_of}
+
+
+def _idle(name: str, platform: Platform) -> str:
+    """Why nothing asks for a service; "" where something does."""
+    if name == services.TAIL and platform.settings.tail == "off":
+        return "off (SLICEWISE_TAIL)"
+    return "nothing is published" if name == services.EMIT and _publishes_nothing(platform) else ""
 
 
 def _publishes_nothing(platform: Platform) -> bool:

@@ -84,7 +84,14 @@ def stream_conf(settings: Settings) -> dict[str, str]:
         "spark.sql.streaming.noDataMicroBatches.enabled": "false",
         "spark.sql.streaming.metricsEnabled": "false",
         "spark.sql.streaming.minBatchesToRetain": "2",
+        # rows of a tail hold dates of the calendar that Spark counts by; the old class lacks days of 1582
+        "spark.sql.datetime.java8API.enabled": "true",
         "spark.sql.streaming.numRecentProgressUpdates": "4",
         "spark.locality.wait": "0",
         "spark.sql.ui.explainMode": "simple",
     }
+
+
+def tail_conf(settings: Settings) -> dict[str, str]:
+    """What the tail runs under: a stream that plans once a batch of many seconds, and holds few rows at a time."""
+    return stream_conf(settings) | {"spark.driver.memory": "512m"}

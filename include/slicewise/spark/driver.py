@@ -17,6 +17,8 @@ from pyspark.sql import SparkSession
 from slicewise.clock import Clock
 from slicewise.errors import DataLoss, EpochSuperseded, NotReady, SlicewiseError, StoreUnavailable
 from slicewise.features.plan import Deployment
+from slicewise.lifecycle.health import StreamStatus
+from slicewise.lifecycle.tail import lives
 from slicewise.settings import Settings
 from slicewise.spark.log import event, warning
 from slicewise.spark.session import stream_session
@@ -55,7 +57,7 @@ class Driver:
     metrics: Metrics = field(default_factory=Metrics)
     _queries: dict[str, RunningQuery] = field(default_factory=dict)
     _statuses: dict[str, SourceStatus] = field(default_factory=dict)
-    _bound: tuple[int, str, int] | None = None
+    _bound: tuple[object, ...] | None = None
     _failures: int = 0
     _applied: int = 0
     _port: int = 0
@@ -103,11 +105,11 @@ class Driver:
         """Until told to stop: plans when the marks change, and looks after the queries."""
         while not self.stop.is_set():
             marks = store.marks()
-            bound = (marks.epoch, marks.units, marks.generation)
+            bound = (marks.epoch, marks.units, marks.generation, self._tailed(marks))
             if bound != self._bound or not all(q.active for q in self._queries.values()):
                 self._plan(store, marks)
                 self._bound = bound
-            self._report(store)
+            self._report(store, marks)
             self.stop.wait(TICK_S)
 
     def _plan(self, store: OnlineStore, marks: Marks) -> None:
@@ -127,16 +129,22 @@ class Driver:
         assert self._session is not None
         log = KafkaLog(self.settings.kafka_bootstrap)
         for source in deployment.sources:
-            plan = plan_stream(deployment, source, marks, log)
+            plan = plan_stream(deployment, source, marks, log, tail=self.settings.tail == "on")
             if not plan.units:
                 continue
             status = self._statuses.setdefault(source.name, SourceStatus(source.name, self.clock, self.metrics))
-            status.state = "running"
+            status.state, status.tail = "running", self.settings.tail
             self._queries[source.name] = SourceQuery(self._session, self.settings, plan, manifest, status)
             event("query_started", source=source.name, epoch=plan.epoch, start=dict(plan.start))
 
-    def _report(self, store: OnlineStore) -> None:
+    def _tailed(self, marks: Marks) -> frozenset[str]:
+        """Sources whose folds remove what a tail wrote, beyond what the setting says."""
+        return frozenset() if self.settings.tail == "on" else frozenset(marks.tails)
+
+    def _report(self, store: OnlineStore, marks: Marks) -> None:
         for name, query in self._queries.items():
+            if isinstance(query, SourceQuery):
+                self._look_at_tail(store, marks, query)
             self._statuses[name].lagging(query.lag())
         applied = sum(status.records for status in self._statuses.values())
         if applied > self._applied:
@@ -144,10 +152,21 @@ class Driver:
         for name, figures in self._figures().items():
             store.put_status(f"{self.part}:{name}", _text(figures))
 
+    def _look_at_tail(self, store: OnlineStore, marks: Marks, query: SourceQuery) -> None:
+        """The fold takes its time while the tail lives; and the mark of one that is off goes, once all is folded that
+        may have been written by it."""
+        name = query.plan.source.name
+        if self.settings.tail == "on":
+            said = store.status(f"tail:{name}")
+            query.paced = lives(StreamStatus.parse(name, said) if said else None, self.clock.now_us())
+        elif name in marks.tails and marks.ledger.dominates(query.first_end):
+            store.end_tail(name, marks.tails[name])
+            event("tail_ended", source=name)
+
     def _figures(self) -> Mapping[str, Mapping[str, Any]]:
         figures = {name: status.to_json() for name, status in self._statuses.items()}
         file = self.settings.state_dir / self.part / "heartbeat.json"
-        write_heartbeat(file, figures, self._port)
+        write_heartbeat(file, figures, self._port, self.settings.tail)
         return figures
 
     def _pause(self, error: SlicewiseError) -> bool:

@@ -23,6 +23,7 @@ from slicewise.clock import SystemClock
 from slicewise.errors import IncarnationChanged, SlicewiseError
 from slicewise.features.plan import Deployment
 from slicewise.features.row_function import computed
+from slicewise.features.tail import no_tail
 from slicewise.features.types import arrow_type
 from slicewise.features.unit import Unit
 from slicewise.stores import keys
@@ -58,6 +59,8 @@ class FoldTask:
     manifest: str
     topic_id: str
     placed: tuple[Placed, ...]
+    tail: bool = False
+    """Whether a tail writes, or wrote: then what it wrote of the batch's rows is removed with their fold."""
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Outcomes, one JSON text per Kafka partition."""
@@ -85,8 +88,8 @@ class FoldTask:
         for placed in self.placed:
             unit = deployment.unit(placed.unit)
             codes = table[placed.keep].combine_chunks()
-            outcome, refused = _brought(store, unit, placed, rows)
-            units[placed.unit] = asdict(outcome) | {"left_out": _with_refused(_counts(codes), refused)}
+            outcome, refused, most = _brought(store, unit, placed, rows, tail=self.tail)
+            units[placed.unit] = asdict(outcome) | {"left_out": _with_refused(_counts(codes), refused), "most": most}
         visible = SystemClock().now_us()
         kafka_time = rows.table["kafka_time"].to_numpy()
         step = max(1, len(kafka_time) // _SAMPLE)
@@ -104,7 +107,7 @@ class PartitionOutcome:
     bad: Mapping[str, int]
     """Reason -> records."""
     units: Mapping[str, Mapping[str, Any]]
-    """Unit -> FoldOutcome, and the rows left out of the unit by code (`rows.REASONS`)."""
+    """Unit -> FoldOutcome, the rows left out of the unit by code (`rows.REASONS`), and the most rows of an entity."""
     freshness_ms: Sequence[float] = field(default_factory=list)
     """Kafka timestamp to visible, of some rows."""
 
@@ -125,14 +128,18 @@ class SourceRows:
         return SourceRows(table, topic_id, partition)
 
 
-def _brought(store: OnlineStore, unit: Unit, placed: Placed, source: SourceRows) -> tuple[FoldOutcome, int]:
-    """The unit's rows, in the store, and how many its row functions refused."""
+def _brought(
+    store: OnlineStore, unit: Unit, placed: Placed, source: SourceRows, *, tail: bool
+) -> tuple[FoldOutcome, int, int]:
+    """The unit's rows, in the store; how many its row functions refused; and the most of one entity."""
     kept = pc.sum(pc.equal(source.table[placed.keep], 0)).as_py() or 0
     if unit.event_list is not None:
         events = list_batch_of(unit, placed, source)
-        return (store.add(events), kept - len(events.offset)) if events is not None else (FoldOutcome(), kept)
-    batch = batch_of(unit, placed, source)
-    return (store.fold(batch), kept - len(batch.offset)) if batch is not None else (FoldOutcome(), kept)
+        return (store.add(events), kept - len(events.offset), 0) if events is not None else (FoldOutcome(), kept, 0)
+    batch = batch_of(unit, placed, source, tail=tail)
+    if batch is None:
+        return FoldOutcome(), kept, 0
+    return store.fold(batch), kept - len(batch.offset), int(np.bincount(batch.entity).max())
 
 
 def _with_refused(left_out: dict[str, int], refused: int) -> dict[str, int]:
@@ -191,8 +198,8 @@ def list_batch_of(unit: Unit, placed: Placed, source: SourceRows) -> ListBatch |
     )
 
 
-def batch_of(unit: Unit, placed: Placed, source: SourceRows) -> FoldBatch | None:
-    """The unit's rows as the store folds them; None without any."""
+def batch_of(unit: Unit, placed: Placed, source: SourceRows, *, tail: bool = False) -> FoldBatch | None:
+    """The unit's rows as the store folds them; None without any. tail: as in `FoldTask`."""
     some = taken(unit, placed, source)
     if some is None:
         return None
@@ -211,6 +218,7 @@ def batch_of(unit: Unit, placed: Placed, source: SourceRows) -> FoldBatch | None
         offset=rows.offset,
         number=rows.time // unit.slice_us,
         accumulate=accumulate,
+        tail=tail and no_tail(unit) is None,
     )
 
 

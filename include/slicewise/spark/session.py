@@ -8,12 +8,18 @@ from collections.abc import Mapping
 from pyspark.sql import SparkSession
 
 from slicewise.settings import Settings
-from slicewise.spark.conf import job_conf, stream_conf
+from slicewise.spark.conf import job_conf, stream_conf, tail_conf
 
 
 def stream_session(settings: Settings, cores: int = 2) -> SparkSession:
     """The session of a stream driver: `cores` task slots, a failed task is tried four times."""
     return _session(settings, "slicewise-stream", f"local[{cores},4]", stream_conf(settings))
+
+
+def tail_session(settings: Settings, slots: int) -> SparkSession:
+    """The session of the tail's driver, a slot for each partition; a failed task is the query's failure: what a writer
+    may do twice it does itself, and all else is planned anew from the marks."""
+    return _session(settings, "slicewise-tail", f"local[{slots},1]", tail_conf(settings))
 
 
 def job_session(settings: Settings, name: str, cores: int = 2) -> SparkSession:

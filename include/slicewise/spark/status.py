@@ -85,6 +85,8 @@ class SourceStatus:
     bad: Counter[str] = field(default_factory=Counter)
     left_out: dict[str, Counter[str]] = field(default_factory=dict)
     last_error: str | None = None
+    tail: str | None = None
+    """Of the stream: whether it knows of a tail."""
     progress_us: int | None = None
     """When a batch was last applied or no event was waiting; at first, when it first spoke."""
     _recent: deque[BatchFigures] = field(default_factory=deque)
@@ -157,6 +159,7 @@ class SourceStatus:
             "left_out": {unit: dict(counts) for unit, counts in self.left_out.items()},
             "restarts": self.restarts,
             "last_error": self.last_error,
+            **({} if self.tail is None else {"tail": self.tail}),
         }
 
 
@@ -167,10 +170,10 @@ def quantile(ascending: Sequence[float], q: float) -> float | None:
     return ascending[min(len(ascending) - 1, int(q * len(ascending)))]
 
 
-def write_heartbeat(file: Path, statuses: Mapping[str, Mapping[str, Any]], port: int) -> None:
-    """Replaces the heartbeat in one step: a reader sees a whole one, whenever it looks."""
+def write_heartbeat(file: Path, statuses: Mapping[str, Mapping[str, Any]], port: int, tail: str) -> None:
+    """Replaces the heartbeat in one step: a reader sees a whole one, whenever it looks. tail: the setting."""
     part = file.with_suffix(".part")
-    part.write_text(json.dumps({"metrics_port": port, "sources": statuses}))
+    part.write_text(json.dumps({"metrics_port": port, "tail": tail, "sources": statuses}))
     os.replace(part, file)  # noqa: PTH105
 
 

@@ -11,7 +11,8 @@ import json
 import shutil
 import threading
 import time
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -23,7 +24,8 @@ from pyspark.sql.streaming import StreamingQuery
 from slicewise.cover import Cover, Place
 from slicewise.errors import DataLoss, SlicewiseError
 from slicewise.features.plan import Deployment
-from slicewise.features.unit import Source
+from slicewise.features.unit import Source, Unit
+from slicewise.lifecycle.tail import Pace, fold_wait_s
 from slicewise.settings import Settings
 from slicewise.spark.fold import FoldTask, Placed
 from slicewise.spark.log import event
@@ -49,6 +51,8 @@ class StreamPlan:
     """Partition -> first offset."""
     terms: Mapping[str, int]
     """Unit -> its term (`Marks.terms`)."""
+    tail: bool = False
+    """Whether folds remove what a tail wrote: where one is on, or has left its mark."""
 
     @property
     def units(self) -> tuple[str, ...]:
@@ -57,7 +61,9 @@ class StreamPlan:
         return tuple(dict.fromkeys(mine))
 
 
-def plan_stream(deployment: Deployment, source: Source, marks: Marks, log: KafkaLog) -> StreamPlan:
+def plan_stream(
+    deployment: Deployment, source: Source, marks: Marks, log: KafkaLog, *, tail: bool = False
+) -> StreamPlan:
     """Where the source's query begins: at the ledger. DataLoss when the log has lost what the
     ledger lacks, or stands for another topic than the one that was deployed."""
     known = marks.topics.get(source.topic)
@@ -72,7 +78,8 @@ def plan_stream(deployment: Deployment, source: Source, marks: Marks, log: Kafka
         _check_log(place, start[partition], earliest.get(place), latest.get(place))
     names = [unit.storage_fingerprint for unit in deployment.units if unit.source == source.name]
     terms = {name: marks.terms.get(name, 0) for name in names}
-    return StreamPlan(source, deployment, marks.epoch, topic_id, start, terms)
+    tailed = tail or source.name in marks.tails
+    return StreamPlan(source, deployment, marks.epoch, topic_id, start, terms, tailed)
 
 
 def _check_log(place: Place, ledger: int, earliest: int, latest: int) -> None:
@@ -113,9 +120,16 @@ class SourceQuery:
         self._store: OnlineStore = open_store(settings.redis_url)
         self._end = self._cover(plan.start)
         self._between = threading.Lock()
-        self._draining = False
+        self.first_end = self._log.latest(plan.source.topic)
+        """Where the log ended when it began."""
+        self._draining = threading.Event()
+        self.paced = False
+        """Whether the tail lives, so that nobody waits for the fold."""
+        self._pace = Pace(settings.tail_fold_interval_ms / 1000, settings.tail_fields, settings.max_events_per_batch)
+        self._begun = time.monotonic()
         self._checkpoint = settings.state_dir / "stream" / "checkpoints" / uuid4().hex
-        frame, placed = self._frame()
+        units = [plan.deployment.unit(each) for each in plan.units]
+        frame, placed = frame_of(kafka_stream(session, settings, plan), plan.source, units)
         task = FoldTask(
             redis_url=settings.redis_url,
             incarnation=self._store.incarnation,
@@ -124,6 +138,7 @@ class SourceQuery:
             manifest=manifest,
             topic_id=plan.topic_id,
             placed=placed,
+            tail=plan.tail,
         )
         folded = frame.mapInArrow(task, "outcome string")
         self.query: StreamingQuery = (
@@ -134,26 +149,22 @@ class SourceQuery:
             .start()
         )
 
-    def _frame(self) -> tuple[DataFrame, tuple[Placed, ...]]:
-        records = kafka_stream(self._session, self._settings, self.plan)
-        units = [self.plan.deployment.unit(each) for each in self.plan.units]
-        read = {column for unit in units for column in unit.reads}
-        frame, columns = with_units(parsed(records, self.plan.source, read), units)
-        needed = dict.fromkeys((*ALWAYS, *(name for each in columns for name in each.needed())))
-        return frame.select(*needed), tuple(map(_placed, self.plan.units, columns))
-
     def _batch(self, outcomes: DataFrame, batch_id: int) -> None:
+        over_s, self._begun = time.monotonic() - self._begun, time.monotonic()
         with self._between:
-            if self._draining:
+            if self._draining.is_set():
                 return
             try:
-                self._apply(outcomes, batch_id)
+                told = self._apply(outcomes, batch_id)
             except SlicewiseError as error:
                 self.failure = error
                 raise
+        if self.paced:
+            most, records = hottest(told), sum(each["records"] for each in told)
+            self._draining.wait(fold_wait_s(most, records, time.monotonic() - self._begun, over_s, self._pace))
 
-    def _apply(self, outcomes: DataFrame, batch_id: int) -> None:
-        plan, begun = self.plan, time.monotonic()
+    def _apply(self, outcomes: DataFrame, batch_id: int) -> Sequence[Mapping[str, Any]]:
+        plan, begun = self.plan, self._begun
         start, end = self._end, self._cover(self._offsets(batch_id))
         bound = (plan.epoch, plan.deployment.digest)
         self._log.check_topic(plan.source.topic, plan.topic_id)
@@ -165,6 +176,7 @@ class SourceQuery:
         seconds = time.monotonic() - begun
         records = self.status.applied(told, seconds, REASONS)
         event("batch_applied", source=plan.source.name, batch=batch_id, records=records, s=seconds)
+        return told
 
     def _cover(self, offsets: Mapping[int, int]) -> Cover:
         return Cover({(self.plan.topic_id, p): offset for p, offset in offsets.items()})
@@ -190,7 +202,7 @@ class SourceQuery:
 
     def drain(self) -> None:
         """Ends it between two batches: one that runs is finished and its ledger advanced."""
-        self._draining = True  # a batch that has not begun yet does nothing
+        self._draining.set()  # a batch that has not begun yet does nothing
         with self._between:
             self.query.stop()
         self._store.close()
@@ -198,16 +210,37 @@ class SourceQuery:
         shutil.rmtree(self._checkpoint, ignore_errors=True)
 
 
+def hottest(told: Sequence[Mapping[str, Any]]) -> int:
+    """At least how many rows of a batch were of one entity: over all of its partitions, as if it were in each."""
+    rows = Counter[str]()
+    for each in told:
+        rows.update({unit: figures["most"] for unit, figures in each["units"].items()})
+    return max(rows.values(), default=0)
+
+
+def frame_of(records: DataFrame, source: Source, units: Sequence[Unit]) -> tuple[DataFrame, tuple[Placed, ...]]:
+    """Kafka's records, parsed, with the columns of the units beside `ALWAYS`; and where those stand."""
+    read = {column for unit in units for column in unit.reads}
+    frame, columns = with_units(parsed(records, source, read), units)
+    needed = dict.fromkeys((*ALWAYS, *(name for each in columns for name in each.needed())))
+    names = [unit.storage_fingerprint for unit in units]
+    return frame.select(*needed), tuple(map(_placed, names, columns))
+
+
 def kafka_stream(session: SparkSession, settings: Settings, plan: StreamPlan) -> DataFrame:
     """The source's records from where the plan begins, committed ones only."""
+    bounded = {"maxOffsetsPerTrigger": str(settings.max_events_per_batch)}
+    return session.readStream.format("kafka").options(**stream_options(settings, plan), **bounded).load()
+
+
+def stream_options(settings: Settings, plan: StreamPlan) -> dict[str, str]:
+    """Of every stream over the source's topic, from where the plan begins."""
     start = {plan.source.topic: {str(p): offset for p, offset in plan.start.items()}}
-    options: dict[str, Any] = kafka_options(settings) | {
+    return kafka_options(settings) | {
         "subscribe": plan.source.topic,
         "startingOffsets": json.dumps(start),
         "failOnDataLoss": "true",
-        "maxOffsetsPerTrigger": str(settings.max_events_per_batch),
     }
-    return session.readStream.format("kafka").options(**options).load()
 
 
 def kafka_options(settings: Settings) -> dict[str, str]:

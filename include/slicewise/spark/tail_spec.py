@@ -49,7 +49,6 @@ def spec_of(
             "topic_id": plan.topic_id,
             "partitions": sorted(plan.start),
             "marks_key": keys.MARKS.decode(),
-            "covers_key": keys.covers_key(marks.generation, source).decode(),
             "status_key": keys.status_key(f"tail:{source}").decode(),
             "tail_script": _script("tail.lua"),
             "list_script": _script("tail_list.lua"),

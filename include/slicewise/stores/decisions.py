@@ -20,7 +20,7 @@ from slicewise.cover import Cover, Place
 from slicewise.errors import DataLoss, EpochSuperseded, GapRefused, IncarnationChanged, StoreUnavailable
 from slicewise.features.event_list import EventList
 from slicewise.slices import HOUR_US
-from slicewise.stores.ports import FoldOutcome, Marks, Term
+from slicewise.stores.ports import FoldOutcome, Incarnation, Marks, TailStart, Term
 
 hours_digest = day_digest
 """The eight bytes by which a day total `d` names the `c` that it is the total of."""
@@ -70,6 +70,20 @@ def kept_from_us(now_us: int, retention_us: int, step_us: int) -> int:
 def hour_of(number: int, slice_us: int) -> int:
     """The hour in which slice `number` lies."""
     return number * slice_us // HOUR_US
+
+
+# ------------------------------------------------------------------ tail
+def skipped(stands: bytes | None, guard: int, first: int, last: int) -> tuple[int, int]:
+    """First and last offset of a skip mark, where these are skipped: those that stand are joined until the guard has
+    passed them, since no reader knows which of the offsets between them stand."""
+    if stands is None or (had := parse_skip(stands))[1] <= guard:
+        return first, last
+    return min(first, had[0]), max(last, had[1])
+
+
+def parse_skip(raw: bytes) -> tuple[int, int]:
+    first, _, last = raw.partition(b":")
+    return int(first), int(last)
 
 
 # ------------------------------------------------------------------ event lists
@@ -341,6 +355,12 @@ def aliases_to_set(
     that have no alias yet, and those whose units are all ready."""
     done = set(ready)
     return {view: tuple(units) for view, units in views.items() if view not in current or done.issuperset(units)}
+
+
+def tail_counts(tail: TailStart | None, incarnation: Incarnation, ledger: Cover) -> bool:
+    """Whether the tail fields of a source count, for a reader of this incarnation: in another life some of what the
+    tail wrote may be lost, and a tail that began beyond the ledger lacks what lies between."""
+    return tail is not None and tail.incarnation == incarnation and ledger.dominates(tail.start)
 
 
 def check_server(version: str, policy: str, role: str) -> None:

@@ -27,7 +27,7 @@ class StoreStatus:
     manifest: Mapping[str, Any] = field(default_factory=dict)
     """The deployment's JSON; empty before the first `apply`."""
     parts: Mapping[str, str] = field(default_factory=dict)
-    """Part (`stream:<source>`, `emit:<source>`, `job:<name>`) -> what it said last."""
+    """Part (`stream:<source>`, `tail:<source>`, `emit:<source>`, `job:<name>`) -> what it said last."""
     swapped: Mapping[str, Mapping[int, int]] = field(default_factory=dict)
     """Unit -> compacted hour, counted since the epoch -> archive seq."""
 
@@ -70,7 +70,8 @@ def record_part(url: str, part: str, text: str, *, timeout_s: float = 5.0) -> No
 
 
 def _drivers(status: StoreStatus) -> list[str]:
-    return [f"stream:{each}" for each in status.sources] + [f"emit:{each}" for each in status.emitted]
+    always = [f"{part}:{each}" for each in status.sources for part in ("stream", "tail")]
+    return always + [f"emit:{each}" for each in status.emitted]
 
 
 def _parts(client: Any, names: Sequence[str]) -> dict[str, str]:

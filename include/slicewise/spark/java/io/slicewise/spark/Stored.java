@@ -5,7 +5,6 @@ import java.math.BigInteger;
 import java.nio.charset.StandardCharsets;
 import java.time.LocalDate;
 import java.util.List;
-import org.apache.spark.sql.catalyst.util.DateTimeUtils;
 import scala.jdk.javaapi.CollectionConverters;
 
 /**
@@ -63,15 +62,19 @@ abstract class Stored {
     return Integer.parseInt(kind.substring(kind.indexOf(',') + 1, kind.length() - 1).strip());
   }
 
-  /** Days since 1970 of a date, in any of the forms in which Spark gives one. */
+  /** Days since 1970 of a date. The old class java.sql.Date has no such days as those of October 1582: refused. */
   static long days(Object date) {
+    if (date instanceof Number) {
+      return ((Number) date).longValue();
+    }
     if (date instanceof LocalDate) {
       return ((LocalDate) date).toEpochDay();
     }
-    // the old class counts dates before 1582 by another calendar
-    return date instanceof Number
-        ? ((Number) date).longValue()
-        : DateTimeUtils.fromJavaDate((java.sql.Date) date);
+    throw new TailFailure(
+        "a date as a " + date.getClass().getName(),
+        "a row of the tail",
+        "a java.time.LocalDate",
+        "set spark.sql.datetime.java8API.enabled for the session");
   }
 
   private static class Whole extends Stored {

@@ -4,11 +4,13 @@ package io.slicewise.spark;
 final class TailFailure extends RuntimeException {
   private static final long serialVersionUID = 1L;
 
-  TailFailure(String what, String where, String expected, String nextStep, Throwable cause) {
-    super(what + "; where: " + where + "; expected: " + expected + "; next step: " + nextStep, cause);
+  TailFailure(String what, String where, String expected, String nextStep) {
+    super(what + "; where: " + where + "; expected: " + expected + "; next step: " + nextStep);
   }
 
-  TailFailure(String what, String where, String expected, String nextStep) {
-    this(what, where, expected, nextStep, null);
+  /** With what led to it; not as its cause, since the last of the causes is what a driver tells. */
+  TailFailure(String what, String where, String expected, String nextStep, Throwable why) {
+    this(what, where, expected, nextStep);
+    addSuppressed(why);
   }
 }

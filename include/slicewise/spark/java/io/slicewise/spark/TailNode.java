@@ -15,7 +15,6 @@ import java.util.Set;
 final class TailNode implements Closeable {
   private final TailSpec spec;
   private final RedisConnection connection;
-  private Covers covers;
   private Map<Integer, Long> ledgers;
 
   private TailNode(TailSpec spec, RedisConnection connection) {
@@ -38,7 +37,6 @@ final class TailNode implements Closeable {
   private void hello() throws IOException {
     Commands commands = new Commands().command("INFO");
     scripts(commands);
-    commands.command("HGETALL", spec.coversKey);
     askMarks(commands, spec.partitions);
     List<Object> replies = connection.exchange(commands);
     Map<String, String> info = info(checked(replies.get(0)));
@@ -50,8 +48,7 @@ final class TailNode implements Closeable {
           "the tail starts again from the marks by itself");
     }
     replies.forEach(this::checked);
-    covers = Covers.of((List<?>) replies.get(3), spec.topicId);
-    ledgers = ledgers(replies.get(4), spec.partitions);
+    ledgers = ledgers(replies.get(3), spec.partitions);
   }
 
   /** Of the partitions that the tail was planned with, when the connection was opened. */
@@ -76,18 +73,8 @@ final class TailNode implements Closeable {
     return found;
   }
 
-  Covers covers() {
-    return covers;
-  }
-
   List<Object> exchange(Commands commands) throws IOException {
     return connection.exchange(commands);
-  }
-
-  /** What archive seqs stand for by now. */
-  void loadCovers() throws IOException {
-    Object reply = connection.exchange(new Commands().command("HGETALL", spec.coversKey)).get(0);
-    covers = Covers.of((List<?>) checked(reply), spec.topicId);
   }
 
   /** After somebody made the node forget them. */

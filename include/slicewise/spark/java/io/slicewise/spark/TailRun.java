@@ -3,52 +3,41 @@ package io.slicewise.spark;
 import java.util.ArrayList;
 import java.util.List;
 
-/** Consecutive events of one entity, and of one hour where that bears on them: one call of a script. */
+/** The next events of one entity, in offset order: one call of a script. */
 final class TailRun {
   /** Events of one call: bounds the time of a script. */
-  static final int MOST = 512;
+  private static final int MOST = 512;
 
   final TailWrite.Entity entity;
-  final long hour;
   final List<TailWrite> writes = new ArrayList<>();
 
-  /** Nothing more of the entity goes with it: what comes next must wait for its reply. */
-  private boolean closed;
-
-  TailRun(TailWrite first) {
-    entity = first.entity;
-    hour = hourOf(first);
+  TailRun(TailWrite.Entity entity) {
+    this.entity = entity;
   }
 
-  private static long hourOf(TailWrite write) {
-    return write.entity.unit.list == null ? TailUnit.hour(write.timeUs) : 0;
-  }
-
+  /** What is too much goes with the next turn, once this call was answered. */
   void add(TailWrite write) {
-    closed |= hourOf(write) != hour || writes.size() == MOST;
-    if (!closed) {
+    if (writes.size() < MOST) {
       writes.add(write);
     }
   }
 
-  void to(Commands commands, TailSpec spec, Covers covers) {
+  void to(Commands commands, TailSpec spec) {
     if (entity.unit.list == null) {
-      tail(commands, spec, covers);
+      tail(commands, spec);
     } else {
       list(commands, spec);
     }
   }
 
-  private void tail(Commands commands, TailSpec spec, Covers covers) {
+  private void tail(Commands commands, TailSpec spec) {
     TailUnit unit = entity.unit;
-    commands.begin(10 + 5 * writes.size());
-    commands.word("EVALSHA").word(spec.tail.sha()).word("2");
-    commands.word(unit.hotKey(entity.tag)).word(unit.dayKey(entity.tag, hour));
-    commands.word(unit.guard(entity.partition)).word(unit.skip(entity.partition));
-    commands.word(spec.bound).word(hour).word(covers.newest());
+    commands.begin(7 + 4 * writes.size()).word("EVALSHA").word(spec.tail.sha()).word("1");
+    commands.word(unit.hotKey(entity.tag));
+    commands.word(unit.guard(entity.partition)).word(unit.skip(entity.partition)).word(spec.bound);
     for (TailWrite each : writes) {
       commands.word(each.offset).word(unit.field(each.timeUs, entity.partition, each.offset)).word(each.value);
-      commands.word(unit.expiry(each.timeUs)).word(covers.holding(entity.partition, each.offset));
+      commands.word(unit.expiry(each.timeUs));
     }
   }
 

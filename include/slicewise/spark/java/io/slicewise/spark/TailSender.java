@@ -12,6 +12,7 @@ import java.util.Set;
 import java.util.concurrent.ArrayBlockingQueue;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.TimeUnit;
+import java.util.concurrent.atomic.AtomicLong;
 
 /**
  * What was put in is written in its order, until each was acknowledged; of an entity nothing goes before what came
@@ -23,19 +24,23 @@ import java.util.concurrent.TimeUnit;
  */
 final class TailSender implements Closeable {
   private static final int MOST_WRITES = 4096;
+  private static final long MOST_BYTES = 32L << 20;
   private static final long SAY_NS = TimeUnit.SECONDS.toNanos(1);
   private static final long ASK_NS = TimeUnit.MILLISECONDS.toNanos(50);
   private static final long WAIT_MS = 10;
   private static final long LEAST_BACK_OFF_MS = 20;
   private static final long MOST_BACK_OFF_MS = 1_000;
   private static final int TRIES = 10;
-  private static final TailWrite END = new TailWrite(null, 0, 0, 0, null);
+  private static final TailWrite END = new TailWrite(null, 0, 0, 0, new byte[0]);
   private static final long END_MS = 10_000;
 
   private final TailSpec spec;
   private final ArrayBlockingQueue<TailWrite> queue;
   private final Map<Integer, TailStatus> partitions = new ConcurrentHashMap<>();
   private final Thread thread;
+
+  /** Bytes of what was put in and not acknowledged yet. */
+  private final AtomicLong held = new AtomicLong();
 
   // of the sender's thread
   private final List<TailWrite> unacked = new ArrayList<>();
@@ -70,6 +75,11 @@ final class TailSender implements Closeable {
   /** Waits where there is no room. Throws why the sender ended, if it has. */
   void put(TailWrite write) {
     try {
+      while (held.get() > MOST_BYTES) {
+        check();
+        Thread.sleep(1);
+      }
+      held.addAndGet(write.size());
       while (!queue.offer(write, 100, TimeUnit.MILLISECONDS)) {
         check();
       }
@@ -184,7 +194,7 @@ final class TailSender implements Closeable {
     for (TailWrite each : unacked) {
       Long ledger = ledgers.get(each.entity.partition);
       if (ledger != null && each.offset - ledger < spec.ahead) {
-        runs.computeIfAbsent(each.entity, entity -> new TailRun(each)).add(each);
+        runs.computeIfAbsent(each.entity, TailRun::new).add(each);
       } else {
         waits = true;
       }
@@ -205,7 +215,7 @@ final class TailSender implements Closeable {
         throw new InterruptedException();
       }
       commands.clear();
-      runs.forEach(each -> each.to(commands, spec, node.covers()));
+      runs.forEach(each -> each.to(commands, spec));
       if (ask) {
         node.askMarks(commands, asked);
       }
@@ -269,15 +279,13 @@ final class TailSender implements Closeable {
 
   private void acknowledge(Collection<TailRun> runs, List<Object> replies) throws InterruptedException {
     long now = nowUs();
-    boolean unknown = false;
     boolean forgotten = false;
     int at = 0;
     for (TailRun run : runs) {
       Object reply = replies.get(at++);
       if (reply instanceof Replies.Failed refused) {
-        unknown |= refused.is("UNKNOWN");
-        forgotten |= refused.is("NOSCRIPT");
-        if (!refused.is("UNKNOWN") && !refused.is("NOSCRIPT") || vain == TRIES) {
+        forgotten = refused.is("NOSCRIPT");
+        if (!forgotten || vain == TRIES) {
           throw TailNode.refusal(refused, spec.address + ", " + run.where());
         }
         continue;
@@ -285,25 +293,23 @@ final class TailSender implements Closeable {
       long[] counts = ((List<?>) reply).stream().mapToLong(each -> (Long) each).toArray();
       TailStatus status = partitions.get(run.entity.partition);
       status.replied(run.entity.unit.list != null, counts);
-      boolean visible = run.entity.unit.list != null || counts[4] == 0;
+      boolean visible = run.entity.unit.list != null || counts[3] == 0;
       for (TailWrite each : run.writes) {
         each.done = true;
+        held.addAndGet(-each.size());
         if (visible) {
           status.visible((now - each.kafkaTimeUs) / 1_000.0);
         }
       }
     }
     unacked.removeIf(each -> each.done);
-    vain = unknown || forgotten ? vain + 1 : 0;
-    try {
-      if (unknown) {
-        node.loadCovers();
-      }
-      if (forgotten) {
+    vain = forgotten ? vain + 1 : 0;
+    if (forgotten) {
+      try {
         node.loadScripts();
+      } catch (IOException broken) {
+        again(); // which loads them
       }
-    } catch (IOException broken) {
-      again(); // which loads both
     }
   }
 

@@ -21,7 +21,6 @@ final class TailSpec {
   final String source;
   final String topicId;
   final String marksKey;
-  final String coversKey;
   final String statusKey;
   final Script tail;
   final Script list;
@@ -55,7 +54,6 @@ final class TailSpec {
     source = given.get("source").asText();
     topicId = given.get("topic_id").asText();
     marksKey = given.get("marks_key").asText();
-    coversKey = given.get("covers_key").asText();
     statusKey = given.get("status_key").asText();
     tail = Script.of(given.get("tail_script").asText());
     list = Script.of(given.get("list_script").asText());

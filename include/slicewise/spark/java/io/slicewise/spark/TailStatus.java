@@ -1,5 +1,6 @@
 package io.slicewise.spark;
 
+import java.util.Locale;
 import java.util.concurrent.ConcurrentHashMap;
 
 /**
@@ -22,7 +23,6 @@ final class TailStatus {
   private double sumMs;
   private long written;
   private long known;
-  private long covered;
   private long expired;
   private long skipped;
   private long trimmed;
@@ -46,9 +46,14 @@ final class TailStatus {
         KNOWN.compute(
             spec.source + ":" + partition,
             (name, stands) ->
-                stands != null && stands.run.equals(spec.run) ? stands : new TailStatus(spec.run, partition, nowUs));
+                stands != null && stands.run.equals(spec.run) ? stands : begun(spec.run, partition, nowUs));
     found.seen = -1; // what an attempt before this one saw may be to come again
     return found;
+  }
+
+  /** One of its own, counted from now on. */
+  static TailStatus begun(String run, int partition, long nowUs) {
+    return new TailStatus(run, partition, nowUs);
   }
 
   synchronized void replied(boolean list, long[] reply) {
@@ -58,9 +63,8 @@ final class TailStatus {
       trimmed += reply[2];
       cut += reply[3];
     } else {
-      covered += reply[2];
-      expired += reply[3];
-      skipped += reply[4];
+      expired += reply[2];
+      skipped += reply[3];
     }
   }
 
@@ -89,11 +93,12 @@ final class TailStatus {
       bounds.append(i == 0 ? "" : i < BOUNDS_MS.length ? "," : "").append(i < BOUNDS_MS.length ? BOUNDS_MS[i] : "");
     }
     return String.format(
-        "{\"run\":\"%s\",\"partition\":%d,\"acked\":%d,\"rows\":%d,\"written\":%d,\"known\":%d,\"covered\":%d,"
+        Locale.ROOT,
+        "{\"run\":\"%s\",\"partition\":%d,\"acked\":%d,\"rows\":%d,\"written\":%d,\"known\":%d,"
             + "\"expired\":%d,\"skipped\":%d,\"trimmed\":%d,\"cut\":%d,\"reconnects\":%d,\"queue\":%d,"
             + "\"ledger\":%s,\"waits\":%b,\"since\":%d,\"time\":%d,"
             + "\"ms\":{\"bounds\":[%s],\"counts\":[%s],\"sum\":%s}}",
-        run, partition, acked, rows, written, known, covered, expired, skipped, trimmed, cut, reconnects, queue, ledger,
+        run, partition, acked, rows, written, known, expired, skipped, trimmed, cut, reconnects, queue, ledger,
         waits, sinceUs, nowUs, bounds, cumulative, Double.toString(sumMs));
   }
 }

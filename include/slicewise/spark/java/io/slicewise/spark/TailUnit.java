@@ -2,26 +2,16 @@ package io.slicewise.spark;
 
 import com.fasterxml.jackson.databind.JsonNode;
 import java.nio.charset.StandardCharsets;
-import java.time.LocalDate;
-import java.time.format.DateTimeFormatter;
 import java.util.ArrayList;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
 
-/**
- * Of a unit all that its rows' keys, fields and expiry follow from; nothing of what is made of them.
- *
- * <p>Half of it is fixed by the JSON, the other half, where columns stand, by the first row.
- */
+/** Of a unit all that its rows' keys, fields and expiry follow from; nothing of what is made of them. */
 final class TailUnit {
-  private static final long HOUR_US = 3_600_000_000L;
-  private static final long DAY_US = 24 * HOUR_US;
   private static final long SECOND_US = 1_000_000L;
   private static final long MOST_SCORE = (1L << 53) - 1;
   private static final long LIST_SLACK_S = 60;
-  private static final DateTimeFormatter DAY =
-      DateTimeFormatter.BASIC_ISO_DATE;
 
   /** What an event list keeps; null for a unit with slices. */
   record Keeps(long rangeUs, long rows, long lateUs, long most) {}
@@ -101,10 +91,6 @@ final class TailUnit {
     return ascii("x:" + topicId + ":" + partition);
   }
 
-  static long hour(long timeUs) {
-    return Math.floorDiv(timeUs, HOUR_US);
-  }
-
   static long score(long timeUs) {
     return Math.max(-MOST_SCORE, Math.min(MOST_SCORE, timeUs));
   }
@@ -125,11 +111,6 @@ final class TailUnit {
 
   byte[] hotKey(byte[] tag) {
     return key(tag, ":hot");
-  }
-
-  byte[] dayKey(byte[] tag, long hour) {
-    long day = Math.floorDiv(hour * HOUR_US, DAY_US);
-    return key(tag, ":day:" + LocalDate.ofEpochDay(day).format(DAY));
   }
 
   byte[] listKey(byte[] tag) {

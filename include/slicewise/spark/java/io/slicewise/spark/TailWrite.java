@@ -4,6 +4,8 @@ import java.util.Arrays;
 
 /** One row for one unit: what a script is told of it, and whether its reply came. Of the sender's thread once queued. */
 final class TailWrite {
+  private static final int OVERHEAD_BYTES = 200;
+
   final Entity entity;
   final long timeUs;
   final long offset;
@@ -20,6 +22,11 @@ final class TailWrite {
     this.offset = offset;
     this.kafkaTimeUs = kafkaTimeUs;
     this.value = value;
+  }
+
+  /** Bytes that it holds, about. */
+  int size() {
+    return value.length + OVERHEAD_BYTES;
   }
 
   /** What is written in offset order: a unit's entity, as far as it comes from one partition. */

@@ -1,0 +1,30 @@
+"""Which units the tail writes is a function of the unit alone: those whose rows the JVM makes.
+
+All of row logic is SQL that Spark's real-time mode runs (tests/parity/test_spark_tail_rowlogic.py holds every
+operator of it to that); Python it refuses.
+"""
+
+from __future__ import annotations
+
+from slicewise.features.plan import Deployment
+from slicewise.features.unit import Unit
+
+
+def no_tail(unit: Unit) -> str | None:
+    """Why events of the unit are visible only when the fold has them; None where the tail brings them."""
+    if not unit.functions:
+        return None
+    names = ", ".join(name for name, _ in unit.functions)
+    return f"{names}: row functions are Python, which Spark's real-time mode does not run"
+
+
+def tail_units(deployment: Deployment, source: str) -> tuple[Unit, ...]:
+    """The source's units that the tail writes, each once: views may share an event list."""
+    found = {u.storage_fingerprint: u for u in deployment.units if u.source == source and no_tail(u) is None}
+    return tuple(found.values())
+
+
+def untailed(deployment: Deployment) -> tuple[tuple[str, str], ...]:
+    """Of each view with a unit that stays on the fold alone its name, and why."""
+    said = {unit.view: no_tail(unit) for unit in deployment.units}
+    return tuple((view, why) for view, why in said.items() if why is not None)

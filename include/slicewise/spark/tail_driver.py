@@ -1,0 +1,86 @@
+"""The tail's driver is a stream's driver whose queries bring events one by one; each partition holds a slot."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+from slicewise.errors import ServerError
+from slicewise.features.plan import Deployment
+from slicewise.features.tail import tail_units
+from slicewise.lifecycle.tail import slots
+from slicewise.spark.driver import Driver
+from slicewise.spark.log import event
+from slicewise.spark.session import tail_session
+from slicewise.spark.status import Metrics
+from slicewise.spark.streaming import plan_stream
+from slicewise.spark.tail import TailQuery
+from slicewise.spark.tail_status import TailMetrics, TailStatus
+from slicewise.stores.kafka.log import KafkaLog
+from slicewise.stores.ports import Marks, OnlineStore
+
+_EXECUTORS_S = 30.0
+"""For how long a cluster may take to give what it has."""
+
+
+@dataclass
+class TailDriver(Driver):
+    """One process's tails. `run` returns the exit code."""
+
+    part: ClassVar[str] = "tail"
+    metrics: Metrics = field(default_factory=TailMetrics)
+    _slots: int = 0
+
+    def _open(self) -> None:
+        """Nothing: how many slots there must be, the deployment says."""
+
+    def _tailed(self, marks: Marks) -> frozenset[str]:  # noqa: ARG002
+        """Its own doing, and nothing to plan anew for."""
+        return frozenset()
+
+    def _start(self, deployment: Deployment, manifest: str, marks: Marks) -> None:  # noqa: ARG002
+        units = {source.name: tail_units(deployment, source.name) for source in deployment.sources}
+        plans = []
+        with KafkaLog(self.settings.kafka_bootstrap) as log:
+            for source in deployment.sources:
+                if units[source.name]:
+                    plans.append(plan_stream(deployment, source, marks, log))
+        self._have({plan.source.name: len(plan.start) for plan in plans})
+        assert self._session is not None
+        for plan in plans:
+            name = plan.source.name
+            status = self._statuses.get(name)
+            if not isinstance(status, TailStatus):
+                status = TailStatus(name, self.clock, self.metrics)
+                self._statuses[name] = status
+            status.state = "running"
+            self._queries[name] = TailQuery(self._session, self.settings, plan, units[name], status)
+            event("query_started", source=name, epoch=plan.epoch)
+
+    def _have(self, partitions: dict[str, int]) -> None:
+        """A session with a slot for each partition. ServerError where a cluster has fewer."""
+        needed = sum(partitions.values())
+        if self._session is not None and needed > self._slots:
+            event("session_restarted", slots=self._slots, needed=needed)
+            self._session.stop()
+            self._session = None
+        if self._session is None:
+            self._session = tail_session(self.settings, slots(partitions))
+        deadline = time.monotonic() + _EXECUTORS_S
+        while (found := self._session.sparkContext.defaultParallelism) < needed:
+            if time.monotonic() > deadline:
+                raise ServerError(
+                    f"{found} slots for {needed} partitions: real-time mode holds one for each, for ever",
+                    where=", ".join((self._session.sparkContext.master, *(f"{n}: {p}" for n, p in partitions.items()))),
+                    expected=f"at least {needed} cores of executors",
+                    next_step="give the tail's driver more cores, or turn the tail off: SLICEWISE_TAIL=off",
+                )
+            self.stop.wait(1.0)
+        self._slots = found
+
+    def _report(self, store: OnlineStore, marks: Marks) -> None:
+        for query in self._queries.values():
+            assert isinstance(query, TailQuery)
+            query.look(store, marks)
+        super()._report(store, marks)

@@ -1,0 +1,19 @@
+"""The tail's driver: makes events visible as they come, until it is told to stop.
+
+    python spark_jobs/tail.py
+
+SIGTERM ends it at once, exit code 0: what it had not brought, the fold brings. Settings come from the environment.
+"""
+
+from __future__ import annotations
+
+import sys
+
+from slicewise.clock import SystemClock
+from slicewise.settings import Settings
+from slicewise.spark.log import to_stderr
+from slicewise.spark.tail_driver import TailDriver
+
+if __name__ == "__main__":
+    to_stderr()
+    sys.exit(TailDriver(Settings.load(), SystemClock()).run())

@@ -1,0 +1,201 @@
+"""An event is visible at once, whoever of tail, fold and store was killed; and in the end it counted once."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import math
+import random
+import signal
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+import redis
+
+from slicewise.local import control, redis_server, stream
+from slicewise.local.process import Birth, descendants
+from slicewise.local.state import StateFolder
+from slicewise.settings import Settings
+from tests.support.stack import Stack, stack_of
+
+pytestmark = [pytest.mark.server, pytest.mark.spark, pytest.mark.timeout(600)]
+
+SEED = 20261122
+USERS = ["ada", "größe", "eve"]
+DEFINITIONS = """
+import slicewise as sw
+
+plays = sw.KafkaSource(
+    "plays",
+    schema={"user_id": "string", "seconds": "double", "played_at": "timestamp_us"},
+    timestamp="played_at",
+    max_lateness="1h",
+)
+listening = sw.FeatureView(
+    "listening",
+    source=plays,
+    entity=["user_id"],
+    where="seconds >= 0",
+    columns={"minutes": "seconds / 60"},
+    slice="1s",
+    features=[
+        sw.Feature("plays", sw.count(), windows=["1h", sw.rows(5)]),
+        sw.Feature("minutes", sw.sum("minutes"), windows=["1h"]),
+    ],
+)
+"""
+
+
+@pytest.fixture
+def platform(tmp_path: Path) -> Iterator[Stack]:
+    with stack_of(DEFINITIONS, tmp_path, {"SLICEWISE_TAIL": "on"}) as running:
+        running.up("redis", "kafka", "serving")
+        running.cli("apply", "--no-wait")
+        yield running
+
+
+def test_an_event_is_visible_at_once_and_counts_once_whatever_is_killed(platform: Stack) -> None:
+    print(f"seed {SEED}")
+    rng = random.Random(SEED)
+    platform.start_stream()
+    begun(platform)
+
+    # the fold stands still
+    with stopped(platform, stream.NAME):
+        ms = [visible_ms(platform) for _ in range(20)]
+    print(f"visible after {sorted(ms)[10]:.1f} ms, at most {max(ms):.1f} ms, without the fold")
+    assert sorted(ms)[10] < 500
+    assert "up" in {each.state for each in platform.status() if each.name == stream.TAIL}
+
+    # killed in the middle of what they do
+    for names in ([stream.TAIL], [stream.NAME], [stream.TAIL, stream.NAME]):
+        produce_for(platform, 1, rng)
+        for name in names:
+            platform.kill_driver(name)
+        produce_for(platform, 1, rng)
+        platform.start_stream()
+        begun(platform)
+        visible_ms(platform)
+
+    # the store begins another life
+    produce_for(platform, 1, rng)
+    state = StateFolder(platform.settings.state_dir)
+    control.stop(redis_server.service(platform.settings, state, state.ports()["redis"]), state)
+    platform.up("redis")
+    produce_for(platform, 1, rng)
+    begun(platform)
+    visible_ms(platform)
+    right(platform)
+
+    # switched off and on, while events come
+    for tail in ("off", "on"):
+        produce_for(platform, 1, rng)
+        platform.settings = Settings.load({**platform.settings.to_env(), "SLICEWISE_TAIL": tail})
+        stream.ensure_stream(platform.settings)
+        produce_for(platform, 1, rng)
+        if tail == "off":
+            assert not stream.driver_status(platform.settings, stream.TAIL).running
+            platform.wait(lambda: "its mark stands" if marked(platform) else None, "the tail's mark to go", 90)
+        else:
+            begun(platform)
+        visible_ms(platform)
+        right(platform)
+
+
+def begun(platform: Stack) -> None:
+    """Waits until the tail of this life of the drivers writes."""
+
+    def reason() -> str | None:
+        found = stream.driver_status(platform.settings, stream.TAIL)
+        said = found.heartbeat.get("sources", {}).get("plays")
+        if said is None or said["waiting"] or said["state"] != "running":
+            return str(found)
+        with platform.store() as store:
+            start = store.marks().tails.get("plays")
+            return None if start is not None and start.incarnation == store.incarnation else "no mark of this life"
+
+    platform.wait(reason, "the tail to begin", 120)
+
+
+@contextmanager
+def stopped(platform: Stack, name: str) -> Iterator[None]:
+    """A driver and all below it stand still meanwhile."""
+    state = StateFolder(platform.settings.state_dir)
+    birth = control.running(stream.service(platform.settings, state, name), state)
+    assert birth is not None
+    tree: list[Birth] = [birth, *descendants(birth)]
+    for each in tree:
+        each.signal(signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        for each in reversed(tree):
+            each.signal(signal.SIGCONT)
+
+
+def produce_for(platform: Stack, seconds: float, rng: random.Random) -> None:
+    """Plays of now, of some that the view refuses, some late."""
+    platform.produce_for(
+        seconds,
+        "plays",
+        rng,
+        lambda now: {
+            "user_id": rng.choice([*USERS, None]),
+            "seconds": rng.choice([0.1, 1e300, 30.5, -1.0, 1e-5]),
+            "played_at": now - rng.choice((0, 0, 3_000_000, 300_000_000)),
+        },
+    )
+
+
+_PROBES = itertools.count()
+
+
+def visible_ms(platform: Stack) -> float:
+    """From the broker's word to an answer that has it, of an event of an entity of its own."""
+    user, now = f"probe-{next(_PROBES)}", time.time_ns()
+    value = json.dumps({"user_id": user, "seconds": 60.0, "played_at": now // 1000}).encode()
+    platform.produce("plays", [(0, value, now // 1_000_000)])
+    produced = time.monotonic()
+    deadline = produced + 60
+    while values(platform, user)["plays_1h"] != 1:
+        assert time.monotonic() < deadline, f"{user} is not visible"
+    return (time.monotonic() - produced) * 1000
+
+
+def values(platform: Stack, user: str) -> dict[str, Any]:
+    refs = ["listening:plays_1h", "listening:minutes_1h", "listening:plays_rows_5"]
+    [row] = platform.ask(features=refs, entities=[{"user_id": user}])["results"]
+    return {name.rpartition(":")[2]: value for name, value in row["values"].items()}
+
+
+def right(platform: Stack) -> None:
+    """Waits until all is folded: then nothing of the tail is left, and each event counts once."""
+    platform.wait_applied("plays")
+    platform.wait(lambda: ", ".join(left(platform)[:5]) or None, "the tail to be folded", 60)
+    events = [json.loads(value) for *_, value in platform.records("plays")]
+    for user in USERS:
+        mine = [e["seconds"] for e in events if e["user_id"] == user and e["seconds"] >= 0]
+        found = values(platform, user)
+        assert found["plays_1h"] == len(mine)
+        assert found["minutes_1h"] == math.fsum(each / 60 for each in mine)
+        assert found["plays_rows_5"] == min(5, len(mine))
+
+
+def left(platform: Stack) -> list[str]:
+    """Tail fields in the store, and the count of them where it stands."""
+    client = redis.Redis.from_url(platform.settings.redis_url)
+    found = []
+    for key in client.scan_iter(match="sw:*:hot", count=1000):
+        names = [bytes(name) for name in client.hkeys(key) if isinstance(name, bytes)]
+        found += [f"{key!r} {name!r}" for name in names if name == b"n" or name.startswith(b"e:")]
+    client.close()
+    return found
+
+
+def marked(platform: Stack) -> bool:
+    with platform.store() as store:
+        return "plays" in store.marks().tails

@@ -1,0 +1,106 @@
+"""When the tail may begin, when it counts as alive and as lost, and how long the fold waits beside it."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from slicewise.cover import Cover
+from slicewise.lifecycle.health import Health, Limits, StreamStatus, Watch
+from slicewise.lifecycle.overview import health_of
+from slicewise.lifecycle.tail import SPARE_SLOTS, Pace, fold_wait_s, lives, slots, waits_for
+from slicewise.stores.redis.status import StoreStatus
+
+NOW, SECOND = 1_700_000_000_000_000, 1_000_000
+TOPIC = "ab" * 16
+PACE = Pace(longest_s=1.0, bound=1_000, most_records=200_000)
+
+
+def cover(first: int, second: int) -> Cover:
+    return Cover({(TOPIC, 0): first, (TOPIC, 1): second})
+
+
+def said(age_s: float = 0, **more: object) -> StreamStatus:
+    told = {"state": "running", "heartbeat_us": NOW - int(age_s * SECOND), "lag": 0} | more
+    return StreamStatus.parse("plays", json.dumps(told))
+
+
+def test_the_tail_begins_once_the_fold_is_near_the_end_of_all_partitions_together() -> None:
+    fold = said(tail="on")
+    assert waits_for(cover(60, 50), cover(10, 0), fold, 100, NOW) is None
+    assert waits_for(cover(61, 50), cover(10, 0), fold, 100, NOW) == "the fold is 101 events behind, more than 100"
+    # the ledger of another topic of that name is none of its own
+    assert waits_for(cover(61, 50), Cover({("cd" * 16, 0): 99}), fold, 100, NOW) is not None
+
+
+def test_the_tail_waits_for_a_fold_that_would_not_remove_what_it_writes() -> None:
+    end = cover(1, 1)
+    assert "slicewise stream ensure" in (waits_for(end, end, said(tail="off"), 100, NOW) or "")
+    # one that is gone says nothing any more: the next one will see the tail's mark
+    assert waits_for(end, end, said(61, tail="off"), 100, NOW) is None
+    assert waits_for(end, end, said(tail="off", state="stopped"), 100, NOW) is None
+    assert waits_for(end, end, None, 100, NOW) is None
+
+
+def test_the_fold_takes_its_time_only_beside_a_tail_that_brings_events() -> None:
+    assert lives(said(9), NOW)
+    assert not lives(said(10), NOW)
+    assert not lives(said(waiting="the fold is behind"), NOW)
+    assert not lives(said(state="failed"), NOW)
+    assert not lives(None, NOW)
+
+
+def test_each_partition_has_a_slot() -> None:
+    assert slots({"plays": 2}) == SPARE_SLOTS
+    assert slots({"plays": 30, "orders": 30}) == 60
+
+
+def test_the_fold_waits_for_the_rest_of_its_interval() -> None:
+    assert fold_wait_s(0, 10, 0.25, 1.0, PACE) == 0.75
+    assert fold_wait_s(10, 10, 1.25, 1.0, PACE) == 0.0
+
+
+def test_a_fold_that_is_behind_does_not_wait() -> None:
+    assert fold_wait_s(1, 99_999, 0.0, 1.0, PACE) > 0
+    assert fold_wait_s(1, 100_000, 0.0, 1.0, PACE) == 0.0
+
+
+@given(st.integers(1, 100_000), st.floats(0.01, 10.0))
+def test_an_entitys_tail_stays_within_half_of_its_bound_at_the_rate_that_was_seen(most: int, over_s: float) -> None:
+    wait_s = fold_wait_s(most, most, 0.0, over_s, PACE)
+    assert most / over_s * wait_s <= PACE.bound / 2 * 1.000001 or wait_s == 0.0
+    assert wait_s <= PACE.longest_s
+    if 2 * most < PACE.most_records and most / over_s <= PACE.bound / 2:
+        assert wait_s == PACE.longest_s, "a tail that is short costs nobody a fold"
+
+
+def test_a_lost_tail_alone_is_no_lost_stream_and_is_told() -> None:
+    stream = json.dumps({"state": "running", "heartbeat_us": NOW, "lag": 0, "tail": "on"})
+    unit = {"view": "v", "source": "plays"}
+
+    def judged(tail: str | None, fold: str = stream, **more: object) -> Health:
+        parts = {"stream:plays": fold} | ({"tail:plays": tail} if tail is not None else {})
+        manifest = {"sources": [{"name": "plays"}], "units": [unit | more]}
+        return health_of(StoreStatus(NOW, {}, manifest, parts), Limits())
+
+    lost = judged(json.dumps({"state": "running", "heartbeat_us": NOW - 61 * SECOND, "lag": 0}))
+    assert lost.well
+    assert lost.aging == ("tail: plays: no heartbeat for 61 s",)
+    assert judged(None).aging == ("tail: plays: no driver has written a status",)
+    assert judged(stream).aging == ()
+    # one that is off is missed by nobody, nor one of a source that the fold alone brings
+    assert judged(None, stream.replace('"on"', '"off"')).aging == ()
+    assert judged(None, functions=[["f", {}]]).aging == ()
+
+
+@pytest.mark.parametrize(("looks", "outcome"), [(3, "well"), (4, "aging")])
+def test_a_watch_ends_when_the_tail_stays_lost(looks: int, outcome: str) -> None:
+    watch, aging = Watch(patience=4, grace_until_us=NOW), Health((), aging=("tail: plays: no heartbeat",))
+    watch = watch.after(aging, NOW - 1)  # its driver was started just now
+    for _ in range(looks):
+        watch = watch.after(aging, NOW)
+    assert watch.outcome == outcome
+    assert watch.after(Health(()), NOW).outcome == "well"
