@@ -124,6 +124,10 @@ bench-aggregates: setup ## rows a second of every aggregate, beside DuckDB, pand
 bench-evaluate: setup ## how long a unit test waits for sw.evaluate (options: BENCH="--events 10000 --json file")
 	@$(PY) -m benchmarks.evaluate $(BENCH)
 
+.PHONY: bench-freshness
+bench-freshness: setup ## how soon an event is in an answer: tail, fold alone, usual recipe (options: BENCH="--seconds 60 --rates 2000", --away, --hot)
+	@$(PY) -m benchmarks.freshness $(BENCH)
+
 .PHONY: bench-leaderboard
 bench-leaderboard: setup ## the age of a board under 20,000 plays/s (options: BENCH="--rate 2000 --seconds 10 --late correct")
 	@$(PY) -m benchmarks.leaderboard $(BENCH)

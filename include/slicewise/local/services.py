@@ -17,6 +17,7 @@ from slicewise.settings import Settings
 SERVING = "serving"
 STREAM = stream.NAME
 EMIT = stream.EMIT
+PROBES = stream.PROBES
 TAIL = stream.TAIL
 REPLAY = "replay"
 
@@ -34,9 +35,9 @@ SETTING: Mapping[str, str] = {
     SERVING: "serving_url",
     airflow_server.NAME: "airflow_url",
 }
-NAMES = (*PORTS, STREAM, TAIL, EMIT, REPLAY)
+NAMES = (*PORTS, STREAM, TAIL, EMIT, PROBES, REPLAY)
 # Started by their owner, and down for as long as nobody wants them.
-ON_DEMAND = frozenset({STREAM, TAIL, EMIT, REPLAY})
+ON_DEMAND = frozenset({STREAM, TAIL, EMIT, PROBES, REPLAY})
 
 
 @dataclass(frozen=True)
@@ -84,7 +85,7 @@ def build(
         addresses = {setting: getattr(settings, setting) for setting in SETTING.values()}
         state.write_endpoints(remembered, addresses)
     services = {name: _service(name, settings, state, remembered) for name in here}
-    for name in (STREAM, TAIL, EMIT):
+    for name in (STREAM, TAIL, EMIT, PROBES):
         services[name] = stream.service(settings, state, name)
     services[REPLAY] = _replay(settings, state)
     return Platform(state, settings, services, external)
