@@ -86,12 +86,18 @@ test-java: setup $(JUNIT_JARS) ## the tests of what runs in the JVM
 	    org.junit.platform.console.ConsoleLauncher execute --scan-classpath "$$part" --fail-if-no-tests \
 	    --disable-banner --disable-ansi-colors --details=summary
 
+# Files run side by side, each with servers of its own: much of a run is waiting for them. JOBS=1 runs one after another.
+JOBS ?= 2
+SIDE_BY_SIDE := -n $(JOBS) --dist loadfile --no-loadscope-reorder
+
 .PHONY: test
-test: setup ## the whole suite; starts and stops the servers that it needs
-	@$(MAKE) --no-print-directory test-java
-	@.venvs/airflow/bin/python $(PYTEST) tests
-	@$(PY) $(PYTEST) tests
-	@.venvs/spark/bin/python $(PYTEST) tests
+test: setup ## the whole suite, two files at a time (JOBS=1: one); starts and stops the servers that it needs
+	@failed=; \
+	$(MAKE) --no-print-directory test-java || failed+=" java"; \
+	.venvs/airflow/bin/python $(PYTEST) tests || failed+=" airflow"; \
+	$(PY) $(PYTEST) $(SIDE_BY_SIDE) tests || failed+=" platform"; \
+	.venvs/spark/bin/python $(PYTEST) $(SIDE_BY_SIDE) tests || failed+=" spark"; \
+	[ -z "$$failed" ] || { echo "tests failed of:$$failed (their reports stand above)"; exit 1; }
 
 # --------------------------------------------------------------- figures
 .PHONY: bench

@@ -25,7 +25,7 @@ from slicewise.settings import Settings
 from slicewise.slices import DAY_US
 from tests.support.stack import Stack, stack
 
-pytestmark = [pytest.mark.server, pytest.mark.spark, pytest.mark.airflow, pytest.mark.timeout(2400)]
+pytestmark = [pytest.mark.server, pytest.mark.spark, pytest.mark.airflow, pytest.mark.timeout(3600)]
 
 HOME = Path(__file__).resolve().parents[2]
 EXAMPLE = HOME / "examples" / "flights"

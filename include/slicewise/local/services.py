@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 from slicewise.local import airflow_server, health, kafka_broker, ports, redis_server, stream
@@ -90,12 +91,12 @@ def build(
     return Platform(state, settings, services, external)
 
 
-def chooser(held: Mapping[str, int]) -> Callable[[str, int | None], int]:
-    """Chooses ports: those in `held` are our own running servers' and stay."""
+def chooser(held: Mapping[str, int], owner: Path | None = None) -> Callable[[str, int | None], int]:
+    """Chooses ports for the state folder `owner`: those in `held` are its running servers' and stay."""
     taken: set[int] = set(held.values())
 
     def choose(name: str, last: int | None) -> int:
-        port = held[name] if name in held else ports.choose(last, taken)
+        port = held[name] if name in held else ports.choose(last, taken, owner)
         taken.add(port)
         return port
 

@@ -67,7 +67,7 @@ def _build_for_start(settings: Settings, state: StateFolder) -> Platform:
         if control.running(service, state) is not None
         for port in services.PORTS.get(name, ())
     }
-    return services.build(settings, services.chooser(held))
+    return services.build(settings, services.chooser(held, state.path))
 
 
 def _start_all(wanted: list[Service], platform: Platform, say: Say) -> None:
