@@ -22,7 +22,7 @@ from slicewise.features.project import load_project
 from slicewise.features.projects import joined
 from slicewise.lifecycle.health import StreamStatus
 from slicewise.lifecycle.jobs import hour_of
-from slicewise.lifecycle.overview import streams_of
+from slicewise.lifecycle.overview import freshness_of
 from slicewise.local import deploy, supervisor
 from slicewise.local.airflow_api import AirflowApi, DagRun
 from slicewise.local.control import Say
@@ -204,7 +204,7 @@ def _check_run(airflow: AirflowApi) -> DagRun:
 def _report(settings: Settings, deployment: Deployment, changed: Sequence[str]) -> Report:
     status = read_status(settings.redis_url, ["check"])
     check = _job_report(status, "check")
-    streams, _ = streams_of(status)
+    streams = freshness_of(status)
     with deploy.connected(settings) as store:
         ledger = store.marks().ledger
     hours = {hour for swapped in status.swapped.values() for hour in swapped}
