@@ -35,7 +35,9 @@ class Stack:
     """Running servers; `settings` lead to them."""
 
     def __init__(self, state: Path, project: Path, overrides: Mapping[str, str] | None = None) -> None:
-        self.given = {"SLICEWISE_STATE": str(state), "SLICEWISE_PROJECT": str(project), **(overrides or {})}
+        # without a tail, whose driver takes as much as the stream's, unless the test is about it
+        places = {"SLICEWISE_STATE": str(state), "SLICEWISE_PROJECT": str(project)}
+        self.given = {"SLICEWISE_TAIL": "off", **places, **(overrides or {})}
         self.settings = Settings.load(self.given)
         self._producer: Producer | None = None
 
