@@ -217,7 +217,7 @@ class World:
     def judge(
         self, unit: StoreUnit, entity: int, found: Marks, reply: UnitReply, incarnation: Incarnation | None = None
     ) -> list[int]:
-        """Compares an answer with the log; its base. incarnation: the reader's, where it is not today's. Raises Wrong."""
+        """Compares an answer with the log; its base. incarnation: the reader's, if it is another. Raises Wrong."""
         self.checked += 1
         if unit.storage_fingerprint not in found.starts:
             raise Wrong(f"{unit.view} is ready and not deployed")
