@@ -38,7 +38,7 @@ from slicewise.errors import BeyondRetention, CodecError, DataLoss, StoreUnavail
 from slicewise.merge_base import Base, Stored
 from slicewise.merge_known import Known, KnownColumns
 from slicewise.merge_plan import NOWHERE, HotField, HourRows, Int64, Pentad, ReadPlan, Total
-from slicewise.merge_tail import NEVER, NO_EVENTS, Tail, Tailed, TailSeen, accumulated, opened, tail_of
+from slicewise.merge_tail import NO_EVENTS, Tail, Tailed, TailSeen, accumulated, opened, standing, tail_of
 from slicewise.slices import HOUR_US
 
 LEARNED_LIMIT = 50_000
@@ -340,15 +340,11 @@ def _add_hot(
     events = opened(plan, tail)
     fields = dict(zip(names, values, strict=True))
 
-    def least(place: Place, hour: int) -> int:
-        at = b"%s:%d" % (place[0].encode(), place[1])
-        guard, skipped = int(fields.get(b"l:" + at, -1)), int(fields.get(b"x:" + at, -1))
-        if guard < skipped:  # what was left out is not counted yet, so nothing after it is
-            return NEVER
+    def floor(place: Place, hour: int) -> int:
         seq = total.seq if hour < total.horizon else compacted.get(hour)
-        return max(guard + 1, base.start.get(place) if seq is None else base.floor(seq, place))
+        return base.start.get(place) if seq is None else base.floor(seq, place)
 
-    found = tail_of(plan, events, least)
+    found = tail_of(plan, events, lambda place: standing(fields, place), floor)
     if found.masks:
         rows.events(plan, key, found)
     for place, end in found.ends.items():

@@ -1,5 +1,5 @@
-"""A tail field counts where nothing else can hold its event: beyond the guard of its place, outside of the cover of
-its hour, with nothing skipped before it.
+"""A tail field stands beyond the guard of its place, with nothing skipped before it; it counts where the cover of its
+hour does not hold its event already.
 
 What the fields are is told by their values, each of which begins with the event's identity; names are not parsed.
 """
@@ -29,8 +29,10 @@ FEW_EVENTS = 48
 NEVER = 1 << 62
 """Beyond every offset."""
 
-Least = Callable[[Place, int], int]
-"""(place, hour) -> the least offset there whose tail field counts."""
+Standing = Callable[[Place], tuple[int, int]]
+"""Place -> half-open range of the offsets whose tail fields stand."""
+Floor = Callable[[Place, int], int]
+"""(place, hour) -> the first offset that is not compacted."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,12 +40,12 @@ class Tail:
     """The tail fields of one entity and unit that count."""
 
     events: OpenMembers
-    """Those within a window."""
+    """Those within a window that count."""
     masks: Sequence[int]
     numbers: Sequence[int]
     """Per event of them its mask and its slice."""
     ends: Mapping[Place, int]
-    """Beyond the newest of each place, also outside of the windows."""
+    """Beyond the newest of each place that stands, wherever it counts."""
     newest_us: int
     """Time of the latest event within a window."""
 
@@ -123,30 +125,51 @@ def opened(plan: ReadPlan, values: Sequence[bytes]) -> OpenMembers:
         ) from error
 
 
-def tail_of(plan: ReadPlan, events: OpenMembers, least: Least) -> Tail:
+def standing(fields: Mapping[bytes, bytes], place: Place) -> tuple[int, int]:
+    """Half-open range of the offsets at a place whose tail fields stand, by the other fields of their hash."""
+    at = b"%s:%d" % (place[0].encode(), place[1])
+    guard, skipped = int(fields.get(b"l:" + at, -1)), fields.get(b"x:" + at)
+    if skipped is not None:
+        try:
+            first, last = map(int, skipped.split(b":"))
+        except ValueError as error:
+            raise CodecError(f"a skip mark that is none: {skipped[:40]!r}", expected="<first>:<last>") from error
+        if guard < last:  # what was left out is not folded yet: nothing from there on is all there is
+            return guard + 1, first
+    return guard + 1, NEVER
+
+
+def tail_of(plan: ReadPlan, events: OpenMembers, stands: Standing, floor: Floor) -> Tail:
     """Which of the events count."""
-    return _one_by_one(plan, events, least) if len(events.members) <= FEW_EVENTS else _at_once(plan, events, least)
+    way = _one_by_one if len(events.members) <= FEW_EVENTS else _at_once
+    return way(plan, events, stands, floor)
 
 
-def _one_by_one(plan: ReadPlan, events: OpenMembers, least: Least) -> Tail:
+def _one_by_one(plan: ReadPlan, events: OpenMembers, stands: Standing, floor: Floor) -> Tail:
     cuts, regions = plan.hot.regions
     slice_us, whole = plan.unit.slice_us, int.from_bytes
-    known: dict[tuple[bytes, int], int] = {}
+    ranges: dict[bytes, tuple[int, int]] = {}
+    floors: dict[tuple[bytes, int], int] = {}
     ends: dict[bytes, int] = {}
     taken, masks, numbers, newest = [], [], [], -NEVER
     for i, member in enumerate(events.members):
         time, at = whole(member[:8], "big") - SIGN_BIT, member[8:28]
-        key = at, time // HOUR_US
-        first = known.get(key)
-        if first is None:
-            first = known[key] = least(place_of(at), key[1])
+        found = ranges.get(at)
+        if found is None:
+            found = ranges[at] = stands(place_of(at))
         offset = whole(member[28:IDENTITY_BYTES], "big")
-        if offset >= first:
+        if found[0] <= offset < found[1]:
             if offset >= ends.get(at, 0):
                 ends[at] = offset + 1
             number = time // slice_us
             mask = regions[bisect_right(cuts, number)]
-            if mask != NOWHERE:
+            if mask == NOWHERE:
+                continue
+            key = at, time // HOUR_US
+            first = floors.get(key)
+            if first is None:
+                first = floors[key] = floor(place_of(at), key[1])
+            if offset >= first:
                 taken.append(i)
                 masks.append(mask)
                 numbers.append(number)
@@ -156,23 +179,25 @@ def _one_by_one(plan: ReadPlan, events: OpenMembers, least: Least) -> Tail:
     return Tail(events, masks, numbers, {place_of(at): end for at, end in ends.items()}, newest)
 
 
-def _at_once(plan: ReadPlan, events: OpenMembers, least: Least) -> Tail:
+def _at_once(plan: ReadPlan, events: OpenMembers, stands: Standing, floor: Floor) -> Tail:
     identity = events.records["identity"]
     offset = identity["offset"].astype(np.int64)
     time = (identity["time"].astype(np.uint64) ^ np.uint64(SIGN_BIT)).view(np.int64)
     place, firsts = _places(identity)
     hours, hour = distinct(time // HOUR_US)
     group = place * len(hours) + hour
-    limits = np.full(len(firsts) * len(hours), NEVER)
     places = [place_of(events.members[first][8:28]) for first in firsts]
-    for each in distinct(group)[0].tolist():
-        limits[each] = least(places[each // len(hours)], int(hours[each % len(hours)]))
-    counts = offset >= limits[group]
+    low, high = np.array([stands(each) for each in places], np.int64).T
+    stood = (offset >= low[place]) & (offset < high[place])
+    ends = np.zeros(len(places), np.int64)
+    np.maximum.at(ends, place[stood], offset[stood] + 1)
     number = time // plan.unit.slice_us
     mask = plan.hot.masks[np.searchsorted(plan.hot.cuts, number, side="right")]
-    ends = np.zeros(len(places), np.int64)
-    np.maximum.at(ends, place[counts], offset[counts] + 1)
-    taken = np.flatnonzero(counts & (mask != NOWHERE))
+    within = stood & (mask != NOWHERE)
+    floors = np.zeros(len(firsts) * len(hours), np.int64)
+    for each in distinct(group[within])[0].tolist():
+        floors[each] = floor(places[each // len(hours)], int(hours[each % len(hours)]))
+    taken = np.flatnonzero(within & (offset >= floors[group]))
     if len(taken) < len(time):
         events = events.take(taken)
         mask, number, time = mask[taken], number[taken], time[taken]

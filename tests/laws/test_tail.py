@@ -201,13 +201,12 @@ def dealt(unit: LawUnit, events: Sequence[Event], random: Random) -> Dealt:
         come = random.randint(min(1, len(beyond)), len(beyond))
         reached = max([last, *(e.offset for e in beyond[:come])])
         behind = [e for e in mine if e.offset <= reached and e not in beyond and random.random() < 0.3]
-        hidden = place[1] == 2
-        if hidden and beyond[:come]:
+        first = random.choice(beyond[:come]).offset if place[1] == 2 and come else 1 << 50
+        if first < 1 << 50:
             at = b"x:%s:%d" % (place[0].encode(), place[1])
-            store.hot[at] = b"%d" % beyond[come - 1].offset
-        else:
-            store.counted += beyond[:come]
-        store.write([*beyond[:come], *behind])
+            store.hot[at] = b"%d:%d" % (first, beyond[come - 1].offset)
+        store.counted += [e for e in beyond[:come] if e.offset < first]
+        store.write([*(e for e in beyond[:come] if e.offset < first or random.random() < 0.5), *behind])
     return store
 
 

@@ -123,8 +123,8 @@ class StoreUnderTest:
     def guard(self, place: Place) -> int:
         return int(self.hot.get(b"l:%s:%d" % (place[0].encode(), place[1]), -1))
 
-    def skip(self, place: Place, offset: int) -> None:
-        self.hot[b"x:%s:%d" % (place[0].encode(), place[1])] = b"%d" % offset
+    def skip(self, place: Place, first: int, last: int) -> None:
+        self.hot[b"x:%s:%d" % (place[0].encode(), place[1])] = b"%d:%d" % (first, last)
 
     def fold(self, events: Sequence[Made]) -> None:
         grouped: dict[tuple[int, Place], list[Made]] = {}
@@ -348,10 +348,11 @@ def histories(draw: st.DrawFn) -> tuple[StoreUnderTest, list[Made], list[Window]
             behind = [e for e in covered if draw(st.booleans())]
             skipped = draw(st.sampled_from([None, None, "folded", "waiting"]))
             if skipped == "folded" and guard >= 0:
-                store.skip(p, draw(st.integers(0, guard)))
+                store.skip(p, draw(st.integers(0, guard)), guard)
             elif skipped == "waiting" and here:
-                store.skip(p, here[-1].offset)
-                here = [e for e in here if draw(st.booleans())]
+                first = draw(st.sampled_from(here)).offset
+                store.skip(p, first, here[-1].offset)
+                here = [e for e in here if e.offset < first or draw(st.booleans())]
             store.write([*here, *behind])
     windows = draw(st.lists(st.sampled_from(WINDOWS), min_size=1, max_size=5, unique=True))
     mode: ReadMode = draw(st.sampled_from(["live", "at"]))
