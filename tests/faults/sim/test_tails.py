@@ -10,7 +10,8 @@ from unittest.mock import patch
 import numpy as np
 import pytest
 
-from slicewise import codec
+from slicewise import codec, merge_rows, merge_tail
+from slicewise.cover import Place
 from slicewise.stores import decisions, keys
 from slicewise.stores.steps import Change, Command, KeyChange, TailChange, Whole
 from tests.faults.sim import tails
@@ -18,12 +19,13 @@ from tests.faults.sim.tails import TailWorld, history
 from tests.faults.sim.world import archive_cover
 from tests.support.stored import place
 
-SEEDS = 40
+SEEDS = 30
 MUTANT_SEEDS = 400
-FOUND: dict[str, int] = {}
+FOUND = {"terms": 69, "start-cover": 64, "skip-joined": 22, "skip": 14, "cover": 12, "swap": 12, "meanwhile": 7,
+         "incarnation": 7, "resend": 5, "skip-first": 2, "off": 2, "last": 1}  # fmt: skip
 """A history that was found to need the rule is tried before the others."""
 Patches = Sequence[tuple[Any, str, Any]]
-tail_counts, stands = decisions.tail_counts, tails.stands
+tail_counts, standing = decisions.tail_counts, merge_tail.standing
 
 
 def in_any_life(tail: Any, incarnation: Any, ledger: Any) -> bool:  # noqa: ARG001
@@ -34,9 +36,18 @@ def from_anywhere(tail: Any, incarnation: Any, ledger: Any) -> bool:  # noqa: AR
     return tail is not None and tail_counts(tail, incarnation, tail.start)
 
 
-def whole_or_nothing(offset: int, guard: int, skip: bytes | None) -> bool:
+def unskipped(fields: Any, place: Place) -> tuple[int, int]:
+    return standing({name: value for name, value in fields.items() if not name.startswith(b"x:")}, place)
+
+
+def whole_or_nothing(fields: Any, place: Place) -> tuple[int, int]:
     """A skip hides all that is beyond the guard."""
-    return stands(offset, guard, skip) and stands(decisions.MAX_OFFSET, guard, skip)
+    first, end = standing(fields, place)
+    return (first, end) if end == merge_tail.NEVER else (0, 0)
+
+
+def standing_is(what: Callable[[Any, Place], tuple[int, int]]) -> Patches:
+    return [(merge_tail, "standing", what), (merge_rows, "standing", what)]
 
 
 def in_tails(what: Callable[[TailChange], Command]) -> Callable[[TailWorld], None]:
@@ -93,8 +104,8 @@ PATCHES: dict[str, Patches] = {
     ],
     "start": [(decisions, "check_tail", lambda *given: None), (decisions, "tail_counts", from_anywhere)],  # noqa: ARG005
     "incarnation": [(decisions, "tail_counts", in_any_life)],
-    "skip": [(tails, "stands", lambda offset, guard, skip: offset > guard)],  # noqa: ARG005
-    "skip-first": [(tails, "stands", whole_or_nothing)],
+    "skip": standing_is(unskipped),
+    "skip-first": standing_is(whole_or_nothing),
     "skip-joined": [(decisions, "skipped", lambda stood, guard, first, last: (first, last))],  # noqa: ARG005
 }
 WORLDS: dict[str, Callable[[TailWorld], None]] = {

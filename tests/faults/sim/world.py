@@ -112,7 +112,7 @@ class World:
         self.sweep_reconnects = False
         """Removed rule: so does the sweep's."""
         self.server = Server(self)
-        self.sessions: Sessions | None = Sessions(FIRST_HOUR * HOUR_US, (FIRST_HOUR + HOURS) * HOUR_US)
+        self.sessions = Sessions(FIRST_HOUR * HOUR_US, (FIRST_HOUR + HOURS) * HOUR_US)
         self._true: dict[tuple[Any, ...], list[int]] = {}
         self._marks: tuple[list[bytes], Marks | None] = ([], None)
 
@@ -246,10 +246,14 @@ class World:
         start = found.starts[unit.storage_fingerprint]
         known = {seq: archive_cover(offsets) for seq, offsets in self.archive.items()} | {decisions.START_SEQ: start}
         times = [self.log[partition][offset].time_us for partition, offset in want]
-        if self.sessions and (wrong := self.sessions.wrong(unit, found, reply, DAY_FIELDS, known, times)):
+        if self.merged() and (wrong := self.sessions.wrong(unit, found, reply, DAY_FIELDS, known, times, tailed, base)):
             raise Wrong(f"{unit.view} entity {entity}: {wrong}")
         self._true[given] = base
         return base
+
+    def merged(self) -> bool:
+        """Whether this answer is also read by `merge`."""
+        return True
 
     def tailed(self, found: Marks, incarnation: Incarnation) -> bool:  # noqa: ARG002
         """Whether a reader of this life counts tail fields."""
