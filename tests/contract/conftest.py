@@ -123,3 +123,14 @@ def bench(connect: Callable[[], Store]) -> Bench:
     bench = Bench(connect, store, unit, store.time_us() // HOUR_US - 3)
     bench.deploy(store, unit)
     return bench
+
+
+@pytest.fixture(scope="session")
+def contract_store(contract_redis: RedisServer) -> Backend:
+    """A real store that a test empties itself, as often as it likes."""
+
+    def empty() -> None:
+        with redis.Redis.from_url(contract_redis.operator_url) as client:
+            client.flushall()
+
+    return Backend(lambda: open_store(contract_redis.url), empty)

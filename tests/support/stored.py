@@ -27,7 +27,7 @@ from slicewise.cover import Cover, Place
 from slicewise.features.event_list import EventList
 from slicewise.slices import HOUR_US, MINUTE_US
 from slicewise.stores import keys
-from slicewise.stores.ports import FoldBatch, HourEntry, ListBatch, ReadReply, TagRead, UnitReply
+from slicewise.stores.ports import FoldBatch, HourEntry, ListBatch, ReadReply, TagRead, TailBatch, UnitReply
 from slicewise.stores.shapes import ListShape, ReadShape
 from slicewise.stores.store import Store
 
@@ -231,6 +231,22 @@ def list_batch(unit: StoreUnit, events: Sequence[Event], *, fill: bool = False, 
     return ListBatch(
         unit=unit,
         place=None if fill else place(events[0].partition),
+        tags=[tag(e, name) for e in entities],
+        entity=np.array([position[e.entity] for e in events], np.int64),
+        offset=rows.offset,
+        time=rows.time,
+        members=NO_COLUMNS.encode(rows),
+    )
+
+
+def tail_batch(unit: StoreUnit, events: Sequence[Event], name: str = "user") -> TailBatch:
+    """Events of one partition, in offset order, as a tail writes them."""
+    rows = rows_of(events)
+    entities = sorted({e.entity for e in events})
+    position = {entity: i for i, entity in enumerate(entities)}
+    return TailBatch(
+        unit=unit,
+        place=place(events[0].partition),
         tags=[tag(e, name) for e in entities],
         entity=np.array([position[e.entity] for e in events], np.int64),
         offset=rows.offset,

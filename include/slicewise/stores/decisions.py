@@ -72,6 +72,20 @@ def hour_of(number: int, slice_us: int) -> int:
     return number * slice_us // HOUR_US
 
 
+# ------------------------------------------------------------------ tail
+def skipped(stands: bytes | None, guard: int, first: int, last: int) -> tuple[int, int]:
+    """First and last offset of a skip mark, where these are skipped: those that stand are joined until the guard has
+    passed them, since no reader knows which of the offsets between them stand."""
+    if stands is None or (had := parse_skip(stands))[1] <= guard:
+        return first, last
+    return min(first, had[0]), max(last, had[1])
+
+
+def parse_skip(raw: bytes) -> tuple[int, int]:
+    first, _, last = raw.partition(b":")
+    return int(first), int(last)
+
+
 # ------------------------------------------------------------------ event lists
 def in_order(offsets: npt.NDArray[np.int64]) -> bool:
     """Whether the offsets of a batch ascend, and are such as a Lua number holds."""

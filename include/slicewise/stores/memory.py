@@ -7,7 +7,7 @@ be emptied, which keeps the incarnation.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -15,7 +15,7 @@ from slicewise.clock import Clock
 from slicewise.codec import IDENTITY_BYTES
 from slicewise.errors import StoreUnavailable
 from slicewise.stores import decisions
-from slicewise.stores.keys import LOW
+from slicewise.stores.keys import LOW, TAIL_COUNT
 from slicewise.stores.ports import Incarnation
 from slicewise.stores.steps import (
     EXPIRED,
@@ -29,6 +29,8 @@ from slicewise.stores.steps import (
     PutBoard,
     PutText,
     Tagged,
+    TailChange,
+    TailListChange,
     Text,
     Time,
     Together,
@@ -108,6 +110,10 @@ class MemoryServer:
             return self._change(command)
         if isinstance(command, ListChange):
             return self._list_change(command)
+        if isinstance(command, TailChange):
+            return self._tail_change(command)
+        if isinstance(command, TailListChange):
+            return self._tail_list_change(command)
         if isinstance(command, Members):
             return self._members(command)
         if isinstance(command, Text):
@@ -200,15 +206,24 @@ class MemoryServer:
         before, listed_before = [(change.key, self._copy(change.key))], self._copy_list(change.list_key)
         self._remember(lambda: self._restore(before))
         self._remember_with(lambda: self._restore_list(change.list_key, listed_before))
+        return self._put_members(change, fields, dict(change.sets), change.adds)
+
+    def _put_members(
+        self,
+        change: ListChange | TailListChange,
+        fields: Mapping[bytes, bytes],
+        sets: dict[bytes, bytes],
+        adds: Sequence[tuple[int, bytes]],
+    ) -> int:
+        """Adds, trims, sets guard, mark and expiries; how many were cut."""
+        hashed, now = self._hash(change.key), self.clock.now_us()
         until = 0 if not change.expiry else max(change.expiry, 0 if hashed is None else hashed.expiry)
-        members = {(score, member) for score, member in change.adds}
         found = self._sorted(change.list_key)
-        ordered = sorted(members if found is None else members.union(found.members))
+        ordered = sorted(set(adds).union(() if found is None else found.members))
         keeps = change.keeps
         older = sum(score < now - keeps.range_us for score, _ in ordered)
         past = sum(score <= now - keeps.late_us for score, _ in ordered)
         drop, cut = decisions.surplus(keeps, len(ordered), older, past)
-        sets = dict(change.sets)
         if drop:
             sets[LOW] = ordered[drop - 1][1][:IDENTITY_BYTES]
         if hashed is not None or sets:
@@ -217,6 +232,58 @@ class MemoryServer:
         if ordered[drop:]:
             self.lists[change.list_key] = Sorted(ordered[drop:], until)
         return cut
+
+    # ------------------------------------------------------------ the tail
+    def _tail_change(self, change: TailChange) -> list[int]:
+        """What scripts/tail.lua does."""
+        found, now = self._hash(change.key), self.clock.now_us() // 1_000_000
+        fields = {} if found is None else found.fields
+        guard = int(fields.get(change.guard, b"-1"))
+        new = [event for event in change.events if event[0] > guard]
+        kept = [event for event in new if event[3] == 0 or event[3] > now]
+        known, expired = len(change.events) - len(new), len(new) - len(kept)
+        if not kept:
+            return [0, known, expired, 0]
+        before = [(change.key, self._copy(change.key))]
+        self._remember(lambda: self._restore(before))
+        stood = found is not None
+        found = self.hashes.setdefault(change.key, Hash())
+        count, skipped = int(found.fields.get(TAIL_COUNT, b"0")), []
+        for offset, name, value, _ in kept:
+            if name not in found.fields and count >= change.bound:
+                skipped.append(offset)
+                continue
+            count += name not in found.fields
+            found.fields[name] = value
+        if count:
+            found.fields[TAIL_COUNT] = b"%d" % count
+        if skipped:
+            found.fields[change.skip] = b"%d:%d" % decisions.skipped(
+                found.fields.get(change.skip), guard, skipped[0], skipped[-1]
+            )
+        latest = max(expiry for *_, expiry in kept)
+        if latest and (not stood or latest > found.expiry):
+            found.expiry = latest
+        return [len(kept) - len(skipped), known, expired, len(skipped)]
+
+    def _tail_list_change(self, change: TailListChange) -> list[int]:
+        """What scripts/tail_list.lua does."""
+        hashed, now = self._hash(change.key), self.clock.now_us()
+        fields = {} if hashed is None else hashed.fields
+        guard = int(fields.get(change.guard, b"-1"))
+        new = [event for event in change.events if event[0] > guard]
+        known = len(change.events) - len(new)
+        if not new:
+            return [0, known, 0, 0]
+        standing = set(decisions.above_low_water([member for *_, member in new], fields.get(LOW)))
+        adds = [(score, member) for _, score, member in new if member in standing]
+        if change.expiry and change.expiry <= now // 1_000_000 and hashed is None:
+            return [0, known, len(new), 0]
+        before, listed_before = [(change.key, self._copy(change.key))], self._copy_list(change.list_key)
+        self._remember(lambda: self._restore(before))
+        self._remember_with(lambda: self._restore_list(change.list_key, listed_before))
+        cut = self._put_members(change, fields, {change.guard: b"%d" % new[-1][0]}, adds)
+        return [len(adds), known, len(new) - len(adds), cut]
 
     # ------------------------------------------------------------ losing writes
     def _copy_list(self, key: bytes) -> Sorted | None:

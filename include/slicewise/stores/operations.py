@@ -14,7 +14,7 @@ from slicewise.codec.board import Board
 from slicewise.cover import Cover
 from slicewise.errors import DataLoss, EpochSuperseded, NotReady
 from slicewise.slices import PENTAD_DAYS
-from slicewise.stores import boards, covers, days, decisions, fold, keys, lifetime, lists, marks, pentads, swap
+from slicewise.stores import boards, covers, days, decisions, fold, keys, lifetime, lists, marks, pentads, swap, tail
 from slicewise.stores.ports import (
     BoardReply,
     Deployable,
@@ -31,6 +31,8 @@ from slicewise.stores.ports import (
     StoredUnit,
     SwapOutcome,
     TagRead,
+    TailBatch,
+    TailOutcome,
     TailStart,
     Term,
     UnitReply,
@@ -98,8 +100,8 @@ class Operations:
         return (yield from marks.advance_ledger(self.generation, start, end, epoch, units))
 
     def begin_tail(self, source: str, start: Cover, epoch: int, units: str) -> Steps[Marks]:
-        tail = TailStart(self.incarnation, start)
-        return (yield from marks.begin_tail(self.generation, source, tail, epoch, units))
+        begun = TailStart(self.incarnation, start)
+        return (yield from marks.begin_tail(self.generation, source, begun, epoch, units))
 
     def end_tail(self, source: str, stood: TailStart | None) -> Steps[None]:
         yield from marks.end_tail(self.generation, source, stood)
@@ -190,6 +192,10 @@ class Operations:
     def add(self, batch: ListBatch) -> Steps[FoldOutcome]:
         term = yield from self.term(batch.unit)
         return (yield from lists.add(self.generation, term, batch))
+
+    def tail(self, batch: TailBatch, bound: int) -> Steps[TailOutcome]:
+        term = yield from self.term(batch.unit)
+        return (yield from tail.tail(self.generation, term, batch, bound))
 
     def swap(
         self,

@@ -182,6 +182,37 @@ class ListBatch:
 
 
 @dataclass(frozen=True)
+class TailBatch:
+    """Events of one unit and one place, in offset order: all that the unit keeps since those written before."""
+
+    unit: StoredUnit
+    place: Place
+    tags: Sequence[bytes]
+    """One per entity (`keys.entity_tags`)."""
+    entity: npt.NDArray[np.int64]
+    """Per row: index into tags."""
+    offset: npt.NDArray[np.int64]
+    time: npt.NDArray[np.int64]
+    """Per row: its event time."""
+    members: Sequence[bytes]
+    """Per row: `codec.Members` of the columns that the unit reads."""
+
+
+@dataclass(frozen=True)
+class TailOutcome:
+    """rows: all; written (or standing), known (at or below the guard), below (the unit's start cover), expired (of a
+    list: too old for it), skipped at the bound: parts of them. cut: events that a list's capacity left out."""
+
+    rows: int = 0
+    written: int = 0
+    known: int = 0
+    below: int = 0
+    expired: int = 0
+    skipped: int = 0
+    cut: int = 0
+
+
+@dataclass(frozen=True)
 class FoldOutcome:
     """rows: all; applied, known (at or below an entity's last), compacted (below their hour's
     cover), expired: parts of them. entities: written. misses: reads that no longer stood. cut: events
@@ -336,6 +367,11 @@ class OnlineStore(BoardStore, Protocol):
     def begin_tail(self, source: str, start: Cover, epoch: int, units: str) -> Marks:
         """To be asked by a tail before its first write, of all events of the source from `start` on: the marks, with
         its own. EpochSuperseded; GapRefused where the start lies beyond the ledger."""
+        ...
+
+    def tail(self, batch: TailBatch, bound: int) -> TailOutcome:
+        """Writes events beyond what is folded, at most `bound` per entity. A tail's batches come in the order of the
+        log, from its start on; broken, it goes on from the first that was not acknowledged, on the same incarnation."""
         ...
 
     def end_tail(self, source: str, stood: TailStart | None = None) -> None:

@@ -123,7 +123,34 @@ class ListChange(NamedTuple):
     """Second of expiry of what is added; 0: never."""
 
 
-Command = Time | Fields | Whole | Members | Text | PutText | PutBoard | Together | Tagged | Change | ListChange
+class TailChange(NamedTuple):
+    """-> [written or standing, known, expired, skipped] of the events of one entity and place."""
+
+    key: bytes
+    guard: bytes
+    skip: bytes
+    bound: int
+    events: Sequence[tuple[int, bytes, bytes, int]]
+    """(offset, field, value, expiry in seconds UTC or 0), in offset order."""
+
+
+class TailListChange(NamedTuple):
+    """-> [written, known, trimmed or too old, cut] of the events of one entity and place."""
+
+    key: bytes
+    """The hash."""
+    list_key: bytes
+    guard: bytes
+    keeps: EventList
+    expiry: int
+    """Second of expiry of what is added; 0: never."""
+    events: Sequence[tuple[int, int, bytes]]
+    """(offset, score, member), in offset order."""
+
+
+Written = Change | ListChange | TailChange | TailListChange
+"""Commands that change what an entity has."""
+Command = Time | Fields | Whole | Members | Text | PutText | PutBoard | Together | Tagged | Written
 Steps = Generator[Sequence[Command], list[Any], T]
 
 TIME = Time()

@@ -23,6 +23,8 @@ from slicewise.stores.ports import (
     StoredUnit,
     SwapOutcome,
     TagRead,
+    TailBatch,
+    TailOutcome,
     TailStart,
 )
 from slicewise.stores.steps import Command, Steps, drive
@@ -93,6 +95,9 @@ class Store:
 
     def begin_tail(self, source: str, start: Cover, epoch: int, units: str) -> Marks:
         return self._run(self.steps.begin_tail(source, start, epoch, units))
+
+    def tail(self, batch: TailBatch, bound: int) -> TailOutcome:
+        return self._run(self.steps.tail(batch, bound))
 
     def end_tail(self, source: str, stood: TailStart | None = None) -> None:
         self._run(self.steps.end_tail(source, stood))

@@ -15,14 +15,14 @@ from slicewise.errors import StoreUnavailable
 from slicewise.stores import decisions
 from slicewise.stores.operations import Operations, read_commands
 from slicewise.stores.ports import BoardReply, EntityRead, Incarnation, ReadReply, TagRead
-from slicewise.stores.redis.commands import BOARD_SCRIPT, LIST_SCRIPT, SCRIPT, decode, encode
+from slicewise.stores.redis.commands import SCRIPTS, decode, encode
 from slicewise.stores.redis.wire import NOT_YET, Address, Connection, ReplyError, pack, reader
 from slicewise.stores.steps import Command, Steps
 from slicewise.stores.store import Store
 
 T = TypeVar("T")
 
-_SCRIPTS = tuple(pack((b"SCRIPT", b"LOAD", script)) for script in (SCRIPT, LIST_SCRIPT, BOARD_SCRIPT))
+_SCRIPTS = tuple(pack((b"SCRIPT", b"LOAD", script)) for script in SCRIPTS)
 _HELLO = (pack((b"INFO",)), *_SCRIPTS)
 
 

@@ -8,6 +8,7 @@ from importlib.resources import files
 from typing import Any
 
 from slicewise.errors import CodecError, StoreUnavailable
+from slicewise.features.event_list import EventList
 from slicewise.stores.keys import MARKS
 from slicewise.stores.redis.wire import ReplyError, pack
 from slicewise.stores.shapes import ReadShape
@@ -23,6 +24,8 @@ from slicewise.stores.steps import (
     PutBoard,
     PutText,
     Tagged,
+    TailChange,
+    TailListChange,
     Text,
     Time,
     Together,
@@ -40,6 +43,7 @@ LIST_SCRIPT, _LIST_SHA = _script("event_list.lua")
 BOARD_SCRIPT, _BOARD_SHA = _script("board.lua")
 TAIL_SCRIPT, _TAIL_SHA = _script("tail.lua")
 TAIL_LIST_SCRIPT, _TAIL_LIST_SHA = _script("tail_list.lua")
+SCRIPTS = (SCRIPT, LIST_SCRIPT, BOARD_SCRIPT, TAIL_SCRIPT, TAIL_LIST_SCRIPT)
 MAX_VALUE = 64 << 20
 """Bytes of one value; Redis itself takes 512 MiB, but a script copies what it checks."""
 
@@ -70,6 +74,10 @@ def encode(commands: Sequence[Command]) -> tuple[list[bytes], int]:
             packed.append(_change(command))
         elif isinstance(command, ListChange):
             packed.append(_list_change(command))
+        elif isinstance(command, TailChange):
+            packed.append(_tail(command))
+        elif isinstance(command, TailListChange):
+            packed.append(_tail_list(command))
         elif isinstance(command, PutBoard):
             parts = (command.order, command.value, b"%d" % command.expiry_ms)
             packed.append(pack((b"EVALSHA", _BOARD_SHA, b"1", command.key, *parts)))
@@ -143,10 +151,28 @@ def _list_change(change: ListChange) -> bytes:
     words.append(b"%d" % len(change.sets))
     for field, value in change.sets:
         words += (field, value)
-    keeps = change.keeps
-    words += [b"%d" % n for n in (keeps.range_us, keeps.rows, keeps.late_us, keeps.most, change.expiry)]
+    words += _keeps(change.keeps, change.expiry)
     for score, member in change.adds:
         words += (b"%d" % score, member)
+    return pack(tuple(words))
+
+
+def _keeps(keeps: EventList, expiry: int) -> list[bytes]:
+    return [b"%d" % n for n in (keeps.range_us, keeps.rows, keeps.late_us, keeps.most, expiry)]
+
+
+def _tail(change: TailChange) -> bytes:
+    words = [b"EVALSHA", _TAIL_SHA, b"1", change.key, change.guard, change.skip, b"%d" % change.bound]
+    for offset, field, value, expiry in change.events:
+        words += (b"%d" % offset, field, value, b"%d" % expiry)
+    return pack(tuple(words))
+
+
+def _tail_list(change: TailListChange) -> bytes:
+    words = [b"EVALSHA", _TAIL_LIST_SHA, b"2", change.key, change.list_key, change.guard]
+    words += _keeps(change.keeps, change.expiry)
+    for offset, score, member in change.events:
+        words += (b"%d" % offset, b"%d" % score, member)
     return pack(tuple(words))
 
 

@@ -1,0 +1,283 @@
+"""The tail: each event stands once beyond its guard until the fold has it, and `n` says how many do."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from dataclasses import replace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from slicewise.clock import SystemClock
+from slicewise.errors import EpochSuperseded, StoreUnavailable
+from slicewise.features.event_list import EventList
+from slicewise.slices import DAY_US, HOUR_US
+from slicewise.stores import keys
+from slicewise.stores.memory import MemoryNode, MemoryServer, open_memory
+from slicewise.stores.ports import TailOutcome, UnitReply
+from slicewise.stores.redis.adapter import RedisNode
+from slicewise.stores.steps import Command, Fields
+from slicewise.stores.store import Store
+from tests.contract.conftest import Backend, Bench, new_unit, racing
+from tests.contract.test_fold import hot
+from tests.support.stored import (
+    NO_COLUMNS,
+    Event,
+    StoreDeployment,
+    StoreUnit,
+    cover,
+    fold_batch,
+    guards_of,
+    hour_entry,
+    list_batch,
+    list_unit,
+    listed,
+    low_of,
+    place,
+    read_list,
+    running_of,
+    seen_in,
+    tag,
+    tail_batch,
+)
+
+BOUND = 1_000
+
+
+def fields(reply: UnitReply) -> dict[bytes, bytes]:
+    return dict(zip(reply.hot[::2], reply.hot[1::2], strict=True))
+
+
+def standing(bench: Bench, entity: int = 1, unit: StoreUnit | None = None) -> list[tuple[int, int]]:
+    """(partition, offset) of an entity's tail fields; each value is its event's, and `n` is their number."""
+    found = fields(hot(bench.store, unit or bench.unit, entity))
+    names = [name for name in found if name.startswith(b"e:")]
+    rows = NO_COLUMNS.decode([found[name] for name in names])
+    inside = [(int(name.split(b":")[3]), int(name.split(b":")[4])) for name in names]
+    assert inside == list(zip(rows.partition.tolist(), rows.offset.tolist(), strict=True))
+    assert found.get(keys.TAIL_COUNT) == (b"%d" % len(names) if names else None)
+    return sorted(inside)
+
+
+def skip(bench: Bench, entity: int = 1, partition: int = 0) -> bytes | None:
+    return fields(hot(bench.store, bench.unit, entity)).get(keys.skip_field(place(partition)))
+
+
+def events(bench: Bench, offsets: Sequence[int], entity: int = 1, partition: int = 0) -> list[Event]:
+    """Of three hours, each beside its neighbours in another one."""
+    return [Event(entity, bench.hour_us + o % 3 * HOUR_US + o, partition, o) for o in offsets]
+
+
+def begun(bench: Bench) -> Bench:
+    marks = bench.store.marks()
+    bench.store.begin_tail("plays", cover(), marks.epoch, marks.units)
+    return bench
+
+
+def test_events_stand_until_the_fold_has_counted_them(bench: Bench) -> None:
+    both = [*events(begun(bench), range(6)), Event(2, bench.hour_us, 0, 6)]
+    assert bench.store.tail(tail_batch(bench.unit, both), BOUND) == TailOutcome(rows=7, written=7)
+    bench.store.tail(tail_batch(bench.unit, events(bench, [3], partition=1)), BOUND)
+    assert standing(bench) == [*((0, o) for o in range(6)), (1, 3)]
+    bench.store.fold(replace(fold_batch(bench.unit, both[:4]), tail=True))
+    assert standing(bench) == [(0, 4), (0, 5), (1, 3)]
+    assert standing(bench, 2) == [(0, 6)]
+    bench.store.fold(replace(fold_batch(bench.unit, both[2:]), tail=True))
+    assert standing(bench) == [(1, 3)]
+    assert standing(bench, 2) == []
+    seen = seen_in(bench.unit, [part.row for part in running_of(hot(bench.store, bench.unit, 1)).values()])
+    assert seen == [(0, o) for o in range(6)]
+
+
+def test_what_the_fold_has_is_known_and_written_again_is_the_same(bench: Bench) -> None:
+    #  offsets  0 1 2 | 3 4      guard at 2
+    all_five = events(begun(bench), range(5))
+    bench.store.fold(fold_batch(bench.unit, all_five[:3]))
+    for _ in range(3):
+        outcome = bench.connect().tail(tail_batch(bench.unit, all_five), BOUND)
+        assert outcome == TailOutcome(rows=5, written=2, known=3)
+        assert standing(bench) == [(0, 3), (0, 4)]
+    for _ in range(2):  # a replay of what was folded takes nothing from `n`
+        bench.store.fold(replace(fold_batch(bench.unit, all_five[:4]), tail=True))
+        assert standing(bench) == [(0, 4)]
+
+
+def test_what_lies_below_the_start_cover_is_the_backfills(bench: Bench) -> None:
+    marks = bench.store.marks()
+    bench.store.advance_ledger(cover(), cover(3), marks.epoch, marks.units)
+    second = new_unit()
+    bench.deploy(bench.store, bench.unit, second)
+    outcome = bench.store.tail(tail_batch(second, events(bench, range(5))), BOUND)
+    assert outcome == TailOutcome(rows=5, written=2, below=3)
+    assert standing(bench, unit=second) == [(0, 3), (0, 4)]
+
+
+def test_what_no_read_reaches_is_left_out_and_the_key_expires_with_its_latest(bench: Bench) -> None:
+    #  the slice that has just expired | one that has not
+    unit, now = bench.unit, bench.store.time_us()
+    edge = (now - unit.retention_us) // unit.slice_us
+    old, young = Event(1, (edge - 1) * unit.slice_us, 0, 0), Event(1, (edge + 2) * unit.slice_us, 0, 1)
+    assert bench.store.tail(tail_batch(unit, [old]), BOUND) == TailOutcome(rows=1, expired=1)
+    assert hot(bench.store, unit, 1).hot == []
+    assert bench.store.tail(tail_batch(unit, [old, young]), BOUND) == TailOutcome(rows=2, written=1, expired=1)
+    end = -(((edge + 3) * unit.slice_us + unit.retention_us) // -1_000_000)
+    assert expiry(bench.store, unit) == end
+    later = Event(1, bench.hour_us, 0, 2)
+    bench.store.tail(tail_batch(unit, [later]), BOUND)
+    latest = -((bench.hour_us + unit.slice_us + unit.retention_us) // -1_000_000)
+    assert expiry(bench.store, unit) == latest
+    bench.store.tail(tail_batch(unit, [young._replace(offset=3)]), BOUND)
+    assert expiry(bench.store, unit) == latest, "an earlier one shortens nothing"
+
+
+def expiry(store: Store, unit: StoreUnit, entity: int = 1) -> int:
+    """Second at which the hot hash expires; -1: never, -2: there is none."""
+    key = keys.hot_key(store.generation, tag(entity), unit.storage_fingerprint)
+    if isinstance(store.node, RedisNode):
+        return int(store.node.plain([(b"EXPIRETIME", key)])[0])
+    assert isinstance(store.node, MemoryNode)
+    found = store.node.server.hashes.get(key)
+    return -2 if found is None else found.expiry or -1
+
+
+def test_at_the_bound_the_rest_is_skipped_and_the_mark_says_from_where_to_where(bench: Bench) -> None:
+    def write(*offsets: int) -> TailOutcome:
+        return bench.store.tail(tail_batch(bench.unit, events(begun(bench), offsets)), 3)
+
+    assert write(0, 1) == TailOutcome(rows=2, written=2)
+    assert write(1, 2, 3, 4) == TailOutcome(rows=4, written=2, skipped=2), "one stands, one has room"
+    assert (standing(bench), skip(bench)) == ([(0, 0), (0, 1), (0, 2)], b"3:4")
+    assert write(7) == TailOutcome(rows=1, skipped=1)
+    assert skip(bench) == b"3:7"
+    bench.store.fold(replace(fold_batch(bench.unit, events(bench, [0, 1])), tail=True))
+    assert write(3, 8, 9) == TailOutcome(rows=3, written=2, skipped=1)
+    assert (standing(bench), skip(bench)) == ([(0, 2), (0, 3), (0, 8)], b"3:9")
+    bench.store.fold(replace(fold_batch(bench.unit, events(bench, range(2, 10))), tail=True))
+    assert write(10, 11, 12, 13) == TailOutcome(rows=4, written=3, skipped=1)
+    assert skip(bench) == b"13:13", "the fold has passed what was skipped before"
+
+
+def test_a_fold_planned_without_a_tail_deletes_where_one_began_meanwhile(bench: Bench) -> None:
+    # the tail writes between our read and our write: the first write must miss
+    all_five, other = events(bench, range(5)), bench.connect()
+
+    def race(commands: Sequence[Command]) -> None:
+        if isinstance(commands[0], Fields) and commands[0].key.endswith(b":hot"):
+            other.tail(tail_batch(bench.unit, all_five), BOUND)
+
+    outcome = racing(bench.store, bench.store.steps.fold(fold_batch(bench.unit, all_five[:4])), race)
+    assert (outcome.misses, outcome.applied) == (1, 4)
+    assert standing(bench) == [(0, 4)]
+    assert guards_of(hot(bench.store, bench.unit, 1)) == {0: 3}
+
+
+def test_a_swap_leaves_tail_fields_to_the_fold(bench: Bench) -> None:
+    some = [Event(1, bench.hour_us + o, 0, o) for o in range(4)]
+    bench.store.tail(tail_batch(bench.unit, some), BOUND)
+    bench.store.put_cover("plays", 1, cover(3))
+    assert bench.store.swap(bench.unit, bench.hour, 1, cover(3), [hour_entry(bench.unit, 1, 1, some[:3])]).swapped == 1
+    assert standing(bench) == [(0, o) for o in range(4)]
+    outcome = bench.store.fold(replace(fold_batch(bench.unit, some), tail=True))
+    assert (outcome.compacted, outcome.applied) == (3, 1)
+    assert standing(bench) == []
+
+
+def test_totals_of_a_lifetime_leave_no_tail_field_behind_the_guard(bench: Bench) -> None:
+    unit = new_unit(lifetime=True, view="ever")
+    bench.deploy(bench.store, bench.unit, unit)
+    marks = bench.store.marks()
+    bench.store.begin_tail("plays", cover(), marks.epoch, marks.units)
+    old = [Event(1, bench.hour_us - 9 * DAY_US + o, 0, o) for o in range(3)]
+    assert bench.store.tail(tail_batch(unit, old), BOUND).written == 3
+    assert expiry(bench.store, unit) == -1, "nothing of a lifetime expires"
+    bench.store.fold(replace(fold_batch(unit, old[:2]), tail=True))
+    assert standing(bench, unit=unit) == [(0, 2)]
+
+
+def test_a_tail_of_a_unit_that_is_not_deployed_is_refused_and_so_is_disorder(bench: Bench) -> None:
+    with pytest.raises(EpochSuperseded):
+        bench.store.tail(tail_batch(new_unit(), events(bench, [0])), BOUND)
+    with pytest.raises(StoreUnavailable):
+        bench.store.tail(tail_batch(bench.unit, events(bench, [5, 4])), BOUND)
+
+
+# ------------------------------------------------------------ event lists
+RANGE = EventList(range_us=6 * HOUR_US, rows=0, late_us=HOUR_US, most=4)
+
+
+def test_events_of_a_list_are_there_once_and_the_guard_says_up_to_where(bench: Bench) -> None:
+    unit = list_unit(RANGE)
+    bench.deploy(bench.store, unit)
+    some = [Event(1, bench.hour_us + o, 0, o) for o in range(4)]
+    bench.store.add(list_batch(unit, some[:2]))
+    for written, known in ((2, 2), (0, 4)):
+        outcome = bench.store.tail(tail_batch(unit, some), BOUND)
+        assert outcome == TailOutcome(rows=4, written=written, known=known)
+    assert bench.store.add(list_batch(unit, some)).known == 4
+    reply = read_list(bench.store, unit, 1)[1]
+    assert (listed(reply), guards_of(reply)) == ([(0, o) for o in range(4)], {0: 3})
+
+
+def test_a_list_is_cut_trimmed_and_refuses_what_lies_below_its_mark(bench: Bench) -> None:
+    unit = list_unit(RANGE)
+    bench.deploy(bench.store, unit)
+    #  time    t   t+1  t+2  t+3  t+4  t+5 | t
+    #  offset  0    1    2    3    4    5    6       room for four
+    t = bench.hour_us
+    outcome = bench.store.tail(tail_batch(unit, [Event(1, t + o, 0, o) for o in range(6)]), BOUND)
+    assert outcome == TailOutcome(rows=6, written=6, cut=2)
+    outcome = bench.store.tail(tail_batch(unit, [Event(1, t, 0, 6), Event(1, t + 9, 0, 7)]), BOUND)
+    assert outcome == TailOutcome(rows=2, written=1, expired=1, cut=1)
+    reply = read_list(bench.store, unit, 1)[1]
+    assert (listed(reply), low_of(reply)) == ([(0, 3), (0, 4), (0, 5), (0, 7)], (t + 2, 2))
+    too_old = Event(2, t - 7 * HOUR_US, 0, 8)
+    assert bench.store.tail(tail_batch(unit, [too_old]), BOUND) == TailOutcome(rows=1, expired=1)
+    assert read_list(bench.store, unit, 2)[1].hot == []
+
+
+# ------------------------------------------------------------ both adapters do the same
+def play(store: Store, seed: int) -> list[object]:
+    """A random history of folds, tails, swaps and list writes: every outcome, and what stands after each."""
+    rng = random.Random(seed)
+    unit, lists = new_unit(slice_us=HOUR_US // 2), list_unit(RANGE, "00000000000000e9", "exact")
+    unit = replace(unit, storage_fingerprint="00000000000000a9")
+    store.initialise()
+    store.deploy(StoreDeployment(f"seed {seed}", (unit, lists)), store.marks().epoch, {})
+    hour = store.time_us() // HOUR_US - 3
+    log = [
+        Event(rng.randrange(2), (hour - rng.choice((0, 0, 1, 50))) * HOUR_US + rng.randrange(HOUR_US), 0, o)
+        for o in range(60)
+    ]
+    told: list[object] = []
+    for _ in range(25):
+        begin = rng.randrange(50)
+        some, bound = log[begin : begin + rng.randint(1, 12)], rng.choice((3, 8, BOUND))
+        act = rng.randrange(6)
+        if act < 2:
+            told.append(store.tail(tail_batch(unit, some), bound))
+        elif act == 2:
+            told.append(store.fold(replace(fold_batch(unit, log[: begin + 5]), tail=rng.random() < 0.5)))
+        elif act == 3:
+            told.append(store.tail(tail_batch(lists, some), bound))
+        elif act == 4:
+            told.append(store.add(list_batch(lists, log[: begin + 5])))
+        else:
+            mine = [e for e in log[:begin] if e.entity == 1 and e.time_us // HOUR_US == hour]
+            if mine:
+                told.append(store.swap(unit, hour, 0, cover(), [hour_entry(unit, 1, 0, mine)]))
+        for entity in range(2):
+            reply = hot(store, unit, entity)
+            told.append((sorted(fields(reply).items()), expiry(store, unit, entity)))
+            found = read_list(store, lists, entity)[1]
+            told.append((sorted(fields(found).items()), found.days))
+    return told
+
+
+@given(seed=st.integers(0, 2**32))
+@settings(max_examples=12, deadline=None)
+def test_memory_does_what_the_scripts_do(contract_store: Backend, seed: int) -> None:
+    contract_store.empty()
+    with contract_store.connect() as real, open_memory(MemoryServer(SystemClock())) as memory:
+        assert play(real, seed) == play(memory, seed)
