@@ -1,5 +1,5 @@
-"""One path for every answer: compacted ⊕ running beyond the cover, each event once, and the base
-and covers that say so.
+"""One path for every answer: compacted ⊕ running beyond the cover ⊕ tail beyond the guard, each event once, and the
+base and covers that say so.
 
 All entities and all windows of a read at once: stored bytes are decoded together, and each partial
 is combined and finished once. Few rows are combined as Python's own numbers, more as whole columns,
@@ -23,6 +23,7 @@ from slicewise.merge_joint import JointPlan, combine
 from slicewise.merge_known import Known
 from slicewise.merge_plan import Interval, Total, plan_key, plan_read
 from slicewise.merge_rows import Gathering, Rows, gather
+from slicewise.merge_tail import TailSeen
 from slicewise.slices import floor
 
 __all__ = ["Base", "JointPlan", "Merged", "Stored", "merge", "plan_key", "plan_read"]
@@ -52,6 +53,8 @@ class Merged:
     """Per plan the days and pentads whose total is out of date, so that their hours, or days, must be read: where
     not all are empty, this is no answer yet."""
 
+    tail: tuple[TailSeen, ...] = ()
+    """Per plan what the answer contains of the tail."""
     begun: Mapping[tuple[int, int], Mapping[int, int]] = field(default_factory=dict)
     """(plan, entity) -> interval -> when the first event of the open session in it was."""
 
@@ -99,30 +102,31 @@ def merge(
     few = joint.by_few and entities * sum(joint.windows) <= FEW_GROUPS
     if few and sum([rows_of(plan, parts) for plan, parts in zip(joint.plans, stored, strict=True)]) <= few_rows:
         numbers = [FewGathering(layout, few_rows_of, known) for layout, few_rows_of in joint.few_layouts]
-        covers, aheads, stale = _gathered(joint, stored, entities, bases, numbers)
+        covers, aheads, stale, tail = _gathered(joint, stored, entities, bases, numbers)
         finished: Sequence[Finished | Listed] = () if any(stale) else finish_few(joint, numbers, entities)
     else:
         remembered = known if entities <= FEW_ENTITIES else None
         columns = [Gathering(*each, remembered) for each in joint.gathered]
-        covers, aheads, stale = _gathered(joint, stored, entities, bases, columns)
+        covers, aheads, stale, tail = _gathered(joint, stored, entities, bases, columns)
         if not any(stale):
             finished, begun = _finish(joint, columns, entities)
-            return Merged(joint, entities, finished, covers, aheads, stale, begun)
+            return Merged(joint, entities, finished, covers, aheads, stale, tail, begun)
         finished = ()
-    return Merged(joint, entities, tuple(finished), covers, aheads, stale)
+    return Merged(joint, entities, tuple(finished), covers, aheads, stale, tail)
 
 
 def _gathered(
     joint: JointPlan, stored: Sequence[Sequence[Stored]], entities: int, bases: Sequence[Base], rows: Sequence[Rows]
-) -> tuple[Any, Any, Any]:
-    """Per plan base and ahead of each entity, and stale days; the rows are added to those of their layout."""
+) -> tuple[Any, Any, Any, Any]:
+    """Per plan base and ahead of each entity, stale days, and what there was of the tail; the rows are added to those
+    of their layout."""
     each = zip(joint.plans, stored, bases, joint.place, joint.mask_bases, strict=True)
     found = [
         gather(plan, parts, entities, base, rows[layout], len(joint.tables[layout].masks), first)
         for plan, parts, base, (layout, _), first in each
     ]
-    covers, aheads, stale = zip(*found, strict=True)
-    return covers, aheads, stale
+    covers, aheads, stale, tail = zip(*found, strict=True)
+    return covers, aheads, stale, tail
 
 
 Begun = dict[tuple[int, int], dict[int, int]]

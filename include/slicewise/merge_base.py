@@ -37,6 +37,8 @@ class Base:
     start: Cover
     covers: Mapping[int, Cover]
     """Archive seq -> cover. A seq that is not there raises KeyError: load the map again."""
+    tail: bool = False
+    """Whether tail fields count: the source's tail began at or below the ledger, on the incarnation that replied."""
     _floors: dict[tuple[int, Place], int] = field(default_factory=dict)
     _ahead: dict[tuple[int, int | None], Cover | None] = field(default_factory=dict)
     behind: set[int] = field(default_factory=set)

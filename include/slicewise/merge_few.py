@@ -18,6 +18,7 @@ from slicewise.merge_joint import JointPlan, combine_few
 from slicewise.merge_known import Known, KnownDays
 from slicewise.merge_plan import HourRows, Int64, ReadPlan
 from slicewise.merge_rows import Compacted, add_days
+from slicewise.merge_tail import FEW_EVENTS, Tail, Tailed, accumulated
 
 
 @dataclass
@@ -77,6 +78,20 @@ class FewGathering:
             if mask:
                 self.by_key[key + mask] += rows[at : at + n]
             at += n
+
+    def events(self, plan: ReadPlan, key: int, tail: Tail) -> None:
+        """As `merge_rows.Rows`: as states, each of all events of a key."""
+        of = plan.few_of
+        if of is None or len(tail.masks) > FEW_EVENTS:
+            for partials, keys in accumulated(self.layout, [Tailed(plan, key, tail)]):
+                for found, row in zip(keys.tolist(), self.layout.few_rows(partials), strict=True):
+                    self.by_key[found].append(row)
+            return
+        events, masks = tail.events.events(), tail.masks
+        for mask in set(masks):
+            mine = events.where([each == mask for each in masks])
+            self.known_keys.append(key + mask)
+            self.known_states.append([None if each is None else each(mine) for each in of])
 
     def columns(self) -> tuple[list[Sequence[Sequence[Any]]], list[Run], list[int]]:
         """Per partial and field the values by row; the range of rows of each key; the keys."""

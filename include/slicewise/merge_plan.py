@@ -21,6 +21,7 @@ import numpy.typing as npt
 from slicewise import slices
 from slicewise import token as tokens
 from slicewise.aggregates.base import Aggregate
+from slicewise.aggregates.few import FewOf
 from slicewise.cover import Cover, Place
 from slicewise.slices import HOUR_US, PENTAD_DAYS
 
@@ -174,7 +175,7 @@ def days_of(pentad: int) -> range:
 
 
 class HotField(NamedTuple):
-    """A field of a hot hash: a guard, a running partial, a total, or one that this read does not count."""
+    """A field of a hot hash: a guard, a running partial, a total, or one that is not counted by its name."""
 
     kind: Literal["l", "r", "e", "x", "t"]
     place: Place
@@ -237,6 +238,15 @@ class ReadPlan:
         return frozenset(finisher.partial for finisher in self.finishers)
 
     @cached_property
+    def few_of(self) -> tuple[FewOf | None, ...] | None:
+        """Per partial of the layout what makes a state of few events: of what is not asked for the empty one; None of
+        what has no such form. None where one that is asked for has none."""
+        partials = self.unit.layout.partials
+        if any(partials[i].few_of is None for i in self.partials):
+            return None
+        return tuple(each.few_of if i in self.partials else _empty_of(each) for i, each in enumerate(partials))
+
+    @cached_property
     def fetched(self) -> Fetched:
         """The day fields side by side."""
         return Fetched.of(self.days)
@@ -273,6 +283,13 @@ class ReadPlan:
     def bounds_of(self, intervals: Sequence[Interval]) -> dict[str, Interval]:
         """Feature column -> its interval among these."""
         return {feature.column: intervals[i] for feature, i in zip(self.features, self.interval_of, strict=True)}
+
+
+def _empty_of(partial: Aggregate) -> FewOf | None:
+    if partial.few is None:
+        return None
+    (empty,) = partial.few.combine([()] * len(partial.fields), (), ((),))
+    return lambda _: empty
 
 
 def plan_key(unit: Unit, t_us: int) -> tuple[int, bool]:

@@ -1,4 +1,4 @@
-"""Of all that was read, each event's row is taken once: compacted, or running beyond the cover.
+"""Of all that was read, each event's row is taken once: compacted, running beyond the cover, or alone in the tail.
 
 What counts goes to `Rows`, still encoded, with what it counts in: a key, `owner · masks + mask`.
 """
@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import chain, compress, groupby, repeat
+from operator import not_
 from typing import NamedTuple, Protocol
 
 import numpy as np
@@ -37,6 +38,7 @@ from slicewise.errors import BeyondRetention, CodecError, DataLoss, StoreUnavail
 from slicewise.merge_base import Base, Stored
 from slicewise.merge_known import Known, KnownColumns
 from slicewise.merge_plan import NOWHERE, HotField, HourRows, Int64, Pentad, ReadPlan, Total
+from slicewise.merge_tail import NO_EVENTS, Tail, Tailed, TailSeen, accumulated, opened, standing, tail_of
 from slicewise.slices import HOUR_US
 
 LEARNED_LIMIT = 50_000
@@ -44,8 +46,8 @@ LEARNED_LIMIT = 50_000
 
 Compacted = tuple[Mapping[int, int], frozenset[Total]]
 """hour -> seq of what is compacted, and what has a total that is out of date."""
-Gathered = tuple[tuple[Cover, ...], tuple[Mapping[int, Cover], ...], frozenset[Total]]
-"""Base and ahead per entity, and the days and pentads without a valid total."""
+Gathered = tuple[tuple[Cover, ...], tuple[Mapping[int, Cover], ...], frozenset[Total], TailSeen]
+"""Base and ahead per entity, the days and pentads without a valid total, and what there was of the tail."""
 
 
 class Rows(Protocol):
@@ -61,6 +63,10 @@ class Rows(Protocol):
 
     def block(self, key: int, value: bytes, start: int, numbers: Sequence[int] | Int64, part: HourRows) -> None:
         """A value that holds, from `start`, a block of rows with these slice numbers."""
+        ...
+
+    def events(self, plan: ReadPlan, key: int, tail: Tail) -> None:
+        """Events of the tail, each in its mask; key: of mask 0."""
         ...
 
 
@@ -79,6 +85,7 @@ class Gathering:
     """(key, rows) of consecutive rows that count alike."""
     known_keys: list[int] = field(default_factory=list)
     known_partials: list[Sequence[Columns]] = field(default_factory=list)
+    tails: list[Tailed] = field(default_factory=list)
 
     def compacted(self, plan: ReadPlan, days: Sequence[Sequence[bytes | None]], key: int) -> Compacted:
         """As `Rows`."""
@@ -112,10 +119,14 @@ class Gathering:
     def columns(self) -> tuple[list[Columns], Int64]:
         """Per partial of the layout its rows, and per row its key."""
         decoded = self.layout.decode_blocks(self.blocks, self.counts)
-        if not self.known_partials:
-            return decoded, self.keys()
-        parts = zip(decoded, *self.known_partials, strict=True)
-        return [Columns.concat(each) for each in parts], np.append(self.keys(), np.array(self.known_keys, np.int64))
+        partials, keys = [*self.known_partials], [self.keys(), np.array(self.known_keys, np.int64)]
+        for found, their_keys in accumulated(self.layout, self.tails):
+            partials.append(found)
+            keys.append(their_keys)
+        if not partials:
+            return decoded, keys[0]
+        parts = zip(decoded, *partials, strict=True)
+        return [Columns.concat(each) for each in parts], np.concatenate(keys)
 
     def singles(self, key: int, head: int, values: Sequence[bytes], masks: Sequence[int]) -> None:
         """As `Rows`."""
@@ -128,6 +139,10 @@ class Gathering:
         self.blocks.append(value[start:-SEAL_BYTES])
         self.counts.append(len(numbers))
         self.runs += [(key + mask, n) for mask, n in part.runs(numbers)]
+
+    def events(self, plan: ReadPlan, key: int, tail: Tail) -> None:
+        """As `Rows`."""
+        self.tails.append(Tailed(plan, key, tail))
 
     def keys(self) -> Int64:
         """Per row its key."""
@@ -145,6 +160,7 @@ def gather(
     stale: frozenset[Total] = frozenset()
     covers = [base.ledger] * entities
     aheads: list[Mapping[int, Cover]] = [_NOTHING] * entities
+    seen = NO_EVENTS
     for part in stored:
         key = part.entity * masks + first
         total = NO_TOTAL if plan.horizon is None else _add_total(plan, part, base, rows, key)
@@ -156,7 +172,9 @@ def gather(
         compacted, without = rows.compacted(plan, days, key)
         if without:
             stale |= without
-        guards = _add_hot(plan, part, compacted, total, base, rows, key)
+        guards, events = _add_hot(plan, part, compacted, total, base, rows, key)
+        if events is not NO_EVENTS:
+            seen = seen.and_of(events)
         if guards:
             covers[part.entity] = _beyond(covers[part.entity], guards)
         if compacted:
@@ -167,7 +185,7 @@ def gather(
         if hours:
             held = covers[entity]
             aheads[entity] = {h: c for h, c in hours.items() if not held.dominates(c)}
-    return tuple(covers), tuple(aheads), stale
+    return tuple(covers), tuple(aheads), stale, seen
 
 
 _NOTHING: Mapping[int, Cover] = {}
@@ -290,14 +308,20 @@ def _add_total(plan: ReadPlan, part: Stored, base: Base, rows: Rows, key: int) -
 
 def _add_hot(
     plan: ReadPlan, part: Stored, compacted: Mapping[int, int], total: Brought, base: Base, rows: Rows, key: int
-) -> dict[Place, int]:
-    """Adds the running partials that count; gives the guards that are beyond the ledger."""
+) -> tuple[dict[Place, int], TailSeen]:
+    """Adds the running partials and the tail fields that count; gives the offsets beyond the ledger that they reach,
+    and what there was of the tail."""
     guards: dict[Place, int] = {}
     counted: list[bytes] = []
     masks: list[int] = []
-    ledger, hot = base.ledger.offsets, part.hot
-    names = hot[::2]
-    for what, name, value in zip(map(plan.learned.get, names), names, hot[1::2], strict=True):
+    ledger, names, values = base.ledger.offsets, part.hot[::2], part.hot[1::2]
+    tail: list[bytes] = []
+    if base.tail:
+        others = _others(names)
+        if False in others:
+            tail = list(compress(values, map(not_, others)))
+            names, values = list(compress(names, others)), list(compress(values, others))
+    for what, name, value in zip(map(plan.learned.get, names), names, values, strict=True):
         kind, place, hour, mask = what or _learn(plan, name)
         if kind == "r":
             seq = total.seq if hour < total.horizon else compacted.get(hour)
@@ -311,7 +335,33 @@ def _add_hot(
     if counted:
         check_values(counted, RUNNING_HEAD)
         rows.singles(key, RUNNING_HEAD, counted, masks)
-    return guards
+    if not tail:
+        return guards, NO_EVENTS
+    events = opened(plan, tail)
+    fields = dict(zip(names, values, strict=True))
+
+    def floor(place: Place, hour: int) -> int:
+        seq = total.seq if hour < total.horizon else compacted.get(hour)
+        return base.start.get(place) if seq is None else base.floor(seq, place)
+
+    found = tail_of(plan, events, lambda place: standing(fields, place), floor)
+    if found.masks:
+        rows.events(plan, key, found)
+    for place, end in found.ends.items():
+        if end > ledger.get(place, 0):
+            guards[place] = max(end, guards.get(place, 0))
+    return guards, TailSeen(len(found.masks), found.newest_us)
+
+
+_EVENT, _LETTER = b"e:", b"e"[0]
+
+
+def _others(names: Sequence[bytes]) -> list[bool]:
+    """Per hot field whether it is none of the tail; no other begins with that letter."""
+    try:
+        return [name[0] != _LETTER for name in names]
+    except IndexError as error:
+        raise CodecError("a hot field without a name") from error
 
 
 def _is_beyond(value: bytes, seq: int, place: Place, hour: int, base: Base) -> bool:
@@ -330,6 +380,8 @@ def _is_beyond(value: bytes, seq: int, place: Place, hour: int, base: Base) -> b
 
 
 def _learn(plan: ReadPlan, name: bytes) -> HotField:
+    if name[:2] == _EVENT:  # a name that never comes again, of a tail that does not count
+        return _UNCOUNTED
     if len(plan.learned) >= LEARNED_LIMIT:
         plan.learned.clear()
     found = plan.learned[name] = _hot_field(plan, name)
@@ -350,10 +402,12 @@ def _hot_field(plan: ReadPlan, name: bytes) -> HotField:
         raise CodecError(f"a hot field that is none: {name[:80]!r}") from error
     if name == b"t":
         return HotField("t", ("", 0), 0, NOWHERE)  # added before the others
-    if parts[0] in (b"e", b"x"):
-        # Tail fields: beyond the base that this read claims, hence not counted by it.
-        return HotField("e", ("", 0), 0, NOWHERE)
+    if parts[0] == b"x" or name == b"n":  # skipped offsets and the number of tail fields: asked for by name
+        return _UNCOUNTED
     raise CodecError(f"a hot field that is none: {name[:80]!r}")
+
+
+_UNCOUNTED = HotField("e", ("", 0), 0, NOWHERE)
 
 
 def _beyond(base: Cover, guards: Mapping[Place, int]) -> Cover:

@@ -136,10 +136,10 @@ def rows_and_columns_agree(aggregate: Aggregate, events: Sequence[Event], random
     every = Columns.concat([partials, joined])
     finished = aggregate.finish_columns(every)
     assert finished.values.type == aggregate.output_type
-    assert _same(finished, [aggregate.finish(state) for state in [*states, whole]], aggregate.output_type)
+    assert same(finished, [aggregate.finish(state) for state in [*states, whole]], aggregate.output_type)
     finished = aggregate.finish_columns_at(every, ends(every.n))
     assert finished.values.type == aggregate.output_type
-    assert _same(finished, [aggregate.finish_at(state, END) for state in [*states, whole]], aggregate.output_type)
+    assert same(finished, [aggregate.finish_at(state, END) for state in [*states, whole]], aggregate.output_type)
 
 
 def the_oracle_agrees(aggregate: Aggregate, events: Sequence[Event], random: Random) -> None:
@@ -147,7 +147,7 @@ def the_oracle_agrees(aggregate: Aggregate, events: Sequence[Event], random: Ran
     joined = join(aggregate, *(one(aggregate, part) for part in parts))
     value = oracle.expected(aggregate, events, END)
     wanted = [Failed(str(value)) if isinstance(value, Error) else value]
-    assert _same(aggregate.finish_columns_at(joined, ends(1)), wanted, aggregate.output_type)
+    assert same(aggregate.finish_columns_at(joined, ends(1)), wanted, aggregate.output_type)
 
 
 def bytes_come_back(aggregate: Aggregate, events: Sequence[Event], random: Random) -> None:
@@ -236,7 +236,7 @@ def _neighbours(aggregate: Aggregate) -> list[Aggregate]:
     return [count().bind({}), *(last_k(column, k=2).bind(types) for column in plain)]
 
 
-def _same(finished: Finished, wanted: Sequence[object], kind: pa.DataType) -> bool:
+def same(finished: Finished, wanted: Sequence[object], kind: pa.DataType) -> bool:
     errors = {i: value.code for i, value in enumerate(wanted) if isinstance(value, Failed)}
     values = pa.array([None if isinstance(value, Failed) else value for value in wanted], kind)
     return dict(finished.errors) == errors and _bits(finished.values) == _bits(values)

@@ -15,12 +15,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from slicewise import aggregates, codec, slices
+from slicewise import aggregates, codec, merge_few, merge_tail, slices
 from slicewise import token as tokens
 from slicewise.aggregates import Aggregate, Rows
 from slicewise.aggregates.base import Finished
 from slicewise.aggregates.few import Listed
-from slicewise.codec import Layout
+from slicewise.codec import Layout, Members
 from slicewise.cover import Cover, Place
 from slicewise.errors import CodecError, DataLoss
 from slicewise.merge import Base, JointPlan, Merged, Stored, merge
@@ -48,6 +48,11 @@ class UnitUnderTest:
     definition_fingerprint: str = "11" * 8
     view: str = "tested"
     pentads: bool = False
+
+    @property
+    def members(self) -> Members:
+        inputs = {column for partial in self.layout.partials for column in partial.inputs}
+        return Members(tuple((column, pa.int64()) for column in sorted(inputs)))
 
 
 @dataclass(frozen=True)
@@ -96,23 +101,30 @@ class StoreUnderTest:
     covers: dict[int, Cover] = field(default_factory=dict)
     hot: dict[bytes, bytes] = field(default_factory=dict)
     days: dict[int, dict[bytes, bytes]] = field(default_factory=dict)
+    tail: bool = False
+    """Whether tail fields count."""
 
     def row(self, events: Sequence[Made]) -> bytes:
         return self.rows([events])
 
     def rows(self, groups: Sequence[Sequence[Made]]) -> bytes:
-        flat = [(i, e) for i, events in enumerate(groups) for e in events]
-        owners = np.array([i for i, _ in flat], np.int64)
-        columns = Rows(
-            np.array([e.time for _, e in flat], np.int64),
-            np.zeros(len(flat), np.uint64),
-            np.zeros(len(flat), np.uint64),
-            np.array([e.place[1] for _, e in flat], np.int32),
-            np.array([e.offset for _, e in flat], np.int64),
-            dict.fromkeys("vw", pa.array([1 << e.bit for _, e in flat], pa.int64())),
-        )
+        owners = np.array([i for i, events in enumerate(groups) for _ in events], np.int64)
+        columns = rows_of([e for events in groups for e in events])
         layout = self.unit.layout
         return layout.encode_block([p.accumulate_columns(columns, owners, len(groups)) for p in layout.partials])
+
+    def write(self, events: Sequence[Made]) -> None:
+        """Tail fields, whatever the guard is."""
+        for e, member in zip(events, self.unit.members.encode(rows_of(events)), strict=True):
+            number = e.time // self.unit.slice_us
+            self.hot[b"e:%d:%s:%d:%d" % (number, e.place[0].encode(), e.place[1], e.offset)] = member
+        self.hot[b"n"] = b"%d" % sum(name.startswith(b"e:") for name in self.hot)
+
+    def guard(self, place: Place) -> int:
+        return int(self.hot.get(b"l:%s:%d" % (place[0].encode(), place[1]), -1))
+
+    def skip(self, place: Place, first: int, last: int) -> None:
+        self.hot[b"x:%s:%d" % (place[0].encode(), place[1])] = b"%d:%d" % (first, last)
 
     def fold(self, events: Sequence[Made]) -> None:
         grouped: dict[tuple[int, Place], list[Made]] = {}
@@ -151,12 +163,23 @@ class StoreUnderTest:
             last[b"p"] = codec.pack_day(codec.pentad_digest(covered), self.row(events))
 
     def base(self) -> Base:
-        return Base(Cover(self.ledger), Cover(), self.covers)
+        return Base(Cover(self.ledger), Cover(), self.covers, self.tail)
 
     def read(self, plan: ReadPlan, entity: int = 0) -> Stored:
         hot = [part for pair in self.hot.items() for part in pair]
         days = [[self.days.get(d.day, {}).get(name) for name in d.names] for d in plan.days]
         return Stored(entity, None, hot, days)
+
+
+def rows_of(events: Sequence[Made]) -> Rows:
+    return Rows(
+        np.array([e.time for e in events], np.int64),
+        np.full(len(events), int(TOPIC[:16], 16), np.uint64),
+        np.full(len(events), int(TOPIC[16:], 16), np.uint64),
+        np.array([e.place[1] for e in events], np.int32),
+        np.array([e.offset for e in events], np.int64),
+        dict.fromkeys("vw", pa.array([1 << e.bit for e in events], pa.int64())),
+    )
 
 
 def merge_one(plan: ReadPlan, stored: Sequence[Stored], entities: int, base: Base) -> Merged:
@@ -172,6 +195,7 @@ def merge_all(joint: JointPlan, stored: Sequence[Sequence[Stored]], entities: in
         again = merge(joint, stored, entities, bases, known=known)
         assert list(map(listed, again.finished)) == list(map(listed, one.finished))
         assert (again.base, again.ahead, again.stale) == (one.base, one.ahead, one.stale)
+        assert again.tail == one.tail
     assert known.hits >= (1 if joint.by_few and any(joint.plans[0].days) and stored[0] else 0)
     columns = Known()
     for remembered in (None, columns, columns, columns):
@@ -179,7 +203,13 @@ def merge_all(joint: JointPlan, stored: Sequence[Sequence[Stored]], entities: in
         assert all(isinstance(found, Finished) for found in other.finished)
         assert list(map(listed, one.finished)) == list(map(listed, other.finished))
         assert (one.base, one.ahead, one.stale) == (other.base, other.ahead, other.stale)
-        assert one.begun == other.begun
+        assert (one.begun, one.tail) == (other.begun, other.tail)
+    with pytest.MonkeyPatch.context() as patch:  # and of the tail's events: row by row, or as columns
+        patch.setattr(merge_tail, "FEW_EVENTS", 0)
+        patch.setattr(merge_few, "FEW_EVENTS", 0)
+        at_once = merge(joint, stored, entities, bases)
+    assert list(map(listed, at_once.finished)) == list(map(listed, one.finished))
+    assert (at_once.base, at_once.tail, at_once.begun) == (one.base, one.tail, one.begun)
     remembers = any(plan.days and not plan.gaps for plan in joint.plans)
     assert columns.hits >= (1 if remembers and all(stored) else 0)
     return one
@@ -306,6 +336,24 @@ def histories(draw: st.DrawFn) -> tuple[StoreUnderTest, list[Made], list[Window]
             if draw(st.booleans()):  # a swap after the total
                 last = store.days.setdefault(days_of(pentad)[-1], {})
                 last[b"p"] = codec.pack_day(bytes(range(8)), store.row(events[:1]))
+    if draw(st.booleans()):
+        # A tail that began at or below the ledger: all beyond the guard stands in it, up to where it has come; what is
+        # folded or compacted may have been left behind.
+        store.tail = draw(st.booleans())
+        for p in places:
+            come, guard = draw(st.integers(store.ledger[p], end(p))), store.guard(p)
+            beyond = [e for e in events if e.place == p and guard < e.offset < come]
+            here = [e for e in beyond if not in_cover(e)]
+            covered = [e for e in events if e.place == p and e.offset < come and (e.offset <= guard or in_cover(e))]
+            behind = [e for e in covered if draw(st.booleans())]
+            skipped = draw(st.sampled_from([None, None, "folded", "waiting"]))
+            if skipped == "folded" and guard >= 0:
+                store.skip(p, draw(st.integers(0, guard)), guard)
+            elif skipped == "waiting" and here:
+                first = draw(st.sampled_from(here)).offset
+                store.skip(p, first, here[-1].offset)
+                here = [e for e in here if e.offset < first or draw(st.booleans())]
+            store.write([*here, *behind])
     windows = draw(st.lists(st.sampled_from(WINDOWS), min_size=1, max_size=5, unique=True))
     mode: ReadMode = draw(st.sampled_from(["live", "at"]))
     t = now if mode == "live" else now - draw(st.integers(0, HOUR_US))

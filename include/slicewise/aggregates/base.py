@@ -20,7 +20,7 @@ import pyarrow as pa
 
 from slicewise.aggregates.columns import Columns, Values
 from slicewise.aggregates.events import Event, Rows
-from slicewise.aggregates.few import Few
+from slicewise.aggregates.few import Few, FewOf
 from slicewise.aggregates.fields import Field, Fixed, Items
 from slicewise.aggregates.ragged import Int64, Ragged, RaggedBytes
 from slicewise.errors import DefinitionError
@@ -201,6 +201,11 @@ class Aggregate(ABC):
     def few(self) -> Few | None:
         """How few partials are combined and finished in Python's own numbers; None: only as whole
         columns."""
+        return None
+
+    @property
+    def few_of(self) -> FewOf | None:
+        """How few events become a state of `few`; None: only as whole columns."""
         return None
 
     # ---- rows

@@ -15,7 +15,7 @@ from slicewise.aggregates.base import Finished, Invertible, State, register
 from slicewise.aggregates.columns import Columns
 from slicewise.aggregates.counting import add_groups, tally
 from slicewise.aggregates.events import Event, Rows
-from slicewise.aggregates.few import Tallies
+from slicewise.aggregates.few import FewEvents, FewOf, Tallies
 from slicewise.aggregates.fields import Field, Fixed
 from slicewise.aggregates.ragged import Int64
 from slicewise.aggregates.values import non_null
@@ -66,6 +66,15 @@ class BooleanCounts(Invertible):
     @cached_property
     def few(self) -> Tallies:
         return Tallies(self.finish)
+
+    @cached_property
+    def few_of(self) -> FewOf:
+        def tallied(events: FewEvents) -> tuple[int, int]:
+            values = events.given(self.column)
+            true = len([value for value in values if value])
+            return true, len(values) - true
+
+        return tallied
 
     def accumulate(self, state: State, event: Event) -> State:
         value = event.columns[self.column]

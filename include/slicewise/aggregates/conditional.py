@@ -16,7 +16,7 @@ from slicewise.aggregates.base import Aggregate, Ends, Finished, Invertible, Sta
 from slicewise.aggregates.columns import Columns
 from slicewise.aggregates.counting import Count
 from slicewise.aggregates.events import Event, Rows
-from slicewise.aggregates.few import Few
+from slicewise.aggregates.few import Few, FewOf
 from slicewise.aggregates.fields import Field
 from slicewise.aggregates.ragged import Int64
 from slicewise.aggregates.ranked import ArgMax
@@ -135,6 +135,11 @@ class Where(Aggregate):
     @property
     def few(self) -> Few | None:
         return self.aggregate.few
+
+    @cached_property
+    def few_of(self) -> FewOf | None:
+        inner, condition = self.aggregate.few_of, self.condition
+        return None if inner is None else lambda events: inner(events.only(condition))
 
     def accumulate(self, state: State, event: Event) -> State:
         return self.aggregate.accumulate(state, event) if event.columns[self.condition] else state

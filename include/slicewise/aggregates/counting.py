@@ -13,7 +13,7 @@ import pyarrow as pa
 from slicewise.aggregates.base import Finished, Invertible, State, register
 from slicewise.aggregates.columns import Columns
 from slicewise.aggregates.events import Event, Rows
-from slicewise.aggregates.few import Tallies
+from slicewise.aggregates.few import FewOf, Tallies
 from slicewise.aggregates.fields import Field, Fixed
 from slicewise.aggregates.ragged import Int64
 
@@ -78,6 +78,13 @@ class Count(Invertible):
     @cached_property
     def few(self) -> Tallies:
         return Tallies(self.finish)
+
+    @cached_property
+    def few_of(self) -> FewOf:
+        column = self.column
+        if column is None:
+            return lambda events: (len(events.identities),)
+        return lambda events: (len(events.given(column)),)
 
     def accumulate(self, state: State, event: Event) -> State:
         counts = self.column is None or event.columns[self.column] is not None

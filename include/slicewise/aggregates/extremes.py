@@ -13,7 +13,7 @@ import pyarrow as pa
 from slicewise.aggregates.base import Aggregate, Finished, State, register
 from slicewise.aggregates.columns import Columns
 from slicewise.aggregates.events import Event, Rows
-from slicewise.aggregates.few import Extremes
+from slicewise.aggregates.few import Extremes, FewOf
 from slicewise.aggregates.fields import Field, Fixed
 from slicewise.aggregates.ragged import Int64, offsets_of
 from slicewise.aggregates.values import ORDERED, ValueType, flat, is_ordered, non_null
@@ -115,6 +115,12 @@ class Extreme(Aggregate):
         if not (pa.types.is_int64(self.output_type) or pa.types.is_float64(self.output_type)):
             return None
         return Extremes(self.largest, self.value.order_one)
+
+    @cached_property
+    def few_of(self) -> FewOf | None:
+        if self.few is None:
+            return None
+        return lambda events: self._choose(values) if (values := events.given(self.column)) else None
 
     def accumulate(self, state: State, event: Event) -> State:
         value = event.columns[self.column]

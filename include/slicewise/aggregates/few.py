@@ -11,7 +11,10 @@ import math
 import struct
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import compress
 from typing import Any, Protocol
+
+from slicewise.aggregates.fields import SIGN_BIT
 
 Run = tuple[int, int]
 """Half-open range of rows."""
@@ -25,6 +28,39 @@ class Listed:
 
     values: list[Any]
     errors: Mapping[int, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, eq=False)
+class FewEvents:
+    """Some events as Python's own numbers, in any order."""
+
+    identities: Sequence[bytes]
+    columns: Mapping[str, Sequence[Any]]
+    """Stored values, None for null; of text, decimals and arrays only their bytes' number."""
+
+    def given(self, column: str) -> list[Any]:
+        """The values of a column that are not null."""
+        return _some(self.columns[column])
+
+    def times(self) -> list[int]:
+        """Event times in microseconds."""
+        return [int.from_bytes(each[:8], "big") - SIGN_BIT for each in self.identities]
+
+    def only(self, condition: str) -> FewEvents:
+        """Those for which a boolean column is true."""
+        return self.where(self.columns[condition])
+
+    def where(self, true: Sequence[Any]) -> FewEvents:
+        """Those for which it is true."""
+        if all(true):
+            return self
+        return FewEvents(
+            list(compress(self.identities, true)), {name: list(compress(v, true)) for name, v in self.columns.items()}
+        )
+
+
+FewOf = Callable[[FewEvents], Any]
+"""Some events -> a state as `Few.combine` takes it."""
 
 
 class Few(Protocol):
@@ -82,12 +118,12 @@ class Sums:
         counts, starts, limbs = columns
         whole = int.from_bytes
         numbers = [whole(raw, "little", signed=True) for raw in limbs]
-        units = {*starts, *[state[2] for state in known]}
+        units = {*starts, *[state[2] for state in known if state[1]]}
         least = min(units, default=0)
         if len(units) > 1:
             # numbers of unlike size: brought to one unit
             numbers = [number << ((start - least) << 5) for number, start in zip(numbers, starts, strict=True)]
-            known = [(n, total << ((start - least) << 5), least) for n, total, start in known]
+            known = [(n, total << (max(start - least, 0) << 5), least) for n, total, start in known]
         n = [sum(counts[a:b]) for a, b in runs] + [state[0] for state in known]
         totals = [sum(numbers[a:b]) for a, b in runs] + [state[1] for state in known]
         return [(sum([n[run] for run in group]), sum([totals[run] for run in group]), least) for group in groups]

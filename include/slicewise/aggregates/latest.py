@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
@@ -14,7 +15,7 @@ from slicewise.aggregates.base import Aggregate, Finished, State, register
 from slicewise.aggregates.columns import Columns
 from slicewise.aggregates.distinct import COUNTABLE
 from slicewise.aggregates.events import Event, Rows
-from slicewise.aggregates.few import Outermost
+from slicewise.aggregates.few import FewEvents, FewOf, Outermost
 from slicewise.aggregates.fields import IDENTITY, Field, Items
 from slicewise.aggregates.grouping import SPARE, coded, numbered
 from slicewise.aggregates.ragged import Int64, Ragged
@@ -138,6 +139,19 @@ class Single(Placed):
         if pa.types.is_int64(self.output_type):
             return Outermost(self.newest, "<q")
         return Outermost(self.newest, "<d") if pa.types.is_float64(self.output_type) else None
+
+    @cached_property
+    def few_of(self) -> FewOf | None:
+        if self.few is None:
+            return None
+        best, pack = max if self.newest else min, struct.Struct(self.few.code).pack
+
+        def outermost(events: FewEvents) -> tuple[bytes, bytes] | None:
+            both = zip(events.identities, events.columns[self.column], strict=True)
+            found = best([each for each in both if each[1] is not None], default=None)
+            return None if found is None else (found[0], pack(found[1]))
+
+        return outermost
 
     def finish(self, state: State) -> Any:
         return self.value.load_one(state[1][0]) if state[0] else None

@@ -18,7 +18,7 @@ from slicewise.aggregates.base import OVERFLOW, Failed, Finished, Invertible, St
 from slicewise.aggregates.columns import Columns
 from slicewise.aggregates.counting import add_groups, tally
 from slicewise.aggregates.events import Event, Rows
-from slicewise.aggregates.few import Sums
+from slicewise.aggregates.few import FewEvents, FewOf, Sums
 from slicewise.aggregates.fields import Field, Fixed, Items
 from slicewise.aggregates.ragged import Int64, Ragged
 from slicewise.aggregates.rounding import half_up, scaled, to_doubles
@@ -108,6 +108,18 @@ class ExactSum(Invertible):
         start, limbs = exact.add(numbers, np.repeat(groups, limbs.lengths), n_groups)
         return _columns(n_groups, n, start, limbs)
 
+    @cached_property
+    def few_of(self) -> FewOf | None:
+        if is_decimal(self.number):
+            return None
+        column, total_of = self.column, _double_total if is_double(self.number) else _whole_total
+
+        def added(events: FewEvents) -> tuple[int, int, int]:
+            values = events.given(column)
+            return (len(values), *total_of(values))
+
+        return added
+
     def deduct_columns(self, whole: Columns, part: Columns) -> Columns:
         a, b = whole.items("limbs"), part.items("limbs")
         lane, values = exact.signed_limbs(whole.fixed("limb_start"), a)
@@ -137,8 +149,7 @@ class ExactSum(Invertible):
         if is_double(self.number):
             if not math.isfinite(value):
                 return exact.special_of(value)
-            numerator, denominator = value.as_integer_ratio()
-            return int((numerator << -DOUBLE_UNIT) // denominator)
+            return _units_of(value, -DOUBLE_UNIT)
         return int(value)
 
 
@@ -233,6 +244,28 @@ class Mean(ExactSum):
 
 def _columns(n: int, count: Int64, start: NDArray[np.int32], limbs: Ragged) -> Columns:
     return Columns(n, {"n": count, "limb_start": start, "limbs": limbs})
+
+
+def _whole_total(values: Sequence[int]) -> tuple[int, int]:
+    return sum(values), 0
+
+
+def _double_total(values: Sequence[float]) -> tuple[int, int]:
+    """The sum of doubles in units of 2^-1074, and how many limbs it is shifted down by."""
+    if not all(map(math.isfinite, values)):
+        units = [exact.special_of(v) if not math.isfinite(v) else _units_of(v, -DOUBLE_UNIT) for v in values]
+        return sum(units), 0
+    # a denominator is a power of two: the largest says which limbs are zero in all of them
+    ratios = [value.as_integer_ratio() for value in values]
+    least = -DOUBLE_UNIT + 1 - max([denominator.bit_length() for _, denominator in ratios], default=1)
+    start = least // exact.LIMB_BITS
+    unit = -DOUBLE_UNIT - exact.LIMB_BITS * start
+    return sum([(n << unit) // denominator for n, denominator in ratios]), start
+
+
+def _units_of(value: float, bits: int) -> int:
+    numerator, denominator = value.as_integer_ratio()
+    return (numerator << bits) // denominator
 
 
 def _int64(total: int) -> int | Failed:

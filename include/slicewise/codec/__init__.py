@@ -35,7 +35,7 @@ from slicewise.codec.envelopes import (
 from slicewise.codec.few import FewRows, Row
 from slicewise.codec.hours import Hours, pack_hours, unpack_hours
 from slicewise.codec.layout import CODEC_VERSION, Layout
-from slicewise.codec.members import IDENTITY_BYTES, MEMBERS_VERSION, Members, identity_time, score_of
+from slicewise.codec.members import IDENTITY_BYTES, MEMBERS_VERSION, Members, OpenMembers, identity_time, score_of
 
 __all__ = [
     "CODEC_VERSION",
@@ -53,6 +53,7 @@ __all__ = [
     "Layout",
     "Lifetime",
     "Members",
+    "OpenMembers",
     "Raw",
     "Row",
     "Running",

@@ -21,7 +21,7 @@ from slicewise.aggregates.columns import Columns, Values
 from slicewise.aggregates.fields import Field, Fixed, Items, Texts
 from slicewise.aggregates.ragged import Int64, Ragged, RaggedBytes, offsets_of
 from slicewise.codec.envelopes import Raw
-from slicewise.codec.few import FewRows
+from slicewise.codec.few import FewRows, Row
 from slicewise.errors import CodecError, DefinitionError
 
 CODEC_VERSION = 1
@@ -242,6 +242,21 @@ class Layout:
             tuple((i, f.numpy.itemsize) for i, (_, f, _) in enumerate(self._slots) if isinstance(f, Items)),
             tuple(len(partial.fields) for partial in self.partials),
         )
+
+    def few_rows(self, columns: Sequence[Columns]) -> list[Row]:
+        """Rows of `few` of some partials in column form; requires that there is such a form."""
+        record: list[list[Any]] = []
+        heap: list[list[bytes]] = []
+        for i, field, _ in self._slots:
+            if isinstance(field, Fixed):
+                record.append(columns[i].fixed(field.name).tolist())
+                continue
+            items = columns[i].items(field.name)
+            width, raw = items.values.itemsize, items.values.tobytes()
+            record.append(items.lengths.tolist())
+            heap.append([raw[a * width : b * width] for a, b in pairwise(items.offsets.tolist())])
+        rest = map(b"".join, zip(*heap, strict=True)) if heap else [b""] * columns[0].n
+        return list(zip(*record, rest, strict=True))
 
     # ---- tables
 

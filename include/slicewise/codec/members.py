@@ -6,7 +6,7 @@ docs/format.md, "Event lists", gives every byte: identity, which values there ar
 from __future__ import annotations
 
 import zlib
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -16,6 +16,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from slicewise.aggregates.events import Rows
+from slicewise.aggregates.few import FewEvents
 from slicewise.aggregates.fields import IDENTITY, SIGN_BIT
 from slicewise.aggregates.ragged import offsets_of, runs
 from slicewise.aggregates.values import ValueType
@@ -30,6 +31,7 @@ within it is still that of their times."""
 _CRC_BYTES = 4
 _WHOLE = 0x2144DF1C
 """CRC-32 of any bytes followed by their own CRC-32, little-endian."""
+_WHOLES = frozenset((_WHOLE,))
 
 
 def score_of(time_us: int) -> int:
@@ -85,33 +87,86 @@ class Members:
 
     def decode(self, members: Sequence[bytes]) -> Rows:
         """The rows of these members. Raises CodecError for one that is damaged."""
-        width, n = self.record.itemsize, len(members)
-        if not all(len(each) >= width + _CRC_BYTES and zlib.crc32(each) == _WHOLE for each in members):
+        return self.open(members).rows()
+
+    def open(self, members: Sequence[bytes]) -> OpenMembers:
+        """These members, seen to be whole. Raises CodecError for one that is damaged."""
+        width = self.record.itemsize
+        heads = members if not self._texts and self._even(members) else None
+        # every member by itself: a checksum over all of them would let two faults hide each other
+        if not (heads or all(len(each) >= width + _CRC_BYTES for each in members)) or not _WHOLES.issuperset(
+            map(zlib.crc32, members)
+        ):
             raise CodecError(
                 "a member of an event list is damaged",
                 expected=f"at least {width + _CRC_BYTES} bytes that agree with their checksum",
                 next_step="build the view anew: its list comes from the archive",
             )
+        if heads:
+            return OpenMembers(self, members, np.frombuffer(b"".join(heads), self._sealed)["record"])
         records = np.frombuffer(b"".join([each[:width] for each in members]), self.record)
-        identity = records["identity"]
-        texts = [i for i, kind in enumerate(self._types) if kind.dtype is None]
-        sizes = [records[f"v{i}"].astype(np.int64) for i in texts]
-        lengths = np.fromiter(map(len, members), np.int64, n)
-        if not np.array_equal(sum(sizes, np.full(n, width + _CRC_BYTES, np.int64)), lengths):
+        sizes = [records[f"v{i}"].astype(np.int64) for i in self._texts]
+        lengths = np.fromiter(map(len, members), np.int64, len(members))
+        if not np.array_equal(sum(sizes, np.full(len(members), width + _CRC_BYTES, np.int64)), lengths):
             raise CodecError("the sizes of a member of an event list do not add up")
-        columns = {}
-        tails = np.frombuffer(b"".join([each[width:-_CRC_BYTES] for each in members]), np.uint8) if texts else None
-        at = offsets_of(lengths - width - _CRC_BYTES)[:-1]
-        for i, ((name, _), kind) in enumerate(zip(self.columns, self._types, strict=True)):
+        return OpenMembers(self, members, records)
+
+    @cached_property
+    def _texts(self) -> tuple[int, ...]:
+        """Columns whose values follow the record."""
+        return tuple(i for i, kind in enumerate(self._types) if kind.dtype is None)
+
+    @cached_property
+    def _sealed(self) -> np.dtype[np.void]:
+        """A member of no such columns."""
+        return np.dtype([("record", self.record), ("crc", f"V{_CRC_BYTES}")])
+
+    def _even(self, members: Sequence[bytes]) -> bool:
+        return set(map(len, members)) == {self._sealed.itemsize}
+
+
+@dataclass(frozen=True, eq=False)
+class OpenMembers:
+    """Whole members, and the record of each."""
+
+    form: Members
+    members: Sequence[bytes]
+    records: NDArray[np.void]
+
+    def take(self, indices: Sequence[int] | NDArray[np.int64]) -> OpenMembers:
+        """These of them, in this order."""
+        members = self.members
+        return OpenMembers(self.form, [members[i] for i in indices], self.records[indices])
+
+    def events(self) -> FewEvents:
+        """The same as Python's own numbers."""
+        names = [name for name, _ in self.form.columns]
+        rows = list(zip(*self.records.tolist(), strict=True))
+        identities = [each[:IDENTITY_BYTES] for each in self.members]
+        values = zip(rows[1 : len(names) + 1], rows[len(names) + 1 :], strict=True)
+        columns = {
+            name: column if 0 not in there else [v if held else None for v, held in zip(column, there, strict=True)]
+            for name, (there, column) in zip(names, values, strict=True)
+        }
+        return FewEvents(identities, columns)
+
+    def rows(self, names: Collection[str] | None = None) -> Rows:
+        """The same as columns; names: only these of the columns."""
+        records, texts, width = self.records, self.form._texts, self.form.record.itemsize
+        identity, columns = records["identity"], {}
+        if texts:
+            tails = np.frombuffer(b"".join([each[width:-_CRC_BYTES] for each in self.members]), np.uint8)
+            at = offsets_of(np.fromiter(map(len, self.members), np.int64, len(records)) - width - _CRC_BYTES)[:-1]
+        for i, ((name, _), kind) in enumerate(zip(self.form.columns, self.form._types, strict=True)):
             valid = records[f"has{i}"] != 0
             if kind.dtype is None:
-                assert tails is not None
                 size = records[f"v{i}"].astype(np.int64)
-                values: Any = _strings(tails, at, size)
+                values: Any = _strings(tails, at, size) if names is None or name in names else None
                 at = at + size
             else:
                 values = np.ascontiguousarray(records[f"v{i}"])
-            columns[name] = kind.load(values, valid)
+            if names is None or name in names:
+                columns[name] = kind.load(values, valid)
         return Rows(
             (identity["time"].astype(np.uint64) ^ np.uint64(SIGN_BIT)).view(np.int64),
             identity["topic_hi"].astype(np.uint64),

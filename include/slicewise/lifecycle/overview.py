@@ -9,7 +9,9 @@ from datetime import UTC, datetime
 from typing import Any
 
 from slicewise.errors import BadRequest
+from slicewise.features import own
 from slicewise.lifecycle.health import Health, Limits, StreamStatus, judge
+from slicewise.lifecycle.probing import ProbeStatus, late
 from slicewise.slices import HOUR_US
 from slicewise.stores.redis.status import StoreStatus
 
@@ -50,6 +52,7 @@ class Overview:
     epoch: int | None
     health: Health
     streams: tuple[StreamStatus, ...]
+    probes: ProbeStatus | None
     views: tuple[ViewLine, ...]
     jobs: tuple[JobLine, ...]
 
@@ -83,7 +86,8 @@ def health_of(status: StoreStatus, limits: Limits) -> Health:
     judged = judge(streams, status.sources, status.now_us, limits)
     if judged.stopped:
         return Health(unread, stopped=not unread)
-    return Health((*judged.reasons, *unread, *_emission(status, limits)), aging=_aging(status, streams, limits))
+    aging = (*_aging(status, streams, limits), *_probes(status, limits))
+    return Health((*judged.reasons, *unread, *_emission(status, limits)), aging=aging)
 
 
 def _aging(status: StoreStatus, streams: Sequence[StreamStatus], limits: Limits) -> tuple[str, ...]:
@@ -107,16 +111,37 @@ def _emission(status: StoreStatus, limits: Limits) -> tuple[str, ...]:
     return tuple(f"emission: {reason}" for reason in (*judged.reasons, *stopped, *unread))
 
 
+def probes_of(status: StoreStatus) -> ProbeStatus | None:
+    """What the prober said; None where it never did. Raises BadRequest."""
+    text = status.parts.get("probes")
+    return None if text is None else ProbeStatus.parse(text)
+
+
+def _probes(status: StoreStatus, limits: Limits) -> tuple[str, ...]:
+    if own.SOURCE not in status.sources:
+        return ()
+    try:
+        reasons = late(probes_of(status), status.now_us, limits.heartbeat_age_us, limits.probe_ms)
+    except BadRequest as error:
+        reasons = (error.what,)
+    return tuple(f"probes: {reason}" for reason in reasons)
+
+
 def overview(status: StoreStatus, limits: Limits) -> Overview:
     """The picture."""
     streams, _ = streams_of(status)
+    try:
+        probes = probes_of(status)
+    except BadRequest:
+        probes = None  # its health says so
     return Overview(
         now_us=status.now_us,
         generation=_number(status.marks.get("generation")),
         epoch=_number(status.marks.get("epoch")),
         health=health_of(status, limits),
         streams=streams,
-        views=tuple(_view(unit, status) for unit in status.units),
+        probes=probes,
+        views=tuple(_view(unit, status) for unit in status.units if unit.get("project") != own.PROJECT),
         jobs=_jobs(status),
     )
 

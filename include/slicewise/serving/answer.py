@@ -60,6 +60,10 @@ class SourceFreshness:
     """Events in the log that are not applied yet, as the stream last said; None: it said nothing."""
     heartbeat_us: int | None
     """When the stream last said something."""
+    tail_events: int = 0
+    """Events in the answer that the ledger does not hold yet: of the tail, each counted once per view that has it."""
+    tail_newest_us: int | None = None
+    """Event time of the latest of them."""
 
 
 @dataclass(frozen=True)
@@ -124,6 +128,7 @@ class Answer:
                     "ledger_advanced_at": _instant(each.ledger_advanced_us),
                     "lag_events": each.lag_events,
                     "stream_heartbeat_at": _instant(each.heartbeat_us),
+                    **({"tail": _tail(each)} if each.tail_events else {}),
                 }
                 for each in self.freshness
             },
@@ -132,6 +137,10 @@ class Answer:
         if self.incomplete:
             whole["incomplete"] = self.incomplete
         return whole
+
+
+def _tail(freshness: SourceFreshness) -> dict[str, Any]:
+    return {"events": freshness.tail_events, "newest": _instant(freshness.tail_newest_us)}
 
 
 def _is_plain(values: Sequence[Any]) -> bool:

@@ -203,6 +203,8 @@ def _answer(wire: Mapping[str, Any]) -> Answer:
                 _instant(each["ledger_advanced_at"]),
                 each["lag_events"],
                 _instant(each["stream_heartbeat_at"]),
+                each.get("tail", {}).get("events", 0),
+                _instant(each.get("tail", {}).get("newest")),
             )
             for source, each in wire["freshness"].items()
         ),

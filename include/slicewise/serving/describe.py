@@ -114,6 +114,8 @@ def gauges(metrics: Metrics, service: FeatureService) -> None:
     metrics.known_bytes.set(service.known.bytes)
     metrics.known_asked.labels("yes").set(service.known.hits)
     metrics.known_asked.labels("no").set(service.known.misses)
+    for name, newest_us in service.freshness.tails.items():
+        metrics.tail_age.labels(name).set((now_us - newest_us) / 1e6)
     for name, known in service.freshness.all().items():
         if known.ledger_advanced_us is not None:
             metrics.ledger_age.labels(name).set((now_us - known.ledger_advanced_us) / 1e6)

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from slicewise import log
 from slicewise.cover import Cover
 from slicewise.errors import CodecError
 from slicewise.holes import Hole, from_json
+from slicewise.merge_tail import NO_EVENTS, TailSeen
 from slicewise.serving.answer import SourceFreshness
 from slicewise.serving.catalog import Catalog, Selection
 from slicewise.serving.steps import Flow, Status
@@ -28,6 +29,8 @@ class Freshness:
     _marks: Marks | None = None
     _ledgers: dict[str, Cover] = field(default_factory=dict)
     _known: dict[str, SourceFreshness] = field(default_factory=dict)
+    tails: dict[str, int] = field(default_factory=dict)
+    """Source -> time of the latest event that an answer had from its tail."""
 
     def saw(self, catalog: Catalog, marks: Marks, time_us: int) -> None:
         """A reply's marks, at the store's time."""
@@ -44,9 +47,23 @@ class Freshness:
                 known = self._of(source.name)
                 self._known[source.name] = SourceFreshness(source.name, time_us, known.lag_events, known.heartbeat_us)
 
-    def of(self, selection: Selection) -> tuple[SourceFreshness, ...]:
-        """Of the sources of a selection."""
-        return tuple(self._of(name) for name in sorted({p.unit.source for p in selection.parts}))
+    def of(self, selection: Selection, tails: Sequence[TailSeen] = ()) -> tuple[SourceFreshness, ...]:
+        """Of the sources of a selection; tails: per part of slices what its answer has of the tail."""
+        found = tuple(self._of(name) for name in sorted({p.unit.source for p in selection.parts}))
+        if not max(tails, default=NO_EVENTS).events:
+            return found
+        merged: dict[str, TailSeen] = {}
+        for part, seen in zip(selection.sliced, tails, strict=True):
+            merged[part.unit.source] = seen.and_of(merged.get(part.unit.source, NO_EVENTS))
+        for source, seen in merged.items():
+            if seen.events:
+                self.tails[source] = max(seen.newest_us, self.tails.get(source, seen.newest_us))
+        return tuple(
+            replace(each, tail_events=seen.events, tail_newest_us=seen.newest_us)
+            if (seen := merged.get(each.source, NO_EVENTS)).events
+            else each
+            for each in found
+        )
 
     def all(self) -> Mapping[str, SourceFreshness]:
         return self._known

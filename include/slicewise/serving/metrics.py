@@ -83,6 +83,12 @@ class Metrics:
             ["source"],
             registry=self.registry,
         )
+        self.tail_age = Gauge(
+            "slicewise_tail_age_seconds",
+            "Age, by its own time, of the latest event that an answer had from the tail",
+            ["source"],
+            registry=self.registry,
+        )
         self.leaderboard_age = Gauge(
             "slicewise_leaderboard_age_seconds",
             "Time since the end of the window of a leaderboard, when it was last asked for",

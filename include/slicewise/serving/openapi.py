@@ -66,7 +66,28 @@ _ANSWER = {
             },
         },
         "bounds": {**_BOUNDS, "description": "feature -> effective [start, end), RFC 3339"},
-        "freshness": {"type": "object", "additionalProperties": {"type": "object"}},
+        "freshness": {
+            "type": "object",
+            "additionalProperties": {
+                "type": "object",
+                "required": ["ledger_advanced_at", "lag_events", "stream_heartbeat_at"],
+                "properties": {
+                    "ledger_advanced_at": {"type": ["string", "null"], "format": "date-time"},
+                    "lag_events": {"type": ["integer", "null"]},
+                    "stream_heartbeat_at": {"type": ["string", "null"], "format": "date-time"},
+                    "tail": {
+                        "type": "object",
+                        "description": "where the answer has events that are milliseconds old and not folded yet: how "
+                        "many, and the event time of the latest",
+                        "required": ["events", "newest"],
+                        "properties": {
+                            "events": {"type": "integer", "minimum": 1},
+                            "newest": {"type": "string", "format": "date-time"},
+                        },
+                    },
+                },
+            },
+        },
         "flags": {"type": "array", "items": {"enum": ["stale", "default", "overflow", "incomplete"]}},
         "incomplete": {
             "type": "array",

@@ -33,7 +33,8 @@ from slicewise.serving.questions import questions_of
 from slicewise.serving.refusals import check_kept, check_min_token, check_named, check_ready, check_whole
 from slicewise.serving.requests import FeaturesRequest
 from slicewise.serving.steps import Covers, Flow, Generation, Manifest, Read, Reopen
-from slicewise.stores.ports import Marks, ReadReply
+from slicewise.stores import decisions
+from slicewise.stores.ports import Incarnation, Marks, ReadReply
 
 ATTEMPTS = 6
 """Replans of one request before it is given up: each has a cause that passes."""
@@ -164,7 +165,7 @@ class FeatureService:
         check_ready(selection, marks)
         check_kept(planned, mode, t_us, reply.time_us)
         stored = [_stored(part, targets, reply) for part in selection.sliced]
-        merged = yield from self._merge(catalog, planned, selection, stored, len(request.entities), marks)
+        merged = yield from self._merge(catalog, planned, selection, stored, len(request.entities), reply)
         if not merged.complete:
             self._read_without(merged)
             return None
@@ -176,7 +177,7 @@ class FeatureService:
         check_whole(request, lists, mode, reply.time_us)
         if request.min_token:
             check_min_token(request, merged, lists)
-        freshness = self.freshness.of(selection)
+        freshness = self.freshness.of(selection, merged.tail)
         answer = answer_of(request, selection, mode, t_us, planned, merged, lists, freshness, questions)
         if lacking := self.freshness.incomplete(selection, planned.bounds):
             answer = replace(answer, incomplete=lacking, flags=(*answer.flags, "incomplete"))
@@ -211,15 +212,16 @@ class FeatureService:
         selection: Selection,
         stored: Sequence[Sequence[Stored]],
         entities: int,
-        marks: Marks,
+        reply: ReadReply,
     ) -> Flow[Merged]:
+        marks = reply.marks
         for again in (False, True):
             for part in selection.sliced:
                 where = (marks.generation, part.unit.source)
                 if again or where not in self._covers:
                     # What a seq stands for never changes: it may be learned after the data.
                     self._covers[where] = yield Covers(part.unit.source)
-            bases = [self._base(catalog, part, marks) for part in selection.sliced]
+            bases = [self._base(catalog, part, marks, reply.incarnation) for part in selection.sliced]
             try:
                 return merge(planned.joint, stored, entities, bases, known=self.known)
             except KeyError as error:
@@ -230,8 +232,9 @@ class FeatureService:
                     ) from error
         raise AssertionError("the second attempt returns or raises")
 
-    def _base(self, catalog: Catalog, part: Part, marks: Marks) -> Base:
-        """Kept while replies bring the same marks: equal marks are one object per connection.
+    def _base(self, catalog: Catalog, part: Part, marks: Marks, incarnation: Incarnation) -> Base:
+        """Kept while replies bring the same marks: equal marks are one object per connection, and a connection is
+        of one incarnation.
 
         catalog: the read's own; another read may have found it void meanwhile.
         """
@@ -240,7 +243,8 @@ class FeatureService:
         found = self._bases.get(name)
         if found is None or found[0] is not marks or found[1] is not covers:
             ledger = catalog.ledger_of(marks, part.source_topic)
-            base = Base(ledger, marks.starts.get(name, Cover()), covers)
+            tail = decisions.tail_counts(marks.tails.get(part.unit.source), incarnation, ledger)
+            base = Base(ledger, marks.starts.get(name, Cover()), covers, tail)
             found = self._bases[name] = (marks, covers, base)
         return found[2]
 

@@ -20,7 +20,7 @@ from slicewise.cover import Cover, Place
 from slicewise.errors import DataLoss, EpochSuperseded, GapRefused, IncarnationChanged, StoreUnavailable
 from slicewise.features.event_list import EventList
 from slicewise.slices import HOUR_US
-from slicewise.stores.ports import FoldOutcome, Marks, Term
+from slicewise.stores.ports import FoldOutcome, Incarnation, Marks, TailStart, Term
 
 hours_digest = day_digest
 """The eight bytes by which a day total `d` names the `c` that it is the total of."""
@@ -355,6 +355,12 @@ def aliases_to_set(
     that have no alias yet, and those whose units are all ready."""
     done = set(ready)
     return {view: tuple(units) for view, units in views.items() if view not in current or done.issuperset(units)}
+
+
+def tail_counts(tail: TailStart | None, incarnation: Incarnation, ledger: Cover) -> bool:
+    """Whether the tail fields of a source count, for a reader of this incarnation: in another life some of what the
+    tail wrote may be lost, and a tail that began beyond the ledger lacks what lies between."""
+    return tail is not None and tail.incarnation == incarnation and ledger.dominates(tail.start)
 
 
 def check_server(version: str, policy: str, role: str) -> None:

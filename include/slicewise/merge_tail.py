@@ -1,0 +1,223 @@
+"""A tail field stands beyond the guard of its place, with nothing skipped before it; it counts where the cover of its
+hour does not hold its event already.
+
+What the fields are is told by their values, each of which begins with the event's identity; names are not parsed.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import chain
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from slicewise.aggregates.columns import Columns
+from slicewise.aggregates.fields import SIGN_BIT
+from slicewise.aggregates.spans import Span
+from slicewise.codec import IDENTITY_BYTES, Layout, Members, OpenMembers
+from slicewise.cover import Place
+from slicewise.errors import CodecError
+from slicewise.merge_plan import NOWHERE, Int64, ReadPlan
+from slicewise.slices import HOUR_US
+
+FEW_EVENTS = 48
+"""Up to about so many events Python's own numbers are faster than whole columns."""
+NEVER = 1 << 62
+"""Beyond every offset."""
+
+Standing = Callable[[Place], tuple[int, int]]
+"""Place -> half-open range of the offsets whose tail fields stand."""
+Floor = Callable[[Place, int], int]
+"""(place, hour) -> the first offset that is not compacted."""
+
+
+@dataclass(frozen=True, eq=False)
+class Tail:
+    """The tail fields of one entity and unit that count."""
+
+    events: OpenMembers
+    """Those within a window that count."""
+    masks: Sequence[int]
+    numbers: Sequence[int]
+    """Per event of them its mask and its slice."""
+    ends: Mapping[Place, int]
+    """Beyond the newest of each place that stands, wherever it counts."""
+    newest_us: int
+    """Time of the latest event within a window."""
+
+
+class Tailed(NamedTuple):
+    """A tail under a plan; key: of mask 0."""
+
+    plan: ReadPlan
+    key: int
+    tail: Tail
+
+
+class TailSeen(NamedTuple):
+    """What an answer contains of the tail: how many events, and the time of the latest."""
+
+    events: int
+    newest_us: int
+
+    def and_of(self, other: TailSeen) -> TailSeen:
+        """Of both."""
+        return TailSeen(self.events + other.events, max(self.newest_us, other.newest_us))
+
+
+NO_EVENTS = TailSeen(0, -NEVER)
+
+
+def accumulated(layout: Layout, tails: Sequence[Tailed]) -> Iterator[tuple[list[Columns], Int64]]:
+    """Per partial of the layout one row per key (of a session's plan per key and slice), and the keys; partials that
+    no plan asks for are empty."""
+    forms: dict[Members, list[Tailed]] = {}
+    for each in tails:
+        forms.setdefault(each.tail.events.form, []).append(each)
+    for form, alike in forms.items():
+        members = list(chain.from_iterable(each.tail.events.members for each in alike))
+        records = np.concatenate([each.tail.events.records for each in alike])
+        keys = np.concatenate([np.array(each.tail.masks, np.int64) + each.key for each in alike])
+        asked = frozenset().union(*(each.plan.partials for each in alike))
+        if any(each.plan.gaps for each in alike):  # a session looks at each slice by itself
+            numbers = np.concatenate([np.array(each.tail.numbers, np.int64) for each in alike])
+            _, first, groups = np.unique(np.stack([keys, numbers]), axis=1, return_index=True, return_inverse=True)
+            keys, groups = keys[first], groups.reshape(-1)
+            asked |= {i for i, partial in enumerate(layout.partials) if isinstance(partial, Span)}
+        else:
+            keys, groups = distinct(keys)
+        inputs = {column for i in asked for column in layout.partials[i].inputs}
+        rows = OpenMembers(form, members, records).rows(inputs)
+        yield (
+            [
+                partial.accumulate_columns(rows, groups, len(keys))
+                if i in asked
+                else Columns.empty(partial.fields, len(keys))
+                for i, partial in enumerate(layout.partials)
+            ],
+            keys,
+        )
+
+
+def distinct(values: Int64) -> tuple[Int64, Int64]:
+    """The distinct values, ascending, and per value its number; a tail's are one, mostly."""
+    if len(values) and (values == values[0]).all():
+        return values[:1], np.zeros(len(values), np.int64)
+    found, numbers = np.unique(values, return_inverse=True)
+    return found, numbers
+
+
+def opened(plan: ReadPlan, values: Sequence[bytes]) -> OpenMembers:
+    """The events of tail fields. Raises CodecError for a damaged one."""
+    try:
+        return plan.unit.members.open(values)
+    except CodecError as error:
+        raise CodecError(
+            "a tail field is damaged, or not of this unit",
+            where=f"view {plan.unit.view!r}, unit {plan.unit.storage_fingerprint}",
+            expected=error.expected,
+            next_step="ask again in some seconds: the fold counts the event from the log and deletes the field; where "
+            "the stream is down, start it (slicewise stream)",
+        ) from error
+
+
+def standing(fields: Mapping[bytes, bytes], place: Place) -> tuple[int, int]:
+    """Half-open range of the offsets at a place whose tail fields stand, by the other fields of their hash."""
+    at = b"%s:%d" % (place[0].encode(), place[1])
+    guard, skipped = int(fields.get(b"l:" + at, -1)), fields.get(b"x:" + at)
+    if skipped is not None:
+        try:
+            first, last = map(int, skipped.split(b":"))
+        except ValueError as error:
+            raise CodecError(f"a skip mark that is none: {skipped[:40]!r}", expected="<first>:<last>") from error
+        if guard < last:  # what was left out is not folded yet: nothing from there on is all there is
+            return guard + 1, first
+    return guard + 1, NEVER
+
+
+def tail_of(plan: ReadPlan, events: OpenMembers, stands: Standing, floor: Floor) -> Tail:
+    """Which of the events count."""
+    way = _one_by_one if len(events.members) <= FEW_EVENTS else _at_once
+    return way(plan, events, stands, floor)
+
+
+def _one_by_one(plan: ReadPlan, events: OpenMembers, stands: Standing, floor: Floor) -> Tail:
+    cuts, regions = plan.hot.regions
+    slice_us, whole = plan.unit.slice_us, int.from_bytes
+    ranges: dict[bytes, tuple[int, int]] = {}
+    floors: dict[tuple[bytes, int], int] = {}
+    ends: dict[bytes, int] = {}
+    taken, masks, numbers, newest = [], [], [], -NEVER
+    for i, member in enumerate(events.members):
+        time, at = whole(member[:8], "big") - SIGN_BIT, member[8:28]
+        found = ranges.get(at)
+        if found is None:
+            found = ranges[at] = stands(place_of(at))
+        offset = whole(member[28:IDENTITY_BYTES], "big")
+        if found[0] <= offset < found[1]:
+            if offset >= ends.get(at, 0):
+                ends[at] = offset + 1
+            number = time // slice_us
+            mask = regions[bisect_right(cuts, number)]
+            if mask == NOWHERE:
+                continue
+            key = at, time // HOUR_US
+            first = floors.get(key)
+            if first is None:
+                first = floors[key] = floor(place_of(at), key[1])
+            if offset >= first:
+                taken.append(i)
+                masks.append(mask)
+                numbers.append(number)
+                newest = max(newest, time)
+    if len(taken) < len(events.members):
+        events = events.take(taken)
+    return Tail(events, masks, numbers, {place_of(at): end for at, end in ends.items()}, newest)
+
+
+def _at_once(plan: ReadPlan, events: OpenMembers, stands: Standing, floor: Floor) -> Tail:
+    identity = events.records["identity"]
+    offset = identity["offset"].astype(np.int64)
+    time = (identity["time"].astype(np.uint64) ^ np.uint64(SIGN_BIT)).view(np.int64)
+    place, firsts = _places(identity)
+    hours, hour = distinct(time // HOUR_US)
+    group = place * len(hours) + hour
+    places = [place_of(events.members[first][8:28]) for first in firsts]
+    low, high = np.array([stands(each) for each in places], np.int64).T
+    stood = (offset >= low[place]) & (offset < high[place])
+    ends = np.zeros(len(places), np.int64)
+    np.maximum.at(ends, place[stood], offset[stood] + 1)
+    number = time // plan.unit.slice_us
+    mask = plan.hot.masks[np.searchsorted(plan.hot.cuts, number, side="right")]
+    within = stood & (mask != NOWHERE)
+    floors = np.zeros(len(firsts) * len(hours), np.int64)
+    for each in distinct(group[within])[0].tolist():
+        floors[each] = floor(places[each // len(hours)], int(hours[each % len(hours)]))
+    taken = np.flatnonzero(within & (offset >= floors[group]))
+    if len(taken) < len(time):
+        events = events.take(taken)
+        mask, number, time = mask[taken], number[taken], time[taken]
+    newest = int(time.max(initial=-NEVER))
+    found = {at: end for at, end in zip(places, ends.tolist(), strict=True) if end}
+    return Tail(events, mask.tolist(), number.tolist(), found, newest)
+
+
+def _places(identity: npt.NDArray[Any]) -> tuple[Int64, list[int]]:
+    """Per event the number of its place, and per place an event of it."""
+    if all((identity[name] == identity[name][0]).all() for name in ("topic_hi", "topic_lo")):
+        if (identity["partition"] == identity["partition"][0]).all():
+            return np.zeros(len(identity), np.int64), [0]
+        _, first, place = np.unique(identity["partition"], return_index=True, return_inverse=True)
+    else:
+        alone = np.stack([identity[name].astype(np.uint64) for name in ("topic_hi", "topic_lo", "partition")], axis=1)
+        _, first, place = np.unique(alone, axis=0, return_index=True, return_inverse=True)
+    return place.reshape(-1), first.tolist()
+
+
+def place_of(at: bytes) -> Place:
+    """The place in an identity: topic id and partition."""
+    return at[:16].hex(), int.from_bytes(at[16:], "big")

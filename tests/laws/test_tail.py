@@ -1,0 +1,300 @@
+"""Of every aggregate and kind of window: what is read of a tail is training by token and the oracle, as bytes.
+
+An entity's events are dealt out between compacted hours, a lifetime's total, running partials and the tail, with parts
+of the tail that must not count: folded or compacted already, waiting behind a skipped offset.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from random import Random
+from typing import Any, cast
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from slicewise import codec, merge_few, merge_tail
+from slicewise import token as tokens
+from slicewise.aggregates import REGISTRY, Aggregate, Event, Failed, Finished, Rows, count, span
+from slicewise.aggregates.few import Listed
+from slicewise.codec import Layout, Members
+from slicewise.cover import Cover, Place
+from slicewise.merge import Base, JointPlan, Merged, Stored, merge
+from slicewise.merge_plan import ReadPlan, plan_read
+from slicewise.slices import (
+    DAY_US,
+    HOUR_US,
+    MINUTE_US,
+    Window,
+    as_window,
+    bounds,
+    hopping,
+    lifetime,
+    session,
+    sliding,
+    tumbling,
+)
+from slicewise.training.entities import Entities
+from slicewise.training.knowledge import Covers
+from slicewise.training.local import answer
+from slicewise.training.question import Question, UnitEvents
+from slicewise.training.tree import SortedRows
+from tests.laws import oracle
+from tests.laws.events import edges_of
+from tests.laws.laws import same
+from tests.laws.values import Error
+from tests.support import oracle as windows_oracle
+
+TOPIC = "00112233445566778899aabbccddeeff"
+SLICE_US = MINUTE_US
+NOW = 15_706 * DAY_US + 13 * HOUR_US + 20 * MINUTE_US + 7
+HORIZON = (15_706 - 3) * 24
+WINDOWS: dict[str, Window] = {
+    "sliding": as_window("90m"),
+    "day": as_window("1d"),
+    "offset": sliding("1h", offset="45m"),
+    "tumbling": tumbling("1h"),
+    "open": tumbling("1h", open=True),
+    "hopping": hopping("2h", every="20m"),
+    "session": session("10m", max_length="6h"),
+    "lifetime": lifetime(),
+}
+EXAMPLES = [example for registration in REGISTRY.values() for example in registration.bound_examples()]
+
+
+@dataclass(frozen=True)
+class Feature:
+    column: str
+    window: Window
+    aggregate: Aggregate
+    partial: int
+
+
+@dataclass(frozen=True)
+class LawUnit:
+    """What a plan and the engine of training read of a unit."""
+
+    layout: Layout
+    features: tuple[Feature, ...] = ()
+    slice_us: int = SLICE_US
+    levels: tuple[int, ...] = ()
+    storage_fingerprint: str = "00" * 8
+    definition_fingerprint: str = "11" * 8
+    view: str = "law"
+    pentads: bool = False
+    event_list: None = None
+
+    @cached_property
+    def types(self) -> dict[str, pa.DataType]:
+        return {column: each.type_of(column) for each in self.layout.partials for column in each.inputs}
+
+    @property
+    def members(self) -> Members:
+        return Members(tuple(sorted(self.types.items())))
+
+
+def place_of(event: Event) -> Place:
+    return f"{event.topic_hi:016x}{event.topic_lo:016x}", event.partition
+
+
+@dataclass
+class Dealt:
+    """One entity's stored fields, and what the node claims."""
+
+    unit: LawUnit
+    ledger: dict[Place, int] = field(default_factory=dict)
+    covers: dict[int, Cover] = field(default_factory=dict)
+    hot: dict[bytes, bytes] = field(default_factory=dict)
+    days: dict[int, dict[bytes, bytes]] = field(default_factory=dict)
+    counted: list[Event] = field(default_factory=list)
+    """Of the tail, those that must be in every answer whose window holds them."""
+
+    def row(self, groups: Sequence[Sequence[Event]]) -> bytes:
+        flat = [event for events in groups for event in events]
+        owners = np.repeat(np.arange(len(groups)), [len(events) for events in groups])
+        rows = Rows.from_events(flat, self.unit.types)
+        partials = self.unit.layout.partials
+        return self.unit.layout.encode_block([p.accumulate_columns(rows, owners, len(groups)) for p in partials])
+
+    def compact(self, hour: int, seq: int, events: Sequence[Event]) -> None:
+        day = self.days.setdefault(hour // 24, {})
+        numbers = sorted({event.time // SLICE_US for event in events})
+        block = self.row([[e for e in events if e.time // SLICE_US == n] for n in numbers])
+        day[b"h:%d" % hour] = codec.pack_total(seq, self.row([events]))
+        day[b"s:%d" % hour] = codec.pack_slices(seq, numbers, block)
+        day[b"c"] = codec.pack_hours(codec.unpack_hours(day.get(b"c")) | {hour: seq})
+        day.pop(b"d", None)
+
+    def total(self, day: int, events: Sequence[Event]) -> None:
+        fields = self.days[day]
+        fields[b"d"] = codec.pack_day(codec.day_digest(fields[b"c"]), self.row([events]))
+
+    def fold(self, place: Place, events: Sequence[Event], last: int) -> None:
+        at = b"%s:%d" % (place[0].encode(), place[1])
+        self.hot[b"l:" + at] = b"%d" % last
+        for number in {event.time // SLICE_US for event in events}:
+            mine = [event for event in events if event.time // SLICE_US == number]
+            offsets = [event.offset for event in mine]
+            self.hot[b"r:%d:" % number + at] = codec.pack_running(min(offsets), max(offsets), self.row([mine]))
+
+    def write(self, events: Sequence[Event]) -> None:
+        members = self.unit.members.encode(Rows.from_events(events, self.unit.types))
+        for e, member in zip(events, members, strict=True):
+            topic, partition = place_of(e)
+            self.hot[b"e:%d:%s:%d:%d" % (e.time // SLICE_US, topic.encode(), partition, e.offset)] = member
+        self.hot[b"n"] = b"%d" % sum(name.startswith(b"e:") for name in self.hot)
+
+    def read(self, plan: ReadPlan) -> Stored:
+        hot = [part for pair in self.hot.items() for part in pair]
+        return Stored(0, None, hot, [[self.days.get(d.day, {}).get(name) for name in d.names] for d in plan.days])
+
+
+def events_of(aggregate: Aggregate, random: Random) -> list[Event]:
+    """Some of every age, ties among them, in three places of one topic."""
+    pools = {column: [*edges_of(aggregate.type_of(column)), None] for column in aggregate.inputs}
+    ages = (90 * MINUTE_US, 90 * MINUTE_US, 20 * MINUTE_US, 5 * HOUR_US, DAY_US, 6 * DAY_US)
+    times = [NOW - random.randrange(random.choice(ages)) for _ in range(24)]
+    made, next_offset = [], [0, 0, 0]
+    for _ in range(40):
+        partition = random.randrange(3)
+        values = {column: random.choice(pool) for column, pool in pools.items()}
+        halves = int(TOPIC[:16], 16), int(TOPIC[16:], 16)
+        made.append(Event(random.choice(times), *halves, partition, next_offset[partition], values))
+        next_offset[partition] += random.randint(1, 3)
+    return made
+
+
+def dealt(unit: LawUnit, events: Sequence[Event], random: Random) -> Dealt:
+    store = Dealt(unit)
+    places = {place: [e for e in events if place_of(e) == place] for place in {place_of(e) for e in events}}
+    folded = {place: random.choice(mine[:-1]).offset for place, mine in places.items()}
+    store.ledger = {place: random.randint(0, last + 1) for place, last in folded.items()}
+    store.covers = {
+        1: Cover({place: random.randint(0, store.ledger[place]) for place in places}),
+        2: Cover({place: random.randint(store.ledger[place], mine[-1].offset + 1) for place, mine in places.items()}),
+    }
+    seqs = {hour: random.choice([None, 1, 2]) for hour in {e.time // HOUR_US for e in events}}
+    seqs = {hour: 1 if hour < HORIZON else seq for hour, seq in seqs.items()}  # those before the horizon are in a total
+
+    def compacted(e: Event) -> bool:
+        seq = seqs[e.time // HOUR_US]
+        return seq is not None and store.covers[seq].contains(place_of(e), e.offset)
+
+    old = [e for e in events if compacted(e) and e.time // HOUR_US < HORIZON]
+    store.hot[b"t"] = codec.pack_lifetime(HORIZON, 1, store.row([old]))
+    for hour, seq in seqs.items():
+        mine = [e for e in events if compacted(e) and e.time // HOUR_US == hour]
+        if seq is not None and hour >= HORIZON and mine:
+            store.compact(hour, seq, mine)
+    for day, fields in store.days.items():
+        if b"c" in fields:
+            store.total(
+                day, [e for e in events if compacted(e) and e.time >= HORIZON * HOUR_US and e.time // DAY_US == day]
+            )
+    for place, mine in places.items():
+        last = folded[place]
+        store.fold(place, [e for e in mine if e.offset <= last and not compacted(e)], last)
+        beyond = [e for e in mine if e.offset > last and not compacted(e)]
+        come = random.randint(min(1, len(beyond)), len(beyond))
+        reached = max([last, *(e.offset for e in beyond[:come])])
+        behind = [e for e in mine if e.offset <= reached and e not in beyond and random.random() < 0.3]
+        first = random.choice(beyond[:come]).offset if place[1] == 2 and come else 1 << 50
+        if first < 1 << 50:
+            at = b"x:%s:%d" % (place[0].encode(), place[1])
+            store.hot[at] = b"%d:%d" % (first, beyond[come - 1].offset)
+        store.counted += [e for e in beyond[:come] if e.offset < first]
+        store.write([*(e for e in beyond[:come] if e.offset < first or random.random() < 0.5), *behind])
+    return store
+
+
+def read(unit: LawUnit, store: Dealt, features: Sequence[Feature]) -> Iterator[Merged]:
+    """By few rows, by whole columns, and with the tail's events at once and one by one."""
+    horizon = HORIZON if any(f.window.is_lifetime for f in features) else None
+    plan = plan_read(cast(Any, unit), cast(Any, features), "live", NOW, frozenset(), horizon)
+    base = Base(Cover(store.ledger), Cover(), store.covers, tail=True)
+    for few_rows in (2_000, -1):
+        yield merge(JointPlan((plan,)), [[store.read(plan)]], 1, [base], few_rows)
+
+
+def value(merged: Merged, feature: int) -> Finished:
+    slot = merged.joint.slots[0][feature]
+    found, at = merged.finished[slot.finish], slot.first + slot.interval
+    kind = merged.joint.plans[0].features[feature].aggregate.output_type
+    errors = {0: found.errors[at]} if at in found.errors else {}
+    if isinstance(found, Listed):
+        return Finished(pa.array([found.values[at]], kind), errors)
+    return Finished(found.values.slice(at, 1), errors)
+
+
+def trained(unit: LawUnit, events: Sequence[Event], features: Sequence[Feature], token: str) -> dict[str, Finished]:
+    """What training by token makes of all events of the log."""
+    ordered = sorted(events, key=lambda e: e.identity())
+    places = sorted({place_of(e) for e in ordered})
+    number = np.array([places.index(place_of(e)) for e in ordered], np.int64)
+    source = SortedRows(np.zeros(len(ordered), np.int64), Rows.from_events(ordered, unit.types))
+    held = UnitEvents(cast(Any, unit), cast(Entities, None), source, number, tuple(places), {})
+    known = tokens.decode(token)
+    asked = {c: (np.array([start], np.int64), np.array([end], np.int64)) for c, (start, end) in known.bounds.items()}
+    question = Question(np.zeros(1, np.int64), asked, Covers.of([known], places))
+    return answer(held, cast(Any, features), question)
+
+
+def inside(events: Sequence[Event], token: tokens.Token, feature: Feature) -> list[Event]:
+    """By hand: those that the token's cover names, within the window at NOW."""
+    known = [e for e in events if token.contains(e.time // HOUR_US, place_of(e), e.offset)]
+    start, end = bounds(feature.window, "live", NOW, SLICE_US)
+    if feature.window.kind != "session":
+        return [e for e in known if start <= e.time < end]
+    raw = [windows_oracle.OracleEvent(e.time, TOPIC, e.partition, e.offset, {"event": e}) for e in known]
+    return [each.columns["event"] for each in windows_oracle.session(raw, start, end, feature.window.gap_us)]
+
+
+def name_of(aggregate: Aggregate) -> str:
+    return "-".join([aggregate.kind, *map(str, aggregate.types or ())])
+
+
+@pytest.mark.parametrize("aggregate", EXAMPLES, ids=name_of)
+def test_what_is_read_of_a_tail_is_training_by_token_and_the_oracle_as_bytes(
+    aggregate: Aggregate, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    unit = LawUnit(Layout.of([aggregate, count().bind({}), span().bind({})]))
+    features = [
+        Feature(name, window, aggregate, unit.layout.index(aggregate))
+        for name, window in WINDOWS.items()
+        if window.is_lifetime or aggregate.answers(window.length_us) is None
+    ]
+    assert features
+    # sessions are read as whole columns alone: what has none also by few rows
+    answers: list[Merged]
+    for seed, asked in enumerate((features, [f for f in features if f.window.kind != "session"])):
+        events = events_of(aggregate, Random(f"{name_of(aggregate)} {seed}"))
+        store = dealt(unit, events, Random(seed))
+        print(f"seed {seed}, {len(store.hot)} hot fields")
+        answers = []
+        for most in (1_000, -1):  # the tail's events one by one, and at once
+            monkeypatch.setattr(merge_tail, "FEW_EVENTS", most)
+            monkeypatch.setattr(merge_few, "FEW_EVENTS", most)
+            answers += read(unit, store, asked)
+        (text,) = {merged.token(0, 0) for merged in answers}
+        ((seen,),) = {merged.tail for merged in answers}
+        token, by_token = tokens.decode(text), trained(unit, events, asked, text)
+        assert seen.events or not store.counted
+        assert all(token.contains(e.time // HOUR_US, place_of(e), e.offset) for e in store.counted)
+        for i, feature in enumerate(asked):
+            mine = inside(events, token, feature)
+            wanted = oracle.expected(aggregate, mine, bounds(feature.window, "live", NOW, SLICE_US)[1])
+            expected = [Failed(str(wanted)) if isinstance(wanted, Error) else wanted]
+            for found in (by_token[feature.column], *(value(merged, i) for merged in answers)):
+                assert same(found, expected, aggregate.output_type), (feature.column, seed)
+
+
+def test_the_histories_hold_what_the_law_is_about() -> None:
+    unit = LawUnit(Layout.of([count().bind({}), span().bind({})]))
+    stores = [dealt(unit, events_of(count().bind({}), Random(f"{seed}")), Random(seed)) for seed in range(2)]
+    assert all(store.counted for store in stores)
+    names = [{name[:1] for name in store.hot} for store in stores]
+    assert any(b"x" in each for each in names)
+    assert all(each >= {b"e", b"l", b"n", b"r", b"t"} for each in names)
