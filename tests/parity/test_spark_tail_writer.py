@@ -71,7 +71,7 @@ def settings_of(url: str, folder: Path, **more: str) -> Settings:
 
 def all_views() -> list[sw.FeatureView]:
     """Every column type is read, entity keys of all types, a spread view, a lifetime, an event list, a global view."""
-    source = sw.KafkaSource("plays", schema=SCHEMA, timestamp="t", max_lateness="60d", allow_nan=["x"])
+    source = sw.KafkaSource("plays", schema=SCHEMA, timestamp="t", max_lateness="60d")
     scalars = [sw.Feature(f"last_{c}", sw.last(c), ["1h"]) for c in ("n", "x", "b", "p", "q", "d", "s", "t")]
     arrays = [sw.Feature(f"by_{c}", sw.count_by(c), ["1h"]) for c in ("ts", "ns", "ds", "ps", "bs")]
     total = sw.Feature("total", sw.sum("y"), ["1h"])
@@ -79,7 +79,7 @@ def all_views() -> list[sw.FeatureView]:
     counted = sw.Feature("rows", sw.last_k("q", k=2), [sw.rows(5)])
     return [
         sw.FeatureView("wide", source=source, entity=["user"], features=[*scalars, *arrays]),
-        sw.FeatureView("keys", source=source, entity=["b", "d", "n", "p", "s"], where="x > 0",
+        sw.FeatureView("keys", source=source, entity=["b", "d", "n", "s"], where="x > 0",
                        columns={"y": "x * -0.0"}, features=[total]),
         sw.FeatureView("instants", source=source, entity=["t"], features=[sw.Feature("n", sw.count(), ["1h"])]),
         sw.FeatureView("spread", source=source, entity=["user"], spread=True,
@@ -96,11 +96,11 @@ def made(now: int, count: int) -> Records:
     chance, records = random.Random(SEED), Records()
     users = ["u0", "u1", *TEXTS]
 
-    def event(user: str, t: int) -> dict[str, Any]:
+    def event(user: str | None, t: int) -> dict[str, Any]:
         pick = chance.choice
         whole = {
             "n": pick([0, -1, 2**63 - 1, -(2**63), chance.randrange(-1000, 1000)]),
-            "x": pick([0.0, -0.0, 1.5, -2.5, 5e-324, 1e308, float("nan"), float("inf"), chance.random()]),
+            "x": pick([0.0, -0.0, 1.5, -2.5, 5e-324, 1e308, float("nan"), chance.random()]),
             "b": pick([True, False]),
             "p": pick([0, -0.01, 9999.99, 1.5]),
             "q": pick([0, 0.1, -12345678901234567, 3]),
@@ -119,8 +119,7 @@ def made(now: int, count: int) -> Records:
             records.add(event(user, now - chance.randrange(60 * US)), partition, now)
     for _ in range(count):
         age = chance.choice([chance.randrange(20 * 60 * US), 61 * 60 * US, 30 * 86_400 * US])
-        user = None if chance.random() < 0.05 else chance.choice(users)
-        value: Any = b"{" if chance.random() < 0.05 else event(user, now - age)  # type: ignore[arg-type]
+        value: Any = b"{" if chance.random() < 0.05 else event(chance.choice([None, *users]), now - age)
         records.add(value, chance.randrange(PARTITIONS), now, chance.choice([0, 0, 0, 7]))
     return records
 
@@ -319,7 +318,7 @@ def test_what_the_store_refuses_and_a_new_deployment_end_the_tail_with_the_place
     assert "next step" in said
     other = Writer(session, bench.spec(placed))
     with redis.Redis.from_url(own_redis.operator_url) as client:
-        client.hincrby(keys.MARKS, "epoch", 1)  # type: ignore[arg-type]
+        client.hincrby(keys.MARKS, "epoch", 1)
         assert "another deployment" in failure(other)
 
 
@@ -335,7 +334,6 @@ def test_a_tail_waits_for_the_ledger(session: SparkSession, own_redis: RedisServ
     with bench.store() as store:
         marks = store.marks()
         for begin, end in ((0, 30), (30, 60)):
-            covers = [Cover({(TOPIC, 0): each}) for each in (begin, end)]
-            store.advance_ledger(*covers, marks.epoch, marks.units)
+            store.advance_ledger(Cover({(TOPIC, 0): begin}), Cover({(TOPIC, 0): end}), marks.epoch, marks.units)
     writer.close()
     assert offsets(own_redis.operator_url) == list(range(60))
