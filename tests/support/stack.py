@@ -35,9 +35,9 @@ class Stack:
     """Running servers; `settings` lead to them."""
 
     def __init__(self, state: Path, project: Path, overrides: Mapping[str, str] | None = None) -> None:
-        # probes are tried by a test of their own: elsewhere what is deployed is what the test declares
+        # tail and probes are tried by tests of their own: elsewhere what is deployed is what the test declares
         given = {"SLICEWISE_STATE": str(state), "SLICEWISE_PROJECT": str(project), "SLICEWISE_PROBES": "off"}
-        self.given = {**given, **(overrides or {})}
+        self.given = {**given, "SLICEWISE_TAIL": "off", **(overrides or {})}
         self.settings = Settings.load(self.given)
         self._producer: Producer | None = None
 

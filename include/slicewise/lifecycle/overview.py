@@ -12,6 +12,7 @@ from slicewise.errors import BadRequest
 from slicewise.features import own
 from slicewise.lifecycle.health import Health, Limits, StreamStatus, judge
 from slicewise.lifecycle.probing import ProbeStatus, late
+from slicewise.lifecycle.tail import lives
 from slicewise.slices import HOUR_US
 from slicewise.stores.redis.status import StoreStatus
 
@@ -55,12 +56,15 @@ class Overview:
     probes: ProbeStatus | None
     views: tuple[ViewLine, ...]
     jobs: tuple[JobLine, ...]
+    tails: tuple[StreamStatus, ...] = ()
+    """What the tail's driver said, of sources where one has spoken and was not switched off."""
 
     def to_json(self) -> dict[str, Any]:
         """Plain values for a page; ages in seconds."""
         found = asdict(self)
         found["health"]["well"] = self.health.well
-        for line, status in zip(found["streams"], self.streams, strict=True):
+        told = [*found["streams"], *found["tails"]]
+        for line, status in zip(told, [*self.streams, *self.tails], strict=True):
             line["heartbeat_age_s"] = (self.now_us - status.heartbeat_us) / 1e6
         return found
 
@@ -111,6 +115,12 @@ def _emission(status: StoreStatus, limits: Limits) -> tuple[str, ...]:
     return tuple(f"emission: {reason}" for reason in (*judged.reasons, *stopped, *unread))
 
 
+def freshness_of(status: StoreStatus) -> tuple[StreamStatus, ...]:
+    """Of each source who makes its events visible first: its tail while that lives, else its stream."""
+    tails = {each.source: each for each in streams_of(status, "tail")[0] if lives(each, status.now_us)}
+    return tuple(tails.get(each.source, each) for each in streams_of(status)[0])
+
+
 def probes_of(status: StoreStatus) -> ProbeStatus | None:
     """What the prober said; None where it never did. Raises BadRequest."""
     text = status.parts.get("probes")
@@ -143,6 +153,7 @@ def overview(status: StoreStatus, limits: Limits) -> Overview:
         probes=probes,
         views=tuple(_view(unit, status) for unit in status.units if unit.get("project") != own.PROJECT),
         jobs=_jobs(status),
+        tails=tuple(each for each in streams_of(status, "tail")[0] if each.state != "stopped"),
     )
 
 

@@ -23,7 +23,7 @@ from slicewise.features.probes import whole
 from slicewise.features.project import load_project
 from slicewise.lifecycle.health import StreamStatus
 from slicewise.lifecycle.jobs import hour_of
-from slicewise.lifecycle.overview import streams_of
+from slicewise.lifecycle.overview import freshness_of
 from slicewise.local import deploy, supervisor
 from slicewise.local.airflow_api import AirflowApi, DagRun
 from slicewise.local.control import Say
@@ -206,7 +206,7 @@ def _check_run(airflow: AirflowApi) -> DagRun:
 def _report(settings: Settings, deployment: Deployment, changed: Sequence[str]) -> Report:
     status = read_status(settings.redis_url, ["check"])
     check = _job_report(status, "check")
-    streams = [each for each in streams_of(status)[0] if each.source != own.SOURCE]
+    streams = [each for each in freshness_of(status) if each.source != own.SOURCE]
     with deploy.connected(settings) as store:
         marks = store.marks()
     topics = {marks.topics.get(source.topic) for source in deployment.declared.sources}
