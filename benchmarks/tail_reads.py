@@ -109,7 +109,7 @@ def folded(served: Served, chance: random.Random) -> None:
 def tail(served: Served, url: str, chance: random.Random) -> None:
     """The tail of every card, as its writer leaves it."""
     marks = served.store.marks()
-    served.store.begin_tail("payments", Cover({(TOPIC, 0): marks.ledger.get((TOPIC, 0))}), marks.epoch, marks.units)
+    served.store.begin_tail("payments", marks.ledger, marks.epoch, marks.units)
     now_us, first = time.time_ns() // 1_000, marks.ledger.get((TOPIC, 0))
     with redis.Redis.from_url(url) as client:
         for size in SIZES:
