@@ -15,7 +15,9 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from slicewise.aggregates.base import Aggregate
 from slicewise.aggregates.columns import Columns
+from slicewise.aggregates.events import Event
 from slicewise.aggregates.fields import SIGN_BIT
 from slicewise.aggregates.spans import Span
 from slicewise.codec import IDENTITY_BYTES, Layout, Members, OpenMembers
@@ -26,6 +28,8 @@ from slicewise.slices import HOUR_US
 
 FEW_EVENTS = 128
 """Up to about so many events Python's own numbers are faster than whole columns."""
+ROW_EVENTS = 8
+"""The same of events by the row form of an aggregate."""
 NEVER = 1 << 62
 """Beyond every offset."""
 
@@ -90,16 +94,27 @@ def accumulated(layout: Layout, tails: Sequence[Tailed]) -> Iterator[tuple[list[
         else:
             keys, groups = distinct(keys)
         inputs = {column for i in asked for column in layout.partials[i].inputs}
-        rows = events.rows(inputs)
+        rows, n = events.rows(inputs), len(keys)
+        single = list(zip(groups.tolist(), rows.events(), strict=True)) if len(rows) <= ROW_EVENTS else None
         yield (
             [
-                partial.accumulate_columns(rows, groups, len(keys))
-                if i in asked
-                else Columns.empty(partial.fields, len(keys))
+                Columns.empty(partial.fields, n)
+                if i not in asked
+                else partial.accumulate_columns(rows, groups, n)
+                if single is None
+                else _by_rows(partial, single, n)
                 for i, partial in enumerate(layout.partials)
             ],
             keys,
         )
+
+
+def _by_rows(partial: Aggregate, events: Sequence[tuple[int, Event]], n: int) -> Columns:
+    """`accumulate_columns` of a few events by the row form, to the same bits."""
+    states = [partial.empty()] * n
+    for group, event in events:
+        states[group] = partial.accumulate(states[group], event)
+    return partial.to_columns(states)
 
 
 def joined(form: Members, parts: Sequence[OpenMembers]) -> OpenMembers:
