@@ -86,12 +86,18 @@ test-java: setup $(JUNIT_JARS) ## the tests of what runs in the JVM
 	    org.junit.platform.console.ConsoleLauncher execute --scan-classpath "$$part" --fail-if-no-tests \
 	    --disable-banner --disable-ansi-colors --details=summary
 
+# Files run side by side, each with servers of its own: much of a run is waiting for them. JOBS=1 runs one after another.
+JOBS ?= 2
+SIDE_BY_SIDE := -n $(JOBS) --dist loadfile --no-loadscope-reorder
+
 .PHONY: test
-test: setup ## the whole suite; starts and stops the servers that it needs
-	@$(MAKE) --no-print-directory test-java
-	@.venvs/airflow/bin/python $(PYTEST) tests
-	@$(PY) $(PYTEST) tests
-	@.venvs/spark/bin/python $(PYTEST) tests
+test: setup ## the whole suite, two files at a time (JOBS=1: one); starts and stops the servers that it needs
+	@failed=; \
+	$(MAKE) --no-print-directory test-java || failed+=" java"; \
+	.venvs/airflow/bin/python $(PYTEST) tests || failed+=" airflow"; \
+	$(PY) $(PYTEST) $(SIDE_BY_SIDE) tests || failed+=" platform"; \
+	.venvs/spark/bin/python $(PYTEST) $(SIDE_BY_SIDE) tests || failed+=" spark"; \
+	[ -z "$$failed" ] || { echo "tests failed of:$$failed (their reports stand above)"; exit 1; }
 
 # --------------------------------------------------------------- figures
 .PHONY: bench
@@ -117,6 +123,10 @@ bench-aggregates: setup ## rows a second of every aggregate, beside DuckDB, pand
 .PHONY: bench-evaluate
 bench-evaluate: setup ## how long a unit test waits for sw.evaluate (options: BENCH="--events 10000 --json file")
 	@$(PY) -m benchmarks.evaluate $(BENCH)
+
+.PHONY: bench-freshness
+bench-freshness: setup ## how soon an event is in an answer: tail, fold alone, usual recipe (options: BENCH="--seconds 60 --rates 2000", --away, --hot)
+	@$(PY) -m benchmarks.freshness $(BENCH)
 
 .PHONY: bench-leaderboard
 bench-leaderboard: setup ## the age of a board under 20,000 plays/s (options: BENCH="--rate 2000 --seconds 10 --late correct")

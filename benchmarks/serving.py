@@ -23,8 +23,9 @@ from typing import Any
 import redis
 
 from benchmarks import serving_data
+from slicewise.local import ports
 from slicewise.serving.client import Client
-from tests.integration.serving_support import free_port, serving
+from tests.integration.serving_support import serving
 from tests.support.servers import RedisServer, running
 
 BUCKET_S = 300
@@ -101,7 +102,7 @@ def over_http(port: int, path: str, bodies: list[Any], connections: int, seconds
 @contextmanager
 def recipe(url: str) -> Iterator[int]:
     """The usual recipe on a free port."""
-    port = free_port()
+    port = ports.choose()
     argv = [sys.executable, "-m", "benchmarks.baseline.recipe_serving"]
     process = subprocess.Popen([*argv, "--redis-url", url, "--port", str(port)])
     try:

@@ -47,7 +47,8 @@ def _status() -> tuple[dict[str, Any], int]:
 
     try:
         settings = Settings.load()
-        found = overview(read_status(settings.redis_url, JOBS), Limits())
+        limits = Limits(probe_ms=float(settings.probe_limit_ms))
+        found = overview(read_status(settings.redis_url, JOBS), limits)
     except SlicewiseError as error:
         return {"error": {"what": error.what, "next_step": error.next_step}}, 503
     return found.to_json() | {"serving_url": settings.serving_url}, 200

@@ -6,14 +6,47 @@ to the platform's; `make test` runs all three, so that nothing is left out.
 
 from __future__ import annotations
 
+import os
 from importlib.util import find_spec
 from pathlib import Path
+
+import pytest
 
 TESTS = Path(__file__).parent
 ENVIRONMENT = "spark" if find_spec("great_expectations") else "airflow" if find_spec("airflow") else "platform"
 
+LONGEST = (
+    "e2e/test_whole.py",
+    "e2e/test_newcomer.py",
+    "integration/test_airflow_dags.py",
+    "integration/checks/test_check_job.py",
+    "integration/test_replay.py",
+    "integration/test_sql_served.py",
+    "integration/test_leaderboards.py",
+    "integration/test_emission.py",
+    "integration/test_stream_service.py",
+    "integration/test_embedded_airflow.py",
+    "integration/test_embedded_servers.py",
+    "parity/test_spark_formats.py",
+    "parity/test_spark_record_reader.py",
+    "integration/checks/test_spark_check.py",
+    "integration/test_spark_lake.py",
+    "integration/test_spark_lifetime.py",
+)
+"""Files that take minutes. Where files run side by side these begin first, else the last one runs alone; of Spark's the
+formats, since a JVM that read Avro for another file before waits half a minute for each schema that never comes."""
+
 # Airflow's tests start no server, and its environment lacks what starts them.
-pytest_plugins = [] if ENVIRONMENT == "airflow" else ["tests.support.servers"]
+pytest_plugins = [] if ENVIRONMENT == "airflow" else ["tests.support.leftovers", "tests.support.servers"]
+
+
+if ENVIRONMENT != "airflow":
+    from hypothesis import HealthCheck, settings
+
+    # how long an example takes says how busy the machine is
+    quiet = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
+    settings.register_profile("beside others", quiet)
+    settings.load_profile("beside others")
 
 
 def environment_of(path: Path) -> str:
@@ -33,5 +66,29 @@ def pytest_ignore_collect(collection_path: Path) -> bool | None:
     return None
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        rank = {TESTS / name: place for place, name in enumerate(LONGEST)}
+        items.sort(key=lambda item: rank.get(item.path, len(rank)))
+
+
 def pytest_report_header() -> str:
     return f"environment: {ENVIRONMENT}"
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    terminal = config.pluginmanager.get_plugin("terminalreporter")
+    if terminal is not None and "PYTEST_XDIST_WORKER" not in os.environ:
+        config.pluginmanager.register(Counted(terminal))
+
+
+class Counted:
+    """What the tests of the whole counted, and how long things took, is shown where they pass too."""
+
+    def __init__(self, terminal: pytest.TerminalReporter) -> None:
+        self._terminal = terminal
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        if report.when == "call" and report.passed and report.nodeid.startswith("tests/e2e/"):
+            self._terminal.ensure_newline()
+            self._terminal.write(report.capstdout)

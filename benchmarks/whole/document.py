@@ -32,9 +32,12 @@ def publish(
     facts: Mapping[str, Any],
     seconds: int,
     figures: Sequence[Figure],
+    details: Mapping[str, Any] | None = None,
 ) -> None:
     """Prints the figures as one JSON object and as a table, and writes either where --json and --doc ask for it."""
     found = {"machine": facts, "seconds": seconds, "figures": [each.to_json() for each in figures]}
+    if details is not None:
+        found["details"] = dict(details)
     if given.json:
         given.json.write_text(json.dumps(found) + "\n", encoding="utf-8")
     shown = render(facts, seconds, figures)

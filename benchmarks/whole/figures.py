@@ -16,6 +16,7 @@ class Spread:
     p50: float
     p90: float
     p99: float
+    p999: float
     worst: float
 
     @staticmethod
@@ -27,7 +28,7 @@ class Spread:
         def at(q: float) -> float:
             return round(ascending[max(0, math.ceil(q * n) - 1)], 3)
 
-        return Spread(n, at(0.5), at(0.9), at(0.99), round(ascending[-1], 3))
+        return Spread(n, at(0.5), at(0.9), at(0.99), at(0.999), round(ascending[-1], 3))
 
 
 @dataclass(frozen=True)

@@ -86,12 +86,12 @@ def measure(module: str, spec: Mapping[str, Any], timeout_s: float) -> dict[str,
 
 
 @contextmanager
-def load(settings: Settings, rate: float, seconds: float, log: Path) -> Iterator[None]:
-    """`slicewise load` in a process of its own."""
+def load(settings: Settings, rate: float, seconds: float, log: Path, *options: str) -> Iterator[int]:
+    """`slicewise load` in a process of its own; its id."""
     argv = [str(settings.platform_python.parent / "slicewise"), "load", "--topic", TOPIC]
-    argv += ["--rate", str(rate), "--seconds", str(seconds), "--seed", "11"]
-    with process(argv, settings.to_env(), log, stdout=subprocess.DEVNULL):
-        yield
+    argv += ["--rate", str(rate), "--seconds", str(seconds), "--seed", "11", *options]
+    with process(argv, settings.to_env(), log, stdout=subprocess.DEVNULL) as made:
+        yield made.pid
 
 
 def cpu_by_program(pids: Iterable[int]) -> dict[str, float]:

@@ -74,6 +74,13 @@ class Settings:
     tail_metrics: str
     """host:port where the tail's driver serves its metrics to Prometheus; port 0: any that is free."""
 
+    probes: str
+    """on: events of the platform's own go all the way to an HTTP answer, one a second (docs/adr/0052); off: none do."""
+    probe_limit_ms: int
+    """An alert is raised where probes of the last minutes were later than this (p99), or one still waits for longer."""
+    probes_metrics: str
+    """host:port where the prober serves its metrics to Prometheus; port 0: any that is free."""
+
     redis_maxmemory: str
     """As Redis writes it: 2gb."""
     kafka_retention_ms: int
@@ -149,6 +156,9 @@ class Settings:
             tail_batch_s=number("tail_batch_s", 30, 5),
             tail_fold_interval_ms=number("tail_fold_interval_ms", 1_000, 0),
             tail_metrics=_checked_address("SLICEWISE_TAIL_METRICS", text("tail_metrics", "127.0.0.1:0")),
+            probes=_choice("SLICEWISE_PROBES", text("probes", "on"), ("on", "off")),
+            probe_limit_ms=number("probe_limit_ms", 30_000),
+            probes_metrics=_checked_address("SLICEWISE_PROBES_METRICS", text("probes_metrics", "127.0.0.1:0")),
             redis_maxmemory=text("redis_maxmemory", "4gb"),
             kafka_retention_ms=number("kafka_retention_ms", DEFAULT_RETENTION_MS, -1),
             kafka_partitions=number("kafka_partitions", 2),

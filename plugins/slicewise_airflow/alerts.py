@@ -7,14 +7,23 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
 from airflow.sdk import AsyncCallback, DeadlineAlert, DeadlineReference
 
-from slicewise.lifecycle.alerts import Alert, Channel, alert, channels, deadline_alert, runbook_link
+from slicewise.lifecycle.alerts import (
+    Alert,
+    Channel,
+    aging_event,
+    aging_kind,
+    alert,
+    channels,
+    deadline_alert,
+    runbook_link,
+)
 from slicewise.log import warning
 
 
@@ -23,10 +32,11 @@ def page(context: Mapping[str, Any]) -> None:
     _page(_alert(context, context.get("exception")), context)
 
 
-def page_tail(context: Mapping[str, Any], reasons: str) -> None:
-    """The tail is lost, and no task has failed."""
-    runbook = runbook_link("tail", os.environ.get("SLICEWISE_RUNBOOK_BASE", ""))
-    _page(replace(_alert(context, reasons), event="tail_lost", runbook=runbook), context)
+def page_aging(context: Mapping[str, Any], reasons: Sequence[str]) -> None:
+    """The tail is lost, or probes are late, and no task has failed."""
+    kind = aging_kind(reasons)
+    runbook = runbook_link(kind, os.environ.get("SLICEWISE_RUNBOOK_BASE", ""))
+    _page(replace(_alert(context, "; ".join(reasons)), event=aging_event(kind), runbook=runbook), context)
 
 
 def _alert(context: Mapping[str, Any], error: object) -> Alert:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from typing import Any
 
 from airflow.sdk import BaseOperator
@@ -15,7 +16,7 @@ from slicewise.errors import SlicewiseError
 from slicewise.lifecycle.health import Health, Limits, Watch
 from slicewise.lifecycle.overview import health_of
 from slicewise.log import event as log_event
-from slicewise_airflow.alerts import page_tail
+from slicewise_airflow.alerts import page_aging
 
 
 class StreamNotWell(AirflowException):  # type: ignore[misc]  # Airflow is opaque to the type checker here
@@ -81,15 +82,16 @@ def look(limits: Limits) -> Health:
     from slicewise.stores.redis.status import read_status
 
     try:
-        status = read_status(Settings.load().redis_url)
+        settings = Settings.load()
+        status = read_status(settings.redis_url)
     except SlicewiseError as error:
         return Health((f"the store cannot be asked: {error.what}",))
-    return health_of(status, limits)
+    return health_of(status, replace(limits, probe_ms=float(settings.probe_limit_ms)))
 
 
 class StreamHealth(BaseOperator):  # type: ignore[misc]  # Airflow is opaque to the type checker here
     """Succeeds after `for_s` seconds of a stream that is well, fails as soon as it is lost. Where its tail alone is
-    lost it pages and succeeds at once: answers are right, and the next run ensures the tail again."""
+    lost, or answers are late, it pages and succeeds at once: answers are right, and the next run ensures all again."""
 
     def __init__(
         self,
@@ -131,7 +133,7 @@ class StreamHealth(BaseOperator):  # type: ignore[misc]  # Airflow is opaque to 
         if event["outcome"] == "lost":
             raise StreamNotWell("; ".join(event["reasons"]) or "it was never seen well")
         if event["outcome"] == "aging":
-            page_tail(context, "; ".join(event["reasons"]))
+            page_aging(context, event["reasons"])
         if event["outcome"] == "stopped":
             raise AirflowSkipException("the stream was stopped on purpose")
         return event

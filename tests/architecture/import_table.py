@@ -22,13 +22,13 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("features",),
     ("merge", "token"),
     ("stores",),
-    ("spark", "serving", "training", "checks", "lifecycle", "replay"),
+    ("spark", "serving", "training", "checks", "lifecycle", "replay", "probes"),
     ("local",),
     ("cli",),
 )
 # The last working layer: its parts meet only through stores/ports and the layers to the left. What pure decisions a
 # part needs it takes from lifecycle, which imports none of them.
-SIBLINGS = frozenset({"spark", "serving", "training", "checks", "lifecycle", "replay"})
+SIBLINGS = frozenset({"spark", "serving", "training", "checks", "lifecycle", "replay", "probes"})
 ALLOWED_BETWEEN_SIBLINGS = frozenset({("spark", "lifecycle"), ("checks", "lifecycle"), ("training", "lifecycle")})
 
 # Third-party packages that only some places may import.

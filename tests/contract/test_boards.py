@@ -46,7 +46,7 @@ def test_a_board_expires_after_two_periods(bench: Bench) -> None:
     bench.store.put_board("top_songs", 1, period_us, BOARD)
     written = bench.store.board("top_songs").written_us
     assert written is not None
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 60
     while (found := bench.store.board("top_songs")).board is not None:
         assert found.time_us <= written + 2 * period_us + 1_000
         assert time.monotonic() < deadline
@@ -59,7 +59,7 @@ def test_a_board_that_is_held_stays_longer(bench: Bench) -> None:
     bench.store.put_board("top_songs", 1, 100_000, BOARD, held_us=60_000_000)
     written = bench.store.board("top_songs").written_us
     assert written is not None
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 60
     while bench.store.time_us() < written + 4 * 100_000:
         assert time.monotonic() < deadline
         time.sleep(0.01)

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import struct
+from array import array
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -107,8 +110,26 @@ def members(spec: Mapping[str, Any], asked: Sequence[Any], events: Sequence[Orac
     return [None if value is None or full else value in seen for value in asked]
 
 
+_ANSWERED: dict[tuple[Any, ...], Any] = {}
+
+
 def value_of(aggregate: Aggregate, events: Sequence[OracleEvent], end: int) -> Any:
-    """What a bound aggregate answers over these events of a window that ends there."""
+    """What a bound aggregate answers over these events of a window that ends there.
+
+    Most windows hold the same events at one step as at the next: those that were counted out once are remembered, by
+    what the log says of each event (its identity) and by the window's end where the aggregate looks at it.
+    """
+    said = json.dumps(aggregate.spec(), sort_keys=True)
+    places = array("q", [e.partition << 48 | e.offset for e in events])
+    topics = {e.topic for e in events}
+    assert len(topics) <= 1, "a place says no topic"
+    key = (said, end if "half_life" in said else None, *topics, hashlib.sha256(places).digest())
+    if key not in _ANSWERED:
+        _ANSWERED[key] = _counted_out(aggregate, events, end)
+    return _ANSWERED[key]
+
+
+def _counted_out(aggregate: Aggregate, events: Sequence[OracleEvent], end: int) -> Any:
     if aggregate.kind in ("bloom", "cuckoo"):
         return members(aggregate.spec(), ASKED["by_card"]["shop"], events)
     if aggregate.kind not in APPROXIMATE:

@@ -21,9 +21,7 @@ VIEW, TOPIC = "by_card_and_shop", "by_card_and_shop.windows"
 def check_published(platform: Stack, deployment: Deployment, source: str, folder: Path) -> int:
     """Every record of the topic, once all of the source's events are in it; the archive holds them too."""
     last_us = 1000 * max(stamp for _, _, _, stamp, _ in platform.records(source))
-    platform.wait(
-        lambda: None if _instant(platform, source) > last_us else "not yet", "all windows to be published", 90
-    )
+    platform.wait(lambda: None if _instant(platform, source) > last_us else "not yet", "all windows to be published")
     newest, kinds = _newest(platform)
     assert min(kinds["window"], kinds["correction"]) > 20, kinds
     [unit] = deployment.view(VIEW)

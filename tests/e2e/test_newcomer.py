@@ -25,14 +25,14 @@ from slicewise.settings import Settings
 from slicewise.slices import DAY_US
 from tests.support.stack import Stack, stack
 
-pytestmark = [pytest.mark.server, pytest.mark.spark, pytest.mark.airflow, pytest.mark.timeout(2400)]
+pytestmark = [pytest.mark.server, pytest.mark.spark, pytest.mark.airflow, pytest.mark.timeout(3600)]
 
 HOME = Path(__file__).resolve().parents[2]
 EXAMPLE = HOME / "examples" / "flights"
 SHARE = 0.06
 """Of the year, before the start. Compressed into a day that is almost an hour and a half: one or two
 full hours to compact, by the time of the day."""
-SETTINGS = {"SLICEWISE_REPLAY_SHARE": str(SHARE)}
+SETTINGS = {"SLICEWISE_REPLAY_SHARE": str(SHARE), "SLICEWISE_PROBES": "on"}
 OWN_VIEW = """
 my_first = sw.FeatureView(
     "my_first",
@@ -104,7 +104,7 @@ def test_a_project_of_ones_own_stands_beside_the_example(platform: Stack, tmp_pa
     begun = time.monotonic()
     folder = tmp_path / "mine"
     platform.cli("init", str(folder))
-    mine = Stack(platform.settings.state_dir, folder)
+    mine = Stack(platform.settings.state_dir, folder, SETTINGS)
     mine.cli("check")
     mine.cli("apply")
     print(f"from init to a deployed project: {time.monotonic() - begun:.0f} s")

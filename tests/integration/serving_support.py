@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -18,6 +17,7 @@ import httpx
 import slicewise as sw
 from slicewise.features.definitions import Project
 from slicewise.features.plan import Deployment, plan
+from slicewise.local import ports
 
 plays = sw.KafkaSource(
     "plays",
@@ -82,19 +82,11 @@ def deployment() -> Deployment:
     return plan(Project("tests", (listening, places, everyone, visits), (churn, remembered, forgetful, assumed)))
 
 
-def free_port() -> int:
-    """A port that nobody listens on at this moment."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
-
-
 @contextmanager
 def serving(redis_url: str, workers: int = 1) -> Iterator[str]:
     """`python -m slicewise.serving` on a free port; its address. Stopped by its pid."""
-    url = f"http://127.0.0.1:{free_port()}"
     with TemporaryDirectory(prefix="slicewise-serving-") as folder:
+        url = f"http://{ports.HOST}:{ports.choose(owner=Path(folder))}"
         env = {
             **os.environ,
             "SLICEWISE_STATE": folder,

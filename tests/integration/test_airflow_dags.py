@@ -18,7 +18,7 @@ from slicewise.stores import keys
 from slicewise.stores.redis.status import read_status
 from tests.support.airflow import EVENTS, HOURS, PATIENCE_S, PROJECT, SECOND_VIEW, USERS, AirflowStack, airflow_stack
 
-pytestmark = [pytest.mark.server, pytest.mark.airflow, pytest.mark.spark, pytest.mark.timeout(1200)]
+pytestmark = [pytest.mark.server, pytest.mark.airflow, pytest.mark.spark, pytest.mark.timeout(2400)]
 
 DAGS = {
     "backfill_view",

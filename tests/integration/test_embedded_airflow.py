@@ -13,7 +13,7 @@ from slicewise.local import process, services, supervisor
 from slicewise.settings import Settings
 from tests.support.servers import listening
 
-pytestmark = [pytest.mark.server, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.server, pytest.mark.timeout(900)]
 
 
 def _get(port: int, path: str) -> dict[str, object]:

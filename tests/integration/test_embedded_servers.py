@@ -176,7 +176,7 @@ def test_orphans_of_a_killed_service_are_ended_by_down(state: StateFolder) -> No
         Path("/"),
         state.log("serving"),
     )
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 60
     while len(process.marked(state.path)) < 3:
         assert time.monotonic() < deadline
         time.sleep(0.02)

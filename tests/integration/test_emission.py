@@ -15,7 +15,7 @@ import pytest
 from slicewise.local import stream
 from tests.support.stack import Stack, stack_of
 
-pytestmark = [pytest.mark.server, pytest.mark.spark, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.server, pytest.mark.spark, pytest.mark.timeout(1200)]
 
 SEED = 20261121
 S = 1_000_000

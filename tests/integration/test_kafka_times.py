@@ -10,7 +10,7 @@ from slicewise.stores.kafka.log import KafkaLog
 from slicewise.stores.kafka.times import first_time_us, first_times_us
 from tests.support.servers import KafkaBroker
 
-pytestmark = [pytest.mark.server, pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.server, pytest.mark.timeout(300)]
 
 
 def test_a_partition_of_markers_and_aborted_records_has_no_first_time(kafka_broker: KafkaBroker) -> None:

@@ -18,7 +18,7 @@ from slicewise.local import stream
 from slicewise.stores.redis import open_store
 from tests.support.stack import Stack, stack_of
 
-pytestmark = [pytest.mark.server, pytest.mark.spark, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.server, pytest.mark.spark, pytest.mark.timeout(1200)]
 
 SEED = 20261122
 S = 1_000_000

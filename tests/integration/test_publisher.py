@@ -11,7 +11,7 @@ from slicewise.stores.kafka.producer import PlainWriter, Record
 from slicewise.stores.kafka.publisher import Kept, ProgressLog, Publisher
 from tests.support.servers import KafkaBroker
 
-pytestmark = [pytest.mark.server, pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.server, pytest.mark.timeout(300)]
 OTHER = "f" * 32
 
 

@@ -29,7 +29,7 @@ from tests.support.lake import Lake, lake
 pytestmark = [
     pytest.mark.spark,
     pytest.mark.server,
-    pytest.mark.timeout(600),
+    pytest.mark.timeout(1200),
     # py4j and librdkafka leave sockets to the collector
     pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
 ]

@@ -34,7 +34,7 @@ from tests.support.servers import KafkaBroker
 pytestmark = [
     pytest.mark.server,
     pytest.mark.spark,
-    pytest.mark.timeout(170),
+    pytest.mark.timeout(600),
     pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
 ]
 SEED = 20261122

@@ -15,7 +15,7 @@ import pytest
 
 from tests.support.stack import Stack, stack
 
-pytestmark = [pytest.mark.server, pytest.mark.spark, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.server, pytest.mark.spark, pytest.mark.timeout(1200)]
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "purchases"
 SEED = 20261121

@@ -19,7 +19,7 @@ pytestmark = [pytest.mark.server, pytest.mark.spark]
 
 @pytest.fixture
 def settings(tmp_path: Path) -> Iterator[Settings]:
-    loaded = Settings.load({"SLICEWISE_STATE": str(tmp_path / "state")})
+    loaded = Settings.load({"SLICEWISE_STATE": str(tmp_path / "state"), "SLICEWISE_TAIL": "off"})
     yield supervisor.up(loaded, print, only=["redis", "kafka"])
     supervisor.down(loaded, print)
     assert process.marked(tmp_path / "state") == []

@@ -47,7 +47,7 @@ class RunningServer:
         self.state = StateFolder(folder)
         self.state.create()
         loaded = Settings.load({"SLICEWISE_STATE": str(folder)})
-        platform = services.build(loaded, services.chooser({}), env={})
+        platform = services.build(loaded, services.chooser({}, folder), env={})
         self.settings: Settings = platform.settings
         self.service: Service = platform.services[name]
         self.port: int = self.state.ports()[services.PORTS[name][0]]

@@ -12,10 +12,14 @@ import pytest
 
 from benchmarks import columns
 from benchmarks.baseline import recipe_api
+from benchmarks.freshness import compared
+from benchmarks.freshness_away import IN_A_ROW, judged
+from benchmarks.freshness_sides import FOLD, RECIPE, TAIL, Measured
 from benchmarks.whole import http_load, windows
 from benchmarks.whole.document import write_doc
 from benchmarks.whole.figures import Figure, Spread, table
 from benchmarks.whole.http_load import CLOSED, OPEN, Spec, get, run
+from benchmarks.whole.probes import AGED, POLL_S, next_ask
 from benchmarks.whole.servers import PROJECTS
 from slicewise.aggregates import REGISTRY
 from slicewise.features.plan import plan
@@ -65,7 +69,7 @@ def _spec(port: int, mode: str, connections: int, rate: float = 0.0) -> Spec:
 def test_quantiles_are_values_of_the_sample_by_nearest_rank() -> None:
     found = Spread.of([float(n) for n in range(1, 101)])
     assert (found.n, found.p50, found.p90, found.p99, found.worst) == (100, 50.0, 90.0, 99.0, 100.0)
-    assert Spread.of([7.0]) == Spread(1, 7.0, 7.0, 7.0, 7.0)
+    assert Spread.of([7.0]) == Spread(1, 7.0, 7.0, 7.0, 7.0, 7.0)
 
 
 def test_open_load_counts_a_stall_for_every_request_that_was_due_in_it() -> None:
@@ -152,3 +156,41 @@ def test_an_event_lies_in_as_many_windows_as_the_view_is_named_for() -> None:
         assert unit.slice_us == 60_000_000
         for feature in unit.features:
             assert feature.window.length_us // feature.window.hop_us == count
+
+
+# ------------------------------------------------------------------ freshness
+def test_a_young_probe_is_asked_for_every_millisecond_and_an_old_one_by_its_age() -> None:
+    assert next_ask(since=10.0, now=10.004) == pytest.approx(10.004 + POLL_S)
+    assert next_ask(since=10.0, now=11.0) == pytest.approx(11.0 + AGED)
+
+
+def _measured(side: str, p50: float) -> Measured:
+    spread = dict.fromkeys(("p50", "p90", "p99", "p999", "worst"), p50)
+    seen = {"freshness": spread, "resolution": spread, "answer": spread}
+    return Measured(side, 2_000.0, 2_000.0, seen, {"redis": 0.2, "probes": 0.1}, {"redis": 30.0})
+
+
+def test_the_tail_stands_beside_the_recipe_and_the_fold_alone_and_is_held_to_its_bounds() -> None:
+    found = {(side, 2_000.0): _measured(side, p50) for side, p50 in ((TAIL, 6.0), (FOLD, 300.0), (RECIPE, 900.0))}
+    figures = {each.name: each for each in compared(2_000.0, found)}
+    assert (figures["p50"].ours, figures["p50"].theirs, dict(figures["p50"].others)) == (
+        6.0,
+        900.0,
+        {"fold alone": 300.0},
+    )
+    assert figures["p50"].met is False
+    assert figures["p99"].met is True
+    assert figures["redis, memory"].ours == 30.0
+    alone = {each.name: each for each in compared(2_000.0, {(FOLD, 2_000.0): _measured(FOLD, 300.0)})}
+    assert alone["p50"].met is None
+    assert alone["p50"].theirs is None
+
+
+def test_an_absence_is_over_when_probes_in_a_row_are_fresh_again() -> None:
+    # the store is away from 10 to 40; what fell into it shows at 41, and up to 45 probes take a second
+    each = [(float(t), 1000 * (41 - t) if 10 <= t < 41 else 1000.0 if t < 45 and t > 40 else 5.0) for t in range(80)]
+    found = judged("dies", 10.0, 40.0, each, lost=1)
+    assert (found.away_s, found.first, found.caught_up, found.never) == (30.0, 1.0, 1.0, 1)
+    assert found.fresh == pytest.approx(5.005)
+    with pytest.raises(RuntimeError, match="not fresh"):
+        judged("dies", 10.0, 40.0, each[: 45 + IN_A_ROW - 1], lost=0)

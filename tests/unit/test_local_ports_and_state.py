@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import socket
 import stat
+import tempfile
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -27,6 +30,43 @@ def test_a_remembered_port_that_another_holds_is_left_to_it() -> None:
         held = other.getsockname()[1]
         assert not ports.is_free(held)
         assert ports.choose(held) != held
+
+
+def test_a_port_belongs_to_a_state_folder_for_as_long_as_that_stands(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))  # claims of this test's own
+    first, second = tmp_path / "first", tmp_path / "second"
+    for folder in (first, second):
+        folder.mkdir()
+    port = ports.choose(owner=first)
+    assert ports.is_free(port), "its server does not listen yet"
+    assert ports.choose(port, owner=first) == port
+    assert ports.choose(port, owner=second) != port
+    assert ports.choose(port) != port, "nor is it given to who claims nothing"
+    first.rmdir()
+    assert ports.choose(port, owner=second) == port
+
+
+def test_of_many_that_choose_from_few_ports_at_once_no_two_get_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setattr(ports, "RANGE", range(ports.RANGE.start, ports.RANGE.start + 600))
+    folders = [tmp_path / f"state {n}" for n in range(40)]
+    for folder in folders:
+        folder.mkdir()
+    with ThreadPoolExecutor(8) as pool:
+        chosen = list(pool.map(lambda folder: [ports.choose(owner=folder) for _ in range(5)], folders))
+    assert len({port for each in chosen for port in each}) == 200
+
+
+def test_a_folder_of_claims_that_is_not_this_users_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / f"slicewise-ports-{os.getuid()}").symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(ServerError, match="claimed ports"):
+        ports.choose()
 
 
 def test_no_port_is_given_twice_in_one_choice(tmp_path: Path) -> None:

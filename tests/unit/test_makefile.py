@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.conftest import LONGEST, TESTS
+
 ROOT = Path(__file__).resolve().parents[2]
 NEEDED_BY_MAKE = ("bash", "sh", "sed", "head", "cat", "awk", "ls", "cksum", "mkdir", "env")
 
@@ -131,3 +133,37 @@ def test_the_record_reader_is_built_where_the_jdks_path_has_a_space_and_another_
     )
     assert "io/slicewise/spark/" in listed.stdout
     assert sorted(each.name for each in (folder / ".jars").iterdir()) == ["spark"]
+
+
+@pytest.fixture
+def three_environments(tmp_path: Path) -> Path:
+    """A folder whose environments write down what they are asked, and of which the platform's fails."""
+    for name in ("Makefile", "pyproject.toml"):
+        shutil.copy(ROOT / name, tmp_path / name)
+    for name, code in (("airflow", 0), ("platform", 1), ("spark", 0)):
+        python = tmp_path / ".venvs" / name / "bin" / "python"
+        python.parent.mkdir(parents=True)
+        python.write_text(f'#!/bin/sh\necho "$@" > "{tmp_path}/{name}"\nexit {code}\n')
+        python.chmod(0o755)
+    return tmp_path
+
+
+def test_tests_that_fail_in_one_environment_do_not_hide_those_of_the_next(three_environments: Path) -> None:
+    env = {name: value for name, value in os.environ.items() if name not in {"MAKEFLAGS", "MAKELEVEL"}}
+    done = subprocess.run(
+        ["make", "-s", "-C", str(three_environments), "-o", "setup", "MAKE=true", "test"],
+        env=env,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=30,
+    )
+    asked = {each: (three_environments / each).read_text() for each in ("airflow", "platform", "spark")}
+    assert all(words.split()[-1] == "tests" for words in asked.values()), asked
+    assert "-n 2" in asked["platform"]
+    assert done.returncode != 0
+    assert "failed of: platform (" in done.stdout
+
+
+def test_the_files_that_begin_first_exist() -> None:
+    assert [name for name in LONGEST if not (TESTS / name).is_file()] == []

@@ -15,6 +15,7 @@ import yaml
 
 from slicewise.local import airflow_server, kafka_broker, redis_server, services
 from slicewise.local.state import StateFolder
+from slicewise.probes.figures import Metrics
 from slicewise.settings import Settings
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -169,18 +170,33 @@ def test_prometheus_asks_everything_that_serves_metrics_where_it_serves_them() -
         for target in each["targets"]
     }
     # the drivers are children of the task that ensures them, in the container that runs tasks
-    names = ("SLICEWISE_STREAM_METRICS", "SLICEWISE_EMIT_METRICS", "SLICEWISE_TAIL_METRICS")
+    parts = ("stream", "emit", "tail", "probes")
+    names = [f"SLICEWISE_{part.upper()}_METRICS" for part in parts]
     drivers = Settings.load({name: environment("airflow-scheduler")[name] for name in names})
     driven = set()
-    for address in (drivers.stream_metrics, drivers.emit_metrics, drivers.tail_metrics):
+    for address in (getattr(drivers, f"{part}_metrics") for part in parts):
         host, _, port = address.rpartition(":")
         assert host == "0.0.0.0", "a container's own loopback is nobody else's"
         assert int(port) > 0, "Prometheus cannot know a port that changes"
         driven.add(f"airflow-scheduler:{port}")
-    assert len(driven) == 3
+    assert len(driven) == len(parts)
     serving = environment("serving")["SLICEWISE_SERVING_URL"].rpartition(":")[2]
     assert scraped == {f"serving:{serving}", *driven}
     assert {target.partition(":")[0] for target in scraped} <= set(SERVICES)
+
+
+def test_alerts_ask_for_series_that_the_prober_has_and_lead_to_the_runbook() -> None:
+    mounted = [each["source"] for each in SERVICES["prometheus"]["configs"]]
+    assert "prometheus-rules" in mounted
+    assert yaml.safe_load(COMPOSE["configs"]["prometheus"]["content"])["rule_files"] == ["/etc/prometheus/rules.yml"]
+    rules = yaml.safe_load(COMPOSE["configs"]["prometheus-rules"]["content"])["groups"][0]["rules"]
+    asked = {name for rule in rules for name in re.findall(r"slicewise_\w+", rule["expr"])}
+    served = {sample.name for family in Metrics().registry.collect() for sample in family.samples}
+    assert asked
+    assert asked <= served
+    headings = re.findall(r"^## (.+)$", (ROOT / "docs" / "runbook.md").read_text(encoding="utf-8"), re.MULTILINE)
+    anchors = {heading.lower().replace(" ", "-") for heading in headings}
+    assert {rule["annotations"]["runbook"] for rule in rules} <= {f"docs/runbook.md#{anchor}" for anchor in anchors}
 
 
 def test_the_log_is_kept_for_a_bounded_time_that_fits_the_longest_stop(settings: Settings) -> None:

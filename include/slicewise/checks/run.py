@@ -58,7 +58,7 @@ class CheckRun:
     def execute(self, views: Sequence[str] = ()) -> Outcome:
         """Check every unit (of these views; by default of all)."""
         started = self.clock.now_us()
-        units = [unit for unit in self.deployment.units if not views or unit.view in views]
+        units = [unit for unit in self.deployment.declared.units if not views or unit.view in views]
         read: list[tuple[Unit, list[Read]]] = []
         skipped: set[str] = set()
         for unit in units:

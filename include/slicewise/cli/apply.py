@@ -40,8 +40,8 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
     from slicewise.errors import DefinitionError
     from slicewise.features.explain import changes, refuse_changed_units
     from slicewise.features.plan import plan
+    from slicewise.features.probes import whole as with_probes
     from slicewise.features.project import load_project
-    from slicewise.features.projects import joined
     from slicewise.local import deploy, stream, supervisor
 
     def say(line: str) -> None:
@@ -55,7 +55,7 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
     supervisor.require_up(settings, ["redis", "kafka"])
     with deploy.connected(settings) as store:
         found = deploy.standing(store)
-        whole = joined(planned, found.deployment)
+        whole = with_probes(planned, found.deployment, probes=settings.probes == "on")
         wanted = [
             each for each in changes(whole, found.deployment) if each.view in planned.views or each.kind == "removed"
         ]
@@ -76,6 +76,7 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
         say(f"leaderboard {board.name}: {settings.serving_url}/leaderboards/{board.name}")
     if stream.stream_status(settings).running:
         stream.ensure_emission(settings)  # it is to publish what is new, or has nothing to do any more
+        stream.ensure_probes(settings)
     if left:
         _build(settings, planned, not arguments.no_wait, say)
     if arguments.json:

@@ -10,6 +10,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from slicewise.errors import DefinitionError, UnknownName
+from slicewise.features import own
 from slicewise.features.fingerprint import (
     canonical_json,
 )
@@ -155,13 +156,21 @@ class Deployment:
     def view(self, name: str) -> tuple[Unit, ...]:
         """The units of a view; UnknownName if there is none."""
         if name not in self._views:
-            raise unknown("view", name, self._views)
+            raise unknown("view", name, self.views)
         return self._views[name]
 
     @property
     def views(self) -> tuple[str, ...]:
-        """Names of the views, in the order of their definition."""
-        return tuple(self._views)
+        """Names of the views that projects declare, in the order of their definition."""
+        return tuple(name for name, units in self._views.items() if units[0].project != own.PROJECT)
+
+    @cached_property
+    def declared(self) -> Deployment:
+        """What projects declare: without what the platform deploys for itself, which no job archives or checks."""
+        sources = tuple(source for source in self.sources if source.name != own.SOURCE)
+        if len(sources) == len(self.sources):
+            return self
+        return replace(self, sources=sources, units=tuple(u for u in self.units if u.project != own.PROJECT))
 
     @property
     def publishes(self) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Set
 
 from slicewise.errors import DefinitionError
+from slicewise.features import own
 from slicewise.features.event_list import shared
 from slicewise.features.plan import Deployment
 from slicewise.features.unit import Source
@@ -31,7 +32,7 @@ def joined(planned: Deployment, deployed: Deployment | None) -> Deployment:
         return planned
     # One order, whichever project was applied last: else applying what stands would be a new deployment.
     return Deployment(
-        ", ".join(projects),
+        ", ".join(each for each in projects if each != own.PROJECT),
         tuple(sorted(sources, key=lambda source: source.name)),
         shared(sorted((*units, *planned.units), key=lambda unit: unit.project)),
         tuple(sorted((*sets, *planned.feature_sets), key=lambda each: each.project)),

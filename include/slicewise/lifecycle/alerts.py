@@ -5,11 +5,12 @@ The log event is always written. Further channels are those that the environment
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 Kind = Literal["webhook", "slack", "smtp", "pagerduty"]
+Aging = Literal["tail", "probes"]
 
 RUNBOOK = "docs/runbook.md"
 ANCHORS: Mapping[str, str] = {
@@ -26,9 +27,10 @@ ANCHORS: Mapping[str, str] = {
 
 @dataclass(frozen=True)
 class Alert:
-    """A task that failed, a run that missed its deadline, or a tail that no longer brings events."""
+    """A task that failed, a run that missed its deadline, a tail that no longer brings events, or answers that lack
+    what was produced a while ago."""
 
-    event: Literal["task_failed", "deadline_missed", "tail_lost"]
+    event: Literal["task_failed", "deadline_missed", "tail_lost", "answers_late"]
     dag: str
     task: str
     """Empty where a whole run is meant."""
@@ -76,14 +78,24 @@ def channels(env: Mapping[str, str]) -> tuple[Channel, ...]:
     return tuple(Channel(kind, env[name]) for name, kind in _VARIABLES if env.get(name))
 
 
-TAIL_ANCHOR = "the-tail-is-lost"
+_AGING: Mapping[str, str] = {"tail": "the-tail-is-lost", "probes": "answers-are-not-fresh"}
+
+
+def aging_kind(reasons: Sequence[str]) -> Aging:
+    """Which section helps where answers are right, and old: the tail's as soon as anything of that is wrong."""
+    return "tail" if any(reason.startswith("tail: ") for reason in reasons) else "probes"
+
+
+def aging_event(kind: Aging) -> Literal["tail_lost", "answers_late"]:
+    """The name of the alert."""
+    return "tail_lost" if kind == "tail" else "answers_late"
 
 
 def runbook_link(dag: str, base: str = "") -> str:
-    """The runbook's section for a DAG (or "tail", whose loss fails none); base is where the repository can be read, if
-    anywhere."""
+    """The runbook's section for a DAG (or "tail" and "probes", whose alerts fail none); base is where the repository
+    can be read, if anywhere."""
     page = f"{base.rstrip('/')}/{RUNBOOK}" if base else RUNBOOK
-    anchor = TAIL_ANCHOR if dag == "tail" else ANCHORS.get(dag)
+    anchor = _AGING.get(dag) or ANCHORS.get(dag)
     return f"{page}#{anchor}" if anchor else page
 
 

@@ -94,6 +94,8 @@ class Limits:
     lag_events: int | None = None
     """None: any lag is accepted as long as events are being applied."""
     freshness_p99_ms: float | None = None
+    probe_ms: float = 30_000.0
+    """Of probes, from the log to an HTTP answer: p99 of five minutes, and how long one may wait."""
 
 
 @dataclass(frozen=True)
@@ -104,7 +106,7 @@ class Health:
     stopped: bool = False
     """Every driver was stopped on purpose: neither well nor a failure."""
     aging: tuple[str, ...] = ()
-    """What is wrong with the tail: answers stay right without it, and get older."""
+    """Why answers are older than they should be: of the tail, and of probes. They are right all the same."""
 
     @property
     def well(self) -> bool:

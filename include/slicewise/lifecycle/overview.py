@@ -9,7 +9,10 @@ from datetime import UTC, datetime
 from typing import Any
 
 from slicewise.errors import BadRequest
+from slicewise.features import own
 from slicewise.lifecycle.health import Health, Limits, StreamStatus, judge
+from slicewise.lifecycle.probing import ProbeStatus, late
+from slicewise.lifecycle.tail import lives
 from slicewise.slices import HOUR_US
 from slicewise.stores.redis.status import StoreStatus
 
@@ -50,14 +53,18 @@ class Overview:
     epoch: int | None
     health: Health
     streams: tuple[StreamStatus, ...]
+    probes: ProbeStatus | None
     views: tuple[ViewLine, ...]
     jobs: tuple[JobLine, ...]
+    tails: tuple[StreamStatus, ...] = ()
+    """What the tail's driver said, of sources where one has spoken and was not switched off."""
 
     def to_json(self) -> dict[str, Any]:
         """Plain values for a page; ages in seconds."""
         found = asdict(self)
         found["health"]["well"] = self.health.well
-        for line, status in zip(found["streams"], self.streams, strict=True):
+        told = [*found["streams"], *found["tails"]]
+        for line, status in zip(told, [*self.streams, *self.tails], strict=True):
             line["heartbeat_age_s"] = (self.now_us - status.heartbeat_us) / 1e6
         return found
 
@@ -83,7 +90,8 @@ def health_of(status: StoreStatus, limits: Limits) -> Health:
     judged = judge(streams, status.sources, status.now_us, limits)
     if judged.stopped:
         return Health(unread, stopped=not unread)
-    return Health((*judged.reasons, *unread, *_emission(status, limits)), aging=_aging(status, streams, limits))
+    aging = (*_aging(status, streams, limits), *_probes(status, limits))
+    return Health((*judged.reasons, *unread, *_emission(status, limits)), aging=aging)
 
 
 def _aging(status: StoreStatus, streams: Sequence[StreamStatus], limits: Limits) -> tuple[str, ...]:
@@ -107,17 +115,45 @@ def _emission(status: StoreStatus, limits: Limits) -> tuple[str, ...]:
     return tuple(f"emission: {reason}" for reason in (*judged.reasons, *stopped, *unread))
 
 
+def freshness_of(status: StoreStatus) -> tuple[StreamStatus, ...]:
+    """Of each source who makes its events visible first: its tail while that lives, else its stream."""
+    tails = {each.source: each for each in streams_of(status, "tail")[0] if lives(each, status.now_us)}
+    return tuple(tails.get(each.source, each) for each in streams_of(status)[0])
+
+
+def probes_of(status: StoreStatus) -> ProbeStatus | None:
+    """What the prober said; None where it never did. Raises BadRequest."""
+    text = status.parts.get("probes")
+    return None if text is None else ProbeStatus.parse(text)
+
+
+def _probes(status: StoreStatus, limits: Limits) -> tuple[str, ...]:
+    if own.SOURCE not in status.sources:
+        return ()
+    try:
+        reasons = late(probes_of(status), status.now_us, limits.heartbeat_age_us, limits.probe_ms)
+    except BadRequest as error:
+        reasons = (error.what,)
+    return tuple(f"probes: {reason}" for reason in reasons)
+
+
 def overview(status: StoreStatus, limits: Limits) -> Overview:
     """The picture."""
     streams, _ = streams_of(status)
+    try:
+        probes = probes_of(status)
+    except BadRequest:
+        probes = None  # its health says so
     return Overview(
         now_us=status.now_us,
         generation=_number(status.marks.get("generation")),
         epoch=_number(status.marks.get("epoch")),
         health=health_of(status, limits),
         streams=streams,
-        views=tuple(_view(unit, status) for unit in status.units),
+        probes=probes,
+        views=tuple(_view(unit, status) for unit in status.units if unit.get("project") != own.PROJECT),
         jobs=_jobs(status),
+        tails=tuple(each for each in streams_of(status, "tail")[0] if each.state != "stopped"),
     )
 
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from slicewise.cover import Cover
 from slicewise.errors import ServerError
+from slicewise.features import own
 from slicewise.features.plan import Deployment
 from slicewise.settings import Settings
 from slicewise.stores.kafka.log import KafkaLog
@@ -53,10 +54,19 @@ def deploy(settings: Settings, store: OnlineStore, deployment: Deployment, epoch
     earliest = Cover({})
     with KafkaLog(settings.kafka_bootstrap) as log:
         for source in deployment.sources:
-            log.create(source.topic, settings.kafka_partitions)
+            log.create(source.topic, 1 if source.name == own.SOURCE else settings.kafka_partitions)
             topics[source.topic] = log.topic_id(source.topic)
             earliest = earliest.join(log.earliest(source.topic))
-    return store.deploy(deployment, epoch, topics, earliest)
+    return _with_probes_ready(store, deployment, store.deploy(deployment, epoch, topics, earliest))
+
+
+def _with_probes_ready(store: OnlineStore, deployment: Deployment, marks: Marks) -> Marks:
+    """Probes that come back have no history to build: none of theirs is ever asked for again."""
+    late = [unit for unit in deployment.units if unit.project == own.PROJECT]
+    late = [unit for unit in late if unit.storage_fingerprint not in marks.ready]
+    for unit in late:
+        store.mark_ready(unit, marks.starts[unit.storage_fingerprint], {unit.view: [unit.storage_fingerprint]})
+    return store.marks() if late else marks
 
 
 def building(deployment: Deployment, marks: Marks) -> dict[str, tuple[int, int]]:

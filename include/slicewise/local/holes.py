@@ -70,7 +70,7 @@ def plans(settings: Settings, clock: Clock, only: str | None = None) -> list[Pla
         found = deploy.standing(store)
         deployment = deploy.require_units(found)
         marks = store.marks()
-    sources = [deployment.source(only)] if only is not None else list(deployment.sources)
+    sources = [deployment.source(only)] if only is not None else list(deployment.declared.sources)
     catalog, log = open_catalog(settings), KafkaLog(settings.kafka_bootstrap)
     made = []
     for source in sources:

@@ -17,12 +17,13 @@ import httpx
 
 from slicewise.clock import SystemClock
 from slicewise.errors import ServerError
+from slicewise.features import own
 from slicewise.features.plan import Deployment, plan
+from slicewise.features.probes import whole
 from slicewise.features.project import load_project
-from slicewise.features.projects import joined
 from slicewise.lifecycle.health import StreamStatus
 from slicewise.lifecycle.jobs import hour_of
-from slicewise.lifecycle.overview import streams_of
+from slicewise.lifecycle.overview import freshness_of
 from slicewise.local import deploy, supervisor
 from slicewise.local.airflow_api import AirflowApi, DagRun
 from slicewise.local.control import Say
@@ -85,10 +86,11 @@ def _deployed(settings: Settings, planned: Deployment, say: Say, changed: list[s
         found = deploy.standing(store)
         if found.deployment is None:
             say(f"deploying {planned.project}: {len(planned.views)} views")
-            deploy.deploy(settings, store, planned, found.marks.epoch)
+            first = whole(planned, None, probes=settings.probes == "on")
+            deploy.deploy(settings, store, first, found.marks.epoch)
             changed.append("deployed")
-            return planned
-    if joined(planned, found.deployment).digest != found.deployment.digest:
+            return first
+    if whole(planned, found.deployment, probes=settings.probes == "on").digest != found.deployment.digest:
         say("the definitions differ from what is deployed: slicewise plan shows how, slicewise apply deploys")
     return found.deployment
 
@@ -204,14 +206,15 @@ def _check_run(airflow: AirflowApi) -> DagRun:
 def _report(settings: Settings, deployment: Deployment, changed: Sequence[str]) -> Report:
     status = read_status(settings.redis_url, ["check"])
     check = _job_report(status, "check")
-    streams, _ = streams_of(status)
+    streams = [each for each in freshness_of(status) if each.source != own.SOURCE]
     with deploy.connected(settings) as store:
-        ledger = store.marks().ledger
+        marks = store.marks()
+    topics = {marks.topics.get(source.topic) for source in deployment.declared.sources}
     hours = {hour for swapped in status.swapped.values() for hour in swapped}
     return Report(
-        events_in=sum(ledger.offsets.values()),
+        events_in=sum(offset for (topic, _), offset in marks.ledger.offsets.items() if topic in topics),
         views=len(deployment.views),
-        features=sum(len(unit.features) for unit in deployment.units),
+        features=sum(len(unit.features) for unit in deployment.declared.units),
         hours_compacted=len(hours),
         values_checked=int(check.get("values", 0)),
         mismatches=int(check.get("mismatches", 0)),

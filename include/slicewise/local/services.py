@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 from slicewise.local import airflow_server, health, kafka_broker, ports, redis_server, stream
@@ -16,6 +17,7 @@ from slicewise.settings import Settings
 SERVING = "serving"
 STREAM = stream.NAME
 EMIT = stream.EMIT
+PROBES = stream.PROBES
 TAIL = stream.TAIL
 REPLAY = "replay"
 
@@ -33,9 +35,9 @@ SETTING: Mapping[str, str] = {
     SERVING: "serving_url",
     airflow_server.NAME: "airflow_url",
 }
-NAMES = (*PORTS, STREAM, TAIL, EMIT, REPLAY)
+NAMES = (*PORTS, STREAM, TAIL, EMIT, PROBES, REPLAY)
 # Started by their owner, and down for as long as nobody wants them.
-ON_DEMAND = frozenset({STREAM, TAIL, EMIT, REPLAY})
+ON_DEMAND = frozenset({STREAM, TAIL, EMIT, PROBES, REPLAY})
 
 
 @dataclass(frozen=True)
@@ -83,18 +85,18 @@ def build(
         addresses = {setting: getattr(settings, setting) for setting in SETTING.values()}
         state.write_endpoints(remembered, addresses)
     services = {name: _service(name, settings, state, remembered) for name in here}
-    for name in (STREAM, TAIL, EMIT):
+    for name in (STREAM, TAIL, EMIT, PROBES):
         services[name] = stream.service(settings, state, name)
     services[REPLAY] = _replay(settings, state)
     return Platform(state, settings, services, external)
 
 
-def chooser(held: Mapping[str, int]) -> Callable[[str, int | None], int]:
-    """Chooses ports: those in `held` are our own running servers' and stay."""
+def chooser(held: Mapping[str, int], owner: Path | None = None) -> Callable[[str, int | None], int]:
+    """Chooses ports for the state folder `owner`: those in `held` are its running servers' and stay."""
     taken: set[int] = set(held.values())
 
     def choose(name: str, last: int | None) -> int:
-        port = held[name] if name in held else ports.choose(last, taken)
+        port = held[name] if name in held else ports.choose(last, taken, owner)
         taken.add(port)
         return port
 

@@ -1,15 +1,17 @@
-"""The drivers of stream, tail and emission outlive whoever starts them; at most one of each runs per state folder."""
+"""The drivers of stream, tail and emission, and the prober, outlive whoever starts them; at most one of each runs per
+state folder."""
 
 from __future__ import annotations
 
 import json
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from slicewise.errors import NotReady, StoreUnavailable
+from slicewise.features import own
 from slicewise.features.plan import Deployment
 from slicewise.local import control
 from slicewise.local.process import Birth
@@ -22,9 +24,11 @@ from slicewise.stores.redis import open_store
 NAME = "stream"
 EMIT = "emit"
 """Runs beside the stream where a view has `emit=`."""
+PROBES = "probes"
+"""Runs beside the stream where probes are deployed: a process of its own, without Spark."""
 TAIL = "tail"
 """Runs beside the stream unless SLICEWISE_TAIL=off."""
-_STOP_ORDER = {EMIT: 18, TAIL: 18, NAME: 20}
+_STOP_ORDER = {PROBES: 16, EMIT: 18, TAIL: 18, NAME: 20}
 HEARTBEAT_LIMIT_S = 60.0
 START_LIMIT_S = 120.0
 _HUNG_STOP_S = 5.0
@@ -51,9 +55,11 @@ class DriverProcess:
 
 def service(settings: Settings, state: StateFolder, name: str = NAME) -> Service:
     """A driver as a service: started by the DAG ingest_stream, stopped by SIGTERM (it drains)."""
+    driver = str(settings.spark_python), str(settings.home / "spark_jobs" / f"{name}.py")
+    prober = str(settings.platform_python), "-m", "slicewise.probes"
     return Service(
         name=name,
-        argv=(str(settings.spark_python), str(settings.home / "spark_jobs" / f"{name}.py")),
+        argv=prober if name == PROBES else driver,
         cwd=state.path,
         health=lambda _: _reason(_beat(state, name)),
         address="",
@@ -70,12 +76,13 @@ def service(settings: Settings, state: StateFolder, name: str = NAME) -> Service
 
 
 def ensure_stream(settings: Settings) -> DriverProcess:
-    """Starts the stream's driver, the tail's unless that is off, and where there is something to publish the
-    emission's, unless they run. One that runs under another setting of the tail is drained and started anew."""
+    """Starts the stream's driver, the tail's unless that is off, and what is wanted of the emission's and the prober,
+    unless they run. One that runs under another setting of the tail is drained and started anew."""
     _switch(settings)
     found = ensure_driver(settings, NAME)
     ensure_tail(settings)
     ensure_emission(settings)
+    ensure_probes(settings)
     return found
 
 
@@ -98,26 +105,46 @@ def ensure_tail(settings: Settings) -> DriverProcess | None:
 def ensure_emission(settings: Settings) -> DriverProcess | None:
     """Starts the emission's driver where what is deployed publishes anything, and stops it where nothing does; None
     where none is wanted, or where the store cannot say: then all stays as it is."""
+    return _ensure_wanted(settings, EMIT, publishes)
+
+
+def ensure_probes(settings: Settings) -> DriverProcess | None:
+    """The same of the prober, which is wanted where its view is deployed."""
+    return _ensure_wanted(settings, PROBES, probed)
+
+
+def _ensure_wanted(settings: Settings, name: str, wanted: Callable[[Settings], bool]) -> DriverProcess | None:
     try:
-        wanted = publishes(settings)
+        is_wanted = wanted(settings)
     except (StoreUnavailable, NotReady) as error:
-        warning("emission_left_as_it_is", error=error.what)
+        warning("left_as_it_is", driver=name, error=error.what)
         return None
-    if wanted:
-        return ensure_driver(settings, EMIT)
-    stop_driver(settings, EMIT)
+    if is_wanted:
+        return ensure_driver(settings, name)
+    stop_driver(settings, name)
     return None
 
 
 def publishes(settings: Settings) -> bool:
     """Whether anything that is deployed is published. Raises StoreUnavailable, NotReady."""
+    deployment = _deployed(settings)
+    return deployment is not None and bool(deployment.publishes)
+
+
+def probed(settings: Settings) -> bool:
+    """Whether probes are deployed, and on. Raises StoreUnavailable, NotReady."""
+    deployment = _deployed(settings) if settings.probes == "on" else None
+    return deployment is not None and any(unit.project == own.PROJECT for unit in deployment.units)
+
+
+def _deployed(settings: Settings) -> Deployment | None:
     store = open_store(settings.redis_url)
     try:
         marks = store.marks()
         text = store.manifest(marks.units) if marks.units else None
     finally:
         store.close()
-    return text is not None and bool(Deployment.from_json(text).publishes)
+    return None if text is None else Deployment.from_json(text)
 
 
 def ensure_driver(settings: Settings, name: str) -> DriverProcess:
@@ -143,6 +170,7 @@ def ensure_driver(settings: Settings, name: str) -> DriverProcess:
 
 def stop_stream(settings: Settings) -> bool:
     """Lets the drivers drain and end; was there one of the stream."""
+    stop_driver(settings, PROBES)
     stop_driver(settings, EMIT)
     stop_driver(settings, TAIL)
     return stop_driver(settings, NAME)
@@ -176,6 +204,16 @@ def said_of(beat: Mapping[str, Any]) -> str:
     skipped = sum(view.get("boards_skipped", 0) for source in sources for view in source.get("views", {}).values())
     said = f"lag {waiting:,} events" if sources else ""
     return f"{said}, {skipped:,} boards skipped while it caught up" if skipped else said
+
+
+def probes_said(beat: Mapping[str, Any]) -> str:
+    """What somebody on call asks first of freshness."""
+    if not beat:
+        return ""
+    if beat.get("minute_p50_ms") is None:
+        return f"no probe in an answer for a minute, {beat.get('lost', 0)} lost"
+    p50, p99, lost = beat["minute_p50_ms"], beat["minute_p99_ms"], beat.get("lost", 0)
+    return f"produce to answer p50 {p50:,.0f} ms, p99 {p99:,.0f} ms; {lost} lost in five minutes"
 
 
 def tail_said_of(beat: Mapping[str, Any]) -> str:

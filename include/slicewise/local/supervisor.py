@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from itertools import groupby
+from typing import Any
 
 import psutil
 
@@ -66,7 +67,7 @@ def _build_for_start(settings: Settings, state: StateFolder) -> Platform:
         if control.running(service, state) is not None
         for port in services.PORTS.get(name, ())
     }
-    return services.build(settings, services.chooser(held))
+    return services.build(settings, services.chooser(held, state.path))
 
 
 def _start_all(wanted: list[Service], platform: Platform, say: Say) -> None:
@@ -155,13 +156,13 @@ def _status_of(name: str, platform: Platform, state: StateFolder) -> ServiceStat
     service = platform.services.get(name)
     birth = control.running(service, state) if service else None
     if service is None or birth is None:
-        idle = _idle(name, platform)
-        state_now, detail = ("idle", idle) if idle else ("down", "")
+        why = _idle(name, platform)
+        state_now, detail = ("down", "") if why is None else ("idle", why)
         return ServiceStatus(name, state_now, detail, "", None, None, None, log)
     reason = service.health(birth.pid)
     usage = _usage(birth)
-    tell = _TELLS.get(name)
-    said = tell(stream.driver_status(platform.settings, name).heartbeat) if tell is not None else ""
+    says = _SAYS.get(name)
+    said = says(stream.driver_status(platform.settings, name).heartbeat) if says is not None else ""
     return ServiceStatus(
         name,
         "up" if reason is None else "ill",
@@ -174,24 +175,29 @@ def _status_of(name: str, platform: Platform, state: StateFolder) -> ServiceStat
     )
 
 
-_TELLS = {services.EMIT: stream.said_of, services.TAIL: stream.tail_said_of}
+_SAYS: Mapping[str, Callable[[Mapping[str, Any]], str]] = {
+    services.TAIL: stream.tail_said_of,
+    services.EMIT: stream.said_of,
+    services.PROBES: stream.probes_said,
+}
+_WANTED: Mapping[str, tuple[Callable[[Settings], bool], str]] = {
+    services.EMIT: (stream.publishes, "nothing is published"),
+    services.PROBES: (stream.probed, "no probes are deployed"),
+}
 
 
-def _idle(name: str, platform: Platform) -> str:
-    """Why nothing asks for a service; "" where something does."""
+def _idle(name: str, platform: Platform) -> str | None:
+    """Why nothing asks for a service that does not run; None where something does, or the store cannot say."""
     if name == services.TAIL and platform.settings.tail == "off":
         return "off (SLICEWISE_TAIL)"
-    return "nothing is published" if name == services.EMIT and _publishes_nothing(platform) else ""
-
-
-def _publishes_nothing(platform: Platform) -> bool:
     redis = platform.services.get(REDIS)
-    if redis is not None and control.running(redis, platform.state) is None:
-        return False
+    if name not in _WANTED or (redis is not None and control.running(redis, platform.state) is None):
+        return None
+    wanted, why = _WANTED[name]
     try:
-        return not stream.publishes(platform.settings)
+        return None if wanted(platform.settings) else why
     except (StoreUnavailable, NotReady):
-        return False
+        return None
 
 
 def _usage(birth: Birth) -> Mapping[str, float]:

@@ -33,7 +33,7 @@ _ATTEMPTS = 4
 def backfill(context: Context, view: str | None) -> Report:
     """Builds the units of a view (of all by default) that are not ready yet."""
     report = Report("backfill")
-    some = context.deployment.view(view) if view else context.deployment.units
+    some = context.deployment.view(view) if view else context.deployment.declared.units
     wanted = {unit.storage_fingerprint: unit for unit in some}  # views may share an event list
     units = [unit for name, unit in wanted.items() if name not in context.marks.ready]
     for source in dict.fromkeys(unit.source for unit in units):

@@ -50,7 +50,7 @@ class Request:
 def compact(context: Context, request: Request) -> Report:
     """Runs it. The report's `dirty` counts the unit-hours that stay dirty. Event lists are never compacted."""
     report = Report("compact")
-    wanted = [unit for unit in context.deployment.units if request.wants(unit)]
+    wanted = [unit for unit in context.deployment.declared.units if request.wants(unit)]
     units = [unit for unit in wanted if unit.event_list is None]
     for source in dict.fromkeys(unit.source for unit in wanted):
         report.add_archive(context.archive(source))

@@ -18,6 +18,9 @@ _JAVA = "-XX:+UseSerialGC -Xss4m -Dderby.system.home={scratch}"
 # it a start and a first parse take 14 s of processor time instead of 20.
 _SHORT = "-XX:TieredStopAtLevel=1"
 
+# Spark starts with no less than 470 MB at most; this one starts with less, and gives back what it does not need.
+_SMALL = "-Xms64m -XX:MinHeapFreeRatio=20 -XX:MaxHeapFreeRatio=40"
+
 
 def job_conf(settings: Settings, *, memory: str = "1g", classes: str | None = None) -> dict[str, str]:
     """What a bounded job (archive, compaction, backfill, check, maintenance) runs under.
@@ -94,4 +97,5 @@ def stream_conf(settings: Settings) -> dict[str, str]:
 
 def tail_conf(settings: Settings) -> dict[str, str]:
     """What the tail runs under: a stream that plans once a batch of many seconds, and holds few rows at a time."""
-    return stream_conf(settings) | {"spark.driver.memory": "512m"}
+    java = f"{_JAVA.format(scratch=settings.state_dir / 'spark')} {_SHORT} {_SMALL} {sharing(settings)}"
+    return stream_conf(settings) | {"spark.driver.memory": "512m", "spark.driver.extraJavaOptions": java.rstrip()}

@@ -107,6 +107,7 @@ class Driver:
             marks = store.marks()
             bound = (marks.epoch, marks.units, marks.generation, self._tailed(marks))
             if bound != self._bound or not all(q.active for q in self._queries.values()):
+                self._bound = None  # what fails half-way is planned again
                 self._plan(store, marks)
                 self._bound = bound
             self._report(store, marks)
@@ -171,8 +172,7 @@ class Driver:
 
     def _pause(self, error: SlicewiseError) -> bool:
         """Waits before the next attempt; False when there shall be none."""
-        self._drain("running")
-        self._bound = None
+        self._interrupt(error)
         pause = _PAUSES_S[min(self._failures, len(_PAUSES_S) - 1)]
         self._failures += 1
         warning(f"{self.part}_interrupted", failures=self._failures, pause_s=pause, error=str(error))
@@ -185,6 +185,11 @@ class Driver:
             return False
         self.stop.wait(pause)
         return True
+
+    def _interrupt(self, error: SlicewiseError) -> None:  # noqa: ARG002
+        """Ends what cannot go on after the error: all."""
+        self._drain("running")
+        self._bound = None
 
     def _drain(self, state: str) -> None:
         for name, query in self._queries.items():

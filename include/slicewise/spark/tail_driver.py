@@ -6,7 +6,7 @@ import time
 from dataclasses import dataclass, field
 from typing import ClassVar
 
-from slicewise.errors import ServerError
+from slicewise.errors import ServerError, SlicewiseError, StoreUnavailable
 from slicewise.features.plan import Deployment
 from slicewise.features.tail import tail_units
 from slicewise.lifecycle.tail import slots
@@ -78,6 +78,11 @@ class TailDriver(Driver):
                 )
             self.stop.wait(1.0)
         self._slots = found
+
+    def _interrupt(self, error: SlicewiseError) -> None:
+        """A store that is away is the writers' affair: they connect again to the same life, and end with any other."""
+        if type(error) is not StoreUnavailable:
+            super()._interrupt(error)
 
     def _report(self, store: OnlineStore, marks: Marks) -> None:
         for query in self._queries.values():

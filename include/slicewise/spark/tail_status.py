@@ -18,7 +18,7 @@ from prometheus_client import Counter as Total
 from slicewise.spark.status import Metrics, SourceStatus
 
 PREFIX = "slicewise_tail"
-COUNTED = ("rows", "written", "known", "covered", "expired", "skipped", "reconnects")
+COUNTED = ("rows", "written", "known", "expired", "skipped", "reconnects")
 _RECENT_US = 60_000_000
 
 

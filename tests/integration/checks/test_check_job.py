@@ -21,7 +21,7 @@ from tests.e2e.payments import PARTITIONS, payments
 from tests.support.oracle import HOUR
 from tests.support.stack import Stack, stack
 
-pytestmark = [pytest.mark.server, pytest.mark.spark, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.server, pytest.mark.spark, pytest.mark.timeout(1800)]
 
 PROJECT = Path(__file__).parents[2] / "e2e" / "project"
 SEED = 77

@@ -49,7 +49,7 @@ from tests.unit.training.world import (
 
 pytestmark = [
     pytest.mark.spark,
-    pytest.mark.timeout(600),  # of two busy cores: some minutes of SQL
+    pytest.mark.timeout(1200),  # of two busy cores: some minutes of SQL
     # PySpark leaves the socket of a result to the garbage collector.
     pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
     # Great Expectations imports what Python 3.11 deprecates.

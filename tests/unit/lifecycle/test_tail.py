@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from slicewise.cover import Cover
 from slicewise.lifecycle.health import Health, Limits, StreamStatus, Watch
-from slicewise.lifecycle.overview import health_of
+from slicewise.lifecycle.overview import freshness_of, health_of
 from slicewise.lifecycle.tail import SPARE_SLOTS, Pace, fold_wait_s, lives, slots, waits_for
 from slicewise.stores.redis.status import StoreStatus
 
@@ -94,6 +94,20 @@ def test_a_lost_tail_alone_is_no_lost_stream_and_is_told() -> None:
     # one that is off is missed by nobody, nor one of a source that the fold alone brings
     assert judged(None, stream.replace('"on"', '"off"')).aging == ()
     assert judged(None, functions=[["f", {}]]).aging == ()
+
+
+def test_freshness_is_that_of_who_is_first() -> None:
+    def told(p50: float, age_s: int = 0) -> str:
+        beat = NOW - age_s * SECOND
+        return json.dumps({"state": "running", "heartbeat_us": beat, "lag": 0, "freshness_p50_ms": p50})
+
+    def fresh(**parts: str) -> float | None:
+        [found] = freshness_of(StoreStatus(NOW, {}, {"sources": [{"name": "plays"}]}, parts))
+        return found.freshness_p50_ms
+
+    assert fresh(**{"stream:plays": told(900), "tail:plays": told(2)}) == 2
+    assert fresh(**{"stream:plays": told(150), "tail:plays": told(2, age_s=10)}) == 150
+    assert fresh(**{"stream:plays": told(150)}) == 150
 
 
 @pytest.mark.parametrize(("looks", "outcome"), [(3, "well"), (4, "aging")])

@@ -177,3 +177,27 @@ def _newest_from(consumer: Consumer, topic: str, partition: int, start: int) -> 
                 return newest
             raise KafkaException(error)
         newest = Record(partition, message.key(), message.value() or b"", int(message.timestamp()[1]))
+
+
+class PromptWriter:
+    """Appends single records at once; one that the broker did not take in time is dropped, and nobody is told."""
+
+    def __init__(self, bootstrap: str, topic: str, patience_s: float) -> None:
+        self.topic = topic
+        self._producer = Producer(
+            {
+                "bootstrap.servers": bootstrap,
+                "linger.ms": 0,
+                "message.timeout.ms": int(patience_s * 1000),
+                "queue.buffering.max.messages": 1_000,
+                "log_level": 2,
+            }
+        )
+
+    def append(self, partition: int, value: bytes) -> None:
+        """Hands it over."""
+        self._producer.poll(0)
+        try:
+            self._producer.produce(self.topic, value=value, partition=partition)
+        except BufferError:
+            return  # a broker that is away for long

@@ -71,7 +71,7 @@ def record_part(url: str, part: str, text: str, *, timeout_s: float = 5.0) -> No
 
 def _drivers(status: StoreStatus) -> list[str]:
     always = [f"{part}:{each}" for each in status.sources for part in ("stream", "tail")]
-    return always + [f"emit:{each}" for each in status.emitted]
+    return [*always, *(f"emit:{each}" for each in status.emitted), "probes"]
 
 
 def _parts(client: Any, names: Sequence[str]) -> dict[str, str]:

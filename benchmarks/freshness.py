@@ -1,0 +1,122 @@
+"""How soon an event is in an HTTP answer, at steady loads: the tail, the fold alone, and the usual recipe, in one run.
+
+    make bench-freshness [BENCH="--rates 2000 --seconds 60 --only tail fold --json FILE --doc docs/benchmarks.md"]
+    make bench-freshness BENCH=--away     the store stands still for half a minute, then dies and comes back
+    make bench-freshness BENCH=--hot      one user and a view of all get 20,000 events/s
+
+Producer, broker, drivers, store, API and probes share this machine. See benchmarks/whole/probes.py for what a probe is.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from benchmarks import freshness_away, freshness_hot
+from benchmarks.freshness_sides import FOLD, RECIPE, TAIL, Asked, Measured, sides
+from benchmarks.whole import machine
+from benchmarks.whole.document import publish
+from benchmarks.whole.figures import Figure
+from benchmarks.whole.servers import pair, say
+from slicewise.local import redis_server
+from slicewise.settings import Settings
+
+SIDES = (FOLD, TAIL, RECIPE)
+QUANTILES = ("p50", "p90", "p99", "p999", "worst")
+AIMED_AT = 2_000.0
+BOUNDS: Mapping[str, float] = {"p50": 5.0, "p99": 50.0, "worst": 500.0}
+"""Milliseconds with the tail, at AIMED_AT events a second."""
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Exit code 1 where an event was lost or counted twice; a missed aim is told, figures are no test."""
+    given = _parse(arguments)
+    facts = machine.facts(redis_server.binary(Settings.load()))
+    if facts["noisy"]:
+        say(f"the machine is busy (load {facts['load_1m_5m_15m'][0]}): these figures will be too")
+    begun = time.monotonic()
+    overrides = dict(each.split("=", 1) for each in given.set)
+    lost = 0
+    if given.away:
+        figures, details, lost = freshness_away.run(overrides, given.rates[0] if given.rates else AIMED_AT)
+    elif given.hot:
+        figures, details = freshness_hot.run(overrides, given.seconds or 60.0)
+    else:
+        figures, details = steady(given, overrides)
+    publish("make bench-freshness", arguments, given, facts, round(time.monotonic() - begun), figures, details)
+    return 1 if lost else 0
+
+
+def steady(given: argparse.Namespace, overrides: Mapping[str, str]) -> tuple[list[Figure], dict[str, Any]]:
+    """Every side under every load."""
+    rates = given.rates or [500.0, 2_000.0, 10_000.0]
+    seconds = given.seconds or 600.0
+    found: dict[tuple[str, float], Measured] = {}
+    with pair("plays", overrides) as (stack, recipe, logs):
+        for side in sides(given.only or SIDES, stack, recipe, logs):
+            say(f"{side.name}: starting")
+            with side.up():
+                for rate in rates:
+                    asked = Asked(rate, seconds, min(15.0, seconds / 2), given.probes)
+                    found[side.name, rate] = side.run(asked)
+    figures = [figure for rate in rates for figure in compared(rate, found)]
+    return figures, {"measured": [asdict(each) for each in found.values()]}
+
+
+def compared(rate: float, found: Mapping[tuple[str, float], Measured]) -> list[Figure]:
+    """The tail (or the fold, where no tail was measured) beside the recipe, and the fold as a third."""
+    ours = found.get((TAIL, rate)) or found.get((FOLD, rate))
+    theirs, fold = found.get((RECIPE, rate)), found.get((FOLD, rate))
+    if ours is None:
+        ours, theirs = theirs, None
+    assert ours is not None
+    third = fold if ours.side == TAIL else None
+    section = f"{'produce → answer' if ours.side == TAIL else ours.side} at {rate:,.0f} events/s"
+
+    def figure(name: str, unit: str, of: str, key: str, bound: float | None = None) -> Figure:
+        def value(side: Measured | None) -> float | None:
+            if side is None:
+                return None
+            values: Mapping[str, float] = side.seen["freshness"] if of == "freshness" else getattr(side, of)
+            return values.get(key)
+
+        others = {} if third is None else {"fold alone": value(third) or 0.0}
+        return Figure(section, name, unit, value(ours) or 0.0, value(theirs), bound=bound, others=others)
+
+    bounds = BOUNDS if ours.side == TAIL and rate == AIMED_AT else {}
+    figures = [figure(_named(each), "ms", "freshness", each, bounds.get(each)) for each in QUANTILES]
+    present = dict.fromkeys(name for side in (ours, theirs, fold) if side is not None for name in side.cores)
+    figures += [figure(f"{name}, processor", "cores", "cores", name) for name in present]
+    figures += [figure(f"{name}, memory", "MiB", "memory_mib", name) for name in present if name != "probes"]
+    steps, answers = ours.seen["resolution"], ours.seen["answer"]
+    figures.append(
+        Figure(section, "step of the probes' questions, p50", "ms", steps["p50"], others={"p99": steps["p99"]})
+    )
+    return [*figures, Figure(section, "one question, p50", "ms", answers["p50"], others={"p99": answers["p99"]})]
+
+
+def _named(quantile: str) -> str:
+    return "p99.9" if quantile == "p999" else quantile
+
+
+def _parse(arguments: Sequence[str]) -> argparse.Namespace:
+    parser = argparse.ArgumentParser("freshness", description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("--rates", type=float, nargs="+", help="events per second (500 2000 10000)")
+    parser.add_argument("--seconds", type=float, help="of each rate and side (600); of --hot (60)")
+    parser.add_argument("--only", nargs="+", choices=SIDES)
+    parser.add_argument("--probes", type=float, default=10.0, help="probes per second")
+    parser.add_argument("--away", action="store_true", help="the store goes away under a load")
+    parser.add_argument("--hot", action="store_true", help="one user gets nearly all events")
+    parser.add_argument("--set", nargs="+", default=[], metavar="NAME=VALUE", help="settings, as in the environment")
+    parser.add_argument("--json", type=Path, help="also write the JSON there")
+    parser.add_argument("--doc", type=Path, help="also write the table between the marks of this document")
+    return parser.parse_args(arguments)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,133 @@
+"""One user gets nearly all events, and a view of everyone all of them: how long tails grow, what it costs others."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import closing
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import httpx
+import redis
+
+from benchmarks.freshness_sides import Asked, listening, memory_mib, offsets, our_drivers, tail_is, used
+from benchmarks.whole import probes
+from benchmarks.whole.figures import Figure, Spread
+from benchmarks.whole.servers import PROJECTS, TOPIC, load, measure, pid_of, say
+from slicewise.local.deploy import standing
+from slicewise.stores.keys import entity_tags, hot_key, status_key
+from slicewise.stores.redis import open_store
+from tests.support.stack import Stack, stack
+
+HOT, OTHERS = 20_000.0, 500.0
+LOOK_S = 0.1
+LOOKS_PER_ANSWER = 5
+WARM_UP_S = 20.0
+
+
+@dataclass
+class Looks:
+    """At the tails, every LOOK_S, from a thread of its own."""
+
+    keys: Mapping[str, Sequence[bytes]]
+    """View -> hot keys of the entity that is looked at."""
+    lengths: dict[str, list[int]] = field(default_factory=dict)
+    """View -> tail fields, of all its keys, at each look."""
+    answers_ms: list[float] = field(default_factory=list)
+    """Of both views' features of the hot user, asked now and then."""
+
+    def watch(self, stack: Stack, over: threading.Event) -> None:
+        client = redis.Redis.from_url(stack.settings.redis_url)
+        with closing(client), httpx.Client(base_url=stack.settings.serving_url, trust_env=False, timeout=30) as http:
+            number = 0
+            while not over.wait(LOOK_S):
+                for view, keys in self.keys.items():
+                    found = [client.hget(key, "n") for key in keys]
+                    self.lengths.setdefault(view, []).append(sum(int(each) for each in found if each))
+                number += 1
+                if number % LOOKS_PER_ANSWER == 0:
+                    body = {
+                        "features": ["listening:plays_30m", "listening:seconds_30m"],
+                        "entities": [{"user_id": "u0"}],
+                    }
+                    begun = time.perf_counter()
+                    http.post("/v1/features", json=body).raise_for_status()
+                    self.answers_ms.append((time.perf_counter() - begun) * 1000)
+
+
+def run(overrides: Mapping[str, str], seconds: float) -> tuple[list[Figure], dict[str, Any]]:
+    """Figures and details."""
+    with stack(PROJECTS / "hot", overrides) as running:
+        running.up("redis", "kafka", "serving")
+        running.cli("apply", "--no-wait")
+        with tail_is(running, on=True), our_drivers(running) as drivers:
+            return _measured(running, drivers, seconds)
+
+
+def _measured(running: Stack, drivers: Mapping[str, int], seconds: float) -> tuple[list[Figure], dict[str, Any]]:
+    settings, logs = running.settings, running.settings.state_dir / "logs"
+    names = {name: pid_of(running, name) for name in ("redis", "serving")}
+    pids = {**drivers, **names, "broker": pid_of(running, "kafka")}
+    asked = Asked(OTHERS, seconds, WARM_UP_S, 10.0)
+    whole = WARM_UP_S + seconds + 20
+    looks, over = Looks(hot_keys(running)), threading.Event()
+    watching = threading.Thread(target=looks.watch, args=(running, over))
+    with (
+        load(settings, HOT, whole, logs / "hot.log", "--users", "1"),
+        load(settings, OTHERS, whole, logs / "load.log"),
+    ):
+        before, begun, produced = used(pids), time.perf_counter(), offsets(settings)
+        watching.start()
+        try:
+            seen = measure("probes", asdict(listening(settings, "h-", asked)), whole + probes.PATIENCE_S)
+        finally:
+            over.set()
+            watching.join()
+        took = time.perf_counter() - begun
+        rate = (offsets(settings) - produced) / took
+        cores = {name: round((spent - before[name]) / took, 3) for name, spent in used(pids).items()}
+        memory, told = memory_mib(pids), writers(running)
+    say(f"{rate:,.0f} events/s; the others {seen['freshness']}; cores {cores}; writers {told}")
+    section = f"{HOT:,.0f} events/s of one user, {OTHERS:,.0f} of the others ({rate:,.0f} produced/s)"
+    figures = [
+        Figure(section, f"the others, produce → answer {q}", "ms", seen["freshness"][q])
+        for q in ("p50", "p99", "worst")
+    ]
+    bound = settings.tail_fields
+    for view, lengths in looks.lengths.items():
+        found = Spread.of([float(each) for each in lengths])
+        most = bound * len(looks.keys[view])
+        figures.append(Figure(section, f"tail of {view}, p50", "fields", found.p50, others={"p99": found.p99}))
+        figures.append(Figure(section, f"tail of {view}, longest", "fields", found.worst, bound=most))
+    if looks.answers_ms:
+        found = Spread.of(looks.answers_ms)
+        figures.append(Figure(section, "answer of the hot user, p50", "ms", found.p50, others={"p99": found.p99}))
+    figures.append(Figure(section, "skipped", "events", sum(each.get("skipped", 0) for each in told)))
+    figures += [Figure(section, f"{name}, processor", "cores", value) for name, value in cores.items()]
+    figures += [Figure(section, f"{name}, memory", "MiB", value) for name, value in memory.items()]
+    return figures, {"lengths": looks.lengths, "seen": seen, "writers": told}
+
+
+def hot_keys(running: Stack) -> dict[str, list[bytes]]:
+    """View -> the hot keys of user u0, or of everyone."""
+    with closing(open_store(running.settings.redis_url)) as store:
+        found = standing(store)
+    assert found.deployment is not None
+    keys: dict[str, list[bytes]] = {}
+    for unit in found.deployment.units:
+        name = found.marks.name(unit.storage_fingerprint)
+        values = [["u0"]] if unit.entity else []
+        places = range(running.settings.kafka_partitions) if unit.spread else [None]
+        tags = [entity_tags(unit.entity, values, place)[0] for place in places]
+        keys[unit.view] = [hot_key(found.marks.generation, tag, name) for tag in tags]
+    return keys
+
+
+def writers(running: Stack) -> list[dict[str, Any]]:
+    """What the tail's writers say of themselves, per partition."""
+    with closing(redis.Redis.from_url(running.settings.redis_url)) as client:
+        texts = [client.get(status_key(f"tail:{TOPIC}:{p}")) for p in range(running.settings.kafka_partitions)]
+    return [json.loads(text) for text in texts if isinstance(text, bytes)]

@@ -1,0 +1,1 @@
+"""Probes go the way of every event, from the log to an HTTP answer, all the time, and say how long it took."""

@@ -1,0 +1,53 @@
+"""Whatever a run started ends with it, also where it was interrupted before its fixtures could stop their servers.
+
+Run side by side, tests are in processes that an interrupted pytest does not wait for. All that they start carries the
+run's variable, by which it is found and ended here.
+"""
+
+from __future__ import annotations
+
+import os
+import uuid
+
+import psutil
+
+VARIABLE = "TEST_RUN_OF_SERVERS"  # none of ours begins so: a service is not given the others of its starter
+PATIENCE_S = 15.0
+
+
+def pytest_configure() -> None:
+    if "PYTEST_XDIST_WORKER" not in os.environ:
+        os.environ[VARIABLE] = uuid.uuid4().hex
+
+
+def pytest_unconfigure() -> None:
+    if "PYTEST_XDIST_WORKER" not in os.environ:
+        ended = end_all(os.environ[VARIABLE])
+        if ended:
+            print(f"ended what tests left running: {', '.join(ended)}")
+
+
+def end_all(run: str) -> list[str]:
+    """Ends every process that carries this run's variable, but this one; their names."""
+    left = [process for process in psutil.process_iter() if process.pid != os.getpid() and _run_of(process) == run]
+    names = []
+    for process in left:
+        try:
+            names.append(f"{process.name()} {process.pid}")
+            process.terminate()
+        except psutil.NoSuchProcess:
+            continue
+    _, stubborn = psutil.wait_procs(left, PATIENCE_S)
+    for process in stubborn:
+        try:
+            process.kill()
+        except psutil.NoSuchProcess:
+            continue
+    return names
+
+
+def _run_of(process: psutil.Process) -> str | None:
+    try:
+        return process.environ().get(VARIABLE)
+    except (psutil.Error, OSError):
+        return None  # ended meanwhile, or somebody else's
