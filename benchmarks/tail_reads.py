@@ -24,7 +24,6 @@ from benchmarks.serving import over_http
 from benchmarks.whole import machine
 from benchmarks.whole.document import publish
 from benchmarks.whole.figures import Figure
-from slicewise.cover import Cover
 from slicewise.features.definitions import Project
 from slicewise.features.plan import Deployment, plan
 from slicewise.local import redis_server

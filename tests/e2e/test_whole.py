@@ -173,8 +173,8 @@ def test_online_equals_training_equals_the_oracle_through_crashes_and_losses(pla
 
 
 def the_tail_alone(platform: Stack, deployment: Deployment) -> int:
-    """Payments that only the tail brings, since the fold is dead, are in answers, exactly as their tokens say; and count
-    once when the fold is back. The tail is switched on for it, and off again."""
+    """Payments that only the tail brings, since the fold is dead, are in answers, exactly as their tokens say; and
+    count once when the fold is back. The tail is switched on for it, and off again."""
     switched(platform, "on")
     platform.wait(lambda: None if tail_runs(platform) else "it does not run", "the tail to begin")
     platform.kill_stream()
