@@ -204,7 +204,8 @@ class SourceQuery:
         """Ends it between two batches: one that runs is finished and its ledger advanced."""
         self._draining.set()  # a batch that has not begun yet does nothing
         with self._between:
-            self.query.stop()
+            pass  # the batch that runs is finished
+        self.query.stop()  # which waits for a batch that begins meanwhile: the lock must be free
         self._store.close()
         del self._log  # the JVM holds this object, and with it the connection, until it collects
         shutil.rmtree(self._checkpoint, ignore_errors=True)
