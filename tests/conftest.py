@@ -33,7 +33,8 @@ LONGEST = (
     "integration/test_spark_lake.py",
     "integration/test_spark_lifetime.py",
 )
-"""Files that take minutes. Where files run side by side these begin first, else the last one runs alone."""
+"""Files that take minutes. Where files run side by side these begin first, else the last one runs alone; of Spark's the
+formats, since a JVM that read Avro for another file before waits half a minute for each schema that never comes."""
 
 # Airflow's tests start no server, and its environment lacks what starts them.
 pytest_plugins = [] if ENVIRONMENT == "airflow" else ["tests.support.leftovers", "tests.support.servers"]

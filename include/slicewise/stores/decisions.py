@@ -73,6 +73,17 @@ def hour_of(number: int, slice_us: int) -> int:
 
 
 # ------------------------------------------------------------------ tail
+def check_tail(ledger: Cover, current: tuple[int, str], start: Cover, epoch: int, units: str) -> None:
+    """Whether a tail may begin at `start`: what lies before it must be folded. EpochSuperseded, GapRefused."""
+    check_batch(ledger, current, start, epoch, units)
+
+
+def below_start(offsets: npt.NDArray[np.int64], start: int) -> npt.NDArray[np.bool_]:
+    """Per event: the backfill's, which a tail leaves out."""
+    below: npt.NDArray[np.bool_] = offsets < start
+    return below
+
+
 def skipped(stands: bytes | None, guard: int, first: int, last: int) -> tuple[int, int]:
     """First and last offset of a skip mark, where these are skipped: those that stand are joined until the guard has
     passed them, since no reader knows which of the offsets between them stand."""

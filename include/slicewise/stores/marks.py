@@ -206,7 +206,7 @@ def begin_tail(generation: int, source: str, tail: TailStart, epoch: int, units:
     """The mark of a tail that began at or before the ledger, which only grows in the life that the tail is bound to."""
     for _ in range(ATTEMPTS):
         marks = yield from read(generation)
-        decisions.check_batch(marks.ledger, (marks.epoch, marks.units), tail.start, epoch, units)
+        decisions.check_tail(marks.ledger, (marks.epoch, marks.units), tail.start, epoch, units)
         checks = [(b"epoch", exact(b"%d" % epoch)), (b"units", exact(units.encode()))]
         (reply,) = yield [change(generation, checks, [(tail_field(source), pack_tail(tail), 0)])]
         if reply != MISSED:

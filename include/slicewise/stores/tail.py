@@ -29,7 +29,7 @@ def tail(generation: int, term: Term, batch: TailBatch, bound: int) -> Steps[Tai
     Requires rows in offset order and offsets below 2^53.
     """
     require_order(batch.offset)
-    below = batch.offset < term.start.get(batch.place)
+    below = decisions.below_start(batch.offset, term.start.get(batch.place))
     calls = list(_calls(batch, np.flatnonzero(~below)))
     make = _fields if batch.unit.event_list is None else _members
     replies = yield [make(generation, term, batch, rows, bound) for rows in calls]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Generator
+from dataclasses import replace
 
 from slicewise.errors import DataLoss, EpochSuperseded, GapRefused, IncarnationChanged
 from slicewise.lifecycle.compaction import Compacted, UnitHours
@@ -39,7 +40,7 @@ def stream(world: World, start: tuple[int, ...] | None) -> Actor:
     while True:
         if any(offset < first for offset, first in zip(position, world.log_start, strict=False)):
             raise DataLoss("the log no longer has what the store needs")
-        yield from world.on(store, store.steps.begin_batch(cover(*position), epoch, digest))
+        begun = yield from world.on(store, store.steps.begin_batch(cover(*position), epoch, digest))
         end = [min(len(world.log[p]), at + world.rng.randint(0, 4)) for p, at in enumerate(position)]
         tasks = [(unit, p) for unit in units for p in range(len(position)) if end[p] > position[p]]
         tasks += [task for task in tasks if world.rng.random() < 0.1]  # a task may repeat
@@ -54,7 +55,8 @@ def stream(world: World, start: tuple[int, ...] | None) -> Actor:
             same_life(world, task, store)
             yield from world.on(task, task.steps.hold(terms_of(found)))
             events = world.events(p, position[p], end[p])
-            outcome = yield from world.on(task, task.steps.fold(fold_batch(unit, events)))
+            batch = replace(fold_batch(unit, events), tail=unit.source in begun.tails)
+            outcome = yield from world.on(task, task.steps.fold(batch))
             world.say(f"fold {unit.view} p{p} {position[p]}..{end[p] - 1}: {outcome.applied} applied")
         after = yield from world.on(store, store.steps.advance_ledger(cover(*position), cover(*end), epoch, digest))
         world.say(f"ledger {[after.get(place(p)) for p in range(len(end))]}")
@@ -193,7 +195,7 @@ def reader(world: World) -> Actor:
                 continue  # planned under another deployment
             for (unit, entity), (found,) in zip(asked, reply.entities, strict=True):
                 if unit.storage_fingerprint in reply.marks.ready:
-                    world.judge(unit, entity, reply.marks, found)
+                    world.judge(unit, entity, reply.marks, found, reply.incarnation)
         yield
 
 

@@ -220,7 +220,7 @@ def _run(world: ListWorld) -> None:
             world.want(rng.choice([units for units in DEPLOYMENTS if units != world.units]))
             finish(world, actors.operator(world))
         elif a < 0.95:
-            streams = [stream(world, _nearby(world) if rng.random() < 0.6 else None), *streams[: rng.randint(0, 2)]]
+            streams = [stream(world, nearby(world) if rng.random() < 0.6 else None), *streams[: rng.randint(0, 2)]]
         else:
             fills = [backfill(world, rng.choice(world.units)), *fills[:1]]
         if not streams:
@@ -235,7 +235,7 @@ def _run(world: ListWorld) -> None:
     world.check()
 
 
-def _nearby(world: ListWorld) -> tuple[int, ...]:
+def nearby(world: ListWorld) -> tuple[int, ...]:
     """Some offsets at or below the ledger."""
     found = world.marks()
     if found is None:

@@ -8,13 +8,13 @@ from typing import Any, cast
 
 from slicewise.aggregates.base import Finished
 from slicewise.aggregates.counting import Count
-from slicewise.codec import Layout
+from slicewise.codec import Layout, Members
 from slicewise.cover import Cover
 from slicewise.merge import Base, JointPlan, Stored, merge
 from slicewise.merge_plan import plan_read
 from slicewise.slices import HOUR_US, Window
 from slicewise.stores.ports import Marks, UnitReply
-from tests.support.stored import StoreUnit
+from tests.support.stored import NO_COLUMNS, StoreUnit, cover
 
 COUNT = Count().bind({})
 
@@ -26,6 +26,8 @@ class _Unit:
     storage_fingerprint: str
     slice_us: int
     layout: Layout
+    members: Members = NO_COLUMNS
+    view: str = "first"
     levels: tuple[int, ...] = ()
     definition_fingerprint: str = "11" * 8
 
@@ -64,14 +66,18 @@ class Sessions:
         names: Sequence[bytes],
         covers: Mapping[int, Cover],
         times_us: Sequence[int],
+        tailed: bool,
+        ends: Sequence[int],
     ) -> str | None:
         """What is wrong with the session read from this reply; names: of its day's fields, times: of the
-        entity's events that the answer contains."""
+        entity's events that the answer contains, ends: its base, tailed: whether it counts tail fields."""
         joint = self.plan(unit)
         values = dict(zip(names, reply.days[0], strict=True))
         days = [[values[name] for name in day.names] for day in joint.plans[0].days]
-        base = Base(found.ledger, found.starts[unit.storage_fingerprint], covers)
+        base = Base(found.ledger, found.starts[unit.storage_fingerprint], covers, tailed)
         merged = merge(joint, [[Stored(0, None, reply.hot, days)]], 1, [base])
+        if merged.base[0][0] != cover(*ends):
+            return f"a base of {list(merged.base[0][0].offsets.values())}, where it is {list(ends)}"
         counted = cast(Finished, merged.finished[0]).values.to_pylist()[0]
         got = merged.intervals(0, 0)[0][0], counted
         left, opened = sorted(times_us), [self._end_us]

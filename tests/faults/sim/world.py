@@ -21,8 +21,8 @@ from slicewise.cover import Cover
 from slicewise.slices import DAY_US, HOUR_US, PENTAD_DAYS
 from slicewise.stores import decisions, keys, marks
 from slicewise.stores.memory import MemoryServer, open_memory
-from slicewise.stores.ports import Marks, UnitReply
-from slicewise.stores.steps import Change, Command, Fields, Steps, Whole
+from slicewise.stores.ports import Incarnation, Marks, UnitReply
+from slicewise.stores.steps import Change, Command, Fields, Steps, TailChange, Whole
 from slicewise.stores.store import Store
 from tests.faults.sim.sessions import Sessions
 from tests.support.stored import Event, Identities, StoreDeployment, StoreUnit, cover, place, seen_in, tag
@@ -70,7 +70,7 @@ class Server(MemoryServer):
     def execute(self, command: Command) -> Any:
         self.time.advance(1)
         reply = super().execute(self._lax(command) if isinstance(command, Change) else command)
-        if isinstance(command, Change):
+        if isinstance(command, Change | TailChange):
             self.world.check()
         return reply
 
@@ -113,7 +113,7 @@ class World:
         """Removed rule: so does the sweep's."""
         self.server = Server(self)
         self.sessions = Sessions(FIRST_HOUR * HOUR_US, (FIRST_HOUR + HOURS) * HOUR_US)
-        self._true: set[tuple[Any, ...]] = set()
+        self._true: dict[tuple[Any, ...], list[int]] = {}
         self._marks: tuple[list[bytes], Marks | None] = ([], None)
 
     def say(self, text: str) -> None:
@@ -200,8 +200,11 @@ class World:
                 for entity in range(ENTITIES):
                     hot, days = entity_keys(found, unit, entity)
                     reply = UnitReply(self.server.execute(Whole(hot)), [self.server.execute(Fields(days, DAY_FIELDS))])
-                    self.judge(unit, entity, found, reply)
+                    self.judged(unit, entity, found, reply, self.judge(unit, entity, found, reply))
                     self.check_named(reply.days[0][0], found.generation)
+
+    def judged(self, unit: StoreUnit, entity: int, found: Marks, reply: UnitReply, base: list[int]) -> None:
+        """What else must hold of what the store holds now."""
 
     def check_named(self, raw_hours: bytes | None, generation: int) -> None:
         """A seq that an hour names is one that the store knows."""
@@ -211,15 +214,21 @@ class World:
         if unknown:
             raise Wrong(f"nothing says what archive seqs {unknown} stand for")
 
-    def judge(self, unit: StoreUnit, entity: int, found: Marks, reply: UnitReply) -> None:
-        """Compares an answer with the log. Raises Wrong."""
+    def judge(
+        self, unit: StoreUnit, entity: int, found: Marks, reply: UnitReply, incarnation: Incarnation | None = None
+    ) -> list[int]:
+        """Compares an answer with the log; its base. incarnation: the reader's, if it is another. Raises Wrong."""
         self.checked += 1
         if unit.storage_fingerprint not in found.starts:
             raise Wrong(f"{unit.view} is ready and not deployed")
-        given = (found.name(unit.storage_fingerprint), entity, found.ledger, tuple(reply.hot), tuple(reply.days[0]))
+        tailed = self.tailed(found, incarnation or self.server.incarnation)
+        name = found.name(unit.storage_fingerprint)
+        given = (name, entity, found.ledger, tailed, tuple(reply.hot), tuple(reply.days[0]))
         if given in self._true:
-            return  # the log only grows: what was true of these bytes is true
+            return self._true[given]  # the log only grows: what was true of these bytes is true
         got, base, covers = self.answer(unit, found, reply)
+        if tailed:
+            got, base = self.with_tail(unit, found, reply, got, base, covers)
         ends = {hour: [max(b, c.get(place(p))) for p, b in enumerate(base)] for hour, c in covers.items()}
         want = sorted(
             (partition, offset)
@@ -237,9 +246,30 @@ class World:
         start = found.starts[unit.storage_fingerprint]
         known = {seq: archive_cover(offsets) for seq, offsets in self.archive.items()} | {decisions.START_SEQ: start}
         times = [self.log[partition][offset].time_us for partition, offset in want]
-        if wrong := self.sessions.wrong(unit, found, reply, DAY_FIELDS, known, times):
+        if self.merged() and (wrong := self.sessions.wrong(unit, found, reply, DAY_FIELDS, known, times, tailed, base)):
             raise Wrong(f"{unit.view} entity {entity}: {wrong}")
-        self._true.add(given)
+        self._true[given] = base
+        return base
+
+    def merged(self) -> bool:
+        """Whether this answer is also read by `merge`."""
+        return True
+
+    def tailed(self, found: Marks, incarnation: Incarnation) -> bool:  # noqa: ARG002
+        """Whether a reader of this life counts tail fields."""
+        return False
+
+    def with_tail(
+        self,
+        unit: StoreUnit,  # noqa: ARG002
+        found: Marks,  # noqa: ARG002
+        reply: UnitReply,  # noqa: ARG002
+        got: list[Seen],
+        base: list[int],
+        covers: dict[int, Cover],  # noqa: ARG002
+    ) -> tuple[list[Seen], list[int]]:
+        """Events and base with what stands of a tail."""
+        return got, base
 
     def answer(self, unit: StoreUnit, found: Marks, reply: UnitReply) -> tuple[list[Seen], list[int], dict[int, Cover]]:
         """Events, base per partition and cover per compacted hour, of one entity."""

@@ -1,0 +1,305 @@
+"""After every write, an answer with its tail holds exactly the events that its token says, and no token goes back.
+
+The same log, store, stream, compaction and operator as the world of slices; beside them tails, which write events
+beyond what is folded: also zombies, replays, broken connections whose commands still arrive, skips at a bound, and a
+tail that is switched off and on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from typing import Any
+
+from slicewise import merge_tail
+from slicewise.cover import Cover
+from slicewise.slices import HOUR_US
+from slicewise.stores import decisions, keys
+from slicewise.stores.ports import Incarnation, Marks, UnitReply
+from slicewise.stores.steps import Command
+from slicewise.stores.store import Store
+from tests.faults.sim import actors
+from tests.faults.sim.history import Told, another, empty, finish, heal, lose, nearby, step
+from tests.faults.sim.world import (
+    HOURS,
+    PARTITIONS,
+    Actor,
+    Seen,
+    Server,
+    World,
+    Wrong,
+)
+from tests.support.stored import NO_COLUMNS, Event, StoreUnit, cover, place, tail_batch
+
+SOURCE = "plays"
+BOUNDS = (1, 2, 4, 100)
+
+
+class TailServer(Server):
+    """A store that with a rule removed is asked for something else."""
+
+    def __init__(self, world: World) -> None:
+        super().__init__(world)
+        self.instead: Callable[[Command], Command] = lambda command: command
+
+    def execute(self, command: Command) -> Any:
+        return super().execute(self.instead(command))
+
+
+class Tailing(World):
+    """A world in which tails run."""
+
+    def __init__(self, seed: int) -> None:
+        super().__init__(seed)
+        self.bound = self.rng.choice(BOUNDS)
+        self.on_tail = True
+        self.unsent: list[Actor] = []
+        """What was sent over connections that are broken."""
+        self.enders: list[Actor] = []
+        self.pace = self.rng.choice(("even", "fold behind", "tail behind"))
+        self.late_start = False
+        """Removed rule: a tail begins at the ledger or before."""
+        self.other_lives = False
+        """Removed rule: a tail's connections are of the life that its mark names."""
+        self.backwards = False
+        """Removed rule: an entity's events are written in offset order."""
+        self.forgets_terms = False
+        """Removed rule: a tail writes under the names that it was planned for, over all its connections."""
+        self.ends_early = False
+        """Removed rule: a mark stays until all is folded that its tail wrote."""
+        self.forgets = False
+        """Removed rule: after a broken connection it goes on from the first that was not acknowledged."""
+        self.bases: dict[tuple[Any, ...], list[int]] = {}
+
+    def tailed(self, found: Marks, incarnation: Incarnation) -> bool:
+        return decisions.tail_counts(found.tails.get(SOURCE), incarnation, found.ledger)
+
+    def judged(self, unit: StoreUnit, entity: int, found: Marks, reply: UnitReply, base: list[int]) -> None:
+        """No guard passes a tail field that stays, `n` is their number, and no base goes back in a life."""
+        fields = dict(zip(reply.hot[::2], reply.hot[1::2], strict=True))
+        tail = [name.split(b":") for name in fields if name.startswith(b"e:")]
+        where = f"{unit.view} entity {entity}"
+        for _, _, topic, partition, offset in tail:
+            guard = fields.get(keys.guard_field(keys.parse_place(topic, partition)))
+            if guard is not None and int(offset) <= int(guard):
+                raise Wrong(f"{where}: a tail field at p{int(partition)} o{int(offset)}, guard {int(guard)}")
+        if int(fields.get(keys.TAIL_COUNT, b"0")) != len(tail):
+            raise Wrong(f"{where}: {len(tail)} tail fields, counted as {fields.get(keys.TAIL_COUNT)!r}")
+        life = (self.server.incarnation, found.generation, found.name(unit.storage_fingerprint), entity)
+        before = self.bases.get(life, [])
+        if any(now < then for now, then in zip(base, before, strict=False)):
+            raise Wrong(f"{where}: the base went back from {before} to {base}")
+        self.bases[life] = base
+
+
+class TailWorld(Tailing):
+    """A world of slices with a tail."""
+
+    def __init__(self, seed: int) -> None:
+        super().__init__(seed)
+        self.server: TailServer = TailServer(self)
+
+    def merged(self) -> bool:
+        return self.checked % 4 == 0  # the rule of what stands is `merge`'s own in all of them
+
+    def with_tail(
+        self,
+        unit: StoreUnit,
+        found: Marks,
+        reply: UnitReply,
+        got: list[Seen],
+        base: list[int],
+        covers: dict[int, Cover],
+    ) -> tuple[list[Seen], list[int]]:
+        base, got = list(base), list(got)
+        fields = dict(zip(reply.hot[::2], reply.hot[1::2], strict=True))
+        start = found.starts[unit.storage_fingerprint]
+        for name, value in fields.items():
+            if not name.startswith(b"e:"):
+                continue
+            (event,) = NO_COLUMNS.decode([value]).time.tolist()
+            _, number, _, partition, offset = name.split(b":")
+            where, at = place(int(partition)), int(offset)
+            if event // unit.slice_us != int(number):
+                raise Wrong(f"{name!r} holds another event")
+            first, end = merge_tail.standing(fields, where)
+            if first <= at < end:
+                base[where[1]] = max(base[where[1]], at + 1)
+                if at >= floor(start.get(where), covers.get(event // HOUR_US, start).get(where)):
+                    got.append((where[1], at))
+        return sorted(got), base
+
+
+def floor(start: int, cover: int) -> int:
+    """First offset of a place that neither the backfill nor the compacted hour holds."""
+    return max(start, cover)
+
+
+# ------------------------------------------------------------ actors
+def tail(world: Tailing, start: tuple[int, ...] | None) -> Actor:
+    """Writes all events from `start` (None: the ledger) on, as one process; each place in offset order."""
+    store = world.connect()
+    found = yield from world.on(store, store.steps.marks())
+    position = list(start or [found.ledger.get(place(p)) for p in range(len(world.log))])
+    if world.late_start:
+        position = [min(at + world.rng.randint(0, 2), end) for at, end in zip(position, world.ends(), strict=False)]
+    units, epoch, digest = world.units, found.epoch, found.units
+    if digest != world.deployment().digest or not world.on_tail:
+        return
+    yield from world.on(store, store.steps.begin_tail(SOURCE, cover(*position), epoch, digest))
+    yield from world.on(store, store.steps.hold(actors.terms_of(found)))
+    world.say(f"tail from {position}")
+    while True:
+        position += [0] * (len(world.log) - len(position))
+        p = world.rng.randrange(len(position))
+        end = min(len(world.log[p]), position[p] + world.rng.randint(0, 5))
+        for unit in units if end > position[p] else ():
+            store = yield from written(world, store, actors.terms_of(found), unit, p, position[p], end)
+        position[p] = end
+        yield
+
+
+def written(
+    world: Tailing, store: Store, terms: Mapping[str, int], unit: StoreUnit, p: int, begin: int, end: int
+) -> Generator[None, None, Store]:
+    """One flush, acknowledged; the connection that it came over."""
+    while world.rng.random() < 0.15:  # the connection breaks, and what was sent may arrive whenever
+        lost = sent(world, store, unit, world.events(p, begin, end))
+        for _ in range(world.rng.randint(0, 4)):
+            if next(lost, lost) is lost:
+                break
+            yield
+        world.unsent.append(lost)
+        again = world.connect()
+        if not world.other_lives:
+            actors.same_life(world, again, store)
+        store = again
+        if not world.forgets_terms:
+            yield from world.on(store, store.steps.hold(terms))
+        if world.forgets:
+            return store
+    if world.other_lives:
+        store.node.incarnation = world.server.incarnation  # type: ignore[misc]
+    events = world.events(p, begin, end)
+    if world.backwards and end - begin > 1:
+        yield from world.on(store, store.steps.tail(tail_batch(unit, events[1:]), world.bound))
+    outcome = yield from world.on(store, store.steps.tail(tail_batch(unit, events), world.bound))
+    world.say(f"tail {unit.view} p{p} {begin}..{end - 1}: {outcome}")
+    return store
+
+
+def sent(world: Tailing, store: Store, unit: StoreUnit, events: Sequence[Event]) -> Actor:
+    """What nobody waits for."""
+    yield from world.on(store, store.steps.tail(tail_batch(unit, events), world.bound))
+
+
+def ending(world: Tailing) -> Actor:
+    """What the stream's driver does without a tail: once all is folded that one may have written, the mark goes."""
+    store, ends = world.connect(), cover(*world.ends())
+    found = yield from world.on(store, store.steps.marks())
+    if SOURCE not in found.tails:
+        return
+    while not found.ledger.dominates(ends) and not world.ends_early:
+        yield
+        found = yield from world.on(store, store.steps.marks())
+    yield from world.on(store, store.steps.end_tail(SOURCE, found.tails.get(SOURCE)))
+    world.say("the tail's mark is gone")
+
+
+# ------------------------------------------------------------ one seed
+def history(seed: int, rules: Iterable[object] = ()) -> Told:
+    """Plays one seed; rules: mutants that are applied to the world."""
+    world = TailWorld(seed)
+    for rule in rules:
+        if callable(rule):
+            rule(world)
+    try:
+        run(world)
+        heal(world)
+    except Wrong as wrong:
+        return Told(seed, str(wrong), world.checked, world.story)
+    return Told(seed, None, world.checked, world.story)
+
+
+def run(world: TailWorld) -> None:
+    rng = world.rng
+    finish(world, actors.operator(world))
+    streams: list[Actor] = [actors.stream(world, None)]
+    tails: list[Actor] = [tail(world, None)]
+    fills: list[Actor] = []
+    others = [actors.compaction(world), actors.totals(world)]
+    readers = [actors.reader(world)]
+    epoch = 1
+    for _ in range(rng.randint(60, 500)):
+        a = rng.random()
+        if a < 0.15:
+            world.produce()
+        elif a < 0.16:
+            world.now = min(world.now + 1, HOURS)
+        elif a < 0.40:
+            if world.pace != "fold behind" or rng.random() < 0.4:
+                step(world, streams)
+        elif a < 0.64:
+            if world.pace != "tail behind" or rng.random() < 0.4:
+                step(world, tails)
+        elif a < 0.67:
+            step(world, world.unsent)
+        elif a < 0.81:
+            step(world, others)
+        elif a < 0.87:
+            step(world, fills)
+        elif a < 0.92:
+            step(world, readers)
+        elif a < 0.93:
+            lose(world)
+            if rng.random() < 0.5:
+                tails.clear()
+        elif a < 0.931:
+            empty(world)
+        elif a < 0.938 and sum(world.ends()) > 6:
+            world.want(another(world))
+            finish(world, actors.operator(world))
+        elif a < 0.941 and len(world.log) < PARTITIONS:
+            world.log.append([])
+            world.log_start.append(0)
+            world.say("a partition is added")
+        elif a < 0.955:
+            streams = [actors.stream(world, nearby(world) if rng.random() < 0.5 else None), *streams[:1]]
+        elif a < 0.975:
+            tails = [tail(world, nearby(world) if rng.random() < 0.5 else None), *tails[: rng.randint(0, 2)]]
+        elif a < 0.980:
+            switch(world, tails)
+        elif a < 0.985:
+            fills = [actors.backfill(world, rng.choice(world.units)), *fills[:1]]
+        elif a < 0.992:
+            others[rng.randrange(2)] = rng.choice([actors.compaction, actors.totals])(world)
+        else:
+            readers = [actors.reader(world)]
+        found = world.marks()
+        if found is not None and found.epoch > epoch and rng.random() < 0.9:
+            streams = [actors.stream(world, nearby(world)), *streams[:1]]
+            tails = [tail(world, None), *tails[:1]]
+            fills = [actors.backfill(world, unit) for unit in world.units]
+        epoch = 0 if found is None else found.epoch
+        if rng.random() < 0.1:
+            step(world, world.enders)
+        if not streams:
+            streams.append(actors.stream(world, None))
+        if not tails and rng.random() < 0.3:
+            tails.append(tail(world, None))
+        while len(others) < 2:
+            others.append(rng.choice([actors.compaction, actors.totals])(world))
+        if not readers:
+            readers.append(actors.reader(world))
+    if rng.random() < 0.5:  # what was lost on the way may still arrive
+        world.unsent.clear()
+    for late in world.unsent:
+        finish(world, late)
+
+
+def switch(world: TailWorld, tails: list[Actor]) -> None:
+    """Off: the tails end before the stream's driver begins without one. On: it ends before they begin."""
+    world.on_tail = not world.on_tail
+    world.say(f"the tail is switched {'on' if world.on_tail else 'off'}")
+    tails.clear()
+    world.unsent.clear()
+    world.enders = [] if world.on_tail else [ending(world)]
