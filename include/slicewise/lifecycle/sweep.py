@@ -17,7 +17,7 @@ from slicewise.slices import DAY_US
 from slicewise.stores.ports import Marks
 
 SLACK_S = 7_200
-_RUNNING = re.compile(rb"r:(\d+):.+", re.DOTALL)
+_SLICE = re.compile(rb"[re]:(\d+):.+", re.DOTALL)
 _STATE = re.compile(rb"sw:(\d+):\{([^{}]*)\}:([0-9a-f]{16}(?:\.\d+)?):(.+)", re.DOTALL)
 _NODE = re.compile(rb"sw:(?:marks:\{0\}|manifest:[0-9a-f]{64}|status:.+)", re.DOTALL)
 # boards expire by themselves, within periods that their writers know
@@ -174,8 +174,8 @@ def _of_generation(generation: int, rules: SweepRules) -> Verdict:
 
 
 def _reach_s(fields: Sequence[bytes], rule: UnitRule) -> int:
-    """Second after which no read reaches the newest running partial; 0 without one."""
-    found = [_RUNNING.fullmatch(name) for name in fields]
+    """Second after which no read reaches the newest running partial or tail field; 0 without one."""
+    found = [_SLICE.fullmatch(name) for name in fields]
     newest = max((int(each[1]) for each in found if each), default=-1)
     return -(((newest + 1) * rule.slice_us + rule.retention_us) // -1_000_000) if newest >= 0 else 0
 

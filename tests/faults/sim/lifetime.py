@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from slicewise.aggregates.base import Finished
 from slicewise.aggregates.columns import Columns
-from slicewise.codec import Layout, unpack_lifetime
+from slicewise.codec import Layout, Members, unpack_lifetime
 from slicewise.cover import Cover
 from slicewise.errors import BeyondRetention, DataLoss, GapRefused, StoreUnavailable
 from slicewise.lifecycle import lifetime as moves
@@ -29,13 +29,13 @@ from slicewise.slices import HOUR_US
 from slicewise.slices import lifetime as lifetime_window
 from slicewise.stores import decisions, keys
 from slicewise.stores.decisions import START_SEQ
-from slicewise.stores.ports import EntityRead, LifetimeEntry, Marks, UnitRead, UnitReply
+from slicewise.stores.ports import EntityRead, Incarnation, LifetimeEntry, Marks, UnitRead, UnitReply
 from slicewise.stores.steps import Change, Command, Fields, Whole
 from slicewise.stores.store import Store
 from tests.faults.sim import actors
 from tests.faults.sim.history import EXPECTED, Told, bounded, empty, finish, lose, nearby, step
 from tests.faults.sim.world import ENTITIES, FIRST_HOUR, Actor, Logged, Server, World, Wrong, archive_cover
-from tests.support.stored import Event, Identities, StoreUnit, cover, hour_entry, place, rows_of, tag
+from tests.support.stored import NO_COLUMNS, Event, Identities, StoreUnit, cover, hour_entry, place, rows_of, tag
 
 DAYS = 3
 HOURS = tuple(FIRST_HOUR + 24 * day + hour for day in range(DAYS) for hour in (0, 7))
@@ -77,6 +77,7 @@ class _Unit:
     slice_us: int
     view: str = "ever"
     layout: Layout = _LAYOUT
+    members: Members = NO_COLUMNS
     levels: tuple[int, ...] = ()
     definition_fingerprint: str = "11" * 8
     pentads: bool = False
@@ -122,7 +123,7 @@ class LifetimeWorld(World):
         self.day = 0
         """Days that are over."""
         self._plans: dict[tuple[str, int], JointPlan] = {}
-        self._answered: set[tuple[Any, ...]] = set()
+        self._answered: dict[tuple[Any, ...], list[int]] = {}
         self.moved = 0
 
     def produce(self) -> None:
@@ -176,14 +177,23 @@ class LifetimeWorld(World):
                         self.server.execute(Whole(hot)), [self.server.execute(Fields(k, n)) for k, n in days]
                     )
                     try:
-                        self.judge_lifetime(unit, entity, found, plan, reply, now=True)
+                        base = self.judge_lifetime(unit, entity, found, plan, reply, self.server.incarnation, now=True)
+                        self.judged(unit, entity, found, reply, base)
                     except (StoreUnavailable, DataLoss, BeyondRetention) as error:
                         raise Wrong(f"{unit.view} entity {entity}: {error.what}") from error
 
     def judge_lifetime(
-        self, unit: StoreUnit, entity: int, found: Marks, plan: ReadPlan, reply: UnitReply, now: bool = False
-    ) -> None:
-        """Compares an answer with the log; now: nothing came between its parts, nor will. Raises Wrong."""
+        self,
+        unit: StoreUnit,
+        entity: int,
+        found: Marks,
+        plan: ReadPlan,
+        reply: UnitReply,
+        incarnation: Incarnation,
+        now: bool = False,
+    ) -> list[int]:
+        """Compares an answer with the log; its base (none: it is no answer). now: nothing came between its parts, nor
+        will. Raises Wrong."""
         self.checked += 1
         given = (
             found.name(unit.storage_fingerprint),
@@ -192,19 +202,20 @@ class LifetimeWorld(World):
             plan.number,
             tuple(reply.hot),
             tuple(map(tuple, reply.days)),
+            self.tailed(found, incarnation),
         )
         if given in self._answered:
-            return
+            return self._answered[given]
         if now:  # what was read before it was forgotten is read again
             self.check_total(reply.hot, found.generation)
         start = found.starts[unit.storage_fingerprint]
         covers = {seq: archive_cover(offsets) for seq, offsets in self.archive.items()}
         joint = self._plans[unit.storage_fingerprint, plan.horizon or 0]
         stored = [[Stored(0, None, reply.hot, reply.days)]]
-        base = Base(found.ledger, start, covers)
+        base = Base(found.ledger, start, covers, self.tailed(found, incarnation))
         merged = merge(joint, stored, 1, [base])
         if not merged.complete and not now:
-            return  # the totals of days are out of date: a reader asks again, hour by hour
+            return []  # the totals of days are out of date: a reader asks again, hour by hour
         if not merged.complete:
             horizon = plan.horizon
             asked = plan_read(
@@ -230,7 +241,7 @@ class LifetimeWorld(World):
                 f"missing {sorted((Counter(want) - Counter(got)).elements())}, "
                 f"too many {sorted((Counter(got) - Counter(want)).elements())}"
             )
-        self._answered.add(given)
+        return self._answered.setdefault(given, [held.get(place(p)) for p in range(len(self.log))])
 
     def check_total(self, hot: Sequence[bytes], generation: int) -> None:
         """The seq that a total names is one that the store knows."""
@@ -493,7 +504,7 @@ def reader(world: LifetimeWorld) -> Actor:
             for (unit, entity, plan), (got,) in zip(asked, reply.entities, strict=True):
                 if unit.storage_fingerprint in reply.marks.ready:
                     try:
-                        world.judge_lifetime(unit, entity, reply.marks, plan, got)
+                        world.judge_lifetime(unit, entity, reply.marks, plan, got, reply.incarnation)
                     except (StoreUnavailable, DataLoss, BeyondRetention) as error:
                         world.say(f"read again: {error.what}")
         yield
@@ -507,7 +518,7 @@ def history(seed: int, rules: Iterable[object] = ()) -> Told:
             rule(world)
     try:
         _run(world)
-        _heal(world)
+        heal(world)
     except Wrong as wrong:
         return Told(seed, str(wrong), world.checked, world.story)
     return Told(seed, None, world.checked, world.story)
@@ -566,7 +577,7 @@ def _run(world: LifetimeWorld) -> None:
             readers.append(reader(world))
 
 
-def _heal(world: LifetimeWorld) -> None:
+def heal(world: LifetimeWorld) -> None:
     """Left alone, totals come to hold all that is before the horizon that is due."""
     world.day = DAYS
     for _ in range(4):

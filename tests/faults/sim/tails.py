@@ -45,12 +45,11 @@ class TailServer(Server):
         return super().execute(self.instead(command))
 
 
-class TailWorld(World):
-    """A world with a tail."""
+class Tailing(World):
+    """A world in which tails run."""
 
     def __init__(self, seed: int) -> None:
         super().__init__(seed)
-        self.server: TailServer = TailServer(self)
         self.bound = self.rng.choice(BOUNDS)
         self.on_tail = True
         self.unsent: list[Actor] = []
@@ -71,11 +70,36 @@ class TailWorld(World):
         """Removed rule: after a broken connection it goes on from the first that was not acknowledged."""
         self.bases: dict[tuple[Any, ...], list[int]] = {}
 
-    def merged(self) -> bool:
-        return self.checked % 4 == 0  # the rule of what stands is `merge`'s own in all of them
-
     def tailed(self, found: Marks, incarnation: Incarnation) -> bool:
         return decisions.tail_counts(found.tails.get(SOURCE), incarnation, found.ledger)
+
+    def judged(self, unit: StoreUnit, entity: int, found: Marks, reply: UnitReply, base: list[int]) -> None:
+        """No guard passes a tail field that stays, `n` is their number, and no base goes back in a life."""
+        fields = dict(zip(reply.hot[::2], reply.hot[1::2], strict=True))
+        tail = [name.split(b":") for name in fields if name.startswith(b"e:")]
+        where = f"{unit.view} entity {entity}"
+        for _, _, topic, partition, offset in tail:
+            guard = fields.get(keys.guard_field(keys.parse_place(topic, partition)))
+            if guard is not None and int(offset) <= int(guard):
+                raise Wrong(f"{where}: a tail field at p{int(partition)} o{int(offset)}, guard {int(guard)}")
+        if int(fields.get(keys.TAIL_COUNT, b"0")) != len(tail):
+            raise Wrong(f"{where}: {len(tail)} tail fields, counted as {fields.get(keys.TAIL_COUNT)!r}")
+        life = (self.server.incarnation, found.generation, found.name(unit.storage_fingerprint), entity)
+        before = self.bases.get(life, [])
+        if any(now < then for now, then in zip(base, before, strict=False)):
+            raise Wrong(f"{where}: the base went back from {before} to {base}")
+        self.bases[life] = base
+
+
+class TailWorld(Tailing):
+    """A world of slices with a tail."""
+
+    def __init__(self, seed: int) -> None:
+        super().__init__(seed)
+        self.server: TailServer = TailServer(self)
+
+    def merged(self) -> bool:
+        return self.checked % 4 == 0  # the rule of what stands is `merge`'s own in all of them
 
     def with_tail(
         self,
@@ -104,23 +128,6 @@ class TailWorld(World):
                     got.append((where[1], at))
         return sorted(got), base
 
-    def judged(self, unit: StoreUnit, entity: int, found: Marks, reply: UnitReply, base: list[int]) -> None:
-        """No guard passes a tail field that stays, `n` is their number, and no base goes back in a life."""
-        fields = dict(zip(reply.hot[::2], reply.hot[1::2], strict=True))
-        tail = [name.split(b":") for name in fields if name.startswith(b"e:")]
-        where = f"{unit.view} entity {entity}"
-        for _, _, topic, partition, offset in tail:
-            guard = fields.get(keys.guard_field(keys.parse_place(topic, partition)))
-            if guard is not None and int(offset) <= int(guard):
-                raise Wrong(f"{where}: a tail field at p{int(partition)} o{int(offset)}, guard {int(guard)}")
-        if int(fields.get(keys.TAIL_COUNT, b"0")) != len(tail):
-            raise Wrong(f"{where}: {len(tail)} tail fields, counted as {fields.get(keys.TAIL_COUNT)!r}")
-        life = (self.server.incarnation, found.generation, found.name(unit.storage_fingerprint), entity)
-        before = self.bases.get(life, [])
-        if any(now < then for now, then in zip(base, before, strict=False)):
-            raise Wrong(f"{where}: the base went back from {before} to {base}")
-        self.bases[life] = base
-
 
 def floor(start: int, cover: int) -> int:
     """First offset of a place that neither the backfill nor the compacted hour holds."""
@@ -128,7 +135,7 @@ def floor(start: int, cover: int) -> int:
 
 
 # ------------------------------------------------------------ actors
-def tail(world: TailWorld, start: tuple[int, ...] | None) -> Actor:
+def tail(world: Tailing, start: tuple[int, ...] | None) -> Actor:
     """Writes all events from `start` (None: the ledger) on, as one process; each place in offset order."""
     store = world.connect()
     found = yield from world.on(store, store.steps.marks())
@@ -152,7 +159,7 @@ def tail(world: TailWorld, start: tuple[int, ...] | None) -> Actor:
 
 
 def written(
-    world: TailWorld, store: Store, terms: Mapping[str, int], unit: StoreUnit, p: int, begin: int, end: int
+    world: Tailing, store: Store, terms: Mapping[str, int], unit: StoreUnit, p: int, begin: int, end: int
 ) -> Generator[None, None, Store]:
     """One flush, acknowledged; the connection that it came over."""
     while world.rng.random() < 0.15:  # the connection breaks, and what was sent may arrive whenever
@@ -180,12 +187,12 @@ def written(
     return store
 
 
-def sent(world: TailWorld, store: Store, unit: StoreUnit, events: Sequence[Event]) -> Actor:
+def sent(world: Tailing, store: Store, unit: StoreUnit, events: Sequence[Event]) -> Actor:
     """What nobody waits for."""
     yield from world.on(store, store.steps.tail(tail_batch(unit, events), world.bound))
 
 
-def ending(world: TailWorld) -> Actor:
+def ending(world: Tailing) -> Actor:
     """What the stream's driver does without a tail: once all is folded that one may have written, the mark goes."""
     store, ends = world.connect(), cover(*world.ends())
     found = yield from world.on(store, store.steps.marks())

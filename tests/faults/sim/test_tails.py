@@ -19,7 +19,7 @@ from tests.faults.sim.tails import TailWorld, history
 from tests.faults.sim.world import archive_cover
 from tests.support.stored import place
 
-SEEDS = 30
+SEEDS = 50
 MUTANT_SEEDS = 400
 FOUND = {"terms": 69, "start-cover": 64, "skip-joined": 22, "skip": 14, "cover": 12, "swap": 12, "meanwhile": 7,
          "incarnation": 7, "resend": 5, "skip-first": 2, "off": 2, "last": 1}  # fmt: skip

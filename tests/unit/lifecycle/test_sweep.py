@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import UTC, datetime
 
 import pytest
@@ -103,12 +104,20 @@ def test_an_expiry_one_second_beyond_the_bound_is_too_long() -> None:
     assert verdict(HOT, BOUND_HOT + 1, NOW, RULES, fields=[]).finding is Finding.OVER_LONG
 
 
-def test_running_partials_ahead_of_the_stores_clock_are_never_shortened() -> None:
+@pytest.mark.parametrize(
+    "named",
+    [
+        lambda number: keys.running_fields([number], ("ab", 1)),
+        lambda number: [*keys.tail_fields([number], ("ab", 1), [7]), keys.skip_field(("ab", 1)), keys.TAIL_COUNT],
+    ],
+    ids=["running", "tail"],
+)
+def test_what_is_ahead_of_the_stores_clock_is_never_shortened(named: Callable[[int], list[bytes]]) -> None:
     # a producer's clock was ten days ahead: its events are good, and must stay as long as any
     ahead = (NOW + 10 * DAY_US) // MINUTE
     needed = expiry_s((ahead + 1) * MINUTE, RULE.retention_us)
     assert verdict(HOT, needed, NOW, RULES).needs_fields
-    fields = [b"l:t:0", *keys.running_fields([5], ("ab", 0)), *keys.running_fields([ahead], ("ab", 1))]
+    fields = [b"l:t:0", *keys.running_fields([5], ("ab", 0)), *named(ahead)]
     assert verdict(HOT, needed, NOW, RULES, fields).finding is Finding.WELL
     assert verdict(HOT, needed + 1, NOW, RULES, fields).expire_at_s == needed
 
