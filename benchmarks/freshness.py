@@ -43,7 +43,8 @@ def main(arguments: Sequence[str]) -> int:
     overrides = dict(each.split("=", 1) for each in given.set)
     lost = 0
     if given.away:
-        figures, details, lost = freshness_away.run(overrides, given.rates[0] if given.rates else AIMED_AT)
+        rate = given.rates[0] if given.rates else AIMED_AT
+        figures, details, lost = freshness_away.run(overrides, rate, given.ways, given.seconds or 60.0)
     elif given.hot:
         figures, details = freshness_hot.run(overrides, given.seconds or 60.0)
     else:
@@ -107,10 +108,12 @@ def _named(quantile: str) -> str:
 def _parse(arguments: Sequence[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser("freshness", description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--rates", type=float, nargs="+", help="events per second (500 2000 10000)")
-    parser.add_argument("--seconds", type=float, help="of each rate and side (600); of --hot (60)")
+    parser.add_argument("--seconds", type=float, help="of each rate and side (600); of --hot and after --away (60)")
     parser.add_argument("--only", nargs="+", choices=SIDES)
     parser.add_argument("--probes", type=float, default=10.0, help="probes per second")
     parser.add_argument("--away", action="store_true", help="the store goes away under a load")
+    ways = list(freshness_away.WAYS)
+    parser.add_argument("--ways", nargs="+", choices=ways, default=ways, help="of --away")
     parser.add_argument("--hot", action="store_true", help="one user gets nearly all events")
     parser.add_argument("--set", nargs="+", default=[], metavar="NAME=VALUE", help="settings, as in the environment")
     parser.add_argument("--json", type=Path, help="also write the JSON there")

@@ -153,7 +153,7 @@ class Settings:
             tail_fields=number("tail_fields", 1_000),
             tail_ahead=number("tail_ahead", 1_000_000),
             tail_start_lag=number("tail_start_lag", 100_000),
-            tail_batch_s=number("tail_batch_s", 30, 5),
+            tail_batch_s=number("tail_batch_s", 300, 5),
             tail_fold_interval_ms=number("tail_fold_interval_ms", 1_000, 0),
             tail_metrics=_checked_address("SLICEWISE_TAIL_METRICS", text("tail_metrics", "127.0.0.1:0")),
             probes=_choice("SLICEWISE_PROBES", text("probes", "on"), ("on", "off")),

@@ -123,7 +123,8 @@ def _streaming(settings: Settings, airflow: AirflowApi, say: Say, changed: list[
 def _caught_up(settings: Settings, deployment: Deployment, say: Say) -> None:
     """Until the ledger has reached the end that the logs have now."""
     with KafkaLog(settings.kafka_bootstrap) as log:
-        end = {place: offset for s in deployment.sources for place, offset in log.latest(s.topic).offsets.items()}
+        sources = deployment.declared.sources
+        end = {place: offset for s in sources for place, offset in log.latest(s.topic).offsets.items()}
 
     def reason() -> str | None:
         with deploy.connected(settings) as store:
@@ -257,7 +258,7 @@ def _example(settings: Settings, deployment: Deployment) -> dict[str, Any]:
 def _first_event_us(settings: Settings, deployment: Deployment) -> int:
     """Kafka time at which the logs begin; earlier hours, of late events, are left to the scheduled run."""
     with KafkaLog(settings.kafka_bootstrap) as log:
-        times = [first_time_us(log, each.topic) for each in deployment.sources]
+        times = [first_time_us(log, each.topic) for each in deployment.declared.sources]
     return min((each for each in times if each is not None), default=SystemClock().now_us())
 
 

@@ -23,6 +23,7 @@ from pyspark.sql.streaming import StreamingQuery
 
 from slicewise.cover import Cover, Place
 from slicewise.errors import DataLoss, SlicewiseError
+from slicewise.features import own
 from slicewise.features.plan import Deployment
 from slicewise.features.unit import Source, Unit
 from slicewise.lifecycle.tail import Pace, fold_wait_s
@@ -36,6 +37,8 @@ from slicewise.stores.kafka.log import KafkaLog
 from slicewise.stores.ports import Marks, OnlineStore
 from slicewise.stores.redis import open_store
 
+_PROBES_WAIT = 10
+"""The fold of the platform's own probes waits so many times longer beside a tail: it is nobody's but its cost."""
 ALWAYS = ("partition", "offset", "kafka_time", "event_time", "reason")
 
 
@@ -125,7 +128,8 @@ class SourceQuery:
         self._draining = threading.Event()
         self.paced = False
         """Whether the tail lives, so that nobody waits for the fold."""
-        self._pace = Pace(settings.tail_fold_interval_ms / 1000, settings.tail_fields, settings.max_events_per_batch)
+        longest_s = settings.tail_fold_interval_ms / 1000 * (_PROBES_WAIT if plan.source.name == own.SOURCE else 1)
+        self._pace = Pace(longest_s, settings.tail_fields, settings.max_events_per_batch)
         self._begun = time.monotonic()
         self._checkpoint = settings.state_dir / "stream" / "checkpoints" / uuid4().hex
         units = [plan.deployment.unit(each) for each in plan.units]
