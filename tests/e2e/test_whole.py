@@ -26,7 +26,7 @@ from tests.e2e.published import check_published
 from tests.support.oracle import DAY, HOUR, OracleEvent
 from tests.support.stack import Stack, stack
 
-pytestmark = [pytest.mark.server, pytest.mark.spark, pytest.mark.timeout(1500)]
+pytestmark = [pytest.mark.server, pytest.mark.spark, pytest.mark.timeout(3000)]
 
 SEED = 20261121
 TOPIC = "payments"
