@@ -152,7 +152,7 @@ def measure(seconds: float, count: int) -> list[Figure]:
                 section = f"one view × 8 features ({view}), one connection"
                 beside = without[view]
                 for name, key in (("p50", "p50_ms"), ("p99", "p99_ms")):
-                    figures.append(Figure(section, f"no tail, {name}, ms", "ms", beside[key]))
+                    figures.append(Figure(section, f"no tail, {name}", "ms", beside[key]))
                 for size, each in rounds(port, SIZES, view, seconds, count).items():
                     aim = AIM_MS if size == BOUND and view == "plain" else None
                     label = f"a tail of {size:,}"

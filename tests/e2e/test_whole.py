@@ -1,7 +1,7 @@
 """The whole way on real servers, through crashes: online = training = published = oracle over the raw log, as bytes.
 
-produce → stream killed in the middle of a batch → started again → compaction → late events → the tail alone, its fold
-killed → compaction twice → Redis loses its last commands → everything once more, and every entity and window compared.
+produce → stream killed in the middle of a batch → started again → compaction → late events → compaction twice →
+Redis loses its last commands → everything once more, and every entity and window compared.
 """
 
 from __future__ import annotations
@@ -19,8 +19,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from slicewise.features.plan import Deployment
-from slicewise.local import deploy, stream
-from slicewise.settings import Settings
+from slicewise.local import deploy
 from tests.e2e.compare import Count, compare, spine
 from tests.e2e.payments import CARDS, PARTITIONS, Produced, parse, payments
 from tests.e2e.published import check_published
@@ -30,8 +29,6 @@ from tests.support.stack import Stack, stack
 pytestmark = [pytest.mark.server, pytest.mark.spark, pytest.mark.timeout(3000)]
 
 SEED = 20261121
-TAILED = 300
-"""Payments that come while only the tail brings them."""
 TOPIC = "payments"
 PROJECT = Path(__file__).parent / "project"
 # Small batches, so that a kill finds one open.
@@ -143,7 +140,6 @@ def test_online_equals_training_equals_the_oracle_through_crashes_and_losses(pla
     produce(platform, payments(SEED + 1, 2_700, now, now - 5 * HOUR, now, bad=10))
     platform.wait_applied(TOPIC)
     total += check_online(platform, deployment, "late events after compaction", 3).compared
-    total += the_tail_alone(platform, deployment)
     second = platform.job("compact", "--hour", hour_text(1))
     assert brought(second) == {"ever_by_card": len(CARDS), "everything_ever": PARTITIONS}
     total += check_online(platform, deployment, "compacted again", 1).compared
@@ -159,7 +155,7 @@ def test_online_equals_training_equals_the_oracle_through_crashes_and_losses(pla
     produce(platform, payments(SEED + 2, 3_000, now, now - 5 * HOUR, now, bad=10))
     platform.wait_applied(TOPIC)
     lose_the_last_commands(platform, kept)
-    assert applied(platform) < 18_060 + TAILED, "the store lost nothing: nothing was shown"
+    assert applied(platform) < 18_060, "the store lost nothing: nothing was shown"
     platform.wait_applied(TOPIC)
     total += check_online(platform, deployment, "after Redis lost its last commands", 3).compared
 
@@ -168,46 +164,8 @@ def test_online_equals_training_equals_the_oracle_through_crashes_and_losses(pla
     total += check_training(platform, deployment, tmp_path)
     total += check_published(platform, deployment, TOPIC, tmp_path)
     events, bad = raw_events(platform)
-    assert (len(events), bad) == (18_000 + TAILED, 60)
+    assert (len(events), bad) == (18_000, 60)
     print(f"{total} values compared in all")
-
-
-def the_tail_alone(platform: Stack, deployment: Deployment) -> int:
-    """Payments that only the tail brings, since the fold is dead, are in answers, exactly as their tokens say; and
-    count once when the fold is back. The tail is switched on for it, and off again."""
-    switched(platform, "on")
-    platform.wait(lambda: None if tail_runs(platform) else "it does not run", "the tail to begin")
-    platform.kill_stream()
-    folded, now = applied(platform), now_us()
-    produce(platform, payments(SEED + 5, TAILED, now, now - 5 * HOUR, now))
-    platform.wait(lambda: None if in_tail(platform) > TAILED // 2 else "not in answers", "the tail to bring payments")
-    total = check_online(platform, deployment, f"{in_tail(platform)} of the tail, fold dead", 1).compared
-    assert applied(platform) == folded, "the fold was there: nothing was shown"
-    platform.start_stream()
-    platform.wait_applied(TOPIC)
-    total += check_online(platform, deployment, "the tail folded", 2).compared
-    switched(platform, "off")
-    return total
-
-
-def switched(platform: Stack, tail: str) -> None:
-    platform.settings = Settings.load({**platform.settings.to_env(), "SLICEWISE_TAIL": tail})
-    platform.start_stream()
-
-
-def tail_runs(platform: Stack) -> bool:
-    said = stream.driver_status(platform.settings, stream.TAIL).heartbeat.get("sources", {}).get("payments")
-    with platform.store() as store:
-        begun = "payments" in store.marks().tails
-    return said is not None and not said["waiting"] and said["state"] == "running" and begun
-
-
-def in_tail(platform: Stack) -> int:
-    """Events of the tail in an answer about every card."""
-    cards = [{"card": card} for card in CARDS]
-    answer = platform.ask(features=["ever_by_card:payments_lifetime"], entities=cards)
-    found: int = answer["freshness"]["payments"].get("tail", {}).get("events", 0)
-    return found
 
 
 def check_training(platform: Stack, deployment: Deployment, folder: Path) -> int:
