@@ -128,6 +128,10 @@ bench-evaluate: setup ## how long a unit test waits for sw.evaluate (options: BE
 bench-freshness: setup ## how soon an event is in an answer: tail, fold alone, usual recipe (options: BENCH="--seconds 60 --rates 2000", --away, --hot)
 	@$(PY) -m benchmarks.freshness $(BENCH)
 
+.PHONY: bench-tail-reads
+bench-tail-reads: setup ## what a read costs whose entity has a tail of 0 to 10,000 events (options: BENCH="--seconds 5 --json file")
+	@$(PY) -m benchmarks.tail_reads $(BENCH)
+
 .PHONY: bench-leaderboard
 bench-leaderboard: setup ## the age of a board under 20,000 plays/s (options: BENCH="--rate 2000 --seconds 10 --late correct")
 	@$(PY) -m benchmarks.leaderboard $(BENCH)

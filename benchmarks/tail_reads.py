@@ -24,7 +24,6 @@ from benchmarks.serving import over_http
 from benchmarks.whole import machine
 from benchmarks.whole.document import publish
 from benchmarks.whole.figures import Figure
-from slicewise.cover import Cover
 from slicewise.features.definitions import Project
 from slicewise.features.plan import Deployment, plan
 from slicewise.local import redis_server
@@ -109,7 +108,7 @@ def folded(served: Served, chance: random.Random) -> None:
 def tail(served: Served, url: str, chance: random.Random) -> None:
     """The tail of every card, as its writer leaves it."""
     marks = served.store.marks()
-    served.store.begin_tail("payments", Cover({(TOPIC, 0): marks.ledger.get((TOPIC, 0))}), marks.epoch, marks.units)
+    served.store.begin_tail("payments", marks.ledger, marks.epoch, marks.units)
     now_us, first = time.time_ns() // 1_000, marks.ledger.get((TOPIC, 0))
     with redis.Redis.from_url(url) as client:
         for size in SIZES:
@@ -153,7 +152,7 @@ def measure(seconds: float, count: int) -> list[Figure]:
                 section = f"one view × 8 features ({view}), one connection"
                 beside = without[view]
                 for name, key in (("p50", "p50_ms"), ("p99", "p99_ms")):
-                    figures.append(Figure(section, f"no tail, {name}, ms", "ms", beside[key]))
+                    figures.append(Figure(section, f"no tail, {name}", "ms", beside[key]))
                 for size, each in rounds(port, SIZES, view, seconds, count).items():
                     aim = AIM_MS if size == BOUND and view == "plain" else None
                     label = f"a tail of {size:,}"

@@ -24,6 +24,8 @@ LONGEST = (
     "integration/test_sql_served.py",
     "integration/test_leaderboards.py",
     "integration/test_emission.py",
+    "integration/test_tail_service.py",
+    "integration/test_freshness_probed.py",
     "integration/test_stream_service.py",
     "integration/test_embedded_airflow.py",
     "integration/test_embedded_servers.py",

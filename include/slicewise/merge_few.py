@@ -88,7 +88,7 @@ class FewGathering:
                     self.by_key[found].append(row)
             return
         events, masks = tail.events.events(), tail.masks
-        for mask in set(masks):
+        for mask in set(masks):  # one, mostly
             mine = events.where([each == mask for each in masks])
             self.known_keys.append(key + mask)
             self.known_states.append([None if each is None else each(mine) for each in of])

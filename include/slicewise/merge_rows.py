@@ -345,7 +345,7 @@ def _add_hot(
         return base.start.get(place) if seq is None else base.floor(seq, place)
 
     found = tail_of(plan, events, lambda place: standing(fields, place), floor)
-    if found.masks:
+    if len(found.masks):
         rows.events(plan, key, found)
     for place, end in found.ends.items():
         if end > ledger.get(place, 0):

@@ -15,7 +15,9 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from slicewise.aggregates.base import Aggregate
 from slicewise.aggregates.columns import Columns
+from slicewise.aggregates.events import Event
 from slicewise.aggregates.fields import SIGN_BIT
 from slicewise.aggregates.spans import Span
 from slicewise.codec import IDENTITY_BYTES, Layout, Members, OpenMembers
@@ -24,8 +26,10 @@ from slicewise.errors import CodecError
 from slicewise.merge_plan import NOWHERE, Int64, ReadPlan
 from slicewise.slices import HOUR_US
 
-FEW_EVENTS = 48
+FEW_EVENTS = 128
 """Up to about so many events Python's own numbers are faster than whole columns."""
+ROW_EVENTS = 8
+"""The same of events by the row form of an aggregate."""
 NEVER = 1 << 62
 """Beyond every offset."""
 
@@ -41,8 +45,8 @@ class Tail:
 
     events: OpenMembers
     """Those within a window that count."""
-    masks: Sequence[int]
-    numbers: Sequence[int]
+    masks: Sequence[int] | Int64
+    numbers: Sequence[int] | Int64
     """Per event of them its mask and its slice."""
     ends: Mapping[Place, int]
     """Beyond the newest of each place that stands, wherever it counts."""
@@ -79,28 +83,46 @@ def accumulated(layout: Layout, tails: Sequence[Tailed]) -> Iterator[tuple[list[
     for each in tails:
         forms.setdefault(each.tail.events.form, []).append(each)
     for form, alike in forms.items():
-        members = list(chain.from_iterable(each.tail.events.members for each in alike))
-        records = np.concatenate([each.tail.events.records for each in alike])
-        keys = np.concatenate([np.array(each.tail.masks, np.int64) + each.key for each in alike])
+        events = joined(form, [each.tail.events for each in alike])
+        keys = np.concatenate([np.asarray(each.tail.masks, np.int64) + each.key for each in alike])
         asked = frozenset().union(*(each.plan.partials for each in alike))
         if any(each.plan.gaps for each in alike):  # a session looks at each slice by itself
-            numbers = np.concatenate([np.array(each.tail.numbers, np.int64) for each in alike])
+            numbers = np.concatenate([np.asarray(each.tail.numbers, np.int64) for each in alike])
             _, first, groups = np.unique(np.stack([keys, numbers]), axis=1, return_index=True, return_inverse=True)
             keys, groups = keys[first], groups.reshape(-1)
             asked |= {i for i, partial in enumerate(layout.partials) if isinstance(partial, Span)}
         else:
             keys, groups = distinct(keys)
         inputs = {column for i in asked for column in layout.partials[i].inputs}
-        rows = OpenMembers(form, members, records).rows(inputs)
+        rows, n = events.rows(inputs), len(keys)
+        single = list(zip(groups.tolist(), rows.events(), strict=True)) if len(rows) <= ROW_EVENTS else None
         yield (
             [
-                partial.accumulate_columns(rows, groups, len(keys))
-                if i in asked
-                else Columns.empty(partial.fields, len(keys))
+                Columns.empty(partial.fields, n)
+                if i not in asked
+                else partial.accumulate_columns(rows, groups, n)
+                if single is None
+                else _by_rows(partial, single, n)
                 for i, partial in enumerate(layout.partials)
             ],
             keys,
         )
+
+
+def _by_rows(partial: Aggregate, events: Sequence[tuple[int, Event]], n: int) -> Columns:
+    """`accumulate_columns` of a few events by the row form, to the same bits."""
+    states = [partial.empty()] * n
+    for group, event in events:
+        states[group] = partial.accumulate(states[group], event)
+    return partial.to_columns(states)
+
+
+def joined(form: Members, parts: Sequence[OpenMembers]) -> OpenMembers:
+    """All of them."""
+    if len(parts) == 1:
+        return parts[0]
+    members = list(chain.from_iterable(part.members for part in parts))
+    return OpenMembers(form, members, np.concatenate([part.records for part in parts]))
 
 
 def distinct(values: Int64) -> tuple[Int64, Int64]:
@@ -203,7 +225,7 @@ def _at_once(plan: ReadPlan, events: OpenMembers, stands: Standing, floor: Floor
         mask, number, time = mask[taken], number[taken], time[taken]
     newest = int(time.max(initial=-NEVER))
     found = {at: end for at, end in zip(places, ends.tolist(), strict=True) if end}
-    return Tail(events, mask.tolist(), number.tolist(), found, newest)
+    return Tail(events, mask, number, found, newest)
 
 
 def _places(identity: npt.NDArray[Any]) -> tuple[Int64, list[int]]:

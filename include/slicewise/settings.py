@@ -149,7 +149,7 @@ class Settings:
             max_events_per_batch=number("max_events_per_batch", 200_000),
             stream_metrics=_checked_address("SLICEWISE_STREAM_METRICS", text("stream_metrics", "127.0.0.1:0")),
             emit_metrics=_checked_address("SLICEWISE_EMIT_METRICS", text("emit_metrics", "127.0.0.1:0")),
-            tail=_choice("SLICEWISE_TAIL", text("tail", "off"), ("on", "off")),
+            tail=_choice("SLICEWISE_TAIL", text("tail", "on"), ("on", "off")),
             tail_fields=number("tail_fields", 1_000),
             tail_ahead=number("tail_ahead", 1_000_000),
             tail_start_lag=number("tail_start_lag", 100_000),

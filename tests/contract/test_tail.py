@@ -10,13 +10,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from slicewise import codec
 from slicewise.clock import SystemClock
 from slicewise.errors import EpochSuperseded, StoreUnavailable
 from slicewise.features.event_list import EventList
-from slicewise.slices import DAY_US, HOUR_US
+from slicewise.slices import HOUR_US
 from slicewise.stores import keys
 from slicewise.stores.memory import MemoryNode, MemoryServer, open_memory
-from slicewise.stores.ports import TailOutcome, UnitReply
+from slicewise.stores.ports import LifetimeEntry, TailOutcome, UnitReply
 from slicewise.stores.redis.adapter import RedisNode
 from slicewise.stores.steps import Command, Fields
 from slicewise.stores.store import Store
@@ -184,16 +185,24 @@ def test_a_swap_leaves_tail_fields_to_the_fold(bench: Bench) -> None:
     assert standing(bench) == []
 
 
-def test_totals_of_a_lifetime_leave_no_tail_field_behind_the_guard(bench: Bench) -> None:
+def test_totals_of_a_lifetime_leave_tail_fields_to_the_fold_and_nothing_expires(bench: Bench) -> None:
+    #  offsets  0 1 | 2      the total and the ledger at 2; event 2 is of the same old hour
     unit = new_unit(lifetime=True, view="ever")
     bench.deploy(bench.store, bench.unit, unit)
     marks = bench.store.marks()
     bench.store.begin_tail("plays", cover(), marks.epoch, marks.units)
-    old = [Event(1, bench.hour_us - 9 * DAY_US + o, 0, o) for o in range(3)]
+    first = bench.hour // 24 * 24 - 9 * 24
+    old = [Event(1, first * HOUR_US + o, 0, o) for o in range(3)]
     assert bench.store.tail(tail_batch(unit, old), BOUND).written == 3
-    assert expiry(bench.store, unit) == -1, "nothing of a lifetime expires"
+    assert expiry(bench.store, unit) == -1
     bench.store.fold(replace(fold_batch(unit, old[:2]), tail=True))
+    bench.store.advance_ledger(cover(), cover(2), marks.epoch, marks.units)
+    bench.store.announce_lifetime(unit, first + 24, 1, cover(2))
+    row = bytes(codec.unpack_total(hour_entry(unit, 1, 1, old[:2]).total).row)
+    assert bench.store.bring(unit, first + 24, 1, cover(2), [LifetimeEntry(tag(1), row)]).swapped == 1
+    assert running_of(hot(bench.store, unit, 1)) == {}
     assert standing(bench, unit=unit) == [(0, 2)]
+    assert expiry(bench.store, unit) == -1
 
 
 def test_a_tail_of_a_unit_that_is_not_deployed_is_refused_and_so_is_disorder(bench: Bench) -> None:

@@ -32,7 +32,7 @@ EXAMPLE = HOME / "examples" / "flights"
 SHARE = 0.06
 """Of the year, before the start. Compressed into a day that is almost an hour and a half: one or two
 full hours to compact, by the time of the day."""
-SETTINGS = {"SLICEWISE_REPLAY_SHARE": str(SHARE), "SLICEWISE_PROBES": "on"}
+SETTINGS = {"SLICEWISE_REPLAY_SHARE": str(SHARE), "SLICEWISE_PROBES": "on", "SLICEWISE_TAIL": "on"}
 OWN_VIEW = """
 my_first = sw.FeatureView(
     "my_first",

@@ -108,7 +108,7 @@ def serving(redis_url: str, workers: int = 1) -> Iterator[str]:
 
 
 def _await_up(url: str, process: subprocess.Popen[bytes], log: Path) -> None:
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 60
     while time.monotonic() < deadline:
         assert process.poll() is None, log.read_text()
         try:
@@ -116,4 +116,4 @@ def _await_up(url: str, process: subprocess.Popen[bytes], log: Path) -> None:
                 return
         except httpx.HTTPError:
             time.sleep(0.02)
-    raise AssertionError(f"not up within 30 s:\n{log.read_text()}")
+    raise AssertionError(f"not up within 60 s:\n{log.read_text()}")

@@ -51,13 +51,13 @@ def test_freshness_is_seen_and_told_until_the_stream_is_gone_and_then_an_alert_i
     assert line.state == "up"
     assert line.detail.startswith("produce to answer p50 ")
     beat = stream.driver_status(platform.settings, stream.PROBES).heartbeat
-    served = httpx.get(f"http://127.0.0.1:{beat['metrics_port']}/metrics", trust_env=False).text
+    served = httpx.get(f"http://127.0.0.1:{beat['metrics_port']}/metrics", trust_env=False, timeout=30).text
     [count] = [text for text in served.splitlines() if text.startswith("slicewise_probe_freshness_seconds_count ")]
     assert float(count.split()[1]) >= 5
     assert "slicewise_probes_lost_total 0.0" in served
 
     # of what users declare nothing is touched, and they are shown nothing else
-    listed = httpx.get(f"{platform.settings.serving_url}/v1/features", trust_env=False).json()
+    listed = httpx.get(f"{platform.settings.serving_url}/v1/features", trust_env=False, timeout=30).json()
     assert [each["name"] for each in listed["views"]] == ["listening"]
     assert listed["project"] == "mine"
     status = read_status(url)

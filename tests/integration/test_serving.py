@@ -145,7 +145,7 @@ def test_a_session_is_answered_with_the_bounds_that_it_has_for_each_entity(runni
     opened = set()
     for back_us in (1, HOUR_US // 3, HOUR_US, 5 * HOUR_US):
         at = running_api.loaded_us - back_us
-        with Client(running_api.redis.url) as near, HttpClient(running_api.url) as far:
+        with Client(running_api.redis.url) as near, HttpClient(running_api.url, timeout_s=60) as far:
             ours, theirs = near.get(refs, entities, at), far.get(refs, entities, at)
         text = running_api.post({"features": refs, "entities": entities, "at": at}).json()
         for i, (entity, result) in enumerate(zip(entities, text["results"], strict=True)):
@@ -204,7 +204,7 @@ def test_a_token_names_the_places_up_to_which_events_are_contained(running_api: 
 def test_in_process_http_json_and_msgpack_give_the_same_values(running_api: Running) -> None:
     at = running_api.loaded_us - HOUR_US
     entities = [{"user_id": user} for user in USERS]
-    with Client(running_api.redis.url) as near, HttpClient(running_api.url) as far:
+    with Client(running_api.redis.url) as near, HttpClient(running_api.url, timeout_s=60) as far:
         ours, theirs = near.get(LISTENING, entities, at), far.get(LISTENING, entities, at)
     text = running_api.post({"features": LISTENING, "entities": entities, "at": at}).json()
     for mine, other, third in zip(ours.results, theirs.results, text["results"], strict=True):
@@ -375,7 +375,7 @@ def test_other_paths_and_methods_are_refused_in_the_same_shape(running_api: Runn
 
 
 def test_errors_of_the_client_are_those_of_the_service(running_api: Running) -> None:
-    with Client(running_api.redis.url) as near, HttpClient(running_api.url) as far:
+    with Client(running_api.redis.url) as near, HttpClient(running_api.url, timeout_s=60) as far:
         for client in (near, far):
             with pytest.raises(errors.UnknownName, match="plays_9h"):
                 client.get(["listening:plays_9h"], {"user_id": "ann"})

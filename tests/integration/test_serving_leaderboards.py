@@ -59,7 +59,7 @@ def test_boards_are_served_with_their_age_and_flags(own_redis: RedisServer) -> N
         sink = sink_of(MADE, served.store.marks().epoch)
         end = served.store.time_us() // (60 * SECOND_US) * 60 * SECOND_US
         sink.publish(tick({"zoë": 3, SCRIPT: 5, "a": 1}, end))
-        with httpx.Client(base_url=address, trust_env=False) as http, HttpClient(address) as remote:
+        with httpx.Client(base_url=address, trust_env=False) as http, HttpClient(address, timeout_s=60) as remote:
             found = http.get("/v1/leaderboards/top_songs").json()
             assert found["rows"] == [
                 {"rank": 1, "entity": {"song_id": SCRIPT}, "value": 5},

@@ -91,7 +91,7 @@ def test_beyond_its_capacity_an_answer_is_null_with_its_error_or_the_default(url
 
 def test_both_clients_ask_alike(urls: tuple[str, str]) -> None:
     entity = {"user_id": "ann", "country": ["se", "fi"], "n": 7}
-    with Client(urls[0]) as here, HttpClient(urls[1]) as there:
+    with Client(urls[0]) as here, HttpClient(urls[1], timeout_s=60) as there:
         assert here.get(REFS, entity).values() == there.get(REFS, entity).values()
         assert here.get(REFS, entity).values() == {REFS[0]: [True, False], REFS[1]: False}
 
@@ -115,5 +115,5 @@ def test_a_row_that_asks_wrongly_is_refused(urls: tuple[str, str], entity: dict[
 
 
 def test_what_a_feature_is_asked_by_is_listed(urls: tuple[str, str]) -> None:
-    found = httpx.get(urls[1] + "/v1/features/visited:numbers_1d", trust_env=False).json()
+    found = httpx.get(urls[1] + "/v1/features/visited:numbers_1d", trust_env=False, timeout=30).json()
     assert (found["type"], found["asked_by"]) == ("bool", {"n": "long"})

@@ -12,24 +12,21 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 import pytest
 
 import slicewise as sw
 from slicewise import token as tokens
 from slicewise.cli import main
-from slicewise.cover import Cover, Place
+from slicewise.cover import Cover
 from slicewise.features.definitions import Project
 from slicewise.features.plan import plan
-from slicewise.features.unit import Source
 from slicewise.merge_plan import plan_read
 from slicewise.serving.client import Client
 from slicewise.slices import DAY_US, HOUR_US, SECOND_US
-from slicewise.training.archive import Archived
 from slicewise.training.dataset import build_training_set
-from slicewise.training.given import typed_events
 from slicewise.training.instants import as_timestamps
 from tests.e2e.compare import as_bytes
+from tests.support.logged import ServedArchive, given
 from tests.support.served import TOPIC, Event, Served
 from tests.support.servers import RedisServer, running
 
@@ -92,35 +89,6 @@ def made(now_us: int, count: int) -> list[Event]:
     return events
 
 
-def given(events: Sequence[Event]) -> list[dict[str, Any]]:
-    return [{**e.columns, "clicked_at": e.time_us, "partition": e.partition, "offset": e.offset} for e in events]
-
-
-class ServedArchive:
-    """The archive's port over what was folded, of the store's own topic."""
-
-    def __init__(self, source: Source, events: Sequence[Event], until_us: int) -> None:
-        typed, refused = typed_events(source, given(events))
-        assert not refused
-        where = typed.column_names.index("topic_id")
-        self.table = typed.set_column(where, "topic_id", pa.array([TOPIC] * typed.num_rows))
-        ends: dict[Place, int] = {}
-        for e in events:
-            ends[e.place] = max(ends.get(e.place, 0), e.offset + 1)
-        self.archived = Archived(1, Cover(ends), until_us, 1)
-
-    def reaches(self, source: str) -> Archived:  # noqa: ARG002
-        return self.archived
-
-    def confirmed(self, source: Source, archived: Archived) -> Archived:  # noqa: ARG002
-        return archived
-
-    def events(self, source: Source, columns: Sequence[str], start_us: int, end_us: int, seq: int) -> pa.Table:  # noqa: ARG002
-        times = self.table["event_time"].to_numpy()
-        kept = self.table.filter(pa.array((times >= start_us) & (times < end_us)))
-        return kept.select([*columns, "event_time", "topic_id", "partition", "offset"])
-
-
 @pytest.fixture(scope="module")
 def served() -> Iterator[tuple[Client, list[Event], int]]:
     """A store with compacted days and hours, late events in them, and a client of it."""
@@ -175,7 +143,7 @@ def test_seconds_and_a_month_are_answered_alike_online_in_evaluate_and_in_traini
     answer = client.get(REFS, entities, None if back_us is None else now_us - back_us)
     t_us, mode = answer.t_us, answer.mode
     queries = [{**entity, "at": t_us, "mode": mode} for entity in entities]
-    evaluated = sw.evaluate(clicking, given(events), queries).to_pylist()
+    evaluated = sw.evaluate(clicking, given(events, "clicked_at"), queries).to_pylist()
     archive = ServedArchive(DEPLOYMENT.source("clicks"), events, now_us + DAY_US)
     at = as_timestamps(np.array([t_us], np.int64))[0]
     spine = [{**r.entity, "at": at, "token": r.token} for r in answer.results]

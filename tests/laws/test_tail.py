@@ -277,6 +277,7 @@ def test_what_is_read_of_a_tail_is_training_by_token_and_the_oracle_as_bytes(
         for most in (1_000, -1):  # the tail's events one by one, and at once
             monkeypatch.setattr(merge_tail, "FEW_EVENTS", most)
             monkeypatch.setattr(merge_few, "FEW_EVENTS", most)
+            monkeypatch.setattr(merge_tail, "ROW_EVENTS", most)
             answers += read(unit, store, asked)
         (text,) = {merged.token(0, 0) for merged in answers}
         ((seen,),) = {merged.tail for merged in answers}

@@ -1,12 +1,13 @@
 """Whatever a run started ends with it, also where it was interrupted before its fixtures could stop their servers.
 
 Run side by side, tests are in processes that an interrupted pytest does not wait for. All that they start carries the
-run's variable, by which it is found and ended here.
+run's variable, by which it is found and ended here. What this process itself started is its fixtures' to stop.
 """
 
 from __future__ import annotations
 
 import os
+import time
 import uuid
 
 import psutil
@@ -22,14 +23,17 @@ def pytest_configure() -> None:
 
 def pytest_unconfigure() -> None:
     if "PYTEST_XDIST_WORKER" not in os.environ:
-        ended = end_all(os.environ[VARIABLE])
+        ended = end_all(os.environ[VARIABLE], grace_s=5.0)
         if ended:
             print(f"ended what tests left running: {', '.join(ended)}")
 
 
-def end_all(run: str) -> list[str]:
-    """Ends every process that carries this run's variable, but this one; their names."""
-    left = [process for process in psutil.process_iter() if process.pid != os.getpid() and _run_of(process) == run]
+def end_all(run: str, grace_s: float) -> list[str]:
+    """Ends every process that carries this run's variable, but this one and its own, once the grace that they have to
+    end by themselves is over; their names."""
+    deadline = time.monotonic() + grace_s
+    while (left := _left(run)) and time.monotonic() < deadline:
+        time.sleep(0.2)
     names = []
     for process in left:
         try:
@@ -44,6 +48,12 @@ def end_all(run: str) -> list[str]:
         except psutil.NoSuchProcess:
             continue
     return names
+
+
+def _left(run: str) -> list[psutil.Process]:
+    this = psutil.Process()
+    own = {this, *this.children(recursive=True)}
+    return [process for process in psutil.process_iter() if process not in own and _run_of(process) == run]
 
 
 def _run_of(process: psutil.Process) -> str | None:

@@ -19,7 +19,7 @@ from slicewise.features.types import arrow_type
 from slicewise.features.unit import Unit
 from slicewise.slices import HOUR_US, MINUTE_US
 from slicewise.stores import keys
-from slicewise.stores.ports import FoldBatch, HourEntry, ListBatch, OnlineStore
+from slicewise.stores.ports import FoldBatch, HourEntry, ListBatch, OnlineStore, TailBatch
 from slicewise.stores.redis.adapter import open_store
 
 TOPIC = "5" * 32
@@ -87,6 +87,21 @@ class Served:
                 ends[e.place] = max(ends.get(e.place, 0), e.offset + 1)
             start = Cover({place: marks.ledger.get(place) for place in ends})
             self.store.advance_ledger(start, Cover(ends), marks.epoch, marks.units)
+
+    def begin_tail(self) -> None:
+        """The marks of tails that begin at the ledger."""
+        for source in self.deployment.sources:
+            marks = self.store.marks()
+            self.store.begin_tail(source.name, marks.ledger, marks.epoch, marks.units)
+
+    def tail(self, events: Sequence[Event], bound: int = 1_000) -> None:
+        """Writes events row by row, as a tail does that has begun."""
+        for unit in {unit.storage_fingerprint: unit for unit in self.deployment.units}.values():
+            for partition in sorted({e.partition for e in events}):
+                mine = sorted((e for e in events if e.partition == partition), key=_offset)
+                of = list_batch(unit, mine)
+                rows = TailBatch(unit, mine[0].place, of.tags, of.entity, of.offset, of.time, of.members)
+                self.store.tail(rows, bound)
 
     @property
     def _sliced(self) -> list[Unit]:

@@ -1,22 +1,34 @@
-"""What a run of the tests started is found by its variable and ended, and nothing else is."""
+"""What a run of the tests started and left is found by its variable and ended, and nothing else is."""
 
 from __future__ import annotations
 
 import os
 import subprocess
+import time
+
+import psutil
 
 from tests.support import leftovers
 
 
-def test_what_a_run_started_is_ended_and_what_another_started_is_not() -> None:
-    ours, others = (
-        subprocess.Popen(["sleep", "300"], env={**os.environ, leftovers.VARIABLE: run}, start_new_session=True)
-        for run in ("this", "another")
-    )
+def orphan(run: str) -> psutil.Process:
+    """A process that outlived the one that started it."""
+    env = {**os.environ, leftovers.VARIABLE: run}
+    said = subprocess.run(["sh", "-c", "sleep 300 >/dev/null 2>&1 & echo $!"], env=env, capture_output=True, check=True)
+    return psutil.Process(int(said.stdout))
+
+
+def test_what_a_run_left_is_ended_and_what_another_left_is_not() -> None:
+    ours, others = orphan("this"), orphan("another")
+    child = subprocess.Popen(["sleep", "300"], env={**os.environ, leftovers.VARIABLE: "this"})
     try:
-        assert leftovers.end_all("this") == [f"sleep {ours.pid}"]
-        assert ours.wait(5) is not None
-        assert others.poll() is None
+        begun = time.monotonic()
+        assert leftovers.end_all("this", grace_s=0.5) == [f"sleep {ours.pid}"]
+        assert time.monotonic() - begun >= 0.5, "it might have ended by itself"
+        assert not ours.is_running()
+        assert others.is_running()
+        assert child.poll() is None, "what this process started is not left to anybody"
     finally:
-        others.kill()
-        others.wait(5)
+        for process in (others, child):
+            process.kill()
+            process.wait(5)

@@ -252,9 +252,9 @@ class MemoryServer:
         for offset, name, value, _ in kept:
             if name not in found.fields and count >= change.bound:
                 skipped.append(offset)
-                continue
-            count += name not in found.fields
-            found.fields[name] = value
+            elif name not in found.fields:
+                count += 1
+                found.fields[name] = value
         if count:
             found.fields[TAIL_COUNT] = b"%d" % count
         if skipped:

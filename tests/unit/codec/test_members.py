@@ -153,6 +153,27 @@ def test_random_and_mutated_bytes_are_refused() -> None:
             MEMBERS.decode([member, chance.randbytes(size)])
 
 
+def test_many_members_of_one_width_come_back_and_any_damaged_ones_among_them_are_refused() -> None:
+    print("seed 20261122")
+    chance = random.Random(20_261_122)
+    kinds = {"n": pa.int64(), "v": pa.float64()}
+    form = Members(tuple(kinds.items()))
+    events = [(chance.randrange(10**15), 1, i) for i in range(40)]
+    columns: dict[str, list[Any]] = {"n": [None, *range(39)], "v": [chance.random() for _ in events]}
+    members = form.encode(rows_of(events, columns))
+    found = form.decode(members)
+    assert found.offset.tolist() == list(range(40))
+    assert found.columns["n"].to_pylist() == columns["n"]
+    assert found.columns["v"].to_pylist() == columns["v"]
+    assert form.open(members).take([3, 5]).rows().offset.tolist() == [3, 5]
+    for _ in range(200):
+        broken = [bytearray(member) for member in members]
+        for at in chance.sample(range(40), chance.choice([1, 1, 2, 7])):
+            broken[at][chance.randrange(len(broken[at]))] ^= 1 << chance.randrange(8)
+        with pytest.raises(CodecError):
+            form.decode(list(map(bytes, broken)))
+
+
 def test_sizes_that_do_not_add_up_are_refused_though_the_checksum_holds() -> None:
     (member,) = MEMBERS.encode(rows_of([(5, 0, 1)], {name: [None] for name in TYPES} | {"song": ["abc"]}))
     for body in (member[:-4] + b"x", member[:-5]):

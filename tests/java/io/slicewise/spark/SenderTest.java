@@ -1,0 +1,122 @@
+package io.slicewise.spark;
+
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertThrows;
+import static org.junit.jupiter.api.Assertions.assertTrue;
+
+import java.io.IOException;
+import java.util.ArrayList;
+import java.util.HashMap;
+import java.util.List;
+import java.util.Map;
+import java.util.stream.LongStream;
+import org.apache.spark.sql.Row;
+import org.apache.spark.sql.catalyst.expressions.GenericRowWithSchema;
+import org.apache.spark.sql.types.StructType;
+import org.junit.jupiter.api.Test;
+
+/** What goes to the store, in which order, and what its refusals come to. */
+class SenderTest {
+  private static final int HEAD = 7;
+  private static final String DONE = "*4\r\n:1\r\n:0\r\n:0\r\n:0\r\n";
+  private static final StructType ROWS =
+      new StructType()
+          .add("partition", "int")
+          .add("offset", "long")
+          .add("kafka_time", "long")
+          .add("event_time", "long")
+          .add("keep", "byte")
+          .add("e", "string");
+
+  private static Row row(long offset, int keep, String entity) {
+    return new GenericRowWithSchema(new Object[] {0, offset, 1L, 1L, keep < 0 ? null : (byte) keep, entity}, ROWS);
+  }
+
+  private static Map<String, List<Long>> offsets(List<List<String>> calls) {
+    Map<String, List<Long>> found = new HashMap<>();
+    for (List<String> call : calls) {
+      for (int at = HEAD; at < call.size(); at += 4) {
+        found.computeIfAbsent(call.get(3), key -> new ArrayList<>()).add(Long.valueOf(call.get(at)));
+      }
+    }
+    return found;
+  }
+
+  @Test
+  void everyRowThatIsKeptGoesOnceInTheOrderOfItsEntity() throws IOException {
+    try (Node node = new Node(call -> DONE)) {
+      TailWriter writer = TailWriter.of(node.spec());
+      writer.open(0, 0);
+      for (long offset = 0; offset < 3_000; offset++) {
+        writer.process(row(offset, offset % 5 == 4 ? 1 : offset % 7 == 6 ? -1 : 0, offset % 3 == 0 ? "other" : "hot"));
+      }
+      writer.close(null);
+      Map<String, List<Long>> found = offsets(node.calls);
+      assertEquals(2, found.size());
+      found.forEach(
+          (key, offsets) ->
+              assertEquals(
+                  LongStream.range(3, 3_000) // below lies what the backfill brings
+                      .filter(each -> each % 5 != 4 && each % 7 != 6 && (each % 3 == 0) == key.contains("other"))
+                      .boxed()
+                      .toList(),
+                  offsets));
+      assertTrue(node.calls.stream().allMatch(call -> call.size() <= HEAD + 4 * 512));
+      assertTrue(found.containsKey("sw:7:{e:string:hot}:u:hot"), found.keySet()::toString);
+    }
+  }
+
+  @Test
+  void aNodeThatForgotTheScriptsIsToldThemAgain() throws IOException {
+    int[] left = {2};
+    try (Node node = new Node(call -> left[0]-- > 0 ? "-NOSCRIPT No matching script.\r\n" : DONE)) {
+      TailWriter writer = TailWriter.of(node.spec());
+      writer.open(0, 0);
+      writer.process(row(5, 0, "a"));
+      writer.close(null);
+      assertEquals(3, node.calls.size());
+      assertEquals(2 + 2 * 2, node.scripts);
+    }
+  }
+
+  @Test
+  void aRefusalFailsWhatIsProcessedNextAndSaysWhere() throws IOException {
+    try (Node node = new Node(call -> "-WRONGTYPE Operation\r\n")) {
+      TailWriter writer = TailWriter.of(node.spec());
+      writer.open(0, 0);
+      TailFailure why =
+          assertThrows(
+              TailFailure.class,
+              () -> {
+                for (long offset = 3; offset < 1_000_000; offset++) {
+                  writer.process(row(offset, 0, "a"));
+                }
+              });
+      assertTrue(why.getMessage().contains("WRONGTYPE"), why.getMessage());
+      assertTrue(why.getMessage().contains("unit u, partition 0, offset 3"), why.getMessage());
+      assertEquals(why, assertThrows(TailFailure.class, () -> writer.close(null)));
+    }
+  }
+
+  @Test
+  void anotherGenerationIsRefusedBeforeTheFirstRow() throws IOException {
+    try (Node node = new Node(call -> DONE)) {
+      TailWriter writer = TailWriter.of(node.spec().replace("\"generation\":7", "\"generation\":8"));
+      assertThrows(TailFailure.class, () -> writer.open(0, 0));
+      TailWriter other = TailWriter.of(node.spec().replace("\"run_id\":\"r\"", "\"run_id\":\"q\""));
+      assertThrows(TailFailure.class, () -> other.open(0, 0));
+      assertTrue(node.calls.isEmpty());
+    }
+  }
+
+  @Test
+  void aTaskThatFailedLeavesNothingThatWrites() throws IOException {
+    try (Node node = new Node(call -> DONE)) {
+      TailWriter writer = TailWriter.of(node.spec());
+      writer.open(0, 0);
+      writer.process(row(5, 0, "a"));
+      writer.close(new IllegalStateException("the task"));
+      assertTrue(Thread.getAllStackTraces().keySet().stream().noneMatch(each -> each.getName().equals("tail-s")));
+    }
+  }
+}

@@ -1,0 +1,203 @@
+"""What is answered of a tail is training by token and `evaluate`, as bytes, before the fold has it and after."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+
+import slicewise as sw
+from slicewise import token as tokens
+from slicewise.clock import ManualClock
+from slicewise.cover import Cover
+from slicewise.errors import CodecError
+from slicewise.features.definitions import Project
+from slicewise.features.plan import plan
+from slicewise.serving.answer import Answer
+from slicewise.serving.connection import SyncConnection
+from slicewise.serving.requests import checked
+from slicewise.serving.service import FeatureService
+from slicewise.slices import DAY_US, HOUR_US, MINUTE_US, SECOND_US
+from slicewise.stores.memory import MemoryServer, open_memory
+from slicewise.training.dataset import build_training_set
+from slicewise.training.instants import as_timestamps
+from tests.e2e.compare import as_bytes
+from tests.support.logged import ServedArchive, given
+from tests.support.served import TOPIC, Event, Served
+
+NOW = 15_706 * DAY_US + 13 * HOUR_US + 20 * MINUTE_US + 7
+USERS = ("ann", "bob", "zoë")
+WINDOWS: list[sw.Window | str] = [
+    "10m",
+    "1d",
+    sw.tumbling("1h", open=True),
+    sw.hopping("2h", every="20m"),
+    sw.sliding("1h", offset="5m"),
+    sw.session("20m", max_length="5h"),
+]
+clicks = sw.KafkaSource(
+    "clicks",
+    schema={"user": "string", "shop": "string", "price": "double", "t": "timestamp_us"},
+    timestamp="t",
+    max_lateness="1d",
+)
+
+
+def features(windows: Sequence[sw.Window | str]) -> list[sw.Feature]:
+    return [
+        sw.Feature("n", sw.count(), windows=windows),
+        sw.Feature("spent", sw.sum("price"), windows=windows),
+        sw.Feature("dear", sw.max("price"), windows=windows),
+        sw.Feature("latest", sw.last("price"), windows=windows),
+    ]
+
+
+VIEWS = (
+    sw.FeatureView("few", source=clicks, entity=["user"], features=features(WINDOWS[:-1])),
+    sw.FeatureView(
+        "wide",
+        source=clicks,
+        entity=["user"],
+        features=[
+            *features(WINDOWS[-1:]),
+            sw.Feature("shops", sw.top_k("shop", by="price", k=3), windows=WINDOWS),
+            sw.Feature("often", sw.top_k_frequent("shop", k=2), windows=["1d"]),
+        ],
+    ),
+    sw.FeatureView("ever", source=clicks, entity=["user"], features=features(["lifetime"])),
+    sw.FeatureView("all", source=clicks, entity=[], features=features(["1h"])),
+    sw.FeatureView("exact", source=clicks, entity=["user"], features=features([sw.exact_range("3h"), sw.rows(4)])),
+)
+DEPLOYMENT = plan(Project("tails", VIEWS))
+REFS = [f"{unit.view}:{feature.column}" for unit in DEPLOYMENT.units for feature in unit.features]
+SLICED = [ref for ref in REFS if not ref.startswith("exact")]
+
+
+def made(random_: random.Random, count: int) -> list[Event]:
+    """Clicks of two partitions, some of them hours late, the newest of the last seconds."""
+    offsets, events = [0, 0], []
+    for i in range(count):
+        partition = random_.randrange(2)
+        ago = random_.choice([3 * SECOND_US, 8 * MINUTE_US, 3 * HOUR_US, 20 * HOUR_US])
+        columns = {
+            "user": random_.choice(USERS),
+            "shop": random_.choice(["a", "b", "ü", None]),
+            "price": random_.choice([None, 0.1, 1e16, -1e16, 7.25, float(i)]),
+        }
+        events.append(Event(partition, offsets[partition], NOW - random_.randrange(ago), columns))
+        offsets[partition] += 1
+    return events
+
+
+class World:
+    """A service over a store in memory: some events folded, some compacted, the rest in the tail."""
+
+    def __init__(self, seed: int = 3, bound: int = 1_000) -> None:
+        self.server = MemoryServer(ManualClock(NOW))
+        self.events = made(random.Random(seed), 60)
+        self.served = Served(open_memory(self.server), DEPLOYMENT)
+        self.served.deploy()
+        folded, self.rest = self.events[:40], self.events[40:]
+        self.served.fold(folded)
+        ends = {(TOPIC, p): 1 + max(e.offset for e in folded if e.partition == p) for p in (0, 1)}
+        for hour in (NOW // HOUR_US - 1, NOW // HOUR_US - 2):
+            self.served.compact(hour, Cover(ends))
+        self.served.begin_tail()
+        self.served.tail(self.rest, bound)
+        self.service = FeatureService(ManualClock(NOW))
+        self.connection = SyncConnection(lambda: open_memory(self.server))
+
+    def ask(self, refs: list[str] = REFS, users: Sequence[str] = USERS, min_token: str | None = None) -> Answer:
+        request = checked(refs, None, [{"user": user} for user in users], min_token=min_token)
+        return self.connection.run(self.service.read(request))
+
+    def hot(self) -> list[dict[bytes, bytes]]:
+        return [found.fields for key, found in self.server.hashes.items() if key.endswith(b":hot")]
+
+
+def bits(answer: Answer) -> list[list[bytes]]:
+    return [list(map(as_bytes, result.values)) for result in answer.results]
+
+
+def trained(events: Sequence[Event], answer: Answer) -> list[list[bytes]]:
+    """The same rows by token, from all events of the log."""
+    archive = ServedArchive(DEPLOYMENT.source("clicks"), events, NOW + DAY_US)
+    at = as_timestamps(np.array([answer.t_us], np.int64))[0]
+    spine = [{**result.entity, "at": at, "token": result.token} for result in answer.results]
+    rows = build_training_set(DEPLOYMENT, archive, spine, list(answer.features), "token").table.to_pylist()
+    return [[as_bytes(row[ref]) for ref in answer.features] for row in rows]
+
+
+def evaluated(events: Sequence[Event], refs: Sequence[str]) -> list[list[bytes]]:
+    rows: list[dict[str, Any]] = [{} for _ in USERS]
+    for view in VIEWS:
+        keyed = [{"user": user} if view.entity else {} for user in USERS]
+        found = sw.evaluate(view, given(events, "t"), [{**key, "at": NOW, "mode": "live"} for key in keyed])
+        for row, each in zip(rows, found.to_pylist(), strict=True):
+            row.update({f"{view.name}:{column}": value for column, value in each.items()})
+    return [[as_bytes(row[ref]) for ref in refs] for row in rows]
+
+
+@pytest.mark.parametrize("seed", [3, 4])
+def test_an_answer_with_a_tail_is_training_by_token_and_evaluate_over_all_events(seed: int) -> None:
+    world = World(seed)
+    answer = world.ask()
+    assert bits(answer) == trained(world.events, answer) == evaluated(world.events, REFS)
+    (known,) = answer.freshness
+    assert known.tail_events > 0
+    assert known.tail_newest_us == max(e.time_us for e in world.rest)
+    wire = answer.to_wire(text=True)["freshness"]["clicks"]
+    assert wire["tail"]["events"] == known.tail_events
+
+
+def test_a_fold_of_the_tail_changes_no_value_and_no_base_goes_back() -> None:
+    world = World()
+    before = world.ask()
+    of_ann = world.ask(users=["ann"]).results[0].token
+    assert of_ann == before.results[0].token
+    world.ask(users=["ann"], min_token=of_ann)
+    world.served.fold(world.rest)
+    world.ask(users=["ann"], min_token=of_ann)
+    assert not any(name[:2] == b"e:" for fields in world.hot() for name in fields)
+    after = world.ask()
+    assert bits(after) == bits(before)
+    assert after.freshness[0].tail_events == 0
+    assert "tail" not in after.to_wire(text=True)["freshness"]["clicks"]
+    for one, other in zip(before.results, after.results, strict=True):
+        for was, now in zip(tokens.decode_all(one.token), tokens.decode_all(other.token), strict=True):
+            assert now.base.dominates(was.base)
+
+
+def test_a_tail_of_another_life_of_the_store_is_left_out_until_the_next_one_begins() -> None:
+    world = World()
+    with_tail = world.ask()
+    world.server.restart()
+    alone = world.ask(SLICED)
+    assert alone.freshness[0].tail_events == 0
+    folded = [e for e in world.events if e not in world.rest]
+    assert bits(alone) == trained(world.events, alone) == evaluated(folded, SLICED)
+    world.served.store = open_memory(world.server)
+    world.served.begin_tail()
+    assert bits(world.ask()) == bits(with_tail)
+
+
+def test_events_behind_a_skipped_one_count_once_the_fold_has_it() -> None:
+    world = World(bound=3)
+    answer = world.ask(SLICED)
+    assert any(name[:2] == b"x:" for fields in world.hot() for name in fields)
+    assert bits(answer) == trained(world.events, answer) != evaluated(world.events, SLICED)
+    world.served.fold(world.rest)
+    assert bits(world.ask(SLICED)) == evaluated(world.events, SLICED)
+
+
+def test_a_damaged_tail_field_is_told_with_what_to_do() -> None:
+    world = World()
+    for fields in world.hot():
+        for name in [name for name in fields if name[:2] == b"e:"]:
+            fields[name] = fields[name][:-1] + bytes([fields[name][-1] ^ 1])
+    with pytest.raises(CodecError, match="a tail field is damaged") as caught:
+        world.ask(SLICED)
+    assert "the fold counts the event from the log" in str(caught.value.next_step)
