@@ -10,7 +10,8 @@ import zlib
 
 from slicewise.settings import Settings
 
-TICK_S = 0.02
+TICK_S = 0.005
+"""Between plays that go together: longer, and they come in bursts."""
 BLOCK = 5_000
 
 

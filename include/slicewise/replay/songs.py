@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 import numpy as np
 import numpy.typing as npt
@@ -59,7 +59,7 @@ class Plays:
 
     def batch(self, first: int, n: int) -> pa.RecordBatch:
         """Plays first … first+n-1, with SCHEMA; played_at in microseconds."""
-        chunks = [self._chunk(c) for c in range(first // CHUNK, (first + n - 1) // CHUNK + 1) if n > 0]
+        chunks = [_chunk(self, c) for c in range(first // CHUNK, (first + n - 1) // CHUNK + 1) if n > 0]
         if not chunks:
             return pa.RecordBatch.from_pylist([], schema=SCHEMA)
         table = pa.Table.from_batches(chunks).slice(first % CHUNK, n).combine_chunks()
@@ -81,7 +81,8 @@ class Plays:
             for user, song, seconds, skipped, at in zip(*columns.values(), strict=True)
         ]
 
-    def _chunk(self, chunk: int) -> pa.RecordBatch:
+    def drawn(self, chunk: int) -> pa.RecordBatch:
+        """CHUNK plays from chunk * CHUNK on."""
         # A generator per chunk, so that any number is reached without making those before it.
         random = np.random.Generator(np.random.PCG64([self.seed, chunk]))
         users = np.searchsorted(self._user_weights, random.random(CHUNK), side="right")
@@ -101,6 +102,12 @@ class Plays:
             ],
             schema=SCHEMA,
         )
+
+
+@lru_cache(maxsize=4)
+def _chunk(plays: Plays, chunk: int) -> pa.RecordBatch:
+    """Drawn once for all who take a few of it at a time: a steady load takes dozens."""
+    return plays.drawn(chunk)
 
 
 def _cumulative(n: int, exponent: float) -> npt.NDArray[np.float64]:
