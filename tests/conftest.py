@@ -78,6 +78,7 @@ def pytest_report_header() -> str:
     return f"environment: {ENVIRONMENT}"
 
 
+@pytest.hookimpl(trylast=True)  # once there is a terminal reporter
 def pytest_configure(config: pytest.Config) -> None:
     terminal = config.pluginmanager.get_plugin("terminalreporter")
     if terminal is not None and "PYTEST_XDIST_WORKER" not in os.environ:
