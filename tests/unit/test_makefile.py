@@ -98,6 +98,7 @@ def readers_alone(tmp_path: Path) -> tuple[Path, str]:
     return folder, target
 
 
+@pytest.mark.long
 def test_the_record_reader_is_built_where_the_jdks_path_has_a_space_and_another_setup_builds_it_too(
     readers_alone: tuple[Path, str], tmp_path: Path
 ) -> None:

@@ -20,6 +20,8 @@ from slicewise.stores.operations import Operations
 from slicewise.stores.steps import Change, KeyChange
 from tests.faults.sim.lifetime import LifetimeWorld, history, paused
 
+pytestmark = pytest.mark.long
+
 SEEDS = 40
 MUTANT_SEEDS = 300
 FOUND = {"total-guards": 176, "total-straddle": 9, "late": 5, "total-days": 3, "total-named": 3}

@@ -13,6 +13,8 @@ from slicewise.stores import decisions, keys, memory
 from tests.faults.sim import lists
 from tests.faults.sim.lists import history
 
+pytestmark = pytest.mark.long
+
 SEEDS = 60
 MUTANT_SEEDS = 600
 

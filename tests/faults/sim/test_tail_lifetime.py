@@ -7,6 +7,8 @@ import pytest
 from tests.faults.sim.tail_lifetime import history
 from tests.faults.sim.test_tails import removed
 
+pytestmark = pytest.mark.long
+
 SEEDS = 20
 MUTANT_SEEDS = 200
 RULES = ("order", "resend", "skip", "skip-first", "start")

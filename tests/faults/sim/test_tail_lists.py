@@ -13,6 +13,8 @@ import pytest
 from slicewise.stores import decisions
 from tests.faults.sim.tail_lists import TailListWorld, history
 
+pytestmark = pytest.mark.long
+
 SEEDS = 30
 MUTANT_SEEDS = 300
 FOUND = {"start-cover": 147, "low-water": 2, "order": 1}

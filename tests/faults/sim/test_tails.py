@@ -19,6 +19,8 @@ from tests.faults.sim.tails import TailWorld, history
 from tests.faults.sim.world import archive_cover
 from tests.support.stored import place
 
+pytestmark = pytest.mark.long
+
 SEEDS = 50
 MUTANT_SEEDS = 400
 FOUND = {"terms": 69, "start-cover": 64, "skip-joined": 22, "skip": 14, "cover": 12, "swap": 12, "meanwhile": 7,
