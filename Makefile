@@ -75,6 +75,15 @@ SERVERLESS := tests/unit tests/laws tests/contract tests/architecture tests/faul
 test-fast: setup ## what needs no server, but for the longest searches, in under two minutes
 	@$(PY) $(PYTEST) -q -n auto -m "not server and not spark and not airflow and not long" $(wildcard $(SERVERLESS))
 
+# Seeds are new with every run, and told; SIM_SEED begins with one of before.
+SIM_SECONDS ?= 180
+SIM_SEED ?=
+
+.PHONY: test-sim
+test-sim: setup ## random histories of the store's protocol (SIM_SECONDS=180; nightly 1800; SIM_SEED=1), and every pair of stops
+	@$(PY) -m tests.faults.sim --stops
+	@$(PY) -m tests.faults.sim --seconds $(SIM_SECONDS) $(SIM_SEED:%=--seed %)
+
 # Compiled in a folder that no other make has, against what the drivers load.
 .PHONY: test-java
 test-java: setup $(JUNIT_JARS) ## the tests of what runs in the JVM
@@ -98,6 +107,14 @@ test: setup ## the whole suite, two files at a time (JOBS=1: one); starts and st
 	$(PY) $(PYTEST) $(SIDE_BY_SIDE) tests || failed+=" platform"; \
 	.venvs/spark/bin/python $(PYTEST) $(SIDE_BY_SIDE) tests || failed+=" spark"; \
 	[ -z "$$failed" ] || { echo "tests failed of:$$failed (their reports stand above)"; exit 1; }
+
+# command:package, of all that tests/cluster needs and no environment carries
+PACKAGES := promtool:prometheus
+
+.PHONY: test-cluster
+test-cluster: setup ## what only a Debian package can tell of the production set-up: alert rules by promtool (root: installs it)
+	@bash requirements/packages.sh $(PACKAGES)
+	@$(PY) $(PYTEST) tests/cluster
 
 # --------------------------------------------------------------- figures
 .PHONY: bench
@@ -131,6 +148,10 @@ bench-freshness: setup ## how soon an event is in an answer: tail, fold alone, u
 .PHONY: bench-tail-reads
 bench-tail-reads: setup ## what a read costs whose entity has a tail of 0 to 10,000 events (options: BENCH="--seconds 5 --json file")
 	@$(PY) -m benchmarks.tail_reads $(BENCH)
+
+.PHONY: bench-rebuild
+bench-rebuild: setup ## an emptied store built again, beside the replay from the log (options: BENCH="--users 200 --json file")
+	@$(PY) -m benchmarks.rebuild $(BENCH)
 
 .PHONY: bench-leaderboard
 bench-leaderboard: setup ## the age of a board under 20,000 plays/s (options: BENCH="--rate 2000 --seconds 10 --late correct")

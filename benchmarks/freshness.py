@@ -5,28 +5,33 @@
     make bench-freshness BENCH=--hot      one user and a view of all get 20,000 events/s
 
 Producer, broker, drivers, store, API and probes share this machine. See benchmarks/whole/probes.py for what a probe is.
+With all rates it takes 55 minutes, nearly all of it measuring. What is measured already is kept where --json says, and
+is what an interrupted run (Ctrl-C) shows.
 """
 
 from __future__ import annotations
 
 import argparse
+import signal
 import sys
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 from benchmarks import freshness_away, freshness_hot
-from benchmarks.freshness_sides import FOLD, RECIPE, TAIL, Asked, Measured, sides
+from benchmarks.freshness_sides import FOLD, RECIPE, TAIL, Asked, Measured, Side, sides
 from benchmarks.whole import machine
-from benchmarks.whole.document import publish
+from benchmarks.whole.document import keep, publish
 from benchmarks.whole.figures import Figure
 from benchmarks.whole.servers import pair, say
 from slicewise.local import redis_server
 from slicewise.settings import Settings
 
-SIDES = (FOLD, TAIL, RECIPE)
+SIDES = (TAIL, FOLD, RECIPE)
+SECONDS, BESIDE_S = 600.0, 180.0
+"""Of each rate: of the tail, and of what it is compared with."""
 QUANTILES = ("p50", "p90", "p99", "p999", "worst")
 AIMED_AT = 2_000.0
 BOUNDS: Mapping[str, float] = {"p50": 5.0, "p99": 50.0, "worst": 500.0}
@@ -36,6 +41,7 @@ BOUNDS: Mapping[str, float] = {"p50": 5.0, "p99": 50.0, "worst": 500.0}
 def main(arguments: Sequence[str]) -> int:
     """Exit code 1 where an event was lost or counted twice; a missed aim is told, figures are no test."""
     given = _parse(arguments)
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     facts = machine.facts(redis_server.binary(Settings.load()))
     if facts["noisy"]:
         say(f"the machine is busy (load {facts['load_1m_5m_15m'][0]}): these figures will be too")
@@ -48,25 +54,65 @@ def main(arguments: Sequence[str]) -> int:
     elif given.hot:
         figures, details = freshness_hot.run(overrides, given.seconds or 60.0)
     else:
-        figures, details = steady(given, overrides)
+        steady = Steady(given, facts)
+        complete = steady.run(overrides)
+        figures, details = steady.figures(), steady.details()
+        if not complete:
+            publish("make bench-freshness", arguments, given, facts, steady.seconds(), figures, details, doc=False)
+            return 130
     publish("make bench-freshness", arguments, given, facts, round(time.monotonic() - begun), figures, details)
     return 1 if lost else 0
 
 
-def steady(given: argparse.Namespace, overrides: Mapping[str, str]) -> tuple[list[Figure], dict[str, Any]]:
-    """Every side under every load."""
-    rates = given.rates or [500.0, 2_000.0, 10_000.0]
-    seconds = given.seconds or 600.0
-    found: dict[tuple[str, float], Measured] = {}
-    with pair("plays", overrides) as (stack, recipe, logs):
-        for side in sides(given.only or SIDES, stack, recipe, logs):
-            say(f"{side.name}: starting")
-            with side.up():
-                for rate in rates:
-                    asked = Asked(rate, seconds, min(15.0, seconds / 2), given.probes)
-                    found[side.name, rate] = side.run(asked)
-    figures = [figure for rate in rates for figure in compared(rate, found)]
-    return figures, {"measured": [asdict(each) for each in found.values()]}
+@dataclass
+class Steady:
+    """Every side under every load; what is measured already is kept at each step."""
+
+    given: argparse.Namespace
+    facts: Mapping[str, Any]
+    found: dict[tuple[str, float], Measured] = field(default_factory=dict)
+    begun: float = field(default_factory=time.monotonic)
+
+    @property
+    def rates(self) -> list[float]:
+        return self.given.rates or [500.0, 2_000.0, 10_000.0]
+
+    def run(self, overrides: Mapping[str, str]) -> bool:
+        """Measures; whether it was not interrupted. KeyboardInterrupt where that was before the first figure."""
+        try:
+            with pair("plays", overrides) as (stack, recipe, logs):
+                for side in sides(self.given.only or SIDES, stack, recipe, logs):
+                    say(f"{side.name}: starting")
+                    with side.up():
+                        for rate in self.rates:
+                            self._measure(side, rate)
+        except KeyboardInterrupt:
+            if not self.found:
+                raise
+            say("interrupted: what was measured until then follows")
+            return False
+        return True
+
+    def _measure(self, side: Side, rate: float) -> None:
+        seconds = self.given.seconds or SECONDS
+        if side.name != TAIL and self.given.only != [side.name]:
+            seconds = min(seconds, self.given.beside)
+        say(f"{side.name} at {rate:,.0f} events/s: {seconds:.0f} s from {time.strftime('%H:%M:%S')} on")
+        self.found[side.name, rate] = side.run(Asked(rate, seconds, min(15.0, seconds / 2), self.given.probes))
+        keep(self.given, self.facts, self.seconds(), self.figures(), self.details())
+
+    def seconds(self) -> int:
+        """Since it began."""
+        return round(time.monotonic() - self.begun)
+
+    def figures(self) -> list[Figure]:
+        """Of the loads under which anything was measured."""
+        measured = {rate for _, rate in self.found}
+        return [figure for rate in self.rates if rate in measured for figure in compared(rate, self.found)]
+
+    def details(self) -> dict[str, Any]:
+        """All that was measured."""
+        return {"measured": [asdict(each) for each in self.found.values()]}
 
 
 def compared(rate: float, found: Mapping[tuple[str, float], Measured]) -> list[Figure]:
@@ -89,8 +135,11 @@ def compared(rate: float, found: Mapping[tuple[str, float], Measured]) -> list[F
         others = {} if third is None else {"fold alone": value(third) or 0.0}
         return Figure(section, name, unit, value(ours) or 0.0, value(theirs), bound=bound, others=others)
 
+    each_s = {"fold alone": third.seconds} if third is not None else {}
+    measured = Figure(section, "measured for", "s", ours.seconds, theirs.seconds if theirs else None, others=each_s)
     bounds = BOUNDS if ours.side == TAIL and rate == AIMED_AT else {}
-    figures = [figure(_named(each), "ms", "freshness", each, bounds.get(each)) for each in QUANTILES]
+    figures = [measured]
+    figures += [figure(_named(each), "ms", "freshness", each, bounds.get(each)) for each in QUANTILES]
     present = dict.fromkeys(name for side in (ours, theirs, fold) if side is not None for name in side.cores)
     figures += [figure(f"{name}, processor", "cores", "cores", name) for name in present]
     figures += [figure(f"{name}, memory", "MiB", "memory_mib", name) for name in present if name != "probes"]
@@ -108,7 +157,8 @@ def _named(quantile: str) -> str:
 def _parse(arguments: Sequence[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser("freshness", description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--rates", type=float, nargs="+", help="events per second (500 2000 10000)")
-    parser.add_argument("--seconds", type=float, help="of each rate and side (600); of --hot and after --away (60)")
+    parser.add_argument("--seconds", type=float, help="of each rate (600); of --hot and after --away (60)")
+    parser.add_argument("--beside", type=float, default=BESIDE_S, help="at most, of what it is compared with (180)")
     parser.add_argument("--only", nargs="+", choices=SIDES)
     parser.add_argument("--probes", type=float, default=10.0, help="probes per second")
     parser.add_argument("--away", action="store_true", help="the store goes away under a load")

@@ -46,6 +46,8 @@ class Measured:
 
     side: str
     rate: float
+    seconds: float
+    """For how long it was probed."""
     produced_per_s: float
     seen: Mapping[str, Any]
     """`probes.Seen`, as JSON."""
@@ -155,7 +157,7 @@ class Side:
         cores["probes"] = round(seen["cpu_s"] / seconds, 3)
         if self.name != RECIPE:
             stack.wait_applied(TOPIC)
-        found = Measured(self.name, asked.rate, round(rate, 1), seen, cores, memory)
+        found = Measured(self.name, asked.rate, asked.seconds, round(rate, 1), seen, cores, memory)
         say(f"{self.name} at {asked.rate:,.0f} events/s: {told(found)}")
         return found
 

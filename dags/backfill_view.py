@@ -1,16 +1,17 @@
-"""### Build the history of a new view
+"""### Build the history of views that are not ready
 
-For a view that was just deployed: compacts, for every hour that the archive holds, exactly the
-events below the view's start cover, writes them to Redis and marks the view ready. Until then it is
-answered with "building, x %". Without a view it builds every one that is not ready.
+Looks every two minutes whether a view is not ready: one that was just deployed, that somebody builds again
+(`slicewise rebuild`), or all of them after the store lost what it held. Then it compacts or reads, for every hour that
+the archive holds, exactly the events below the view's start cover, writes them to Redis and marks the view ready. Until
+then it is answered with "building, x %". What was written is not written again: a run goes on where another stopped.
 [Runbook](docs/runbook.md#a-view-stays-in-building)
 """
 
 from __future__ import annotations
 
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 
-from airflow.sdk import DAG, Param
+from airflow.sdk import DAG, Param, task
 from slicewise_airflow.alerts import page
 from slicewise_airflow.spark import SparkJob
 
@@ -19,13 +20,25 @@ from slicewise.lifecycle.jobs import backfill_arguments
 with DAG(
     dag_id="backfill_view",
     doc_md=__doc__,
-    schedule=None,
+    start_date=datetime(2024, 1, 1, tzinfo=UTC),
+    schedule="*/2 * * * *",
+    catchup=False,
     max_active_runs=1,
     tags=["slicewise", "views"],
     params={"view": Param(None, type=["null", "string"], description="a view's name; empty: all that are not ready")},
     default_args={"owner": "slicewise", "on_failure_callback": page},
 ):
-    SparkJob(
+
+    @task.short_circuit(retries=2, retry_delay=timedelta(seconds=5))  # type: ignore[untyped-decorator]
+    def wanted() -> bool:
+        """Is any view not ready? A look at the store's marks."""
+        from slicewise.lifecycle.overview import unready
+        from slicewise.settings import Settings
+        from slicewise.stores.redis.status import read_status
+
+        return bool(unready(read_status(Settings.load().redis_url)))
+
+    wanted() >> SparkJob(
         task_id="backfill",
         job="backfill",
         arguments=backfill_arguments,

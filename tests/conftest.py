@@ -1,7 +1,8 @@
 """A test is collected by the environment that carries what it imports, and by no other.
 
 tests/dags belongs to the Airflow environment, files named test_spark_*.py to Spark's, all others
-to the platform's; `make test` runs all three, so that nothing is left out.
+to the platform's; `make test` runs all three, so that nothing is left out. tests/cluster needs Debian
+packages: who names it has them (`make test-cluster`).
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from pathlib import Path
 import pytest
 
 TESTS = Path(__file__).parent
+CLUSTER = TESTS / "cluster"
 ENVIRONMENT = "spark" if find_spec("great_expectations") else "airflow" if find_spec("airflow") else "platform"
 
 LONGEST = (
@@ -20,6 +22,7 @@ LONGEST = (
     "e2e/test_newcomer.py",
     "integration/test_airflow_dags.py",
     "integration/checks/test_check_job.py",
+    "faults/sim/test_histories.py",
     "integration/test_replay.py",
     "integration/test_sql_served.py",
     "integration/test_leaderboards.py",
@@ -58,7 +61,10 @@ def environment_of(path: Path) -> str:
     return "spark" if path.name.startswith("test_spark_") else "platform"
 
 
-def pytest_ignore_collect(collection_path: Path) -> bool | None:
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    if collection_path == CLUSTER:
+        named = (config.invocation_params.dir / argument.partition("::")[0] for argument in config.args)
+        return None if any(each.is_relative_to(CLUSTER) for each in named) else True
     if collection_path.is_dir():
         # a folder's conftest imports as its tests do
         of_airflow = collection_path == TESTS / "dags"

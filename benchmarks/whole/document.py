@@ -33,17 +33,34 @@ def publish(
     seconds: int,
     figures: Sequence[Figure],
     details: Mapping[str, Any] | None = None,
+    *,
+    doc: bool = True,
 ) -> None:
-    """Prints the figures as one JSON object and as a table, and writes either where --json and --doc ask for it."""
+    """Prints the figures as one JSON object and as a table, and writes either where --json and --doc ask for it. doc:
+    whether the measurement is whole, as a document must have it."""
+    found = keep(given, facts, seconds, figures, details)
+    shown = render(facts, seconds, figures)
+    sys.stdout.write(f"{json.dumps(found)}\n\n{shown}\n")
+    if given.doc and doc:
+        write_doc(given.doc, shown, command, arguments)
+
+
+def keep(
+    given: argparse.Namespace,
+    facts: Mapping[str, Any],
+    seconds: int,
+    figures: Sequence[Figure],
+    details: Mapping[str, Any] | None = None,
+) -> dict[str, Any]:
+    """Writes the figures as JSON where --json asks for it, in one step; them."""
     found = {"machine": facts, "seconds": seconds, "figures": [each.to_json() for each in figures]}
     if details is not None:
         found["details"] = dict(details)
     if given.json:
-        given.json.write_text(json.dumps(found) + "\n", encoding="utf-8")
-    shown = render(facts, seconds, figures)
-    sys.stdout.write(f"{json.dumps(found)}\n\n{shown}\n")
-    if given.doc:
-        write_doc(given.doc, shown, command, arguments)
+        part = given.json.with_suffix(".part")
+        part.write_text(json.dumps(found) + "\n", encoding="utf-8")
+        part.replace(given.json)
+    return found
 
 
 def write_doc(file: Path, shown: str, command: str, arguments: Sequence[str] = ()) -> None:

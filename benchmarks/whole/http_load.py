@@ -4,7 +4,7 @@
 
 closed: each connection sends its next request when it has the answer to the last.
 open: requests are due at Poisson times, whatever the server does; latency counts from the time at which a request
-was due, also where it had to wait for a free connection.
+was due, also where it had to wait for a free connection. each: every request by itself is told too.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import time
 from collections import deque
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from benchmarks.whole.figures import Spread
 
@@ -40,6 +40,15 @@ class Spec:
     rate: float = 0.0
     warm_up_s: float = 2.0
     seed: int = 7
+    each: bool = False
+
+
+class Sample(NamedTuple):
+    """One request: when it was due (seconds of the wall clock), seconds to its answer, and status (0: none came)."""
+
+    due: float
+    seconds: float
+    status: int
 
 
 @dataclass(frozen=True)
@@ -52,6 +61,7 @@ class Load:
     sent: int
     failed: int
     unanswered: int = 0
+    each: tuple[Sample, ...] = ()
 
 
 def get(path: str, host: str = "bench") -> str:
@@ -82,6 +92,10 @@ class Connection:
     def send(self, request: bytes, due: float) -> None:
         self.due, self._got = due, b""
         self.socket.sendall(request)
+
+    def closed(self) -> bool:
+        """Whether the server has closed it, of one without a request under way: there is nothing else to read."""
+        return bool(select.select([self], (), (), 0)[0])
 
     def receive(self) -> tuple[int, bytes] | None:
         """(status, body) once the answer is whole; call when there is something to read."""
@@ -115,20 +129,31 @@ def run(spec: Spec) -> Load:
             stack.enter_context(each.socket)
         begin = time.perf_counter()
         measured_from, end = begin + spec.warm_up_s, begin + spec.warm_up_s + spec.seconds
-        unanswered: list[float] = []
         if spec.mode == CLOSED:
-            latencies, sent, failed = _closed(requests, connections, measured_from, end)
+            samples, sent = _closed(requests, connections, measured_from, end)
         else:
-            latencies, sent, failed, unanswered = _open(spec, requests, connections, measured_from, end)
-    spread = Spread.of([s * 1000 for s in latencies + unanswered])
-    return Load(round(len(latencies) / spec.seconds, 1), spread, sent, failed, len(unanswered))
+            samples, sent = _open(spec, requests, connections, measured_from, end)
+    answered = [each for each in samples if each.status]
+    return Load(
+        requests_per_s=round(len(answered) / spec.seconds, 1),
+        latency=Spread.of([each.seconds * 1000 for each in samples]),
+        sent=sent,
+        failed=sum(each.status != 200 for each in answered),
+        unanswered=len(samples) - len(answered),
+        each=tuple(_by_the_wall(samples)) if spec.each else (),
+    )
+
+
+def _by_the_wall(samples: list[Sample]) -> list[Sample]:
+    ahead = time.time() - time.perf_counter()
+    return [each._replace(due=each.due + ahead) for each in samples]
 
 
 def _closed(
     requests: list[bytes], connections: list[Connection], measured_from: float, end: float
-) -> tuple[list[float], int, int]:
-    sent, failed, n = 0, 0, len(requests)
-    latencies: list[float] = []
+) -> tuple[list[Sample], int]:
+    sent, n = 0, len(requests)
+    samples: list[Sample] = []
     for each in connections:
         each.send(requests[sent % n], time.perf_counter())
         sent += 1
@@ -140,10 +165,9 @@ def _closed(
                 continue
             now = time.perf_counter()
             if now >= end:
-                return latencies, sent, failed
+                return samples, sent
             if now >= measured_from:
-                latencies.append(now - each.due)
-                failed += answer[0] != 200
+                samples.append(Sample(each.due, now - each.due, answer[0]))
             each.send(requests[sent % n], time.perf_counter())
             sent += 1
         if not ready:
@@ -152,13 +176,13 @@ def _closed(
 
 def _open(
     spec: Spec, requests: list[bytes], connections: list[Connection], measured_from: float, end: float
-) -> tuple[list[float], int, int, list[float]]:
+) -> tuple[list[Sample], int]:
     chance = random.Random(spec.seed)
     # taken in turn: a server closes a connection that nothing was asked on for some seconds
     idle, busy = deque(connections), set[Connection]()
     waiting: deque[float] = deque()
-    sent, failed, n = 0, 0, len(requests)
-    latencies: list[float] = []
+    sent, n = 0, len(requests)
+    samples: list[Sample] = []
     due = time.perf_counter()
     while busy or waiting or due < end:
         now = time.perf_counter()
@@ -176,15 +200,14 @@ def _open(
             if answer is None:
                 continue
             if each.due >= measured_from:
-                latencies.append(time.perf_counter() - each.due)
-                failed += answer[0] != 200
+                samples.append(Sample(each.due, time.perf_counter() - each.due, answer[0]))
             busy.discard(each)
             idle.append(each)
         if time.perf_counter() > end + PATIENCE_S:
             break
     now = time.perf_counter()
-    left = [now - since for since in (*waiting, *(each.due for each in busy)) if since >= measured_from]
-    return latencies, sent, failed, left
+    left = [Sample(due, now - due, 0) for due in (*waiting, *(each.due for each in busy)) if due >= measured_from]
+    return [*samples, *left], sent
 
 
 if __name__ == "__main__":

@@ -3,18 +3,22 @@
     python -m benchmarks.whole.probes < spec.json
 
 Each probe is the first event of an entity of its own. It is due at a time that does not depend on how the platform
-does, and counts from then; its entity is asked for every millisecond until the answer counts it. Of one that is old
-already the pause is a share of its age, so that asking costs little where nothing is measured in milliseconds.
+does, and counts from then; its entity is asked for every millisecond until an answer counts it, also while answers to
+earlier questions are still under way. Of one that is old already the pause is a share of its age, so that asking costs
+little where nothing is measured in milliseconds.
 """
 
 from __future__ import annotations
 
 import json
 import random
+import select
 import sys
 import time
 import zlib
-from dataclasses import asdict, dataclass
+from collections import deque
+from contextlib import closing
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from confluent_kafka import Producer
@@ -26,6 +30,8 @@ POLL_S = 0.001
 AGED = 0.05
 """Of its age: how long a probe that is old already is not asked for."""
 PATIENCE_S = 60.0
+CONNECTIONS = 8
+"""Questions under way at once, at most."""
 
 
 @dataclass(frozen=True)
@@ -52,11 +58,12 @@ class Spec:
 
 @dataclass(frozen=True)
 class Seen:
-    """Freshness of the probes that showed; lost: probes that never did; refused: polls that a server error
-    answered (a busy store makes an API's own timeout strike), which count as not seen yet.
+    """Freshness of the probes that showed; lost: probes that never did; refused: polls that a server error or
+    429 answered (a busy store makes an API's own timeout strike), which count as not seen yet.
 
     What measuring itself adds, in milliseconds: resolution, from the last question that was answered without a probe
-    to the answer with it; answer, of one question; late, from when a probe was due until it was produced.
+    to the first one that was answered with it; answer, how long that one took; late, from when a probe was due until it
+    was produced.
     """
 
     freshness: Spread
@@ -76,10 +83,69 @@ class Seen:
 class Waiting:
     """A probe that is not in an answer yet. Times of perf_counter."""
 
+    user: str
     since: float
     ask_at: float
     request: bytes
-    asked: float
+    without: float
+    """When it was last asked for in vain; before the first time, when it was due."""
+
+
+@dataclass(frozen=True)
+class Found:
+    """A probe that is in an answer. Times of perf_counter; seconds."""
+
+    since: float
+    late: float
+    step: float
+    answer: float
+
+
+class Asker:
+    """Several connections, with a question each at a time: asked in turn, so that no server finds one idle for long."""
+
+    def __init__(self, spec: Spec) -> None:
+        self._spec = spec
+        self._idle = deque(Connection(spec.host, spec.port) for _ in range(CONNECTIONS))
+        self._under_way: dict[Connection, Waiting] = {}
+        self.polls = self.refused = 0
+
+    @property
+    def free(self) -> bool:
+        """Whether a question can be asked now."""
+        return bool(self._idle)
+
+    def close(self) -> None:
+        """Its connections."""
+        for each in (*self._idle, *self._under_way):
+            each.socket.close()
+
+    def ask(self, probe: Waiting, now: float) -> None:
+        """Asks for it, while `free`."""
+        connection = self._idle.popleft()
+        if connection.closed():
+            connection.socket.close()
+            connection = Connection(self._spec.host, self._spec.port)
+        connection.send(probe.request, now)
+        self._under_way[connection] = probe
+        self.polls += 1
+
+    def answers(self, seconds: float) -> list[tuple[Waiting, float, bool]]:
+        """(probe, when it was asked for, whether the answer counts it) of what comes within so many seconds: the first
+        that come. Raises ConnectionError where the API refuses the question."""
+        found = []
+        for connection in select.select(list(self._under_way), (), (), seconds)[0]:
+            answer = connection.receive()
+            if answer is None:
+                continue
+            self._idle.append(connection)
+            probe, (status, body) = self._under_way.pop(connection), answer
+            busy = status == 429 or status >= 500
+            self.refused += busy
+            if status != 200 and not busy:
+                raise ConnectionError(f"{status}: {body[:300]!r}")
+            found.append((probe, connection.due, status == 200 and count_in(self._spec, body) > 0))
+        return found
 
 
 def next_ask(since: float, now: float) -> float:
@@ -110,67 +176,82 @@ def event(user: str) -> bytes:
     return json.dumps(text).encode()
 
 
+@dataclass
+class Prober:
+    """Produces what is due, asks for what waits, and keeps what it found."""
+
+    spec: Spec
+    producer: Producer
+    asker: Asker
+    waiting: dict[str, Waiting] = field(default_factory=dict)
+    found: list[Found] = field(default_factory=list)
+    lates: list[float] = field(default_factory=list)
+
+    def produce(self, due: float) -> None:
+        """The probe that is due since then."""
+        user = f"{self.spec.prefix}{len(self.lates)}"
+        partition = zlib.crc32(user.encode()) % self.spec.partitions
+        self.producer.produce(self.spec.topic, key=user.encode(), value=event(user), partition=partition)
+        self.producer.poll(0)
+        self.waiting[user] = Waiting(user, due, due + POLL_S, request_for(self.spec, user), due)
+        self.lates.append(time.perf_counter() - due)
+
+    def ask(self) -> float:
+        """Asks for what is due to be asked for, the longest due first; when the next is."""
+        soon = sorted(self.waiting.values(), key=lambda each: each.ask_at)
+        for probe in soon:
+            now = time.perf_counter()
+            if not self.asker.free:
+                return now + POLL_S
+            if probe.ask_at > now:
+                return probe.ask_at
+            self.asker.ask(probe, now)
+            probe.ask_at = next_ask(probe.since, now)
+        return min((each.ask_at for each in soon), default=time.perf_counter() + POLL_S)
+
+    def hear(self, seconds: float) -> None:
+        """What is answered within so many seconds."""
+        for probe, asked, shown in self.asker.answers(seconds):
+            now = time.perf_counter()
+            if not shown:
+                probe.without = max(probe.without, asked)
+            elif self.waiting.pop(probe.user, None) is not None:
+                step = max(0.0, asked - probe.without)
+                self.found.append(Found(probe.since, now - probe.since, step, now - asked))
+
+
 def run(spec: Spec) -> Seen:
     """Produces and asks; raises ConnectionError where the API refuses the question."""
-    producer = Producer({"bootstrap.servers": spec.bootstrap, "linger.ms": 0, "enable.idempotence": True})
-    connection = Connection(spec.host, spec.port)
+    config = {"bootstrap.servers": spec.bootstrap, "linger.ms": 0, "enable.idempotence": True}
+    with closing(Asker(spec)) as asker:
+        return _probed(spec, Prober(spec, Producer(config), asker))
+
+
+def _probed(spec: Spec, prober: Prober) -> Seen:
     chance = random.Random(spec.seed)
     wall, begin, cpu = time.time(), time.perf_counter(), time.process_time()
     measured_from, end = begin + spec.warm_up_s, begin + spec.warm_up_s + spec.seconds
-    due, number, polls, refused = begin, 0, 0, 0
-    waiting: dict[str, Waiting] = {}
-    found: list[tuple[float, float]] = []
-    steps: list[float] = []
-    answers: list[float] = []
-    lates: list[float] = []
-    while waiting or due < end:
-        now = time.perf_counter()
+    due = begin
+    while (prober.waiting or due < end) and (now := time.perf_counter()) <= end + PATIENCE_S:
         while due <= now and due < end:
-            user = f"{spec.prefix}{number}"
-            partition = zlib.crc32(user.encode()) % spec.partitions
-            producer.produce(spec.topic, key=user.encode(), value=event(user), partition=partition)
-            waiting[user] = Waiting(due, due + POLL_S, request_for(spec, user), due)
-            lates.append(time.perf_counter() - due)
-            number += 1
+            prober.produce(due)
             due += chance.expovariate(spec.rate)
-        producer.poll(0)
-        for user, probe in list(waiting.items()):
-            asked = time.perf_counter()
-            if due <= asked and due < end:
-                break  # what is due is produced first, however many are asked for
-            if probe.ask_at > asked:
-                continue
-            status, body = connection.ask(probe.request)
-            polls += 1
-            refused += status >= 500
-            if status != 200 and status < 500:
-                raise ConnectionError(f"{status}: {body[:300]!r}")
-            now = time.perf_counter()
-            if status == 200 and count_in(spec, body):
-                del waiting[user]
-                if probe.since >= measured_from:
-                    found.append((probe.since, now - probe.since))
-                    steps.append(now - probe.asked)
-                    answers.append(now - asked)
-            else:
-                probe.ask_at, probe.asked = next_ask(probe.since, now), asked
-        now = time.perf_counter()
-        if now > end + PATIENCE_S:
-            break
-        until = min([due if due < end else now + POLL_S, *(each.ask_at for each in waiting.values())])
-        if until > now:
-            time.sleep(until - now)
-    producer.flush(10)
+        next_at = prober.ask()
+        if due < end:
+            next_at = min(due, next_at)
+        prober.hear(max(0.0, next_at - time.perf_counter()))
+    prober.producer.flush(10)
+    found = sorted((each for each in prober.found if each.since >= measured_from), key=lambda each: each.since)
     return Seen(
-        _spread([late for _, late in found]),
-        len(waiting),
-        polls,
-        refused,
-        _spread(steps),
-        _spread(answers),
-        _spread(lates),
+        _spread([each.late for each in found]),
+        len(prober.waiting),
+        prober.asker.polls,
+        prober.asker.refused,
+        _spread([each.step for each in found]),
+        _spread([each.answer for each in found]),
+        _spread(prober.lates),
         round(time.process_time() - cpu, 3),
-        tuple((round(wall + since - begin, 3), round(late * 1000, 3)) for since, late in sorted(found) if spec.each),
+        tuple((round(wall + e.since - begin, 3), round(e.late * 1000, 3)) for e in found if spec.each),
     )
 
 

@@ -88,6 +88,14 @@ class BadRequest(SlicewiseError):
     """A request is malformed: correct the request."""
 
 
+class BodyTooLarge(BadRequest):
+    """A request's body is larger than any that is read: ask in several requests."""
+
+
+class BodyTooSlow(BadRequest):
+    """A request's body did not arrive in time: send it again, whole."""
+
+
 class UnknownName(SlicewiseError):
     """A request names a view, feature, feature set or column that does not exist."""
 
@@ -132,6 +140,10 @@ class NotReady(SlicewiseError):
         self.progress = progress
 
 
+class Recovering(NotReady):
+    """The store lost what it had applied, and gets it again: what it holds is right, and older than what was seen."""
+
+
 class BeyondRetention(SlicewiseError):
     """A window reaches before what the online store keeps: ask later, or offline."""
 
@@ -149,8 +161,8 @@ class BeyondRetention(SlicewiseError):
         self.earliest_at_us = earliest_at_us
 
 
-class BehindToken(SlicewiseError):
-    """The store does not yet contain all that the given token contains: ask again."""
+class AskAgain(SlicewiseError):
+    """What cannot be answered now, and can be soon."""
 
     def __init__(
         self,
@@ -164,6 +176,18 @@ class BehindToken(SlicewiseError):
         """retry_after_s: seconds after which asking again is worth it."""
         super().__init__(what, where=where, expected=expected, next_step=next_step)
         self.retry_after_s = retry_after_s
+
+
+class BehindToken(AskAgain):
+    """The store does not yet contain all that the given token contains: ask again."""
+
+
+class Overloaded(AskAgain):
+    """More is asked than can be answered in time: ask less, or ask again later; nothing was done."""
+
+
+class OverShare(Overloaded):
+    """This client asks for more than its share, while others ask too: ask less."""
 
 
 class ServerError(SlicewiseError):

@@ -11,6 +11,9 @@ from dataclasses import dataclass, field
 from itertools import accumulate, chain, pairwise
 from typing import Any
 
+import numpy as np
+
+from slicewise.aggregates.alone import FewEvents, ManyEvents
 from slicewise.aggregates.few import Listed, Run
 from slicewise.codec import FewRows, Layout, Row
 from slicewise.merge_base import Stored
@@ -18,7 +21,7 @@ from slicewise.merge_joint import JointPlan, combine_few
 from slicewise.merge_known import Known, KnownDays
 from slicewise.merge_plan import HourRows, Int64, ReadPlan
 from slicewise.merge_rows import Compacted, add_days
-from slicewise.merge_tail import FEW_EVENTS, Tail, Tailed, accumulated
+from slicewise.merge_tail import FEW_EVENTS, Tail, Tailed, accumulated, distinct
 
 
 @dataclass
@@ -82,22 +85,30 @@ class FewGathering:
     def events(self, plan: ReadPlan, key: int, tail: Tail) -> None:
         """As `merge_rows.Rows`: as states, each of all events of a key."""
         of = plan.few_of
-        if of is None or len(tail.masks) > FEW_EVENTS:
+        if of is None:
             for partials, keys in accumulated(self.layout, [Tailed(plan, key, tail)]):
                 for found, row in zip(keys.tolist(), self.layout.few_rows(partials), strict=True):
                     self.by_key[found].append(row)
             return
-        events, masks = tail.events.events(), tail.masks
-        for mask in set(masks):  # one, mostly
-            mine = events.where([each == mask for each in masks])
+        for mask, events in _by_mask(tail):
             self.known_keys.append(key + mask)
-            self.known_states.append([None if each is None else each(mine) for each in of])
+            self.known_states.append([None if each is None else each(events) for each in of])
 
     def columns(self) -> tuple[list[Sequence[Sequence[Any]]], list[Run], list[int]]:
         """Per partial and field the values by row; the range of rows of each key; the keys."""
         rows = self.by_key.values()
         ends = accumulate(map(len, rows), initial=0)
         return self.few.columns(list(chain.from_iterable(rows))), list(pairwise(ends)), list(self.by_key)
+
+
+def _by_mask(tail: Tail) -> list[tuple[int, FewEvents | ManyEvents]]:
+    """The events of each mask: one, mostly."""
+    masks = tail.masks
+    if len(masks) <= FEW_EVENTS:
+        few = tail.events.events()
+        return [(mask, few.where([each == mask for each in masks])) for mask in set(masks)]
+    many, numbers = tail.events.many(), np.asarray(masks, np.int64)
+    return [(mask, many.where(numbers == mask)) for mask in distinct(numbers)[0].tolist()]
 
 
 def rows_of(plan: ReadPlan, stored: Sequence[Stored]) -> int:

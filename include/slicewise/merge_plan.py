@@ -20,8 +20,8 @@ import numpy.typing as npt
 
 from slicewise import slices
 from slicewise import token as tokens
+from slicewise.aggregates.alone import FewOf
 from slicewise.aggregates.base import Aggregate
-from slicewise.aggregates.few import FewOf
 from slicewise.cover import Cover, Place
 from slicewise.slices import HOUR_US, PENTAD_DAYS
 

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import chain, compress, groupby, repeat
-from operator import not_
+from operator import itemgetter
 from typing import NamedTuple, Protocol
 
 import numpy as np
@@ -306,6 +306,9 @@ def _add_total(plan: ReadPlan, part: Stored, base: Base, rows: Rows, key: int) -
     return Brought(horizon, seq)
 
 
+_FIRST = itemgetter(0)
+
+
 def _add_hot(
     plan: ReadPlan, part: Stored, compacted: Mapping[int, int], total: Brought, base: Base, rows: Rows, key: int
 ) -> tuple[dict[Place, int], TailSeen]:
@@ -317,9 +320,10 @@ def _add_hot(
     ledger, names, values = base.ledger.offsets, part.hot[::2], part.hot[1::2]
     tail: list[bytes] = []
     if base.tail:
-        others = _others(names)
-        if False in others:
-            tail = list(compress(values, map(not_, others)))
+        letters = _letters(names)
+        if _EVENT in letters:
+            tail = list(compress(values, letters.translate(_EVENTS)))
+            others = letters.translate(_OTHERS)
             names, values = list(compress(names, others)), list(compress(values, others))
     for what, name, value in zip(map(plan.learned.get, names), names, values, strict=True):
         kind, place, hour, mask = what or _learn(plan, name)
@@ -353,13 +357,16 @@ def _add_hot(
     return guards, TailSeen(len(found.masks), found.newest_us)
 
 
-_EVENT, _LETTER = b"e:", b"e"[0]
+_EVENT = b"e"
+"""What names of tail fields begin with, and no others."""
+_EVENTS = bytes(letter == _EVENT[0] for letter in range(256))
+_OTHERS = bytes(letter != _EVENT[0] for letter in range(256))
 
 
-def _others(names: Sequence[bytes]) -> list[bool]:
-    """Per hot field whether it is none of the tail; no other begins with that letter."""
+def _letters(names: Sequence[bytes]) -> bytes:
+    """The first letter of each hot field."""
     try:
-        return [name[0] != _LETTER for name in names]
+        return bytes(map(_FIRST, names))
     except IndexError as error:
         raise CodecError("a hot field without a name") from error
 
@@ -380,7 +387,7 @@ def _is_beyond(value: bytes, seq: int, place: Place, hour: int, base: Base) -> b
 
 
 def _learn(plan: ReadPlan, name: bytes) -> HotField:
-    if name[:2] == _EVENT:  # a name that never comes again, of a tail that does not count
+    if name[:2] == b"e:":  # a name that never comes again, of a tail that does not count
         return _UNCOUNTED
     if len(plan.learned) >= LEARNED_LIMIT:
         plan.learned.clear()

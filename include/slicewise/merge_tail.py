@@ -20,13 +20,13 @@ from slicewise.aggregates.columns import Columns
 from slicewise.aggregates.events import Event
 from slicewise.aggregates.fields import SIGN_BIT
 from slicewise.aggregates.spans import Span
-from slicewise.codec import IDENTITY_BYTES, Layout, Members, OpenMembers
+from slicewise.codec import IDENTITY_BYTES, Layout, Members, OpenMembers, unpack_skip
 from slicewise.cover import Place
 from slicewise.errors import CodecError
 from slicewise.merge_plan import NOWHERE, Int64, ReadPlan
 from slicewise.slices import HOUR_US
 
-FEW_EVENTS = 128
+FEW_EVENTS = 32
 """Up to about so many events Python's own numbers are faster than whole columns."""
 ROW_EVENTS = 8
 """The same of events by the row form of an aggregate."""
@@ -152,10 +152,7 @@ def standing(fields: Mapping[bytes, bytes], place: Place) -> tuple[int, int]:
     at = b"%s:%d" % (place[0].encode(), place[1])
     guard, skipped = int(fields.get(b"l:" + at, -1)), fields.get(b"x:" + at)
     if skipped is not None:
-        try:
-            first, last = map(int, skipped.split(b":"))
-        except ValueError as error:
-            raise CodecError(f"a skip mark that is none: {skipped[:40]!r}", expected="<first>:<last>") from error
+        first, last = unpack_skip(skipped)
         if guard < last:  # what was left out is not folded yet: nothing from there on is all there is
             return guard + 1, first
     return guard + 1, NEVER
@@ -206,6 +203,10 @@ def _at_once(plan: ReadPlan, events: OpenMembers, stands: Standing, floor: Floor
     offset = identity["offset"].astype(np.int64)
     time = (identity["time"].astype(np.uint64) ^ np.uint64(SIGN_BIT)).view(np.int64)
     place, firsts = _places(identity)
+    if len(firsts) == 1:
+        alike = _alike(plan, events, offset, time, stands, floor)
+        if alike is not None:
+            return alike
     hours, hour = distinct(time // HOUR_US)
     group = place * len(hours) + hour
     places = [place_of(events.members[first][8:28]) for first in firsts]
@@ -226,6 +227,26 @@ def _at_once(plan: ReadPlan, events: OpenMembers, stands: Standing, floor: Floor
     newest = int(time.max(initial=-NEVER))
     found = {at: end for at, end in zip(places, ends.tolist(), strict=True) if end}
     return Tail(events, mask, number, found, newest)
+
+
+def _alike(
+    plan: ReadPlan, events: OpenMembers, offset: Int64, time: Int64, stands: Standing, floor: Floor
+) -> Tail | None:
+    """What mostly comes: events of one place, all of which count alike. None of others."""
+    cuts, regions = plan.hot.regions
+    slice_us, (earliest, latest) = plan.unit.slice_us, (int(time.min()), int(time.max()))
+    region = bisect_right(cuts, latest // slice_us)
+    mask = regions[region]
+    if mask == NOWHERE or bisect_right(cuts, earliest // slice_us) != region:
+        return None
+    if latest // HOUR_US - earliest // HOUR_US > 1:
+        return None
+    place = place_of(events.members[0][8:28])
+    (low, high), (first, last) = stands(place), (int(offset.min()), int(offset.max()))
+    low = max(low, floor(place, earliest // HOUR_US), floor(place, latest // HOUR_US))
+    if not low <= first <= last < high:
+        return None
+    return Tail(events, np.full(len(time), mask), time // slice_us, {place: last + 1}, latest)
 
 
 def _places(identity: npt.NDArray[Any]) -> tuple[Int64, list[int]]:

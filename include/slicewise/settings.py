@@ -49,6 +49,17 @@ class Settings:
     serving_url: str
     airflow_url: str
 
+    serving_at_once: int
+    """Requests that a process of the API has in work together (larger ones count as several); others wait."""
+    serving_wait_ms: int
+    """Longest that a request waits for its work to begin; then it is refused with 503 (docs/adr/0061)."""
+    serving_waiting: int
+    """Most requests that wait in a process of the API; what comes beyond them is refused at once."""
+    serving_timeout_ms: int
+    """Longest that a request is in work; what the store has not answered by then fails with 503."""
+    serving_client_header: str
+    """Header in which a gateway names the client; without one a client is its address."""
+
     fold_interval_ms: int
     """Least time between the starts of two micro-batches of the stream."""
     max_events_per_batch: int
@@ -68,7 +79,8 @@ class Settings:
     tail_start_lag: int
     """The tail begins once the fold is within so many events of the end of a source's log."""
     tail_batch_s: int
-    """Length of the batches of Spark's real-time mode, in seconds; between two of them events wait for a moment."""
+    """For how long a query of the tail runs until the next one relieves it, in seconds: no event waits for that. Where
+    a cluster has no slots for two at a time, the length of its batches; between those events wait for a moment."""
     tail_fold_interval_ms: int
     """fold_interval_ms while the tail is on: nobody waits for the fold then, and larger batches cost less."""
     tail_metrics: str
@@ -80,6 +92,9 @@ class Settings:
     """An alert is raised where probes of the last minutes were later than this (p99), or one still waits for longer."""
     probes_metrics: str
     """host:port where the prober serves its metrics to Prometheus; port 0: any that is free."""
+
+    bad_percent: int
+    """An alert is raised where more than so many percent of the records that an archive brought are bad."""
 
     redis_maxmemory: str
     """As Redis writes it: 2gb."""
@@ -145,6 +160,11 @@ class Settings:
             warehouse=text("warehouse", f"file://{state_dir}/warehouse"),
             serving_url=serving_url,
             airflow_url=airflow_url,
+            serving_at_once=number("serving_at_once", 16),
+            serving_wait_ms=number("serving_wait_ms", 100),
+            serving_waiting=number("serving_waiting", 1_000),
+            serving_timeout_ms=number("serving_timeout_ms", 4_000),
+            serving_client_header=text("serving_client_header", "").lower(),
             fold_interval_ms=number("fold_interval_ms", 100, 0),
             max_events_per_batch=number("max_events_per_batch", 200_000),
             stream_metrics=_checked_address("SLICEWISE_STREAM_METRICS", text("stream_metrics", "127.0.0.1:0")),
@@ -159,6 +179,7 @@ class Settings:
             probes=_choice("SLICEWISE_PROBES", text("probes", "on"), ("on", "off")),
             probe_limit_ms=number("probe_limit_ms", 30_000),
             probes_metrics=_checked_address("SLICEWISE_PROBES_METRICS", text("probes_metrics", "127.0.0.1:0")),
+            bad_percent=number("bad_percent", 1, 0),
             redis_maxmemory=text("redis_maxmemory", "4gb"),
             kafka_retention_ms=number("kafka_retention_ms", DEFAULT_RETENTION_MS, -1),
             kafka_partitions=number("kafka_partitions", 2),

@@ -17,11 +17,12 @@ from airflow.sdk import AsyncCallback, DeadlineAlert, DeadlineReference
 from slicewise.lifecycle.alerts import (
     Alert,
     Channel,
-    aging_event,
+    Quiet,
     aging_kind,
     alert,
     channels,
     deadline_alert,
+    quiet_event,
     runbook_link,
 )
 from slicewise.log import warning
@@ -34,9 +35,17 @@ def page(context: Mapping[str, Any]) -> None:
 
 def page_aging(context: Mapping[str, Any], reasons: Sequence[str]) -> None:
     """The tail is lost, or probes are late, and no task has failed."""
-    kind = aging_kind(reasons)
+    _page_quietly(context, aging_kind(reasons), reasons)
+
+
+def page_records(context: Mapping[str, Any], reasons: Sequence[str]) -> None:
+    """Many records of a source were bad; they are kept, and no task has failed."""
+    _page_quietly(context, "records", reasons)
+
+
+def _page_quietly(context: Mapping[str, Any], kind: Quiet, reasons: Sequence[str]) -> None:
     runbook = runbook_link(kind, os.environ.get("SLICEWISE_RUNBOOK_BASE", ""))
-    _page(replace(_alert(context, "; ".join(reasons)), event=aging_event(kind), runbook=runbook), context)
+    _page(replace(_alert(context, "; ".join(reasons)), event=quiet_event(kind), runbook=runbook), context)
 
 
 def _alert(context: Mapping[str, Any], error: object) -> Alert:

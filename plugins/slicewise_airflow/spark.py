@@ -22,12 +22,14 @@ from slicewise.lifecycle.reports import (
     JobFailed,
     ReportMissing,
     ReportReader,
+    bad_shares,
     slice_rows,
     summary,
     table,
 )
 from slicewise.log import event
 from slicewise.settings import Settings
+from slicewise_airflow.alerts import page_records
 from slicewise_airflow.record import record
 
 log = logging.getLogger("slicewise.jobs")
@@ -98,6 +100,8 @@ class SparkJob(SparkSubmitOperator):  # type: ignore[misc]  # Airflow is opaque 
             raise
         record(settings, self.job, report, ok=True)
         event("job_reported", **(summary(report) | {"job": self.job}))
+        if told := bad_shares(report, settings.bad_percent):
+            page_records(context, told)
         rows = slice_rows(report)
         for line in table(rows, SLICE_COLUMNS) if rows else ():
             log.info("%s", line)

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 from airflow.sdk.exceptions import TaskDeferred
-from slicewise_airflow.alerts import page, page_deadline
+from slicewise_airflow.alerts import page, page_deadline, page_records
 from slicewise_airflow.commands import run_command
 from slicewise_airflow.spark import SparkJob
 from slicewise_airflow.stream import StreamHealth, StreamHealthTrigger, StreamNotWell
@@ -195,6 +195,14 @@ def test_a_lost_tail_pages_and_fails_no_task(caplog: pytest.LogCaptureFixture) -
     assert "tail_lost dag=ingest_stream" in caplog.text
     assert "no heartbeat for 61 s" in caplog.text
     assert "docs/runbook.md#the-tail-is-lost" in caplog.text
+
+
+def test_many_bad_records_page_and_fail_no_task(caplog: pytest.LogCaptureFixture) -> None:
+    instance = SimpleNamespace(dag_id="compact_slices", task_id="compact", run_id="r", log_url="")
+    page_records({"task_instance": instance}, ["plays: 7 of 9 records were bad (not_json 7)"])
+    assert "records_bad dag=compact_slices" in caplog.text
+    assert "7 of 9 records were bad" in caplog.text
+    assert "docs/runbook.md#many-records-are-bad" in caplog.text
 
 
 def test_a_channel_that_fails_hides_neither_the_failure_nor_its_own(

@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -83,8 +83,8 @@ def deployment() -> Deployment:
 
 
 @contextmanager
-def serving(redis_url: str, workers: int = 1) -> Iterator[str]:
-    """`python -m slicewise.serving` on a free port; its address. Stopped by its pid."""
+def serving(redis_url: str, workers: int = 1, settings: Mapping[str, str] | None = None) -> Iterator[str]:
+    """`python -m slicewise.serving` on a free port, with these variables; its address. Stopped by its pid."""
     with TemporaryDirectory(prefix="slicewise-serving-") as folder:
         url = f"http://{ports.HOST}:{ports.choose(owner=Path(folder))}"
         env = {
@@ -93,6 +93,7 @@ def serving(redis_url: str, workers: int = 1) -> Iterator[str]:
             "SLICEWISE_REDIS_URL": redis_url,
             "SLICEWISE_SERVING_URL": url,
             "SLICEWISE_SERVING_WORKERS": str(workers),
+            **(settings or {}),
         }
         log = Path(folder) / "log"
         with log.open("wb") as out:

@@ -97,7 +97,7 @@ def test_a_new_view_gets_its_history_and_is_ready(platform: AirflowStack) -> Non
     assert platform.compacted
     platform.define(PROJECT + SECOND_VIEW)
     platform.cli("apply", timeout_s=PATIENCE_S)  # triggers the DAG, and waits for the view
-    [run] = platform.api.runs("backfill_view")
+    [run] = platform.api.runs("backfill_view", run_type="manual")
     assert platform.api.wait(run, timeout_s=PATIENCE_S).well, platform.api.log(run, "backfill")[-6000:]
     with platform.store() as store:
         marks = store.marks()

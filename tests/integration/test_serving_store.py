@@ -8,6 +8,7 @@ from typing import Any
 import httpx
 import pytest
 
+from slicewise.errors import Recovering
 from slicewise.features.definitions import Project
 from slicewise.features.plan import plan
 from slicewise.serving.client import Client
@@ -132,8 +133,13 @@ def test_a_store_that_was_emptied_is_answered_under_its_new_generation(
         assert post(url, BODY).status_code == 503
         with Served.on(own_redis.url, deployment()) as served:
             served.fold([play(0)])
-        assert value(answered(url, BODY)) == 1
-        assert near.get(BODY["features"], {}).values() == {"everyone:plays_1h": 1}
+            refused = post(url, BODY)
+            assert (refused.status_code, refused.json()["error"]["kind"]) == (503, "Recovering")
+            with pytest.raises(Recovering, match="2 to go"):
+                near.get(BODY["features"], {})
+            served.fold([play(1), play(2)])
+        assert value(answered(url, BODY)) == 3
+        assert near.get(BODY["features"], {}).values() == {"everyone:plays_1h": 3}
 
 
 def test_a_new_deployment_is_seen_by_the_next_answer(own_redis: RedisServer) -> None:

@@ -12,22 +12,25 @@ import redis
 
 import slicewise as sw
 from slicewise.cover import Cover
-from slicewise.errors import CommitConflict, DataLoss, EpochSuperseded
+from slicewise.errors import CommitConflict, DataLoss, EpochSuperseded, UnknownName
 from slicewise.features.plan import Deployment
 from slicewise.features.unit import Unit
 from slicewise.lifecycle.archiving import Extent
 from slicewise.lifecycle.sweep import rules_of, verdict
+from slicewise.local import rebuilding
 from slicewise.slices import DAY_US, HOUR_US
+from slicewise.spark import backfill_run
 from slicewise.spark.archive import Archiver
 from slicewise.spark.backfill_run import backfill
 from slicewise.spark.compact_run import Request, UnitRun, compact
-from slicewise.spark.compaction import HourJob
+from slicewise.spark.compaction import HourJob, UnitTable
 from slicewise.spark.context import Context
 from slicewise.spark.maintain_run import Maintenance
 from slicewise.spark.report import hour_text
 from slicewise.spark.streaming import plan_stream
 from slicewise.stores.iceberg import slices
 from slicewise.stores.iceberg.log import archive_state, load, newest_by_hour, scan_events
+from slicewise.stores.iceberg.slices import Header
 from slicewise.stores.kafka.log import KafkaLog
 from slicewise.stores.redis import sweep as store_sweep
 from tests.support.lake import Lake, expected, lake
@@ -385,6 +388,64 @@ def test_a_view_that_comes_back_begins_anew_and_holds_each_event_once(shared: La
         assert found["retired"] >= len(old)
         assert client.exists(*old) == 0
     check(shared, unit, stand)
+
+
+def test_a_view_that_is_built_again_takes_compacted_rows_as_they_are_and_goes_on_where_it_was_stopped(
+    shared: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shared.topic("renewed")
+    deployment = shared.deploy(by_user(shared, "renewed"))
+    (unit,) = deployment.units
+    old, late = events(over(30), 60, 30_000_000) + events(over(3), 60, 30_000_000), events(over(3), 20, 40_000_000)
+    shared.produce("renewed", old)
+    shared.fold(deployment, "renewed")
+    with shared.context() as context:
+        compact(context, Request(None))
+        before = context.unit_table(unit).headers()
+    shared.produce("renewed", late)  # beyond the cover of the hour, and below the start cover of what is built again
+    shared.fold(deployment, "renewed")
+    with pytest.raises(UnknownName, match="renewed_by_usr"):
+        rebuilding.plans(shared.settings, "renewed_by_usr")
+    (planned,) = rebuilding.plans(shared.settings, "renewed_by_user")
+    assert (planned.ready, planned.hours) == (True, 2)
+    assert (planned.rows, planned.bytes) > (0, 0)
+    assert rebuilding.begin(shared.settings, [planned]) == ["renewed_by_user"]
+    (begun,) = rebuilding.plans(shared.settings, None)
+    assert begun.unit == planned.unit
+    assert not begun.ready
+    assert rebuilding.begin(shared.settings, [begun]) == [], "what was begun goes on"
+    shared.produce("renewed", later := events(over(3), 9, 50_000_000))
+    shared.fold(deployment, "renewed")
+
+    swapped: list[int] = []
+    honest = UnitTable.swap
+
+    def dies(self: UnitTable, hours: Mapping[int, Header], silent: frozenset[int]) -> Any:
+        if swapped:
+            raise DataLoss("the job died here")
+        swapped.extend(hours)
+        return honest(self, hours, silent)
+
+    monkeypatch.setattr(backfill_run, "TOGETHER", 1)
+    monkeypatch.setattr(UnitTable, "swap", dies)
+    with shared.context() as context, pytest.raises(DataLoss, match="died here"):
+        backfill(context, None)
+    monkeypatch.setattr(UnitTable, "swap", honest)
+    with shared.context() as context:
+        report = backfill(context, "renewed_by_user")
+        assert report.more["ready"]
+        headers = context.unit_table(unit).headers()
+        done = context.store.swapped(unit)
+    assert swapped == [over(3) // HOUR_US], "the newest first"
+    assert [each["hour"] for each in report.hours] == [hour_text(over(30) // HOUR_US)], "the other was done"
+    assert headers[over(30) // HOUR_US] == before[over(30) // HOUR_US], "nothing is written of what holds all"
+    assert headers[over(3) // HOUR_US].seq == 0
+    assert done == {hour: each.seq for hour, each in headers.items()}
+    check(shared, unit, [*old, *late, *later])
+    with shared.context() as context:
+        again_clean = compact(context, Request(None))
+        assert [each["hour"] for each in again_clean.hours] == [hour_text(over(3) // HOUR_US)], "what came later"
+    check(shared, unit, [*old, *late, *later])
 
 
 def test_maintenance_changes_no_row(shared: Lake) -> None:

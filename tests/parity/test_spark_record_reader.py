@@ -17,7 +17,7 @@ from slicewise.features.unit import Source
 from slicewise.settings import Settings
 from slicewise.spark import parse
 from slicewise.spark.session import job_session
-from tests.support import sql_records
+from tests.support import hostile, sql_records
 
 pytestmark = [pytest.mark.spark, pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")]
 
@@ -200,6 +200,13 @@ def test_every_frame_around_a_record_is_judged_as_the_oracle_judges_it(session: 
     values += [whole[:cut] for cut in range(len(whole))]
     values += [record({"s": '"a"'})[:-1] + b',"%s":%s}' % (name, b"1") for name in (b"s", b"n", b"t", b"\\u0073")]
     assert differences(session, values, SOURCE) == []
+
+
+def test_the_catalogue_of_hostile_records_is_judged_as_the_oracle_judges_it(session: SparkSession) -> None:
+    source = replace(SOURCE, columns=tuple(hostile.SCHEMA.items()), timestamp="at", required=hostile.REQUIRED)
+    # ten megabytes through an expression of hundreds of calls take minutes, and say no more than one
+    values = [each.value for each in hostile.records(NOW) if len(each.value or b"") < 2 << 20]
+    assert differences(session, values, source) == []
 
 
 def _colliding(start: int, count: int) -> dict[str, str]:

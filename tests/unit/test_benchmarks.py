@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import socket
 import threading
+import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -15,11 +16,11 @@ from benchmarks.baseline import recipe_api
 from benchmarks.freshness import compared
 from benchmarks.freshness_away import IN_A_ROW, judged
 from benchmarks.freshness_sides import FOLD, RECIPE, TAIL, Measured
-from benchmarks.whole import http_load, windows
+from benchmarks.whole import http_load, probes, windows
 from benchmarks.whole.document import write_doc
 from benchmarks.whole.figures import Figure, Spread, table
 from benchmarks.whole.http_load import CLOSED, OPEN, Spec, get, run
-from benchmarks.whole.probes import AGED, POLL_S, next_ask
+from benchmarks.whole.probes import AGED, POLL_S, Asker, Waiting, next_ask
 from benchmarks.whole.servers import PROJECTS
 from slicewise.aggregates import REGISTRY
 from slicewise.features.plan import plan
@@ -30,8 +31,9 @@ ANSWER = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}"
 
 
 @contextmanager
-def server(stall_s: float = 0.0, stalled: int = -1, answer: bytes = ANSWER) -> Iterator[int]:
-    """Answers each request at once, but request number `stalled` after stall_s; one thread for all connections."""
+def server(stall_s: float = 0.0, stalled: int = -1, answer: bytes = ANSWER, *, once: bool = False) -> Iterator[int]:
+    """Answers each request at once, but request number `stalled`, and what comes after it, after stall_s; once: closes
+    a connection after its answer."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         seen = 0
         turn, over = threading.Lock(), threading.Event()
@@ -45,6 +47,8 @@ def server(stall_s: float = 0.0, stalled: int = -1, answer: bytes = ANSWER) -> I
                         if seen == stalled:
                             over.wait(stall_s)
                     connection.sendall(answer)
+                    if once:
+                        return
 
         def accept() -> None:
             while True:
@@ -164,10 +168,39 @@ def test_a_young_probe_is_asked_for_every_millisecond_and_an_old_one_by_its_age(
     assert next_ask(since=10.0, now=11.0) == pytest.approx(11.0 + AGED)
 
 
+def _asker(port: int) -> closing[Asker]:
+    return closing(Asker(probes.Spec("", "", 1, "127.0.0.1", port, "/", None, ("n",), seconds=1.0)))
+
+
+def _answers(asker: Asker) -> list[tuple[str, bool]]:
+    return [(probe.user, shown) for probe, _, shown in asker.answers(5.0)]
+
+
+def test_a_probe_is_asked_for_while_answers_to_others_are_under_way() -> None:
+    counted = b'HTTP/1.1 200 OK\r\ncontent-length: 8\r\n\r\n{"n": 1}'
+    with server(stall_s=0.3, stalled=1, answer=counted) as port, _asker(port) as asker:
+        for user in ("a", "b"):
+            asker.ask(Waiting(user, 0.0, 0.0, get("/").encode(), 0.0), 0.0)
+        assert sorted([*_answers(asker), *_answers(asker)]) == [("a", True), ("b", True)]
+        assert asker.polls == 2
+
+
+def test_a_question_goes_over_a_new_connection_where_the_server_has_closed_an_idle_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(probes, "CONNECTIONS", 1)
+    null = b'HTTP/1.1 200 OK\r\ncontent-length: 11\r\n\r\n{"n": null}'
+    with server(answer=null, once=True) as port, _asker(port) as asker:
+        for _ in range(3):
+            asker.ask(Waiting("a", 0.0, 0.0, get("/").encode(), 0.0), 0.0)
+            assert _answers(asker) == [("a", False)]
+            time.sleep(0.05)
+
+
 def _measured(side: str, p50: float) -> Measured:
     spread = dict.fromkeys(("p50", "p90", "p99", "p999", "worst"), p50)
     seen = {"freshness": spread, "resolution": spread, "answer": spread}
-    return Measured(side, 2_000.0, 2_000.0, seen, {"redis": 0.2, "probes": 0.1}, {"redis": 30.0})
+    return Measured(side, 2_000.0, 60.0, 2_000.0, seen, {"redis": 0.2, "probes": 0.1}, {"redis": 30.0})
 
 
 def test_the_tail_stands_beside_the_recipe_and_the_fold_alone_and_is_held_to_its_bounds() -> None:

@@ -7,7 +7,7 @@ import pickle
 import pytest
 
 from slicewise import errors
-from slicewise.errors import BehindToken, BeyondRetention, NotReady, SlicewiseError
+from slicewise.errors import BehindToken, BeyondRetention, NotReady, Overloaded, SlicewiseError
 
 KINDS = [each for each in vars(errors).values() if isinstance(each, type) and issubclass(each, SlicewiseError)]
 
@@ -29,6 +29,7 @@ def test_all_four_parts_are_told() -> None:
         NotReady("building", progress=0.25, where="unit"),
         BeyondRetention("too early", earliest_at_us=17),
         BehindToken("behind", retry_after_s=0.5),
+        Overloaded("too much", retry_after_s=2.0),
     ],
 )
 def test_an_error_crosses_processes_whole(error: SlicewiseError) -> None:

@@ -64,9 +64,20 @@ def test_this_machine_has_all() -> None:
     assert (done.returncode, done.stderr) == (0, "")
 
 
+def test_who_may_not_install_packages_is_told_which_and_how(bare: dict[str, str]) -> None:
+    for name, told in (("id", "1000"), ("apt-get", "")):
+        (Path(bare["PATH"]) / name).write_text(f"#!/bin/sh\necho {told}\n")
+        (Path(bare["PATH"]) / name).chmod(0o755)
+    command = ["/bin/bash", str(ROOT / "requirements" / "packages.sh"), "make:make", "promtool:prometheus", "sh:dash"]
+    done = subprocess.run(command, env=bare, capture_output=True, text=True, check=False, timeout=30)
+    assert done.returncode == 1
+    assert "missing: make prometheus\n" in done.stderr
+    assert "apt-get install --no-install-recommends make prometheus" in done.stderr
+
+
 def test_help_lists_every_target_that_people_call() -> None:
     told = subprocess.run(["make", "-C", str(ROOT), "help"], capture_output=True, text=True, check=True).stdout
-    for target in ("run", "down", "status", "clean", "setup", "test", "test-fast", "lint", "lock"):
+    for target in ("run", "down", "status", "clean", "setup", "test", "test-fast", "test-cluster", "lint", "lock"):
         assert f"make {target} " in told
 
 

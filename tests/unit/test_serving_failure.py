@@ -9,9 +9,10 @@ import pytest
 import slicewise as sw
 from slicewise.clock import ManualClock
 from slicewise.cover import Cover
-from slicewise.errors import BeyondRetention, NotReady, StoreUnavailable
+from slicewise.errors import BeyondRetention, NotReady, Recovering, StoreUnavailable
 from slicewise.features.definitions import Project
 from slicewise.features.plan import plan
+from slicewise.serving import describe
 from slicewise.serving.answer import Answer, EntityAnswer
 from slicewise.serving.catalog import Catalog
 from slicewise.serving.connection import SyncConnection
@@ -137,3 +138,51 @@ def test_a_remembered_answer_has_the_flags_of_its_own_entities_and_of_all_of_the
     memory.keep(read(200, too_large, lost=True), selection)
     for entities in ((ada, bob), (bob, ada)):
         assert told(*entities) == (("overflow", "incomplete", "stale"), (ref,)), "the older one has none of them"
+
+
+def advance(server: MemoryServer, start: int, end: int) -> None:
+    store = open_memory(server)
+    marks = store.marks()
+    store.advance_ledger(Cover({(TOPIC, 0): start}), Cover({(TOPIC, 0): end}), marks.epoch, marks.units)
+
+
+def test_the_first_answer_after_a_loss_is_refused_by_who_saw_more_before() -> None:
+    _, server, _, service, connection = world(deployment())
+    advance(server, 0, 100)
+    assert asked(service, connection, "strict").flags == ()
+    assert asked(service, connection, "remembered").flags == ()
+    server.restart(lost_writes=1)
+    with pytest.raises(Recovering, match="100 to go"):
+        asked(service, connection, "strict")
+    assert asked(service, connection, "remembered").flags == ("stale",)
+    assert asked(service, connection, "declared").flags == ("default",)
+    advance(server, 0, 75)
+    with pytest.raises(Recovering) as half_way:
+        asked(service, connection, "strict")
+    assert half_way.value.progress == 0.75
+    advance(server, 75, 101)
+    assert asked(service, connection, "strict").flags == ()
+
+
+def test_a_service_that_saw_nothing_refuses_by_what_the_store_was_told() -> None:
+    _, server, _, service, connection = world(deployment())
+    advance(server, 0, 10)
+    open_memory(server).tell_known(Cover({(TOPIC, 0): 30}))
+    with pytest.raises(Recovering, match="20 to go"):
+        asked(service, connection, "strict")
+    assert service.catalog is not None
+    report = connection.run(describe.readiness(service.catalog, service.reached))
+    assert report["reasons"] == ["source plays: the store lost what it had applied, 20 events to go"]
+    advance(server, 10, 30)
+    assert asked(service, connection, "strict").flags == ()
+
+
+def test_an_older_reply_of_the_same_life_is_no_loss() -> None:
+    _, server, _, service, connection = world(deployment())
+    advance(server, 0, 100)
+    older = open_memory(server)
+    marks = older.marks()
+    advance(server, 100, 200)
+    asked(service, connection, "strict")
+    assert service.catalog is not None
+    assert service.reached.after(service.catalog, marks, older.incarnation) == {}

@@ -18,9 +18,10 @@ from typing import Any, ClassVar, TypeVar
 import numpy as np
 import pyarrow as pa
 
+from slicewise.aggregates.alone import FewOf
 from slicewise.aggregates.columns import Columns, Values
 from slicewise.aggregates.events import Event, Rows
-from slicewise.aggregates.few import Few, FewOf
+from slicewise.aggregates.few import Few
 from slicewise.aggregates.fields import Field, Fixed, Items
 from slicewise.aggregates.ragged import Int64, Ragged, RaggedBytes
 from slicewise.errors import DefinitionError

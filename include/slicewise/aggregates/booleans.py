@@ -11,11 +11,12 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from slicewise.aggregates.alone import FewEvents, FewOf, ManyEvents
 from slicewise.aggregates.base import Finished, Invertible, State, register
 from slicewise.aggregates.columns import Columns
 from slicewise.aggregates.counting import add_groups, tally
 from slicewise.aggregates.events import Event, Rows
-from slicewise.aggregates.few import FewEvents, FewOf, Tallies
+from slicewise.aggregates.few import Tallies
 from slicewise.aggregates.fields import Field, Fixed
 from slicewise.aggregates.ragged import Int64
 from slicewise.aggregates.values import non_null
@@ -69,9 +70,9 @@ class BooleanCounts(Invertible):
 
     @cached_property
     def few_of(self) -> FewOf:
-        def tallied(events: FewEvents) -> tuple[int, int]:
+        def tallied(events: FewEvents | ManyEvents) -> tuple[int, int]:
             values = events.given(self.column)
-            true = len([value for value in values if value])
+            true = int(np.count_nonzero(values))
             return true, len(values) - true
 
         return tallied

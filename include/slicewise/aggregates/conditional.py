@@ -12,11 +12,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from slicewise.aggregates.alone import FewOf
 from slicewise.aggregates.base import Aggregate, Ends, Finished, Invertible, State, from_spec, register
 from slicewise.aggregates.columns import Columns
 from slicewise.aggregates.counting import Count
 from slicewise.aggregates.events import Event, Rows
-from slicewise.aggregates.few import Few, FewOf
+from slicewise.aggregates.few import Few
 from slicewise.aggregates.fields import Field
 from slicewise.aggregates.ragged import Int64
 from slicewise.aggregates.ranked import ArgMax

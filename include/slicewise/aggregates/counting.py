@@ -10,10 +10,11 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from slicewise.aggregates.alone import FewOf
 from slicewise.aggregates.base import Finished, Invertible, State, register
 from slicewise.aggregates.columns import Columns
 from slicewise.aggregates.events import Event, Rows
-from slicewise.aggregates.few import FewOf, Tallies
+from slicewise.aggregates.few import Tallies
 from slicewise.aggregates.fields import Field, Fixed
 from slicewise.aggregates.ragged import Int64
 
@@ -83,7 +84,7 @@ class Count(Invertible):
     def few_of(self) -> FewOf:
         column = self.column
         if column is None:
-            return lambda events: (len(events.identities),)
+            return lambda events: (len(events),)
         return lambda events: (len(events.given(column)),)
 
     def accumulate(self, state: State, event: Event) -> State:

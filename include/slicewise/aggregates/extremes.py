@@ -10,10 +10,11 @@ from typing import Any, ClassVar
 import numpy as np
 import pyarrow as pa
 
+from slicewise.aggregates.alone import FewOf, Values
 from slicewise.aggregates.base import Aggregate, Finished, State, register
 from slicewise.aggregates.columns import Columns
 from slicewise.aggregates.events import Event, Rows
-from slicewise.aggregates.few import Extremes, FewOf
+from slicewise.aggregates.few import Extremes
 from slicewise.aggregates.fields import Field, Fixed
 from slicewise.aggregates.ragged import Int64, offsets_of
 from slicewise.aggregates.values import ORDERED, ValueType, flat, is_ordered, non_null
@@ -120,7 +121,7 @@ class Extreme(Aggregate):
     def few_of(self) -> FewOf | None:
         if self.few is None:
             return None
-        return lambda events: self._choose(values) if (values := events.given(self.column)) else None
+        return lambda events: self._best_of(values) if len(values := events.given(self.column)) else None
 
     def accumulate(self, state: State, event: Event) -> State:
         value = event.columns[self.column]
@@ -136,6 +137,13 @@ class Extreme(Aggregate):
         if not a[1] or not b[1]:
             return a if a[1] else b
         return (self._choose((a[0], b[0])), 1)
+
+    def _best_of(self, values: Values) -> Any:
+        if isinstance(values, list):
+            return self._choose(values)
+        if self.largest:
+            return values.max().item()  # NaN where there is one: the greatest
+        return (np.fmin.reduce(values) if self.value.dtype == "<f8" else values.min()).item()
 
     def _choose(self, stored: Sequence[Any]) -> Any:
         return (max if self.largest else min)(stored, key=self.value.order_one)

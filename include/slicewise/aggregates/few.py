@@ -11,10 +11,7 @@ import math
 import struct
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import compress
 from typing import Any, Protocol
-
-from slicewise.aggregates.fields import SIGN_BIT
 
 Run = tuple[int, int]
 """Half-open range of rows."""
@@ -28,39 +25,6 @@ class Listed:
 
     values: list[Any]
     errors: Mapping[int, str] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, eq=False)
-class FewEvents:
-    """Some events as Python's own numbers, in any order."""
-
-    identities: Sequence[bytes]
-    columns: Mapping[str, Sequence[Any]]
-    """Stored values, None for null; of text, decimals and arrays only their bytes' number."""
-
-    def given(self, column: str) -> list[Any]:
-        """The values of a column that are not null."""
-        return _some(self.columns[column])
-
-    def times(self) -> list[int]:
-        """Event times in microseconds."""
-        return [int.from_bytes(each[:8], "big") - SIGN_BIT for each in self.identities]
-
-    def only(self, condition: str) -> FewEvents:
-        """Those for which a boolean column is true."""
-        return self.where(self.columns[condition])
-
-    def where(self, true: Sequence[Any]) -> FewEvents:
-        """Those for which it is true."""
-        if all(true):
-            return self
-        return FewEvents(
-            list(compress(self.identities, true)), {name: list(compress(v, true)) for name, v in self.columns.items()}
-        )
-
-
-FewOf = Callable[[FewEvents], Any]
-"""Some events -> a state as `Few.combine` takes it."""
 
 
 class Few(Protocol):

@@ -11,11 +11,12 @@ from typing import Any, ClassVar
 import numpy as np
 import pyarrow as pa
 
+from slicewise.aggregates.alone import FewEvents, FewOf, ManyEvents
 from slicewise.aggregates.base import Aggregate, Finished, State, register
 from slicewise.aggregates.columns import Columns
 from slicewise.aggregates.distinct import COUNTABLE
 from slicewise.aggregates.events import Event, Rows
-from slicewise.aggregates.few import FewEvents, FewOf, Outermost
+from slicewise.aggregates.few import Outermost
 from slicewise.aggregates.fields import IDENTITY, Field, Items
 from slicewise.aggregates.grouping import SPARE, coded, numbered
 from slicewise.aggregates.ragged import Int64, Ragged
@@ -144,11 +145,10 @@ class Single(Placed):
     def few_of(self) -> FewOf | None:
         if self.few is None:
             return None
-        best, pack = max if self.newest else min, struct.Struct(self.few.code).pack
+        pack = struct.Struct(self.few.code).pack
 
-        def outermost(events: FewEvents) -> tuple[bytes, bytes] | None:
-            both = zip(events.identities, events.columns[self.column], strict=True)
-            found = best([each for each in both if each[1] is not None], default=None)
+        def outermost(events: FewEvents | ManyEvents) -> tuple[bytes, bytes] | None:
+            found = events.outermost(self.column, self.newest)
             return None if found is None else (found[0], pack(found[1]))
 
         return outermost

@@ -254,6 +254,35 @@ def _trim(total: Int64, least: int) -> tuple[NDArray[np.int32], Ragged]:
     return start, Ragged(offsets_of(lengths), digits.T[kept.T])
 
 
+# ---- one sum of many
+
+
+def total_of_integers(values: Int64) -> int:
+    """The sum of int64 values; requires fewer than 2^31 of them."""
+    return (int((values >> LIMB_BITS).sum()) << LIMB_BITS) + int((values & MASK).sum())
+
+
+def total_of_doubles(values: NDArray[np.float64]) -> tuple[int, int]:
+    """The sum of finite doubles in units of 2^-1074, and how many limbs it is shifted down by.
+
+    Mantissas are added by their exponent, in halves: sums of doubles that stay below 2^53, so that they are exact.
+    """
+    mantissa, exponent = np.frexp(values)
+    whole = (mantissa * 2.0**53).astype(np.int64)
+    least = int(exponent.min(initial=INFINITE))
+    total = 0
+    for begin in range(0, len(values), LONG_CHUNK):
+        part = slice(begin, begin + LONG_CHUNK)
+        at, numbers = exponent[part] - least, whole[part]
+        high, low = np.bincount(at, numbers >> 26), np.bincount(at, numbers & (2**26 - 1))
+        for bits in np.flatnonzero((high != 0) | (low != 0)).tolist():
+            total += ((int(high[bits]) << 26) + int(low[bits])) << bits
+    shift = least - 53 + 1074
+    if shift < 0:  # a double is a multiple of the unit, and so is their sum
+        return total >> -shift, 0
+    return total << (shift % LIMB_BITS), shift // LIMB_BITS
+
+
 # ---- NaN and infinities
 
 

@@ -10,10 +10,11 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from slicewise.aggregates.alone import FewOf
 from slicewise.aggregates.base import OVERFLOW, Aggregate, Failed, Finished, State, register
 from slicewise.aggregates.columns import Columns
 from slicewise.aggregates.events import Event, Rows
-from slicewise.aggregates.few import FewOf, Spans
+from slicewise.aggregates.few import Spans
 from slicewise.aggregates.fields import Field, Fixed
 from slicewise.aggregates.ragged import Int64
 
@@ -75,7 +76,7 @@ class Span(Aggregate):
 
     @cached_property
     def few_of(self) -> FewOf:
-        return lambda events: (min(times), max(times)) if (times := events.times()) else None
+        return lambda events: events.span() if len(events) else None
 
     def accumulate(self, state: State, event: Event) -> State:
         return self.combine(state, (event.time, event.time, 1))

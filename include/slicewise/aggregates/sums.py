@@ -14,11 +14,12 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from slicewise.aggregates import limbs as exact
+from slicewise.aggregates.alone import FewEvents, FewOf, ManyEvents, Values
 from slicewise.aggregates.base import OVERFLOW, Failed, Finished, Invertible, State, register
 from slicewise.aggregates.columns import Columns
 from slicewise.aggregates.counting import add_groups, tally
 from slicewise.aggregates.events import Event, Rows
-from slicewise.aggregates.few import FewEvents, FewOf, Sums
+from slicewise.aggregates.few import Sums
 from slicewise.aggregates.fields import Field, Fixed, Items
 from slicewise.aggregates.ragged import Int64, Ragged
 from slicewise.aggregates.rounding import half_up, scaled, to_doubles
@@ -114,7 +115,7 @@ class ExactSum(Invertible):
             return None
         column, total_of = self.column, _double_total if is_double(self.number) else _whole_total
 
-        def added(events: FewEvents) -> tuple[int, int, int]:
+        def added(events: FewEvents | ManyEvents) -> tuple[int, int, int]:
             values = events.given(column)
             return (len(values), *total_of(values))
 
@@ -246,12 +247,16 @@ def _columns(n: int, count: Int64, start: NDArray[np.int32], limbs: Ragged) -> C
     return Columns(n, {"n": count, "limb_start": start, "limbs": limbs})
 
 
-def _whole_total(values: Sequence[int]) -> tuple[int, int]:
-    return sum(values), 0
+def _whole_total(values: Values) -> tuple[int, int]:
+    return (sum(values) if isinstance(values, list) else exact.total_of_integers(values)), 0
 
 
-def _double_total(values: Sequence[float]) -> tuple[int, int]:
+def _double_total(values: Values) -> tuple[int, int]:
     """The sum of doubles in units of 2^-1074, and how many limbs it is shifted down by."""
+    if not isinstance(values, list):
+        if np.isfinite(values).all():
+            return exact.total_of_doubles(values)
+        values = values.tolist()
     if not all(map(math.isfinite, values)):
         units = [exact.special_of(v) if not math.isfinite(v) else _units_of(v, -DOUBLE_UNIT) for v in values]
         return sum(units), 0

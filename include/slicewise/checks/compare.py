@@ -7,30 +7,18 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-import pyarrow as pa
-
 from slicewise.checks import declared, engine
 from slicewise.checks.bounds import may_be, searched_from
+from slicewise.checks.causes import Doubt, causes_of
 from slicewise.checks.exact import plain_sum_agrees
 from slicewise.checks.judges import judged
 from slicewise.checks.model import Cause, Compared, PlainSum, Verdict
 from slicewise.checks.queries import BY_SQL, Aggregated, aggregated
-from slicewise.checks.recompute import (
-    ANY_COVER,
-    BASE_ALONE,
-    NOT_LATE,
-    TOKEN,
-    Asked,
-    Recomputation,
-    WindowOf,
-)
-from slicewise.checks.values import canonical, instant
+from slicewise.checks.recompute import TOKEN, Asked, Recomputation, WindowOf
+from slicewise.checks.values import canonical, typed
 from slicewise.features.unit import PlannedFeature, Unit
-from slicewise.slices import HOUR_US
 
 MOST_CLASSIFIED = 200
-MOST_CUTS = 48
-_TIED = 64
 _COUNTS = ("count", "distinct_count")
 
 
@@ -79,7 +67,14 @@ def compare(recomputation: Recomputation, reads: Sequence[Read]) -> tuple[list[C
         for value in values
         if (plain := found.plain_sums.get((value.window.w, value.each.key))) is not None
     ]
-    return _with_causes(recomputation, list(zip(values, rows, strict=True))), sums
+    return _with_causes(recomputation, values, rows), sums
+
+
+def _with_causes(recomputation: Recomputation, values: Sequence[_Value], rows: Sequence[Compared]) -> list[Compared]:
+    wrong = [i for i, row in enumerate(rows) if row.verdict is not Verdict.EQUAL and not row.cause][:MOST_CLASSIFIED]
+    doubts = [Doubt(values[i].window, values[i].each, values[i].feature.aggregate.output_type, rows[i]) for i in wrong]
+    causes = dict(zip(wrong, causes_of(recomputation, doubts), strict=True)) if wrong else {}
+    return [replace(row, cause=causes[i]) if i in causes else row for i, row in enumerate(rows)]
 
 
 def _values(unit: Unit, reads: Sequence[Read]) -> Iterable[_Value]:
@@ -166,8 +161,8 @@ def _compared(
         mode=value.read.mode,
         start_us=value.window.start_us,
         end_us=value.window.end_us,
-        online=canonical(_typed(online, kind)),
-        offline=canonical(_typed(offline, kind)),
+        online=canonical(typed(online, kind)),
+        offline=canonical(typed(offline, kind)),
         verdict=Verdict.EQUAL,
         unit=unit.storage_fingerprint,
         token=value.read.text,
@@ -193,92 +188,3 @@ def _empty(each: Aggregated, value: Any) -> bool:
 
 def _entity(read: Read) -> str:
     return json.dumps(dict(read.asked.entity), sort_keys=True, ensure_ascii=False)
-
-
-def _typed(value: Any, kind: pa.DataType) -> Any:
-    """Instants as microseconds on both sides: the API writes them as text, Spark as integers."""
-    if value is None:
-        return None
-    if pa.types.is_timestamp(kind):
-        return instant(value)
-    if pa.types.is_list(kind):
-        return [_typed(item, kind.value_type) for item in value]
-    if pa.types.is_struct(kind):
-        return {field.name: _typed(value[field.name], field.type) for field in kind}
-    return value
-
-
-# ---- causes
-
-
-def _with_causes(recomputation: Recomputation, both: Sequence[tuple[_Value, Compared]]) -> list[Compared]:
-    wrong = [i for i, (_, row) in enumerate(both) if row.verdict is not Verdict.EQUAL and not row.cause]
-    causes: dict[int, Cause] = {}
-    if wrong:
-        causes = _causes(recomputation, {i: both[i] for i in wrong[:MOST_CLASSIFIED]})
-    return [replace(row, cause=causes[i]) if i in causes else row for i, (_, row) in enumerate(both)]
-
-
-def _causes(recomputation: Recomputation, wrong: Mapping[int, tuple[_Value, Compared]]) -> dict[int, Cause]:
-    """The first change to the question that gives the online value; `logic` if none does."""
-    slice_us = recomputation.unit.slice_us
-    tried: list[tuple[int, Cause, WindowOf]] = []
-    windows: dict[tuple[int, str, int, int, int], WindowOf] = {}
-    for i, (value, _) in wrong.items():
-        for cause, rule, start, end in _changes(value.window, slice_us):
-            key = (value.window.who, rule, start, end, value.window.rows)
-            tried.append((i, cause, windows.setdefault(key, WindowOf(len(windows), *key))))
-    each_of = {i: value.each for i, (value, _) in wrong.items()}
-    ties = {i: _tie_query(each) for i, each in each_of.items()}
-    asked = [*each_of.values(), *(tie for tie in ties.values() if tie is not None)]
-    found = recomputation.of(list(windows.values()), asked)
-    causes: dict[int, Cause] = {}
-    for i, cause, window in tried:
-        value, row = wrong[i]
-        tie = ties[i]
-        kind = value.feature.aggregate.output_type
-        if cause is Cause.TIE:
-            same = tie is not None and _tied(value.each, found.value(window.w, tie), row, kind)
-        else:
-            offline = found.value(window.w, value.each)
-            truth = declared.truth_of(value.each, offline)
-            offline = offline if truth is None else truth.value
-            same = canonical(_typed(offline, kind)) == row.online
-        if same:
-            causes.setdefault(i, cause)
-    return {i: causes.get(i, Cause.LOGIC) for i in wrong}
-
-
-def _changes(window: WindowOf, slice_us: int) -> Iterable[tuple[Cause, str, int, int]]:
-    start, end = window.start_us, window.end_us
-    yield Cause.TIE, TOKEN, start, end
-    yield Cause.LATE, NOT_LATE, start, end
-    yield Cause.LAG, ANY_COVER, start, end
-    yield Cause.LAG, BASE_ALONE, start, end
-    hours = range(start // HOUR_US + 1, -(-end // HOUR_US))
-    for hour in hours[:: max(1, len(hours) // MOST_CUTS)]:
-        yield Cause.EXPIRY, TOKEN, hour * HOUR_US, end
-    for moved in (-slice_us, slice_us):
-        yield Cause.BOUNDARY, TOKEN, start + moved, end
-        yield Cause.BOUNDARY, TOKEN, start, end + moved
-
-
-def _tie_query(each: Aggregated) -> Aggregated | None:
-    """For one ranked value: all the first places, so that another of the same rank is seen."""
-    if each.kind not in ("argmin", "argmax", "top_k", "bottom_k"):
-        return None
-    several = {"argmin": "bottom_k", "argmax": "top_k"}.get(each.kind, each.kind)
-    k = each.parameters.get("k", 1)
-    return aggregated({"kind": several, "payload": each["payload"], "by": each["by"], "k": k + _TIED})
-
-
-def _tied(each: Aggregated, places: Any, row: Compared, kind: pa.DataType) -> bool:
-    if not places:
-        return False
-    if each.kind in ("argmin", "argmax"):
-        first = canonical(places[0]["by"])
-        best = [place["payload"] for place in places if canonical(place["by"]) == first]
-        return any(canonical(_typed(payload, kind)) == row.online for payload in best)
-    struct = kind.value_type
-    ranks = [canonical(_typed(place["by"], struct.field("by").type)) for place in places[: each["k"]]]
-    return ranks == row.online_ranks()

@@ -29,6 +29,10 @@ class Cause(StrEnum):
     BOUNDARY = "boundary"  # with a bound moved by a slice, or the bounds themselves are wrong
     EXPIRY = "expiry"  # with the window cut short at its start
     TIE = "tie"  # the same rank, another event of the same value
+    STALE = "stale"  # with an hour as an earlier archive had it
+    ROUNDING = "rounding"  # one unit in the last place off
+    DROPPED = "dropped"  # without what one slice or hour holds (of one partition, or of all)
+    DOUBLED = "doubled"  # with what one slice or hour holds counted twice
     LOGIC = "logic"  # none of these
 
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import http.client
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
@@ -17,6 +18,7 @@ from slicewise.token import decode_all
 PATH = "/v1/features"
 MAX_ENTITIES = 500
 MAX_VALUES = 50_000
+MOST_WAITS = 30
 _MSGPACK = "application/msgpack"
 
 
@@ -26,6 +28,8 @@ class HttpReader:
 
     url: str
     timeout_s: float = 30.0
+    pause: Callable[[float], None] = time.sleep
+    """Waits so many seconds: a service that is overloaded is asked again, since the check is in no hurry."""
 
     def read(self, refs: Sequence[str], entities: Sequence[Mapping[str, Any]], at_us: int | None) -> list[Predicted]:
         """One answer per entity, in their order. at_us: microseconds UTC; None asks for now.
@@ -42,7 +46,13 @@ class HttpReader:
         request: dict[str, Any] = {"features": list(refs), "entities": list(entities)}
         if at_us is not None:
             request["at"] = at_us
-        status, body = self._post(msgpack.packb(request, use_bin_type=True))
+        packed = msgpack.packb(request, use_bin_type=True)
+        status, body = self._post(packed)
+        for _ in range(MOST_WAITS):
+            if (after := _overloaded(status, body)) is None:
+                break
+            self.pause(after)
+            status, body = self._post(packed)
         if status != http.client.OK:
             raise _error(status, body, self.url)
         results = body["results"]
@@ -73,6 +83,13 @@ class HttpReader:
             ) from error
         finally:
             connection.close()
+
+
+def _overloaded(status: int, body: Any) -> float | None:
+    """Seconds after which a service that refused for lack of time may be asked again."""
+    after = body.get("error", {}).get("retry_after_s") if isinstance(body, Mapping) else None
+    busy = status in (http.client.TOO_MANY_REQUESTS, http.client.SERVICE_UNAVAILABLE)
+    return float(after) if busy and after is not None else None
 
 
 def _error(status: int, body: Any, url: str) -> Exception:

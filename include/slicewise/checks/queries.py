@@ -2,7 +2,7 @@
 
 It reads what a feature's definition says (kind, columns, k) and shares nothing with the code that
 accumulates. Tables: `check_rows` holds the rows of each question's window, with columns `who`,
-`w`, `t`, `topic_id`, `p`, `o` and `v_<column>`.
+`w`, `seq`, `t`, `topic_id`, `p`, `o` and `v_<column>`.
 """
 
 from __future__ import annotations
@@ -52,13 +52,13 @@ def kinds_of(unit: Unit, source: Source) -> dict[str, str]:
 
 
 def archived(table: str, source: Source, start_us: int, end_us: int) -> str:
-    """Good events with time in [start, end): identity, t, kafka_t, and the source's columns as c_."""
+    """Good events with time in [start, end): identity, seq, t, kafka_t, and the source's columns as c_."""
     columns = ", ".join(
         f"unix_micros(`{name}`) AS `c_{name}`" if kind == TIMESTAMP else f"`{name}` AS `c_{name}`"
         for name, kind in source.columns
     )
     return (
-        f"SELECT topic_id, partition AS p, offset AS o, unix_micros(event_time) AS t, "
+        f"SELECT topic_id, partition AS p, offset AS o, archive_seq AS seq, unix_micros(event_time) AS t, "
         f"unix_micros(kafka_time) AS kafka_t, {columns} FROM {table} WHERE kind = 'good' "
         f"AND hour BETWEEN {start_us // HOUR_US} AND {end_us // HOUR_US} "
         f"AND event_time >= timestamp_micros({start_us}) AND event_time < timestamp_micros({end_us})"
@@ -87,7 +87,7 @@ def viewed(unit: Unit, source: Source, events: str) -> str:
     ]
     known = [f"`e_{name}` IS NOT NULL" for name, _ in unit.entity]
     kept = " AND ".join([*finite, *known]) or "TRUE"
-    head = "SELECT topic_id, p, o, t, kafka_t" + (f", {selected}" if selected else "")
+    head = "SELECT topic_id, p, o, seq, t, kafka_t" + (f", {selected}" if selected else "")
     found = f"SELECT * FROM ({head} FROM ({events}) {where}) WHERE {kept}"
     for number, (name, function) in enumerate(unit.functions):
         arguments = ", ".join(f"`v_{column}`" for column in function.reads)
@@ -105,6 +105,26 @@ def last_rows(joined: str) -> str:
     """Of the rows of windows those that count: the latest `most` of a window, all where that is 0."""
     ranked = f"SELECT *, row_number() OVER (PARTITION BY w ORDER BY {NEWEST}) AS from_end FROM ({joined})"
     return f"SELECT * FROM ({ranked}) WHERE most = 0 OR from_end <= most"
+
+
+def partly(joined: str) -> str:
+    """Of the rows of windows those of a window's part as many times as it says, and only what was archived by then."""
+    here = (
+        "t >= from_us AND t < to_us AND (of_p IS NULL OR (p = of_p AND topic_id = of_topic)) "
+        "AND (up_to IS NULL OR seq > up_to)"
+    )
+    again = f"explode(sequence(1, CASE WHEN {here} THEN times ELSE 1 END)) AS nth"
+    return f"SELECT *, {again} FROM ({joined}) WHERE NOT ({here}) OR times > 0"
+
+
+def parts(length_us: int) -> str:
+    """The slices (or hours) of each window that have events, by place: `number`, `topic_id`, `p`."""
+    return f"SELECT DISTINCT w, t DIV {length_us} AS number, topic_id, p FROM {ROWS} ORDER BY number DESC, topic_id, p"
+
+
+def seqs() -> str:
+    """Which archive brought events of which hour, by window."""
+    return f"SELECT DISTINCT w, hour, seq FROM {ROWS} ORDER BY hour DESC, seq DESC"
 
 
 def _column(name: str) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
-from typing import Any
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
@@ -40,9 +40,21 @@ class Asked:
     token: Token
 
 
+class Part(NamedTuple):
+    """What a store keeps together: the events of one slice or hour, of one place (partition None: of all)."""
+
+    start_us: int
+    end_us: int
+    topic_id: str | None = None
+    partition: int | None = None
+
+
 @dataclass(frozen=True)
 class WindowOf:
-    """An interval of one answer under a rule: `w` numbers it. rows: only the last so many of its rows (0: all)."""
+    """An interval of one answer under a rule: `w` numbers it. rows: only the last so many of its rows (0: all).
+
+    part: these events count `times` (0: not at all); seq: of them only those that were archived after it.
+    """
 
     w: int
     who: int
@@ -50,6 +62,9 @@ class WindowOf:
     start_us: int
     end_us: int
     rows: int = 0
+    part: Part | None = None
+    times: int = 1
+    seq: int | None = None
 
 
 @dataclass(frozen=True)
@@ -152,6 +167,32 @@ class Recomputation:
         finally:
             joined.unpersist()
 
+    def parts(self, windows: Sequence[WindowOf], length_us: int) -> dict[int, list[Part]]:
+        """Of each window the parts of this length that have events, newest first."""
+        joined = self._join(windows)
+        try:
+            rows = self._rows_of(queries.parts(length_us))
+        finally:
+            joined.unpersist()
+        found: dict[int, list[Part]] = {}
+        for row in rows:
+            found.setdefault(row["w"], []).append(
+                Part(row["number"] * length_us, (row["number"] + 1) * length_us, row["topic_id"], row["p"])
+            )
+        return found
+
+    def seqs(self, windows: Sequence[WindowOf]) -> dict[int, list[tuple[int, int]]]:
+        """Of each window (hour, archive seq) that brought events of it, newest first."""
+        joined = self._join(windows)
+        try:
+            rows = self._rows_of(queries.seqs())
+        finally:
+            joined.unpersist()
+        found: dict[int, list[tuple[int, int]]] = {}
+        for row in rows:
+            found.setdefault(row["w"], []).append((row["hour"], row["seq"]))
+        return found
+
     def sessions(self, windows: Sequence[WindowOf], gap_us: int) -> dict[int, tuple[int, int]]:
         """Of each window with events, when the first and last event of its latest session were."""
         joined = self._join(windows)
@@ -179,14 +220,23 @@ class Recomputation:
             "start_us": pa.array([each.start_us for each in windows], pa.int64()),
             "end_us": pa.array([each.end_us for each in windows], pa.int64()),
             "most": pa.array([each.rows for each in windows], pa.int64()),
+            "from_us": pa.array([each.part.start_us if each.part else 0 for each in windows], pa.int64()),
+            "to_us": pa.array([each.part.end_us if each.part else 0 for each in windows], pa.int64()),
+            "of_topic": pa.array([each.part.topic_id if each.part else None for each in windows], pa.string()),
+            "of_p": pa.array([each.part.partition if each.part else None for each in windows], pa.int32()),
+            "times": pa.array([each.times for each in windows], pa.int32()),
+            "up_to": pa.array([each.seq for each in windows], pa.int64()),
         }
         self._table("check_windows", columns)
         text = (
-            "SELECT k.*, i.w, i.most FROM check_known k JOIN check_windows i ON i.who = k.who "
+            "SELECT k.*, i.w, i.most, i.from_us, i.to_us, i.of_topic, i.of_p, i.times, i.up_to "
+            "FROM check_known k JOIN check_windows i ON i.who = k.who "
             "AND k.t >= i.start_us AND k.t < i.end_us WHERE CASE i.rule "
             f"WHEN '{TOKEN}' THEN k.in_token WHEN '{ANY_COVER}' THEN TRUE "
             f"WHEN '{BASE_ALONE}' THEN k.in_base WHEN '{NOT_LATE}' THEN k.in_token AND k.in_time END"
         )
+        if any(each.part is not None for each in windows):
+            text = queries.partly(text)
         if any(each.rows for each in windows):
             text = queries.last_rows(text)
         joined = self.spark.sql(text).persist()

@@ -9,6 +9,7 @@ from decimal import Decimal
 from typing import Any
 
 import msgpack
+import pyarrow as pa
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -47,6 +48,19 @@ def instant(value: object) -> object:
     if isinstance(value, str):
         value = datetime.fromisoformat(value)
     return _plain(value)
+
+
+def typed(value: Any, kind: pa.DataType) -> Any:
+    """Instants as microseconds on both sides: the API writes them as text, Spark as integers."""
+    if value is None:
+        return None
+    if pa.types.is_timestamp(kind):
+        return instant(value)
+    if pa.types.is_list(kind):
+        return [typed(item, kind.value_type) for item in value]
+    if pa.types.is_struct(kind):
+        return {field.name: typed(value[field.name], field.type) for field in kind}
+    return value
 
 
 def value_of(raw: bytes) -> Any:

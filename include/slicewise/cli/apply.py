@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import time
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
@@ -26,8 +25,6 @@ if TYPE_CHECKING:
     from slicewise.features.explain import Change
     from slicewise.features.plan import Deployment
 
-PATIENCE_S = 1800.0
-
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help="print the outcome for programs")
@@ -36,6 +33,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace, settings: Settings) -> int:
+    from slicewise.cli._building import build
     from slicewise.cli.check import proven
     from slicewise.errors import DefinitionError
     from slicewise.features.explain import changes, refuse_changed_units
@@ -78,51 +76,12 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
         stream.ensure_emission(settings)  # it is to publish what is new, or has nothing to do any more
         stream.ensure_probes(settings)
     if left:
-        _build(settings, planned, not arguments.no_wait, say)
+        build(settings, planned.views, say, wait=not arguments.no_wait, command="slicewise apply")
     if arguments.json:
         print(json.dumps(_outcome(planned, wanted, marks.epoch, waited=not arguments.no_wait)))
     else:
         _example(settings, planned, wanted)
     return 0
-
-
-def _build(settings: Settings, planned: Deployment, wait: bool, say: object) -> None:
-    from slicewise.errors import ServerError
-    from slicewise.local import deploy
-    from slicewise.local.airflow_api import AirflowApi
-
-    assert callable(say)
-    with AirflowApi(settings.airflow_url) as airflow:
-        airflow.unpause("backfill_view")
-        run = airflow.trigger("backfill_view")
-        say(f"backfill_view builds the history: {settings.airflow_url}/dags/backfill_view")
-        said: dict[str, tuple[int, int]] = {}
-        deadline = time.monotonic() + PATIENCE_S
-        while wait:
-            now = airflow.run(run.dag_id, run.run_id)  # before the marks: a run that is over has written its own
-            with deploy.connected(settings) as store:
-                left = deploy.building(planned, store.marks())
-            if not left:
-                return
-            if left != said:
-                said = left
-                for view, (done, total) in left.items():
-                    say(f"building   {view:<24} {f'{done} of {total} hours' if total else 'queued'}")
-            if now.over and not now.well:
-                raise ServerError(
-                    f"backfill_view failed: {', '.join(left)} not built",
-                    where=f"{settings.airflow_url}/dags/backfill_view",
-                    next_step="read its log there, mend it, and run slicewise apply again: it goes on",
-                )
-            if time.monotonic() > deadline:
-                raise ServerError(
-                    f"{', '.join(left)} not built after {PATIENCE_S:.0f} s",
-                    next_step="slicewise status shows how far it is; once backfill_view has ended, "
-                    "run slicewise apply again: it goes on",
-                )
-            if now.over:  # entities were left over that the stream folded meanwhile
-                run = airflow.trigger("backfill_view")
-            time.sleep(0.5)
 
 
 def _outcome(planned: Deployment, wanted: Sequence[Change], epoch: int, waited: bool) -> dict[str, object]:

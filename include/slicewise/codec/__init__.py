@@ -36,6 +36,7 @@ from slicewise.codec.few import FewRows, Row
 from slicewise.codec.hours import Hours, pack_hours, unpack_hours
 from slicewise.codec.layout import CODEC_VERSION, Layout
 from slicewise.codec.members import IDENTITY_BYTES, MEMBERS_VERSION, Members, OpenMembers, identity_time, score_of
+from slicewise.codec.skips import pack_skip, unpack_skip
 
 __all__ = [
     "CODEC_VERSION",
@@ -68,6 +69,7 @@ __all__ = [
     "pack_hours",
     "pack_lifetime",
     "pack_running",
+    "pack_skip",
     "pack_slices",
     "pack_total",
     "pentad_digest",
@@ -77,6 +79,7 @@ __all__ = [
     "unpack_hours",
     "unpack_lifetime",
     "unpack_running",
+    "unpack_skip",
     "unpack_slices",
     "unpack_total",
 ]

@@ -15,8 +15,8 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from slicewise.aggregates.alone import FewEvents, ManyEvents
 from slicewise.aggregates.events import Rows
-from slicewise.aggregates.few import FewEvents
 from slicewise.aggregates.fields import IDENTITY, SIGN_BIT
 from slicewise.aggregates.ragged import offsets_of, runs
 from slicewise.aggregates.values import ValueType
@@ -31,6 +31,7 @@ within it is still that of their times."""
 _CRC_BYTES = 4
 _WHOLE = 0x2144DF1C
 """CRC-32 of any bytes followed by their own CRC-32, little-endian."""
+_WHOLES = frozenset((_WHOLE,))
 MANY = 16
 """From so many members on one checksum over all of them is faster than one of each."""
 
@@ -97,7 +98,8 @@ class Members:
             whole = b"".join(members)
             if zlib.crc32(whole) == _crc_of_many(self._sealed.itemsize, len(members)):
                 return OpenMembers(self, members, np.frombuffer(whole, self._sealed)["record"])
-        if not all(len(each) >= width + _CRC_BYTES and zlib.crc32(each) == _WHOLE for each in members):
+        least = min(map(len, members), default=width + _CRC_BYTES)
+        if least < width + _CRC_BYTES or not _WHOLES.issuperset(map(zlib.crc32, members)):
             raise CodecError(
                 "a member of an event list is damaged",
                 expected=f"at least {width + _CRC_BYTES} bytes that agree with their checksum",
@@ -148,6 +150,14 @@ class OpenMembers:
             for name, (there, column) in zip(names, values, strict=True)
         }
         return FewEvents(identities, columns)
+
+    def many(self) -> ManyEvents:
+        """The same as arrays; of text, decimals and arrays only their bytes' number."""
+        records, columns = self.records, {}
+        for i, (name, _) in enumerate(self.form.columns):
+            held = records[f"has{i}"] != 0
+            columns[name] = np.ascontiguousarray(records[f"v{i}"]), None if held.all() else held
+        return ManyEvents(records["identity"], columns)
 
     def rows(self, names: Collection[str] | None = None) -> Rows:
         """The same as columns; names: only these of the columns."""

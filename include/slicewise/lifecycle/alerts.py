@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from typing import Literal
 
 Kind = Literal["webhook", "slack", "smtp", "pagerduty"]
-Aging = Literal["tail", "probes"]
+Quiet = Literal["tail", "probes", "records"]
+"""What is told though no task failed."""
 
 RUNBOOK = "docs/runbook.md"
 ANCHORS: Mapping[str, str] = {
@@ -27,10 +28,10 @@ ANCHORS: Mapping[str, str] = {
 
 @dataclass(frozen=True)
 class Alert:
-    """A task that failed, a run that missed its deadline, a tail that no longer brings events, or answers that lack
-    what was produced a while ago."""
+    """A task that failed, a run that missed its deadline, a tail that no longer brings events, answers that lack
+    what was produced a while ago, or records of which many are bad."""
 
-    event: Literal["task_failed", "deadline_missed", "tail_lost", "answers_late"]
+    event: Literal["task_failed", "deadline_missed", "tail_lost", "answers_late", "records_bad"]
     dag: str
     task: str
     """Empty where a whole run is meant."""
@@ -78,24 +79,33 @@ def channels(env: Mapping[str, str]) -> tuple[Channel, ...]:
     return tuple(Channel(kind, env[name]) for name, kind in _VARIABLES if env.get(name))
 
 
-_AGING: Mapping[str, str] = {"tail": "the-tail-is-lost", "probes": "answers-are-not-fresh"}
+_QUIET: Mapping[str, str] = {
+    "tail": "the-tail-is-lost",
+    "probes": "answers-are-not-fresh",
+    "records": "many-records-are-bad",
+}
+_EVENTS: Mapping[Quiet, Literal["tail_lost", "answers_late", "records_bad"]] = {
+    "tail": "tail_lost",
+    "probes": "answers_late",
+    "records": "records_bad",
+}
 
 
-def aging_kind(reasons: Sequence[str]) -> Aging:
+def aging_kind(reasons: Sequence[str]) -> Quiet:
     """Which section helps where answers are right, and old: the tail's as soon as anything of that is wrong."""
     return "tail" if any(reason.startswith("tail: ") for reason in reasons) else "probes"
 
 
-def aging_event(kind: Aging) -> Literal["tail_lost", "answers_late"]:
+def quiet_event(kind: Quiet) -> Literal["tail_lost", "answers_late", "records_bad"]:
     """The name of the alert."""
-    return "tail_lost" if kind == "tail" else "answers_late"
+    return _EVENTS[kind]
 
 
 def runbook_link(dag: str, base: str = "") -> str:
-    """The runbook's section for a DAG (or "tail" and "probes", whose alerts fail none); base is where the repository
-    can be read, if anywhere."""
+    """The runbook's section for a DAG (or "tail", "probes" and "records", whose alerts fail none); base is where the
+    repository can be read, if anywhere."""
     page = f"{base.rstrip('/')}/{RUNBOOK}" if base else RUNBOOK
-    anchor = _AGING.get(dag) or ANCHORS.get(dag)
+    anchor = _QUIET.get(dag) or ANCHORS.get(dag)
     return f"{page}#{anchor}" if anchor else page
 
 

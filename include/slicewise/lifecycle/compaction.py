@@ -5,9 +5,11 @@ Hours are counted since 1970, seqs from 1; seq 0 stands for a unit's start cover
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
+
+from slicewise.cover import Cover
 
 
 class Why(Enum):
@@ -102,21 +104,38 @@ class Fill(Enum):
 
     COMPUTE = "compute"
     """Nothing stands: compact exactly the events below the start cover."""
+    EXTEND = "extend"
+    """What stands lacks events below the start cover, and holds none beyond: add exactly those."""
+    START = "start"
+    """What stands holds exactly the events below the start cover: swap it as that, whatever seq its header has."""
     SWAP = "swap"
-    """What stands holds all of them: swap it."""
+    """What stands holds all of them and more: swap it under its own seq."""
     RECOMPACT = "recompact"
-    """What stands was made for another start cover, or lacks events below this one: compact to
-    the newest archive."""
+    """What stands holds some beyond the start cover and lacks others below: compact to the newest archive."""
 
 
-def fill_of(compacted: int | None, holds_start: bool, is_start: bool) -> Fill:
-    """compacted: the seq that stands; holds_start: its cover contains the start cover; is_start:
-    its cover is the start cover."""
-    if compacted is None:
-        return Fill.COMPUTE
-    if compacted == 0:
-        return Fill.SWAP if is_start else Fill.RECOMPACT
-    return Fill.SWAP if holds_start else Fill.RECOMPACT
+@dataclass(frozen=True)
+class Filling:
+    """What decides what a backfill does for the hours of a unit."""
+
+    start: Cover
+    newest: Mapping[int, int]
+    """Hour -> newest archive among its source's events."""
+    contained: Callable[[Cover], int]
+    """The newest archive all of whose events a cover contains."""
+
+    def of(self, hour: int, seq: int, cover: Cover | None) -> Fill:
+        """seq, cover: of the hour's header; cover None where it has none."""
+        if cover is None:
+            return Fill.COMPUTE
+        if cover == self.start and not seq:
+            return Fill.START
+        if seq and cover.dominates(self.start):
+            return Fill.SWAP
+        if not self.start.dominates(cover):
+            return Fill.RECOMPACT
+        lacks = self.newest.get(hour, 0) > (seq or self.contained(cover))
+        return Fill.EXTEND if lacks else Fill.START
 
 
 def days_to_total(hours: Iterable[int], key_hour: int | None, now_hour: int) -> list[int]:

@@ -91,7 +91,27 @@ def health_of(status: StoreStatus, limits: Limits) -> Health:
     if judged.stopped:
         return Health(unread, stopped=not unread)
     aging = (*_aging(status, streams, limits), *_probes(status, limits))
-    return Health((*judged.reasons, *unread, *_emission(status, limits)), aging=aging)
+    return Health((*judged.reasons, *unread, *_lost(status), *_emission(status, limits)), aging=aging)
+
+
+def lost_events(status: StoreStatus) -> int:
+    """Events that the store had applied and lost, and that are to be applied again."""
+    return sum(
+        max(0, int(value) - int(status.marks.get(f"g:{name[2:]}", 0)))
+        for name, value in status.marks.items()
+        if name.startswith("w:")
+    )
+
+
+def unready(status: StoreStatus) -> tuple[str, ...]:
+    """Views whose history is not built."""
+    found = (unit for unit in status.units if f"y:{unit['storage_fingerprint']}" not in status.marks)
+    return tuple(dict.fromkeys(str(unit["view"]) for unit in found))
+
+
+def _lost(status: StoreStatus) -> tuple[str, ...]:
+    events = lost_events(status)
+    return (f"store: it lost what it had applied, {events} events to go",) if events else ()
 
 
 def _aging(status: StoreStatus, streams: Sequence[StreamStatus], limits: Limits) -> tuple[str, ...]:

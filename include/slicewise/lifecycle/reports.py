@@ -89,6 +89,21 @@ def slice_rows(report: Report) -> list[dict[str, object]]:
     return [dict(row) for row in _listed(report.get("slices")) if isinstance(row, Mapping)]
 
 
+def bad_shares(report: Report, percent: float) -> tuple[str, ...]:
+    """Of each source of whose newly archived records more than so many percent are bad: how many, and mostly why."""
+    found = []
+    for each in _listed(report.get("archived")):
+        bad = each.get("bad") if isinstance(each, Mapping) else None
+        if not isinstance(each, Mapping) or not isinstance(bad, Mapping) or not bad:
+            continue
+        many, every = sum(bad.values()), int(each["events"])
+        if many * 100 > percent * every:
+            most = sorted(bad.items(), key=lambda item: (-item[1], item[0]))[:3]
+            why = ", ".join(f"{reason} {count}" for reason, count in most)
+            found.append(f"{each['source']}: {many} of {every} records were bad ({why})")
+    return tuple(found)
+
+
 def table(rows: Sequence[Mapping[str, object]], columns: Sequence[str]) -> list[str]:
     """Rows as aligned lines for a task's log, numbers to the right; the header first."""
     cells = [[_cell(row.get(name)) for name in columns] for row in rows]

@@ -1,4 +1,5 @@
-"""When the tail may begin, how many slots it needs, and how long the fold may wait: pure functions of what was seen."""
+"""When the tail may begin and a query of it end, how many slots it needs, how long the fold may wait: pure functions of
+what was seen."""
 
 from __future__ import annotations
 
@@ -14,6 +15,8 @@ _SHARE = 0.5
 """Of the bound of tail fields that one wait of the fold may fill: a batch takes time too."""
 
 _SILENT_US = 10_000_000
+_QUIET_S = 10.0
+"""After which a query that began and has said nothing may have nothing to say."""
 
 
 @dataclass(frozen=True)
@@ -47,8 +50,21 @@ def lives(tail: StreamStatus | None, now_us: int) -> bool:
 
 
 def slots(partitions: Mapping[str, int]) -> int:
-    """Of a local session for these partitions of sources: each holds one for ever."""
-    return max(SPARE_SLOTS, sum(partitions.values()))
+    """Of a local session for these partitions of sources: each holds one for ever, and one more while a query takes
+    over from another."""
+    return max(SPARE_SLOTS, 2 * sum(partitions.values()))
+
+
+def speaks(heard: bool, age_s: float) -> bool:
+    """Whether a query that began can be judged: its writers were heard, or so long was time for it."""
+    return heard or age_s >= _QUIET_S
+
+
+def relieved(ends: Mapping[int, int], reached: Mapping[int, int], folded: Mapping[int, int]) -> bool:
+    """Whether a query that began beside another has caught up, so that the other may end.
+
+    Of each partition: where the log ended when it could be judged first; what it has acknowledged; the ledger."""
+    return all(max(reached.get(p, 0), folded.get(p, 0)) >= end for p, end in ends.items())
 
 
 def fold_wait_s(most: int, records: int, took_s: float, over_s: float, pace: Pace) -> float:

@@ -9,11 +9,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from slicewise.cover import Cover
 from slicewise.errors import ServerError
 from slicewise.features import own
 from slicewise.features.plan import Deployment
 from slicewise.settings import Settings
+from slicewise.stores.beginning import archived_by, beginnings, with_probes_ready
 from slicewise.stores.kafka.log import KafkaLog
 from slicewise.stores.ports import Marks, OnlineStore
 from slicewise.stores.redis import open_store
@@ -50,23 +50,13 @@ def deploy(settings: Settings, store: OnlineStore, deployment: Deployment, epoch
 
     epoch: the one that the plan was made under; EpochSuperseded when somebody deployed since.
     """
-    topics: dict[str, str] = {}
-    earliest = Cover({})
     with KafkaLog(settings.kafka_bootstrap) as log:
         for source in deployment.sources:
             log.create(source.topic, 1 if source.name == own.SOURCE else settings.kafka_partitions)
-            topics[source.topic] = log.topic_id(source.topic)
-            earliest = earliest.join(log.earliest(source.topic))
-    return _with_probes_ready(store, deployment, store.deploy(deployment, epoch, topics, earliest))
-
-
-def _with_probes_ready(store: OnlineStore, deployment: Deployment, marks: Marks) -> Marks:
-    """Probes that come back have no history to build: none of theirs is ever asked for again."""
-    late = [unit for unit in deployment.units if unit.project == own.PROJECT]
-    late = [unit for unit in late if unit.storage_fingerprint not in marks.ready]
-    for unit in late:
-        store.mark_ready(unit, marks.starts[unit.storage_fingerprint], {unit.view: [unit.storage_fingerprint]})
-    return store.marks() if late else marks
+        # a store that knows nothing is a new one, or one that lost all: then the archive may hold what it lost
+        archived = None if store.marks().units else archived_by(settings)
+        topics, first = beginnings(deployment, log, archived)
+    return with_probes_ready(store, deployment, store.deploy(deployment, epoch, topics, first))
 
 
 def building(deployment: Deployment, marks: Marks) -> dict[str, tuple[int, int]]:

@@ -36,7 +36,7 @@ from slicewise.stores.kafka.times import first_time_us
 from slicewise.stores.redis.status import StoreStatus, read_status
 
 # Those that run by their own schedule once they are unpaused.
-SCHEDULED = ("compact_slices", "check_consistency", "maintain_iceberg", "sweep_expired")
+SCHEDULED = ("compact_slices", "backfill_view", "check_consistency", "maintain_iceberg", "sweep_expired")
 REPLAYED_TOPIC = "flights"
 _PATIENCE_S = 1800.0
 

@@ -34,13 +34,13 @@ def main() -> None:
         port=port,
         workers=workers,
         loop="uvloop",
-        http="httptools",
+        http="slicewise.serving.protocol:Protocol",
         ws="none",
         lifespan="on",
         access_log=False,
         log_level="warning",
         server_header=False,
-        proxy_headers=False,  # nobody asks who the client is
+        proxy_headers=False,  # a gateway says who the client is in a header of its own, or nobody does
         timeout_graceful_shutdown=GRACE_S,
     )
     log.event("serving_stopped")

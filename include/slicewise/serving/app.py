@@ -15,13 +15,16 @@ from urllib.parse import unquote
 
 from slicewise import log
 from slicewise.clock import Clock, SystemClock
-from slicewise.errors import BadRequest, SlicewiseError, StoreUnavailable, UnknownName
+from slicewise.errors import BodyTooLarge, BodyTooSlow, Overloaded, SlicewiseError, UnknownName
 from slicewise.serving import describe, http, leaderboard_page, openapi, page
+from slicewise.serving.admission import Limits
+from slicewise.serving.answer import Answer
 from slicewise.serving.connection import AsyncConnection
+from slicewise.serving.gate import Gate
 from slicewise.serving.http import Response, encoded, error_response
 from slicewise.serving.leaderboards import read_leaderboard
 from slicewise.serving.metrics import CONTENT_TYPE, Metrics
-from slicewise.serving.requests import MAX_BODY_BYTES, parse_body
+from slicewise.serving.requests import MAX_BODY_BYTES, FeaturesRequest, parse_body
 from slicewise.serving.service import FeatureService
 
 Scope = MutableMapping[str, Any]
@@ -29,19 +32,35 @@ Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 
 LISTEN_EVERY_S = 1.0
+STORE_TIMEOUT_S = 5.0
+"""A node that has not answered for so long is no node to wait for; a request waits for less (`timeout_s`)."""
 RETRY_TOTALS_EVERY_S = 30.0
+LIMITS = Limits(at_once=16, patience_s=0.1, waiting=1_000)
+LOG_EVERY_S = 1.0
 
 
 class App:
     """The ASGI application of one process."""
 
-    def __init__(self, redis_url: str, clock: Clock | None = None, timeout_s: float = 5.0) -> None:
+    def __init__(
+        self,
+        redis_url: str,
+        clock: Clock | None = None,
+        timeout_s: float = 4.0,
+        limits: Limits = LIMITS,
+        client_header: str = "",
+    ) -> None:
+        """timeout_s: longest that a request is in work. client_header: names the client, else its address does."""
         self.metrics = Metrics()
-        self.connection = AsyncConnection(redis_url, timeout_s, self.metrics.store_seconds.observe)
+        self.gate = Gate(limits, self.metrics)
+        self._client_header = client_header.encode("latin-1")
+        self.connection = AsyncConnection(redis_url, STORE_TIMEOUT_S, self.metrics.store_seconds.observe, timeout_s)
         self.service = FeatureService(clock or SystemClock())
         self._listener: asyncio.Task[None] | None = None
         self._deaf: str | None = None
         """Why catalog and freshness are not kept current, while they are not."""
+        self._said: dict[str, tuple[float, int]] = {}
+        """Of each kind of failure: when it was logged last, and how many came since."""
         self._features_seconds = self.metrics.request_seconds.labels("/v1/features")
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -103,7 +122,7 @@ class App:
             response = await self._features(scope, receive)
             self._features_seconds.observe(time.perf_counter() - start)
         else:
-            response = await self._other(path, method, packed=_packed(scope)[1])
+            response = await self._other(scope, path, method)
             self.metrics.request_seconds.labels(_route(path)).observe(time.perf_counter() - start)
         await send(
             {
@@ -122,9 +141,9 @@ class App:
     async def _features(self, scope: Scope, receive: Receive) -> Response:
         packed_in, packed_out = _packed(scope)
         try:
-            body = await _body(receive)
+            body = await _body(scope, receive)
             request = parse_body(body, msgpack=packed_in)
-            answer = await self.connection.run(self.service.read(request))
+            answer = await self._read(scope, request)
         except SlicewiseError as error:
             self._count(error)
             return error_response(error, msgpack=packed_out)
@@ -135,11 +154,40 @@ class App:
             self.metrics.flags.labels(flag).inc()
         return encoded(200, answer.to_wire(text=not packed_out), msgpack=packed_out)
 
+    async def _read(self, scope: Scope, request: FeaturesRequest) -> Answer:
+        """Parsed before it is admitted: what is refused may declare another answer."""
+        try:
+            ticket = await self.gate.enter(self._client(scope), len(request.entities))
+        except Overloaded as error:
+            return self.service.instead(request, error)
+        try:
+            return await self.connection.run(self.service.read(request))
+        finally:
+            self.gate.leave(ticket)
+
+    def _client(self, scope: Scope) -> str:
+        if self._client_header:
+            for name, value in scope["headers"]:
+                if name == self._client_header:
+                    return str(value[:200], "latin-1")
+        client = scope.get("client")
+        return client[0] if client else ""
+
     def _count(self, error: SlicewiseError) -> None:
         kind = type(error).__name__
         self.metrics.errors.labels(kind).inc()
-        if http.status_of(error) >= 500:
-            log.warning("request_failed", kind=kind, what=error.what, where=error.where)
+        if http.status_of(error) >= 500 or isinstance(error, Overloaded):
+            self._log(kind, error)
+
+    def _log(self, kind: str, error: SlicewiseError) -> None:
+        """One line a second for each kind: a service that refuses thousands of requests has other things to do."""
+        told, unsaid = self._said.get(kind, (-LOG_EVERY_S, 0))
+        now = time.monotonic()
+        if now - told < LOG_EVERY_S:
+            self._said[kind] = (told, unsaid + 1)
+            return
+        self._said[kind] = (now, 0)
+        log.warning("request_failed", kind=kind, what=error.what, where=error.where, and_before=unsaid)
 
     def _defect(self, error: Exception) -> SlicewiseError:
         lines = "".join(traceback.format_exception(error))
@@ -150,17 +198,24 @@ class App:
             next_step="report it, with the time; the log has the trace",
         )
 
-    async def _other(self, path: str, method: str, *, packed: bool) -> Response:
+    async def _other(self, scope: Scope, path: str, method: str) -> Response:
         known = path in _PAGES or path.startswith(_NAMED)
         if not known and path != "/v1/features":
             error = UnknownName("no such page", expected=", ".join(_PAGES), next_step="see /")
             return error_response(error)
         if method not in ("GET", "HEAD"):
             return http.method_refused(method, "GET" if path != "/v1/features" else "GET, POST")
+        packed = _packed(scope)[1]
         try:
-            if path.startswith(_BOARD):
-                return await self._leaderboard(unquote(path[len(_BOARD) :]), packed)
-            return await self._page(path)
+            if path in _UNGATED:
+                return await self._page(path)
+            ticket = await self.gate.enter(self._client(scope))
+            try:
+                if path.startswith(_BOARD):
+                    return await self._leaderboard(unquote(path[len(_BOARD) :]), packed)
+                return await self._page(path)
+            finally:
+                self.gate.leave(ticket)
         except SlicewiseError as error:
             self._count(error)
             return error_response(error, msgpack=packed)
@@ -172,6 +227,8 @@ class App:
             return encoded(200, {"status": "ok"})
         if path == "/metrics":
             describe.gauges(self.metrics, self.service)
+            self.metrics.requests.labels("work").set(self.gate.admission.working)
+            self.metrics.requests.labels("wait").set(self.gate.admission.waiting)
             return Response(200, self.metrics.text(), CONTENT_TYPE.encode())
         if path == "/openapi.json":
             return encoded(200, openapi.document())
@@ -202,7 +259,7 @@ class App:
     async def _ready(self) -> Response:
         try:
             catalog = await self.connection.run(self.service.load())
-            report = await self.connection.run(describe.readiness(catalog))
+            report = await self.connection.run(describe.readiness(catalog, self.service.reached))
         except SlicewiseError as error:
             body = {"ready": False, "reasons": [error.what], **http.error_body(error)}
             return encoded(503, body)
@@ -214,6 +271,8 @@ class App:
 
 
 _PAGES = ("/", "/healthz", "/readyz", "/metrics", "/openapi.json", "/v1/features", "/v1/leaderboards")
+_UNGATED = ("/healthz", "/readyz", "/metrics", "/openapi.json")
+"""What tells how the service is must be told while it is busy."""
 _BOARD, _BOARD_PAGE = "/v1/leaderboards/", "/leaderboards/"
 _NAMED = ("/v1/features/", _BOARD, _BOARD_PAGE)
 
@@ -236,26 +295,40 @@ def _packed(scope: Scope) -> tuple[bool, bool]:
     return sent, accepted
 
 
-async def _body(receive: Receive) -> bytes:
-    message = await receive()
-    body: bytes = message.get("body", b"")
-    if not message.get("more_body"):
-        return body
-    chunks, size = [body], len(body)
-    while message.get("more_body"):
+async def _body(scope: Scope, receive: Receive) -> bytes:
+    for name, value in scope["headers"]:
+        if name == b"content-length" and int(value) > MAX_BODY_BYTES:
+            raise _too_large(int(value))
+    chunks, size, more = [], 0, True
+    while more:
         message = await receive()
         if message["type"] == "http.disconnect":
-            raise StoreUnavailable("the client went away")
-        chunk = message.get("body", b"")
-        size += len(chunk)
+            raise BodyTooSlow("the request was not whole in time, or its client went away", next_step="send it again")
+        chunks.append(message.get("body", b""))
+        size += len(chunks[-1])
         if size > MAX_BODY_BYTES:
-            raise BadRequest("the body is too large", expected=f"at most {MAX_BODY_BYTES} bytes")
-        chunks.append(chunk)
+            raise _too_large(size)
+        more = message.get("more_body", False)
     return b"".join(chunks)
+
+
+def _too_large(size: int) -> BodyTooLarge:
+    return BodyTooLarge(
+        f"a body of {size} bytes or more",
+        expected=f"at most {MAX_BODY_BYTES} bytes",
+        next_step="ask for fewer entities at once",
+    )
 
 
 def create() -> App:
     """The application by the settings of the environment; each worker process calls it."""
     from slicewise.settings import Settings
 
-    return App(Settings.load().redis_url)
+    settings = Settings.load()
+    limits = Limits(settings.serving_at_once, settings.serving_wait_ms / 1e3, settings.serving_waiting)
+    return App(
+        settings.redis_url,
+        timeout_s=settings.serving_timeout_ms / 1e3,
+        limits=limits,
+        client_header=settings.serving_client_header,
+    )

@@ -92,6 +92,8 @@ class Catalog:
     topics: Mapping[str, str]
     names: Mapping[str, str]
     """Unit -> its name in keys."""
+    terms: Mapping[str, int] = field(default_factory=dict)
+    """As in the marks: an epoch that was lost may come again, with other terms."""
     horizons: Mapping[str, Horizon] = field(default_factory=dict)
     """As in the marks: from where on plans read the days of units with a lifetime."""
     _selections: dict[object, Selection] = field(default_factory=dict)
@@ -100,7 +102,15 @@ class Catalog:
     def of(deployment: Deployment, marks: Marks) -> Catalog:
         names = {unit.storage_fingerprint: marks.name(unit.storage_fingerprint) for unit in deployment.units}
         return Catalog(
-            deployment, marks.generation, marks.epoch, marks.units, marks.places, marks.topics, names, marks.horizons
+            deployment,
+            marks.generation,
+            marks.epoch,
+            marks.units,
+            marks.places,
+            marks.topics,
+            names,
+            marks.terms,
+            marks.horizons,
         )
 
     def stands(self, marks: Marks) -> bool:
@@ -112,6 +122,7 @@ class Catalog:
             and marks.places == self.places
             and marks.topics == self.topics
             and marks.horizons == self.horizons
+            and marks.terms == self.terms
         )
 
     def partitions(self, source: str) -> tuple[int, ...]:

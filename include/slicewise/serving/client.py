@@ -116,7 +116,10 @@ class HttpClient:
         *,
         min_token: str | None = None,
     ) -> Answer:
-        """As `Client.get`, over HTTP."""
+        """As `Client.get`, over HTTP. Raises Overloaded too (OverShare: this client alone asks too much).
+
+        Nothing is asked again by itself, which is what overload feeds on; `retry_after_s` says when it is worth it.
+        """
         refs, name = _asked(features)
         body: dict[str, Any] = {"entities": _entities(entities)}
         if name is None:
@@ -174,6 +177,9 @@ def _error(wire: Mapping[str, Any]) -> SlicewiseError:
         return errors.BeyondRetention(wire["what"], earliest_at_us=wire["earliest_at_us"], **parts)
     if kind is errors.BehindToken:
         return errors.BehindToken(wire["what"], retry_after_s=1.0, **parts)
+    if kind is errors.Overloaded or kind is errors.OverShare:
+        overloaded: type[errors.Overloaded] = kind
+        return overloaded(wire["what"], retry_after_s=wire["retry_after_s"], **parts)
     if isinstance(kind, type) and issubclass(kind, SlicewiseError):
         return kind(wire["what"], **parts)
     return SlicewiseError(wire["what"], **parts)

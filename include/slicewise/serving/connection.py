@@ -85,10 +85,18 @@ class SyncConnection:
 class AsyncConnection:
     """Drives flows over one multiplexed connection; many at once."""
 
-    def __init__(self, url: str, timeout_s: float = 5.0, observe: Callable[[float], None] | None = None) -> None:
-        """observe: told the seconds of every read's round trip."""
+    def __init__(
+        self,
+        url: str,
+        timeout_s: float = 5.0,
+        observe: Callable[[float], None] | None = None,
+        flow_timeout_s: float | None = None,
+    ) -> None:
+        """timeout_s: a node that answers nothing for so long is left. observe: told the seconds of every read's round
+        trip. flow_timeout_s: what a flow asks later than this after its start fails, as where the store is away."""
         self._url = url
         self._observe = observe
+        self._flow_timeout_s = flow_timeout_s
         self._timeout_s = timeout_s
         self._reader: AsyncReader | None = None
         self._opening: asyncio.Task[AsyncReader] | None = None
@@ -98,6 +106,7 @@ class AsyncConnection:
 
     async def run(self, flow: Flow[T]) -> T:
         """The result of a flow."""
+        until = None if self._flow_timeout_s is None else asyncio.get_running_loop().time() + self._flow_timeout_s
         answer: Any = None
         failure: StoreUnavailable | NotReady | None = None
         try:
@@ -109,7 +118,12 @@ class AsyncConnection:
                     if type(ask) is Generation and reader is not None and not reader.closed:
                         answer = self._generation(reader)  # every read asks this: no coroutine for it
                     else:
-                        answer = await self._perform(ask)
+                        async with asyncio.timeout_at(until):
+                            answer = await self._perform(ask)
+                except TimeoutError:
+                    failure = StoreUnavailable(
+                        f"no answer of the store within {self._flow_timeout_s} s", next_step="ask again"
+                    )
                 except (StoreUnavailable, NotReady) as error:
                     failure = error
         except StopIteration as done:

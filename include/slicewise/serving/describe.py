@@ -10,6 +10,7 @@ from slicewise.features.planned_board import PlannedBoard
 from slicewise.features.unit import PlannedFeature, Unit
 from slicewise.serving.catalog import Catalog
 from slicewise.serving.metrics import Metrics
+from slicewise.serving.reached import Reached
 from slicewise.serving.service import FeatureService
 from slicewise.serving.steps import Flow, Read
 from slicewise.slices import format_duration
@@ -90,7 +91,7 @@ def _feature(unit: Unit, feature: PlannedFeature) -> dict[str, Any]:
     }
 
 
-def readiness(catalog: Catalog) -> Flow[dict[str, Any]]:
+def readiness(catalog: Catalog, reached: Reached) -> Flow[dict[str, Any]]:
     """Whether every view answers, and why not."""
     reply: ReadReply = yield Read(())
     marks = reply.marks
@@ -99,6 +100,8 @@ def readiness(catalog: Catalog) -> Flow[dict[str, Any]]:
         if unit.storage_fingerprint not in marks.ready:
             done, total = marks.building.get(unit.storage_fingerprint, (0, 0))
             reasons.append(f"view {unit.view} is building: {done} of {total} hours")
+    for source, lost in reached.after(catalog, marks, reply.incarnation).items():
+        reasons.append(f"source {source}: the store lost what it had applied, {lost.events} events to go")
     return {
         "ready": not reasons,
         "reasons": reasons,
@@ -114,6 +117,9 @@ def gauges(metrics: Metrics, service: FeatureService) -> None:
     metrics.known_bytes.set(service.known.bytes)
     metrics.known_asked.labels("yes").set(service.known.hits)
     metrics.known_asked.labels("no").set(service.known.misses)
+    for source in service.catalog.deployment.sources if service.catalog is not None else ():
+        lost = service.reached.lost.get(source.name)
+        metrics.lost.labels(source.name).set(0 if lost is None else lost.events)
     for name, newest_us in service.freshness.tails.items():
         metrics.tail_age.labels(name).set((now_us - newest_us) / 1e6)
     for name, known in service.freshness.all().items():

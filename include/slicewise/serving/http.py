@@ -9,13 +9,18 @@ from typing import Any
 import msgspec
 
 from slicewise.errors import (
+    AskAgain,
     BadRequest,
     BehindToken,
     BeyondRetention,
+    BodyTooLarge,
+    BodyTooSlow,
     CodecError,
     DataLoss,
     DefinitionError,
     NotReady,
+    Overloaded,
+    OverShare,
     SlicewiseError,
     StoreUnavailable,
     UnknownName,
@@ -27,9 +32,13 @@ _MSGPACK = msgspec.msgpack.Encoder()
 
 STATUS: Mapping[type[SlicewiseError], int] = {
     BadRequest: 400,
+    BodyTooLarge: 413,
+    BodyTooSlow: 408,
     UnknownName: 404,
     BeyondRetention: 422,
     BehindToken: 503,
+    Overloaded: 503,
+    OverShare: 429,
     NotReady: 503,
     StoreUnavailable: 503,
     DataLoss: 500,
@@ -70,6 +79,8 @@ def error_body(error: SlicewiseError) -> dict[str, Any]:
         found["progress"] = error.progress
     if isinstance(error, BeyondRetention):
         found["earliest_at_us"] = error.earliest_at_us
+    if isinstance(error, Overloaded):
+        found["retry_after_s"] = error.retry_after_s
     return {"error": found}
 
 
@@ -77,9 +88,11 @@ def error_response(error: SlicewiseError, *, msgpack: bool = False) -> Response:
     """The response to a refused or failed request."""
     status = status_of(error)
     headers: tuple[tuple[bytes, bytes], ...] = ()
-    if status == 503:
-        after = error.retry_after_s if isinstance(error, BehindToken) else RETRY_AFTER_S
+    if status in (429, 503):
+        after = error.retry_after_s if isinstance(error, AskAgain) else RETRY_AFTER_S
         headers = ((b"retry-after", b"%d" % max(1, round(after))),)
+    elif status == 408:
+        headers = ((b"connection", b"close"),)  # what is left of the body is not awaited
     return encoded(status, error_body(error), msgpack=msgpack, headers=headers)
 
 

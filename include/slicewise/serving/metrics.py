@@ -63,6 +63,18 @@ class Metrics:
         self.store_seconds = Durations(
             "slicewise_store_seconds", "Time of one round trip to the online store", (), self.registry
         ).labels()
+        self.wait_seconds = Durations(
+            "slicewise_wait_seconds", "Time that requests waited which had to wait for their work", (), self.registry
+        ).labels()
+        self.shed = Counter(
+            "slicewise_shed_total",
+            "Requests that were refused because of overload: waited (too long), full (queue), share (of one client)",
+            ["why"],
+            registry=self.registry,
+        )
+        self.requests = Gauge(
+            "slicewise_requests", "Requests in work, and waiting for it", ["in"], registry=self.registry
+        )
         self.values = Counter("slicewise_values_total", "Feature values answered", registry=self.registry)
         self.errors = Counter("slicewise_errors_total", "Requests refused or failed", ["kind"], registry=self.registry)
         self.flags = Counter("slicewise_flagged_total", "Answers by flag", ["flag"], registry=self.registry)
@@ -80,6 +92,12 @@ class Metrics:
         self.lag = Gauge(
             "slicewise_lag_events",
             "Events that are not applied yet, as the stream last said",
+            ["source"],
+            registry=self.registry,
+        )
+        self.lost = Gauge(
+            "slicewise_lost_events",
+            "Events that the store had applied and lost, and that are being applied again",
             ["source"],
             registry=self.registry,
         )

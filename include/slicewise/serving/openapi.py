@@ -32,6 +32,7 @@ _ERROR = {
                 "next_step": _TEXT_OR_NULL,
                 "progress": {"type": "number", "description": "of a unit that is building"},
                 "earliest_at_us": {"type": "integer"},
+                "retry_after_s": {"type": "number", "description": "of a service that is overloaded"},
             },
         }
     },
@@ -169,7 +170,7 @@ def document() -> dict[str, Any]:
                             "description": "Values with their token",
                             "content": _both({"$ref": "#/components/schemas/Answer"}),
                         },
-                        **_errors(400, 404, 422, 500, 503),
+                        **_errors(400, 404, 408, 413, 422, 429, 500, 503),
                     },
                 },
             },
@@ -186,7 +187,7 @@ def document() -> dict[str, Any]:
                             "description": "Its rows, best first, with the window and the cover that they are of",
                             "content": _both({"$ref": "#/components/schemas/Leaderboard"}),
                         },
-                        **_errors(404, 500, 503),
+                        **_errors(404, 429, 500, 503),
                     },
                 },
                 "parameters": [name],
@@ -215,14 +216,14 @@ def _get(summary: str, *statuses: int) -> dict[str, Any]:
         "summary": summary,
         "responses": {
             "200": {"description": summary, "content": content},
-            **_errors(*statuses, 500, 503),
+            **_errors(*statuses, 429, 500, 503),
         },
     }
 
 
 def _page(summary: str, kind: str, *statuses: int) -> dict[str, Any]:
     content = {kind: {"schema": {"type": "string"}}}
-    errors = _errors(*statuses, 500, 503) if statuses else {}
+    errors = _errors(*statuses, 429, 500, 503) if statuses else {}
     return {"summary": summary, "responses": {"200": {"description": summary, "content": content}, **errors}}
 
 
@@ -230,8 +231,11 @@ _MEANING = {
     400: "The request is malformed, or its min_token does not name every unit that is read",
     404: "A name does not exist; the nearest that do are named",
     422: "A window reaches before what is kept; the earliest `at` is named",
+    408: "The body did not arrive in time",
+    413: "The body is too large",
+    429: "Overloaded, and this client asks for more than its share; ask less, and again after Retry-After",
     500: "What is stored is damaged or contradicts itself",
-    503: "Not ready, behind min_token, or the store does not answer; ask again",
+    503: "Not ready, behind min_token, or the store does not answer, or overloaded; ask again after Retry-After",
 }
 
 
@@ -241,6 +245,6 @@ def _errors(*statuses: int) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for status in statuses:
         found[str(status)] = {"description": _MEANING[status], "content": both}
-    for status in {503} & set(statuses):
+    for status in {429, 503} & set(statuses):
         found[str(status)]["headers"] = {"Retry-After": {"schema": {"type": "integer"}}}
     return found

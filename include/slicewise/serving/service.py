@@ -15,6 +15,7 @@ from slicewise.errors import (
     DataLoss,
     IncarnationChanged,
     NotReady,
+    Overloaded,
     StoreUnavailable,
     UnknownName,
 )
@@ -30,6 +31,7 @@ from slicewise.serving.fallback import LastKnown, defaults_of
 from slicewise.serving.freshness import Freshness
 from slicewise.serving.planned import Planned, plan_selection, reads_of, with_lists
 from slicewise.serving.questions import questions_of
+from slicewise.serving.reached import Reached, check_recovered
 from slicewise.serving.refusals import check_kept, check_min_token, check_named, check_ready, check_whole
 from slicewise.serving.requests import FeaturesRequest
 from slicewise.serving.steps import Covers, Flow, Generation, Manifest, Read, Reopen
@@ -52,6 +54,7 @@ class FeatureService:
     freshness: Freshness = field(default_factory=Freshness)
     last_known: LastKnown = field(default_factory=LastKnown)
     known: Known = field(default_factory=Known)
+    reached: Reached = field(default_factory=Reached)
     _declared: Catalog | None = None
     """The newest catalog that there was: what feature sets declare for a store that is away or empty."""
     _plans: dict[object, tuple[object, Planned]] = field(default_factory=dict)
@@ -67,7 +70,7 @@ class FeatureService:
         try:
             answer = yield from self._attempts(request)
         except (StoreUnavailable, NotReady) as error:
-            return self._instead(request, error)
+            return self.instead(request, error)
         return answer
 
     def load(self) -> Flow[Catalog]:
@@ -162,7 +165,10 @@ class FeatureService:
         self.freshness.saw(catalog, marks, reply.time_us)
         if request.min_token:
             check_named(request, selection)
+        lost = self.reached.after(catalog, marks, reply.incarnation)
         check_ready(selection, marks)
+        if lost:
+            check_recovered(selection, lost)
         check_kept(planned, mode, t_us, reply.time_us)
         stored = [_stored(part, targets, reply) for part in selection.sliced]
         merged = yield from self._merge(catalog, planned, selection, stored, len(request.entities), reply)
@@ -270,8 +276,9 @@ class FeatureService:
         self._covers = {k: v for k, v in self._covers.items() if k[0] == marks.generation}
 
     # ------------------------------------------------------------ failure
-    def _instead(self, request: FeaturesRequest, error: StoreUnavailable | NotReady) -> Answer:
-        """What the feature set declares for a store that does not answer; else the error."""
+    def instead(self, request: FeaturesRequest, error: StoreUnavailable | NotReady | Overloaded) -> Answer:
+        """What the feature set declares for a store that does not answer, or a service that cannot ask it; else the
+        error is raised."""
         catalog = self.catalog or self._declared
         if request.feature_set is None or catalog is None or request.at_us is not None or request.min_token:
             # a token asks for events by name: neither memory nor a default holds them

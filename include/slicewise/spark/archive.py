@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from py4j.protocol import Py4JJavaError
@@ -30,7 +30,7 @@ from slicewise.spark.parse import parsed
 from slicewise.spark.streaming import kafka_options
 from slicewise.stores.iceberg.catalog import Catalog, ensure
 from slicewise.stores.iceberg.holes import accepted
-from slicewise.stores.iceberg.log import ArchiveState, archive_state
+from slicewise.stores.iceberg.log import ArchiveState, archive_state, bad_records
 from slicewise.stores.iceberg.schemas import BAD, COVER, EVENTS, GOOD, LOG, log_table
 from slicewise.stores.kafka.log import KafkaLog
 
@@ -53,6 +53,8 @@ class Archived:
     took_ms: int
     holes: tuple[Hole, ...] = ()
     """Losses that were accepted."""
+    bad: Mapping[str, int] = field(default_factory=dict)
+    """Reason -> bad records among the new ones."""
 
 
 @dataclass(frozen=True)
@@ -77,6 +79,7 @@ class Archiver:
         taken_us = self.clock.now_us()
         goal = log.latest(topic)
         archives = events = attempts = 0
+        before = archive_state(table).seq
         while True:
             table.refresh()
             state = archive_state(table)
@@ -98,8 +101,9 @@ class Archiver:
         if archives:
             self._view()
         took = int((time.monotonic() - begun) * 1000)
-        event("archived", source=self.source.name, seq=state.seq, events=events, ms=took)
-        return Archived(self.source.name, state, archives, events, took, accepted(table))
+        bad = bad_records(table, before) if archives else {}
+        event("archived", source=self.source.name, seq=state.seq, events=events, bad=sum(bad.values()), ms=took)
+        return Archived(self.source.name, state, archives, events, took, accepted(table), bad)
 
     def _commit(self, state: ArchiveState, topic_id: str, extent: Extent, taken_us: int) -> None:
         seq = state.seq + 1

@@ -1,18 +1,18 @@
 """A unit is ready when every hour that holds events below its start cover is in the online store.
 
-For an hour of which nothing is compacted, exactly the archived events below the start cover are:
-no running partial can straddle it, because folds bring nothing from below it. Hours that
-compaction has brought already hold them and more.
+Exactly the archived events below the start cover are brought, from compacted rows as far as these hold no others: no
+running partial can straddle it, because folds bring nothing from below it. What was brought is not brought again.
 """
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping, Sequence
 
 from slicewise.cover import Cover
 from slicewise.errors import CommitConflict, GapRefused
 from slicewise.features.unit import Unit
-from slicewise.lifecycle.compaction import Fill, Why, days_to_total, fill_of
+from slicewise.lifecycle.compaction import NOTHING, Fill, Filling, days_to_total
 from slicewise.slices import HOUR_US
 from slicewise.spark.compact_run import UnitRun
 from slicewise.spark.compaction import HourJob, UnitTable
@@ -20,9 +20,10 @@ from slicewise.spark.context import Context
 from slicewise.spark.list_fill import fill
 from slicewise.spark.log import event, warning
 from slicewise.spark.report import Report
-from slicewise.spark.totals import first_totals
+from slicewise.spark.totals import filling_of, first_totals
 from slicewise.stores.decisions import START_SEQ
-from slicewise.stores.iceberg.log import load, newest_by_hour, records_by_hour
+from slicewise.stores.iceberg import slices
+from slicewise.stores.iceberg.log import load, records_by_hour
 from slicewise.stores.iceberg.slices import Header
 
 TOGETHER = 48
@@ -38,6 +39,8 @@ def backfill(context: Context, view: str | None) -> Report:
     units = [unit for name, unit in wanted.items() if name not in context.marks.ready]
     for source in dict.fromkeys(unit.source for unit in units):
         report.add_archive(context.archive(source))
+    # what is built soonest answers soonest
+    units.sort(key=lambda unit: (unit.lifetime, unit.retention_us))
     built = [_build(context, unit, report) for unit in units]
     report.more = {"units": built, "ready": all(each["ready"] for each in built)}
     return report
@@ -55,26 +58,37 @@ def _build(context: Context, unit: Unit, report: Report) -> dict[str, object]:
     if unit.event_list is not None:
         return _fill(context, unit, start)
     table = context.unit_table(unit)
-    hours = _hours(context, unit, table.headers())
+    filling = filling_of(context, unit)
+    # the newest first: what is asked most is back first where a run is stopped and goes on
+    hours = sorted({*filling.newest, *table.headers()}, reverse=True)
     log = load(context.catalog, unit.source)
     events = records_by_hour(log, archive.snapshot_id) if log is not None else {}
-    left = 0
+    run, kept_from, left = UnitRun(context, table, report, None), context.kept_from(unit), 0
+    begun, size, entities = time.monotonic(), 0, report.entities
     context.store.mark_building(unit, 0, len(hours))
     for begin in range(0, len(hours), TOGETHER):
         some = hours[begin : begin + TOGETHER]
-        _write(table, start, some, events)
+        standing, fills = _written(table, filling, some, events)
+        done = context.store.swapped(unit)
+        todo = [hour for hour in some if done.get(hour, NOTHING) < standing[hour].seq]
+        own = Header(START_SEQ, start)
+        named = {hour: own if fills[hour] is Fill.START else standing[hour] for hour in todo}
         before = report.left_over
-        run = UnitRun(context, table, report, None)
-        run.swap(some, context.kept_from(unit), dict.fromkeys(some, Why.SWAP))
+        size += slices.bounds(table.table, [hour for hour in todo if hour >= kept_from])[1] if todo else 0
+        run.bring(named, {hour: standing[hour].seq for hour in todo}, kept_from, dict.fromkeys(todo, "backfill"))
         left += report.left_over - before
         context.store.mark_building(unit, begin + len(some), len(hours))
-    if unit.lifetime and not first_totals(context, table, report, start):
+    if unit.lifetime and not first_totals(context, table, report, filling):
         left += 1
     _total(context, table, hours, report)
     if not left:
         context.store.mark_ready(unit, start, _views(context))
         event("unit_ready", unit=unit.storage_fingerprint, view=unit.view, hours=len(hours))
+    figures = {"entities": report.entities - entities, "bytes": size}
+    named_as = {"source": unit.source, "view": unit.view, "unit": unit.storage_fingerprint}
+    report.built.append(named_as | figures | {"took_ms": int((time.monotonic() - begun) * 1000)})
     return {
+        **figures,
         "view": unit.view,
         "unit": unit.storage_fingerprint,
         "hours": len(hours),
@@ -106,38 +120,38 @@ def _fill(context: Context, unit: Unit, start: Cover) -> dict[str, object]:
     }
 
 
-def _hours(context: Context, unit: Unit, headers: Mapping[int, Header]) -> list[int]:
-    """All hours with archived events, the open and future-stamped too, and all that are compacted."""
-    table = load(context.catalog, unit.source)
-    archive = context.archives[unit.source]
-    newest = newest_by_hour(table, archive.snapshot_id) if table is not None else {}
-    return sorted({*newest, *headers})
-
-
-def _write(table: UnitTable, start: Cover, hours: Sequence[int], events: Mapping[int, int]) -> None:
+def _written(
+    table: UnitTable, filling: Filling, hours: Sequence[int], events: Mapping[int, int]
+) -> tuple[dict[int, Header], dict[int, Fill]]:
+    """Header and fill of each of these hours (START or SWAP), once all that was missing is committed."""
     for attempt in range(1, _ATTEMPTS + 1):
         standing = table.headers()
-        jobs = [job for hour in hours if (job := _job(table, start, hour, standing.get(hour))) is not None]
+        fills = {hour: _fill_of(filling, hour, standing.get(hour)) for hour in hours}
+        jobs = [job for hour, fill in fills.items() if (job := _job(table, filling, hour, fill, standing)) is not None]
         if not jobs:
-            return
+            return standing, fills
         try:
             table.write(jobs, sum(events.get(job.hour, 0) for job in jobs))
         except CommitConflict as conflict:
             warning("backfill_conflict", unit=table.unit.storage_fingerprint, attempt=attempt)
             if attempt == _ATTEMPTS:
                 raise conflict
-        else:
-            return
+    raise CommitConflict(
+        "what stands of the hours changed with every attempt",
+        where=f"unit {table.unit.storage_fingerprint}",
+        next_step="run it again: it goes on",
+    )
 
 
-def _job(table: UnitTable, start: Cover, hour: int, stands: Header | None) -> HourJob | None:
-    seq = stands.seq if stands is not None else None
-    cover = stands.cover if stands is not None else Cover()
-    fill = fill_of(seq, cover.dominates(start), cover == start)
-    if fill is Fill.COMPUTE:
-        return HourJob(hour, START_SEQ, start)
+def _fill_of(filling: Filling, hour: int, stands: Header | None) -> Fill:
+    return filling.of(hour, 0, None) if stands is None else filling.of(hour, stands.seq, stands.cover)
+
+
+def _job(table: UnitTable, filling: Filling, hour: int, fill: Fill, standing: Mapping[int, Header]) -> HourJob | None:
+    if fill in (Fill.COMPUTE, Fill.EXTEND):
+        return HourJob(hour, START_SEQ, filling.start, standing.get(hour))
     if fill is Fill.RECOMPACT:
-        return HourJob(hour, table.archive.seq, table.archive.cover, stands)
+        return HourJob(hour, table.archive.seq, table.archive.cover, standing[hour])
     return None
 
 

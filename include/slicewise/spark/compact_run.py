@@ -6,7 +6,7 @@ no value and loses no work but its own.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from slicewise.errors import CommitConflict
@@ -119,20 +119,28 @@ class UnitRun:
             self.table.write(jobs, self._rows([job.hour for job in jobs]))
         self.swap([h for h in chosen if h in why or h == self.raw_hour], known.kept_from, why)
 
-    def swap(self, hours: Sequence[int], kept_from: int, why: dict[int, Why]) -> None:
+    def swap(self, hours: Sequence[int], kept_from: int, why: Mapping[int, Why]) -> None:
         """Swaps committed hours and marks those of which nothing was left over."""
-        headers = {hour: each for hour, each in self.table.headers().items() if hour in set(hours)}
-        self.register(headers)
-        silent = frozenset(hour for hour in headers if hour < kept_from)
-        outcomes = self.table.swap(headers, silent)
-        for hour, header in headers.items():
+        wanted = set(hours)
+        headers = {hour: each for hour, each in self.table.headers().items() if hour in wanted}
+        reasons = {hour: why[hour].value if hour in why else "raw" for hour in headers}
+        self.bring(headers, {hour: each.seq for hour, each in headers.items()}, kept_from, reasons)
+
+    def bring(
+        self, named: Mapping[int, Header], holds: Mapping[int, int], kept_from: int, why: Mapping[int, str]
+    ) -> None:
+        """Swaps hours as the table's snapshot has them. named: seq and cover under which each goes in; holds: seq of
+        what stands, which the store holds once nothing is left over."""
+        self.register(named)
+        silent = frozenset(hour for hour in named if hour < kept_from)
+        outcomes = self.table.swap(named, silent)
+        for hour, header in named.items():
             outcome = outcomes.get(hour)
             if outcome is None or not outcome.entities["left_over"]:
-                self.context.store.mark_swapped(self._unit, hour, header.seq)
-            reason = why[hour].value if hour in why else "raw"
-            self.report.add_hour(self._unit, hour, reason, header, outcome)
+                self.context.store.mark_swapped(self._unit, hour, holds[hour])
+            self.report.add_hour(self._unit, hour, why[hour], header, outcome)
 
-    def register(self, headers: dict[int, Header]) -> None:
+    def register(self, headers: Mapping[int, Header]) -> None:
         """What the seqs of these hours stand for, before anything is swapped under them."""
         source = self._unit.source
         for seq, cover in {each.seq: each.cover for each in headers.values() if each.seq}.items():

@@ -98,4 +98,9 @@ def stream_conf(settings: Settings) -> dict[str, str]:
 def tail_conf(settings: Settings) -> dict[str, str]:
     """What the tail runs under: a stream that plans once a batch of many seconds, and holds few rows at a time."""
     java = f"{_JAVA.format(scratch=settings.state_dir / 'spark')} {_SHORT} {_SMALL} {sharing(settings)}"
-    return stream_conf(settings) | {"spark.driver.memory": "512m", "spark.driver.extraJavaOptions": java.rstrip()}
+    return stream_conf(settings) | {
+        "spark.driver.memory": "512m",
+        "spark.driver.extraJavaOptions": java.rstrip(),
+        # as local[n,1] says: what a writer may do twice it does itself, and all else is planned anew from the marks
+        "spark.task.maxFailures": "1",
+    }

@@ -94,10 +94,13 @@ class Context:
         table = load(self.catalog, unit.source)
         archive = self.archives[unit.source]
         start = self.marks.starts[unit.storage_fingerprint]
-        compacted = {h: Compacted(each.seq, _holds(each, archive, start)) for h, each in headers.items()}
+        swapped = self.store.swapped(unit)
+        compacted = {
+            h: Compacted(each.seq, _holds(each, archive, start, swapped.get(h, NOTHING))) for h, each in headers.items()
+        }
         newest = newest_by_hour(table, archive.snapshot_id) if table is not None else {}
         totals = self.store.lifetime_seqs(unit) if unit.lifetime else ()
-        return UnitHours(newest, compacted, self.store.swapped(unit), self.kept_from(unit), totals)
+        return UnitHours(newest, compacted, swapped, self.kept_from(unit), totals)
 
     def trim_covers(self, source: str) -> int:
         """Lets the store forget which covers no hour of the source's units names; how many."""
@@ -135,8 +138,9 @@ def _terms(deployment: Deployment, marks: Marks) -> dict[str, int]:
     return {name: marks.terms.get(name, 0) for name in names}
 
 
-def _holds(header: Header, archive: ArchiveState, start: Cover) -> int:
-    """The newest archive of which a compacted hour holds all events."""
+def _holds(header: Header, archive: ArchiveState, start: Cover, swapped: int) -> int:
+    """The newest archive of which a compacted hour holds all events. One that lies within the start cover counts once
+    the backfill has brought it (swapped: the seq that the store says): nobody else may."""
     if header.seq == 0:
-        return archive.contained(header.cover) if header.cover == start else NOTHING
-    return header.seq if header.cover.dominates(start) else NOTHING
+        return archive.contained(header.cover) if header.cover == start or swapped == 0 else NOTHING
+    return header.seq if header.cover.dominates(start) or swapped >= header.seq else NOTHING

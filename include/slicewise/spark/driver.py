@@ -20,6 +20,7 @@ from slicewise.features.plan import Deployment
 from slicewise.lifecycle.health import StreamStatus
 from slicewise.lifecycle.tail import lives
 from slicewise.settings import Settings
+from slicewise.spark.healing import Healer, Healing
 from slicewise.spark.log import event, warning
 from slicewise.spark.session import stream_session
 from slicewise.spark.status import Metrics, SourceStatus, write_heartbeat
@@ -62,6 +63,10 @@ class Driver:
     _applied: int = 0
     _port: int = 0
     _session: SparkSession | None = None
+    _healer: Healing = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._healer = Healer(self.settings)
 
     def run(self) -> int:
         for number in (signal.SIGTERM, signal.SIGINT):
@@ -104,7 +109,7 @@ class Driver:
     def _attend(self, store: OnlineStore) -> None:
         """Until told to stop: plans when the marks change, and looks after the queries."""
         while not self.stop.is_set():
-            marks = store.marks()
+            marks = self._look(store)
             bound = (marks.epoch, marks.units, marks.generation, self._tailed(marks))
             if bound != self._bound or not all(q.active for q in self._queries.values()):
                 self._bound = None  # what fails half-way is planned again
@@ -112,6 +117,10 @@ class Driver:
                 self._bound = bound
             self._report(store, marks)
             self.stop.wait(TICK_S)
+
+    def _look(self, store: OnlineStore) -> Marks:
+        """The marks; what they lack is brought back first."""
+        return self._healer.look(store)
 
     def _plan(self, store: OnlineStore, marks: Marks) -> None:
         ended = [query.error() for query in self._queries.values() if not query.active]
@@ -123,7 +132,9 @@ class Driver:
         if manifest is None:
             event("nothing_deployed")
             return
-        self._start(Deployment.from_json(manifest), manifest, store.marks())  # the ledger after the drain
+        deployment, stands = Deployment.from_json(manifest), store.marks()  # the ledger after the drain
+        if self._healer.bridged(store, deployment, stands) is stands:  # else it is a newer deployment's turn
+            self._start(deployment, manifest, stands)
 
     def _start(self, deployment: Deployment, manifest: str, marks: Marks) -> None:
         """A query for each source that has something to do."""
@@ -146,6 +157,7 @@ class Driver:
         for name, query in self._queries.items():
             if isinstance(query, SourceQuery):
                 self._look_at_tail(store, marks, query)
+                self._statuses[name].lacking(self._healer.lost_of(query.plan.topic_id, marks))
             self._statuses[name].lagging(query.lag())
         applied = sum(status.records for status in self._statuses.values())
         if applied > self._applied:

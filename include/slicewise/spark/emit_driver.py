@@ -10,6 +10,7 @@ from slicewise.lifecycle.emission import emitted_views
 from slicewise.spark.driver import Driver
 from slicewise.spark.emit import EmissionQuery
 from slicewise.spark.emit_status import EmissionMetrics, EmissionStatus
+from slicewise.spark.healing import Onlooker
 from slicewise.spark.log import event
 from slicewise.spark.status import Metrics
 from slicewise.stores.ports import Marks
@@ -21,6 +22,9 @@ class EmissionDriver(Driver):
 
     part: ClassVar[str] = "emit"
     metrics: Metrics = field(default_factory=EmissionMetrics)
+
+    def __post_init__(self) -> None:
+        self._healer = Onlooker()
 
     def _open(self) -> None:
         """Nothing: the log is read without Spark."""

@@ -33,6 +33,8 @@ from slicewise.stores.redis import open_store
 REFUSED_VALUE = 3
 """As in `rows`, which workers do not import."""
 OUTCOME = pa.schema([("outcome", pa.string())])
+RUN_BYTES = 64 << 20
+"""As much as Spark puts into one Arrow batch (docs/adr/0025, 0061)."""
 _SAMPLE = 64
 """Rows of a task whose freshness is told to the driver."""
 
@@ -63,11 +65,11 @@ class FoldTask:
     """Whether a tail writes, or wrote: then what it wrote of the batch's rows is removed with their fold."""
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Outcomes, one JSON text per Kafka partition."""
-        frames = [batch for batch in batches if batch.num_rows]
-        if not frames:
-            return
-        table = pa.Table.from_batches(frames).combine_chunks()
+        """Outcomes, one JSON text per run and Kafka partition."""
+        for table in runs(batches):
+            yield self._run(table)
+
+    def _run(self, table: pa.Table) -> pa.RecordBatch:
         store = connection(self.redis_url, self.incarnation, self.generation)
         deployment = deployment_of(self.manifest)
         store.hold(self.terms)
@@ -80,7 +82,7 @@ class FoldTask:
                 drop(self.redis_url)
                 raise
         texts = [json.dumps(asdict(outcome)) for outcome in outcomes]
-        yield pa.RecordBatch.from_arrays([pa.array(texts, pa.string())], schema=OUTCOME)
+        return pa.RecordBatch.from_arrays([pa.array(texts, pa.string())], schema=OUTCOME)
 
     def _fold(self, store: OnlineStore, deployment: Deployment, table: pa.Table, partition: int) -> PartitionOutcome:
         rows = SourceRows.of(table, self.topic_id, partition)
@@ -98,9 +100,25 @@ class FoldTask:
         return PartitionOutcome(partition, table.num_rows, bad, units, fresh)
 
 
+def runs(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Table]:
+    """A task's rows, as they come, in consecutive tables of RUN_BYTES or little more: a fold of a part, and then of the
+    rest, leaves the bytes that a fold of all does, and a batch is bounded in events, not in bytes."""
+    frames: list[pa.RecordBatch] = []
+    size = 0
+    for batch in batches:
+        if batch.num_rows:
+            frames.append(batch)
+            size += batch.nbytes
+        if size >= RUN_BYTES:
+            yield pa.Table.from_batches(frames).combine_chunks()
+            frames, size = [], 0
+    if frames:
+        yield pa.Table.from_batches(frames).combine_chunks()
+
+
 @dataclass(frozen=True)
 class PartitionOutcome:
-    """What became of the rows of one Kafka partition."""
+    """What became of the rows of one Kafka partition, in one run."""
 
     partition: int
     records: int

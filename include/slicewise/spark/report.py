@@ -12,6 +12,7 @@ from slicewise.features.unit import Unit
 from slicewise.slices import HOUR_US
 from slicewise.spark.archive import Archived
 from slicewise.spark.swapping import HourOutcome
+from slicewise.stores.iceberg.records import BUILT
 from slicewise.stores.iceberg.slices import Header
 
 _SLICE = ("slice", "events", "entities", "late", "bytes")
@@ -29,8 +30,12 @@ class Report:
     days: list[dict[str, Any]] = field(default_factory=list)
     horizons: list[dict[str, Any]] = field(default_factory=list)
     """Of units with a lifetime: what was brought into totals."""
+    built: list[dict[str, Any]] = field(default_factory=list)
+    """Of units that were built: what was read, and how long it took."""
     more: dict[str, Any] = field(default_factory=dict)
     left_over: int = 0
+    entities: int = 0
+    """Hours of entities that were swapped."""
     begun: float = field(default_factory=time.monotonic)
 
     def add_archive(self, done: Archived) -> None:
@@ -40,6 +45,7 @@ class Report:
                 "seq": done.state.seq,
                 "archives": done.archives,
                 "events": done.events,
+                "bad": dict(done.bad),
                 "took_ms": done.took_ms,
             }
         )
@@ -48,6 +54,7 @@ class Report:
         entities: Mapping[str, int] = outcome.entities if outcome is not None else {}
         named = {"view": unit.view, "unit": unit.storage_fingerprint, "hour": hour_text(hour)}
         self.left_over += entities.get("left_over", 0)
+        self.entities += entities.get("swapped", 0)
         self.hours.append(named | {"why": why, "seq": header.seq} | dict(entities))
         for row in outcome.slices if outcome is not None else ():
             self.slices.append(named | dict(zip(_SLICE, row, strict=True)))
@@ -88,6 +95,8 @@ class Report:
             rows.append(begin | each | figures | {"hour": parse_hour(each["hour"])})
         for each in self.slices:
             rows.append(begin | each | {"outcome": "slice", "hour": parse_hour(each["hour"])})
+        for each in self.built:
+            rows.append(begin | each | {"outcome": BUILT})
         return rows or [begin | {"outcome": "clean"}]
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from typing import Any
 
 from pyspark.sql import SparkSession
 
@@ -20,6 +21,12 @@ def tail_session(settings: Settings, slots: int) -> SparkSession:
     """The session of the tail's driver, a slot for each partition; a failed task is the query's failure: what a writer
     may do twice it does itself, and all else is planned anew from the marks."""
     return _session(settings, "slicewise-tail", f"local[{slots},1]", tail_conf(settings))
+
+
+def task_slots(session: SparkSession) -> int:
+    """Tasks that can run at once now. Spark's `defaultParallelism` says two of a cluster with fewer."""
+    context: Any = session.sparkContext._jsc
+    return int(context.sc().maxNumConcurrentTasks(context.sc().resourceProfileManager().defaultResourceProfile()))
 
 
 def job_session(settings: Settings, name: str, cores: int = 2) -> SparkSession:

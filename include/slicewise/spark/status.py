@@ -50,6 +50,7 @@ class Metrics:
         self.batches = Summary(f"{prefix}_batch_seconds", "Batches", **labels())
         self.lag = Gauge(f"{prefix}_lag_events", "Not yet applied", **labels("partition"))
         self.freshness = Gauge(f"{prefix}_freshness_ms", "Kafka time to visible", **labels("quantile"))
+        self.lost = Gauge(f"{prefix}_lost_events", "Applied, lost by the store, and to be applied again", **labels())
         self.restarts = Total(f"{prefix}_restarts", "Queries started again", **labels())
         self.heartbeat = Gauge(f"{prefix}_heartbeat_seconds", "Last status", **labels())
         self.progress = Gauge(
@@ -84,6 +85,8 @@ class SourceStatus:
     lag: Mapping[int, int] = field(default_factory=dict)
     bad: Counter[str] = field(default_factory=Counter)
     left_out: dict[str, Counter[str]] = field(default_factory=dict)
+    lost: int = 0
+    """Events that the store had applied and lost, and that are to be applied again."""
     last_error: str | None = None
     tail: str | None = None
     """Of the stream: whether it knows of a tail."""
@@ -120,6 +123,11 @@ class SourceStatus:
             self.progress_us = self.clock.now_us()
         for partition, events in lag.items():
             self.metrics.lag.labels(self.source, str(partition)).set(events)
+
+    def lacking(self, events: int) -> None:
+        """What the store had applied and lost."""
+        self.lost = events
+        self.metrics.lost.labels(self.source).set(events)
 
     def restarted(self, error: str | None) -> None:
         self.restarts += 1
@@ -158,6 +166,7 @@ class SourceStatus:
             "bad": dict(self.bad),
             "left_out": {unit: dict(counts) for unit, counts in self.left_out.items()},
             "restarts": self.restarts,
+            "lost": self.lost,
             "last_error": self.last_error,
             **({} if self.tail is None else {"tail": self.tail}),
         }

@@ -11,8 +11,9 @@ from slicewise.features.plan import Deployment
 from slicewise.features.tail import tail_units
 from slicewise.lifecycle.tail import slots
 from slicewise.spark.driver import Driver
+from slicewise.spark.healing import Onlooker
 from slicewise.spark.log import event
-from slicewise.spark.session import tail_session
+from slicewise.spark.session import tail_session, task_slots
 from slicewise.spark.status import Metrics
 from slicewise.spark.streaming import plan_stream
 from slicewise.spark.tail import TailQuery
@@ -30,7 +31,12 @@ class TailDriver(Driver):
 
     part: ClassVar[str] = "tail"
     metrics: Metrics = field(default_factory=TailMetrics)
-    _slots: int = 0
+    _asked: int = 0
+    _relieves: bool = False
+    """Whether there are slots for two queries of each source at a time."""
+
+    def __post_init__(self) -> None:
+        self._healer = Onlooker()
 
     def _open(self) -> None:
         """Nothing: how many slots there must be, the deployment says."""
@@ -46,29 +52,43 @@ class TailDriver(Driver):
             for source in deployment.sources:
                 if units[source.name]:
                     plans.append(plan_stream(deployment, source, marks, log))
-        self._have({plan.source.name: len(plan.start) for plan in plans})
+        statuses = {plan.source.name: self._status(plan.source.name) for plan in plans}
+        try:
+            self._have({plan.source.name: len(plan.start) for plan in plans})
+        except ServerError as error:
+            for status in statuses.values():
+                status.waiting = error.what
+            self._tell("running", error.what)
+            raise
         assert self._session is not None
         for plan in plans:
             name = plan.source.name
-            status = self._statuses.get(name)
-            if not isinstance(status, TailStatus):
-                status = TailStatus(name, self.clock, self.metrics)
-                self._statuses[name] = status
-            status.state = "running"
-            self._queries[name] = TailQuery(self._session, self.settings, plan, units[name], status)
+            status = statuses[name]
+            self._queries[name] = TailQuery(
+                self._session, self.settings, plan, units[name], status, relieves=self._relieves
+            )
             event("query_started", source=name, epoch=plan.epoch)
+
+    def _status(self, name: str) -> TailStatus:
+        """That of a source, as of one whose query runs."""
+        status = self._statuses.get(name)
+        if not isinstance(status, TailStatus):
+            status = TailStatus(name, self.clock, self.metrics)
+            self._statuses[name] = status
+        status.state = "running"
+        return status
 
     def _have(self, partitions: dict[str, int]) -> None:
         """A session with a slot for each partition. ServerError where a cluster has fewer."""
-        needed = sum(partitions.values())
-        if self._session is not None and needed > self._slots:
-            event("session_restarted", slots=self._slots, needed=needed)
+        needed, asked = sum(partitions.values()), slots(partitions)
+        if self._session is not None and asked > self._asked:
+            event("session_restarted", slots=self._asked, needed=asked)
             self._session.stop()
             self._session = None
         if self._session is None:
-            self._session = tail_session(self.settings, slots(partitions))
+            self._session, self._asked = tail_session(self.settings, asked), asked
         deadline = time.monotonic() + _EXECUTORS_S
-        while (found := self._session.sparkContext.defaultParallelism) < needed:
+        while (found := task_slots(self._session)) < needed:
             if time.monotonic() > deadline:
                 raise ServerError(
                     f"{found} slots for {needed} partitions: real-time mode holds one for each, for ever",
@@ -77,7 +97,9 @@ class TailDriver(Driver):
                     next_step="give the tail's driver more cores, or turn the tail off: SLICEWISE_TAIL=off",
                 )
             self.stop.wait(1.0)
-        self._slots = found
+        self._relieves = found >= 2 * needed
+        if not self._relieves:
+            event("batches_pause", slots=found, expected=2 * needed)
 
     def _interrupt(self, error: SlicewiseError) -> None:
         """A store that is away is the writers' affair: they connect again to the same life, and end with any other."""

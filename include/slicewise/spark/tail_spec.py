@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from importlib.resources import files
 from typing import Any
 from uuid import uuid4
 
@@ -17,6 +16,7 @@ from slicewise.spark.fold import Placed
 from slicewise.spark.streaming import StreamPlan
 from slicewise.stores import decisions, keys
 from slicewise.stores.ports import Incarnation, Marks
+from slicewise.stores.redis.commands import TAIL_LIST_SCRIPT, TAIL_SCRIPT
 
 WRITER = "io.slicewise.spark.TailWriter"
 QUEUE = 8_192
@@ -33,9 +33,16 @@ def status_part(source: str, partition: int) -> str:
 
 
 def spec_of(
-    settings: Settings, plan: StreamPlan, marks: Marks, incarnation: Incarnation, placed: Sequence[Placed]
+    settings: Settings,
+    plan: StreamPlan,
+    marks: Marks,
+    incarnation: Incarnation,
+    placed: Sequence[Placed],
+    after: str | None = None,
 ) -> str:
-    """What `TailWriter.of` makes the writer of a plan's query of. placed: the units that the tail writes for."""
+    """What `TailWriter.of` makes the writer of a plan's query of.
+
+    placed: the units that the tail writes for; after: the run that it takes over from, of the same life."""
     source = plan.source.name
     return json.dumps(
         {
@@ -45,13 +52,14 @@ def spec_of(
             "generation": marks.generation,
             "epoch": plan.epoch,
             "run": uuid4().hex,
+            "after": after,
             "source": source,
             "topic_id": plan.topic_id,
             "partitions": sorted(plan.start),
             "marks_key": keys.MARKS.decode(),
             "status_key": keys.status_key(f"tail:{source}").decode(),
-            "tail_script": _script("tail.lua"),
-            "list_script": _script("tail_list.lua"),
+            "tail_script": TAIL_SCRIPT.decode(),
+            "list_script": TAIL_LIST_SCRIPT.decode(),
             "bound": settings.tail_fields,
             "ahead": settings.tail_ahead,
             "queue": QUEUE,
@@ -60,10 +68,6 @@ def spec_of(
             "units": [_unit(plan, marks, each) for each in placed],
         }
     )
-
-
-def _script(name: str) -> str:
-    return (files("slicewise.stores.redis") / "scripts" / name).read_text(encoding="utf-8")
 
 
 def _unit(plan: StreamPlan, marks: Marks, placed: Placed) -> dict[str, Any]:

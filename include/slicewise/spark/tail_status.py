@@ -40,8 +40,6 @@ class Said:
     partition: int
     acked: int
     """Last offset up to which all was acknowledged; -1: none yet."""
-    waits: bool
-    """Whether it is as far ahead of the ledger as it may be."""
     counts: Mapping[str, int]
     histogram: Mapping[float, int]
     """Upper bound in milliseconds -> writes so far that took at most that from Kafka's timestamp to acknowledged."""
@@ -53,8 +51,7 @@ class Said:
         counts = {name: int(raw.get(name, 0)) for name in COUNTED}
         bounds = [*raw["ms"]["bounds"], math.inf]
         histogram = {float(bound): int(count) for bound, count in zip(bounds, raw["ms"]["counts"], strict=True)}
-        acked, waits = int(raw["acked"]), bool(raw.get("waits"))
-        return Said(str(raw["run"]), int(raw["partition"]), acked, waits, counts, histogram)
+        return Said(str(raw["run"]), int(raw["partition"]), int(raw["acked"]), counts, histogram)
 
 
 @dataclass

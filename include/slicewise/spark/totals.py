@@ -7,6 +7,8 @@ docs/adr/0042.
 from __future__ import annotations
 
 from slicewise.cover import Cover
+from slicewise.features.unit import Unit
+from slicewise.lifecycle.compaction import Fill, Filling
 from slicewise.lifecycle.lifetime import Move, Reached, days_of, next_move
 from slicewise.spark.bringing import Bring
 from slicewise.spark.compaction import HourJob, UnitTable
@@ -14,7 +16,7 @@ from slicewise.spark.context import Context
 from slicewise.spark.log import event, warning
 from slicewise.spark.report import Report
 from slicewise.stores.decisions import START_SEQ
-from slicewise.stores.iceberg.log import load, records_by_hour
+from slicewise.stores.iceberg.log import load, newest_by_hour, records_by_hour
 
 
 def move_horizon(context: Context, table: UnitTable, report: Report, raw: int | None = None) -> bool:
@@ -26,16 +28,23 @@ def move_horizon(context: Context, table: UnitTable, report: Report, raw: int | 
     return not _moved(context, table, report, reached, archive.seq, archive.cover, raw)
 
 
-def first_totals(context: Context, table: UnitTable, report: Report, start: Cover) -> bool:
+def filling_of(context: Context, unit: Unit) -> Filling:
+    """What decides about the hours of a unit's backfill."""
+    archive, log = context.archives[unit.source], load(context.catalog, unit.source)
+    newest = newest_by_hour(log, archive.snapshot_id) if log is not None else {}
+    return Filling(context.marks.starts[unit.storage_fingerprint], newest, archive.contained)
+
+
+def first_totals(context: Context, table: UnitTable, report: Report, filling: Filling) -> bool:
     """The totals that a unit begins with; whether they stand.
 
-    Of hours that are compacted to the start cover alone they are what lies below it. Where any is compacted further,
-    as after a loss of the store, all are brought to the newest archive, and the stream must reach that first.
+    Of hours that hold what lies below the start cover alone they are that. Where any is compacted further, as one that
+    another run took meanwhile, all are brought to the newest archive, and the stream must reach that first.
     """
     horizon = context.horizon_due(table.unit)
     older = {hour: header for hour, header in table.headers().items() if hour < horizon}
-    if all(header.seq == START_SEQ and header.cover == start for header in older.values()):
-        return _moved(context, table, report, None, START_SEQ, start)
+    if all(filling.of(hour, header.seq, header.cover) is Fill.START for hour, header in older.items()):
+        return _moved(context, table, report, None, START_SEQ, filling.start)
     hours, archive = context.hours(table.unit, older), table.archive
     behind = [h for h, stands in hours.compacted.items() if hours.newest.get(h, 0) > stands.holds]
     if behind:

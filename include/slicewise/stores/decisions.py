@@ -6,14 +6,14 @@ answers under a check that all that was read still stands.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import astuple, dataclass
 from enum import Enum
 
 import numpy as np
 import numpy.typing as npt
 
-from slicewise.codec import IDENTITY_BYTES, day_digest
+from slicewise.codec import IDENTITY_BYTES, day_digest, unpack_skip
 from slicewise.codec import pack_hours as pack_hours
 from slicewise.codec import unpack_hours as unpack_hours
 from slicewise.cover import Cover, Place
@@ -87,14 +87,9 @@ def below_start(offsets: npt.NDArray[np.int64], start: int) -> npt.NDArray[np.bo
 def skipped(stands: bytes | None, guard: int, first: int, last: int) -> tuple[int, int]:
     """First and last offset of a skip mark, where these are skipped: those that stand are joined until the guard has
     passed them, since no reader knows which of the offsets between them stand."""
-    if stands is None or (had := parse_skip(stands))[1] <= guard:
+    if stands is None or (had := unpack_skip(stands))[1] <= guard:
         return first, last
     return min(first, had[0]), max(last, had[1])
-
-
-def parse_skip(raw: bytes) -> tuple[int, int]:
-    first, _, last = raw.partition(b":")
-    return int(first), int(last)
 
 
 # ------------------------------------------------------------------ event lists
@@ -178,6 +173,13 @@ def advanced(ledger: Cover, end: Cover) -> dict[Place, int]:
     return {place: offset for place, offset in end.offsets.items() if offset > ledger.get(place)}
 
 
+def still_lost(ledger: Cover, known: Cover, topics: Iterable[str]) -> Cover:
+    """Of what is known to have been applied, the places where the ledger stands before that. topics: ids of those that
+    stand; the log of another does not come again."""
+    stand = frozenset(topics)
+    return Cover({at: offset for at, offset in known.offsets.items() if at[0] in stand and offset > ledger.get(at)})
+
+
 def begun(places: frozenset[Place], topics: Iterable[str], earliest: Cover) -> Cover:
     """Where the ledger of topics begins that no deployment has known: at the log's first offsets.
 
@@ -185,6 +187,23 @@ def begun(places: frozenset[Place], topics: Iterable[str], earliest: Cover) -> C
     """
     known = {topic for topic, _ in places} | set(topics)
     return Cover({place: offset for place, offset in earliest.offsets.items() if place[0] not in known})
+
+
+def ahead(ledger: Cover, wanted: Cover, kept: Container[str]) -> Cover:
+    """Where a ledger may go on beyond what was applied: what lies between is left to the backfill, by every unit.
+
+    kept: ids of topics of which a unit stands on ("": of one that has no name yet); it would lack those events for
+    ever. Raises GapRefused.
+    """
+    found = Cover({place: offset for place, offset in wanted.offsets.items() if offset > ledger.get(place)})
+    for place, offset in found.offsets.items():
+        if place[0] in kept or "" in kept:
+            raise GapRefused(
+                f"the ledger would go on at {offset}, it stands at {ledger.get(place)}",
+                where=f"topic {place[0]} partition {place[1]}",
+                expected="all units of the topic to be built again",
+            )
+    return found
 
 
 # ------------------------------------------------------------------ swap

@@ -9,11 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from slicewise.cover import Cover, Place
-from slicewise.errors import DefinitionError, EpochSuperseded, GapRefused, IncarnationChanged
+from slicewise.errors import EpochSuperseded, GapRefused, IncarnationChanged
 from slicewise.features.event_list import EventList
 from slicewise.stores import decisions, keys
-from slicewise.stores.lifetime import first_horizon
-from slicewise.stores.ports import Deployable, Horizon, Incarnation, Marks, StoredUnit, TailStart, Term
+from slicewise.stores.ports import Horizon, Incarnation, Marks, StoredUnit, TailStart, Term
 from slicewise.stores.steps import (
     ABSENT,
     ATTEMPTS,
@@ -21,7 +20,6 @@ from slicewise.stores.steps import (
     Change,
     Fields,
     KeyChange,
-    PutText,
     Steps,
     Time,
     Whole,
@@ -31,7 +29,7 @@ from slicewise.stores.steps import (
 
 Checks = list[tuple[bytes, bytes]]
 Sets = list[tuple[bytes, bytes, int]]
-_PLACES = b"places"
+PLACES = b"places"
 
 
 def ledger_field(place: Place) -> bytes:
@@ -45,12 +43,13 @@ def parse(flat: Sequence[bytes]) -> Marks | None:
         return None
     ledger: dict[Place, int] = {}
     starts, building, aliases, topics, terms, keeps, horizons, tails = {}, {}, {}, {}, {}, {}, {}, {}
+    known: dict[Place, int] = {}
     ready = set()
     for field, value in raw.items():
         kind, _, name = field.decode().partition(":")
-        if kind == "g" and name:
+        if kind in ("g", "w") and name:
             topic, _, partition = name.rpartition(":")
-            ledger[topic, int(partition)] = int(value)
+            (ledger if kind == "g" else known)[topic, int(partition)] = int(value)
         elif kind == "s" and name:
             starts[name] = Cover.unpack(value)
         elif kind == "y" and name:
@@ -87,6 +86,7 @@ def parse(flat: Sequence[bytes]) -> Marks | None:
         keeps=keeps,
         horizons=horizons,
         tails=tails,
+        known=Cover(known),
     )
 
 
@@ -135,7 +135,7 @@ def initialise() -> Steps[Marks]:
                             (b"generation", b"%d" % now, 0),
                             (b"epoch", b"0", 0),
                             (b"units", b"", 0),
-                            (_PLACES, b"0", 0),
+                            (PLACES, b"0", 0),
                         ],
                     ),
                 )
@@ -155,12 +155,12 @@ def advance_ledger(generation: int, start: Cover, end: Cover, epoch: int, units:
         sets: Sets = [(ledger_field(p), b"%d" % o, 0) for p, o in reached.items()]
         new = set(reached) - marks.places
         if new:
-            sets.append((_PLACES, b"%d" % (len(marks.places) + len(new)), 0))
+            sets.append((PLACES, b"%d" % (len(marks.places) + len(new)), 0))
         checks = [
             (b"epoch", exact(b"%d" % epoch)),
             (b"units", exact(units.encode())),
-            *_standing(marks, {*reached, *start, *end}),
-            *_places(marks),
+            *standing(marks, {*reached, *start, *end}),
+            *places(marks),
         ]
         (reply,) = yield [change(generation, checks, sets)]
         if reply != MISSED:
@@ -168,7 +168,7 @@ def advance_ledger(generation: int, start: Cover, end: Cover, epoch: int, units:
     raise contended("ledger")
 
 
-def _standing(marks: Marks, places: Iterable[Place]) -> Checks:
+def standing(marks: Marks, places: Iterable[Place]) -> Checks:
     return [
         (
             ledger_field(place),
@@ -178,9 +178,9 @@ def _standing(marks: Marks, places: Iterable[Place]) -> Checks:
     ]
 
 
-def _places(marks: Marks) -> Checks:
+def places(marks: Marks) -> Checks:
     """No place was added: a start cover would lack it."""
-    return [(_PLACES, exact(b"%d" % len(marks.places)))]
+    return [(PLACES, exact(b"%d" % len(marks.places)))]
 
 
 def tail_field(source: str) -> bytes:
@@ -219,83 +219,6 @@ def end_tail(generation: int, source: str, stood: TailStart | None) -> Steps[Non
     (reply,) = yield [change(generation, checks, [], [tail_field(source)])]
     if reply == MISSED:
         yield from read(generation)  # says whether the store was emptied
-
-
-def deploy(
-    generation: int,
-    deployment: Deployable,
-    expected_epoch: int,
-    topics: Mapping[str, str],
-    earliest: Cover,
-) -> Steps[Marks]:
-    """Epoch + 1, digest, start cover := ledger for new units, aliases, in one change."""
-    if not {topic for topic, _ in earliest}.issubset(topics.values()):
-        raise DefinitionError("earliest offsets of a topic that is not named", expected="its name and id in topics")
-    yield [PutText(keys.manifest_key(deployment.digest), deployment.to_json().encode())]
-    units = {unit.storage_fingerprint: unit for unit in deployment.units}
-    lists = {name: unit.event_list for name, unit in units.items()}
-    views: dict[str, list[str]] = {}
-    for unit in deployment.units:
-        views.setdefault(unit.view, []).append(unit.storage_fingerprint)
-    for _ in range(ATTEMPTS):
-        marks = yield from read(generation)
-        unknown = any(marks.topics.get(name) != topic for name, topic in topics.items())
-        if marks.units == deployment.digest and not unknown:
-            return marks
-        if marks.epoch != expected_epoch:
-            raise EpochSuperseded(
-                f"epoch {marks.epoch} stands, the deployment was planned on {expected_epoch}",
-                next_step="plan again and apply",
-            )
-        begun = decisions.begun(marks.places, marks.topics.values(), earliest)
-        rebuilt = decisions.lists_to_rebuild(lists, marks)
-        ledger, ids = marks.ledger.join(begun), {**marks.topics, **topics}
-        starts = {
-            name: decisions.start_cover(ledger, ids.get(deployment.topic_of(units[name].source)))
-            for name in sorted((set(units) - set(marks.starts)) | rebuilt)
-        }
-        at_once = [name for name, start in starts.items() if not start]  # nothing lies below
-        horizons = {}
-        if empty := [name for name in at_once if units[name].lifetime]:
-            (now_us,) = yield [Time()]
-            horizons = {
-                name: Horizon(first_horizon(now_us, units[name].retention_us), decisions.START_SEQ) for name in empty
-            }
-        ready = ((marks.ready - rebuilt) | set(at_once)) & set(units)
-        term = decisions.new_term(marks)
-        # a list that is built again leaves what it kept so far under the name that it had
-        terms = {name: marks.epoch + 1 if name in rebuilt else term for name in starts}
-        gone = sorted(set(marks.starts) - set(units))
-        aliases = decisions.aliases_to_set(views, {v: a for v, a in marks.aliases.items() if v in views}, ready)
-        sets: Sets = [
-            (b"epoch", b"%d" % (marks.epoch + 1), 0),
-            (b"units", deployment.digest.encode(), 0),
-            (_PLACES, b"%d" % (len(marks.places) + len(begun.offsets)), 0),
-            *[(ledger_field(p), b"%d" % o, 0) for p, o in begun.offsets.items()],
-            *[(b"s:%s" % u.encode(), start.pack(), 0) for u, start in starts.items()],
-            *[(b"y:%s" % u.encode(), b"1", 0) for u in at_once],
-            *[(b"n:%s" % u.encode(), b"%d" % number, 0) for u, number in terms.items() if number],
-            *[(b"k:%s" % u.encode(), kept.text().encode(), 0) for u, kept in lists.items() if kept is not None],
-            *[(b"h:%s" % u.encode(), _horizon_text(each), 0) for u, each in horizons.items()],
-            *([(b"retired", b"%d" % (marks.epoch + 1), 0)] if gone or rebuilt else []),
-            *[(b"a:%s" % v.encode(), ",".join(f).encode(), 0) for v, f in aliases.items()],
-            *[(b"t:%s" % n.encode(), t.encode(), 0) for n, t in topics.items()],
-        ]
-        deletes = [
-            *[b"%s:%s" % (kind, u.encode()) for u in gone for kind in (b"s", b"n", b"y", b"b", b"k", b"h")],
-            *[b"%s:%s" % (kind, u.encode()) for u in sorted(rebuilt - set(at_once)) for kind in (b"y", b"b")],
-            *[b"a:%s" % v.encode() for v in set(marks.aliases) - set(views)],
-            *[tail_field(source) for source in set(marks.tails) - {unit.source for unit in deployment.units}],
-        ]
-        checks = [
-            (b"epoch", exact(b"%d" % expected_epoch)),
-            *_standing(marks, {*marks.places, *begun}),
-            *_places(marks),
-        ]
-        (reply,) = yield [change(generation, checks, sets, deletes)]
-        if reply != MISSED:
-            return (yield from read(generation))
-    raise contended("deployment")
 
 
 def _term(unit: StoredUnit, term: Term) -> Checks:
@@ -401,10 +324,10 @@ def mark_horizon(
         older = [seq for seq in (yield from lifetime_seqs(generation, term)) if seq < horizon.seq]
         fields = [keys.TOTALS + b"%d" % seq for seq in older]
         others.append(KeyChange(keys.swapped_key(generation, term.name), [(b"-", ABSENT)], (), fields))
-    checks = [(field, exact(None if stands is None else _horizon_text(stands))), *_term(unit, term)]
-    (reply,) = yield [change(generation, checks, [(field, _horizon_text(horizon), 0)], (), *others)]
+    checks = [(field, exact(None if stands is None else horizon_text(stands))), *_term(unit, term)]
+    (reply,) = yield [change(generation, checks, [(field, horizon_text(horizon), 0)], (), *others)]
     return bool(reply != MISSED)
 
 
-def _horizon_text(horizon: Horizon) -> bytes:
+def horizon_text(horizon: Horizon) -> bytes:
     return b"%d/%d" % horizon

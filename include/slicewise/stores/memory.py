@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from slicewise.clock import Clock
-from slicewise.codec import IDENTITY_BYTES
+from slicewise.codec import IDENTITY_BYTES, pack_skip
 from slicewise.errors import StoreUnavailable
 from slicewise.stores import decisions
 from slicewise.stores.keys import LOW, TAIL_COUNT
@@ -258,8 +258,8 @@ class MemoryServer:
         if count:
             found.fields[TAIL_COUNT] = b"%d" % count
         if skipped:
-            found.fields[change.skip] = b"%d:%d" % decisions.skipped(
-                found.fields.get(change.skip), guard, skipped[0], skipped[-1]
+            found.fields[change.skip] = pack_skip(
+                *decisions.skipped(found.fields.get(change.skip), guard, skipped[0], skipped[-1])
             )
         latest = max(expiry for *_, expiry in kept)
         if latest and (not stood or latest > found.expiry):

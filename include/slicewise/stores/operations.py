@@ -14,7 +14,22 @@ from slicewise.codec.board import Board
 from slicewise.cover import Cover
 from slicewise.errors import DataLoss, EpochSuperseded, NotReady
 from slicewise.slices import PENTAD_DAYS
-from slicewise.stores import boards, covers, days, decisions, fold, keys, lifetime, lists, marks, pentads, swap, tail
+from slicewise.stores import (
+    boards,
+    covers,
+    days,
+    decisions,
+    deploying,
+    fold,
+    keys,
+    known,
+    lifetime,
+    lists,
+    marks,
+    pentads,
+    swap,
+    tail,
+)
 from slicewise.stores.ports import (
     BoardReply,
     Deployable,
@@ -28,6 +43,7 @@ from slicewise.stores.ports import (
     ListBatch,
     Marks,
     ReadReply,
+    Renewal,
     StoredUnit,
     SwapOutcome,
     TagRead,
@@ -53,6 +69,7 @@ from slicewise.stores.steps import (
 )
 
 NOTHING = Cover()
+NO_RENEWAL = Renewal()
 
 
 class Operations:
@@ -99,6 +116,9 @@ class Operations:
     def advance_ledger(self, start: Cover, end: Cover, epoch: int, units: str) -> Steps[Cover]:
         return (yield from marks.advance_ledger(self.generation, start, end, epoch, units))
 
+    def tell_known(self, reached: Cover) -> Steps[Marks]:
+        return (yield from known.tell(self.generation, reached))
+
     def begin_tail(self, source: str, start: Cover, epoch: int, units: str) -> Steps[Marks]:
         begun = TailStart(self.incarnation, start)
         return (yield from marks.begin_tail(self.generation, source, begun, epoch, units))
@@ -112,8 +132,10 @@ class Operations:
         expected_epoch: int,
         topics: Mapping[str, str],
         earliest: Cover,
+        renewal: Renewal = NO_RENEWAL,
     ) -> Steps[Marks]:
-        return (yield from marks.deploy(self.generation, deployment, expected_epoch, topics, earliest))
+        change = deploying.deploy(self.generation, deployment, expected_epoch, topics, earliest, renewal)
+        return (yield from change)
 
     def manifest(self, digest: str) -> Steps[str | None]:
         (raw,) = yield [Text(keys.manifest_key(digest))]

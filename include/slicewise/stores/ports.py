@@ -76,6 +76,8 @@ class Marks:
 
     tails: Mapping[str, TailStart] = field(default_factory=dict)
     """Source -> the tail that writes its events beyond what is folded."""
+    known: Cover = field(default_factory=Cover)
+    """Where the ledger had come by copies kept elsewhere, of the places where it stands before that: they were lost."""
 
     def name(self, unit: str) -> str:
         """The unit (a fingerprint) in its keys."""
@@ -91,6 +93,15 @@ class Term:
     number: int
     """As in `Marks.terms`."""
     start: Cover
+
+
+@dataclass(frozen=True)
+class Renewal:
+    """Deployed units that are to be built again from the archive, each in a term of its own."""
+
+    units: frozenset[str] = frozenset()
+    ahead: Cover = field(default_factory=Cover)
+    """Where the ledger is to go on, beyond what was applied: of topics all of whose units are built again."""
 
 
 class StoredUnit(Protocol):
@@ -364,6 +375,10 @@ class OnlineStore(BoardStore, Protocol):
         """At the end of a batch; the ledger after it. EpochSuperseded, GapRefused."""
         ...
 
+    def tell_known(self, reached: Cover) -> Marks:
+        """Marks what the ledger is known to have reached, until it has again; the marks afterwards."""
+        ...
+
     def begin_tail(self, source: str, start: Cover, epoch: int, units: str) -> Marks:
         """To be asked by a tail before its first write, of all events of the source from `start` on: the marks, with
         its own. EpochSuperseded; GapRefused where the start lies beyond the ledger."""
@@ -385,12 +400,14 @@ class OnlineStore(BoardStore, Protocol):
         expected_epoch: int,
         topics: Mapping[str, str] = ...,
         earliest: Cover = ...,
+        renewal: Renewal = ...,
     ) -> Marks:
         """One script: epoch + 1, digest, start cover := ledger for new units, aliases. A unit that
         was left out once is a new one, in a term of its own.
 
         earliest: first offsets of the log, where topics are new: ledger and start covers begin
-        there. A deployment that stands already changes nothing."""
+        there. A deployment that stands already changes nothing, unless units are to be built again.
+        GapRefused where the ledger would go on beyond what a unit that stands on has."""
         ...
 
     def manifest(self, digest: str) -> str | None: ...

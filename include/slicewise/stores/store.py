@@ -7,7 +7,7 @@ from typing import Any, Protocol, TypeVar
 
 from slicewise.codec.board import Board
 from slicewise.cover import Cover
-from slicewise.stores.operations import NOTHING, Operations
+from slicewise.stores.operations import NO_RENEWAL, NOTHING, Operations
 from slicewise.stores.ports import (
     BoardReply,
     Deployable,
@@ -20,6 +20,7 @@ from slicewise.stores.ports import (
     ListBatch,
     Marks,
     ReadReply,
+    Renewal,
     StoredUnit,
     SwapOutcome,
     TagRead,
@@ -93,6 +94,9 @@ class Store:
     def advance_ledger(self, start: Cover, end: Cover, epoch: int, units: str) -> Cover:
         return self._run(self.steps.advance_ledger(start, end, epoch, units))
 
+    def tell_known(self, reached: Cover) -> Marks:
+        return self._run(self.steps.tell_known(reached))
+
     def begin_tail(self, source: str, start: Cover, epoch: int, units: str) -> Marks:
         return self._run(self.steps.begin_tail(source, start, epoch, units))
 
@@ -108,8 +112,9 @@ class Store:
         expected_epoch: int,
         topics: Mapping[str, str] | None = None,
         earliest: Cover = NOTHING,
+        renewal: Renewal = NO_RENEWAL,
     ) -> Marks:
-        return self._run(self.steps.deploy(deployment, expected_epoch, topics or {}, earliest))
+        return self._run(self.steps.deploy(deployment, expected_epoch, topics or {}, earliest, renewal))
 
     def manifest(self, digest: str) -> str | None:
         return self._run(self.steps.manifest(digest))

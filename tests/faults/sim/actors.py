@@ -11,7 +11,7 @@ from slicewise.lifecycle.sweep import rules_of, verdict
 from slicewise.stores.ports import EntityRead, Marks, UnitRead
 from slicewise.stores.steps import Change, KeyChange, Whole
 from slicewise.stores.store import Store
-from tests.faults.sim.world import DAY, DAY_FIELDS, ENTITIES, FIRST_HOUR, HOURS, UNITS, Actor, World, Wrong, entity_keys
+from tests.faults.sim.world import DAY, DAY_FIELDS, ENTITIES, FIRST_HOUR, HOURS, Actor, World, Wrong, entity_keys
 from tests.support.stored import TOPIC, StoreUnit, cover, fold_batch, hour_entry, place, tag
 
 
@@ -36,7 +36,7 @@ def stream(world: World, start: tuple[int, ...] | None) -> Actor:
     units, epoch, digest = world.units, found.epoch, found.units
     if digest != world.deployment().digest:
         return  # not deployed yet
-    world.say(f"stream from {position}, ledger {ledger}, units {[u.view for u in units]}")
+    world.say(f"begins at {position}", f"ledger {ledger}, units {[u.view for u in units]}")
     while True:
         if any(offset < first for offset, first in zip(position, world.log_start, strict=False)):
             raise DataLoss("the log no longer has what the store needs")
@@ -57,9 +57,9 @@ def stream(world: World, start: tuple[int, ...] | None) -> Actor:
             events = world.events(p, position[p], end[p])
             batch = replace(fold_batch(unit, events), tail=unit.source in begun.tails)
             outcome = yield from world.on(task, task.steps.fold(batch))
-            world.say(f"fold {unit.view} p{p} {position[p]}..{end[p] - 1}: {outcome.applied} applied")
+            world.say(f"fold {unit.view} p{p} {position[p]}..{end[p] - 1}", f"{outcome.applied} applied")
         after = yield from world.on(store, store.steps.advance_ledger(cover(*position), cover(*end), epoch, digest))
-        world.say(f"ledger {[after.get(place(p)) for p in range(len(end))]}")
+        world.say("ledger", [after.get(place(p)) for p in range(len(end))])
         position = end
         yield
 
@@ -70,6 +70,7 @@ def executor(world: World) -> Store:
     marks = world.marks()
     if (
         kept is None
+        or kept.steps._generation is None  # opened while there were no marks
         or marks is None
         or kept.generation != marks.generation
         or kept.incarnation != world.server.incarnation
@@ -114,7 +115,7 @@ def compact(world: World, store: Store, unit: StoreUnit, hour: int, seq: int, of
         outcome = yield from world.on(store, store.steps.swap(unit, hour, seq, cover(*offsets), entries))
     except GapRefused:
         return  # the archive must reach the start cover first
-    world.say(f"swap {unit.view} hour {hour - FIRST_HOUR} seq {seq}: {outcome}")
+    world.say(f"swap {unit.view} hour {hour - FIRST_HOUR} seq {seq}", outcome)
     if not outcome.left_over:
         yield from world.on(store, store.steps.mark_swapped(unit, hour, seq))
 
@@ -125,7 +126,7 @@ def trim(world: World) -> Actor:
     found = yield from world.on(store, store.steps.marks())
     count = yield from world.on(store, store.steps.covers_announced("plays"))
     live = []
-    for unit in UNITS:
+    for unit in world.all_units:
         name = unit.storage_fingerprint
         if name in found.starts:
             compacted = {h: Compacted(seq, seq) for (of, h), seq in world.committed.items() if of == name}
@@ -133,7 +134,7 @@ def trim(world: World) -> Actor:
             done = yield from world.on(store, store.steps.swapped(unit))
             live += UnitHours({}, compacted, done).named()
     dropped = yield from world.on(store, store.steps.trim_covers("plays", count, found.epoch, live))
-    world.say(f"{dropped} covers trimmed, live {live}")
+    world.say("covers trimmed", f"{dropped}, live {live}")
 
 
 def backfill(world: World, unit: StoreUnit) -> Actor:
@@ -155,7 +156,7 @@ def backfill(world: World, unit: StoreUnit) -> Actor:
         if entries and hour not in done:
             world.committed.setdefault((name, hour), 0)
             outcome = yield from world.on(store, store.steps.swap(unit, hour, 0, start, entries))
-            world.say(f"backfill {unit.view} hour {hour - FIRST_HOUR}: {outcome}")
+            world.say(f"backfill {unit.view} hour {hour - FIRST_HOUR}", outcome)
             if outcome.left_over:
                 raise Wrong(f"a running partial of {unit.view} straddles its start cover")
             yield from world.on(store, store.steps.mark_swapped(unit, hour, 0))
@@ -174,7 +175,7 @@ def totals(world: World) -> Actor:
         store, unit = world.connect(), world.rng.choice(world.units)
         tags = [tag(entity) for entity in range(ENTITIES)]
         written = yield from world.on(store, store.steps.total_day(unit, tags, DAY))
-        world.say(f"day totals {unit.view}: {written}")
+        world.say(f"day totals {unit.view}", written)
         yield
 
 
@@ -232,4 +233,4 @@ def operator(world: World) -> Actor:
     except EpochSuperseded:
         return
     starts = [list(c.offsets.values()) for c in found.starts.values()]
-    world.say(f"deployed {found.units} epoch {found.epoch}, starts {starts}")
+    world.say(f"deployed {found.units}", f"epoch {found.epoch}, starts {starts}")

@@ -1,165 +1,125 @@
-"""One seed is one history: who acts next, what is lost, what is deployed, and the truth throughout."""
+"""Histories of slices: what can happen to the store, the stream and what runs beside it; in the end all heals."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
-
-from slicewise.errors import (
-    DataLoss,
-    EpochSuperseded,
-    GapRefused,
-    NotReady,
-    StoreUnavailable,
-)
 from tests.faults.sim import actors
-from tests.faults.sim.world import FIRST_HOUR, HOURS, PARTITIONS, UNITS, Actor, World, Wrong
+from tests.faults.sim.play import Play, finish, joins, step, steps
+from tests.faults.sim.world import FIRST_HOUR, HOURS, PARTITIONS, Actor, World, Wrong
 from tests.support.stored import StoreUnit, place
 
-EXPECTED = (DataLoss, EpochSuperseded, GapRefused, NotReady, StoreUnavailable)
-"""What a process meets in normal life; it ends, and another begins."""
 
-
-@dataclass(frozen=True)
-class Told:
-    """A history's end: what was wrong (None: nothing), how many answers were compared, the story."""
-
-    seed: int
-    wrong: str | None
-    answers: int
-    story: list[str]
-
-    def __str__(self) -> str:
-        return "\n  ".join([f"seed {self.seed}: {self.wrong}", *self.story])
-
-
-def history(seed: int, rules: Iterable[object] = ()) -> Told:
-    """Plays one seed; rules: mutants that are applied to the world."""
-    world = World(seed)
-    for rule in rules:
-        if callable(rule):
-            rule(world)
-    try:
-        run(world)
-        heal(world)
-    except Wrong as wrong:
-        return Told(seed, str(wrong), world.checked, world.story)
-    return Told(seed, None, world.checked, world.story)
-
-
-def step(world: World, group: list[Actor]) -> None:
-    """One of these goes on until something may come between."""
-    if not group:
-        return
-    actor = world.rng.choice(group)
-    try:
-        next(actor)
-    except StopIteration:
-        group.remove(actor)
-    except EXPECTED as met:
-        world.say(f"{type(met).__name__}: {met.what}")
-        group.remove(actor)
-
-
-def finish(world: World, actor: Actor) -> None:
-    """Alone, to its end."""
-    try:
-        for _ in actor:
-            pass
-    except EXPECTED as met:
-        world.say(f"{type(met).__name__}: {met.what}")
-
-
-def run(world: World) -> None:
-    rng = world.rng
+def begin(world: World) -> None:
     finish(world, actors.operator(world))
-    streams: list[Actor] = [actors.stream(world, None)]
-    fills: list[Actor] = []
-    others = [actors.compaction(world), actors.compaction(world), actors.totals(world)]
-    readers = [actors.reader(world)]
-    operators: list[Actor] = []
-    sweeps: list[Actor] = []
-    checkpoint = world.ends()
-    epoch = 1
-    for _ in range(rng.randint(60, 900)):
-        a = rng.random()
-        if a < 0.12:
-            world.produce()
-        elif a < 0.13:
-            world.now = min(world.now + 1, HOURS)
-        elif a < 0.50:
-            step(world, streams)
-        elif a < 0.74:
-            step(world, others)
-        elif a < 0.86:
-            step(world, fills)
-        elif a < 0.92:
-            step(world, readers)
-        elif a < 0.93:
-            lose(world)
-            if rng.random() < 0.5:
-                streams = streams[:1]
-        elif a < 0.931:
-            sweeps = [actors.sweep(world)]
-            for _ in range(4):
-                step(world, sweeps)
-            empty(world)
-        elif a < 0.942:
-            if sum(world.ends()) > 6:
-                before = world.units
-                world.want(another(world))
-                if rng.random() < 0.3:  # a unit is left out and back at once: jobs span both its terms
-                    finish(world, actors.operator(world))
-                    world.want(before)
-            operators = [actors.operator(world)]
-        elif a < 0.946:
-            operators = [actors.operator(world)]
-        elif a < 0.949 and len(world.log) < PARTITIONS:
-            world.log.append([])
-            world.log_start.append(0)
-            world.say("a partition is added")
-        elif a < 0.951:
-            forget_log(world)
-        elif a < 0.965:
-            begins = None if rng.random() < 0.5 else nearby(world)
-            if rng.random() < 0.3:
-                begins = checkpoint
-            streams = [actors.stream(world, begins), *streams[: rng.randint(0, 2)]]
-        elif a < 0.975:
-            fills = [actors.backfill(world, rng.choice(UNITS)), *fills[:1]]
-        elif a < 0.982:
-            finish(world, actors.compaction_run(world, most=9))
-            others[rng.randrange(len(others))] = actors.trim(world)
-        elif a < 0.985:
-            sweeps = [actors.sweep(world), *sweeps[:1]]
-        elif a < 0.992:
-            others[rng.randrange(len(others))] = rng.choice([actors.compaction, actors.totals])(world)
-        else:
-            readers = [actors.reader(world)]
-        found = world.marks()
-        if found is not None and found.epoch > epoch and rng.random() < 0.9:
-            # the new units' first stream: it may begin below their start covers
-            streams = [actors.stream(world, nearby(world))]
-        if found is not None and found.epoch > epoch and rng.random() < 0.5:
-            sweeps = [actors.sweep(world), *sweeps[:1]]
-        epoch = 0 if found is None else found.epoch
-        if found is not None and rng.random() < 0.2:
-            checkpoint = tuple(found.ledger.get(p) for p in _places(world))
-        if not streams:
-            streams.append(actors.stream(world, None))
-        while len(others) < 3:
-            others.append(rng.choice([actors.compaction, actors.totals])(world))
-        if rng.random() < 0.2:
-            step(world, sweeps)
-        if operators and rng.random() < 0.3:
-            step(world, operators)
-        if not readers:
-            readers.append(actors.reader(world))
+    world.groups["streams"].append(actors.stream(world, None))
+    world.groups["others"] += [actors.compaction(world), actors.compaction(world), actors.totals(world)]
+    world.groups["readers"].append(actors.reader(world))
+    world.checkpoint = world.ends()
+
+
+def hour_passes(world: World) -> None:
+    world.now = min(world.now + 1, HOURS)
+    world.say("an hour passes")
+
+
+def lose_some(world: World) -> None:
+    lose(world)
+    if world.rng.random() < 0.5:
+        del world.groups["streams"][1:]
+
+
+def empty_under_a_sweep(world: World) -> None:
+    world.groups["sweeps"] = [actors.sweep(world)]
+    for _ in range(4):
+        step(world, world.groups["sweeps"])
+    empty(world)
+
+
+def want_another(world: World) -> None:
+    if sum(world.ends()) > 6:
+        before = world.units
+        world.want(another(world))
+        if world.rng.random() < 0.3:  # a unit is left out and back at once: jobs span both its terms
+            finish(world, actors.operator(world))
+            world.want(before)
+    another_operator(world)
+
+
+def another_operator(world: World) -> None:
+    joins(world, "operators", actors.operator(world), keeping=0)
+
+
+def add_partition(world: World) -> None:
+    if len(world.log) < PARTITIONS:
+        world.log.append([])
+        world.log_start.append(0)
+        world.say("a partition is added")
+
+
+def another_stream(world: World) -> None:
+    begins = None if world.rng.random() < 0.5 else nearby(world)
+    if world.rng.random() < 0.3:
+        begins = world.checkpoint
+    joins(world, "streams", actors.stream(world, begins), keeping=world.rng.randint(0, 2))
+
+
+def another_fill(world: World) -> None:
+    joins(world, "fills", actors.backfill(world, world.rng.choice(world.all_units)), keeping=1)
+
+
+def compact_and_trim(world: World) -> None:
+    finish(world, actors.compaction_run(world, most=9))
+    world.groups["others"][world.rng.randrange(len(world.groups["others"]))] = actors.trim(world)
+
+
+def another_sweep(world: World) -> None:
+    joins(world, "sweeps", actors.sweep(world), keeping=1)
+
+
+def another_other(world: World) -> None:
+    others = world.groups["others"]
+    others[world.rng.randrange(len(others))] = world.rng.choice([actors.compaction, actors.totals])(world)
+
+
+def another_reader(world: World) -> None:
+    joins(world, "readers", actors.reader(world), keeping=0)
+
+
+def go_on(world: World) -> None:
+    streams_go_on(world)
+    others_go_on(world, 3)
+
+
+def streams_go_on(world: World) -> None:
+    """Somebody starts what has ended, and a sweep."""
+    rng, groups = world.rng, world.groups
+    found = world.marks()
+    if found is not None and found.epoch > world.epoch and rng.random() < 0.9:
+        # the new units' first stream: it may begin below their start covers
+        groups["streams"] = [actors.stream(world, nearby(world))]
+    if found is not None and found.epoch > world.epoch and rng.random() < 0.5:
+        another_sweep(world)
+    world.epoch = 0 if found is None else found.epoch
+    if found is not None and rng.random() < 0.2:
+        world.checkpoint = tuple(found.ledger.get(p) for p in _places(world))
+    if not groups["streams"]:
+        groups["streams"].append(actors.stream(world, None))
+    if rng.random() < 0.2:
+        step(world, groups["sweeps"])
+    if groups["operators"] and rng.random() < 0.3:
+        step(world, groups["operators"])
+    if not groups["readers"]:
+        another_reader(world)
+
+
+def others_go_on(world: World, count: int) -> None:
+    others = world.groups["others"]
+    while len(others) < count:
+        others.append(world.rng.choice([actors.compaction, actors.totals])(world))
 
 
 def another(world: World) -> tuple[StoreUnit, ...]:
     """The units that are wanted next: one comes, one goes, or one goes and comes back."""
-    choices = [UNITS, UNITS[:1], UNITS[1:]]
+    choices = [world.all_units, world.all_units[:1], world.all_units[1:]]
     return world.rng.choice([units for units in choices if units != world.units])
 
 
@@ -181,7 +141,7 @@ def nearby(world: World) -> tuple[int, ...]:
 def lose(world: World) -> None:
     """A restart without the last writes."""
     lost = world.server.restart(world.rng.randint(0, world.rng.choice((0, 3, 10, 40, 64))))
-    world.say(f"the store restarted without its last {lost} writes")
+    world.say("the store restarts", f"its last {lost} writes are lost")
     world.check()
     if world.marks() is None or world.rng.random() < 0.3:
         finish(world, actors.operator(world))
@@ -190,7 +150,7 @@ def lose(world: World) -> None:
 def empty(world: World) -> None:
     """The operator empties the store: the incarnation stays."""
     world.server.flush()
-    world.say("the store was emptied")
+    world.say("the store is emptied")
     finish(world, actors.operator(world))
 
 
@@ -214,12 +174,11 @@ def heal(world: World) -> None:
         found = world.marks()
         if found is None:
             raise Wrong("no marks after the operator was there")
-        behind = [found.ledger.get(p) < s for p, s in zip(_places(world), world.log_start, strict=True)]
-        if any(behind):
+        if behind(world):
             empty(world)
             continue
         bounded(world, actors.stream(world, None))
-        for unit in UNITS:
+        for unit in world.all_units:
             finish(world, actors.backfill(world, unit))
         world.archived()
         seq, offsets = actors.newest(world)
@@ -236,27 +195,63 @@ def heal(world: World) -> None:
     world.check()
 
 
+def behind(world: World) -> bool:
+    """Whether the log no longer has what the store needs."""
+    found = world.marks()
+    return found is not None and any(
+        found.ledger.get(p) < s for p, s in zip(_places(world), world.log_start, strict=True)
+    )
+
+
+def reached(world: World) -> bool:
+    """Whether the ledger stands at the log's end."""
+    found = world.marks()
+    return found is not None and tuple(found.ledger.get(p) for p in _places(world)) == world.ends()
+
+
 def whole(world: World) -> bool:
     found = world.marks()
     assert found is not None
-    reached = tuple(found.ledger.get(p) for p in _places(world)) == world.ends()
     ready = found.ready.issuperset(u.storage_fingerprint for u in world.units)
     swapped = all(
         world.connect().swapped(unit).get(hour) == max(world.archive)
         for unit in world.units
         for hour in range(FIRST_HOUR, FIRST_HOUR + HOURS)
     )
-    return reached and ready and swapped
+    return reached(world) and ready and swapped
 
 
 def bounded(world: World, actor: Actor) -> None:
-    try:
-        for _ in range(5_000):
-            next(actor)
-            found = world.marks()
-            if found is not None and tuple(found.ledger.get(p) for p in _places(world)) == world.ends():
-                return
-    except StopIteration:
-        pass
-    except EXPECTED as met:
-        world.say(f"{type(met).__name__}: {met.what}")
+    """Until the ledger stands at the log's end."""
+    finish(world, actor, most=5_000, until=lambda: reached(world))
+
+
+PLAY = Play(
+    "slices",
+    World,
+    begin,
+    (
+        (120, World.produce),
+        (10, hour_passes),
+        (370, steps("streams")),
+        (240, steps("others")),
+        (120, steps("fills")),
+        (60, steps("readers")),
+        (10, lose_some),
+        (1, empty_under_a_sweep),
+        (11, want_another),
+        (4, another_operator),
+        (3, add_partition),
+        (2, forget_log),
+        (14, another_stream),
+        (10, another_fill),
+        (7, compact_and_trim),
+        (3, another_sweep),
+        (7, another_other),
+        (8, another_reader),
+    ),
+    go_on,
+    heal,
+    60,
+    900,
+)

@@ -6,17 +6,19 @@ and expire, and what they must keep grows and shrinks with deployments.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from slicewise import codec
 from slicewise.features.event_list import EventList
 from slicewise.slices import HOUR_US
-from slicewise.stores import decisions, keys
+from slicewise.stores import keys
 from slicewise.stores.ports import Marks
-from slicewise.stores.steps import ListChange, Members, Whole
+from slicewise.stores.steps import Command, ListChange, Members, Whole
 from tests.faults.sim import actors
-from tests.faults.sim.history import Told, empty, finish, lose, step
+from tests.faults.sim.choices import Choices
+from tests.faults.sim.history import empty, lose
+from tests.faults.sim.play import Play, finish, joins, steps
 from tests.faults.sim.world import ENTITIES, FIRST_HOUR, Actor, Logged, Server, World, Wrong
 from tests.support.stored import EVER, NO_COLUMNS, Event, StoreUnit, cover, list_batch, list_unit, place, tag
 
@@ -40,20 +42,16 @@ class ListServer(Server):
 
     lax_lists = False
 
-    def execute(self, command: Any) -> Any:
-        if isinstance(command, ListChange):
-            self.time.advance(1)
-            reply = self._list_change(command._replace(checks=()) if self.lax_lists else command)
-            self.world.check()
-            return reply
-        return super().execute(command)
+    def written(self, command: Command) -> Any:
+        lax = self.lax_lists and isinstance(command, ListChange)
+        return super().written(command._replace(checks=()) if lax and isinstance(command, ListChange) else command)
 
 
 class ListWorld(World):
     """A world whose units are event lists."""
 
-    def __init__(self, seed: int) -> None:
-        super().__init__(seed)
+    def __init__(self, choices: Choices) -> None:
+        super().__init__(choices)
         self.units = LISTS
         self.server: ListServer = ListServer(self)
 
@@ -64,7 +62,7 @@ class ListWorld(World):
         at = now - self.rng.choice((0, 1, 3, 6, 11, 20)) * HOUR_US // 4
         at -= at % (HOUR_US // 8)
         self.log[partition].append(Logged(self.rng.randrange(ENTITIES), at // HOUR_US, at))
-        self.say(f"event p{partition} o{len(self.log[partition]) - 1} at {at - FIRST_HOUR * HOUR_US}")
+        self.say(f"event p{partition} o{len(self.log[partition]) - 1}", f"at {at - FIRST_HOUR * HOUR_US}")
 
     def check(self) -> None:
         found = self.marks()
@@ -138,7 +136,7 @@ def stream(world: ListWorld, start: tuple[int, ...] | None) -> Actor:
     units, epoch, digest = world.units, found.epoch, found.units
     if digest != world.deployment().digest:
         return
-    world.say(f"stream from {position}, ledger {ledger}")
+    world.say(f"begins at {position}", f"ledger {ledger}")
     while True:
         yield from world.on(store, store.steps.begin_batch(cover(*position), epoch, digest))
         end = [min(len(world.log[p]), at + world.rng.randint(0, 4)) for p, at in enumerate(position)]
@@ -149,9 +147,9 @@ def stream(world: ListWorld, start: tuple[int, ...] | None) -> Actor:
             actors.same_life(world, task, store)
             yield from world.on(task, task.steps.hold(actors.terms_of(found)))
             outcome = yield from world.on(task, task.steps.add(list_batch(unit, world.events(p, position[p], end[p]))))
-            world.say(f"add {unit.view} p{p} {position[p]}..{end[p] - 1}: {outcome.applied} applied")
+            world.say(f"add {unit.view} p{p} {position[p]}..{end[p] - 1}", f"{outcome.applied} applied")
         after = yield from world.on(store, store.steps.advance_ledger(cover(*position), cover(*end), epoch, digest))
-        world.say(f"ledger {[after.get(place(p)) for p in range(len(end))]}")
+        world.say("ledger", [after.get(place(p)) for p in range(len(end))])
         position = end
         yield
 
@@ -182,50 +180,43 @@ def pass_time(world: ListWorld) -> None:
     world.check()
 
 
-def history(seed: int, rules: Iterable[object] = ()) -> Told:
-    """Plays one seed; rules: mutants that are applied to the world."""
-    world = ListWorld(seed)
-    for rule in rules:
-        if callable(rule):
-            rule(world)
-    try:
-        _run(world)
-    except Wrong as wrong:
-        return Told(seed, str(wrong), world.checked, world.story)
-    return Told(seed, None, world.checked, world.story)
-
-
-def _run(world: ListWorld) -> None:
-    rng = world.rng
+def begin(world: ListWorld) -> None:
     finish(world, actors.operator(world))
-    streams: list[Actor] = [stream(world, None)]
-    fills: list[Actor] = []
-    for _ in range(rng.randint(60, 500)):
-        a = rng.random()
-        if a < 0.2:
-            world.produce()
-        elif a < 0.62:
-            step(world, streams)
-        elif a < 0.85:
-            step(world, fills)
-        elif a < 0.88:
-            pass_time(world)
-        elif a < 0.89:
-            lose(world)
-            if rng.random() < 0.5:
-                streams = streams[:1]
-        elif a < 0.892:
-            empty(world)
-        elif a < 0.905:
-            world.want(rng.choice([units for units in DEPLOYMENTS if units != world.units]))
-            finish(world, actors.operator(world))
-        elif a < 0.95:
-            streams = [stream(world, nearby(world) if rng.random() < 0.6 else None), *streams[: rng.randint(0, 2)]]
-        else:
-            fills = [backfill(world, rng.choice(world.units)), *fills[:1]]
-        if not streams:
-            streams.append(stream(world, None))
-    for _ in range(2):  # left alone, every list comes to be ready
+    begin_stream(world)
+
+
+def begin_stream(world: ListWorld) -> None:
+    world.groups["streams"].append(stream(world, None))
+
+
+def another_stream(world: ListWorld, most: int = 2) -> None:
+    start = nearby(world) if world.rng.random() < 0.6 else None
+    joins(world, "streams", stream(world, start), keeping=world.rng.randint(0, most))
+
+
+def another_fill(world: ListWorld) -> None:
+    joins(world, "fills", backfill(world, world.rng.choice(world.units)), keeping=1)
+
+
+def redeploy(world: ListWorld) -> None:
+    world.want(world.rng.choice([units for units in DEPLOYMENTS if units != world.units]))
+    finish(world, actors.operator(world))
+
+
+def lose_some(world: ListWorld) -> None:
+    lose(world)
+    if world.rng.random() < 0.5:
+        del world.groups["streams"][1:]
+
+
+def go_on(world: ListWorld) -> None:
+    if not world.groups["streams"]:
+        begin_stream(world)
+
+
+def heal(world: ListWorld) -> None:
+    """Left alone, every list comes to be ready."""
+    for _ in range(2):
         finish(world, actors.operator(world))
         for unit in world.units:
             finish(world, backfill(world, unit))
@@ -243,20 +234,23 @@ def nearby(world: ListWorld) -> tuple[int, ...]:
     return tuple(max(0, found.ledger.get(place(p)) - world.rng.randint(0, 8)) for p in range(len(world.log)))
 
 
-# ------------------------------------------------------------ rules
-surplus = decisions.surplus
-
-
-def surplus_by_time(keeps: EventList, total: int, older: int, before: int) -> tuple[int, int]:  # noqa: ARG001
-    """Trims by time alone, also what a rows window needs."""
-    return surplus(EventList(LATE_US, 0, keeps.late_us, keeps.most) if keeps.rows else keeps, total, before, before)
-
-
-def without_room(keeps: EventList, total: int, older: int, before: int) -> tuple[int, int]:
-    """Never cuts."""
-    drop, cut = surplus(keeps, total, older, before)
-    return drop - cut, 0
-
-
-def lax(world: ListWorld) -> None:
-    world.server.lax_lists = True
+PLAY = Play(
+    "lists",
+    ListWorld,
+    begin,
+    (
+        (200, ListWorld.produce),
+        (420, steps("streams")),
+        (230, steps("fills")),
+        (30, pass_time),
+        (10, lose_some),
+        (2, empty),
+        (13, redeploy),
+        (45, another_stream),
+        (50, another_fill),
+    ),
+    go_on,
+    heal,
+    60,
+    500,
+)

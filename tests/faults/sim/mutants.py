@@ -1,11 +1,9 @@
-"""A rule is held by a history that goes wrong without it: each mutant removes exactly one rule."""
+"""What removes a rule of slices, marks, terms, covers or the sweep."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Generator, Mapping, Sequence
 from typing import Any
-from unittest.mock import patch
 
 import numpy as np
 
@@ -21,9 +19,9 @@ from slicewise.stores.operations import Operations
 from slicewise.stores.ports import Marks, ReadReply
 from slicewise.stores.steps import Change
 from tests.faults.sim import actors
+from tests.faults.sim.rules import Mutant, Patches, flag, patched, unchecked
 from tests.faults.sim.world import FIRST_HOUR, HOURS, World
 
-Patches = Sequence[tuple[Any, str, Any]]
 check_batch, swap_decision = decisions.check_batch, decisions.swap_decision
 trim = covers.trim
 hour_floor, check_standing = decisions.hour_floor, decisions.check_standing
@@ -94,17 +92,6 @@ def claims_kept_elsewhere(world: World, store: Any, unit: Any) -> Generator[None
     yield
     name = unit.storage_fingerprint
     return {h for h in range(FIRST_HOUR, FIRST_HOUR + HOURS) if (name, h) in world.ready_elsewhere}
-
-
-def reconnecting(world: World) -> None:
-    world.reconnects = True
-
-
-def unchecked(wanted: Callable[[Change, bytes], bool]) -> Callable[[World], None]:
-    def apply(world: World) -> None:
-        world.server.unchecked = wanted
-
-    return apply
 
 
 def in_a_swap(change: Change, field: bytes) -> bool:
@@ -178,10 +165,6 @@ def named_by_rows_alone(self: UnitHours) -> list[tuple[int, int]]:
     return [(each.seq, each.seq) for each in self.compacted.values()]
 
 
-def sweep_that_reconnects(world: World) -> None:
-    world.sweep_reconnects = True
-
-
 def older_because_other(generation: int, rules: SweepRules) -> Verdict:  # noqa: ARG001
     return Verdict(Finding.OLD_GENERATION)
 
@@ -199,53 +182,118 @@ def keyed_without_generation() -> Patches:
     )
 
 
-PATCHES: dict[str, Callable[[], Patches]] = {
-    "gap": lambda: ((decisions, "check_batch", without(GapRefused)),),
-    "epoch": lambda: ((decisions, "check_batch", without(EpochSuperseded)),),
-    "cover": lambda: ((decisions, "hour_floor", floor_without_cover),),
-    "start-cover": lambda: ((decisions, "hour_floor", floor_without_start),),
-    "last": lambda: ((decisions, "rows_to_keep", keep_beyond_floor),),
-    "straddle": lambda: ((decisions, "swap_decision", never(Swap.LEAVE_OVER)),),
-    "monotone": lambda: ((decisions, "swap_decision", never(Swap.STALE)),),
-    "behind": lambda: ((decisions, "check_swap", lambda seq, cover, start: None),),  # noqa: ARG005
-    "daytotal": lambda: ((codec, "day_digest", lambda compacted: bytes(8)),),  # noqa: ARG005
-    "pentadtotal": lambda: ((codec, "pentad_digest", lambda days: bytes(8)),),  # noqa: ARG005
-    "cached": lambda: ((Operations, "read_reply", read_with_a_kept_ledger()),),
-    "ready": lambda: ((actors, "swapped", claims_kept_elsewhere),),
-    "generation": keyed_without_generation,
-    "term": names_without_term,
-    "held": lambda: ((Operations, "hold", nothing_held),),
-    "held-anew": lambda: ((Operations, "hold", held_for_ever()),),
-    "claims": claims_without_term,
-    "standing": lambda: ((decisions, "check_standing", standing_without_epoch),),
-    "trim-count": lambda: ((covers, "trim", trim_without_count),),
-    "announce": lambda: ((covers, "put_cover", announced_once()),),
-    "named": lambda: ((UnitHours, "named", named_by_rows_alone),),
-    "session-slices": lambda: ((slices, "slice_segments", by_hours),),
-    "sweep-newer": lambda: ((sweep, "_of_generation", older_because_other),),
-    "sweep-later": lambda: ((SweepRules, "is_over", over_because_unknown),),
-}
-WORLDS: dict[str, Callable[[World], None]] = {
-    "incarnation": reconnecting,
-    "sweep-incarnation": sweep_that_reconnects,
-    "guards": unchecked(in_a_swap),
-    "compare": unchecked(in_a_fold),
-    "compared-hours": unchecked(hours_in_a_fold),
-    "epoch": unchecked(lambda change, field: field in (b"epoch", b"units") and _ledger(change)),
-}
-PAUSES = ("announce", "named", "trim-count")
-"""Rules that every pair of stops of two runs is played for (`pauses`): at random it is met too rarely."""
-RULES = sorted({*PATCHES, *WORLDS} - {*PAUSES})
-
-
 def _ledger(change: Change) -> bool:
     return bool(change.keys[0].sets) and change.keys[0].sets[0][0].startswith(b"g:")
 
 
-@contextmanager
-def removed(rule: str) -> Iterator[tuple[Callable[[World], None], ...]]:
-    """Without this rule; what is left to do to each world."""
-    with ExitStack() as stack:
-        for where, name, value in PATCHES.get(rule, lambda: ())():
-            stack.enter_context(patch.object(where, name, value))
-        yield (WORLDS[rule],) if rule in WORLDS else ()
+MUTANTS: dict[str, Mutant] = {
+    "gap": Mutant(
+        "§6 ledger", "a batch begins at or before the ledger", patched(decisions, "check_batch", without(GapRefused))
+    ),
+    "epoch": Mutant(
+        "§6 ledger",
+        "a batch is of the newest epoch and its units",
+        patched(decisions, "check_batch", without(EpochSuperseded)),
+        unchecked(lambda change, field: field in (b"epoch", b"units") and _ledger(change)),
+    ),
+    "incarnation": Mutant("§6 a store that forgets", "a batch is bound to one incarnation", world=flag("reconnects")),
+    "cached": Mutant(
+        "§6 read",
+        "the ledger comes with the data, of their incarnation",
+        lambda: ((Operations, "read_reply", read_with_a_kept_ledger()),),
+    ),
+    "generation": Mutant("§6 marks", "every key names the generation of the store", keyed_without_generation),
+    "standing": Mutant(
+        "§6 read",
+        "a read ends in the epoch in which it began",
+        patched(decisions, "check_standing", standing_without_epoch),
+    ),
+    "cover": Mutant(
+        "§6 fold",
+        "a fold leaves out what its hour has compacted",
+        patched(decisions, "hour_floor", floor_without_cover),
+    ),
+    "last": Mutant(
+        "§6 fold",
+        "a fold leaves out what the entity's guard has passed",
+        patched(decisions, "rows_to_keep", keep_beyond_floor),
+    ),
+    "compare": Mutant("§6 fold", "guards and partials stand as they were read", world=unchecked(in_a_fold)),
+    "compared-hours": Mutant(
+        "§6 fold", "the hours of the day stand as they were read", world=unchecked(hours_in_a_fold)
+    ),
+    "straddle": Mutant(
+        "§8 swap",
+        "an entity is left over whose partial straddles the cover",
+        patched(decisions, "swap_decision", never(Swap.LEAVE_OVER)),
+    ),
+    "monotone": Mutant(
+        "§8 swap", "an older seq never replaces a newer", patched(decisions, "swap_decision", never(Swap.STALE))
+    ),
+    "guards": Mutant("§8 swap", "no guard moved since the partials were read", world=unchecked(in_a_swap)),
+    "behind": Mutant(
+        "§8 swap",
+        "a swapped cover contains the unit's start cover",
+        patched(decisions, "check_swap", lambda seq, cover, start: None),  # noqa: ARG005
+    ),
+    "daytotal": Mutant(
+        "§6 day",
+        "a day's total counts while its digest is that of the hours",
+        patched(codec, "day_digest", lambda compacted: bytes(8)),  # noqa: ARG005
+    ),
+    "pentadtotal": Mutant(
+        "§6 day",
+        "a pentad's total counts while its digest is that of its days",
+        patched(codec, "pentad_digest", lambda days: bytes(8)),  # noqa: ARG005
+    ),
+    "session-slices": Mutant(
+        "§4 session", "a session is walked over slices", patched(slices, "slice_segments", by_hours)
+    ),
+    "start-cover": Mutant(
+        "§10 start cover",
+        "a fold leaves out what is below the start cover",
+        patched(decisions, "hour_floor", floor_without_start),
+    ),
+    "ready": Mutant(
+        "§10 ready",
+        "which hours are swapped is claimed by the store alone",
+        patched(actors, "swapped", claims_kept_elsewhere),
+    ),
+    "term": Mutant("§10 terms", "a unit that comes back has another name", names_without_term),
+    "held": Mutant(
+        "§10 terms", "a run holds the terms that it was planned by", patched(Operations, "hold", nothing_held)
+    ),
+    "held-anew": Mutant(
+        "§10 terms",
+        "a connection that serves another run holds that one's terms",
+        lambda: ((Operations, "hold", held_for_ever()),),
+    ),
+    "claims": Mutant("§10 terms", "what is claimed of a term is claimed while it stands", claims_without_term),
+    "trim-count": Mutant(
+        "§8 covers",
+        "a trim stands for the announcements that it counted",
+        patched(covers, "trim", trim_without_count),
+        met=False,
+    ),
+    "announce": Mutant(
+        "§8 covers",
+        "a cover that is known is announced again",
+        lambda: ((covers, "put_cover", announced_once()),),
+        met=False,
+    ),
+    "named": Mutant(
+        "§8 covers",
+        "an hour may stand at any seq since it was last swapped whole",
+        patched(UnitHours, "named", named_by_rows_alone),
+        met=False,
+    ),
+    "sweep-newer": Mutant(
+        "§6 sweep",
+        "of another generation only an older one is swept",
+        patched(sweep, "_of_generation", older_because_other),
+    ),
+    "sweep-later": Mutant(
+        "§6 sweep", "a name that is not known may be one to come", patched(SweepRules, "is_over", over_because_unknown)
+    ),
+    "sweep-incarnation": Mutant("§6 sweep", "a sweep is bound to one incarnation", world=flag("sweep_reconnects")),
+}

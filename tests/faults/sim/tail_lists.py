@@ -5,16 +5,17 @@ The world of lists, beside whose streams tails run: zombies, replays, broken con
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Any
 
 from slicewise.stores import keys
 from slicewise.stores.ports import Marks
-from slicewise.stores.steps import TailListChange, Whole
+from slicewise.stores.steps import Command, TailListChange, Whole
 from slicewise.stores.store import Store
 from tests.faults.sim import actors, lists
-from tests.faults.sim.history import Told, empty, finish, lose, step
-from tests.faults.sim.lists import DEPLOYMENTS, ListServer, ListWorld
+from tests.faults.sim.choices import Choices
+from tests.faults.sim.history import empty, lose
+from tests.faults.sim.lists import ListServer, ListWorld
+from tests.faults.sim.play import Play, joins, steps
 from tests.faults.sim.world import Actor, World, Wrong
 from tests.support.stored import Event, StoreUnit, cover, place, tag, tail_batch
 
@@ -29,21 +30,18 @@ class TailListServer(ListServer):
         self.guards = True
         """False: a removed rule, the guard of a list is not looked at."""
 
-    def execute(self, command: Any) -> Any:
-        if not isinstance(command, TailListChange):
-            return super().execute(command)
-        reply = super().execute(command if self.guards else command._replace(guard=b"-"))
-        self.world.check()
-        return reply
+    def written(self, command: Command) -> Any:
+        if isinstance(command, TailListChange) and not self.guards:
+            return super().written(command._replace(guard=b"-"))
+        return super().written(command)
 
 
 class TailListWorld(ListWorld):
     """A world of lists with a tail."""
 
-    def __init__(self, seed: int) -> None:
-        super().__init__(seed)
+    def __init__(self, choices: Choices) -> None:
+        super().__init__(choices)
         self.server: TailListServer = TailListServer(self)
-        self.unsent: list[Actor] = []
         self.backwards = self.forgets = self.late_start = False
         """Removed rules."""
         self.bases: dict[tuple[Any, ...], dict[bytes, int]] = {}
@@ -74,14 +72,14 @@ def tail(world: TailListWorld, start: tuple[int, ...] | None) -> Actor:
     if not world.late_start:
         yield from world.on(store, store.steps.begin_tail(SOURCE, cover(*position), epoch, digest))
     yield from world.on(store, store.steps.hold(actors.terms_of(found)))
-    world.say(f"tail from {position}")
+    world.say(f"begins at {position}")
     while True:
         p = world.rng.randrange(len(position))
         end = min(len(world.log[p]), position[p] + world.rng.randint(0, 5))
         for unit in units if end > position[p] else ():
             events = world.events(p, position[p], end)
             if world.rng.random() < 0.1:  # the connection breaks, and what was sent may arrive whenever
-                world.unsent.append(sent(world, store, unit, events))
+                world.groups["unsent"].append(sent(world, store, unit, events))
                 again = world.connect()
                 actors.same_life(world, again, store)
                 store = again
@@ -97,58 +95,54 @@ def tail(world: TailListWorld, start: tuple[int, ...] | None) -> Actor:
 
 def sent(world: TailListWorld, store: Store, unit: StoreUnit, events: list[Event]) -> Actor:
     outcome = yield from world.on(store, store.steps.tail(tail_batch(unit, events), 1))
-    world.say(f"tail {unit.view} p{events[0].partition} {events[0].offset}..{events[-1].offset}: {outcome}")
+    world.say(f"tail {unit.view} p{events[0].partition} {events[0].offset}..{events[-1].offset}", outcome)
 
 
-def history(seed: int, rules: Iterable[object] = ()) -> Told:
-    """Plays one seed; rules: mutants that are applied to the world."""
-    world = TailListWorld(seed)
-    for rule in rules:
-        if callable(rule):
-            rule(world)
-    try:
-        _run(world)
-    except Wrong as wrong:
-        return Told(seed, str(wrong), world.checked, world.story)
-    return Told(seed, None, world.checked, world.story)
+def begin(world: TailListWorld) -> None:
+    lists.begin(world)
+    begin_tail(world)
 
 
-def _run(world: TailListWorld) -> None:
-    rng = world.rng
-    finish(world, actors.operator(world))
-    streams: list[Actor] = [lists.stream(world, None)]
-    tails: list[Actor] = [tail(world, None)]
-    fills: list[Actor] = []
-    for _ in range(rng.randint(60, 400)):
-        a = rng.random()
-        if a < 0.2:
-            world.produce()
-        elif a < 0.42:
-            step(world, streams)
-        elif a < 0.68:
-            step(world, tails)
-        elif a < 0.71:
-            step(world, world.unsent)
-        elif a < 0.85:
-            step(world, fills)
-        elif a < 0.875:
-            lists.pass_time(world)
-        elif a < 0.885:
-            lose(world)
-        elif a < 0.887:
-            empty(world)
-        elif a < 0.90:
-            world.want(rng.choice([units for units in DEPLOYMENTS if units != world.units]))
-            finish(world, actors.operator(world))
-            tails = [tail(world, None), *tails[:1]]
-        elif a < 0.93:
-            streams = [lists.stream(world, lists.nearby(world) if rng.random() < 0.6 else None), *streams[:1]]
-        elif a < 0.96:
-            tails = [tail(world, lists.nearby(world) if rng.random() < 0.6 else None), *tails[: rng.randint(0, 2)]]
-        else:
-            fills = [lists.backfill(world, rng.choice(world.units)), *fills[:1]]
-        if not streams:
-            streams.append(lists.stream(world, None))
-        if not tails and rng.random() < 0.3:
-            tails.append(tail(world, None))
-    world.check()
+def begin_tail(world: TailListWorld) -> None:
+    world.groups["tails"].append(tail(world, None))
+
+
+def another_tail(world: TailListWorld) -> None:
+    start = lists.nearby(world) if world.rng.random() < 0.6 else None
+    joins(world, "tails", tail(world, start), keeping=world.rng.randint(0, 2))
+
+
+def redeploy(world: TailListWorld) -> None:
+    lists.redeploy(world)
+    joins(world, "tails", tail(world, None), keeping=1)
+
+
+def go_on(world: TailListWorld) -> None:
+    lists.go_on(world)
+    if not world.groups["tails"] and world.rng.random() < 0.3:
+        begin_tail(world)
+
+
+PLAY = Play(
+    "tail-lists",
+    TailListWorld,
+    begin,
+    (
+        (200, TailListWorld.produce),
+        (220, steps("streams")),
+        (260, steps("tails")),
+        (30, steps("unsent")),
+        (140, steps("fills")),
+        (25, lists.pass_time),
+        (10, lose),
+        (2, empty),
+        (13, redeploy),
+        (30, lists.another_stream),
+        (30, another_tail),
+        (40, lists.another_fill),
+    ),
+    go_on,
+    World.check,
+    60,
+    400,
+)

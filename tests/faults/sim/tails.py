@@ -1,13 +1,14 @@
 """After every write, an answer with its tail holds exactly the events that its token says, and no token goes back.
 
 The same log, store, stream, compaction and operator as the world of slices; beside them tails, which write events
-beyond what is folded: also zombies, replays, broken connections whose commands still arrive, skips at a bound, and a
-tail that is switched off and on.
+beyond what is folded: also zombies, replays, broken connections whose commands still arrive, skips at a bound, one that
+takes over from another, and a tail that is switched off and on.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from slicewise import merge_tail
@@ -18,16 +19,21 @@ from slicewise.stores.ports import Incarnation, Marks, UnitReply
 from slicewise.stores.steps import Command
 from slicewise.stores.store import Store
 from tests.faults.sim import actors
-from tests.faults.sim.history import Told, another, empty, finish, heal, lose, nearby, step
-from tests.faults.sim.world import (
-    HOURS,
-    PARTITIONS,
-    Actor,
-    Seen,
-    Server,
-    World,
-    Wrong,
+from tests.faults.sim.choices import Choices
+from tests.faults.sim.history import (
+    add_partition,
+    another,
+    another_other,
+    another_reader,
+    empty,
+    heal,
+    hour_passes,
+    lose,
+    nearby,
+    others_go_on,
 )
+from tests.faults.sim.play import Play, finish, joins, step, steps
+from tests.faults.sim.world import Actor, Seen, Server, World, Wrong
 from tests.support.stored import NO_COLUMNS, Event, StoreUnit, cover, place, tail_batch
 
 SOURCE = "plays"
@@ -41,20 +47,27 @@ class TailServer(Server):
         super().__init__(world)
         self.instead: Callable[[Command], Command] = lambda command: command
 
-    def execute(self, command: Command) -> Any:
-        return super().execute(self.instead(command))
+    def written(self, command: Command) -> Any:
+        return super().written(self.instead(command))
+
+
+@dataclass
+class Run:
+    """A tail that writes: over which connection, by which marks, and how far all is acknowledged."""
+
+    store: Store
+    found: Marks
+    units: Sequence[StoreUnit]
+    position: list[int]
 
 
 class Tailing(World):
     """A world in which tails run."""
 
-    def __init__(self, seed: int) -> None:
-        super().__init__(seed)
+    def __init__(self, choices: Choices) -> None:
+        super().__init__(choices)
         self.bound = self.rng.choice(BOUNDS)
         self.on_tail = True
-        self.unsent: list[Actor] = []
-        """What was sent over connections that are broken."""
-        self.enders: list[Actor] = []
         self.pace = self.rng.choice(("even", "fold behind", "tail behind"))
         self.late_start = False
         """Removed rule: a tail begins at the ledger or before."""
@@ -68,6 +81,10 @@ class Tailing(World):
         """Removed rule: a mark stays until all is folded that its tail wrote."""
         self.forgets = False
         """Removed rule: after a broken connection it goes on from the first that was not acknowledged."""
+        self.relieves_early = False
+        """Removed rule: a tail takes over where the one before it has acknowledged all."""
+        self.run: Run | None = None
+        """The one that began last."""
         self.bases: dict[tuple[Any, ...], list[int]] = {}
 
     def tailed(self, found: Marks, incarnation: Incarnation) -> bool:
@@ -94,8 +111,8 @@ class Tailing(World):
 class TailWorld(Tailing):
     """A world of slices with a tail."""
 
-    def __init__(self, seed: int) -> None:
-        super().__init__(seed)
+    def __init__(self, choices: Choices) -> None:
+        super().__init__(choices)
         self.server: TailServer = TailServer(self)
 
     def merged(self) -> bool:
@@ -147,13 +164,33 @@ def tail(world: Tailing, start: tuple[int, ...] | None) -> Actor:
         return
     yield from world.on(store, store.steps.begin_tail(SOURCE, cover(*position), epoch, digest))
     yield from world.on(store, store.steps.hold(actors.terms_of(found)))
-    world.say(f"tail from {position}")
+    world.say(f"begins at {position}")
+    yield from bring(world, Run(store, found, units, position))
+
+
+def relief(world: Tailing) -> Actor:
+    """Takes over from the tail that began last, bound to the same life: that one may go on beside it, or end."""
+    before = world.run
+    if before is None:
+        return
+    store, position = world.connect(), list(before.position)
+    if world.relieves_early:
+        position = [min(at + world.rng.randint(0, 2), end) for at, end in zip(position, world.ends(), strict=False)]
+    actors.same_life(world, store, before.store)
+    yield from world.on(store, store.steps.hold(actors.terms_of(before.found)))
+    world.say(f"takes over at {position}")
+    yield from bring(world, Run(store, before.found, before.units, position))
+
+
+def bring(world: Tailing, run: Run) -> Actor:
+    """Writes all events from its position on."""
+    world.run, position = run, run.position
     while True:
         position += [0] * (len(world.log) - len(position))
         p = world.rng.randrange(len(position))
         end = min(len(world.log[p]), position[p] + world.rng.randint(0, 5))
-        for unit in units if end > position[p] else ():
-            store = yield from written(world, store, actors.terms_of(found), unit, p, position[p], end)
+        for unit in run.units if end > position[p] else ():
+            run.store = yield from written(world, run.store, actors.terms_of(run.found), unit, p, position[p], end)
         position[p] = end
         yield
 
@@ -168,7 +205,7 @@ def written(
             if next(lost, lost) is lost:
                 break
             yield
-        world.unsent.append(lost)
+        world.groups["unsent"].append(lost)
         again = world.connect()
         if not world.other_lives:
             actors.same_life(world, again, store)
@@ -183,7 +220,7 @@ def written(
     if world.backwards and end - begin > 1:
         yield from world.on(store, store.steps.tail(tail_batch(unit, events[1:]), world.bound))
     outcome = yield from world.on(store, store.steps.tail(tail_batch(unit, events), world.bound))
-    world.say(f"tail {unit.view} p{p} {begin}..{end - 1}: {outcome}")
+    world.say(f"tail {unit.view} p{p} {begin}..{end - 1}", outcome)
     return store
 
 
@@ -205,101 +242,127 @@ def ending(world: Tailing) -> Actor:
     world.say("the tail's mark is gone")
 
 
-# ------------------------------------------------------------ one seed
-def history(seed: int, rules: Iterable[object] = ()) -> Told:
-    """Plays one seed; rules: mutants that are applied to the world."""
-    world = TailWorld(seed)
-    for rule in rules:
-        if callable(rule):
-            rule(world)
-    try:
-        run(world)
-        heal(world)
-    except Wrong as wrong:
-        return Told(seed, str(wrong), world.checked, world.story)
-    return Told(seed, None, world.checked, world.story)
-
-
-def run(world: TailWorld) -> None:
-    rng = world.rng
+# ------------------------------------------------------------ what happens
+def begin(world: Tailing) -> None:
     finish(world, actors.operator(world))
-    streams: list[Actor] = [actors.stream(world, None)]
-    tails: list[Actor] = [tail(world, None)]
-    fills: list[Actor] = []
-    others = [actors.compaction(world), actors.totals(world)]
-    readers = [actors.reader(world)]
-    epoch = 1
-    for _ in range(rng.randint(60, 500)):
-        a = rng.random()
-        if a < 0.15:
-            world.produce()
-        elif a < 0.16:
-            world.now = min(world.now + 1, HOURS)
-        elif a < 0.40:
-            if world.pace != "fold behind" or rng.random() < 0.4:
-                step(world, streams)
-        elif a < 0.64:
-            if world.pace != "tail behind" or rng.random() < 0.4:
-                step(world, tails)
-        elif a < 0.67:
-            step(world, world.unsent)
-        elif a < 0.81:
-            step(world, others)
-        elif a < 0.87:
-            step(world, fills)
-        elif a < 0.92:
-            step(world, readers)
-        elif a < 0.93:
-            lose(world)
-            if rng.random() < 0.5:
-                tails.clear()
-        elif a < 0.931:
-            empty(world)
-        elif a < 0.938 and sum(world.ends()) > 6:
-            world.want(another(world))
+    world.groups["streams"].append(actors.stream(world, None))
+    begin_tail(world)
+    world.groups["others"] += [actors.compaction(world), actors.totals(world)]
+    world.groups["readers"].append(actors.reader(world))
+
+
+def begin_tail(world: Tailing) -> None:
+    world.groups["tails"].append(tail(world, None))
+
+
+def fold_on(world: Tailing) -> None:
+    if world.pace != "fold behind" or world.rng.random() < 0.4:
+        step(world, world.groups["streams"])
+
+
+def tail_on(world: Tailing) -> None:
+    if world.pace != "tail behind" or world.rng.random() < 0.4:
+        step(world, world.groups["tails"])
+
+
+def lose_some(world: Tailing) -> None:
+    lose(world)
+    if world.rng.random() < 0.5:
+        world.groups["tails"].clear()
+
+
+def redeploy(world: Tailing) -> None:
+    if sum(world.ends()) > 6:
+        before = world.units
+        world.want(another(world))
+        finish(world, actors.operator(world))
+        if world.rng.random() < 0.3:  # a unit is left out and back at once: tails span both its terms
+            world.want(before)
             finish(world, actors.operator(world))
-        elif a < 0.941 and len(world.log) < PARTITIONS:
-            world.log.append([])
-            world.log_start.append(0)
-            world.say("a partition is added")
-        elif a < 0.955:
-            streams = [actors.stream(world, nearby(world) if rng.random() < 0.5 else None), *streams[:1]]
-        elif a < 0.975:
-            tails = [tail(world, nearby(world) if rng.random() < 0.5 else None), *tails[: rng.randint(0, 2)]]
-        elif a < 0.980:
-            switch(world, tails)
-        elif a < 0.985:
-            fills = [actors.backfill(world, rng.choice(world.units)), *fills[:1]]
-        elif a < 0.992:
-            others[rng.randrange(2)] = rng.choice([actors.compaction, actors.totals])(world)
-        else:
-            readers = [actors.reader(world)]
-        found = world.marks()
-        if found is not None and found.epoch > epoch and rng.random() < 0.9:
-            streams = [actors.stream(world, nearby(world)), *streams[:1]]
-            tails = [tail(world, None), *tails[:1]]
-            fills = [actors.backfill(world, unit) for unit in world.units]
-        epoch = 0 if found is None else found.epoch
-        if rng.random() < 0.1:
-            step(world, world.enders)
-        if not streams:
-            streams.append(actors.stream(world, None))
-        if not tails and rng.random() < 0.3:
-            tails.append(tail(world, None))
-        while len(others) < 2:
-            others.append(rng.choice([actors.compaction, actors.totals])(world))
-        if not readers:
-            readers.append(actors.reader(world))
-    if rng.random() < 0.5:  # what was lost on the way may still arrive
-        world.unsent.clear()
-    for late in world.unsent:
-        finish(world, late)
 
 
-def switch(world: TailWorld, tails: list[Actor]) -> None:
+def another_stream(world: Tailing) -> None:
+    start = nearby(world) if world.rng.random() < 0.5 else None
+    joins(world, "streams", actors.stream(world, start), keeping=1)
+
+
+def another_tail(world: Tailing) -> None:
+    start = nearby(world) if world.rng.random() < 0.5 else None
+    joins(world, "tails", tail(world, start), keeping=world.rng.randint(0, 2))
+
+
+def another_relief(world: Tailing) -> None:
+    joins(world, "tails", relief(world), keeping=world.rng.randint(0, 2))
+
+
+def another_fill(world: Tailing) -> None:
+    joins(world, "fills", actors.backfill(world, world.rng.choice(world.units)), keeping=1)
+
+
+def switch(world: Tailing) -> None:
     """Off: the tails end before the stream's driver begins without one. On: it ends before they begin."""
     world.on_tail = not world.on_tail
     world.say(f"the tail is switched {'on' if world.on_tail else 'off'}")
-    tails.clear()
-    world.unsent.clear()
-    world.enders = [] if world.on_tail else [ending(world)]
+    world.groups["tails"].clear()
+    world.groups["unsent"].clear()
+    world.groups["enders"] = [] if world.on_tail else [ending(world)]
+
+
+def go_on(world: Tailing) -> None:
+    rng, groups = world.rng, world.groups
+    found = world.marks()
+    if found is not None and found.epoch > world.epoch and rng.random() < 0.9:
+        joins(world, "streams", actors.stream(world, nearby(world)), keeping=1)
+        joins(world, "tails", tail(world, None), keeping=1)
+        groups["fills"] = [actors.backfill(world, unit) for unit in world.units]
+    world.epoch = 0 if found is None else found.epoch
+    if rng.random() < 0.1:
+        step(world, groups["enders"])
+    if not groups["streams"]:
+        groups["streams"].append(actors.stream(world, None))
+    if not groups["tails"] and rng.random() < 0.3:
+        begin_tail(world)
+    others_go_on(world, 2)
+    if not groups["readers"]:
+        another_reader(world)
+
+
+def end(world: TailWorld) -> None:
+    """What was lost on the way may still arrive."""
+    if world.rng.random() < 0.5:
+        world.groups["unsent"].clear()
+    for late in world.groups["unsent"]:
+        finish(world, late)
+    heal(world)
+
+
+PLAY = Play(
+    "tails",
+    TailWorld,
+    begin,
+    (
+        (150, TailWorld.produce),
+        (10, hour_passes),
+        (240, fold_on),
+        (240, tail_on),
+        (30, steps("unsent")),
+        (140, steps("others")),
+        (60, steps("fills")),
+        (50, steps("readers")),
+        (10, lose_some),
+        (1, empty),
+        (7, redeploy),
+        (3, add_partition),
+        (14, another_stream),
+        (13, another_tail),
+        (7, another_relief),
+        (5, switch),
+        (5, another_fill),
+        (7, another_other),
+        (8, another_reader),
+    ),
+    go_on,
+    end,
+    60,
+    500,
+)

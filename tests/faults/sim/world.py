@@ -1,14 +1,14 @@
 """After every write, an answer of a ready unit holds exactly the events that its token says, once.
 
 The world is a log, a store in memory that runs the project's own operations, and an archive; what
-actors do in it is decided by one seed.
+actors do in it is decided by what is drawn.
 """
 
 from __future__ import annotations
 
-import random
-from collections import Counter
-from collections.abc import Callable, Generator, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import contextmanager
 from functools import lru_cache
 from typing import Any, NamedTuple, TypeVar
 
@@ -22,9 +22,11 @@ from slicewise.slices import DAY_US, HOUR_US, PENTAD_DAYS
 from slicewise.stores import decisions, keys, marks
 from slicewise.stores.memory import MemoryServer, open_memory
 from slicewise.stores.ports import Incarnation, Marks, UnitReply
-from slicewise.stores.steps import Change, Command, Fields, Steps, TailChange, Whole
+from slicewise.stores.steps import Change, Command, Fields, Steps, Whole, Written
 from slicewise.stores.store import Store
+from tests.faults.sim.choices import Choices
 from tests.faults.sim.sessions import Sessions
+from tests.faults.sim.timeline import Line
 from tests.support.stored import Event, Identities, StoreDeployment, StoreUnit, cover, place, seen_in, tag
 
 T = TypeVar("T")
@@ -61,18 +63,24 @@ class Logged(NamedTuple):
 class Server(MemoryServer):
     """A store that tells of its writes, and with a rule removed lacks some of its checks."""
 
-    def __init__(self, world: World) -> None:
-        self.time = ManualClock((FIRST_HOUR + HOURS) * HOUR_US)
+    def __init__(self, world: World, began_us: int = (FIRST_HOUR + HOURS) * HOUR_US) -> None:
+        self.began_us = began_us
+        self.time = ManualClock(self.began_us)
         super().__init__(self.time)
         self.world = world
         self.unchecked: Callable[[Change, bytes], bool] | None = None
 
     def execute(self, command: Command) -> Any:
         self.time.advance(1)
-        reply = super().execute(self._lax(command) if isinstance(command, Change) else command)
-        if isinstance(command, Change | TailChange):
+        reply = self.written(self._lax(command) if isinstance(command, Change) else command)
+        if isinstance(command, Written):
+            self.world.wrote(command, reply)
             self.world.check()
         return reply
+
+    def written(self, command: Command) -> Any:
+        """What the store makes of a command."""
+        return super().execute(command)
 
     def _lax(self, change: Change) -> Change:
         if self.unchecked is None:
@@ -89,9 +97,13 @@ class Server(MemoryServer):
 class World:
     """One history's state."""
 
-    def __init__(self, seed: int) -> None:
-        self.rng = random.Random(seed)
-        self.story: list[str] = []
+    def __init__(self, choices: Choices) -> None:
+        self.rng = choices
+        self.story: list[Line] = []
+        self.groups: defaultdict[str, list[Actor]] = defaultdict(list)
+        """Who acts: streams, fills, readers and so on."""
+        self.acting = "world"
+        self._names: dict[Actor, str] = {}
         self.log: list[list[Logged]] = [[], []]
         self.log_start = [0, 0]
         """First offsets that the log still has; the archive has all below."""
@@ -100,11 +112,15 @@ class World:
         """seq -> cover; what it contains follows from the log."""
         self.committed: dict[tuple[str, int], int] = {}
         """(unit, hour) -> seq of its compacted rows, beside the store."""
+        self.all_units: tuple[StoreUnit, ...] = UNITS
         self.units: tuple[StoreUnit, ...] = UNITS[:1]
         """What is to be deployed."""
         self.executor: Store | None = None
         """A worker's connection, which outlives the queries that it serves."""
         self.deployments = 0
+        self.checkpoint: tuple[int, ...] = ()
+        self.epoch = 1
+        """That was seen after the last move."""
         self.ready_elsewhere: set[tuple[str, int]] = set()
         self.checked = 0
         self.reconnects = False
@@ -113,11 +129,40 @@ class World:
         """Removed rule: so does the sweep's."""
         self.server = Server(self)
         self.sessions = Sessions(FIRST_HOUR * HOUR_US, (FIRST_HOUR + HOURS) * HOUR_US)
-        self._true: dict[tuple[Any, ...], list[int]] = {}
+        self.shared = False
+        self.true: dict[tuple[Any, ...], list[int]] = {}
+        """Answers that were found to be true, with their bases; worlds may share it."""
         self._marks: tuple[list[bytes], Marks | None] = ([], None)
 
-    def say(self, text: str) -> None:
-        self.story.append(text)
+    def close(self) -> None:
+        """What still runs ends."""
+
+    # ------------------------------------------------------------ the story
+    def say(self, what: str, effect: Any = "") -> None:
+        self._tell(what, str(effect))
+
+    def wrote(self, command: Command, reply: Any) -> None:
+        self._tell(command, reply)
+
+    def _tell(self, what: Any, effect: Any) -> None:
+        at_us = self.server.time.now_us() - self.server.began_us
+        self.story.append(Line(self.rng.move, at_us, self.acting, what, effect))
+
+    @contextmanager
+    def as_actor(self, actor: Actor) -> Iterator[None]:
+        """What is told meanwhile is this actor's."""
+        before, self.acting = self.acting, self._name(actor)
+        try:
+            yield
+        finally:
+            self.acting = before
+
+    def _name(self, actor: Actor) -> str:
+        if actor not in self._names:
+            kind = getattr(actor, "__name__", "actor")
+            number = 1 + sum(name.startswith(f"{kind} ") for name in self._names.values())
+            self._names[actor] = f"{kind} {number}"
+        return self._names[actor]
 
     # ------------------------------------------------------------ the log
     def produce(self) -> None:
@@ -127,7 +172,7 @@ class World:
         at = (FIRST_HOUR + hour) * HOUR_US + self.rng.randrange(4) * HOUR_US // 4
         entity = self.rng.randrange(ENTITIES)
         self.log[partition].append(Logged(entity, FIRST_HOUR + hour, at))
-        self.say(f"event p{partition} o{len(self.log[partition]) - 1} entity {entity} hour {hour}")
+        self.say(f"event p{partition} o{len(self.log[partition]) - 1}", f"entity {entity} hour {hour}")
 
     def ends(self) -> tuple[int, ...]:
         return tuple(map(len, self.log))
@@ -151,7 +196,7 @@ class World:
         if newest == 0 or self.archive[newest] != self.ends():
             newest += 1
             self.archive[newest] = self.ends()
-            self.say(f"archive seq {newest} cover {self.ends()}")
+            self.say(f"archive seq {newest}", f"cover {self.ends()}")
         return newest, self.archive[newest]
 
     # ------------------------------------------------------------ the store
@@ -165,7 +210,7 @@ class World:
             while True:
                 replies = []
                 for command in commands:
-                    if self.rng.random() < 0.6:
+                    if self.rng.pauses():
                         yield
                     if self.reconnects:
                         store.node.incarnation = self.server.incarnation  # type: ignore[misc]
@@ -195,21 +240,27 @@ class World:
         found = self.marks()
         if found is None:
             return
-        for unit in UNITS:
+        for unit in self.all_units:
             if unit.storage_fingerprint in found.ready:
                 for entity in range(ENTITIES):
                     hot, days = entity_keys(found, unit, entity)
                     reply = UnitReply(self.server.execute(Whole(hot)), [self.server.execute(Fields(days, DAY_FIELDS))])
                     self.judged(unit, entity, found, reply, self.judge(unit, entity, found, reply))
-                    self.check_named(reply.days[0][0], found.generation)
+                    self.check_named(unit, reply.days[0][0], found.generation)
 
     def judged(self, unit: StoreUnit, entity: int, found: Marks, reply: UnitReply, base: list[int]) -> None:
         """What else must hold of what the store holds now."""
 
-    def check_named(self, raw_hours: bytes | None, generation: int) -> None:
+    def earliest_us(self, unit: StoreUnit) -> int:  # noqa: ARG002
+        """The earliest instant that a read of now may reach."""
+        return 0
+
+    def check_named(self, unit: StoreUnit, raw_hours: bytes | None, generation: int) -> None:
         """A seq that an hour names is one that the store knows."""
         known = self.server.execute(Whole(keys.covers_key(generation, "plays")))[::2]
-        named = set(codec.unpack_hours(raw_hours).values()) - {decisions.START_SEQ}
+        hours = codec.unpack_hours(raw_hours)
+        earliest = self.earliest_us(unit) // HOUR_US
+        named = {seq for hour, seq in hours.items() if hour >= earliest} - {decisions.START_SEQ}
         unknown = sorted(seq for seq in named if b"%d" % seq not in known)
         if unknown:
             raise Wrong(f"nothing says what archive seqs {unknown} stand for")
@@ -223,9 +274,11 @@ class World:
             raise Wrong(f"{unit.view} is ready and not deployed")
         tailed = self.tailed(found, incarnation or self.server.incarnation)
         name = found.name(unit.storage_fingerprint)
-        given = (name, entity, found.ledger, tailed, tuple(reply.hot), tuple(reply.days[0]))
-        if given in self._true:
-            return self._true[given]  # the log only grows: what was true of these bytes is true
+        start, earliest = found.starts[unit.storage_fingerprint], self.earliest_us(unit)
+        stored = tuple(reply.hot), tuple(reply.days[0])
+        given = (self.known, name, start, earliest, entity, found.ledger, tailed, *stored)
+        if given in self.true:
+            return self.true[given]  # the log only grows: what was true of these bytes is true
         got, base, covers = self.answer(unit, found, reply)
         if tailed:
             got, base = self.with_tail(unit, found, reply, got, base, covers)
@@ -234,8 +287,10 @@ class World:
             (partition, offset)
             for partition, rows in enumerate(self.log)
             for offset, event in enumerate(rows)
-            if event.entity == entity and offset < ends.get(event.hour, base)[partition]
+            if event.entity == entity and event.time_us >= earliest and offset < ends.get(event.hour, base)[partition]
         )
+        if earliest:  # what else stands has not expired yet
+            got = [(p, offset) for p, offset in got if self.log[p][offset].time_us >= earliest]
         if got != want:
             raise Wrong(
                 f"{unit.view} entity {entity}, base {base}, covers "
@@ -243,13 +298,17 @@ class World:
                 f"missing {sorted((Counter(want) - Counter(got)).elements())}, "
                 f"too many {sorted((Counter(got) - Counter(want)).elements())}"
             )
-        start = found.starts[unit.storage_fingerprint]
         known = {seq: archive_cover(offsets) for seq, offsets in self.archive.items()} | {decisions.START_SEQ: start}
         times = [self.log[partition][offset].time_us for partition, offset in want]
         if self.merged() and (wrong := self.sessions.wrong(unit, found, reply, DAY_FIELDS, known, times, tailed, base)):
             raise Wrong(f"{unit.view} entity {entity}: {wrong}")
-        self._true[given] = base
+        self.true[given] = base
         return base
+
+    @property
+    def known(self) -> tuple[Any, ...]:
+        """What else an answer is judged by, where worlds share what is true; in one world it only grows."""
+        return (tuple(map(tuple, self.log)), tuple(self.archive.items())) if self.shared else ()
 
     def merged(self) -> bool:
         """Whether this answer is also read by `merge`."""

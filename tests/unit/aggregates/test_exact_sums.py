@@ -222,3 +222,21 @@ def test_limbs_where_no_sum_can_be_are_refused_before_any_memory_is_taken(start:
     }
     with pytest.raises(CodecError):
         aggregate.combine_columns(Columns(1, fields), np.zeros(1, np.int64), 1)
+
+
+@SETTINGS
+@given(st.lists(DOUBLES), st.lists(st.integers(-(2**63), 2**63 - 1)), st.sampled_from([1, 3, limbs.LONG_CHUNK]))
+def test_one_sum_of_many_is_exact_however_far_apart_they_lie(
+    doubles: list[float], integers: list[int], chunk: int
+) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(limbs, "LONG_CHUNK", chunk)
+        total, start = limbs.total_of_doubles(np.array(doubles, np.float64))
+    assert Fraction(total << (limbs.LIMB_BITS * start), 2**1074) == sum(map(Fraction, doubles))
+    assert limbs.total_of_integers(np.array(integers, np.int64)) == sum(integers)
+
+
+def test_one_sum_of_as_many_as_a_chunk_holds_stays_exact() -> None:
+    greatest = np.full(limbs.LONG_CHUNK, 2.0**53 - 1)
+    total, start = limbs.total_of_doubles(greatest)
+    assert Fraction(total << (limbs.LIMB_BITS * start), 2**1074) == len(greatest) * (2**53 - 1)

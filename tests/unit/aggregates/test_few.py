@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 import slicewise as sw
-from slicewise.aggregates import Aggregate, Event
+from slicewise.aggregates import Aggregate, Event, Rows
 from slicewise.aggregates.base import REGISTRY
-from slicewise.codec import Layout
+from slicewise.codec import Layout, Members
 from tests.laws.events import events as drawn_events
 
 EXAMPLES = [
@@ -24,6 +24,8 @@ EXAMPLES = [
     for example in registration.bound_examples()
     if example.few is not None
 ]
+
+OF_EVENTS = [example for example in EXAMPLES if example.few_of is not None]
 
 
 def bits(value: Any) -> Any:
@@ -80,6 +82,37 @@ def test_few_partials_finish_to_the_bits_of_whole_columns(aggregate: Aggregate, 
     found, errors = by_few(aggregate, rows, ends, groups)
     assert list(map(bits, found)) == list(map(bits, want))
     assert errors == want_errors
+
+
+@pytest.mark.parametrize(
+    "aggregate",
+    [each for each in EXAMPLES if each.few_of is not None],
+    ids=lambda a: f"{a.describe()} {a.partial_id()}",
+)
+@settings(max_examples=20, deadline=None)
+@given(data=st.data())
+def test_few_events_and_many_make_states_that_finish_to_the_bits_of_whole_columns(
+    aggregate: Aggregate, data: st.DataObject
+) -> None:
+    types = dict(zip(aggregate.inputs, aggregate.types or (), strict=True))
+    events = data.draw(drawn_events(types))
+    assume(events)
+    rows = Rows.from_events(events, types)
+    some = np.array(data.draw(st.lists(st.booleans(), min_size=len(rows), max_size=len(rows))), np.bool_)
+    members = Members(tuple(sorted(types.items())))
+    opened = members.open(members.encode(rows))
+    few, few_of = aggregate.few, aggregate.few_of
+    assert few is not None
+    assert few_of is not None
+    states = [few_of(opened.events()), few_of(opened.many())]
+    states += [few_of(opened.events().where(some.tolist())), few_of(opened.many().where(some))]
+    found = few.finish(few.combine([[]] * len(aggregate.fields), [], [[0], [1], [2], [3]], states))
+    groups = np.concatenate([np.zeros(len(rows), np.int64), some[some]])
+    taken = rows.take(np.concatenate([np.arange(len(rows)), np.flatnonzero(some)]))
+    want = aggregate.finish_columns(aggregate.accumulate_columns(taken, groups, 2))
+    listed = want.values.to_pylist()
+    assert list(map(bits, found.values)) == list(map(bits, [listed[0], listed[0], listed[1], listed[1]]))
+    assert found.errors == {2 * row + i: code for row, code in want.errors.items() for i in (0, 1)}
 
 
 def test_what_serving_reads_most_has_a_form_for_few_rows() -> None:

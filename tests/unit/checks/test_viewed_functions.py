@@ -71,7 +71,7 @@ def test_the_checks_sql_and_the_local_engine_take_the_same_rows() -> None:
     assert refused["row_function:items_each"] == 5  # x of 0 to 10, in steps of 1.75, less one without a key
     table = pa.table({"o": typed["offset"], **{f"c_{name}": typed[name] for name in ("k", "n", "x")}})
     table = table.append_column("c_t", typed["t"].cast(pa.int64()))
-    for name in ("topic_id", "p", "t", "kafka_t"):
+    for name in ("topic_id", "p", "seq", "t", "kafka_t"):
         table = table.append_column(name, pa.array([0] * len(table)))
     with duckdb.connect() as engine:
         engine.register("events", table)

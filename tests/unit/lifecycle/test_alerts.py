@@ -43,7 +43,7 @@ def test_the_link_follows_the_base_of_the_repository() -> None:
     assert runbook_link("unknown") == RUNBOOK
 
 
-@pytest.mark.parametrize("dag", sorted([*ANCHORS, "tail"]))
+@pytest.mark.parametrize("dag", sorted([*ANCHORS, "tail", "probes", "records"]))
 def test_every_link_leads_to_a_section_of_the_runbook(dag: str) -> None:
     headings = re.findall(r"^#+ (.+)$", (ROOT / RUNBOOK).read_text(encoding="utf-8"), re.MULTILINE)
     anchors = {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}

@@ -11,13 +11,14 @@ from slicewise.lifecycle.compaction import (
     Compacted,
     DirtyHour,
     Fill,
+    Filling,
     UnitHours,
     Why,
     days_to_total,
     dirty_hours,
-    fill_of,
     hours_to_compact,
 )
+from tests.support.stored import cover
 
 
 def unit(
@@ -89,12 +90,29 @@ def test_a_run_that_does_all_it_chose_leaves_nothing_dirty(
     assert dirty_hours(after, now) == []
 
 
-def test_a_backfill_computes_what_is_missing_and_keeps_what_holds_its_start() -> None:
-    assert fill_of(None, holds_start=False, is_start=False) is Fill.COMPUTE
-    assert fill_of(0, holds_start=True, is_start=True) is Fill.SWAP
-    assert fill_of(0, holds_start=True, is_start=False) is Fill.RECOMPACT
-    assert fill_of(4, holds_start=True, is_start=False) is Fill.SWAP
-    assert fill_of(4, holds_start=False, is_start=False) is Fill.RECOMPACT
+@pytest.mark.parametrize(
+    ("seq", "stands", "newest", "fill"),
+    [
+        (0, None, 4, Fill.COMPUTE),
+        (0, (20, 8), 9, Fill.START),  # made for this start cover: what was archived since is the fold's
+        (4, (30, 8), 4, Fill.SWAP),
+        (4, (20, 8), 5, Fill.SWAP),
+        (3, (12, 8), 3, Fill.START),  # no event of the hour was archived since
+        (3, (12, 8), 4, Fill.EXTEND),
+        (0, (12, 8), 3, Fill.START),  # made for an older start cover, which contains archive 3
+        (0, (12, 8), 4, Fill.EXTEND),
+        (0, (30, 8), 3, Fill.RECOMPACT),  # made for a newer one: it holds what is folded
+        (3, (30, 4), 3, Fill.RECOMPACT),
+    ],
+)
+def test_a_backfill_reads_what_holds_no_more_than_its_start_and_computes_what_is_missing(
+    seq: int, stands: tuple[int, int] | None, newest: int, fill: Fill
+) -> None:
+    covers = {2: cover(9, 5), 3: cover(12, 7), 4: cover(18, 8)}
+    filling = Filling(
+        cover(20, 8), {7: newest}, lambda held: max(n for n, each in covers.items() if held.dominates(each))
+    )
+    assert filling.of(7, seq, None if stands is None else cover(*stands)) is fill
 
 
 def test_days_are_totalled_once_they_are_over() -> None:

@@ -68,3 +68,13 @@ def test_what_publishes_beside_the_stream_is_part_of_its_health() -> None:
     assert health_of(StoreStatus(NOW, {}, manifest, {"stream:flights": stopped}), Limits()).stopped
     [board] = [{**MANIFEST, "units": [{"view": "v", "source": "flights"}], "leaderboards": [{"view": "v"}]}]
     assert StoreStatus(NOW, {}, board).emitted == ("flights",)
+
+
+def test_a_store_that_lost_what_it_had_applied_is_not_well_until_it_has_it_again() -> None:
+    well = json.dumps({"state": "running", "heartbeat_us": NOW, "lag": 0})
+    status = stored(**{"stream:flights": well})
+    lost = {**status.marks, "w:aa:0": b"30", "w:aa:1": b"7", "g:aa:0": b"10"}
+    (reason,) = health_of(StoreStatus(NOW, lost, MANIFEST, status.parts), Limits()).reasons
+    assert "27 events to go" in reason
+    again = {**lost, "g:aa:0": b"30", "g:aa:1": b"7"}
+    assert health_of(StoreStatus(NOW, again, MANIFEST, status.parts), Limits()).well

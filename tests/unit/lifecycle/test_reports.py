@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from slicewise.lifecycle.reports import ReportMissing, ReportReader, slice_rows, summary, table
+from slicewise.lifecycle.reports import ReportMissing, ReportReader, bad_shares, slice_rows, summary, table
 
 LINES = ["26/11/21 INFO {not json}", '{"hours": 1}', "[1]", '{"hours": 2, "slices": [{"slice": 1}]}', "done"]
 
@@ -26,6 +26,23 @@ def test_slices_are_listed_one_row_each() -> None:
     assert slice_rows({"slices": [{"slice": 1}, {"slice": 2}]}) == [{"slice": 1}, {"slice": 2}]
     assert slice_rows({"slices": "none"}) == []
     assert slice_rows({}) == []
+
+
+def test_sources_whose_records_are_often_bad_are_named_with_the_reasons() -> None:
+    bad = {"wrong_type:n": 7, "not_json": 2, "too_late": 2, "bad_text": 1}
+    report = {
+        "archived": [
+            {"source": "plays", "events": 100, "bad": bad},
+            {"source": "songs", "events": 1200, "bad": {"not_json": 12}},
+            {"source": "flights", "events": 0, "bad": {}},
+            {"source": "older", "events": 5},
+        ]
+    }
+    told = "plays: 12 of 100 records were bad (wrong_type:n 7, not_json 2, too_late 2)"
+    assert bad_shares(report, 1) == (told,), "one in a hundred is not more than one in a hundred"
+    assert bad_shares(report, 12) == ()
+    assert bad_shares(report, 0) == (told, "songs: 12 of 1200 records were bad (not_json 12)")
+    assert bad_shares({}, 1) == ()
 
 
 def test_a_table_aligns_numbers_to_the_right() -> None:

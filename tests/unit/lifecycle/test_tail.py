@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from slicewise.cover import Cover
 from slicewise.lifecycle.health import Health, Limits, StreamStatus, Watch
 from slicewise.lifecycle.overview import freshness_of, health_of
-from slicewise.lifecycle.tail import SPARE_SLOTS, Pace, fold_wait_s, lives, slots, waits_for
+from slicewise.lifecycle.tail import SPARE_SLOTS, Pace, fold_wait_s, lives, relieved, slots, speaks, waits_for
 from slicewise.stores.redis.status import StoreStatus
 
 NOW, SECOND = 1_700_000_000_000_000, 1_000_000
@@ -55,7 +55,22 @@ def test_the_fold_takes_its_time_only_beside_a_tail_that_brings_events() -> None
 
 def test_each_partition_has_a_slot() -> None:
     assert slots({"plays": 2}) == SPARE_SLOTS
-    assert slots({"plays": 30, "orders": 30}) == 60
+    assert slots({"plays": 30, "orders": 30}) == 2 * 60
+
+
+def test_a_query_is_relieved_once_the_next_has_acknowledged_what_the_log_had_when_it_first_spoke() -> None:
+    ends = {0: 10, 1: 20}
+    assert relieved(ends, {0: 10, 1: 25}, {0: 3, 1: 3})
+    assert not relieved(ends, {0: 9, 1: 25}, {0: 3, 1: 3})
+    # what the fold has is visible, whoever brought it: a partition where nothing comes says nothing
+    assert relieved(ends, {1: 20}, {0: 10, 1: 0})
+    assert not relieved(ends, {1: 20}, {})
+
+
+def test_a_query_that_begins_is_not_judged_before_it_spoke_or_long_had_nothing_to_say() -> None:
+    assert speaks(True, 0.0)
+    assert not speaks(False, 9.9)
+    assert speaks(False, 10.0)
 
 
 def test_the_fold_waits_for_the_rest_of_its_interval() -> None:

@@ -14,6 +14,7 @@ from slicewise.stores.iceberg.catalog import Catalog, ensure
 from slicewise.stores.iceberg.records import append
 from slicewise.stores.iceberg.schemas import LEDGER
 from slicewise.stores.ports import Marks, OnlineStore
+from slicewise.stores.witness import Witness
 
 
 def record_ledger(catalog: Catalog, store: OnlineStore, source: str, topic: str) -> bool:
@@ -47,3 +48,16 @@ def newest(catalog: Catalog, source: str) -> tuple[bytes, int, int] | None:
     times = rows["time"].cast(pa.int64()).to_pylist()
     last = rows.slice(times.index(max(times)), 1).to_pylist()[0]
     return bytes(last["cover"]), int(last["epoch"]), int(last["generation"])
+
+
+def reached(catalog: Catalog) -> Witness | None:
+    """The largest ledgers that were ever entered, with the newest generation and epoch; None where none was. What was
+    deployed then is not said."""
+    rows = ensure(catalog, LEDGER).scan().to_arrow().to_pylist()
+    if not rows:
+        return None
+    ledger = Cover()
+    for row in rows:
+        ledger = ledger.join(Cover.unpack(bytes(row["cover"])))
+    generation, epoch = max((int(row["generation"] or 0), int(row["epoch"] or 0)) for row in rows)
+    return Witness(generation, epoch, "", ledger, {})

@@ -21,7 +21,7 @@ from slicewise.cover import Cover, Place
 from slicewise.errors import DataLoss
 from slicewise.features.unit import Source
 from slicewise.slices import HOUR_US
-from slicewise.stores.iceberg.schemas import COVER, GOOD, LOG
+from slicewise.stores.iceberg.schemas import BAD, COVER, GOOD, LOG
 
 
 @dataclass(frozen=True)
@@ -111,6 +111,15 @@ def bound_by_hour(table: IcebergTable, column: str, snapshot_id: int | None = No
         value = int(from_bytes(LongType(), bound))
         largest[hour] = max(value, largest.get(hour, value))
     return largest
+
+
+def bad_records(table: IcebergTable, after_seq: int) -> dict[str, int]:
+    """Reason -> bad records of the archives after `after_seq`."""
+    if table.current_snapshot() is None:
+        return {}
+    chosen = f"kind = '{BAD}' and archive_seq > {after_seq}"
+    reasons = table.scan(row_filter=chosen, selected_fields=("reason",)).to_arrow()["reason"]
+    return {str(each["values"]): int(each["counts"]) for each in reasons.value_counts().to_pylist()}
 
 
 def scan_events(

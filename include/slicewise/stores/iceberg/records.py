@@ -14,7 +14,7 @@ from pyiceberg.io.pyarrow import schema_to_pyarrow
 from slicewise.errors import CommitConflict
 from slicewise.stores.iceberg.catalog import ensure
 from slicewise.stores.iceberg.log import load
-from slicewise.stores.iceberg.schemas import COVER, Table
+from slicewise.stores.iceberg.schemas import COVER, RUNS, Table
 
 ATTEMPTS = 20
 _PAUSE_S = 0.1
@@ -55,6 +55,16 @@ def _column(rows: Sequence[Mapping[str, Any]], field: pa.Field) -> pa.Array:
     if pa.types.is_timestamp(field.type):
         return pa.array(values, pa.int64()).cast(_UTC_US).cast(field.type)
     return pa.array(values, field.type)
+
+
+BUILT, _NEWEST = "built", 20
+
+
+def built(catalog: SqlCatalog) -> list[tuple[int, int]]:
+    """(milliseconds, bytes of slices) of the units that backfills built last."""
+    found = ensure(catalog, RUNS).scan(row_filter=f"outcome = '{BUILT}'").to_arrow()
+    rows = zip(*(found[name].to_pylist() for name in ("time", "took_ms", "bytes")), strict=True)
+    return [(ms, size) for _, ms, size in sorted(rows)[-_NEWEST:] if ms and size]
 
 
 def records(catalog: SqlCatalog, table: Table) -> list[dict[str, Any]]:

@@ -33,16 +33,17 @@ from slicewise.stores.steps import (
 )
 
 
-def _script(name: str) -> tuple[bytes, bytes]:
-    text = (files(__package__) / "scripts" / name).read_bytes()
+def _script(*names: str) -> tuple[bytes, bytes]:
+    """Of these files, one after the other."""
+    text = b"".join((files(__package__) / "scripts" / name).read_bytes() for name in names)
     return text, hashlib.sha1(text, usedforsecurity=False).hexdigest().encode()
 
 
 SCRIPT, _SHA = _script("compare_and_set.lua")
-LIST_SCRIPT, _LIST_SHA = _script("event_list.lua")
+LIST_SCRIPT, _LIST_SHA = _script("put_events.lua", "event_list.lua")
 BOARD_SCRIPT, _BOARD_SHA = _script("board.lua")
 TAIL_SCRIPT, _TAIL_SHA = _script("tail.lua")
-TAIL_LIST_SCRIPT, _TAIL_LIST_SHA = _script("tail_list.lua")
+TAIL_LIST_SCRIPT, _TAIL_LIST_SHA = _script("put_events.lua", "tail_list.lua")
 SCRIPTS = (SCRIPT, LIST_SCRIPT, BOARD_SCRIPT, TAIL_SCRIPT, TAIL_LIST_SCRIPT)
 MAX_VALUE = 64 << 20
 """Bytes of one value; Redis itself takes 512 MiB, but a script copies what it checks."""

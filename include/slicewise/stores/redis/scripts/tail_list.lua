@@ -49,34 +49,5 @@ redis.call('ZCARD', list)
 local written = #adds / 2
 if expiry > 0 and expiry <= tonumber(time[1]) and stands == -2 then return {0, known, trimmed + written, 0} end
 
-redis.call('HSET', hash, guard_field, last)
-for j = 1, #adds, 1000 do
-  redis.call('ZADD', list, unpack(adds, j, math.min(j + 999, #adds)))
-end
-local now = tonumber(time[1]) * 1000000 + tonumber(time[2])
-local card = redis.call('ZCARD', list)
-local drop = card
-if range > 0 then
-  drop = math.min(drop, redis.call('ZCOUNT', list, '-inf', string.format('(%.0f', now - range)))
-end
-if rows > 0 then
-  local before = redis.call('ZCOUNT', list, '-inf', string.format('%.0f', now - late))
-  drop = math.min(drop, math.max(0, before - rows))
-end
-local cut = math.max(0, card - drop - most)
-drop = drop + cut
-if drop > 0 then
-  local newest = redis.call('ZRANGE', list, drop - 1, drop - 1)
-  redis.call('HSET', hash, 'w', string.sub(newest[1], 1, 36))
-  redis.call('ZREMRANGEBYRANK', list, 0, drop - 1)
-end
-
-if expiry > 0 then
-  local until_s = math.max(expiry, stands)
-  redis.call('EXPIREAT', hash, until_s)
-  redis.call('EXPIREAT', list, until_s)
-else
-  redis.call('PERSIST', hash)
-  redis.call('PERSIST', list)
-end
+local cut = put_events(hash, list, {guard_field, last}, adds, {range, rows, late, most}, expiry, time, stands)
 return {written, known, trimmed, cut}

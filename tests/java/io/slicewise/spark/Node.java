@@ -31,7 +31,7 @@ final class Node implements AutoCloseable {
   String spec() {
     return "{\"redis_url\":\"redis://127.0.0.1:"
         + server.getLocalPort()
-        + "\",\"run_id\":\"r\",\"replication_id\":\"m\",\"generation\":7,\"epoch\":null,\"run\":\"a\",\"source\":\"s\","
+        + "\",\"run_id\":\"r\",\"replication_id\":\"m\",\"generation\":7,\"epoch\":null,\"run\":\"a\",\"after\":null,\"source\":\"s\","
         + "\"topic_id\":\"0123456789abcdef0123456789abcdef\",\"partitions\":[0],\"marks_key\":\"marks\","
         + "\"status_key\":\"status\",\"tail_script\":\"tail\",\"list_script\":\"list\",\"bound\":10,\"ahead\":100000,"
         + "\"queue\":4096,\"timeout_ms\":5000,\"patience_ms\":5000,\"units\":[{\"name\":\"u\",\"keep\":\"keep\","

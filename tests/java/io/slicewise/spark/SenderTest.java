@@ -67,6 +67,28 @@ class SenderTest {
   }
 
   @Test
+  void whatTheRunBeforeHasBroughtIsNotSentAgain() throws IOException {
+    try (Node node = new Node(call -> DONE)) {
+      String first = node.spec().replace("\"source\":\"s\"", "\"source\":\"relay\"");
+      write(TailWriter.of(first), 3, 100);
+      String next = first.replace("\"run\":\"a\"", "\"run\":\"b\"");
+      write(TailWriter.of(next.replace("\"after\":null", "\"after\":\"a\"")), 50, 120);
+      assertEquals(List.of(LongStream.range(3, 120).boxed().toList()), List.copyOf(offsets(node.calls).values()));
+      node.calls.clear();
+      write(TailWriter.of(next.replace("\"run\":\"b\"", "\"run\":\"c\"")), 50, 120); // of another life, it may be
+      assertEquals(List.of(LongStream.range(50, 120).boxed().toList()), List.copyOf(offsets(node.calls).values()));
+    }
+  }
+
+  private static void write(TailWriter writer, long first, long end) {
+    writer.open(0, 0);
+    for (long offset = first; offset < end; offset++) {
+      writer.process(row(offset, 0, "a"));
+    }
+    writer.close(null);
+  }
+
+  @Test
   void aNodeThatForgotTheScriptsIsToldThemAgain() throws IOException {
     int[] left = {2};
     try (Node node = new Node(call -> left[0]-- > 0 ? "-NOSCRIPT No matching script.\r\n" : DONE)) {

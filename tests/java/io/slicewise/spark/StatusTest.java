@@ -1,14 +1,39 @@
 package io.slicewise.spark;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertFalse;
+import static org.junit.jupiter.api.Assertions.assertSame;
 
 import com.fasterxml.jackson.databind.JsonNode;
+import java.io.IOException;
 import java.util.Locale;
 import java.util.stream.Stream;
 import org.junit.jupiter.api.Test;
 
 /** What a tail says is JSON whose histogram is cumulative, whatever the machine's language is. */
 class StatusTest {
+  @Test
+  void aRunThatTakesOverSpeaksForThePartitionFromThenOn() throws IOException {
+    try (Node node = new Node(call -> "")) {
+      TailSpec first = TailSpec.of(node.spec().replace("\"source\":\"s\"", "\"source\":\"two\""));
+      TailStatus before = TailStatus.of(first, 0, 1);
+      before.acknowledged(7);
+      TailStatus after = TailStatus.of(next(node, "b", "a"), 0, 2);
+      assertEquals("true false", before.relieved + " " + after.relieved);
+      assertEquals("true false", after.brought(7) + " " + after.brought(8));
+      assertSame(before, TailStatus.of(first, 0, 3)); // its next batch, while both run
+      assertSame(after, TailStatus.of(next(node, "b", "a"), 0, 3));
+      TailStatus other = TailStatus.of(next(node, "c", "x"), 0, 4);
+      assertFalse(other.brought(0));
+      assertFalse(after.relieved);
+    }
+  }
+
+  private static TailSpec next(Node node, String run, String after) {
+    String spec = node.spec().replace("\"source\":\"s\"", "\"source\":\"two\"");
+    return TailSpec.of(spec.replace("\"run\":\"a\",\"after\":null", "\"run\":\"" + run + "\",\"after\":\"" + after + "\""));
+  }
+
   @Test
   void bucketsAreCumulativeAndHoldTheirUpperBounds() {
     Locale before = Locale.getDefault();

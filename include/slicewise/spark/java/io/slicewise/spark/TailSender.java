@@ -327,6 +327,9 @@ final class TailSender implements Closeable {
       } else if (idle) {
         each.acknowledged(seen);
       }
+      if (each.relieved) {
+        continue; // another speaks for the partition
+      }
       String text = each.text(now, reconnects, queue.size(), ledgers.get(each.partition), waits);
       commands.begin(3).word("SET").word(spec.statusKey + ":" + each.partition).word(text);
     }

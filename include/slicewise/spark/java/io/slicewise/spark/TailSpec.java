@@ -18,6 +18,10 @@ final class TailSpec {
   final long generation;
   final Long epoch;
   final String run;
+
+  /** The run that this one takes over from, of the same life of the store; null: none. */
+  final String after;
+
   final String source;
   final String topicId;
   final String marksKey;
@@ -51,6 +55,7 @@ final class TailSpec {
     generation = given.get("generation").asLong();
     epoch = given.get("epoch").isNull() ? null : (Long) given.get("epoch").asLong();
     run = given.get("run").asText();
+    after = given.get("after").asText(null);
     source = given.get("source").asText();
     topicId = given.get("topic_id").asText();
     marksKey = given.get("marks_key").asText();

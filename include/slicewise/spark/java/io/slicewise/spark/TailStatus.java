@@ -27,7 +27,13 @@ final class TailStatus {
   private long skipped;
   private long trimmed;
   private long cut;
-  private long acked = -1;
+  private volatile long acked = -1;
+
+  /** Of the run that this one takes over from; it is none any more once another takes over from this one. */
+  private volatile TailStatus before;
+
+  /** Whether another run has taken over, and speaks for the partition. */
+  volatile boolean relieved;
 
   /** Of the writer's thread; the rest is of the sender's. */
   volatile long rows;
@@ -40,15 +46,37 @@ final class TailStatus {
     this.sinceUs = nowUs;
   }
 
-  /** That of a query's partition; begun anew with another query. */
+  /** That of a run's partition; begun anew with another run. */
   static TailStatus of(TailSpec spec, int partition, long nowUs) {
-    TailStatus found =
+    TailStatus latest =
         KNOWN.compute(
             spec.source + ":" + partition,
             (name, stands) ->
-                stands != null && stands.run.equals(spec.run) ? stands : begun(spec.run, partition, nowUs));
+                stands != null && stands.known(spec.run) != null ? stands : after(stands, spec, partition, nowUs));
+    TailStatus found = latest.known(spec.run);
     found.seen = -1; // what an attempt before this one saw may be to come again
     return found;
+  }
+
+  private static TailStatus after(TailStatus stands, TailSpec spec, int partition, long nowUs) {
+    TailStatus found = begun(spec.run, partition, nowUs);
+    if (stands != null && stands.run.equals(spec.after)) {
+      found.before = stands;
+      stands.before = null;
+      stands.relieved = true;
+    }
+    return found;
+  }
+
+  private TailStatus known(String name) {
+    TailStatus earlier = before;
+    return run.equals(name) ? this : earlier == null ? null : earlier.known(name);
+  }
+
+  /** Whether the run before this one has brought the event, into the same life of the store. */
+  boolean brought(long offset) {
+    TailStatus earlier = before;
+    return earlier != null && offset <= earlier.acked;
   }
 
   /** One of its own, counted from now on. */

@@ -56,6 +56,10 @@ public final class TailWriter extends ForeachWriter<Row> {
     if (status == null || status.partition != partition) {
       status = sender.partition(partition);
     }
+    if (status.brought(offset)) {
+      status.seen = offset;
+      return;
+    }
     for (Placed each : placed) {
       if (!row.isNullAt(each.keep) && row.getByte(each.keep) == 0 && each.unit.starts(partition, offset)) {
         sender.put(write(each, row, partition, offset));

@@ -1,32 +1,22 @@
-"""Random histories with a tail: every answer true at every step, no token goes back; false without any one rule."""
+"""What removes a rule of the tail."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable
 from typing import Any
-from unittest.mock import patch
 
 import numpy as np
-import pytest
 
 from slicewise import codec, merge_rows, merge_tail
 from slicewise.cover import Place
 from slicewise.stores import decisions, keys
 from slicewise.stores.steps import Change, Command, KeyChange, TailChange, Whole
 from tests.faults.sim import tails
-from tests.faults.sim.tails import TailWorld, history
+from tests.faults.sim.rules import Mutant, Patches, flag, patched
+from tests.faults.sim.tails import TailWorld
 from tests.faults.sim.world import archive_cover
 from tests.support.stored import place
 
-pytestmark = pytest.mark.long
-
-SEEDS = 50
-MUTANT_SEEDS = 400
-FOUND = {"terms": 69, "start-cover": 64, "skip-joined": 22, "skip": 14, "cover": 12, "swap": 12, "meanwhile": 7,
-         "incarnation": 7, "resend": 5, "skip-first": 2, "off": 2, "last": 1}  # fmt: skip
-"""A history that was found to need the rule is tried before the others."""
-Patches = Sequence[tuple[Any, str, Any]]
 tail_counts, standing = decisions.tail_counts, merge_tail.standing
 
 
@@ -94,67 +84,74 @@ def deleting_swap(world: TailWorld, command: Command) -> Command:
     return Change((day, hot, more)) if gone else command
 
 
-def flag(name: str) -> Callable[[TailWorld], None]:
-    return lambda world: setattr(world, name, True)
-
-
-PATCHES: dict[str, Patches] = {
-    "cover": [(tails, "floor", lambda start, cover: start)],  # noqa: ARG005
-    "start-cover": [
+def below_no_start() -> Patches:
+    return [
         (tails, "floor", lambda start, cover: 0 if cover == start else cover),
         (decisions, "below_start", lambda offsets, start: np.zeros(len(offsets), bool)),  # noqa: ARG005
-    ],
-    "start": [(decisions, "check_tail", lambda *given: None), (decisions, "tail_counts", from_anywhere)],  # noqa: ARG005
-    "incarnation": [(decisions, "tail_counts", in_any_life)],
-    "skip": standing_is(unskipped),
-    "skip-first": standing_is(whole_or_nothing),
-    "skip-joined": [(decisions, "skipped", lambda stood, guard, first, last: (first, last))],  # noqa: ARG005
+    ]
+
+
+def begun_anywhere() -> Patches:
+    return [(decisions, "check_tail", lambda *given: None), (decisions, "tail_counts", from_anywhere)]  # noqa: ARG005
+
+
+MUTANTS: dict[str, Mutant] = {
+    "cover": Mutant(
+        "§6 tail write",
+        "a tail field that its hour has compacted does not count",
+        patched(tails, "floor", lambda start, cover: start),  # noqa: ARG005
+    ),
+    "start-cover": Mutant("§10 start cover", "a tail leaves out what is below the start cover", below_no_start),
+    "start": Mutant(
+        "§6 tail write", "a tail begins at or before the fold's ledger", begun_anywhere, flag("late_start")
+    ),
+    "incarnation": Mutant(
+        "§6 a store that forgets",
+        "a tail's fields count in the life that its mark names",
+        patched(decisions, "tail_counts", in_any_life),
+        flag("other_lives"),
+    ),
+    "skip": Mutant("§6 tail write", "what is beyond a skip waits for the fold", lambda: standing_is(unskipped)),
+    "skip-first": Mutant("§6 tail write", "what is before a skip counts", lambda: standing_is(whole_or_nothing)),
+    "skip-joined": Mutant(
+        "§6 tail write",
+        "skips are joined until the guard has passed them",
+        patched(decisions, "skipped", lambda stood, guard, first, last: (first, last)),  # noqa: ARG005
+    ),
+    "last": Mutant(
+        "§6 tail write",
+        "a tail writes only beyond the entity's guard",
+        world=in_tails(lambda change: change._replace(guard=b"-")),
+    ),
+    "order": Mutant("§6 tail write", "an entity's events are written in offset order", world=flag("backwards")),
+    "deletes": Mutant(
+        "§6 fold",
+        "a fold deletes the tail fields that it has passed",
+        world=in_folds(lambda key: key._replace(deletes=())),
+    ),
+    "counted": Mutant(
+        "§6 fold",
+        "the count of tail fields follows what is deleted",
+        world=in_folds(lambda key: key._replace(counted=b"")),
+    ),
+    "meanwhile": Mutant(
+        "§6 fold", "a fold that deletes no tail fields checks that there are none", world=in_folds(unchecked)
+    ),
+    "swap": Mutant(
+        "§8 swap", "a swap leaves tail fields to the fold: no token goes back", world=instead(deleting_swap)
+    ),
+    "resend": Mutant(
+        "§6 a store that forgets",
+        "after a break a tail goes on from the first that was not acknowledged",
+        world=flag("forgets"),
+    ),
+    "relief": Mutant(
+        "§6 tail write",
+        "a tail takes over where the one before it has acknowledged all",
+        world=flag("relieves_early"),
+    ),
+    "terms": Mutant("§10 terms", "a tail writes under the names that it was planned by", world=flag("forgets_terms")),
+    "off": Mutant("§6 tail write", "a tail's mark stays until all is folded that it wrote", world=flag("ends_early")),
 }
-WORLDS: dict[str, Callable[[TailWorld], None]] = {
-    "start": flag("late_start"),
-    "incarnation": flag("other_lives"),
-    "last": in_tails(lambda change: change._replace(guard=b"-")),
-    "deletes": in_folds(lambda key: key._replace(deletes=())),
-    "counted": in_folds(lambda key: key._replace(counted=b"")),
-    "meanwhile": in_folds(unchecked),
-    "swap": instead(deleting_swap),
-    "resend": flag("forgets"),
-    "terms": flag("forgets_terms"),
-    "order": flag("backwards"),
-    "off": flag("ends_early"),
-}
-RULES = sorted({*PATCHES, *WORLDS})
-
-
-@contextmanager
-def removed(rule: str) -> Iterator[tuple[Callable[[TailWorld], None], ...]]:
-    """Without this rule; what is left to do to each world."""
-    with ExitStack() as stack:
-        for where, name, value in PATCHES.get(rule, ()):
-            stack.enter_context(patch.object(where, name, value))
-        yield (WORLDS[rule],) if rule in WORLDS else ()
-
-
-def test_every_answer_with_a_tail_is_what_its_token_says_in_every_history() -> None:
-    answers = 0
-    for seed in range(SEEDS):
-        told = history(seed)
-        assert told.wrong is None, str(told)
-        answers += told.answers
-    print(f"seeds 0..{SEEDS - 1}: {answers} answers compared, none wrong")
-    assert answers > 100 * SEEDS, "histories in which hardly anything is ready prove nothing"
-
-
-@pytest.mark.parametrize("rule", RULES)
-def test_without_the_rule_a_history_goes_wrong(rule: str) -> None:
-    with removed(rule) as rules:
-        for seed in (FOUND.get(rule, 0), *range(MUTANT_SEEDS)):
-            told = history(seed, rules)
-            if told.wrong is not None:
-                print(f"without {rule}: seed {seed}: {told.wrong}")
-                return
-    pytest.fail(f"{MUTANT_SEEDS} histories do not need the rule {rule!r}")
-
-
-def test_a_seed_is_one_history() -> None:
-    assert history(7).story == history(7).story
+OF_LIFETIMES = {name: MUTANTS[name] for name in ("order", "resend", "skip", "skip-first", "start")}
+"""Those that are removed from lifetimes with a tail too."""

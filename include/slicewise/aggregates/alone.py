@@ -1,0 +1,115 @@
+"""Events that no partial holds yet become one state: of a few as Python's own numbers, of many as arrays, to the same
+bits.
+
+Both forms have the same methods, so that an aggregate's `few_of` is written once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import compress
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from slicewise.aggregates.fields import SIGN_BIT
+
+Values = list[Any] | NDArray[Any]
+
+
+@dataclass(frozen=True, eq=False)
+class FewEvents:
+    """Some events as Python's own numbers, in any order."""
+
+    identities: Sequence[bytes]
+    columns: Mapping[str, Sequence[Any]]
+    """Stored values, None for null; of text, decimals and arrays only their bytes' number."""
+
+    def __len__(self) -> int:
+        return len(self.identities)
+
+    def given(self, column: str) -> list[Any]:
+        """The values of a column that are not null."""
+        return [value for value in self.columns[column] if value is not None]
+
+    def span(self) -> tuple[int, int]:
+        """Times of the earliest and the latest, in microseconds; requires an event."""
+        first, last = min(self.identities), max(self.identities)
+        return int.from_bytes(first[:8], "big") - SIGN_BIT, int.from_bytes(last[:8], "big") - SIGN_BIT
+
+    def outermost(self, column: str, newest: bool) -> tuple[bytes, Any] | None:
+        """Identity and value of the latest, or earliest, whose value is not null."""
+        both = zip(self.identities, self.columns[column], strict=True)
+        best: Callable[..., tuple[bytes, Any] | None] = max if newest else min
+        return best([each for each in both if each[1] is not None], default=None)
+
+    def only(self, condition: str) -> FewEvents:
+        """Those for which a boolean column is true."""
+        return self.where(self.columns[condition])
+
+    def where(self, true: Sequence[Any]) -> FewEvents:
+        """Those for which it is true."""
+        if all(true):
+            return self
+        return FewEvents(
+            list(compress(self.identities, true)), {name: list(compress(v, true)) for name, v in self.columns.items()}
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class ManyEvents:
+    """The same as arrays."""
+
+    identities: NDArray[np.void]
+    """Of dtype IDENTITY."""
+    columns: Mapping[str, tuple[NDArray[Any], NDArray[np.bool_] | None]]
+    """Stored values, and which of them are no null: None where all are."""
+
+    def __len__(self) -> int:
+        return len(self.identities)
+
+    def given(self, column: str) -> NDArray[Any]:
+        """As `FewEvents.given`."""
+        values, held = self.columns[column]
+        return values if held is None else values[held]
+
+    def span(self) -> tuple[int, int]:
+        """As `FewEvents.span`."""
+        times = self.identities["time"]
+        return int(times.min()) - SIGN_BIT, int(times.max()) - SIGN_BIT
+
+    def outermost(self, column: str, newest: bool) -> tuple[bytes, Any] | None:
+        """As `FewEvents.outermost`."""
+        values, held = self.columns[column]
+        at = np.arange(len(values)) if held is None else np.flatnonzero(held)
+        if len(at) == 0:
+            return None
+        times = self.identities["time"][at]
+        ties = at[times == (times.max() if newest else times.min())].tolist()
+        best: Any = max if newest else min
+        # of one time they are few: bytes of identities compare as the total order
+        identity, row = best([(self.identities[row].tobytes(), row) for row in ties])
+        return identity, values[row].item()
+
+    def only(self, condition: str) -> ManyEvents:
+        """As `FewEvents.only`."""
+        values, held = self.columns[condition]
+        return self.where(values != 0 if held is None else held & (values != 0))
+
+    def where(self, true: NDArray[np.bool_]) -> ManyEvents:
+        """As `FewEvents.where`."""
+        if true.all():
+            return self
+        return ManyEvents(
+            self.identities[true],
+            {
+                name: (values[true], None if held is None else held[true])
+                for name, (values, held) in self.columns.items()
+            },
+        )
+
+
+FewOf = Callable[[FewEvents | ManyEvents], Any]
+"""Some events -> a state as `Few.combine` takes it."""

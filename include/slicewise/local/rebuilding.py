@@ -1,0 +1,81 @@
+"""What is built again is planned from metadata alone, and begins by one change of the marks, once."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from slicewise.features import own
+from slicewise.features.names import unknown
+from slicewise.local import deploy
+from slicewise.log import event
+from slicewise.settings import Settings
+from slicewise.slices import HOUR_US
+from slicewise.stores.iceberg import slices
+from slicewise.stores.iceberg.catalog import Catalog, open_catalog
+from slicewise.stores.iceberg.records import built
+from slicewise.stores.ports import Renewal
+
+
+@dataclass(frozen=True)
+class UnitPlan:
+    """What building a unit again reads."""
+
+    view: str
+    unit: str
+    ready: bool
+    """Whether it answers now: it is begun anew then; else what was begun goes on."""
+    hours: int
+    """Compacted hours that the store keeps."""
+    rows: int
+    """Slices of entities in them."""
+    bytes: int
+    """Of their files."""
+    seconds: float | None
+    """By the rate of the builds that were measured last; None where none was."""
+
+
+def plans(settings: Settings, view: str | None) -> list[UnitPlan]:
+    """Per unit of a view, or of all that are not ready. Raises UnknownName, ServerError, StoreUnavailable."""
+    with deploy.connected(settings) as store:
+        found, now_us = deploy.standing(store), store.time_us()
+    deployment = deploy.require_units(found)
+    mine = [unit for unit in deployment.units if unit.project != own.PROJECT]
+    if view is not None and view not in {unit.view for unit in mine}:
+        raise unknown("view", view, dict.fromkeys(unit.view for unit in mine), "slicewise rebuild")
+    catalog = open_catalog(settings)
+    rate = _rate(catalog)
+    made = {}
+    for unit in mine:
+        name = unit.storage_fingerprint
+        ready = name in found.marks.ready
+        if name in made or (unit.view != view if view is not None else ready):
+            continue
+        table = slices.load(catalog, name)
+        kept_from = 0 if unit.lifetime else (now_us - unit.retention_us) // HOUR_US
+        hours = [] if table is None else [hour for hour in slices.headers(table) if hour >= kept_from]
+        rows, size = (0, 0) if table is None or not hours else slices.bounds(table, hours)
+        seconds = None if rate is None or unit.event_list is not None else size / rate
+        made[name] = UnitPlan(unit.view, name, ready, len(hours), rows, size, seconds)
+    return list(made.values())
+
+
+def begin(settings: Settings, planned: Sequence[UnitPlan]) -> list[str]:
+    """Those of the units that are ready begin a term of their own; their views. Raises EpochSuperseded where another
+    deployment came between: plan again."""
+    anew = frozenset(each.unit for each in planned if each.ready)
+    if not anew:
+        return []
+    with deploy.connected(settings) as store:
+        found = deploy.standing(store)
+        deployment = deploy.require_units(found)
+        marks = store.deploy(deployment, found.marks.epoch, dict(found.marks.topics), renewal=Renewal(anew))
+    event("rebuild_begun", units=len(anew), epoch=marks.epoch)
+    return [each.view for each in planned if each.ready]
+
+
+def _rate(catalog: Catalog) -> float | None:
+    """Bytes of slices a second, of the builds that were measured last."""
+    measured = built(catalog)
+    took_ms, size = sum(ms for ms, _ in measured), sum(each for _, each in measured)
+    return size * 1000 / took_ms if took_ms and size else None

@@ -1,0 +1,67 @@
+"""A store that lost what it had applied says so until it has it again; units are built again under new keys."""
+
+from __future__ import annotations
+
+import pytest
+
+from slicewise.cover import Cover
+from slicewise.errors import GapRefused
+from slicewise.stores.ports import Renewal
+from slicewise.stores.store import Store
+from tests.contract.conftest import Bench, new_unit
+from tests.support.stored import TOPIC, Event, StoreDeployment, cover, fold_batch
+
+OTHER = "e" * 32
+TOPICS = {"plays": TOPIC}
+
+
+def advance(store: Store, start: Cover, end: Cover) -> Cover:
+    marks = store.marks()
+    return store.advance_ledger(start, end, marks.epoch, marks.units)
+
+
+def test_what_is_known_to_have_been_applied_is_marked_until_the_ledger_is_there_again(bench: Bench) -> None:
+    advance(bench.store, cover(), cover(10, 5))
+    assert bench.store.tell_known(cover(30, 5)).known == cover(30)
+    assert bench.store.tell_known(cover(20, 9)).known == cover(30, 9), "a smaller copy takes nothing back"
+    advance(bench.store, cover(10, 5), cover(29, 9))
+    assert bench.store.tell_known(Cover()).known == cover(30)
+    advance(bench.store, cover(29, 9), cover(30, 9))
+    assert bench.store.tell_known(cover(30, 9)).known == Cover()
+
+
+def test_a_log_that_stands_no_more_is_never_waited_for(bench: Bench) -> None:
+    bench.store.deploy(StoreDeployment("named", (new_unit(),)), bench.store.marks().epoch, TOPICS)
+    marks = bench.store.tell_known(Cover({(TOPIC, 0): 7, (OTHER, 0): 9}))
+    assert set(marks.topics.values()) == {TOPIC}
+    assert marks.known == cover(7)
+
+
+def test_units_that_are_built_again_begin_a_term_at_the_ledger_and_no_other_unit_does(bench: Bench) -> None:
+    one, two = new_unit(), new_unit()
+    deployment = StoreDeployment("both", (one, two))
+    marks = bench.store.deploy(deployment, bench.store.marks().epoch)
+    bench.store.fold(fold_batch(one, [Event(0, 0, 0, 0)]))
+    advance(bench.store, cover(), cover(10))
+    again = bench.store.deploy(deployment, marks.epoch, renewal=Renewal(frozenset({one.storage_fingerprint})))
+    name = one.storage_fingerprint
+    assert again.epoch == marks.epoch + 1 == again.terms[name] == again.retired
+    assert (again.starts[name], name in again.ready) == (cover(10), False)
+    assert again.starts[two.storage_fingerprint] == marks.starts[two.storage_fingerprint]
+    assert two.storage_fingerprint in again.ready
+    assert again.name(two.storage_fingerprint) == marks.name(two.storage_fingerprint)
+    assert again.aliases == marks.aliases, "a name is answered as building, not unknown"
+
+
+def test_a_ledger_goes_on_beyond_what_was_applied_only_with_all_units_of_the_topic(bench: Bench) -> None:
+    one, two = new_unit(), new_unit()
+    deployment = StoreDeployment("all", (one, two))
+    marks = bench.store.deploy(deployment, bench.store.marks().epoch, TOPICS)
+    advance(bench.store, cover(), cover(10, 8))
+    names = frozenset({one.storage_fingerprint, two.storage_fingerprint})
+    with pytest.raises(GapRefused, match="all units of the topic"):
+        bench.store.deploy(deployment, marks.epoch, renewal=Renewal(frozenset(list(names)[:1]), cover(20, 5)))
+    again = bench.store.deploy(deployment, marks.epoch, renewal=Renewal(names, cover(20, 5)))
+    assert again.ledger == cover(20, 8), "no place goes back"
+    assert {again.starts[name] for name in names} == {cover(20, 8)}
+    assert not names & again.ready

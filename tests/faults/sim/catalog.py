@@ -1,0 +1,94 @@
+"""All plays with what can be removed from them, and all meetings."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from tests.faults.sim import (
+    history,
+    lifetime_mutants,
+    lifetime_play,
+    lifetime_stops,
+    list_mutants,
+    lists,
+    meetings,
+    mutants,
+    tail_lifetime,
+    tail_lists,
+    tail_mutants,
+    tails,
+)
+from tests.faults.sim.found import FOUND
+from tests.faults.sim.play import Play, Told
+from tests.faults.sim.rules import Mutant
+from tests.faults.sim.stops import Meeting, Met
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A play and its mutants. paused: meetings that the mutants are played through which random histories meet too
+    rarely; histories: how many the suite plays."""
+
+    play: Play[Any]
+    mutants: Mapping[str, Mutant]
+    paused: tuple[Meeting[Any], ...] = ()
+    histories: int = 50
+
+    @property
+    def name(self) -> str:
+        return self.play.name
+
+    @property
+    def met(self) -> dict[str, Mutant]:
+        return {rule: each for rule, each in self.mutants.items() if each.met}
+
+    @property
+    def unmet(self) -> dict[str, Mutant]:
+        return {rule: each for rule, each in self.mutants.items() if not each.met}
+
+    def search(self, rule: str, most: int) -> Told | None:
+        """The first history that goes wrong without the rule: a seed that is known to, or one of so many."""
+        with self.mutants[rule].removed() as rules:
+            for seed in (FOUND.get(self.name, {}).get(rule, 0), *range(most)):
+                told = self.play.history(seed, rules)
+                if told.wrong is not None:
+                    return told
+        return None
+
+    def meet(self, rule: str) -> tuple[str, Met] | None:
+        """The first pair of stops that goes wrong without the rule, and in which meeting."""
+        with self.mutants[rule].removed() as rules:
+            for alone in (True, False):
+                for meeting in self.paused:
+                    _, met = meeting.wrong(rules, alone)
+                    if met is not None:
+                        return meeting.name, met
+        return None
+
+
+_ALL: tuple[Entry, ...] = (
+    Entry(history.PLAY, mutants.MUTANTS, meetings.TRIM),
+    Entry(tails.PLAY, tail_mutants.MUTANTS),
+    Entry(lists.PLAY, list_mutants.MUTANTS, histories=60),
+    Entry(tail_lists.PLAY, list_mutants.TAIL_MUTANTS, histories=30),
+    Entry(lifetime_play.PLAY, lifetime_mutants.MUTANTS, (lifetime_stops.LATE,), histories=40),
+    Entry(tail_lifetime.PLAY, tail_mutants.OF_LIFETIMES, histories=20),
+)
+ENTRIES: Mapping[str, Entry] = {entry.name: entry for entry in _ALL}
+_MEETINGS: tuple[Meeting[Any], ...] = (
+    *meetings.TRIM,
+    *meetings.EVERYBODY,
+    *meetings.TAILS,
+    *meetings.LOSSES,
+    lifetime_stops.LATE,
+)
+MEETINGS: Mapping[str, Meeting[Any]] = {meeting.name: meeting for meeting in _MEETINGS}
+
+
+def rules() -> Iterator[tuple[Entry, str]]:
+    """Every rule of every play."""
+    for entry in ENTRIES.values():
+        for rule in entry.mutants:
+            yield entry, rule

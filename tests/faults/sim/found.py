@@ -1,0 +1,57 @@
+"""Seeds that are known to need a rule, tried before the others: they spare the search while histories stay.
+
+`python -m tests.faults.sim --rules` finds them anew.
+"""
+
+FOUND: dict[str, dict[str, int]] = {
+    "slices": {
+        "behind": 51,
+        "cached": 8,
+        "claims": 1,
+        "compare": 43,
+        "compared-hours": 13,
+        "epoch": 54,
+        "gap": 7,
+        "guards": 22,
+        "held": 18,
+        "held-anew": 9,
+        "monotone": 16,
+        "pentadtotal": 2,
+        "ready": 32,
+        "session-slices": 1,
+        "standing": 113,
+        "start-cover": 74,
+        "sweep-incarnation": 26,
+        "sweep-newer": 4,
+    },
+    "tails": {
+        "cover": 3,
+        "incarnation": 50,
+        "meanwhile": 20,
+        "order": 3,
+        "resend": 9,
+        "skip": 9,
+        "skip-first": 9,
+        "skip-joined": 9,
+        "start": 3,
+        "start-cover": 58,
+        "swap": 3,
+        "off": 5,
+        "terms": 66,
+    },
+    "lists": {"list-compare": 3, "list-generation": 5, "rebuild": 5, "room": 2},
+    "tail-lists": {"resend": 2, "start-cover": 120},
+    "lifetimes": {
+        "total-ledger": 1,
+        "total-monotone": 43,
+        "total-since": 43,
+        "total-straddle": 11,
+        "total-days": 126,
+        "total-guards": 50,
+        "total-named": 57,
+        "late": 36,
+        "dirty": 5,
+        "guards-expire": 1,
+    },
+    "tail-lifetimes": {"resend": 43, "skip": 18, "skip-first": 5},
+}

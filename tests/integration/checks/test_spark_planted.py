@@ -1,0 +1,225 @@
+"""The check checks itself: what is wrong in a real store is found, under its own cause, and nothing else is.
+
+A store of real bytes, a serving process, an archive in Iceberg, the check as its job runs it; then one kind of damage
+for each user (tests/support/planted.py).
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import subprocess
+import time
+import urllib.request
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+import redis
+
+import slicewise as sw
+from slicewise.checks.gate import judge
+from slicewise.checks.model import Cause, Outcome
+from slicewise.checks.online import HttpReader
+from slicewise.checks.run import CheckRun
+from slicewise.clock import ManualClock
+from slicewise.cover import Cover
+from slicewise.features.definitions import Project
+from slicewise.features.plan import plan
+from slicewise.local import ports
+from slicewise.settings import Settings
+from slicewise.slices import HOUR_US, MINUTE_US
+from slicewise.spark.session import job_session
+from slicewise.stores.iceberg.catalog import open_catalog
+from tests.support.archived import archive, cover_of
+from tests.support.planted import RECENT_US, Planter, plants
+from tests.support.served import TOPIC, Event, Served
+from tests.support.servers import RedisServer, running
+
+pytestmark = [
+    pytest.mark.spark,
+    pytest.mark.server,
+    pytest.mark.timeout(600),
+    # PySpark leaves the socket of a result to the garbage collector.
+    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
+    # Great Expectations imports what Python 3.11 deprecates.
+    pytest.mark.filterwarnings("ignore::DeprecationWarning"),
+]
+SEED = 61
+SOURCE = sw.KafkaSource(
+    "plays",
+    schema={"user": "string", "seconds": "double", "late": "boolean", "played_at": "timestamp_us"},
+    timestamp="played_at",
+    max_lateness="2d",
+)
+VIEW = sw.FeatureView(
+    "users",
+    source=SOURCE,
+    entity=["user"],
+    slice="1m",
+    features=[
+        sw.Feature("n", sw.count(), ["1h", "6h", "1d"]),
+        sw.Feature("total", sw.sum("seconds"), ["1h", "6h", "1d"]),
+        sw.Feature("most", sw.max("seconds"), ["1h", "6h", "1d"]),
+        sw.Feature("typical", sw.mean("seconds"), ["1h", "6h", "1d"]),
+    ],
+)
+SOUND = ("sound_a", "sound_b")
+TELLING = ("total", "typical")
+"""Sums of random doubles: no two changes of a question give the same. A count or a maximum may be given by several."""
+
+
+@contextmanager
+def serving(settings: Settings, redis_url: str, folder: Path) -> Iterator[str]:
+    """The serving process of the platform's environment; its address."""
+    url = f"http://{ports.HOST}:{ports.choose(owner=folder)}"
+    env = {**os.environ, "SLICEWISE_STATE": str(folder), "SLICEWISE_REDIS_URL": redis_url, "SLICEWISE_SERVING_URL": url}
+    log = folder / "serving.log"
+    with log.open("wb") as out:
+        process = subprocess.Popen(
+            [str(settings.platform_python), "-m", "slicewise.serving"], env=env, stdout=out, stderr=out
+        )
+    try:
+        deadline = time.monotonic() + 60
+        while True:
+            assert process.poll() is None, log.read_text()
+            assert time.monotonic() < deadline, log.read_text()
+            try:
+                with urllib.request.urlopen(url + "/healthz", timeout=5):
+                    break
+            except OSError:
+                time.sleep(0.05)
+        yield url
+    finally:
+        process.terminate()
+        process.wait(20)
+
+
+class World:
+    """The store, the archive and the check of one instant."""
+
+    def __init__(self, stack: ExitStack, folder: Path) -> None:
+        self.now_us = time.time_ns() // 1_000
+        self.hour = self.now_us // HOUR_US
+        self.twice, self.late = self.hour - 5, self.hour - 4
+        self.deployment = plan(Project.of("test", [VIEW]))
+        (self.unit,) = self.deployment.units
+        self.settings = Settings.load({**os.environ, "SLICEWISE_STATE": str(folder / "state")})
+        server = stack.enter_context(running(RedisServer))
+        self.served = stack.enter_context(Served.on(server.url, self.deployment))
+        self.url = stack.enter_context(serving(self.settings, server.url, folder))
+        self.spark = job_session(self.settings, "test-planted")
+        stack.callback(self.spark.stop)
+        client = stack.enter_context(redis.Redis.from_url(server.operator_url))
+        self.planter = Planter(client, self.served, self.unit, self.now_us)
+        self.edge_us = (self._run()._past(self.unit) - HOUR_US) // MINUTE_US * MINUTE_US
+        self.plants = plants(self.edge_us, self.twice, self.late, SOUND[0])
+        self.users = (*self.plants, *SOUND)
+        self._fill()
+
+    def _fill(self) -> None:
+        """Hours before the last three are compacted, one of them twice; both times the archive went ahead."""
+        first, second = self._events()
+        self.served.fold(first)
+        early = Cover({(TOPIC, p): sum(e.partition == p for e in first) for p in (0, 1)})
+        for hour in range(self.hour - 8, self.hour - 2):
+            self.served.compact(hour, early)
+        self.planter.before = {user: self._day(user) for user in self.users}
+        self.served.fold(second)
+        whole = Cover({(TOPIC, p): sum(e.partition == p for e in self.served.log) for p in (0, 1)})
+        for hour in (self.twice, self.late):
+            self.served.compact(hour, whole)
+        catalog, source = open_catalog(self.settings), self.deployment.source("plays")
+        rows = [[_row(each) for each in some] for some in (first, second)]
+        archive(catalog, source, TOPIC, 1, rows[0], [], self.now_us)
+        self.cover = archive(catalog, source, TOPIC, 2, rows[1], rows[0], self.now_us)
+        assert self.cover == cover_of([*rows[0], *rows[1]], TOPIC)
+
+    def _day(self, user: str) -> dict[Any, Any]:
+        return self.planter.fields(self.planter.day(user, self.twice))
+
+    def _events(self) -> tuple[list[Event], list[Event]]:
+        """What the first archive has, and the second: later events, of the hour that is compacted twice too."""
+        print(f"seed {SEED}")
+        chance = random.Random(SEED)
+        ends = [0, 0]
+        made: tuple[list[Event], list[Event]] = ([], [])
+
+        def add(some: int, user: str, time_us: int, seconds: float, late: bool = False) -> None:
+            partition = self.users.index(user) % 2
+            columns = {"user": user, "seconds": seconds, "late": late}
+            made[some].append(Event(partition, ends[partition], time_us, columns))
+            ends[partition] += 1
+
+        for some, spans in ((0, range(self.hour - 8, self.hour + 1)), (1, (self.twice, self.hour - 1, self.hour))):
+            for user in self.users:
+                for hour in spans:
+                    for _ in range(12):
+                        at = hour * HOUR_US + chance.randrange(HOUR_US)
+                        beside = user == "shifted" and abs(at - self.edge_us) < 2 * MINUTE_US
+                        if at < self.now_us - MINUTE_US and not beside:
+                            add(some, user, at, chance.uniform(1, 300))
+                if some == 0:
+                    add(0, user, self.now_us - RECENT_US, 1e6 if user == "one_ulp" else chance.uniform(1, 300))
+                if some == 0 and user == "shifted":
+                    add(0, user, self.edge_us + 1, chance.uniform(1, 300))
+        for n in range(3):
+            add(1, "without_late", self.late * HOUR_US + n * 7 * MINUTE_US, chance.uniform(1, 300), late=True)
+        return made
+
+    def _run(self) -> CheckRun:
+        return CheckRun(
+            self.spark,
+            self.deployment,
+            HttpReader(self.url),
+            lambda source: self.cover,  # noqa: ARG005
+            lambda source: f"{self.settings.catalog_name}.log.`{source}`",
+            ManualClock(self.now_us),
+            "planted",
+            100,
+        )
+
+    def check(self) -> Outcome:
+        """As the job does it."""
+        return self._run().execute()
+
+
+def _row(event: Event) -> dict[str, object]:
+    late = 2 * HOUR_US if event.columns["late"] else 1_000_000
+    return {
+        **event.columns,
+        "played_at": event.time_us,
+        "kafka_time": event.time_us + late,
+        "partition": event.partition,
+        "offset": event.offset,
+    }
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+    with ExitStack() as stack:
+        yield World(stack, tmp_path_factory.mktemp("planted"))
+
+
+def test_nothing_is_found_where_nothing_is_wrong_and_every_plant_is_found_by_its_cause(world: World) -> None:
+    sound = world.check()
+    assert sound.wrong() == ()
+    assert judge(sound).green
+    assert len(sound.compared) == len(world.users) * len(world.unit.features) * 2
+    for user, (plant, _) in world.plants.items():
+        plant(world.planter, user)
+    outcome = world.check()
+    assert not judge(outcome).green
+    wrong: dict[str, list[tuple[str, Cause]]] = {}
+    for row in outcome.wrong():
+        user = row.entity.partition(': "')[2].partition('"')[0]
+        wrong.setdefault(user, []).append((row.feature, row.cause))
+    for user, found in sorted(wrong.items()):
+        print(f"{user}: {len(found)} values, {dict(Counter(cause for _, cause in found))}")
+    assert set(wrong) == set(world.plants)  # each is found, and nobody else
+    for user, (_, cause) in world.plants.items():
+        told = {each for feature, each in wrong[user] if feature.startswith(TELLING)}
+        assert told == {cause}, (user, wrong[user])
