@@ -84,6 +84,13 @@ test-sim: setup ## random histories of the store's protocol (SIM_SECONDS=180; ni
 	@$(PY) -m tests.faults.sim --stops
 	@$(PY) -m tests.faults.sim --seconds $(SIM_SECONDS) $(SIM_SEED:%=--seed %)
 
+# Each drill appends a line to RECORDS; `--table` makes the table of docs/faults.md of them.
+FAULTS := tests.faults.real $(RECORDS:%=--records %)
+
+.PHONY: test-faults
+test-faults: setup ## faults on real processes, and answers meanwhile (TIME=1800 seconds, SEED=1, ONLY="kill-tail …", RECORDS=file)
+	@$(PY) -m $(FAULTS) $(TIME:%=--time %) $(SEED:%=--seed %) $(ONLY:%=--only %)
+
 # Compiled in a folder that no other make has, against what the drivers load.
 .PHONY: test-java
 test-java: setup $(JUNIT_JARS) ## the tests of what runs in the JVM

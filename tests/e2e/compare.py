@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from slicewise.aggregates import Aggregate, Event
 from slicewise.features.plan import Deployment
-from slicewise.features.unit import Unit
+from slicewise.features.unit import PlannedFeature, Unit
 from slicewise.token import decode_all
 from tests.e2e.payments import SHOPS
 from tests.laws import oracle as laws
@@ -174,31 +174,40 @@ def compare(
             }
             answer = stack.ask(**body, **({"at": at} if at else {}))
             for key, result in zip(part, answer["results"], strict=True):
-                (token,) = decode_all(result["token"])
-                known = oracle.covered(
-                    groups.get(key, ()),
-                    token.base.offsets,
-                    {hour: cover.offsets for hour, cover in token.ahead.items()},
-                )
-                for feature in unit.features:
-                    start, end = token.bounds[feature.column]
-                    if feature.window.kind == "session":
-                        gap, longest = feature.window.gap_us, feature.window.length_us
-                        visit = oracle.session(known, end - longest, end, gap)
-                        first_us = min((e.time for e in visit), default=end)
-                        where = f"start of {unit.view} {key} {feature.column} at {at}"
-                        count.check(where, first_us // unit.slice_us * unit.slice_us, start)
-                    inside = oracle.inside(known, start, end)
-                    if feature.window.rows:
-                        inside = sorted(inside, key=lambda e: e.order)[-feature.window.rows :]
-                    expected = value_of(feature.aggregate, inside, end)
-                    found = result["values"][f"{unit.view}:{feature.column}"]
-                    if isinstance(found, str) and pa.types.is_float64(feature.aggregate.output_type):
-                        found = float(found)  # JSON has no numbers for NaN and infinities
-                        result["values"][f"{unit.view}:{feature.column}"] = found
-                    count.check(f"{unit.view} {key} {feature.column} at {at}", expected, found)
+                check_result(unit, unit.features, f"{key}", f"at {at}", result, groups.get(key, ()), count)
                 rows.append({"unit": unit, "key": key, "at": answer["t"], **result})
     return rows
+
+
+def check_result(
+    unit: Unit,
+    features: Sequence[PlannedFeature],
+    key: str,
+    when: str,
+    result: dict[str, Any],
+    events: Sequence[OracleEvent],
+    count: Count,
+) -> None:
+    """What was answered for an entity against the oracle over its events, at the answer's own token."""
+    (token,) = decode_all(result["token"])
+    known = oracle.covered(events, token.base.offsets, {hour: cover.offsets for hour, cover in token.ahead.items()})
+    for feature in features:
+        start, end = token.bounds[feature.column]
+        if feature.window.kind == "session":
+            gap, longest = feature.window.gap_us, feature.window.length_us
+            visit = oracle.session(known, end - longest, end, gap)
+            first_us = min((e.time for e in visit), default=end)
+            where = f"start of {unit.view} {key} {feature.column} {when}"
+            count.check(where, first_us // unit.slice_us * unit.slice_us, start)
+        inside = oracle.inside(known, start, end)
+        if feature.window.rows:
+            inside = sorted(inside, key=lambda e: e.order)[-feature.window.rows :]
+        expected = value_of(feature.aggregate, inside, end)
+        found = result["values"][f"{unit.view}:{feature.column}"]
+        if isinstance(found, str) and pa.types.is_float64(feature.aggregate.output_type):
+            found = float(found)  # JSON has no numbers for NaN and infinities
+            result["values"][f"{unit.view}:{feature.column}"] = found
+        count.check(f"{unit.view} {key} {feature.column} {when}", expected, found)
 
 
 def spine(unit: Unit, rows: Sequence[Mapping[str, Any]]) -> pa.Table:

@@ -36,7 +36,6 @@ FOUND: dict[str, dict[str, int]] = {
         "start": 3,
         "start-cover": 58,
         "swap": 3,
-        "off": 5,
         "terms": 66,
     },
     "lists": {"list-compare": 3, "list-generation": 5, "rebuild": 5, "room": 2},
