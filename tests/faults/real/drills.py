@@ -210,7 +210,8 @@ def hung_store(run: Run) -> None:
 def emptied_store(run: Run) -> None:
     with run.loss():
         before, begun = run.scene.watch.refused, time.monotonic()
-        run.scene.flush_store()
+        with run.scene.operator() as client:
+            client.flushall()
         run.noticed(begun, lambda: run.refused_since(before))
     run.kills += 1
     run.whole(begun)
@@ -250,6 +251,37 @@ def _killed_store(run: Run, harm: Callable[[], None]) -> None:
         run.kills += 1
         run.noticed(begun, lambda: run.refused_since(before))
     scene.platform.up("redis")
+    run.whole(begun)
+
+
+def cut_connections(run: Run) -> None:
+    """What was sent may have been done, and its reply is lost."""
+    with run.scene.operator() as client:
+        for _ in range(20):
+            run.some(0.1, 0.8)
+            run.kills += int(client.client_kill_filter(_type="normal", skipme=True))
+    run.whole(time.monotonic())
+
+
+def full_store(run: Run) -> None:
+    scene = run.scene
+    with scene.operator() as client:
+        stood = client.config_get("maxmemory")["maxmemory"]
+        before, begun = scene.restarts(FOLD), time.monotonic()
+        client.config_set("maxmemory", int(client.info("memory")["used_memory"]) // 2)
+        try:
+            run.noticed(begun, lambda: scene.restarts(FOLD) > before or not scene.runs(FOLD))
+            run.some(5, 8)
+        finally:
+            client.config_set("maxmemory", stood)
+    run.whole(time.monotonic())
+
+
+def partition_added(run: Run) -> None:
+    number, begun = run.scene.add_partition(), time.monotonic()
+    for _ in range(5):
+        run.scene.await_visible(number)
+        run.some(0, 1)
     run.whole(begun)
 
 
@@ -299,8 +331,11 @@ SCENES: tuple[tuple[Drill, ...], ...] = (
         Drill("store-set-back", "SIGKILL of Redis, which comes back as it was before", store_set_back, _LOSS),
         Drill("last-second", "SIGKILL of Redis, its last second lost", store_without_its_last_second, _LOSS),
         Drill("hung-store", "Redis hangs for 30 s (SIGSTOP)", hung_store, _LOSS),
+        Drill("cut-connections", "all connections to Redis cut, again and again, replies lost", cut_connections),
+        Drill("full-store", "Redis takes no more (maxmemory, noeviction)", full_store),
         Drill("kill-broker", "SIGKILL of the broker", kill_broker, times=2),
         Drill("kill-worker", "SIGKILL of the Python workers of the fold's tasks", kill_worker, times=3),
+        Drill("partition-added", "a partition is added to the topic", partition_added),
     ),
 )
 DRILLS = {drill.name: drill for drills in SCENES for drill in drills}

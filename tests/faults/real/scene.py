@@ -16,6 +16,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import redis
+from confluent_kafka.admin import AdminClient, NewPartitions
 
 from slicewise.cover import Cover
 from slicewise.errors import SlicewiseError
@@ -138,12 +139,29 @@ class Scene:
     def store_data(self) -> Path:
         return self.state.path / redis_server.NAME / "appendonlydir"
 
-    def flush_store(self) -> None:
-        """As an operator: the platform's own users may not."""
+    @contextmanager
+    def operator(self) -> Iterator[redis.Redis]:
+        """Who may do to the store what the platform's own users may not."""
         url = redis_server.operator_url(self.state, self.state.ports()[redis_server.NAME])
         client = redis.Redis.from_url(url)
-        client.flushall()
-        client.close()
+        try:
+            yield client
+        finally:
+            client.close()
+
+    def restarts(self, name: str) -> int:
+        """How often a driver has begun anew after an error, by its own word."""
+        said = stream.driver_status(self.settings[name], name).heartbeat.get("sources", {}).get(SOURCE, {})
+        return int(said.get("restarts", 0))
+
+    def add_partition(self) -> int:
+        """To the topic; its number."""
+        admin = AdminClient({"bootstrap.servers": self.platform.settings.kafka_bootstrap})
+        with KafkaLog(self.platform.settings.kafka_bootstrap) as log:
+            number = log.partitions(TOPIC)
+        for future in admin.create_partitions([NewPartitions(TOPIC, number + 1)]).values():
+            future.result(30)
+        return number
 
     def log_end(self) -> int:
         """Events that were ever produced."""
@@ -156,7 +174,7 @@ class Scene:
         event of now is in an answer."""
         self.wait(self._unwell, "the drivers to be well")
         self.await_applied()
-        self._await_visible()
+        self.await_visible()
 
     def await_applied(self) -> None:
         """What the log has now."""
@@ -180,6 +198,9 @@ class Scene:
         for name in self.drivers:
             found = stream.driver_status(self.settings[name], name)
             said = found.heartbeat.get("sources", {}).get(SOURCE)
+            if not found.running:  # `ingest_stream` looks again and again
+                print(f"the driver {name} had ended, and is started again", flush=True)
+                self.start(name)
             if not found.well or said is None or said["state"] != "running":
                 return f"{name}: {found}"
             if name == TAIL and said["waiting"]:
@@ -196,11 +217,12 @@ class Scene:
             ledger = store.marks().ledger
         return None if ledger.dominates(end) else f"ledger {dict(ledger.offsets)} of {dict(end.offsets)}"
 
-    def _await_visible(self) -> None:
+    def await_visible(self, partition: int = 0) -> None:
+        """An event that is produced there now."""
         card, now = f"probe-{next(self._probes)}", time.time_ns() // 1000
         event = {"card": card, "shop": "north", "amount": 1.5, "items": 1, "accepted": True, "paid_at": now}
         event |= dict.fromkeys(("born", "fee", "at", "tags"))
-        self.platform.produce(TOPIC, [(0, json.dumps(event).encode(), now // 1000)])
+        self.platform.produce(TOPIC, [(partition, json.dumps(event).encode(), now // 1000)])
         question = self.question("per_card", "payments_10m")
 
         def missing() -> str | None:
