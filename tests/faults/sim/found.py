@@ -36,6 +36,7 @@ FOUND: dict[str, dict[str, int]] = {
         "start": 3,
         "start-cover": 58,
         "swap": 3,
+        "off": 185,
         "terms": 66,
     },
     "lists": {"list-compare": 3, "list-generation": 5, "rebuild": 5, "room": 2},
