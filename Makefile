@@ -77,12 +77,13 @@ test-fast: setup ## what needs no server, but for the longest searches, in under
 
 # Seeds are new with every run, and told; SIM_SEED begins with one of before.
 SIM_SECONDS ?= 180
+SIM_LEAST ?= 1000
 SIM_SEED ?=
 
 .PHONY: test-sim
-test-sim: setup ## random histories of the store's protocol (SIM_SECONDS=180; nightly 1800; SIM_SEED=1), and every pair of stops
+test-sim: setup ## random histories of the store's protocol (SIM_SECONDS=180, at least SIM_LEAST=1000; nightly 1800; SIM_SEED=1), and every pair of stops
 	@$(PY) -m tests.faults.sim --stops
-	@$(PY) -m tests.faults.sim --seconds $(SIM_SECONDS) $(SIM_SEED:%=--seed %)
+	@$(PY) -m tests.faults.sim --seconds $(SIM_SECONDS) --least $(SIM_LEAST) $(SIM_SEED:%=--seed %)
 
 # Each drill appends a line to RECORDS; `--table` makes the table of docs/faults.md of them.
 FAULTS := tests.faults.real $(RECORDS:%=--records %)

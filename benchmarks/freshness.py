@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks import freshness_away, freshness_hot
-from benchmarks.freshness_sides import FOLD, RECIPE, TAIL, Asked, Measured, Side, sides
+from benchmarks.freshness_sides import FOLD, ONE, RECIPE, TAIL, Asked, Measured, Side, sides
 from benchmarks.whole import machine
 from benchmarks.whole.document import keep, publish
 from benchmarks.whole.figures import Figure
@@ -30,6 +30,7 @@ from slicewise.local import redis_server
 from slicewise.settings import Settings
 
 SIDES = (TAIL, FOLD, RECIPE)
+OTHERS = {FOLD: "fold alone", ONE: "one driver"}
 SECONDS, BESIDE_S = 600.0, 180.0
 """Of each rate: of the tail, and of what it is compared with."""
 QUANTILES = ("p50", "p90", "p99", "p999", "worst")
@@ -116,13 +117,13 @@ class Steady:
 
 
 def compared(rate: float, found: Mapping[tuple[str, float], Measured]) -> list[Figure]:
-    """The tail (or the fold, where no tail was measured) beside the recipe, and the fold as a third."""
-    ours = found.get((TAIL, rate)) or found.get((FOLD, rate))
-    theirs, fold = found.get((RECIPE, rate)), found.get((FOLD, rate))
+    """The tail (or what was measured without it) beside the recipe; the fold, and one driver for both, as others."""
+    ours = next((found[side, rate] for side in (TAIL, FOLD, ONE) if (side, rate) in found), None)
+    theirs = found.get((RECIPE, rate))
     if ours is None:
         ours, theirs = theirs, None
     assert ours is not None
-    third = fold if ours.side == TAIL else None
+    beside = {OTHERS[side]: found[side, rate] for side in OTHERS if (side, rate) in found and side != ours.side}
     section = f"{'produce → answer' if ours.side == TAIL else ours.side} at {rate:,.0f} events/s"
 
     def figure(name: str, unit: str, of: str, key: str, bound: float | None = None) -> Figure:
@@ -132,15 +133,16 @@ def compared(rate: float, found: Mapping[tuple[str, float], Measured]) -> list[F
             values: Mapping[str, float] = side.seen["freshness"] if of == "freshness" else getattr(side, of)
             return values.get(key)
 
-        others = {} if third is None else {"fold alone": value(third) or 0.0}
+        others = {name: value(each) or 0.0 for name, each in beside.items()}
         return Figure(section, name, unit, value(ours) or 0.0, value(theirs), bound=bound, others=others)
 
-    each_s = {"fold alone": third.seconds} if third is not None else {}
+    each_s = {name: each.seconds for name, each in beside.items()}
     measured = Figure(section, "measured for", "s", ours.seconds, theirs.seconds if theirs else None, others=each_s)
     bounds = BOUNDS if ours.side == TAIL and rate == AIMED_AT else {}
     figures = [measured]
     figures += [figure(_named(each), "ms", "freshness", each, bounds.get(each)) for each in QUANTILES]
-    present = dict.fromkeys(name for side in (ours, theirs, fold) if side is not None for name in side.cores)
+    sides = (ours, theirs, *beside.values())
+    present = dict.fromkeys(name for side in sides if side is not None for name in side.cores)
     figures += [figure(f"{name}, processor", "cores", "cores", name) for name in present]
     figures += [figure(f"{name}, memory", "MiB", "memory_mib", name) for name in present if name != "probes"]
     steps, answers = ours.seen["resolution"], ours.seen["answer"]
@@ -159,7 +161,7 @@ def _parse(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--rates", type=float, nargs="+", help="events per second (500 2000 10000)")
     parser.add_argument("--seconds", type=float, help="of each rate (600); of --hot and after --away (60)")
     parser.add_argument("--beside", type=float, default=BESIDE_S, help="at most, of what it is compared with (180)")
-    parser.add_argument("--only", nargs="+", choices=SIDES)
+    parser.add_argument("--only", nargs="+", choices=(*SIDES, ONE), help="sides; one: fold and tail in one driver")
     parser.add_argument("--probes", type=float, default=10.0, help="probes per second")
     parser.add_argument("--away", action="store_true", help="the store goes away under a load")
     ways = list(freshness_away.WAYS)

@@ -1,10 +1,13 @@
 """A side is measured as people run it, with one load at a time, and says what each of its processes used meanwhile.
 
-fold: slicewise without its tail; tail: with it; recipe: the usual recipe. All of them read one topic of one broker.
+fold: slicewise without its tail; tail: with it; one: with it, both in one driver (`benchmarks.one_driver`); recipe: the
+usual recipe. All of them read one topic of one broker.
 """
 
 from __future__ import annotations
 
+import os
+import subprocess
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -22,7 +25,7 @@ from slicewise.settings import Settings
 from slicewise.stores.kafka.log import KafkaLog
 from tests.support.stack import Stack
 
-FOLD, TAIL, RECIPE = "fold", "tail", "recipe"
+FOLD, TAIL, ONE, RECIPE = "fold", "tail", "one", "recipe"
 OVERRUN_S = 20.0
 """The load outlives the probes."""
 SETTLE_S = 3.0
@@ -130,7 +133,8 @@ class Side:
                 until(lambda: self.recipe.events() >= total, "the recipe to catch up")
                 yield
             return
-        with tail_is(self.stack, on=self.name == TAIL), our_drivers(self.stack) as drivers:
+        begun = one_driver if self.name == ONE else our_drivers
+        with tail_is(self.stack, on=self.name != FOLD), begun(self.stack) as drivers:
             settled = {name: pid_of(self.stack, name) for name in ("serving", "redis")}
             self._pids = {**drivers, **settled}
             self.stack.wait_applied(TOPIC)
@@ -194,6 +198,25 @@ def our_drivers(stack: Stack) -> Iterator[dict[str, int]]:
         yield {name: pid_of(stack, name) for name in names}
     finally:
         stack.stop_stream()
+
+
+@contextmanager
+def one_driver(stack: Stack) -> Iterator[dict[str, int]]:
+    """The same of both in one process."""
+    settings = stack.settings
+    python = str(settings.spark_python)
+    env = os.environ | settings.to_env() | {"PYSPARK_PYTHON": python, "PYSPARK_DRIVER_PYTHON": python}
+    with (settings.state_dir / "logs" / "one_driver.log").open("ab") as log:
+        process = subprocess.Popen(
+            [python, "-m", "benchmarks.one_driver"], cwd=settings.home, env=env, stdout=log, stderr=log
+        )
+    try:
+        for name in (stream.NAME, TAIL):
+            until(_running(settings, name), f"the query of {name} in one driver", PATIENCE_S)
+        yield {"one driver": process.pid}
+    finally:
+        process.terminate()
+        process.wait(60)
 
 
 def _running(settings: Settings, name: str) -> Callable[[], bool]:

@@ -77,16 +77,16 @@ def figures(took: list[float], spent: float) -> dict[str, float]:
 
 
 def _request(path: str, body: Any) -> bytes:
-    content = json.dumps(body).encode()
+    content = b"" if body is None else json.dumps(body).encode()
     head = (
-        f"POST {path} HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n"
+        f"{'GET' if body is None else 'POST'} {path} HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n"
         f"content-length: {len(content)}\r\n\r\n"
     )
     return head.encode() + content
 
 
 def over_http(port: int, path: str, bodies: list[Any], connections: int, seconds: float) -> Any:
-    """Figures of one case, by a client process."""
+    """Figures of one case, by a client process. A body that is None is a GET."""
     plan = {"port": port, "path": path, "bodies": bodies, "connections": connections, "seconds": seconds}
     done = subprocess.run(
         [sys.executable, "-m", "benchmarks.serving", "--client"],

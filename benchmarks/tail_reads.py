@@ -4,6 +4,8 @@
   make bench-tail-reads BENCH="--seconds 5 --json figures.json"
 
 Over HTTP at one connection, by a client process of its own; cases take turns, and a figure is the median of the rounds.
+*Nothing asked* is a request to the same process that it answers with neither store nor features: what client, network
+and machine take of every figure, and how far apart their own p50 and p99 lie.
 """
 
 from __future__ import annotations
@@ -148,6 +150,10 @@ def measure(seconds: float, count: int) -> list[Figure]:
             views = ("plain", "wide")
             without = {view: rounds(port, SIZES[:1], view, seconds, count)[0] for view in views}
             tail(served, server.operator_url, chance)
+            idle = [over_http(port, "/healthz", [None], 1, seconds) for _ in range(count)]
+            for name, key in (("p50", "p50_ms"), ("p99", "p99_ms")):
+                middle = statistics.median(each[key] for each in idle)
+                figures.append(Figure("nothing asked, one connection", name, "ms", middle))
             for view in views:
                 section = f"one view × 8 features ({view}), one connection"
                 beside = without[view]

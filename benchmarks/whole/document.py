@@ -70,6 +70,18 @@ def write_doc(file: Path, shown: str, command: str, arguments: Sequence[str] = (
     end = text.find(END, begin.end()) if begin else -1
     if begin is None or end < 0:
         raise SystemExit(f"{file}: no marks to write between: <!-- begin: written by `{command}` --> and {END}")
-    options = f' BENCH="{" ".join(arguments)}"' if arguments else ""
+    told = _without_json(arguments)
+    options = f' BENCH="{" ".join(told)}"' if told else ""
     block = f"<!-- begin: written by `{command}{options}` -->\n```\n{shown}\n```\n{END}"
     file.write_text(text[: begin.start()] + block + text[end + len(END) :], encoding="utf-8")
+
+
+def _without_json(arguments: Sequence[str]) -> list[str]:
+    """What another machine would be asked: where the JSON went here is nobody's concern."""
+    kept: list[str] = []
+    skip = False
+    for each in arguments:
+        if not skip and not each.startswith("--json"):
+            kept.append(each)
+        skip = each == "--json"
+    return kept

@@ -3,14 +3,16 @@
     python -m benchmarks.whole.probes < spec.json
 
 Each probe is the first event of an entity of its own. It is due at a time that does not depend on how the platform
-does, and counts from then; its entity is asked for every millisecond until an answer counts it, also while answers to
-earlier questions are still under way. Of one that is old already the pause is a share of its age, so that asking costs
-little where nothing is measured in milliseconds.
+does, and counts from then; its entity is asked for again as soon as it was answered, a millisecond after the last
+question at the earliest, until an answer counts it. One question about it is under way at a time: several would wait
+for each other in the API, and be measured. Of a probe that is old already the pause is a share of its age, so that
+asking costs little where nothing is measured in milliseconds.
 """
 
 from __future__ import annotations
 
 import json
+import math
 import random
 import select
 import sys
@@ -30,6 +32,8 @@ POLL_S = 0.001
 AGED = 0.05
 """Of its age: how long a probe that is old already is not asked for."""
 PATIENCE_S = 60.0
+IDLE_S = 0.05
+"""How long at most answers are waited for before it is looked what is due."""
 CONNECTIONS = 8
 """Questions under way at once, at most."""
 
@@ -148,9 +152,9 @@ class Asker:
         return found
 
 
-def next_ask(since: float, now: float) -> float:
-    """When a probe of `since` that was not in an answer at `now` is asked for again."""
-    return now + max(POLL_S, AGED * (now - since))
+def next_ask(since: float, asked: float) -> float:
+    """When a probe of `since` is asked for again, if it is not in the answer to the question of `asked`."""
+    return asked + max(POLL_S, AGED * (asked - since))
 
 
 def request_for(spec: Spec, user: str) -> bytes:
@@ -206,15 +210,15 @@ class Prober:
             if probe.ask_at > now:
                 return probe.ask_at
             self.asker.ask(probe, now)
-            probe.ask_at = next_ask(probe.since, now)
-        return min((each.ask_at for each in soon), default=time.perf_counter() + POLL_S)
+            probe.ask_at = math.inf  # until it is answered
+        return min((each.ask_at for each in soon), default=math.inf)
 
     def hear(self, seconds: float) -> None:
         """What is answered within so many seconds."""
         for probe, asked, shown in self.asker.answers(seconds):
             now = time.perf_counter()
             if not shown:
-                probe.without = max(probe.without, asked)
+                probe.without, probe.ask_at = asked, next_ask(probe.since, asked)
             elif self.waiting.pop(probe.user, None) is not None:
                 step = max(0.0, asked - probe.without)
                 self.found.append(Found(probe.since, now - probe.since, step, now - asked))
@@ -236,7 +240,7 @@ def _probed(spec: Spec, prober: Prober) -> Seen:
         while due <= now and due < end:
             prober.produce(due)
             due += chance.expovariate(spec.rate)
-        next_at = prober.ask()
+        next_at = min(prober.ask(), time.perf_counter() + IDLE_S)
         if due < end:
             next_at = min(due, next_at)
         prober.hear(max(0.0, next_at - time.perf_counter()))

@@ -115,6 +115,46 @@ class Stack:
             each.signal(signal.SIGKILL)
         assert not wait_gone(tree, 20.0)
 
+    @contextmanager
+    def stopped(self, name: str) -> Iterator[None]:
+        """A driver and all below it stand still meanwhile."""
+        state = StateFolder(self.settings.state_dir)
+        birth = control.running(stream.service(self.settings, state, name), state)
+        assert birth is not None, "the driver does not run"
+        tree = [birth, *descendants(birth)]
+        for each in tree:
+            each.signal(signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            for each in reversed(tree):
+                each.signal(signal.SIGCONT)
+
+    def wait_tail(self, source: str, timeout_s: float = 120) -> None:
+        """Waits until the tail of this life of the drivers and of the store writes."""
+
+        def reason() -> str | None:
+            found = stream.driver_status(self.settings, stream.TAIL)
+            said = found.heartbeat.get("sources", {}).get(source)
+            if said is None or said["waiting"] or said["state"] != "running":
+                return str(found)
+            with self.store() as store:
+                start = store.marks().tails.get(source)
+                return None if start is not None and start.incarnation == store.incarnation else "no mark of this life"
+
+        self.wait(reason, "the tail to begin", timeout_s)
+
+    def wait_brought(self, source: str, timeout_s: float = 120) -> None:
+        """Waits until the tail says that it has written all that the log holds now."""
+        since_us = time.time_ns() // 1000 + 2_000_000  # a heartbeat may tell of a log that was read a second before
+
+        def reason() -> str | None:
+            said = stream.driver_status(self.settings, stream.TAIL).heartbeat.get("sources", {}).get(source, {})
+            late = said.get("heartbeat_us", 0) < since_us or sum(said["lag"].values())
+            return f"the tail says {said}" if late else None
+
+        self.wait(reason, "the tail to bring all", timeout_s)
+
     def stop_stream(self) -> None:
         """SIGTERM: it drains."""
         stream.stop_stream(self.settings)

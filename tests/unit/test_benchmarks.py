@@ -164,8 +164,8 @@ def test_an_event_lies_in_as_many_windows_as_the_view_is_named_for() -> None:
 
 # ------------------------------------------------------------------ freshness
 def test_a_young_probe_is_asked_for_every_millisecond_and_an_old_one_by_its_age() -> None:
-    assert next_ask(since=10.0, now=10.004) == pytest.approx(10.004 + POLL_S)
-    assert next_ask(since=10.0, now=11.0) == pytest.approx(11.0 + AGED)
+    assert next_ask(since=10.0, asked=10.004) == pytest.approx(10.004 + POLL_S)
+    assert next_ask(since=10.0, asked=11.0) == pytest.approx(11.0 + AGED)
 
 
 def _asker(port: int) -> closing[Asker]:

@@ -69,8 +69,7 @@ class Driver:
         self._healer = Healer(self.settings)
 
     def run(self) -> int:
-        for number in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(number, lambda *_: self.stop.set())
+        self._obey_signals()
         forget_checkpoints(self.settings.state_dir, self.part)
         (self.settings.state_dir / self.part).mkdir(parents=True, exist_ok=True)
         self._port = self.metrics.serve(getattr(self.settings, f"{self.part}_metrics"), self.part)
@@ -97,6 +96,10 @@ class Driver:
         self._close()
         event(f"{self.part}_stopped", code=code)
         return code
+
+    def _obey_signals(self) -> None:
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, lambda *_: self.stop.set())
 
     def _open(self) -> None:
         """What all queries share."""

@@ -163,8 +163,6 @@ class Healer:
             manifest = self._manifest = store.manifest(now.units) if now.units else None
         try:
             self.file.write(now, manifest)
-        except OSError as error:
-            warning(
-                "witness_not_kept", error=str(error)
-            )  # a full disk: what is known is known while this process lives
+        except OSError as error:  # a full disk: what is known is known while this process lives
+            warning("witness_not_kept", error=str(error))
         self._witness = now

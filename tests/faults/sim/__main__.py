@@ -1,6 +1,7 @@
 """`python -m tests.faults.sim`: random histories of all worlds, and every pair of stops of two actors.
 
     --seconds 180                               as many histories as that gives, from a seed that is told
+    --seconds 180 --least 1000                  so many also where that takes longer
     --histories 500 --seed 0                    so many of each world
     --world tails --seed 17 --shrink            one history, and if it goes wrong the shortest that does so
     --world tails --without skip --shrink       histories without a rule, until one goes wrong
@@ -29,6 +30,7 @@ def main() -> int:
     parser.add_argument("--seed", type=int, help="of the first history")
     parser.add_argument("--histories", type=int, help="of each world (default: 1 where a seed is given, else 100)")
     parser.add_argument("--seconds", type=float, help="as many histories as that gives")
+    parser.add_argument("--least", type=int, default=0, metavar="N", help="with --seconds: go on until there are N")
     parser.add_argument("--without", metavar="RULE", help="leave this rule of the world out")
     parser.add_argument("--shrink", action="store_true", help="also of a history without a rule")
     parser.add_argument("--stops", action="store_true", help="every pair of stops, instead of random histories")
@@ -47,7 +49,7 @@ def main() -> int:
     worlds = [given.world] if given.world else [*ENTRIES]
     if given.seconds:
         first = int(time.time()) if given.seed is None else given.seed
-        return search.timed(worlds, first, given.seconds, given.jobs)
+        return search.timed(worlds, first, given.seconds, given.jobs, given.least)
     histories = given.histories or (100 if given.seed is None else 1)
     return search.counted(worlds, given.seed or 0, histories, given.jobs)
 

@@ -118,7 +118,7 @@ class LifetimeWorld(World):
         """(unit, hour) -> (seq, cover) of its compacted rows, committed."""
         self.day = 0
         """Days that are over."""
-        self._plans: dict[tuple[str, int], JointPlan] = {}
+        self._plans: dict[tuple[str, int, bool], JointPlan] = {}
         self.moved = 0
 
     def produce(self) -> None:
@@ -152,12 +152,19 @@ class LifetimeWorld(World):
         reached = found.horizons.get(unit.storage_fingerprint)
         if reached is None:
             raise Wrong(f"{unit.view} is ready and has no horizon")
-        key = (unit.storage_fingerprint, reached.hour)
-        if key not in self._plans:
+        return self._planned(unit, reached.hour, hourly=False).plans[0]
+
+    def _planned(self, unit: StoreUnit, horizon: int, hourly: bool) -> JointPlan:
+        """hourly: without the totals of days."""
+        key = (unit.storage_fingerprint, horizon, hourly)
+        found = self._plans.get(key)
+        if found is None:
+            days = self._planned(unit, horizon, hourly=False).plans[0].days if hourly else ()
             asked = _Unit(unit.storage_fingerprint, unit.slice_us)
-            made = plan_read(cast(Any, asked), cast(Any, [_Feature()]), "at", END_US, frozenset(), reached.hour)
-            self._plans[key] = JointPlan((made,))
-        return self._plans[key].plans[0]
+            without = frozenset(each.day for each in days)
+            made = plan_read(cast(Any, asked), cast(Any, [_Feature()]), "at", END_US, without, horizon)
+            found = self._plans[key] = JointPlan((made,))
+        return found
 
     def check(self) -> None:
         found = self.marks()
@@ -207,22 +214,19 @@ class LifetimeWorld(World):
             self.check_total(reply.hot, found.generation)
         start = found.starts[unit.storage_fingerprint]
         covers = {seq: archive_cover(offsets) for seq, offsets in self.archive.items()}
-        joint = self._plans[unit.storage_fingerprint, plan.horizon or 0]
+        joint = self._planned(unit, plan.horizon or 0, hourly=False)
         stored = [[Stored(0, None, reply.hot, reply.days)]]
         base = Base(found.ledger, start, covers, self.tailed(found, incarnation))
         merged = merge(joint, stored, 1, [base])
         if not merged.complete and not now:
             return []  # the totals of days are out of date: a reader asks again, hour by hour
         if not merged.complete:
-            horizon = plan.horizon
-            asked = plan_read(
-                plan.unit, plan.features, "at", END_US, frozenset(d.day for d in plan.days), horizon=horizon
-            )
+            asked = self._planned(unit, plan.horizon or 0, hourly=True)
             hours = [
-                self.server.execute(Fields(keys_of(found, unit, entity, asked)[1][i][0], day.names))
-                for i, day in enumerate(asked.days)
+                self.server.execute(Fields(key, names))
+                for key, names in keys_of(found, unit, entity, asked.plans[0])[1]
             ]
-            merged = merge(JointPlan((asked,)), [[Stored(0, None, reply.hot, hours)]], 1, [base])
+            merged = merge(asked, [[Stored(0, None, reply.hot, hours)]], 1, [base])
         numbers = cast(Finished, merged.finished[0]).values.to_pylist()[0] or []
         got = sorted((n >> 32, n & 0xFFFFFFFF) for n in numbers)
         held, ahead = merged.base[0][0], merged.ahead[0][0]

@@ -154,13 +154,16 @@ def stream(world: ListWorld, start: tuple[int, ...] | None) -> Actor:
         yield
 
 
-def backfill(world: ListWorld, unit: StoreUnit) -> Actor:
-    """Everything below the start cover, then ready. The archive is the log."""
+def backfill(world: ListWorld, name: str) -> Actor:
+    """Everything below the start cover, then ready. The archive is the log.
+
+    What the list of this fingerprint keeps is what the deployment says that the marks name.
+    """
     store = world.connect()
-    name = unit.storage_fingerprint
     found = yield from world.on(store, store.steps.marks())
     if name not in found.starts or name in found.ready or found.units != world.deployment().digest:
         return
+    unit = next(each for each in world.units if each.storage_fingerprint == name)
     yield from world.on(store, store.steps.hold(actors.terms_of(found)))
     start = found.starts[name]
     below: list[Event] = [e for p in range(len(world.log)) for e in world.events(p, 0, start.get(place(p)))]
@@ -195,7 +198,7 @@ def another_stream(world: ListWorld, most: int = 2) -> None:
 
 
 def another_fill(world: ListWorld) -> None:
-    joins(world, "fills", backfill(world, world.rng.choice(world.units)), keeping=1)
+    joins(world, "fills", backfill(world, world.rng.choice(world.units).storage_fingerprint), keeping=1)
 
 
 def redeploy(world: ListWorld) -> None:
@@ -219,7 +222,7 @@ def heal(world: ListWorld) -> None:
     for _ in range(2):
         finish(world, actors.operator(world))
         for unit in world.units:
-            finish(world, backfill(world, unit))
+            finish(world, backfill(world, unit.storage_fingerprint))
     found = world.marks()
     if found is None or not found.ready.issuperset(unit.storage_fingerprint for unit in world.units):
         raise Wrong("not every list became ready")

@@ -27,10 +27,16 @@ class Done(NamedTuple):
     """Of the history that was wrong."""
 
 
-def timed(worlds: list[str], first: int, seconds: float, jobs: int) -> int:
+def timed(worlds: list[str], first: int, seconds: float, jobs: int, least: int = 0) -> int:
+    """As many histories as that time gives; on a slow machine so many at least."""
     until = time.monotonic() + seconds
-    tasks = ((world, first + CHUNK * i, CHUNK, until) for i in count() for world in worlds)
-    return _told(_played(tasks, until, jobs), first)
+    sure = -(-least // CHUNK)  # tasks that are played however long they take
+    tasks = (
+        (world, first + CHUNK * i, CHUNK, until if i * len(worlds) + w >= sure else 0.0)
+        for i in count()
+        for w, world in enumerate(worlds)
+    )
+    return _told(_played(tasks, until, jobs, sure), first)
 
 
 def counted(worlds: list[str], first: int, histories: int, jobs: int) -> int:
@@ -86,16 +92,19 @@ def _play(task: Task) -> Done:
     return Done(world, histories, answers, None)
 
 
-def _played(tasks: Iterable[Task], until: float | None, jobs: int) -> Iterator[Done]:
-    """Until one is wrong. until: when nothing more begins."""
+def _played(tasks: Iterable[Task], until: float | None, jobs: int, sure: int = 0) -> Iterator[Done]:
+    """Until one is wrong. until: when nothing more begins but the first `sure` tasks."""
     left = iter(tasks)
     with multiprocessing.get_context("spawn").Pool(jobs) as pool:
         running = [pool.apply_async(_play, (task,)) for task in islice(left, 2 * jobs)]
+        begun = len(running)
         while running:
             done = running.pop(0).get()
             yield done
-            if done.seed is None and (until is None or time.monotonic() < until):
-                running += [pool.apply_async(_play, (task,)) for task in islice(left, 1)]
+            if done.seed is None and (until is None or begun < sure or time.monotonic() < until):
+                more = [pool.apply_async(_play, (task,)) for task in islice(left, 1)]
+                running += more
+                begun += len(more)
 
 
 def _told(played: Iterable[Done], first: int) -> int:

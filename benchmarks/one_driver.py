@@ -1,0 +1,52 @@
+"""Fold and tail in one process and one session of Spark: what that would save, beside the two that slicewise has.
+
+    python -m benchmarks.one_driver          by Spark's Python; settings from the environment
+
+Nobody runs it so: a failed task of the tail must be its query's failure, and one of the fold is tried four times.
+`make bench-freshness BENCH="--only tail one"` compares them (docs/adr/0056).
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+
+from slicewise.clock import SystemClock
+from slicewise.settings import Settings
+from slicewise.spark.driver import Driver
+from slicewise.spark.log import to_stderr
+from slicewise.spark.session import stream_session
+from slicewise.spark.tail_driver import TailDriver
+
+SLOTS = 34
+"""Two of the fold, and what the tail's own session has at least."""
+
+
+class _Tail(TailDriver):
+    """In a thread of its own, and in the fold's session."""
+
+    def _obey_signals(self) -> None:
+        """Only a main thread can."""
+
+    def _close(self) -> None:
+        """The session is the fold's."""
+
+
+class _Both(Driver):
+    """The fold, which starts the tail as soon as there is a session, and ends it before the session."""
+
+    def _open(self) -> None:
+        self._session = stream_session(self.settings, SLOTS)
+        self._tail = _Tail(self.settings, self.clock, self.stop)
+        self._thread = threading.Thread(target=self._tail.run, name="tail")
+        self._thread.start()
+
+    def _close(self) -> None:
+        self.stop.set()
+        self._thread.join()
+        super()._close()
+
+
+if __name__ == "__main__":
+    to_stderr()
+    sys.exit(_Both(Settings.load(), SystemClock()).run())
