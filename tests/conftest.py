@@ -20,7 +20,6 @@ ENVIRONMENT = "spark" if find_spec("great_expectations") else "airflow" if find_
 LONGEST = (
     "e2e/test_whole.py",
     "e2e/test_newcomer.py",
-    "faults/real/test_drills.py",
     "integration/test_airflow_dags.py",
     "integration/checks/test_check_job.py",
     "faults/sim/test_histories.py",

@@ -20,7 +20,7 @@ from slicewise.local.state import StateFolder
 from slicewise.settings import Settings
 from tests.support.stack import Stack, stack_of
 
-pytestmark = [pytest.mark.server, pytest.mark.spark, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.server, pytest.mark.spark, pytest.mark.timeout(900)]
 
 SEED = 20261122
 USERS = ["ada", "größe", "eve"]

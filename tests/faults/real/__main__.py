@@ -3,7 +3,7 @@
     --time 1800            after so many seconds no drill is begun any more
     --seed 7               of all that is random (default: of the clock; it is told)
     --only kill-tail       this drill; may be given again
-    --quick                those of the suite, as the suite plays them
+    --quick                a few, with one kill each
     --records FILE         where each drill's line goes (default: .state/drills.jsonl)
     --list                 the drills
     --table                write the table of docs/faults.md from the records
@@ -34,7 +34,7 @@ def main() -> int:
     parser.add_argument("--time", type=float, help="seconds after which no drill is begun")
     parser.add_argument("--seed", type=int, help="of all that is random")
     parser.add_argument("--only", action="append", choices=[*DRILLS], help="this drill")
-    parser.add_argument("--quick", action="store_true", help="those of the suite")
+    parser.add_argument("--quick", action="store_true", help="a few, with one kill each")
     parser.add_argument("--records", type=Path, default=ROOT / ".state" / "drills.jsonl", help="a line for each drill")
     parser.add_argument("--list", action="store_true", help="the drills")
     parser.add_argument("--table", action="store_true", help="write the table of docs/faults.md")
