@@ -72,7 +72,7 @@ def test_an_event_is_visible_at_once_and_counts_once_whatever_is_killed(platform
     # queries relieve each other while events come, and one that is drained leaves no stack trace to wonder at
     produce_for(platform, 12, rng)
     log = platform.settings.state_dir / "logs" / "tail.log"
-    platform.wait(lambda: None if log.read_text().count("tail_relieved") > 1 else log.read_text(), "two reliefs", 180)
+    platform.wait(lambda: None if log.read_text().count("tail_relieved") > 1 else log.read_text(), "two reliefs", 240)
     visible_ms(platform)
     stream.stop_driver(platform.settings, stream.TAIL)
     assert not re.findall(r".* ERROR .*|\n\s+at .*|.*Exception.*", log.read_text())
