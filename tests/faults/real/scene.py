@@ -237,9 +237,12 @@ class Scene:
         return Question(unit, (feature,))
 
     def _tail_fields(self) -> list[str]:
+        """Of the store that stands: what was written into one that was emptied, nobody reads, and it expires."""
+        with self.platform.store() as store:
+            generation = store.marks().generation
         client = redis.Redis.from_url(self.platform.settings.redis_url)
         found = []
-        for key in client.scan_iter(match="sw:*:hot", count=1000):
+        for key in client.scan_iter(match=f"sw:{generation}:*:hot", count=1000):
             names = [bytes(name) for name in client.hkeys(key) if isinstance(name, bytes)]
             found += [f"{key!r} {name!r}" for name in names if name == b"n" or name.startswith(b"e:")]
         client.close()
