@@ -17,7 +17,7 @@ from slicewise.errors import (
 )
 from slicewise.slices import DAY_US, HOUR_US
 from slicewise.stores import keys
-from slicewise.stores.ports import EntityRead, Marks, TailStart, UnitRead
+from slicewise.stores.ports import EntityRead, Incarnation, Marks, TailStart, UnitRead
 from slicewise.stores.steps import Command, Whole
 from slicewise.stores.store import Store
 from tests.contract.conftest import Bench, new_unit, racing
@@ -330,17 +330,34 @@ def test_a_tail_begins_at_or_before_the_ledger_of_its_deployment_and_says_so(ben
         assert begun.tails == {"plays": TailStart(bench.store.incarnation, start)}
 
 
-def test_a_tail_ends_by_name_or_with_the_last_unit_of_its_source(bench: Bench) -> None:
-    marks = bench.store.marks()
+def test_a_tails_mark_stands_for_the_life_of_the_store_or_until_nothing_of_its_source_is_deployed(
+    bench: Bench,
+) -> None:
+    marks, life = bench.store.marks(), bench.store.incarnation
     for source in ("plays", "other"):
         bench.store.begin_tail(source, cover(), marks.epoch, marks.units)
-    bench.store.end_tail("plays", TailStart(bench.store.incarnation, cover(1)))
-    assert set(bench.store.marks().tails) == {"plays", "other"}, "another tail than the one that ended"
+    assert not bench.store.end_tail("plays"), "a zombie may write beyond all that is folded"
+    assert set(bench.store.marks().tails) == {"plays", "other"}
     bench.deploy(bench.store, bench.unit)
     assert set(bench.store.marks().tails) == {"plays"}, "nothing of the other source is deployed"
-    bench.store.end_tail("plays", bench.store.marks().tails["plays"])
-    bench.store.end_tail("plays")
+    bench.store.steps.incarnation = Incarnation("1" * 40, life.replication_id)
+    assert bench.store.end_tail("plays"), "no writer of that life has a connection any more"
+    assert not bench.store.end_tail("plays")
     assert not bench.store.marks().tails
+
+
+def test_a_tail_that_begins_while_the_mark_of_another_life_is_removed_keeps_its_own(bench: Bench) -> None:
+    marks, life, other = bench.store.marks(), bench.store.incarnation, bench.connect()
+    bench.store.begin_tail("plays", cover(), marks.epoch, marks.units)
+    bench.store.steps.incarnation = Incarnation("1" * 40, life.replication_id)
+
+    def race(commands: Sequence[Command]) -> None:
+        if isinstance(commands[0], Whole):
+            advance(other, other.marks().ledger, cover(1))
+            other.begin_tail("plays", cover(1), marks.epoch, marks.units)
+
+    assert not racing(bench.store, bench.store.steps.end_tail("plays"), race)
+    assert bench.store.marks().tails == {"plays": TailStart(life, cover(1))}
 
 
 def test_a_deployment_between_a_tails_plan_and_its_mark_refuses_it(bench: Bench) -> None:

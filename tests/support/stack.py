@@ -130,7 +130,7 @@ class Stack:
             for each in reversed(tree):
                 each.signal(signal.SIGCONT)
 
-    def wait_tail(self, source: str, timeout_s: float = 120) -> None:
+    def wait_tail(self, source: str, timeout_s: float = 240) -> None:
         """Waits until the tail of this life of the drivers and of the store writes."""
 
         def reason() -> str | None:

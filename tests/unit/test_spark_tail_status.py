@@ -34,6 +34,16 @@ def test_figures_grow_by_what_is_new_and_begin_anew_with_another_run() -> None:
     assert (found["freshness_p50_ms"], found["freshness_p99_ms"]) == (1.0, 10.0)
 
 
+def test_figures_of_a_run_that_begin_anew_are_added_and_take_nothing_away() -> None:
+    status = TailStatus("plays", ManualClock(NOW), TailMetrics())
+    status.heard([said("a", 0, 10, 9, skipped=2)])
+    status.heard([said("a", 0, 3, 3)])
+    status.heard([said("a", 0, 5, 4, skipped=1)])
+    found = status.to_json()
+    assert (found["records"], found["rows"], found["written"], found["skipped"]) == (15, 15, 15, 3)
+    assert (found["freshness_p50_ms"], found["freshness_p99_ms"]) == (1.0, 10.0)
+
+
 def test_freshness_is_of_the_last_minute() -> None:
     clock = ManualClock(NOW)
     status = TailStatus("plays", clock, TailMetrics())

@@ -169,14 +169,13 @@ class Driver:
             store.put_status(f"{self.part}:{name}", _text(figures))
 
     def _look_at_tail(self, store: OnlineStore, marks: Marks, query: SourceQuery) -> None:
-        """The fold takes its time while the tail lives; and the mark of one that is off goes, once all is folded that
-        may have been written by it."""
+        """The fold takes its time while the tail lives; where it is off, the mark goes that one left in another life of
+        the store."""
         name = query.plan.source.name
         if self.settings.tail == "on":
             said = store.status(f"tail:{name}")
             query.paced = lives(StreamStatus.parse(name, said) if said else None, self.clock.now_us())
-        elif name in marks.tails and marks.ledger.dominates(query.first_end):
-            store.end_tail(name, marks.tails[name])
+        elif name in marks.tails and store.end_tail(name):
             event("tail_ended", source=name)
 
     def _figures(self) -> Mapping[str, Mapping[str, Any]]:

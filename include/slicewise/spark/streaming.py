@@ -123,8 +123,6 @@ class SourceQuery:
         self._store: OnlineStore = open_store(settings.redis_url)
         self._end = self._cover(plan.start)
         self._between = threading.Lock()
-        self.first_end = self._log.latest(plan.source.topic)
-        """Where the log ended when it began."""
         self._draining = threading.Event()
         self.paced = False
         """Whether the tail lives, so that nobody waits for the fold."""

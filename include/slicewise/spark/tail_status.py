@@ -1,7 +1,8 @@
 """What the tail says about itself is what its writers acknowledged: they say it in the store, the driver sums it.
 
 A writer speaks for one partition, once a second, in figures that only grow while it lives; of another start of the
-query it is another writer (`run`), whose figures begin anew.
+query it is another writer (`run`), whose figures begin anew. So may those of one run, where a batch ended before it was
+relieved, and the next one's writer found another run in its place.
 """
 
 from __future__ import annotations
@@ -44,6 +45,12 @@ class Said:
     histogram: Mapping[float, int]
     """Upper bound in milliseconds -> writes so far that took at most that from Kafka's timestamp to acknowledged."""
 
+    def continues(self, before: Said) -> bool:
+        """Whether these figures contain those."""
+        return (self.run, self.partition) == (before.run, before.partition) and (
+            self.acked >= before.acked and self.counts["rows"] >= before.counts["rows"]
+        )
+
     @staticmethod
     def parse(text: str) -> Said:
         """Of the JSON in the store."""
@@ -69,11 +76,11 @@ class TailStatus(SourceStatus):
         now, fresh, rows = self.clock.now_us(), Counter[float](), 0
         for each in said:
             before = self._last.get(each.partition)
-            if before is not None and before.run != each.run:
+            if before is not None and not each.continues(before):
                 before = None
             self._last[each.partition] = each
             for name, count in each.counts.items():
-                more = count - (before.counts[name] if before else 0)
+                more = max(0, count - (before.counts[name] if before else 0))  # reconnects: those of each batch
                 self.totals[name] += more
                 self._outcome(name, more)
                 rows += more if name == "rows" else 0

@@ -393,6 +393,12 @@ def tail_counts(tail: TailStart | None, incarnation: Incarnation, ledger: Cover)
     return tail is not None and tail.incarnation == incarnation and ledger.dominates(tail.start)
 
 
+def tail_over(tail: TailStart, incarnation: Incarnation) -> bool:
+    """Whether the mark of a tail may go: its fields count in no answer of this life, and its writers, bound to theirs,
+    write no more."""
+    return tail.incarnation != incarnation
+
+
 def check_server(version: str, policy: str, role: str) -> None:
     """Raises StoreUnavailable for a server on which the promises do not hold."""
     numbers = tuple(int(part) for part in version.split(".")[:2] if part.isdigit())

@@ -214,11 +214,18 @@ def begin_tail(generation: int, source: str, tail: TailStart, epoch: int, units:
     raise contended("tail start")
 
 
-def end_tail(generation: int, source: str, stood: TailStart | None) -> Steps[None]:
-    checks = [] if stood is None else [(tail_field(source), exact(pack_tail(stood)))]
+def end_tail(generation: int, source: str, incarnation: Incarnation) -> Steps[bool]:
+    """Removes a mark that names a life of the store before this one. That of this life stands, whatever is folded: a
+    zombie may write on, and what was served of it would be taken back (docs/adr/0054)."""
+    found = yield from read(generation)
+    stands = found.tails.get(source)
+    if stands is None or not decisions.tail_over(stands, incarnation):
+        return False
+    checks = [(tail_field(source), exact(pack_tail(stands)))]
     (reply,) = yield [change(generation, checks, [], [tail_field(source)])]
     if reply == MISSED:
         yield from read(generation)  # says whether the store was emptied
+    return bool(reply != MISSED)
 
 
 def _term(unit: StoredUnit, term: Term) -> Checks:

@@ -123,8 +123,8 @@ class Operations:
         begun = TailStart(self.incarnation, start)
         return (yield from marks.begin_tail(self.generation, source, begun, epoch, units))
 
-    def end_tail(self, source: str, stood: TailStart | None) -> Steps[None]:
-        yield from marks.end_tail(self.generation, source, stood)
+    def end_tail(self, source: str) -> Steps[bool]:
+        return (yield from marks.end_tail(self.generation, source, self.incarnation))
 
     def deploy(
         self,

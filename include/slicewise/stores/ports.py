@@ -389,9 +389,9 @@ class OnlineStore(BoardStore, Protocol):
         log, from its start on; broken, it goes on from the first that was not acknowledged, on the same incarnation."""
         ...
 
-    def end_tail(self, source: str, stood: TailStart | None = None) -> None:
-        """Removes the mark of a source's tail (only this one, if given): once no tail writes any more and the ledger
-        has passed all that one wrote, since answers no longer contain what is not folded."""
+    def end_tail(self, source: str) -> bool:
+        """Removes the mark of a source's tail where it names a life of the store that is over; did it. A mark of this
+        life stands: a tail that nobody knows of may write on, and no answer may lose what one had."""
         ...
 
     def deploy(

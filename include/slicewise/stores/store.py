@@ -26,7 +26,6 @@ from slicewise.stores.ports import (
     TagRead,
     TailBatch,
     TailOutcome,
-    TailStart,
 )
 from slicewise.stores.steps import Command, Steps, drive
 
@@ -103,8 +102,8 @@ class Store:
     def tail(self, batch: TailBatch, bound: int) -> TailOutcome:
         return self._run(self.steps.tail(batch, bound))
 
-    def end_tail(self, source: str, stood: TailStart | None = None) -> None:
-        self._run(self.steps.end_tail(source, stood))
+    def end_tail(self, source: str) -> bool:
+        return self._run(self.steps.end_tail(source))
 
     def deploy(
         self,

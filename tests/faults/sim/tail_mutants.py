@@ -151,7 +151,12 @@ MUTANTS: dict[str, Mutant] = {
         world=flag("relieves_early"),
     ),
     "terms": Mutant("§10 terms", "a tail writes under the names that it was planned by", world=flag("forgets_terms")),
-    "off": Mutant("§6 tail write", "a tail's mark stays until all is folded that it wrote", world=flag("ends_early")),
+    "off": Mutant(
+        "§6 tail write",
+        "a tail's mark stands for the life of the store that it names",
+        patched(decisions, "tail_over", lambda tail, incarnation: True),  # noqa: ARG005
+        flag("ends_folded"),
+    ),
 }
 OF_LIFETIMES = {name: MUTANTS[name] for name in ("order", "resend", "skip", "skip-first", "start")}
 """Those that are removed from lifetimes with a tail too."""

@@ -77,8 +77,8 @@ class Tailing(World):
         """Removed rule: an entity's events are written in offset order."""
         self.forgets_terms = False
         """Removed rule: a tail writes under the names that it was planned for, over all its connections."""
-        self.ends_early = False
-        """Removed rule: a mark stays until all is folded that its tail wrote."""
+        self.ends_folded = False
+        """Whoever removes a mark waits until all is folded that there was when the tail was switched off."""
         self.forgets = False
         """Removed rule: after a broken connection it goes on from the first that was not acknowledged."""
         self.relieves_early = False
@@ -230,16 +230,15 @@ def sent(world: Tailing, store: Store, unit: StoreUnit, events: Sequence[Event])
 
 
 def ending(world: Tailing) -> Actor:
-    """What the stream's driver does without a tail: once all is folded that one may have written, the mark goes."""
-    store, ends = world.connect(), cover(*world.ends())
-    found = yield from world.on(store, store.steps.marks())
-    if SOURCE not in found.tails:
-        return
-    while not found.ledger.dominates(ends) and not world.ends_early:
-        yield
+    """What the stream's driver does without a tail: it looks again and again whether the mark may go."""
+    ends = cover(*world.ends())
+    while True:
+        store = world.connect()
         found = yield from world.on(store, store.steps.marks())
-    yield from world.on(store, store.steps.end_tail(SOURCE, found.tails.get(SOURCE)))
-    world.say("the tail's mark is gone")
+        may = found.ledger.dominates(ends) or not world.ends_folded
+        if may and (yield from world.on(store, store.steps.end_tail(SOURCE))):
+            world.say("the tail's mark is gone")
+        yield
 
 
 # ------------------------------------------------------------ what happens
@@ -300,11 +299,11 @@ def another_fill(world: Tailing) -> None:
 
 
 def switch(world: Tailing) -> None:
-    """Off: the tails end before the stream's driver begins without one. On: it ends before they begin."""
+    """Off: no tail begins any more, and the stream's driver goes on without one; zombies write as long as they can.
+    On: it ends before they begin."""
     world.on_tail = not world.on_tail
     world.say(f"the tail is switched {'on' if world.on_tail else 'off'}")
-    world.groups["tails"].clear()
-    world.groups["unsent"].clear()
+    del world.groups["tails"][world.rng.randint(0, 1) :]
     world.groups["enders"] = [] if world.on_tail else [ending(world)]
 
 
@@ -316,6 +315,8 @@ def go_on(world: Tailing) -> None:
         joins(world, "tails", tail(world, None), keeping=1)
         groups["fills"] = [actors.backfill(world, unit) for unit in world.units]
     world.epoch = 0 if found is None else found.epoch
+    if not world.on_tail and not groups["enders"]:
+        groups["enders"].append(ending(world))
     if rng.random() < 0.1:
         step(world, groups["enders"])
     if not groups["streams"]:
