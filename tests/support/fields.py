@@ -17,6 +17,7 @@ class SourceFields(TypedDict, total=False):
     max_lateness: str
     max_ahead: str
     topic: str | None
+    paths: Mapping[str, str]
     required: Sequence[str]
     allow_nan: Sequence[str]
     history: None

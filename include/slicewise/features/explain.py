@@ -18,8 +18,9 @@ from slicewise.features.event_list import EventList
 from slicewise.features.fingerprint import canonical_json, storage_payload
 from slicewise.features.plan import Deployment
 from slicewise.features.reads import WindowReads, fields_of_all, window_reads
+from slicewise.features.schema_change import schema_changes, unkept
 from slicewise.features.types import arrow_type
-from slicewise.features.unit import Unit
+from slicewise.features.unit import Source, Unit
 from slicewise.slices import DAY_US, HOUR_US, PENTAD_US, format_duration, format_span
 
 ChangeKind = Literal["unchanged", "new", "definition", "refused", "removed"]
@@ -138,7 +139,15 @@ def published(deployment: Deployment) -> tuple[tuple[str, str], ...]:
 
 
 def refuse_changed_units(new: Deployment, deployed: Deployment | None) -> None:
-    """Raise DefinitionError where `changes` has a refused one."""
+    """Raise DefinitionError where `changes` has a refused one, or an archive could not go on."""
+    for source in new.sources:
+        if reasons := () if deployed is None else _unkept(source, deployed):
+            raise DefinitionError(
+                "; ".join(reasons),
+                where=f"source {source.name!r}",
+                expected="columns of the types that they are archived by",
+                next_step="put a column of another name in its place, with paths={…: '$.…'}",
+            )
     refused = [change for change in changes(new, deployed) if change.kind == "refused"]
     if refused:
         raise DefinitionError(
@@ -151,6 +160,8 @@ def refuse_changed_units(new: Deployment, deployed: Deployment | None) -> None:
 
 def _change(unit: Unit, new: Deployment, deployed: Deployment) -> Change:
     view, fingerprint = unit.view, unit.storage_fingerprint
+    if reasons := _unkept(new.source(unit.source), deployed):
+        return Change(view, "refused", "; ".join(reasons), fingerprint)
     old = {each.storage_fingerprint: each for each in deployed.units}
     if fingerprint in old:
         return _over_what_is_stored(unit, old[fingerprint], new, deployed)
@@ -163,6 +174,11 @@ def _change(unit: Unit, new: Deployment, deployed: Deployment) -> Change:
         return Change(view, "refused", reason, fingerprint)
     history = "all" if unit.lifetime else format_span(unit.retention_us)
     return Change(view, "new", f"stored from now on; {history} of history come from the archive", fingerprint)
+
+
+def _unkept(source: Source, deployed: Deployment) -> tuple[str, ...]:
+    then = [each for each in deployed.sources if each.name == source.name]
+    return unkept(source, then[0]) if then else ()
 
 
 def _over_what_is_stored(unit: Unit, same: Unit, new: Deployment, deployed: Deployment) -> Change:
@@ -184,7 +200,8 @@ def _over_what_is_stored(unit: Unit, same: Unit, new: Deployment, deployed: Depl
         return Change(view, "refused", reason, fingerprint)
     now, then = new.source(unit.source), deployed.source(same.source)
     if now.schema_fingerprint != then.schema_fingerprint:
-        reason = f"records of source {now.name!r} are judged by its new schema from now on"
+        what = "; ".join(schema_changes(now, then)) or "other names within its records"
+        reason = f"records of source {now.name!r} are judged by its new schema from now on: {what}"
         return Change(view, "definition", reason, fingerprint)
     stands = {each.definition_fingerprint for each in deployed.units if each.view == view}
     if unit.definition_fingerprint in stands:
