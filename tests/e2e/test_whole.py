@@ -179,7 +179,7 @@ def test_online_equals_training_equals_the_oracle_through_crashes_and_losses(pla
         rows, count = served(platform, deployment)
     beyond = sum(not ledger.dominates(token.base) for row in rows for token in decode_all(row["token"]))
     print(f"with the tail: {count.compared} values; {beyond} of {len(rows)} answers hold what no fold has counted")
-    assert beyond > len(rows) / 10  # most of them live
+    assert beyond > 1_000  # live, and where a past instant has such events
     total += count.compared
     platform.wait_applied(TOPIC)
     total += check_online(platform, deployment, "folded again", 2).compared
