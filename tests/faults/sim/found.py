@@ -40,7 +40,7 @@ FOUND: dict[str, dict[str, int]] = {
         "terms": 66,
     },
     "lists": {"list-compare": 3, "list-generation": 5, "rebuild": 5, "room": 2},
-    "tail-lists": {"resend": 2, "start-cover": 120},
+    "tail-lists": {"resend": 2},
     "lifetimes": {
         "total-ledger": 1,
         "total-monotone": 43,
