@@ -85,7 +85,13 @@ test-sim: setup ## random histories of the store's protocol (SIM_SECONDS=180, at
 	@$(PY) -m tests.faults.sim --stops
 	@$(PY) -m tests.faults.sim --seconds $(SIM_SECONDS) --least $(SIM_LEAST) $(SIM_SEED:%=--seed %)
 
-# Each drill appends a line to RECORDS; `--table` makes the table of docs/faults.md of them.
+FULL ?=
+
+.PHONY: check-full
+check-full: setup ## 15 million values of flights, plays and random histories against a second opinion (options: FULL="--quick --seed 7")
+	@$(PY) -m tests.full $(FULL)
+
+# Each drill keeps a line in RECORDS (docs/drills.jsonl); `--table` makes the table of docs/faults.md of them.
 FAULTS := tests.faults.real $(RECORDS:%=--records %)
 
 .PHONY: test-faults
@@ -105,7 +111,7 @@ test-java: setup $(JUNIT_JARS) ## the tests of what runs in the JVM
 
 # Files run side by side, each with servers of its own: much of a run is waiting for them. JOBS=1 runs one after another.
 JOBS ?= 2
-SIDE_BY_SIDE := -n $(JOBS) --dist loadfile --no-loadscope-reorder
+SIDE_BY_SIDE := -n $(JOBS) --dist loadfile --no-loadscope-reorder --durations 20
 
 .PHONY: test
 test: setup ## the whole suite, two files at a time (JOBS=1: one); starts and stops the servers that it needs
@@ -157,9 +163,17 @@ bench-freshness: setup ## how soon an event is in an answer: tail, fold alone, u
 bench-tail-reads: setup ## what a read costs whose entity has a tail of 0 to 10,000 events (options: BENCH="--seconds 5 --json file")
 	@$(PY) -m benchmarks.tail_reads $(BENCH)
 
+.PHONY: bench-reader
+bench-reader: setup ## what a record costs whose source had other schemas before (options: BENCH="--records 100000 --json file")
+	@.venvs/spark/bin/python -m benchmarks.reader $(BENCH)
+
 .PHONY: bench-rebuild
-bench-rebuild: setup ## an emptied store built again, beside the replay from the log (options: BENCH="--users 200 --json file")
+bench-rebuild: setup ## an emptied store built again, beside the replay from the log (options: BENCH="--users 100 --json file")
 	@$(PY) -m benchmarks.rebuild $(BENCH)
+
+.PHONY: bench-surge
+bench-surge: setup ## ten times the usual rate, an hour's backlog, more requests than can be answered (options: BENCH="--quick")
+	@$(PY) -m benchmarks.surge $(BENCH)
 
 .PHONY: bench-leaderboard
 bench-leaderboard: setup ## the age of a board under 20,000 plays/s (options: BENCH="--rate 2000 --seconds 10 --late correct")

@@ -18,7 +18,7 @@ from benchmarks.whole import probes
 from benchmarks.whole.figures import Figure, Spread
 from benchmarks.whole.servers import PROJECTS, TOPIC, load, measure, pid_of, say
 from slicewise.local.deploy import standing
-from slicewise.stores.keys import entity_tags, hot_key, status_key
+from slicewise.stores.keys import TAIL_COUNT, entity_tags, hot_key, status_key
 from slicewise.stores.redis import open_store
 from tests.support.stack import Stack, stack
 
@@ -35,7 +35,7 @@ class Looks:
     keys: Mapping[str, Sequence[bytes]]
     """View -> hot keys of the entity that is looked at."""
     lengths: dict[str, list[int]] = field(default_factory=dict)
-    """View -> tail fields, of all its keys, at each look."""
+    """View -> events in the tail, of all its keys, at each look."""
     answers_ms: list[float] = field(default_factory=list)
     """Of both views' features of the hot user, asked now and then."""
 
@@ -45,7 +45,7 @@ class Looks:
             number = 0
             while not over.wait(LOOK_S):
                 for view, keys in self.keys.items():
-                    found = [client.hget(key, "n") for key in keys]
+                    found = [client.hget(key, TAIL_COUNT) for key in keys]
                     self.lengths.setdefault(view, []).append(sum(int(each) for each in found if each))
                 number += 1
                 if number % LOOKS_PER_ANSWER == 0:
@@ -100,8 +100,8 @@ def _measured(running: Stack, drivers: Mapping[str, int], seconds: float) -> tup
     for view, lengths in looks.lengths.items():
         found = Spread.of([float(each) for each in lengths])
         most = bound * len(looks.keys[view])
-        figures.append(Figure(section, f"tail of {view}, p50", "fields", found.p50, others={"p99": found.p99}))
-        figures.append(Figure(section, f"tail of {view}, longest", "fields", found.worst, bound=most))
+        figures.append(Figure(section, f"tail of {view}, p50", "events", found.p50, others={"p99": found.p99}))
+        figures.append(Figure(section, f"tail of {view}, longest", "events", found.worst, bound=most))
     if looks.answers_ms:
         found = Spread.of(looks.answers_ms)
         figures.append(Figure(section, "answer of the hot user, p50", "ms", found.p50, others={"p99": found.p99}))

@@ -194,7 +194,7 @@ def our_drivers(stack: Stack) -> Iterator[dict[str, int]]:
     stack.start_stream()
     try:
         for name in names:
-            until(_running(stack.settings, name), f"the query of {name}", PATIENCE_S)
+            until(query_runs(stack.settings, name), f"the query of {name}", PATIENCE_S)
         yield {name: pid_of(stack, name) for name in names}
     finally:
         stack.stop_stream()
@@ -212,14 +212,16 @@ def one_driver(stack: Stack) -> Iterator[dict[str, int]]:
         )
     try:
         for name in (stream.NAME, TAIL):
-            until(_running(settings, name), f"the query of {name} in one driver", PATIENCE_S)
+            until(query_runs(settings, name), f"the query of {name} in one driver", PATIENCE_S)
         yield {"one driver": process.pid}
     finally:
         process.terminate()
         process.wait(60)
 
 
-def _running(settings: Settings, name: str) -> Callable[[], bool]:
+def query_runs(settings: Settings, name: str) -> Callable[[], bool]:
+    """Whether a driver's query of the topic runs, when it is asked."""
+
     def reached() -> bool:
         found: dict[str, Any] = stream.driver_status(settings, name).heartbeat.get("sources", {})
         return bool(found.get(TOPIC, {}).get("state") == "running")

@@ -35,6 +35,7 @@ from slicewise.stores import keys
 from tests.integration.serving_support import serving
 from tests.support.served import TOPIC, Event, Served, rows_of, tags_of
 from tests.support.servers import RedisServer, running
+from tests.support.stored import tail_fields
 
 SIZES = (0, 100, 1_000, 10_000)
 BOUND = 1_000
@@ -122,11 +123,9 @@ def tail(served: Served, url: str, chance: random.Random) -> None:
                     served.store.generation, tags_of(unit, made, None)[0], marks.name(unit.storage_fingerprint)
                 )
                 members = unit.members.encode(rows_of(unit, made))
-                fields: dict[Any, Any] = {
-                    f"e:{e.time_us // unit.slice_us}:{TOPIC}:0:{e.offset}": member
-                    for e, member in zip(made, members, strict=True)
-                }
-                client.hset(key, mapping={**fields, "n": size})
+                fields: dict[Any, Any] = {}
+                tail_fields(fields, [((TOPIC, 0), member) for member in members])
+                client.hset(key, mapping=fields)
 
 
 def rounds(port: int, sizes: Sequence[int], view: str, seconds: float, count: int) -> dict[int, dict[str, float]]:

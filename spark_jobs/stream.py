@@ -14,7 +14,8 @@ from slicewise.clock import SystemClock
 from slicewise.settings import Settings
 from slicewise.spark.driver import Driver
 from slicewise.spark.log import to_stderr
+from slicewise.spark.share import Share
 
 if __name__ == "__main__":
     to_stderr()
-    sys.exit(Driver(Settings.load(), SystemClock()).run())
+    sys.exit(Driver(Settings.load(), SystemClock(), share=Share()).run())

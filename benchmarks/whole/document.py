@@ -13,6 +13,7 @@ from typing import Any
 from benchmarks.whole.figures import Figure, table
 
 END = "<!-- end -->"
+_FILES = ("--json", "--go-on")
 
 
 def render(facts: Mapping[str, Any], seconds: float, figures: Sequence[Figure]) -> str:
@@ -77,11 +78,11 @@ def write_doc(file: Path, shown: str, command: str, arguments: Sequence[str] = (
 
 
 def _without_json(arguments: Sequence[str]) -> list[str]:
-    """What another machine would be asked: where the JSON went here is nobody's concern."""
+    """What another machine would be asked: where the JSON went or came from here is nobody's concern."""
     kept: list[str] = []
     skip = False
     for each in arguments:
-        if not skip and not each.startswith("--json"):
+        if not skip and not each.startswith(_FILES):
             kept.append(each)
-        skip = each == "--json"
+        skip = each in _FILES
     return kept

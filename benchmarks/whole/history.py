@@ -29,14 +29,15 @@ from tests.support.stack import Stack
 HOURS = 26
 CONDITION_RATE = 500.0
 SEED = 7
+STEPS = [*range(HOURS * 60, 120, -5), *range(120, 0, -1)]
+"""Minutes before now at which each user has an event."""
 FEATURES = [f"{name}_{window}" for name in ("plays", "seconds") for window in ("30m", "1h", "2h")]
 
 
 def events(users: int, now_us: int) -> Iterator[tuple[int, str, float]]:
     """(time, user, seconds): each user once in five minutes, in the last two hours once a minute."""
     chance = random.Random(SEED)
-    steps = [*range(HOURS * 60, 120, -5), *range(120, 0, -1)]
-    for minutes in steps:
+    for minutes in STEPS:
         for user in range(users):
             at = now_us - minutes * MINUTE_US + chance.randrange(MINUTE_US // 2)
             yield at, f"h{user}", round(chance.uniform(0, 420), 3)

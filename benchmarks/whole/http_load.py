@@ -4,7 +4,8 @@
 
 closed: each connection sends its next request when it has the answer to the last.
 open: requests are due at Poisson times, whatever the server does; latency counts from the time at which a request
-was due, also where it had to wait for a free connection. each: every request by itself is told too.
+was due, also where it had to wait for a free connection; they are opened as they are wanted. each: every request by
+itself is told too.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import socket
 import sys
 import time
 from collections import deque
+from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from typing import Any, NamedTuple
@@ -54,7 +56,7 @@ class Sample(NamedTuple):
 @dataclass(frozen=True)
 class Load:
     """What came back. sent: the warm-up's requests too; failed: answers other than 200; unanswered: requests that were
-    due and had no answer when the patience ended, whose age until then counts as their latency."""
+    due and had no answer when the patience ended, or whose connection was closed: their age then is their latency."""
 
     requests_per_s: float
     latency: Spread
@@ -83,7 +85,7 @@ class Connection:
     def __init__(self, host: str, port: int) -> None:
         self.socket = socket.create_connection((host, port), timeout=30)
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        self.due = 0.0
+        self.due, self.asked = 0.0, 0
         self._got = b""
 
     def fileno(self) -> int:
@@ -91,6 +93,7 @@ class Connection:
 
     def send(self, request: bytes, due: float) -> None:
         self.due, self._got = due, b""
+        self.asked += 1
         self.socket.sendall(request)
 
     def closed(self) -> bool:
@@ -124,15 +127,19 @@ def run(spec: Spec) -> Load:
     """Sends the load; answers of the warm-up are not counted."""
     requests = [each.encode() for each in spec.requests]
     with ExitStack() as stack:
-        connections = [Connection(spec.host, spec.port) for _ in range(spec.connections)]
-        for each in connections:
-            stack.enter_context(each.socket)
+
+        def connect() -> Connection:
+            made = Connection(spec.host, spec.port)
+            stack.enter_context(made.socket)
+            return made
+
+        connections = [connect() for _ in range(spec.connections if spec.mode == CLOSED else 0)]
         begin = time.perf_counter()
         measured_from, end = begin + spec.warm_up_s, begin + spec.warm_up_s + spec.seconds
         if spec.mode == CLOSED:
             samples, sent = _closed(requests, connections, measured_from, end)
         else:
-            samples, sent = _open(spec, requests, connections, measured_from, end)
+            samples, sent = _open(spec, requests, connect, measured_from, end)
     answered = [each for each in samples if each.status]
     return Load(
         requests_per_s=round(len(answered) / spec.seconds, 1),
@@ -175,11 +182,11 @@ def _closed(
 
 
 def _open(
-    spec: Spec, requests: list[bytes], connections: list[Connection], measured_from: float, end: float
+    spec: Spec, requests: list[bytes], connect: Callable[[], Connection], measured_from: float, end: float
 ) -> tuple[list[Sample], int]:
     chance = random.Random(spec.seed)
-    # taken in turn: a server closes a connection that nothing was asked on for some seconds
-    idle, busy = deque(connections), set[Connection]()
+    # opened when they are wanted: a server closes a connection that nothing was asked on for some seconds
+    idle, busy = deque[Connection](), set[Connection]()
     waiting: deque[float] = deque()
     sent, n = 0, len(requests)
     samples: list[Sample] = []
@@ -189,14 +196,27 @@ def _open(
         while due <= now and due < end:
             waiting.append(due)
             due += chance.expovariate(spec.rate)
-        while waiting and idle:
-            each = idle.popleft()
+        while waiting and (idle or len(busy) < spec.connections):
+            each = idle.popleft() if idle else connect()
+            if each.closed():
+                each.socket.close()
+                continue
             each.send(requests[sent % n], waiting.popleft())
             busy.add(each)
             sent += 1
         pause = max(0.0, due - time.perf_counter()) if due < end else 1.0
         for each in select.select(list(busy), (), (), pause)[0]:
-            answer = each.receive()
+            try:
+                answer = each.receive()
+            except ConnectionError:
+                if (
+                    each.asked > 1
+                ):  # it may have been closed before the request came: another one is asked, as clients do
+                    waiting.appendleft(each.due)
+                    busy.discard(each)
+                    each.socket.close()
+                    continue
+                answer = 0, b""
             if answer is None:
                 continue
             if each.due >= measured_from:

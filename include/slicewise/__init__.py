@@ -57,6 +57,7 @@ _HOME = {
     **dict.fromkeys(_WINDOWS, "slicewise.slices"),
     **dict.fromkeys(_AGGREGATES, "slicewise.aggregates"),
     "Emit": "slicewise.features.emission",
+    "dedupe": "slicewise.features.dedupe",
     "evaluate": "slicewise.training.evaluate",
     "sql": "slicewise.features.sql",
     "sql_views": "slicewise.features.sql",
@@ -107,6 +108,7 @@ if TYPE_CHECKING:
     from slicewise.aggregates import variance as variance
     from slicewise.aggregates.users import Aggregate as Aggregate
     from slicewise.errors import SlicewiseError as SlicewiseError
+    from slicewise.features.dedupe import dedupe as dedupe
     from slicewise.features.definitions import Feature as Feature
     from slicewise.features.definitions import FeatureSet as FeatureSet
     from slicewise.features.definitions import FeatureView as FeatureView

@@ -115,6 +115,10 @@ class IncarnationChanged(StoreUnavailable):
     """
 
 
+class TopicGone(StoreUnavailable):
+    """The log knows no topic of this name: what is read under it from now on may be another's."""
+
+
 class GapRefused(SlicewiseError):
     """A write would leave out the events between the ledger and the batch: start at the ledger."""
 
@@ -192,6 +196,10 @@ class OverShare(Overloaded):
 
 class ServerError(SlicewiseError):
     """An embedded server did not start, does not answer, or did not stop."""
+
+
+class ClockOff(SlicewiseError):
+    """This process's clock is not that of the store: set it right; nothing was written."""
 
 
 class CommitConflict(SlicewiseError):

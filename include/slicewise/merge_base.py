@@ -1,4 +1,4 @@
-"""What was read is merged under the claims of the same reply, never under those of another."""
+"""What was read is merged under the claims of the node that gave it, in its reply: never under those of another."""
 
 from __future__ import annotations
 
@@ -10,19 +10,6 @@ from slicewise.cover import Cover, Place
 
 START_SEQ = 0
 """Seq of a backfilled hour: its cover is the unit's start cover."""
-
-
-class Stored(NamedTuple):
-    """What the store gave for one entity, or for one partition's part of it in a spread unit."""
-
-    entity: int
-    """Which entity of the read."""
-    partition: int | None
-    """Of a spread unit: whose part this is; its hours are compacted for this partition alone."""
-    hot: Sequence[bytes]
-    """Field, value, field, value, ..."""
-    days: Sequence[Sequence[bytes | None]]
-    """Values in the order of the plan's `days` and their `names`."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,9 +25,10 @@ class Base:
     covers: Mapping[int, Cover]
     """Archive seq -> cover. A seq that is not there raises KeyError: load the map again."""
     tail: bool = False
-    """Whether tail fields count: the source's tail began at or below the ledger, on the incarnation that replied."""
+    """Whether the tail counts: the source's began at or below the ledger, on the incarnation that replied."""
     _floors: dict[tuple[int, Place], int] = field(default_factory=dict)
     _ahead: dict[tuple[int, int | None], Cover | None] = field(default_factory=dict)
+    _held: dict[int | None, Cover] = field(default_factory=dict)
     behind: set[int] = field(default_factory=set)
     """Seqs seen so far whose whole cover the ledger contains."""
 
@@ -67,6 +55,28 @@ class Base:
             if ahead is None:
                 self.behind.add(seq)
         return self._ahead[key]
+
+    def held(self, partition: int | None) -> Cover:
+        """The ledger (of one partition alone, if given)."""
+        found = self._held.get(partition)
+        if found is None:
+            found = self._held[partition] = _only(self.ledger, partition)
+        return found
+
+
+class Stored(NamedTuple):
+    """What the store gave for one entity, or for one partition's part of it in a spread unit."""
+
+    entity: int
+    """Which entity of the read."""
+    partition: int | None
+    """Of a spread unit: whose part this is; its hours are compacted for this partition alone."""
+    hot: Sequence[bytes]
+    """Field, value, field, value, ..."""
+    days: Sequence[Sequence[bytes | None]]
+    """Values in the order of the plan's `days` and their `names`."""
+    base: Base | None = None
+    """What its node claims, where parts are of several nodes; None: what is given for the plan."""
 
 
 def _only(cover: Cover, partition: int | None) -> Cover:

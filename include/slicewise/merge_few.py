@@ -19,7 +19,7 @@ from slicewise.codec import FewRows, Layout, Row
 from slicewise.merge_base import Stored
 from slicewise.merge_joint import JointPlan, combine_few
 from slicewise.merge_known import Known, KnownDays
-from slicewise.merge_plan import HourRows, Int64, ReadPlan
+from slicewise.merge_plan import NOWHERE, HourRows, Int64, ReadPlan
 from slicewise.merge_rows import Compacted, add_days
 from slicewise.merge_tail import FEW_EVENTS, Tail, Tailed, accumulated, distinct
 
@@ -107,7 +107,10 @@ def _by_mask(tail: Tail) -> list[tuple[int, FewEvents | ManyEvents]]:
     if len(masks) <= FEW_EVENTS:
         few = tail.events.events()
         return [(mask, few.where([each == mask for each in masks])) for mask in set(masks)]
-    many, numbers = tail.events.many(), np.asarray(masks, np.int64)
+    many = tail.events.many()
+    if tail.mask != NOWHERE:
+        return [(tail.mask, many)]
+    numbers = np.asarray(masks, np.int64)
     return [(mask, many.where(numbers == mask)) for mask in distinct(numbers)[0].tolist()]
 
 

@@ -148,7 +148,8 @@ class ListMerged:
 def merge_list(plan: ListPlan, stored: Sequence[Stored], entities: int, ledger: Cover) -> ListMerged:
     """The answer for `entities` entities; one of which nothing is stored has no events.
 
-    ledger: of the same reply. Raises CodecError for damaged members.
+    ledger: of the same reply; of parts that bring a base of their own, that one's. Raises CodecError for damaged
+    members.
     """
     covers = [ledger] * entities
     lows: dict[int, bytes] = {}
@@ -156,7 +157,11 @@ def merge_list(plan: ListPlan, stored: Sequence[Stored], entities: int, ledger: 
     owners: list[int] = []
     for part in stored:
         guards, low = _hash(part.hot)
-        beyond = {place: after for place, after in guards.items() if after > ledger.get(place)}
+        held = ledger
+        if part.base is not None:
+            held = part.base.ledger
+            covers[part.entity] = covers[part.entity].join(part.base.held(part.partition))
+        beyond = {place: after for place, after in guards.items() if after > held.get(place)}
         if beyond:
             covers[part.entity] = covers[part.entity].join(Cover(beyond))
         if low is not None:

@@ -177,7 +177,7 @@ def days_of(pentad: int) -> range:
 class HotField(NamedTuple):
     """A field of a hot hash: a guard, a running partial, a total, or one that is not counted by its name."""
 
-    kind: Literal["l", "r", "e", "x", "t"]
+    kind: Literal["l", "r", "t", ""]
     place: Place
     hour: int
     mask: int

@@ -153,7 +153,8 @@ class Gathering:
 def gather(
     plan: ReadPlan, stored: Sequence[Stored], entities: int, base: Base, rows: Rows, masks: int, first: int
 ) -> Gathered:
-    """Adds one unit's rows; masks: of its layout, in which the unit's own are numbered from `first`.
+    """Adds one unit's rows; masks: of its layout, in which the unit's own are numbered from `first`; base: of parts
+    that bring none of their own.
 
     Raises CodecError for damaged values, DataLoss where stored values contradict each other.
     """
@@ -161,8 +162,14 @@ def gather(
     covers = [base.ledger] * entities
     aheads: list[Mapping[int, Cover]] = [_NOTHING] * entities
     seen = NO_EVENTS
+    given = base
     for part in stored:
         key = part.entity * masks + first
+        if part.base is not None:
+            base = part.base
+            covers[part.entity] = covers[part.entity].join(base.held(part.partition))
+        else:
+            base = given
         total = NO_TOTAL if plan.horizon is None else _add_total(plan, part, base, rows, key)
         days = (
             part.days
@@ -312,8 +319,8 @@ _FIRST = itemgetter(0)
 def _add_hot(
     plan: ReadPlan, part: Stored, compacted: Mapping[int, int], total: Brought, base: Base, rows: Rows, key: int
 ) -> tuple[dict[Place, int], TailSeen]:
-    """Adds the running partials and the tail fields that count; gives the offsets beyond the ledger that they reach,
-    and what there was of the tail."""
+    """Adds the running partials and the events of the tail that count; gives the offsets beyond the ledger that they
+    reach, and what there was of the tail."""
     guards: dict[Place, int] = {}
     counted: list[bytes] = []
     masks: list[int] = []
@@ -357,7 +364,7 @@ def _add_hot(
     return guards, TailSeen(len(found.masks), found.newest_us)
 
 
-_EVENT = b"e"
+_EVENT = b"q"
 """What names of tail fields begin with, and no others."""
 _EVENTS = bytes(letter == _EVENT[0] for letter in range(256))
 _OTHERS = bytes(letter != _EVENT[0] for letter in range(256))
@@ -387,8 +394,6 @@ def _is_beyond(value: bytes, seq: int, place: Place, hour: int, base: Base) -> b
 
 
 def _learn(plan: ReadPlan, name: bytes) -> HotField:
-    if name[:2] == b"e:":  # a name that never comes again, of a tail that does not count
-        return _UNCOUNTED
     if len(plan.learned) >= LEARNED_LIMIT:
         plan.learned.clear()
     found = plan.learned[name] = _hot_field(plan, name)
@@ -409,12 +414,15 @@ def _hot_field(plan: ReadPlan, name: bytes) -> HotField:
         raise CodecError(f"a hot field that is none: {name[:80]!r}") from error
     if name == b"t":
         return HotField("t", ("", 0), 0, NOWHERE)  # added before the others
-    if parts[0] == b"x" or name == b"n":  # skipped offsets and the number of tail fields: asked for by name
+    if parts[0] in _PASSED_OVER or name in (b"m", b"n"):
         return _UNCOUNTED
     raise CodecError(f"a hot field that is none: {name[:80]!r}")
 
 
-_UNCOUNTED = HotField("e", ("", 0), 0, NOWHERE)
+_PASSED_OVER = (_EVENT, b"o", b"x", b"e")
+"""Of a tail: its fields where they do not count, their numbers, and what was skipped, which is asked for by name.
+Beside them `m` says how many events there are. `e` and `n` are of the format before, and nobody counts them."""
+_UNCOUNTED = HotField("", ("", 0), 0, NOWHERE)
 
 
 def _beyond(base: Cover, guards: Mapping[Place, int]) -> Cover:

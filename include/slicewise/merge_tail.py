@@ -1,7 +1,7 @@
-"""A tail field stands beyond the guard of its place, with nothing skipped before it; it counts where the cover of its
-hour does not hold its event already.
+"""An event of the tail stands beyond the guard of its place, with nothing skipped before it; it counts where the cover
+of its hour does not hold it already.
 
-What the fields are is told by their values, each of which begins with the event's identity; names are not parsed.
+Which events the fields hold is told by their values, where each begins with its identity; names are not parsed.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from slicewise.aggregates.columns import Columns
 from slicewise.aggregates.events import Event
 from slicewise.aggregates.fields import SIGN_BIT
 from slicewise.aggregates.spans import Span
-from slicewise.codec import IDENTITY_BYTES, Layout, Members, OpenMembers, unpack_skip
+from slicewise.codec import IDENTITY_BYTES, PLACE_OF, Layout, Members, OpenMembers, unpack_skip
 from slicewise.cover import Place
 from slicewise.errors import CodecError
 from slicewise.merge_plan import NOWHERE, Int64, ReadPlan
@@ -34,24 +34,26 @@ NEVER = 1 << 62
 """Beyond every offset."""
 
 Standing = Callable[[Place], tuple[int, int]]
-"""Place -> half-open range of the offsets whose tail fields stand."""
+"""Place -> half-open range of the offsets whose events stand."""
 Floor = Callable[[Place, int], int]
 """(place, hour) -> the first offset that is not compacted."""
 
 
 @dataclass(frozen=True, eq=False)
 class Tail:
-    """The tail fields of one entity and unit that count."""
+    """The events of one entity's and unit's tail that count."""
 
     events: OpenMembers
     """Those within a window that count."""
     masks: Sequence[int] | Int64
-    numbers: Sequence[int] | Int64
-    """Per event of them its mask and its slice."""
+    times: Sequence[int] | Int64
+    """Per event of them its mask and its time in microseconds."""
     ends: Mapping[Place, int]
     """Beyond the newest of each place that stands, wherever it counts."""
     newest_us: int
     """Time of the latest event within a window."""
+    mask: int = NOWHERE
+    """Of all of them, where they are known to have one."""
 
 
 class Tailed(NamedTuple):
@@ -87,7 +89,8 @@ def accumulated(layout: Layout, tails: Sequence[Tailed]) -> Iterator[tuple[list[
         keys = np.concatenate([np.asarray(each.tail.masks, np.int64) + each.key for each in alike])
         asked = frozenset().union(*(each.plan.partials for each in alike))
         if any(each.plan.gaps for each in alike):  # a session looks at each slice by itself
-            numbers = np.concatenate([np.asarray(each.tail.numbers, np.int64) for each in alike])
+            slices = [np.asarray(each.tail.times, np.int64) // each.plan.unit.slice_us for each in alike]
+            numbers = np.concatenate(slices)
             _, first, groups = np.unique(np.stack([keys, numbers]), axis=1, return_index=True, return_inverse=True)
             keys, groups = keys[first], groups.reshape(-1)
             asked |= {i for i, partial in enumerate(layout.partials) if isinstance(partial, Span)}
@@ -121,8 +124,8 @@ def joined(form: Members, parts: Sequence[OpenMembers]) -> OpenMembers:
     """All of them."""
     if len(parts) == 1:
         return parts[0]
-    members = list(chain.from_iterable(part.members for part in parts))
-    return OpenMembers(form, members, np.concatenate([part.records for part in parts]))
+    records = np.concatenate([part.records for part in parts])
+    return OpenMembers(form, records, lambda: list(chain.from_iterable(part.members for part in parts)))
 
 
 def distinct(values: Int64) -> tuple[Int64, Int64]:
@@ -136,19 +139,19 @@ def distinct(values: Int64) -> tuple[Int64, Int64]:
 def opened(plan: ReadPlan, values: Sequence[bytes]) -> OpenMembers:
     """The events of tail fields. Raises CodecError for a damaged one."""
     try:
-        return plan.unit.members.open(values)
+        return plan.unit.members.open_fields(values)
     except CodecError as error:
         raise CodecError(
             "a tail field is damaged, or not of this unit",
             where=f"view {plan.unit.view!r}, unit {plan.unit.storage_fingerprint}",
             expected=error.expected,
-            next_step="ask again in some seconds: the fold counts the event from the log and deletes the field; where "
-            "the stream is down, start it (slicewise stream)",
+            next_step="ask again in some seconds: the fold counts its events from the log and takes the field; where "
+            "it stops at the field too (slicewise status), slicewise rebuild the view",
         ) from error
 
 
 def standing(fields: Mapping[bytes, bytes], place: Place) -> tuple[int, int]:
-    """Half-open range of the offsets at a place whose tail fields stand, by the other fields of their hash."""
+    """Half-open range of the offsets at a place whose events of the tail stand, by the other fields of the hash."""
     at = b"%s:%d" % (place[0].encode(), place[1])
     guard, skipped = int(fields.get(b"l:" + at, -1)), fields.get(b"x:" + at)
     if skipped is not None:
@@ -160,7 +163,7 @@ def standing(fields: Mapping[bytes, bytes], place: Place) -> tuple[int, int]:
 
 def tail_of(plan: ReadPlan, events: OpenMembers, stands: Standing, floor: Floor) -> Tail:
     """Which of the events count."""
-    way = _one_by_one if len(events.members) <= FEW_EVENTS else _at_once
+    way = _one_by_one if len(events) <= FEW_EVENTS else _at_once
     return way(plan, events, stands, floor)
 
 
@@ -170,9 +173,9 @@ def _one_by_one(plan: ReadPlan, events: OpenMembers, stands: Standing, floor: Fl
     ranges: dict[bytes, tuple[int, int]] = {}
     floors: dict[tuple[bytes, int], int] = {}
     ends: dict[bytes, int] = {}
-    taken, masks, numbers, newest = [], [], [], -NEVER
+    taken, masks, times, newest = [], [], [], -NEVER
     for i, member in enumerate(events.members):
-        time, at = whole(member[:8], "big") - SIGN_BIT, member[8:28]
+        time, at = whole(member[:8], "big") - SIGN_BIT, member[PLACE_OF]
         found = ranges.get(at)
         if found is None:
             found = ranges[at] = stands(place_of(at))
@@ -180,8 +183,7 @@ def _one_by_one(plan: ReadPlan, events: OpenMembers, stands: Standing, floor: Fl
         if found[0] <= offset < found[1]:
             if offset >= ends.get(at, 0):
                 ends[at] = offset + 1
-            number = time // slice_us
-            mask = regions[bisect_right(cuts, number)]
+            mask = regions[bisect_right(cuts, time // slice_us)]
             if mask == NOWHERE:
                 continue
             key = at, time // HOUR_US
@@ -191,31 +193,30 @@ def _one_by_one(plan: ReadPlan, events: OpenMembers, stands: Standing, floor: Fl
             if offset >= first:
                 taken.append(i)
                 masks.append(mask)
-                numbers.append(number)
+                times.append(time)
                 newest = max(newest, time)
-    if len(taken) < len(events.members):
+    if len(taken) < len(events):
         events = events.take(taken)
-    return Tail(events, masks, numbers, {place_of(at): end for at, end in ends.items()}, newest)
+    return Tail(events, masks, times, {place_of(at): end for at, end in ends.items()}, newest)
 
 
 def _at_once(plan: ReadPlan, events: OpenMembers, stands: Standing, floor: Floor) -> Tail:
     identity = events.records["identity"]
     offset = identity["offset"].astype(np.int64)
     time = (identity["time"].astype(np.uint64) ^ np.uint64(SIGN_BIT)).view(np.int64)
-    place, firsts = _places(identity)
+    place, firsts = _places(identity) if events.place is None else (np.zeros(len(identity), np.int64), [0])
     if len(firsts) == 1:
         alike = _alike(plan, events, offset, time, stands, floor)
         if alike is not None:
             return alike
     hours, hour = distinct(time // HOUR_US)
     group = place * len(hours) + hour
-    places = [place_of(events.members[first][8:28]) for first in firsts]
+    places = [place_of(identity[first].tobytes()[PLACE_OF]) for first in firsts]
     low, high = np.array([stands(each) for each in places], np.int64).T
     stood = (offset >= low[place]) & (offset < high[place])
     ends = np.zeros(len(places), np.int64)
     np.maximum.at(ends, place[stood], offset[stood] + 1)
-    number = time // plan.unit.slice_us
-    mask = plan.hot.masks[np.searchsorted(plan.hot.cuts, number, side="right")]
+    mask = plan.hot.masks[np.searchsorted(plan.hot.cuts, time // plan.unit.slice_us, side="right")]
     within = stood & (mask != NOWHERE)
     floors = np.zeros(len(firsts) * len(hours), np.int64)
     for each in distinct(group[within])[0].tolist():
@@ -223,10 +224,10 @@ def _at_once(plan: ReadPlan, events: OpenMembers, stands: Standing, floor: Floor
     taken = np.flatnonzero(within & (offset >= floors[group]))
     if len(taken) < len(time):
         events = events.take(taken)
-        mask, number, time = mask[taken], number[taken], time[taken]
+        mask, time = mask[taken], time[taken]
     newest = int(time.max(initial=-NEVER))
     found = {at: end for at, end in zip(places, ends.tolist(), strict=True) if end}
-    return Tail(events, mask, number, found, newest)
+    return Tail(events, mask, time, found, newest)
 
 
 def _alike(
@@ -241,12 +242,12 @@ def _alike(
         return None
     if latest // HOUR_US - earliest // HOUR_US > 1:
         return None
-    place = place_of(events.members[0][8:28])
+    place = place_of(events.records[0].tobytes()[PLACE_OF])
     (low, high), (first, last) = stands(place), (int(offset.min()), int(offset.max()))
     low = max(low, floor(place, earliest // HOUR_US), floor(place, latest // HOUR_US))
     if not low <= first <= last < high:
         return None
-    return Tail(events, np.full(len(time), mask), time // slice_us, {place: last + 1}, latest)
+    return Tail(events, np.full(len(time), mask), time, {place: last + 1}, latest, mask)
 
 
 def _places(identity: npt.NDArray[Any]) -> tuple[Int64, list[int]]:

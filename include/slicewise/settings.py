@@ -23,6 +23,9 @@ PROJECT_FILE = "slicewise.toml"
 DEFAULT_RETENTION_MS = 30 * 24 * 3_600_000
 """Thirty days: longer than anybody leaves a platform down on purpose, and bounded, as disks are."""
 _USERINFO = re.compile(r"(?<=://)[^/@\s]+@")
+MOST_NODES = 64
+"""Of the online store."""
+_BETWEEN_URLS = re.compile(r",(?![^/]*@)")  # a password may have commas
 
 
 @dataclass(frozen=True, repr=False)
@@ -40,6 +43,7 @@ class Settings:
     """The Python file with the project's definitions (slicewise.toml: `definitions`)."""
 
     redis_url: str
+    """Of the online store; of several nodes their addresses, separated by commas, always in the same order."""
     kafka_bootstrap: str
     catalog_name: str
     """The same for the JVM and PyIceberg, else they do not see each other's tables."""
@@ -71,7 +75,8 @@ class Settings:
     """host:port where the emission's driver serves its metrics to Prometheus; port 0: any that is free."""
 
     tail: str
-    """on: a second query per source makes events visible in milliseconds (docs/adr/0050); off: the fold alone does."""
+    """on: a second query per source makes events visible in milliseconds (docs/adr/0050); off: the fold alone does,
+    as over several nodes of the store."""
     tail_fields: int
     """Most events of one entity and view that wait in the tail for the fold; beyond it they are skipped, never lost."""
     tail_ahead: int
@@ -97,7 +102,9 @@ class Settings:
     """An alert is raised where more than so many percent of the records that an archive brought are bad."""
 
     redis_maxmemory: str
-    """As Redis writes it: 2gb."""
+    """As Redis writes it: 2gb; of each node."""
+    store_nodes: int
+    """Embedded servers that are the nodes of the online store (docs/adr/0068)."""
     kafka_retention_ms: int
     """How long the broker keeps the log, by its records' timestamps; -1 keeps all. It must exceed the longest stop of
     stream and archive together: what it drops before the archive has it is lost."""
@@ -141,8 +148,27 @@ class Settings:
         redis_url = text("redis_url", "redis://127.0.0.1:6379/0")
         serving_url = text("serving_url", "http://127.0.0.1:8000")
         airflow_url = text("airflow_url", "http://127.0.0.1:8080")
+        nodes = urls_of(redis_url)
+        if len(set(nodes)) < len(nodes):
+            raise SettingsError("a node of the store is named twice", where="SLICEWISE_REDIS_URL")
+        store_nodes = number("store_nodes", 1)
+        if max(len(nodes), store_nodes) > MOST_NODES:
+            raise SettingsError(
+                f"a store of {max(len(nodes), store_nodes)} nodes",
+                where="SLICEWISE_REDIS_URL, SLICEWISE_STORE_NODES",
+                expected=f"at most {MOST_NODES}",
+            )
+        several = len(nodes) > 1 or (store_nodes > 1 and "SLICEWISE_REDIS_URL" not in env)
+        tail = _choice("SLICEWISE_TAIL", text("tail", "off" if several else "on"), ("on", "off"))
+        if several and tail == "on":
+            raise SettingsError(
+                f"the tail does not write to a store of {max(len(nodes), store_nodes)} nodes yet",
+                where="SLICEWISE_TAIL",
+                expected="off, or a store of one node",
+                next_step="the fold alone brings events to all nodes, within a second",
+            )
         for name, value, schemes in (
-            ("redis_url", redis_url, ("redis", "rediss", "unix")),
+            *(("redis_url", each, ("redis", "rediss", "unix")) for each in nodes),
             ("serving_url", serving_url, ("http", "https")),
             ("airflow_url", airflow_url, ("http", "https")),
         ):
@@ -169,7 +195,7 @@ class Settings:
             max_events_per_batch=number("max_events_per_batch", 200_000),
             stream_metrics=_checked_address("SLICEWISE_STREAM_METRICS", text("stream_metrics", "127.0.0.1:0")),
             emit_metrics=_checked_address("SLICEWISE_EMIT_METRICS", text("emit_metrics", "127.0.0.1:0")),
-            tail=_choice("SLICEWISE_TAIL", text("tail", "on"), ("on", "off")),
+            tail=tail,
             tail_fields=number("tail_fields", 1_000),
             tail_ahead=number("tail_ahead", 1_000_000),
             tail_start_lag=number("tail_start_lag", 100_000),
@@ -181,6 +207,7 @@ class Settings:
             probes_metrics=_checked_address("SLICEWISE_PROBES_METRICS", text("probes_metrics", "127.0.0.1:0")),
             bad_percent=number("bad_percent", 1, 0),
             redis_maxmemory=text("redis_maxmemory", "4gb"),
+            store_nodes=store_nodes,
             kafka_retention_ms=number("kafka_retention_ms", DEFAULT_RETENTION_MS, -1),
             kafka_partitions=number("kafka_partitions", 2),
             replay_share=text("replay_share", "0.8"),
@@ -214,6 +241,11 @@ class Settings:
     def __repr__(self) -> str:
         shown = (f"{each.name}={redacted(str(getattr(self, each.name)))}" for each in fields(self))
         return f"Settings({', '.join(shown)})"
+
+
+def urls_of(redis_url: str) -> tuple[str, ...]:
+    """The addresses of the store's nodes."""
+    return tuple(each.strip() for each in _BETWEEN_URLS.split(redis_url))
 
 
 def redacted(text: str) -> str:

@@ -12,9 +12,11 @@ import redis
 
 from slicewise.clock import SystemClock
 from slicewise.slices import HOUR_US
+from slicewise.stores.joint import JointOperations
 from slicewise.stores.memory import MemoryServer, open_memory
+from slicewise.stores.nodes import Nodes, On, node_of
 from slicewise.stores.redis import open_store
-from slicewise.stores.steps import Command, Steps, drive
+from slicewise.stores.steps import Change, Command, Steps, drive
 from slicewise.stores.store import Store
 from tests.support.servers import RedisServer, running
 from tests.support.stored import StoreDeployment, StoreUnit
@@ -33,6 +35,11 @@ class Bench:
     """An hour that the store's clock has passed lately."""
 
     @property
+    def nodes(self) -> int:
+        """Of how many the store is."""
+        return len(getattr(self.store.node, "nodes", "1"))
+
+    @property
     def hour_us(self) -> int:
         return self.hour * HOUR_US
 
@@ -48,10 +55,36 @@ def racing(store: Store, steps: Steps[T], race: Callable[[Sequence[Command]], No
 
     def run(commands: Sequence[Command]) -> list[Any]:
         replies = store.node.run(commands)
-        race(commands)
+        race([each.command if isinstance(each, On) else each for each in commands])
         return replies
 
     return drive(steps, run)
+
+
+class AnyNodes(Nodes):
+    """Two nodes whose keys a test may also read and write by themselves: their tags say where they are."""
+
+    def run(self, commands: Sequence[Any]) -> list[Any]:
+        return super().run([each if isinstance(each, On) else On(self._of(each), each) for each in commands])
+
+    def _of(self, command: Command) -> int:
+        key = command.keys[0].key if isinstance(command, Change) else getattr(command, "key", b"{}")
+        return of_key(key, len(self.nodes))
+
+
+def of_key(key: bytes, count: int) -> int:
+    return node_of(key[key.index(b"{") + 1 : key.index(b"}")], count)
+
+
+def node_with(store: Store, key: bytes) -> Any:
+    """The connection to the node that has a key."""
+    nodes = getattr(store.node, "nodes", (store.node,))
+    return nodes[of_key(key, len(nodes))]
+
+
+def two_in_memory(servers: Sequence[MemoryServer]) -> Store:
+    nodes = AnyNodes([server.connect() for server in servers])
+    return Store(nodes, JointOperations(nodes))
 
 
 def new_unit(**changes: object) -> StoreUnit:
@@ -66,7 +99,13 @@ class Backend:
     empty: Callable[[], None]
 
 
-@pytest.fixture(params=["memory", pytest.param("redis", marks=pytest.mark.server)])
+@pytest.fixture(
+    params=[
+        "memory",
+        "two in memory",
+        *(pytest.param(name, marks=pytest.mark.server) for name in ("redis", "two redis")),
+    ]
+)
 def backend(request: pytest.FixtureRequest) -> Iterator[Backend]:
     opened: list[Store] = []
     if request.param == "memory":
@@ -75,6 +114,29 @@ def backend(request: pytest.FixtureRequest) -> Iterator[Backend]:
 
         def open_one() -> Store:
             return open_memory(server)
+
+    elif request.param == "two in memory":
+        servers = [MemoryServer(SystemClock(), name=f"memory {n}") for n in (1, 2)]
+
+        def empty() -> None:
+            for each in servers:
+                each.flush()
+
+        def open_one() -> Store:
+            return two_in_memory(servers)
+
+    elif request.param == "two redis":
+        both: Sequence[RedisServer] = request.getfixturevalue("contract_two_redis")
+
+        def empty() -> None:
+            for each in both:
+                with redis.Redis.from_url(each.operator_url) as client:
+                    client.flushall()
+
+        def open_one() -> Store:
+            store = open_store(",".join(each.url for each in both))
+            assert isinstance(store.node, Nodes)
+            return Store(AnyNodes(store.node.nodes), store.steps)
 
     else:
         real: RedisServer = request.getfixturevalue("contract_redis")
@@ -113,6 +175,13 @@ def contract_redis() -> Iterator[RedisServer]:
     """A server of the suite's own: it is emptied for every test."""
     with running(RedisServer) as server:
         yield server
+
+
+@pytest.fixture(scope="session")
+def contract_two_redis() -> Iterator[tuple[RedisServer, RedisServer]]:
+    """Two servers that are the nodes of one store."""
+    with running(RedisServer) as one, running(RedisServer) as other:
+        yield one, other
 
 
 @pytest.fixture

@@ -26,7 +26,7 @@ def test_a_board_is_read_as_it_was_written_with_time_and_marks(bench: Bench) -> 
     assert Board.unpack(found.board) == BOARD
     assert found.written_us is not None
     assert before.time_us <= found.written_us <= found.time_us
-    assert found.marks == bench.store.marks()
+    assert replace(found.marks, node="") == bench.store.marks()
 
 
 def test_an_older_board_never_replaces_a_newer_one(bench: Bench) -> None:

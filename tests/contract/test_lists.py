@@ -13,7 +13,7 @@ from slicewise.slices import DAY_US, HOUR_US, MINUTE_US
 from slicewise.stores import keys
 from slicewise.stores.decisions import LIST_SLACK_S
 from slicewise.stores.steps import Command, Fields
-from tests.contract.conftest import Bench, racing
+from tests.contract.conftest import Bench, node_with, racing
 from tests.support.stored import (
     Event,
     StoreUnit,
@@ -220,7 +220,7 @@ def expiries(bench: Bench, unit: StoreUnit) -> tuple[int | None, int | None]:
         keys.list_key(names[1], tag(1), names[0]),
         keys.members_key(names[1], tag(1), names[0]),
     )
-    node = bench.store.node
+    node = node_with(bench.store, both[0])
     if isinstance(node, RedisNode):
         at = node.plain([(b"EXPIRETIME", key) for key in both])
     else:

@@ -180,7 +180,7 @@ def test_many_reads_in_flight_get_their_own_answers(deployed: Bench, contract_re
             reply = await reader.read([EntityRead((UnitRead(key_of(deployed, entity)),))])
             seen = seen_in(deployed.unit, [p.row for p in running_of(reply.entities[0][0]).values()])
             assert seen == [(0, entity)]
-            assert reply.marks == deployed.store.marks()
+            assert reply.only.marks == deployed.store.marks()
 
         cancelled = [asyncio.ensure_future(one(1)) for _ in range(5)]
         await asyncio.sleep(0)

@@ -1,4 +1,4 @@
-"""The tail: each event stands once beyond its guard until the fold has it, and `n` says how many do."""
+"""The tail: each event stands once beyond its guard until the fold has it, and `m` says how many do."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from hypothesis import strategies as st
 
 from slicewise import codec
 from slicewise.clock import SystemClock
-from slicewise.errors import EpochSuperseded, StoreUnavailable
+from slicewise.errors import CodecError, EpochSuperseded, StoreUnavailable
 from slicewise.features.event_list import EventList
 from slicewise.slices import HOUR_US
 from slicewise.stores import keys
 from slicewise.stores.memory import MemoryNode, MemoryServer, open_memory
 from slicewise.stores.ports import LifetimeEntry, TailOutcome, UnitReply
 from slicewise.stores.redis.adapter import RedisNode
-from slicewise.stores.steps import Command, Fields
+from slicewise.stores.steps import ABSENT, Change, Command, Fields, KeyChange, Passed
 from slicewise.stores.store import Store
-from tests.contract.conftest import Backend, Bench, new_unit, racing
+from tests.contract.conftest import Backend, Bench, new_unit, node_with, racing
 from tests.contract.test_fold import hot
 from tests.support.stored import (
     NO_COLUMNS,
@@ -32,12 +32,14 @@ from tests.support.stored import (
     fold_batch,
     guards_of,
     hour_entry,
+    is_of_tail,
     list_batch,
     list_unit,
     listed,
     low_of,
     place,
     read_list,
+    rows_of,
     running_of,
     seen_in,
     tag,
@@ -52,13 +54,21 @@ def fields(reply: UnitReply) -> dict[bytes, bytes]:
 
 
 def standing(bench: Bench, entity: int = 1, unit: StoreUnit | None = None) -> list[tuple[int, int]]:
-    """(partition, offset) of an entity's tail fields; each value is its event's, and `n` is their number."""
+    """(partition, offset) of the events in an entity's tail fields: each place's in offset order, in fields that follow
+    one another, all of which its head names; and `m` is the number of the events."""
     found = fields(hot(bench.store, unit or bench.unit, entity))
-    names = [name for name in found if name.startswith(b"e:")]
-    rows = NO_COLUMNS.decode([found[name] for name in names])
-    inside = [(int(name.split(b":")[3]), int(name.split(b":")[4])) for name in names]
-    assert inside == list(zip(rows.partition.tolist(), rows.offset.tolist(), strict=True))
-    assert found.get(keys.TAIL_COUNT) == (b"%d" % len(names) if names else None)
+    inside = []
+    for head in [name for name in found if name.startswith(b"o:")]:
+        oldest, newest = codec.unpack_tail_head(found[head])
+        for number in range(oldest, newest + 1):
+            last, members = codec.unpack_tail(found.pop(keys.tail_field(head[2:], number)))
+            rows = NO_COLUMNS.decode(members)
+            assert rows.offset.tolist() == sorted(set(rows.offset.tolist()))
+            assert last == rows.offset[-1]
+            assert {keys.place_text(place(p)) for p in rows.partition.tolist()} == {head[2:]}
+            inside += list(zip(rows.partition.tolist(), rows.offset.tolist(), strict=True))
+    assert not [name for name in found if name.startswith(keys.TAIL_FIELDS)]
+    assert found.get(keys.TAIL_COUNT) == (b"%d" % len(inside) if inside else None)
     return sorted(inside)
 
 
@@ -100,7 +110,7 @@ def test_what_the_fold_has_is_known_and_written_again_is_the_same(bench: Bench) 
         outcome = bench.connect().tail(tail_batch(bench.unit, all_five), BOUND)
         assert outcome == TailOutcome(rows=5, written=2, known=3)
         assert standing(bench) == [(0, 3), (0, 4)]
-    for _ in range(2):  # a replay of what was folded takes nothing from `n`
+    for _ in range(2):  # a replay of what was folded takes nothing from `m`
         bench.store.fold(replace(fold_batch(bench.unit, all_five[:4]), tail=True))
         assert standing(bench) == [(0, 4)]
 
@@ -136,11 +146,51 @@ def test_what_no_read_reaches_is_left_out_and_the_key_expires_with_its_latest(be
 def expiry(store: Store, unit: StoreUnit, entity: int = 1) -> int:
     """Second at which the hot hash expires; -1: never, -2: there is none."""
     key = keys.hot_key(store.generation, tag(entity), unit.storage_fingerprint)
-    if isinstance(store.node, RedisNode):
-        return int(store.node.plain([(b"EXPIRETIME", key)])[0])
-    assert isinstance(store.node, MemoryNode)
-    found = store.node.server.hashes.get(key)
+    node = node_with(store, key)
+    if isinstance(node, RedisNode):
+        return int(node.plain([(b"EXPIRETIME", key)])[0])
+    assert isinstance(node, MemoryNode)
+    found = node.server.hashes.get(key)
     return -2 if found is None else found.expiry or -1
+
+
+def test_a_fold_whose_guard_is_not_written_any_more_takes_nothing_of_the_tail(bench: Bench) -> None:
+    bench.store.tail(tail_batch(bench.unit, events(begun(bench), range(3))), BOUND)
+    key = keys.hot_key(bench.store.generation, tag(1), bench.unit.storage_fingerprint)
+    guard, passed = keys.guard_field(place(0)), Passed(keys.place_text(place(0)), 1)
+    second = bench.store.time_us() // 1_000_000
+    for expiry_s, left in ((second - 1, [0, 1, 2]), (second + 600, [2])):
+        bench.store.node.run([Change((KeyChange(key, [(guard, ABSENT)], [(guard, b"1", expiry_s)], (), passed),))])
+        assert standing(bench) == [(0, o) for o in left]
+
+
+@pytest.mark.parametrize("torn", [b"", b"\x02" + bytes(10), bytes(12), b"\x09" + bytes(7) + b"\x05" + bytes(20)])
+def test_a_torn_tail_field_is_named_and_nothing_is_written(bench: Bench, torn: bytes) -> None:
+    some = events(begun(bench), range(5))
+    bench.store.tail(tail_batch(bench.unit, some[:3]), BOUND)
+    key = keys.hot_key(bench.store.generation, tag(1), bench.unit.storage_fingerprint)
+    guard, name = keys.guard_field(place(0)), keys.tail_field(keys.place_text(place(0)), 0)
+    bench.store.node.run([Change((KeyChange(key, [(guard, ABSENT)], [(name, torn, 0)]),))])
+    before = fields(hot(bench.store, bench.unit, 1))
+    with pytest.raises((CodecError, StoreUnavailable), match="tail field"):
+        bench.store.fold(replace(fold_batch(bench.unit, some[:2]), tail=True))
+    assert fields(hot(bench.store, bench.unit, 1)) == before
+    with pytest.raises((CodecError, StoreUnavailable), match="tail field"):
+        bench.connect().tail(tail_batch(bench.unit, some), BOUND)
+
+
+def test_a_full_tail_leaves_its_hash_in_one_piece(bench: Bench) -> None:
+    """A hash that was a table once stays one, which takes a quarter more."""
+    some = events(begun(bench), range(60))
+    for each in some:
+        bench.store.tail(tail_batch(bench.unit, [each]), BOUND)
+    values = [len(value) for name, value in fields(hot(bench.store, bench.unit, 1)).items() if is_of_tail(name)]
+    assert 900 < max(values) <= 1_024
+    bench.store.fold(replace(fold_batch(bench.unit, some), tail=True))
+    assert standing(bench) == []
+    key = keys.hot_key(bench.store.generation, tag(1), bench.unit.storage_fingerprint)
+    if isinstance(node := node_with(bench.store, key), RedisNode):  # memory has no encodings
+        assert node.plain([(b"OBJECT", b"ENCODING", key)])[0] == b"listpack"
 
 
 def test_at_the_bound_the_rest_is_skipped_and_the_mark_says_from_where_to_where(bench: Bench) -> None:
@@ -158,6 +208,53 @@ def test_at_the_bound_the_rest_is_skipped_and_the_mark_says_from_where_to_where(
     bench.store.fold(replace(fold_batch(bench.unit, events(bench, range(2, 10))), tail=True))
     assert write(10, 11, 12, 13) == TailOutcome(rows=4, written=3, skipped=1)
     assert skip(bench) == b"13:13", "the fold has passed what was skipped before"
+
+
+def numbers(bench: Bench) -> list[int]:
+    """Of the tail fields of entity 1 at partition 0."""
+    found = fields(hot(bench.store, bench.unit, 1))
+    return sorted(int(name.rsplit(b":", 1)[1]) for name in found if name.startswith(keys.TAIL_FIELDS))
+
+
+def test_fields_take_events_while_there_is_room_and_a_fold_takes_what_it_passes(bench: Bench) -> None:
+    #  fields      0     |   1   |   2   |  3       of three events each
+    #  offsets  0  2  4  | 6 8 10| 12 ...| 18       an entity's offsets are not dense
+    log, room = events(begun(bench), range(0, 20, 2)), codec.Room(3, 4096)
+    for some in (log[:2], log[1:5], log[5:]):
+        bench.store.tail(tail_batch(bench.unit, some), BOUND, room)
+    assert (standing(bench), numbers(bench)) == ([(0, e.offset) for e in log], [0, 1, 2, 3])
+    for passed, left in ((1, [0, 1, 2, 3]), (3, [1, 2, 3]), (5, [1, 2, 3]), (9, [3])):  # how many events
+        bench.store.fold(replace(fold_batch(bench.unit, log[:passed]), tail=True))
+        assert (standing(bench), numbers(bench)) == ([(0, e.offset) for e in log[passed:]], left)
+    bench.connect().tail(tail_batch(bench.unit, log), BOUND, room)
+    bench.store.tail(tail_batch(bench.unit, events(bench, [20, 22, 24])), BOUND, room)
+    assert (standing(bench), numbers(bench)) == ([(0, o) for o in (18, 20, 22, 24)], [3, 4])
+    bench.store.fold(replace(fold_batch(bench.unit, events(bench, range(0, 26, 2))), tail=True))
+    assert (standing(bench), numbers(bench)) == ([], [])
+    assert not [name for name in fields(hot(bench.store, bench.unit, 1)) if name[:1] not in b"lr"]
+    bench.store.tail(tail_batch(bench.unit, events(bench, [26])), BOUND, room)
+    assert numbers(bench) == [0]
+
+
+def test_a_field_has_room_in_bytes_too_and_what_is_larger_stands_alone(bench: Bench) -> None:
+    log, member = events(begun(bench), range(5)), len(NO_COLUMNS.encode(rows_of(events(bench, [0])))[0])
+    of_two = codec.Room(100, codec.TAIL_HEAD + 2 * (codec.TAIL_SIZE + member))
+    bench.store.tail(tail_batch(bench.unit, log), BOUND, of_two)
+    assert (len(standing(bench)), numbers(bench)) == (5, [0, 1, 2])
+    bench.store.fold(replace(fold_batch(bench.unit, log), tail=True))
+    more = events(bench, range(5, 8))
+    bench.store.tail(tail_batch(bench.unit, more), BOUND, of_two._replace(bytes=1))
+    assert (len(standing(bench)), numbers(bench)) == (3, [0, 1, 2])
+
+
+def test_what_was_skipped_and_comes_again_stays_skipped_where_later_events_stand(bench: Bench) -> None:
+    #  offsets 0 1 2 stand, 3 4 are skipped, 0 1 folded, 5 6 stand, and 3 comes again
+    log = events(begun(bench), range(8))
+    bench.store.tail(tail_batch(bench.unit, log[:5]), 3)
+    bench.store.fold(replace(fold_batch(bench.unit, log[:2]), tail=True))
+    assert bench.store.tail(tail_batch(bench.unit, log[5:7]), 3) == TailOutcome(rows=2, written=2)
+    assert bench.store.tail(tail_batch(bench.unit, log[3:8]), 3) == TailOutcome(rows=5, written=2, skipped=3)
+    assert (standing(bench), skip(bench)) == ([(0, 2), (0, 5), (0, 6)], b"3:7")
 
 
 def test_a_fold_planned_without_a_tail_deletes_where_one_began_meanwhile(bench: Bench) -> None:
@@ -263,9 +360,10 @@ def play(store: Store, seed: int) -> list[object]:
     for _ in range(25):
         begin = rng.randrange(50)
         some, bound = log[begin : begin + rng.randint(1, 12)], rng.choice((3, 8, BOUND))
+        room = codec.Room(rng.choice((1, 3, 64)), rng.choice((60, 150, 4096)))
         act = rng.randrange(6)
         if act < 2:
-            told.append(store.tail(tail_batch(unit, some), bound))
+            told.append(store.tail(tail_batch(unit, some), bound, room))
         elif act == 2:
             told.append(store.fold(replace(fold_batch(unit, log[: begin + 5]), tail=rng.random() < 0.5)))
         elif act == 3:

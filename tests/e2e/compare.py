@@ -10,6 +10,8 @@ from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date
+from functools import cache
+from itertools import groupby
 from typing import Any
 
 import pyarrow as pa
@@ -110,22 +112,41 @@ def members(spec: Mapping[str, Any], asked: Sequence[Any], events: Sequence[Orac
     return [None if value is None or full else value in seen for value in asked]
 
 
+@dataclass(frozen=True)
+class Inside:
+    """The events of a window that ends there. log: what the log says of them, their identities, as one hash."""
+
+    events: Sequence[OracleEvent]
+    end: int
+    log: tuple[str, bytes]
+
+    @staticmethod
+    def of(events: Sequence[OracleEvent], end: int) -> Inside:
+        # nearly all logs have one topic: two of a name, where it was made anew
+        topics = ",".join(topic for topic, _ in groupby(e.topic for e in events))
+        runs = array("q", [len(list(some)) for _, some in groupby(e.topic for e in events)])
+        places = array("q", [e.partition << 48 | e.offset for e in events])
+        return Inside(events, end, (topics, hashlib.sha256(runs + places).digest()))
+
+
 _ANSWERED: dict[tuple[Any, ...], Any] = {}
 
 
-def value_of(aggregate: Aggregate, events: Sequence[OracleEvent], end: int) -> Any:
-    """What a bound aggregate answers over these events of a window that ends there.
+@cache
+def _said(aggregate: Aggregate) -> str:
+    return json.dumps(aggregate.spec(), sort_keys=True)
+
+
+def value_of(aggregate: Aggregate, inside: Inside) -> Any:
+    """What a bound aggregate answers over a window.
 
     Most windows hold the same events at one step as at the next: those that were counted out once are remembered, by
-    what the log says of each event (its identity) and by the window's end where the aggregate looks at it.
+    what the log says of each event and by the window's end where the aggregate looks at it.
     """
-    said = json.dumps(aggregate.spec(), sort_keys=True)
-    places = array("q", [e.partition << 48 | e.offset for e in events])
-    topics = {e.topic for e in events}
-    assert len(topics) <= 1, "a place says no topic"
-    key = (said, end if "half_life" in said else None, *topics, hashlib.sha256(places).digest())
+    said = _said(aggregate)
+    key = (said, inside.end if "half_life" in said else None, *inside.log)
     if key not in _ANSWERED:
-        _ANSWERED[key] = _counted_out(aggregate, events, end)
+        _ANSWERED[key] = _counted_out(aggregate, inside.events, inside.end)
     return _ANSWERED[key]
 
 
@@ -191,6 +212,7 @@ def check_result(
     """What was answered for an entity against the oracle over its events, at the answer's own token."""
     (token,) = decode_all(result["token"])
     known = oracle.covered(events, token.base.offsets, {hour: cover.offsets for hour, cover in token.ahead.items()})
+    windows: dict[tuple[int, int, int | None], Inside] = {}
     for feature in features:
         start, end = token.bounds[feature.column]
         if feature.window.kind == "session":
@@ -199,10 +221,13 @@ def check_result(
             first_us = min((e.time for e in visit), default=end)
             where = f"start of {unit.view} {key} {feature.column} {when}"
             count.check(where, first_us // unit.slice_us * unit.slice_us, start)
-        inside = oracle.inside(known, start, end)
-        if feature.window.rows:
-            inside = sorted(inside, key=lambda e: e.order)[-feature.window.rows :]
-        expected = value_of(feature.aggregate, inside, end)
+        window = start, end, feature.window.rows
+        if window not in windows:
+            within = oracle.inside(known, start, end)
+            if feature.window.rows:
+                within = sorted(within, key=lambda e: e.order)[-feature.window.rows :]
+            windows[window] = Inside.of(within, end)
+        expected = value_of(feature.aggregate, windows[window])
         found = result["values"][f"{unit.view}:{feature.column}"]
         if isinstance(found, str) and pa.types.is_float64(feature.aggregate.output_type):
             found = float(found)  # JSON has no numbers for NaN and infinities

@@ -12,6 +12,7 @@ import pytest
 import redis
 
 import slicewise as sw
+from slicewise.errors import DataLoss
 from slicewise.features.definitions import Project
 from slicewise.features.plan import Deployment, plan
 from slicewise.slices import HOUR_US
@@ -63,16 +64,35 @@ def frames(now_us: int) -> list[pa.RecordBatch]:
     return list(table.to_batches(max_chunksize=FRAME))
 
 
+@pytest.fixture(autouse=True)
+def log(monkeypatch: pytest.MonkeyPatch) -> Log:
+    made = Log()
+    monkeypatch.setattr(fold, "log_of", lambda _: made)
+    return made
+
+
+class Log:
+    """What a task asks the log: whether the topic is still the one that it reads."""
+
+    stands = TOPIC
+
+    def check_topic(self, topic: str, expected_id: str) -> None:
+        if expected_id != self.stands:
+            raise DataLoss(f"{topic} was made anew")
+
+
 def folded(server: RedisServer, batches: list[pa.RecordBatch]) -> tuple[list[dict[str, Any]], dict[bytes, Any]]:
     """What the task said, and all that the store then holds of entities."""
     planned = deployment()
     with Served.on(server.url, planned) as served:
         task = FoldTask(
             redis_url=server.url,
+            kafka_bootstrap="",
             incarnation=served.store.incarnation,
             generation=served.store.generation,
             terms={},
             manifest=planned.to_json(),
+            topic="plays",
             topic_id=TOPIC,
             placed=tuple(
                 Placed(unit.storage_fingerprint, "keep", ("user",), {"seconds": "seconds"}) for unit in planned.units
@@ -103,6 +123,15 @@ def test_the_same_bytes_stand_however_many_runs_a_task_makes(monkeypatch: pytest
         return {key.partition(b":{")[2]: value for key, value in store.items()}
 
     assert contents(held_in_parts) == contents(held)
+
+
+def test_nothing_is_written_of_rows_after_which_another_topic_stands_under_the_name(log: Log) -> None:
+    with running(RedisServer) as server:
+        log.stands = "f" * 32
+        with pytest.raises(DataLoss, match="made anew"):
+            folded(server, frames(time.time_ns() // 1_000))
+        with redis.Redis.from_url(server.operator_url) as client:
+            assert not list(client.scan_iter(match="sw:*{user:*"))
 
 
 def test_a_run_ends_with_the_frame_that_fills_it(monkeypatch: pytest.MonkeyPatch) -> None:

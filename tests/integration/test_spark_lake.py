@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing
 from typing import Any
 
@@ -20,7 +20,7 @@ from slicewise.lifecycle.sweep import rules_of, verdict
 from slicewise.local import rebuilding
 from slicewise.slices import DAY_US, HOUR_US
 from slicewise.spark import backfill_run
-from slicewise.spark.archive import Archiver
+from slicewise.spark.archive import Archiver, committed
 from slicewise.spark.backfill_run import backfill
 from slicewise.spark.compact_run import Request, UnitRun, compact
 from slicewise.spark.compaction import HourJob, UnitTable
@@ -198,11 +198,47 @@ def test_of_two_archives_at_once_the_later_fails_and_then_goes_on_from_the_other
         topic_id = KafkaLog(shared.settings.kafka_bootstrap).topic_id("both")
         assert first.run().state.seq == 2
         with pytest.raises(CommitConflict):
-            first._commit(stale, topic_id, Extent({0: 10, 1: 0}, {0: 20, 1: 0}), shared.clock.now_us())
+            first._commit(stale, topic_id, Extent({0: 10, 1: 0}, {0: 20, 1: 0}), shared.clock.now_us(), {})
         table.refresh()
         assert archive_state(table).seq == 2
         assert scan_events(table, context.deployment.source("both")).num_rows == 20
         assert first.run().archives == 0
+
+
+@pytest.mark.parametrize("part", ["archive", "compaction"])
+def test_a_commit_whose_reply_is_lost_fails_its_run_and_is_found_by_the_next(
+    shared: Lake, part: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = f"unsure_{part}"
+    shared.topic(source)
+    deployment = shared.deploy(by_user(shared, source))
+    hour, stand = over(3) // HOUR_US, events(over(3), 60)
+    shared.produce(source, stand)
+    shared.fold(deployment, source)
+
+    def lost(write: Callable[[], None], what: str) -> None:
+        committed(write, what)
+        raise ConnectionError(f"the catalog did not answer: {what}")
+
+    with shared.context() as context:
+        with monkeypatch.context() as patch:
+            patch.setattr(f"slicewise.spark.{part}.committed", lost)
+            with pytest.raises(ConnectionError, match="did not answer"):
+                compact(context, Request(hour))
+        check(shared, deployment.units[0], stand)
+        again = compact(context, Request(hour))
+        assert again.more["dirty"] == 0
+        check(shared, deployment.units[0], stand)
+        table = load(context.catalog, source)
+        assert table is not None
+        assert archive_state(table).seq == 1, "what was committed is not archived again"
+        assert scan_events(table, deployment.source(source)).num_rows == len(stand)
+        keys = [
+            (row["hour"], row["slice"], row["user_id"])
+            for row in rows_of(context, deployment.units[0], [hour]).to_pylist()
+        ]
+        assert keys
+        assert len(keys) == len(set(keys))
 
 
 @pytest.mark.parametrize("size", ["few", "many"])

@@ -86,7 +86,7 @@ def answered(shared: Lake, unit: Unit, at: int) -> dict[str, dict[str, Any]]:
     stored = [
         Stored(i, p, units[0].hot, units[0].days) for (i, p, _), units in zip(targets, reply.entities, strict=True)
     ]
-    merged: ListMerged = merge_list(planned, stored, len(users), reply.marks.ledger)
+    merged: ListMerged = merge_list(planned, stored, len(users), reply.only.marks.ledger)
     assert not merged.short
     found: dict[str, dict[str, Any]] = {user: {} for user in users}
     for i, feature in enumerate(unit.features):
@@ -225,5 +225,5 @@ def test_an_entity_beyond_its_capacity_is_counted_and_refused(shared: Lake) -> N
         shape = ReadShape(store.generation, (ListShape(name, planned.ranges),))
         reply = store.read([TagRead(shape, keys.entity_tags(unit.entity, [["ada"]])[0])])
     (found,) = reply.entities[0]
-    merged = merge_list(planned, [Stored(0, None, found.hot, found.days)], 1, reply.marks.ledger)
+    merged = merge_list(planned, [Stored(0, None, found.hot, found.days)], 1, reply.only.marks.ledger)
     assert {(short.span, short.low_us) for short in merged.short} == {(0, now - 1000 + 14)}

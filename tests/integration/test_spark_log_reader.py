@@ -153,7 +153,7 @@ def test_columns_and_rows_are_those_of_the_stream(
     assert producer.flush(30) == 0
 
     names = [name for name, _ in source.columns]
-    reader = LogReader(settings_of(kafka_broker, tmp_path), source, names, {0: 0})
+    reader = LogReader(settings_of(kafka_broker, tmp_path), source, "", names, {0: 0})
     try:
         frames = frames_to(reader, {0: len(given)})
     finally:
@@ -212,7 +212,7 @@ def test_what_no_reader_is_given_is_read_past_and_what_is_gone_is_told(
         (producer.commit_transaction if committed else producer.abort_transaction)(30)
     settings = settings_of(kafka_broker, tmp_path)
     topical = Source(**{**source.__dict__, "topic": topic})
-    reader = LogReader(settings, topical, ["user"], {0: 0, 1: 0})
+    reader = LogReader(settings, topical, "", ["user"], {0: 0, 1: 0})
     child = psutil.Process(reader._child.pid)
     try:
         frames = frames_to(reader, {0: 4, 1: 0})  # record, marker, record, marker
@@ -223,7 +223,7 @@ def test_what_no_reader_is_given_is_read_past_and_what_is_gone_is_told(
     assert not child.is_running() or child.status() == psutil.STATUS_ZOMBIE
 
     log.delete_records(topic, {0: 3})
-    reader = LogReader(settings, topical, ["user"], {0: 0, 1: 0})
+    reader = LogReader(settings, topical, "", ["user"], {0: 0, 1: 0})
     try:
         with pytest.raises(DataLoss, match="lost records"):
             frames_to(reader, {0: 4, 1: 0})

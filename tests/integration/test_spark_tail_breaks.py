@@ -7,11 +7,9 @@ from __future__ import annotations
 
 import json
 import signal
-import socket
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -21,10 +19,12 @@ from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
 import slicewise as sw
+from slicewise import codec
 from slicewise.cover import Cover
 from slicewise.settings import Settings
 from slicewise.spark.session import stream_session
 from slicewise.stores import keys
+from tests.support.cutting import cutting
 from tests.support.servers import RedisServer
 from tests.support.tail_rows import TOPIC, Bench, Records, Writer
 
@@ -60,50 +60,11 @@ def some(count: int) -> Records:
 
 
 def offsets(url: str) -> list[int]:
-    """Of all tail fields of the store."""
+    """Of all events in tail fields of the store."""
     with redis.Redis.from_url(url) as client:
-        names = [name for key in client.scan_iter(match=b"sw:*:hot") for name in client.hkeys(key)]
-    return sorted(int(name.rsplit(b":", 1)[1]) for name in names if name.startswith(b"e:"))
-
-
-@contextmanager
-def cutting(port: int, cuts: int) -> Iterator[int]:
-    """A way to the store on which the first answers to scripts are lost, with the connection; gives its port."""
-    left, closing = [cuts], threading.Event()
-    server = socket.create_server(("127.0.0.1", 0))
-
-    def pump(source: socket.socket, target: socket.socket, *, asks: bool, armed: list[bool]) -> None:
-        with suppress(OSError):
-            while data := source.recv(1 << 16):
-                if asks and b"EVALSHA" in data:
-                    armed[0] = True
-                if not asks and armed[0] and left[0]:
-                    left[0] -= 1
-                    break  # the script ran: nobody hears of it
-                target.sendall(data)
-        for each in (source, target):
-            with suppress(OSError):
-                each.shutdown(socket.SHUT_RDWR)
-
-    def serve() -> None:
-        while not closing.is_set():
-            with suppress(OSError):
-                here, _ = server.accept()
-                there = socket.create_connection(("127.0.0.1", port))
-                armed = [False]
-                threading.Thread(target=pump, args=(here, there), kwargs={"asks": True, "armed": armed}).start()
-                threading.Thread(target=pump, args=(there, here), kwargs={"asks": False, "armed": armed}).start()
-
-    thread = threading.Thread(target=serve)
-    thread.start()
-    try:
-        yield server.getsockname()[1]
-    finally:
-        closing.set()
-        with suppress(OSError):
-            socket.create_connection(server.getsockname(), 1).close()
-        thread.join()
-        server.close()
+        found = [each for key in client.scan_iter(match=b"sw:*:hot") for each in client.hgetall(key).items()]
+    fields = [codec.unpack_tail(value)[1] for name, value in found if name.startswith(keys.TAIL_FIELDS)]
+    return sorted(codec.offset_of(member) for members in fields for member in members)
 
 
 def test_an_answer_that_is_lost_is_asked_for_again_and_changes_nothing(
@@ -111,7 +72,8 @@ def test_an_answer_that_is_lost_is_asked_for_again_and_changes_nothing(
 ) -> None:
     bench = Bench.deploy(session, settings_of(own_redis.url, tmp_path), one_view(), Cover())
     frame, placed = bench.frame(some(60))
-    with cutting(own_redis.port, 3) as port:
+    left = iter(range(3))
+    with cutting(own_redis.port, lambda: next(left, None) is not None) as port:
         writer = Writer(session, bench.spec(placed, redis_url=f"redis://127.0.0.1:{port}"))
         writer.write(frame)
         writer.close()

@@ -23,11 +23,11 @@ EVENTS = 600
 USERS = [f"user-{n}" for n in range(7)]
 
 
-@pytest.fixture
-def platform(tmp_path: Path) -> Iterator[Stack]:
+@pytest.fixture(params=["1", "2"], ids=["one node", "two nodes"])
+def platform(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Stack]:
     project = tmp_path / "purchases"
     shutil.copytree(EXAMPLE, project)
-    with stack(project, {"SLICEWISE_KAFKA_PARTITIONS": "2"}) as running:
+    with stack(project, {"SLICEWISE_KAFKA_PARTITIONS": "2", "SLICEWISE_STORE_NODES": request.param}) as running:
         running.up()
         yield running
 

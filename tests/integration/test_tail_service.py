@@ -19,6 +19,7 @@ from slicewise.local import control, redis_server, stream
 from slicewise.local.state import StateFolder
 from slicewise.settings import Settings
 from tests.support.stack import Stack, stack_of
+from tests.support.stored import is_of_tail
 
 pytestmark = [pytest.mark.server, pytest.mark.spark, pytest.mark.timeout(900)]
 
@@ -184,7 +185,7 @@ def left(platform: Stack) -> list[str]:
     found = []
     for key in client.scan_iter(match="sw:*:hot", count=1000):
         names = [bytes(name) for name in client.hkeys(key) if isinstance(name, bytes)]
-        found += [f"{key!r} {name!r}" for name in names if name == b"n" or name.startswith(b"e:")]
+        found += [f"{key!r} {name!r}" for name in names if is_of_tail(name)]
     client.close()
     return found
 

@@ -26,7 +26,7 @@ from slicewise.slices import DAY_US, HOUR_US, SECOND_US
 from slicewise.training.dataset import build_training_set
 from slicewise.training.instants import as_timestamps
 from tests.e2e.compare import as_bytes
-from tests.support.logged import ServedArchive, given
+from tests.support.logged import given, served_archive
 from tests.support.served import TOPIC, Event, Served
 from tests.support.servers import RedisServer, running
 
@@ -144,7 +144,7 @@ def test_seconds_and_a_month_are_answered_alike_online_in_evaluate_and_in_traini
     t_us, mode = answer.t_us, answer.mode
     queries = [{**entity, "at": t_us, "mode": mode} for entity in entities]
     evaluated = sw.evaluate(clicking, given(events, "clicked_at"), queries).to_pylist()
-    archive = ServedArchive(DEPLOYMENT.source("clicks"), events, now_us + DAY_US)
+    archive = served_archive(DEPLOYMENT.source("clicks"), events, now_us + DAY_US)
     at = as_timestamps(np.array([t_us], np.int64))[0]
     spine = [{**r.entity, "at": at, "token": r.token} for r in answer.results]
     trained = build_training_set(DEPLOYMENT, archive, spine, REFS, "token").table.to_pylist()

@@ -7,6 +7,7 @@ import math
 from collections.abc import Callable, Sequence
 from decimal import Decimal
 from fractions import Fraction
+from functools import cache
 from itertools import pairwise
 from typing import Any
 
@@ -202,7 +203,7 @@ def _decayed(aggregate: Any, values: Sequence[tuple[Any, int]], end_us: int) -> 
     odd = not_finite([value for value, _ in values])
     if odd is not None:
         return odd
-    us = int(aggregate.half_life[:-1]) * {"h": 3_600, "d": 86_400}[aggregate.half_life[-1]] * 1_000_000
+    us = int(aggregate.half_life[:-1]) * {"m": 60, "h": 3_600, "d": 86_400}[aggregate.half_life[-1]] * 1_000_000
     steps = [time // us for _, time in values]
     if max(steps) - min(steps) > 1_024:
         return Error("too_long")
@@ -218,11 +219,17 @@ def _decayed(aggregate: Any, values: Sequence[tuple[Any, int]], end_us: int) -> 
 def _factor(time: int, us: int) -> Fraction:
     """2^(part of a half-life), to 33 bits of it: three powers rounded to 63 bits, products cut to as many."""
     bits, factor = time % us * 2**33 // us, 2**63
-    with decimal.localcontext(prec=60):
-        for place in (11, 22, 33):
-            power = Decimal(2) ** (Decimal(bits >> (33 - place) & 2047) / 2**place)
-            factor = factor * int((power * 2**63).to_integral_value()) >> 63
+    for place in (11, 22, 33):
+        factor = factor * _power(bits >> (33 - place) & 2047, place) >> 63
     return Fraction(factor, 2**63)
+
+
+@cache
+def _power(part: int, place: int) -> int:
+    """2^(part / 2^place), to 63 bits."""
+    with decimal.localcontext(prec=60):
+        power = Decimal(2) ** (Decimal(part) / 2**place)
+        return int((power * 2**63).to_integral_value())
 
 
 def _decay_sum(aggregate: Any, events: Sequence[Event], end_us: int) -> Any:

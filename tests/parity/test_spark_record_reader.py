@@ -226,8 +226,9 @@ MEMBERS = st.dictionaries(st.sampled_from([*COLUMNS, "other", "o]"]), st.sampled
 EDITS = st.lists(st.tuples(st.integers(0, 200), st.sampled_from(PIECES)), max_size=2)
 
 
-@settings(max_examples=3, deadline=None, print_blob=True, suppress_health_check=list(HealthCheck))
-@given(st.lists(st.tuples(MEMBERS, EDITS, st.booleans()), min_size=300, max_size=400))
+# no longer lists: beyond some sixty records hypothesis runs out of the choices that it keeps, and throws the list away
+@settings(max_examples=10, deadline=None, print_blob=True, suppress_health_check=list(HealthCheck))
+@given(st.lists(st.tuples(MEMBERS, EDITS, st.booleans()), min_size=20, max_size=40))
 def test_any_record_is_read_as_the_oracle_reads_it(
     session: SparkSession, drawn: list[tuple[dict[str, str], list[tuple[int, bytes]], bool]]
 ) -> None:

@@ -152,7 +152,7 @@ def test_the_store_holds_the_same_bytes_whoever_wrote_the_tail(session: SparkSes
             assert differing == []
             print(f"seed {SEED}, time {again + 1}: {len(found[0])} keys")
         fields = [name for held, _ in found[0].values() if isinstance(held, dict) for name in held]
-        assert any(name.startswith(b"e:") for name in fields)
+        assert any(name.startswith(b"q:") for name in fields)
         assert any(name.startswith(b"x:") for name in fields)
         assert any(isinstance(held, list) and held for held, _ in found[0].values())
         with benches[0].store() as store:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -11,6 +11,7 @@ from slicewise.cover import Cover, Place
 from slicewise.features.unit import Source
 from slicewise.training.archive import Archived
 from slicewise.training.given import typed_events
+from slicewise.training.queries import GivenArchive
 from tests.support.served import TOPIC, Event
 
 
@@ -19,26 +20,37 @@ def given(events: Sequence[Event], timestamp: str) -> list[dict[str, Any]]:
     return [{**e.columns, timestamp: e.time_us, "partition": e.partition, "offset": e.offset} for e in events]
 
 
-class ServedArchive:
-    """The archive's port over what was folded, of the store's own topic."""
+class LoggedArchive:
+    """The archive's port over typed events, all of which were archived at once."""
 
-    def __init__(self, source: Source, events: Sequence[Event], until_us: int) -> None:
-        typed, refused = typed_events(source, given(events, source.timestamp))
-        assert not refused
-        where = typed.column_names.index("topic_id")
-        self.table = typed.set_column(where, "topic_id", pa.array([TOPIC] * typed.num_rows))
-        ends: dict[Place, int] = {}
-        for e in events:
-            ends[e.place] = max(ends.get(e.place, 0), e.offset + 1)
-        self.archived = Archived(1, Cover(ends), until_us, 1)
+    def __init__(self, table: pa.Table, cover: Cover, until_us: int) -> None:
+        self._given = GivenArchive(table)
+        self._archived = Archived(1, cover, until_us, 1)
 
     def reaches(self, source: str) -> Archived:  # noqa: ARG002
-        return self.archived
+        return self._archived
 
-    def confirmed(self, source: Source, archived: Archived) -> Archived:  # noqa: ARG002
-        return archived
+    def confirmed(self, source: Source, archived: Archived) -> Archived:
+        return self._given.confirmed(source, archived)
 
-    def events(self, source: Source, columns: Sequence[str], start_us: int, end_us: int, seq: int) -> pa.Table:  # noqa: ARG002
-        times = self.table["event_time"].to_numpy()
-        kept = self.table.filter(pa.array((times >= start_us) & (times < end_us)))
-        return kept.select([*columns, "event_time", "topic_id", "partition", "offset"])
+    def events(self, source: Source, columns: Sequence[str], start_us: int, end_us: int, seq: int) -> pa.Table:
+        return self._given.events(source, columns, start_us, end_us, seq)
+
+    def below(self, source: Source, columns: Sequence[str], cover: Cover, kafka_us: int, seq: int) -> pa.Table:
+        return self._given.below(source, columns, cover, kafka_us, seq)
+
+
+def typed_of(source: Source, topic: str, events: Sequence[Mapping[str, Any]]) -> pa.Table:
+    """Events of one topic as its archive holds them; none of them may be bad."""
+    typed, refused = typed_events(source, events)
+    assert not refused, refused
+    where = typed.column_names.index("topic_id")
+    return typed.set_column(where, "topic_id", pa.array([topic] * typed.num_rows, pa.string()))
+
+
+def served_archive(source: Source, events: Sequence[Event], until_us: int) -> LoggedArchive:
+    """Of what was folded, of the store's own topic."""
+    ends: dict[Place, int] = {}
+    for e in events:
+        ends[e.place] = max(ends.get(e.place, 0), e.offset + 1)
+    return LoggedArchive(typed_of(source, TOPIC, given(events, source.timestamp)), Cover(ends), until_us)

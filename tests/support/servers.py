@@ -46,7 +46,8 @@ class RunningServer:
     def __init__(self, name: str, folder: Path) -> None:
         self.state = StateFolder(folder)
         self.state.create()
-        loaded = Settings.load({"SLICEWISE_STATE": str(folder)})
+        # Records may be as old as a test wants them: a broker that looks for old ones, every five minutes, drops none.
+        loaded = Settings.load({"SLICEWISE_STATE": str(folder), "SLICEWISE_KAFKA_RETENTION_MS": "-1"})
         platform = services.build(loaded, services.chooser({}, folder), env={})
         self.settings: Settings = platform.settings
         self.service: Service = platform.services[name]

@@ -15,12 +15,12 @@ from contextlib import contextmanager
 from pathlib import Path
 from random import Random
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import IO, Any
 
 import httpx
-from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 
-from slicewise.local import control, stream, supervisor
+from slicewise.local import control, redis_server, stream, supervisor
 from slicewise.local.process import descendants, wait_gone
 from slicewise.local.state import StateFolder
 from slicewise.settings import Settings
@@ -43,7 +43,9 @@ class Stack:
 
     def up(self, *services: str) -> None:
         """Starts servers (all but Airflow by default) and waits until they are well."""
-        self.settings = supervisor.up(self.settings, print, only=services or ("redis", "kafka", "serving"))
+        only = services or ("redis", "kafka", "serving")
+        nodes = redis_server.names(self.settings.store_nodes)[1:] if "redis" in only else ()
+        self.settings = supervisor.up(self.settings, print, only=(*only, *nodes))
 
     def status(self) -> list[supervisor.ServiceStatus]:
         """Each service as it is."""
@@ -73,17 +75,30 @@ class Stack:
 
     def job(self, name: str, *arguments: str, check: bool = True, timeout_s: float = 300) -> dict[str, Any]:
         """A bounded Spark job; its report."""
-        script = self.settings.home / "spark_jobs" / f"{name}.py"
-        done = self._command([str(self.settings.spark_python), str(script), *arguments, "--json"], check, timeout_s)
+        done = self._command(self._job(name, arguments), check, timeout_s)
         lines = [line for line in done.stdout.splitlines() if line.startswith("{")]
         assert lines, f"{name} reported nothing\n{done.stdout[-2000:]}\n{done.stderr[-4000:]}"
         report: dict[str, Any] = json.loads(lines[-1])
         return report
 
-    def _command(self, argv: Sequence[str], check: bool, timeout_s: float) -> subprocess.CompletedProcess[str]:
+    def begin_job(self, name: str, *arguments: str, out: IO[str]) -> subprocess.Popen[str]:
+        """The same, which nobody waits for, in a session of its own; its report is the last line of `out`."""
+        argv = self._job(name, arguments)
+        return subprocess.Popen(
+            argv, stdout=out, stderr=out, text=True, env=self._environment(), start_new_session=True
+        )
+
+    def _job(self, name: str, arguments: Sequence[str]) -> list[str]:
+        script = self.settings.home / "spark_jobs" / f"{name}.py"
+        return [str(self.settings.spark_python), str(script), *arguments, "--json"]
+
+    def _environment(self) -> dict[str, str]:
         python = str(self.settings.spark_python)
         # What a person would set: the addresses come from the state folder, as they do for them.
-        env = {**os.environ, **self.given, "PYSPARK_PYTHON": python, "PYSPARK_DRIVER_PYTHON": python}
+        return {**os.environ, **self.given, "PYSPARK_PYTHON": python, "PYSPARK_DRIVER_PYTHON": python}
+
+    def _command(self, argv: Sequence[str], check: bool, timeout_s: float) -> subprocess.CompletedProcess[str]:
+        env = self._environment()
         try:
             done = subprocess.run(argv, capture_output=True, text=True, timeout=timeout_s, env=env, check=False)
         except subprocess.TimeoutExpired as late:
@@ -194,7 +209,7 @@ class Stack:
     def produce(self, topic: str, records: Sequence[tuple[int, bytes, int]]) -> None:
         """(partition, value, Kafka time in milliseconds) in this order; returns when all stand."""
         if self._producer is None:
-            self._producer = Producer({"bootstrap.servers": self.settings.kafka_bootstrap, "linger.ms": 5})
+            self._producer = self._new_producer()
         for partition, value, time_ms in records:
             while True:
                 try:
@@ -202,7 +217,18 @@ class Stack:
                     break
                 except BufferError:
                     self._producer.poll(0.1)
+                except KafkaException as error:
+                    # a partition that was added a moment ago: another producer knows of it at once
+                    if error.args[0].code() != KafkaError._UNKNOWN_PARTITION:
+                        raise
+                    assert self._producer.flush(60) == 0
+                    self._producer = self._new_producer()
         assert self._producer.flush(60) == 0
+
+    def _new_producer(self) -> Producer:
+        made = Producer({"bootstrap.servers": self.settings.kafka_bootstrap, "linger.ms": 5})
+        made.list_topics(timeout=30)
+        return made
 
     def progress(self, topic: str, view: str) -> list[str]:
         """What the broker keeps of a view's emission, per partition."""

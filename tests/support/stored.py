@@ -26,7 +26,7 @@ from slicewise.codec import Layout
 from slicewise.cover import Cover, Place
 from slicewise.features.event_list import EventList
 from slicewise.slices import HOUR_US, MINUTE_US
-from slicewise.stores import keys
+from slicewise.stores import keys, memory_tail
 from slicewise.stores.ports import FoldBatch, HourEntry, ListBatch, ReadReply, TagRead, TailBatch, UnitReply
 from slicewise.stores.shapes import ListShape, ReadShape
 from slicewise.stores.store import Store
@@ -253,6 +253,20 @@ def tail_batch(unit: StoreUnit, events: Sequence[Event], name: str = "user") -> 
         time=rows.time,
         members=NO_COLUMNS.encode(rows),
     )
+
+
+def is_of_tail(name: bytes) -> bool:
+    """Whether a field of a hot hash is there as long as the tail has events."""
+    return name == keys.TAIL_COUNT or name.startswith((keys.TAIL_FIELDS, keys.tail_head(b"")))
+
+
+def tail_fields(hot: dict[bytes, bytes], events: Iterable[tuple[Place, bytes]], room: codec.Room = codec.ROOM) -> None:
+    """Adds events (place, member) to the tail of a hot hash, whatever its guards are."""
+    by_place: dict[Place, list[bytes]] = {}
+    for at, member in events:
+        by_place.setdefault(at, []).append(member)
+    for at, some in by_place.items():
+        memory_tail.append(hot, keys.place_text(at), sorted(some, key=codec.offset_of), room)
 
 
 EVER = 2**53 - 1

@@ -92,8 +92,8 @@ class Bench:
         """The rows as a query's writers get them."""
         raw = self.session.createDataFrame(records.values, _RECORDS).coalesce(1)
         stamped = raw.selectExpr("value", "partition", "offset", "timestamp_micros(stamp) AS timestamp")
-        names = self.plan().units
-        return frame_of(stamped, self.deployment.sources[0], [self.deployment.unit(name) for name in names])
+        plan = self.plan()
+        return frame_of(stamped, plan, [self.deployment.unit(name) for name in plan.units])
 
     def spec(self, placed: Sequence[Placed], incarnation: Incarnation | None = None, **changed: Any) -> str:
         """What the writer is made of; changed: members of the JSON."""

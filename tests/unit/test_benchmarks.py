@@ -93,6 +93,19 @@ def test_requests_that_are_never_answered_are_counted_with_their_age(monkeypatch
     assert found.latency.worst >= 900
 
 
+def test_open_load_opens_a_connection_for_each_that_the_server_closed() -> None:
+    with server(once=True) as port:
+        found = run(_spec(port, OPEN, 2, rate=100))
+    assert found.failed == found.unanswered == 0
+    assert found.latency.n > 50
+
+
+def test_a_connection_that_is_closed_instead_of_an_answer_is_a_request_without_one() -> None:
+    with server(answer=b"", once=True) as port:
+        found = run(_spec(port, OPEN, 2, rate=100))
+    assert found.unanswered == found.latency.n > 50
+
+
 def test_closed_load_keeps_one_request_per_connection_under_way_and_counts_refusals() -> None:
     with server(answer=b"HTTP/1.1 503 No\r\ncontent-length: 0\r\n\r\n") as port:
         found = run(_spec(port, CLOSED, 3))

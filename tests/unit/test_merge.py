@@ -27,6 +27,7 @@ from slicewise.merge import Base, JointPlan, Merged, Stored, merge
 from slicewise.merge_known import Known
 from slicewise.merge_plan import Pentad, ReadMode, ReadPlan, Total, days_of, plan_key, plan_read
 from slicewise.slices import DAY_US, HOUR_US, MINUTE_US, Window, as_window, hopping, session, sliding, tumbling
+from tests.support.stored import tail_fields
 
 TOPIC = "00112233445566778899aabbccddeeff"
 SUM = aggregates.sum("v").bind({"v": pa.int64()})
@@ -115,10 +116,8 @@ class StoreUnderTest:
 
     def write(self, events: Sequence[Made]) -> None:
         """Tail fields, whatever the guard is."""
-        for e, member in zip(events, self.unit.members.encode(rows_of(events)), strict=True):
-            number = e.time // self.unit.slice_us
-            self.hot[b"e:%d:%s:%d:%d" % (number, e.place[0].encode(), e.place[1], e.offset)] = member
-        self.hot[b"n"] = b"%d" % sum(name.startswith(b"e:") for name in self.hot)
+        members = dict(zip(events, self.unit.members.encode(rows_of(events)), strict=True))
+        tail_fields(self.hot, [(e.place, member) for e, member in members.items()])
 
     def guard(self, place: Place) -> int:
         return int(self.hot.get(b"l:%s:%d" % (place[0].encode(), place[1]), -1))
@@ -523,6 +522,34 @@ def test_the_hours_of_a_spread_units_part_claim_that_partition_alone() -> None:
     ]
     merged = merge_one(plan, parts, 1, store.base())
     assert merged.ahead[0][0] == {event.time // HOUR_US: Cover({(TOPIC, 0): 10})}
+
+
+def test_what_several_nodes_gave_is_merged_under_the_claims_of_each() -> None:
+    # Entity 0 is on a node whose ledger and archive are far, entity 1 on one that lost both.
+    store, t = simple()
+    event = Made((TOPIC, 0), 4, t - HOUR_US, 0)
+    store.ledger, store.covers = {(TOPIC, 0): 50}, {1: Cover({(TOPIC, 0): 60})}
+    far = store.base()
+    store.ledger = {(TOPIC, 0): 3}
+    behind = store.base()
+    store.compact(event.time // HOUR_US, 1, [event])
+    plan = plan_of(store.unit, [as_window("6h")], "live", t)
+    one, other = store.read(plan), store.read(plan, 1)
+    parts = [one._replace(base=far), other._replace(base=behind)]
+    merged = merge_one(plan, parts, 2, Base(Cover(), Cover(), {}))
+    assert merged.base[0] == (Cover({(TOPIC, 0): 50}), Cover({(TOPIC, 0): 3}))
+    hour = {event.time // HOUR_US: Cover({(TOPIC, 0): 60})}
+    assert merged.ahead[0] == (hour, hour)
+
+
+def test_each_partition_of_a_spread_unit_has_the_ledger_of_the_node_that_has_its_keys() -> None:
+    store, t = simple()
+    plan = plan_of(store.unit, [as_window("6h")], "live", t)
+    bases = [Base(Cover({(TOPIC, 0): a, (TOPIC, 1): b}), Cover(), {}) for a, b in ((9, 2), (3, 8))]
+    nothing = [[None] * len(d.names) for d in plan.days]
+    parts = [Stored(0, p, [], nothing, base) for p, base in enumerate(bases)]
+    merged = merge_one(plan, parts, 1, Base(Cover(), Cover(), {}))
+    assert merged.base[0][0] == Cover({(TOPIC, 0): 9, (TOPIC, 1): 8}), "of the other node's places it says nothing"
 
 
 @settings(deadline=None)

@@ -19,7 +19,7 @@ from slicewise.errors import CodecError
 from slicewise.features.definitions import FeatureView, Project
 from slicewise.features.plan import plan
 from slicewise.features.unit import Unit
-from slicewise.merge_base import Stored
+from slicewise.merge_base import Base, Stored
 from slicewise.merge_list import ListMerged, merge_list, plan_list
 from slicewise.slices import EARLIEST_US, Window
 
@@ -169,6 +169,17 @@ def test_guards_beyond_the_ledger_are_the_base_and_the_token_says_bounds_and_cov
     assert token.base == Cover({(TOPIC, 1): 42})
     assert token.bounds == {"l_exact_10us": (10, 21), "l_rows_3": (EARLIEST_US, 21)}
     assert (token.unit, token.definition) == (unit.storage_fingerprint, unit.definition_fingerprint)
+
+
+def test_lists_of_several_nodes_have_each_its_own_ledger() -> None:
+    unit = unit_of([sw.rows(3)])
+    wanted = plan_list(unit, unit.features, "live", 100)
+    bases = [Base(Cover({(TOPIC, 0): n, (TOPIC, 1): n}), Cover(), {}) for n in (9, 4)]
+    rows = [fetched(unit, [(40, p, 0)], wanted.ranges) for p in (0, 1)]
+    apart = [Stored(e, None, [], rows[e], base) for e, base in enumerate(bases)]
+    assert merge_list(wanted, apart, 2, Cover()).base == tuple(base.ledger for base in bases)
+    spread = [Stored(0, p, [], rows[p], base) for p, base in enumerate(bases)]
+    assert merge_list(wanted, spread, 1, Cover()).base == (Cover({(TOPIC, 0): 9, (TOPIC, 1): 4}),)
 
 
 def test_an_entity_without_a_list_has_no_events() -> None:

@@ -53,7 +53,7 @@ def opened(ages_us: list[int], offsets: list[int], partitions: list[int], other_
 
 def seen(tail: Tail) -> tuple[Any, ...]:
     events = list(
-        zip(tail.events.members, np.asarray(tail.masks).tolist(), np.asarray(tail.numbers).tolist(), strict=True)
+        zip(tail.events.members, np.asarray(tail.masks).tolist(), np.asarray(tail.times).tolist(), strict=True)
     )
     return events, dict(tail.ends), tail.newest_us
 

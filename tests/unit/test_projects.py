@@ -56,11 +56,61 @@ def test_the_name_of_another_projects_view_is_refused() -> None:
         joined(deployment("b", "one"), deployment("a", "one"))
 
 
-def test_a_source_with_another_schema_under_a_deployed_name_is_refused() -> None:
-    changed = source(song="string")
+def test_a_column_that_no_view_of_another_project_reads_may_be_added_and_go() -> None:
+    stands = deployment("a", "one", source(song="string"))
+    for read in (source(), source(song="string", artist="string")):
+        both = joined(deployment("b", "two", read), stands)
+        assert both.opening == ("plays",)
+        assert {unit.storage_fingerprint for unit in stands.units} < {unit.storage_fingerprint for unit in both.units}
+        assert Deployment.from_json(both.to_json()) == both
+
+
+def test_a_column_that_another_projects_view_reads_stays_as_it_is() -> None:
+    def moved(path: str) -> sw.KafkaSource:
+        schema = {"user": "string", "at_us": "timestamp_us"}
+        return sw.KafkaSource("plays", schema=schema, timestamp="at_us", max_lateness="1h", paths={"user": path})
+
+    stands = deployment("a", "one", moved("$.user"))
+    with pytest.raises(DefinitionError, match="column 'user' of source 'plays' changes, and view 'one' reads it"):
+        joined(deployment("b", "two", moved("$.who.user")), stands)
+    assert joined(deployment("a", "one", moved("$.who.user")), stands).opening == ("plays",)
+
+
+def test_a_column_of_another_type_is_refused_whoever_changes_it() -> None:
     for project in ("a", "b"):
-        with pytest.raises(DefinitionError, match="source 'plays' is deployed with another schema"):
-            joined(deployment(project, f"{project}_view", changed), deployment("a", "one"))
+        with pytest.raises(DefinitionError, match="column 'song' of source 'plays' is long, and what is archived"):
+            joined(
+                deployment(project, f"{project}_view", source(song="long")),
+                deployment("a", "one", source(song="string")),
+            )
+
+
+def test_another_dedupe_is_taken_where_no_other_project_reads_the_source() -> None:
+    def counted_once(most: int) -> sw.KafkaSource:
+        schema = {"user": "string", "id": "string", "at_us": "timestamp_us"}
+        rule = sw.dedupe("id", most=most)
+        return sw.KafkaSource("plays", schema=schema, timestamp="at_us", max_lateness="1h", dedupe=rule)
+
+    stands = deployment("a", "one", counted_once(10))
+    after = joined(deployment("a", "other", counted_once(20)), stands)
+    assert after.views == ("other",)
+    assert [each.dedupe.most for each in after.sources if each.dedupe is not None] == [20]
+    with pytest.raises(DefinitionError, match="another dedupe, and views of other projects read it"):
+        joined(deployment("b", "two", counted_once(20)), stands)
+    assert joined(deployment("b", "two", counted_once(10)), stands).views == ("one", "two")
+
+
+def test_a_topic_that_another_project_reads_by_another_source_is_refused() -> None:
+    def named(name: str) -> sw.KafkaSource:
+        schema = {"user": "string", "at_us": "timestamp_us"}
+        return sw.KafkaSource(name, topic="plays", schema=schema, timestamp="at_us", max_lateness="1h")
+
+    stands = deployment("a", "one", named("plays"))
+    with pytest.raises(
+        DefinitionError, match="topic 'plays' is read by source 'plays', which views of other projects use"
+    ):
+        joined(deployment("b", "two", named("songs")), stands)
+    assert [each.name for each in joined(deployment("a", "three", named("songs")), stands).sources] == ["songs"]
 
 
 def test_a_project_does_not_change_the_fingerprints_of_its_units() -> None:

@@ -7,10 +7,14 @@ from typing import Unpack
 import pytest
 
 import slicewise as sw
-from slicewise.errors import DefinitionError
+from slicewise.cover import Cover
+from slicewise.errors import DefinitionError, EpochSuperseded
 from slicewise.features.definitions import Project
 from slicewise.features.explain import changes, refuse_changed_units
 from slicewise.features.plan import Deployment, plan
+from slicewise.features.projects import joined
+from slicewise.features.schema_change import judged_by, refusals, removed_columns, schema_history
+from slicewise.features.unit import Source
 from tests.support.fields import SourceFields
 
 SCHEMA = {
@@ -46,7 +50,7 @@ def absorbed(new: Deployment, what: str) -> None:
     """No unit is new, and the plan says what is read otherwise."""
     assert {each.storage_fingerprint for each in new.units} == {each.storage_fingerprint for each in deployed().units}
     for kind, reason in said(new).values():
-        assert (kind, reason.partition("from now on: ")[2]) == ("definition", what)
+        assert (kind, reason.partition("from where the log ends then: ")[2]) == ("definition", what)
     refuse_changed_units(new, deployed())
 
 
@@ -79,7 +83,6 @@ def test_a_column_that_is_wider_on_the_wire_alone_is_absorbed() -> None:
         ({"required": ["note"]}, "column 'note' must be there"),
         ({"max_ahead": "3m"}, "max_ahead is 3m, was"),
         ({"paths": {"note": "$.more.note"}}, "column 'note' stands elsewhere in a record"),
-        ({"topic": "plays_eu"}, "topic is plays_eu, was plays"),
         ({"schema": {**SCHEMA, "at_us": "timestamp_us", "x": "double"}, "allow_nan": ["x"]}, "column 'x' (double) is"),
     ],
 )
@@ -89,14 +92,36 @@ def test_what_else_a_record_is_judged_by_is_told(changed: SourceFields, what: st
         assert what in reason
 
 
-def test_a_column_of_another_type_is_refused_where_its_archive_could_not_go_on() -> None:
+def test_a_wider_decimal_is_a_new_unit_for_what_reads_it_alone_and_the_plan_says_so() -> None:
     wider = deployed(schema={**SCHEMA, "price": "decimal(12,2)"})
-    for kind, reason in said(wider).values():
+    found = said(wider)
+    assert found["reading"][0] == "definition"
+    assert found["paying"][0] == "new"
+    assert "the source's price changed: built again from the archive, 503 until then" in found["paying"][1]
+    refuse_changed_units(wider, deployed())
+
+
+@pytest.mark.parametrize("price", ["decimal(5,2)", "decimal(12,3)", "double"])
+def test_a_column_of_another_type_is_refused_where_its_archive_could_not_go_on(price: str) -> None:
+    other = deployed(schema={**SCHEMA, "price": price})
+    for kind, reason in said(other).values():
         assert kind == "refused"
-        assert "'price' of source 'plays' is decimal(12,2), and what is archived of it is decimal(6,2)" in reason
-    with pytest.raises(DefinitionError, match="'price'") as refused:
-        refuse_changed_units(wider, deployed())
+        assert "and what is archived of it is" in reason
+    with pytest.raises(DefinitionError, match="what is archived of it is") as refused:
+        refuse_changed_units(other, deployed())
     assert "paths=" in str(refused.value.next_step)
+
+
+@pytest.mark.parametrize(
+    ("changed", "what"),
+    [
+        ({"topic": "plays_eu"}, "topic of source 'plays' is plays_eu, was plays"),
+        ({"schema": {**SCHEMA, "at_us": "timestamp_ms"}}, "time_form of source 'plays' is ms, was us"),
+    ],
+)
+def test_another_topic_or_event_time_is_refused(changed: SourceFields, what: str) -> None:
+    with pytest.raises(DefinitionError, match=what):
+        refuse_changed_units(deployed(**changed), deployed())
 
 
 def test_one_that_no_view_reads_is_refused_as_well() -> None:
@@ -116,3 +141,72 @@ def test_a_widened_type_under_its_own_name_is_a_new_unit_for_what_reads_it_alone
     }
     assert "column 'price_wide' (decimal(12,2)) is added; column 'price' is removed" in found["reading"][1]
     refuse_changed_units(new, deployed())
+
+
+TOPIC, OTHER = "0" * 31 + "1", "0" * 31 + "2"
+ADDED = {**SCHEMA, "agent": "string"}
+
+
+def standing(found: Deployment) -> Source:
+    return found.source("plays")
+
+
+def test_a_changed_schema_stands_beside_the_one_before_and_has_no_place_at_first() -> None:
+    after = joined(deployed(schema=ADDED), deployed())
+    assert after.opening == ("plays",)
+    assert [each.source.schema_fingerprint for each in standing(after).earlier] == [
+        standing(deployed()).schema_fingerprint
+    ]
+    assert standing(after).schema_fingerprint == standing(deployed(schema=ADDED)).schema_fingerprint
+    assert Deployment.from_json(after.to_json()) == after
+    with pytest.raises(EpochSuperseded, match="has no place yet"):
+        judged_by(standing(after), TOPIC)
+
+
+def test_its_place_is_kept_by_whatever_is_applied_next() -> None:
+    until = Cover({(TOPIC, 0): 7, (OTHER, 0): 9})
+    once = joined(deployed(schema=ADDED), deployed()).placed({"plays": until})
+    assert once.opening == ()
+    assert Deployment.from_json(once.to_json()) == once
+    assert joined(deployed(schema=ADDED), once).digest == once.digest, "applied again, nothing changes"
+    (before, ends), (now, rest) = judged_by(standing(once), TOPIC)
+    assert (dict(before.columns).keys(), dict(ends), dict(rest)) == (SCHEMA.keys(), {0: 7}, {})
+    assert now == standing(once)
+
+    back = joined(deployed(), once)  # and a third is a version of its own, also where it says what the first did
+    assert [each.until for each in standing(back).earlier] == [until, None]
+    assert [took.changes for took in schema_history(standing(back))] == [
+        ("column 'agent' (string) is added",),
+        ("column 'agent' is removed",),
+    ]
+
+
+def test_a_topic_that_was_made_anew_is_judged_by_the_newest_alone() -> None:
+    once = joined(deployed(schema=ADDED), deployed()).placed({"plays": Cover({(TOPIC, 0): 7})})
+    assert [dict(ends) for _, ends in judged_by(standing(once), OTHER)] == [{}, {}]
+
+
+def test_a_required_column_goes_once_it_is_no_longer_required() -> None:
+    rest = {name: kind for name, kind in SCHEMA.items() if name != "note"}
+    required, free, gone = deployed(required=["note"]), deployed(), deployed(schema=rest)
+    assert refusals(standing(gone), standing(required)) == ("column 'note' of source 'plays' is removed, and required",)
+    assert refusals(standing(free), standing(required)) == refusals(standing(gone), standing(free)) == ()
+
+
+def test_columns_that_are_gone_are_known_by_their_last_type_until_they_come_back() -> None:
+    rest = {name: kind for name, kind in SCHEMA.items() if name not in ("note", "price")}
+    place = {"plays": Cover({(TOPIC, 0): 7})}
+    wider = joined(deployed(schema={**SCHEMA, "price": "decimal(12,2)"}), deployed()).placed(place)
+    assert removed_columns(standing(wider)) == ()
+    gone = joined(deployed(schema=rest, price="stars"), wider).placed(place)
+    assert removed_columns(standing(gone)) == (("price", "decimal(12,2)"), ("note", "string"))
+    back = joined(deployed(schema={**rest, "note": "string"}, price="stars"), gone)
+    assert removed_columns(standing(back)) == (("price", "decimal(12,2)"),)
+
+
+def test_a_column_that_comes_back_has_the_type_that_it_was_archived_by() -> None:
+    rest = {name: kind for name, kind in SCHEMA.items() if name != "note"}
+    without = joined(deployed(schema=rest), deployed()).placed({"plays": Cover({(TOPIC, 0): 7})})
+    (reason,) = refusals(standing(deployed(schema={**SCHEMA, "note": "long"})), standing(without))
+    assert reason == "column 'note' of source 'plays' is long, and what is archived of it is string"
+    assert refusals(standing(deployed()), standing(without)) == ()

@@ -25,7 +25,7 @@ from slicewise.stores.memory import MemoryServer, open_memory
 from slicewise.training.dataset import build_training_set
 from slicewise.training.instants import as_timestamps
 from tests.e2e.compare import as_bytes
-from tests.support.logged import ServedArchive, given
+from tests.support.logged import given, served_archive
 from tests.support.served import TOPIC, Event, Served
 
 NOW = 15_706 * DAY_US + 13 * HOUR_US + 20 * MINUTE_US + 7
@@ -124,7 +124,7 @@ def bits(answer: Answer) -> list[list[bytes]]:
 
 def trained(events: Sequence[Event], answer: Answer) -> list[list[bytes]]:
     """The same rows by token, from all events of the log."""
-    archive = ServedArchive(DEPLOYMENT.source("clicks"), events, NOW + DAY_US)
+    archive = served_archive(DEPLOYMENT.source("clicks"), events, NOW + DAY_US)
     at = as_timestamps(np.array([answer.t_us], np.int64))[0]
     spine = [{**result.entity, "at": at, "token": result.token} for result in answer.results]
     rows = build_training_set(DEPLOYMENT, archive, spine, list(answer.features), "token").table.to_pylist()
@@ -161,7 +161,7 @@ def test_a_fold_of_the_tail_changes_no_value_and_no_base_goes_back() -> None:
     world.ask(users=["ann"], min_token=of_ann)
     world.served.fold(world.rest)
     world.ask(users=["ann"], min_token=of_ann)
-    assert not any(name[:2] == b"e:" for fields in world.hot() for name in fields)
+    assert not any(name[:2] == b"q:" for fields in world.hot() for name in fields)
     after = world.ask()
     assert bits(after) == bits(before)
     assert after.freshness[0].tail_events == 0
@@ -196,8 +196,19 @@ def test_events_behind_a_skipped_one_count_once_the_fold_has_it() -> None:
 def test_a_damaged_tail_field_is_told_with_what_to_do() -> None:
     world = World()
     for fields in world.hot():
-        for name in [name for name in fields if name[:2] == b"e:"]:
+        for name in [name for name in fields if name[:2] == b"q:"]:
             fields[name] = fields[name][:-1] + bytes([fields[name][-1] ^ 1])
     with pytest.raises(CodecError, match="a tail field is damaged") as caught:
         world.ask(SLICED)
-    assert "the fold counts the event from the log" in str(caught.value.next_step)
+    assert "the fold counts its events from the log" in str(caught.value.next_step)
+    assert "slicewise rebuild" in str(caught.value.next_step)
+
+
+def test_fields_of_the_format_before_are_passed_over() -> None:
+    world = World()
+    before = world.ask()
+    for fields in world.hot():
+        fields |= {f"e:8:{TOPIC}:0:7".encode(): b"a member of then", b"n": b"1"}
+    after = world.ask()
+    assert bits(after) == bits(before)
+    assert after.freshness[0].tail_events == before.freshness[0].tail_events

@@ -12,7 +12,7 @@ from typing import Any, cast
 import pytest
 
 from slicewise.clock import ManualClock
-from slicewise.errors import GapRefused, IncarnationChanged, ServerError, StoreUnavailable
+from slicewise.errors import GapRefused, IncarnationChanged, ServerError, StoreUnavailable, TopicGone
 from slicewise.lifecycle.tail import SPARE_SLOTS
 from slicewise.local.stream import tail_said_of
 from slicewise.settings import Settings
@@ -104,6 +104,7 @@ class Query:
     ("error", "ends"),
     [
         (StoreUnavailable("away"), False),
+        (TopicGone("no topic of this name"), True),
         (IncarnationChanged("another life"), True),
         (GapRefused("a gap"), True),
     ],
@@ -122,7 +123,7 @@ def test_a_source_whose_slots_are_missing_says_so_to_whoever_asks(
 ) -> None:
     sessions(monkeypatch, given=1)
     (driver.settings.state_dir / driver.part).mkdir(parents=True)
-    plan = SimpleNamespace(source=SimpleNamespace(name="plays"), start={0: 0, 1: 0})
+    plan = SimpleNamespace(source=SimpleNamespace(name="plays", is_opening=False), start={0: 0, 1: 0})
     monkeypatch.setattr(tail_driver, "KafkaLog", lambda _: nullcontext())
     monkeypatch.setattr(tail_driver, "plan_stream", lambda *_: plan)
     monkeypatch.setattr(tail_driver, "tail_units", lambda *_: ["a unit"])

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from slicewise.cover import Cover
-from slicewise.errors import GapRefused, StoreUnavailable
+from slicewise.errors import ClockOff, GapRefused, StoreUnavailable
 from slicewise.slices import HOUR_US
 from slicewise.stores import decisions
 from slicewise.stores.decisions import Running, Swap
@@ -97,6 +97,17 @@ def test_only_topics_that_nobody_knows_begin_at_the_logs_first_offset() -> None:
     assert decisions.begun(frozenset(), [], earliest) == earliest
     for places, topics in ((frozenset({place(1)}), []), (frozenset(), [known])):
         assert decisions.begun(places, topics, earliest) == Cover({(other, 0): 4})
+
+
+@pytest.mark.parametrize("minutes", [-90, -1, 1, 90])
+def test_a_clock_that_is_off_dates_no_snapshot(minutes: int) -> None:
+    now, bound = 1_790_000_000_000_000, decisions.CLOCK_OFF_US
+    for off in (-bound, 0, bound):
+        decisions.check_clock(now + off, now, now + off)
+    decisions.check_clock(now - 90 * 60_000_000, now, now)  # it stood still while it asked
+    mine = now + minutes * 60_000_000
+    with pytest.raises(ClockOff, match=f"{abs(minutes) * 60} s {'ahead of' if minutes > 0 else 'behind'} the store"):
+        decisions.check_clock(mine, now, mine)
 
 
 @pytest.mark.parametrize(

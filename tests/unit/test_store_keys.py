@@ -37,6 +37,7 @@ def test_keys_are_the_golden_ones() -> None:
         "covers": keys.covers_key(17, "plays").decode(),
         "list": keys.list_key(17, tag, UNIT).decode(),
         "events": keys.members_key(17, tag, UNIT).decode(),
+        "ids": keys.ids_key(17, tag, UNIT).decode(),
         "hot of a term": keys.hot_key(17, tag, keys.unit_name(UNIT, 9)).decode(),
         "swapped of a term": keys.swapped_key(17, keys.unit_name(UNIT, 9)).decode(),
         "marks": keys.MARKS.decode(),
@@ -49,7 +50,9 @@ def test_keys_are_the_golden_ones() -> None:
 def test_fields_are_the_golden_ones() -> None:
     assert keys.guard_field(place(2)).decode() == GOLDEN["fields"]["guard"]
     assert keys.running_fields([2_261_232], place(2))[0].decode() == GOLDEN["fields"]["running"]
-    assert keys.tail_fields([2_261_232], place(2), [41])[0].decode() == GOLDEN["fields"]["tail"]
+    assert keys.tail_field(keys.place_text(place(2)), 17).decode() == GOLDEN["fields"]["tail"]
+    assert keys.tail_head(keys.place_text(place(2))).decode() == GOLDEN["fields"]["tail head"]
+    assert keys.ids_field(place(2)).decode() == GOLDEN["fields"]["ids"]
     assert keys.skip_field(place(2)).decode() == GOLDEN["fields"]["skip"]
     assert [field.decode() for field in keys.hour_fields(376_872)] == GOLDEN["fields"]["hour"]
 

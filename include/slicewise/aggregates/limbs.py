@@ -38,6 +38,10 @@ CARRY_LANES = 2
 INFINITE = 0x7FF  # the exponent of infinities and NaN
 LONG_CHUNK = 2**20  # rows between two carries: values below 2^33, so that a lane stays below 2^54
 SHORT_CHUNK = 2**15  # temporaries stay in cache
+NEAR_VALUES = 2**12
+NEAR_BITS = 24
+"""So many doubles whose exponents lie so near to each other are added at once: a half of a mantissa has 27 bits,
+shifted 51, so many of them 63."""
 FEW_GROUPS = 12
 """Up to so many groups Python's integers are faster than the fixed cost of whole columns."""
 CELLS = 2**22  # lanes x groups held at once: 32 MiB
@@ -271,12 +275,22 @@ def total_of_doubles(values: NDArray[np.float64]) -> tuple[int, int]:
     whole = (mantissa * 2.0**53).astype(np.int64)
     least = int(exponent.min(initial=INFINITE))
     total = 0
+    if 0 < len(values) <= NEAR_VALUES and int(exponent.max()) - least <= NEAR_BITS:
+        left = exponent - least
+        return _unit_total(
+            (int(((whole >> 26) << left).sum()) << 26) + int(((whole & (2**26 - 1)) << left).sum()), least
+        )
     for begin in range(0, len(values), LONG_CHUNK):
         part = slice(begin, begin + LONG_CHUNK)
         at, numbers = exponent[part] - least, whole[part]
         high, low = np.bincount(at, numbers >> 26), np.bincount(at, numbers & (2**26 - 1))
         for bits in np.flatnonzero((high != 0) | (low != 0)).tolist():
             total += ((int(high[bits]) << 26) + int(low[bits])) << bits
+    return _unit_total(total, least)
+
+
+def _unit_total(total: int, least: int) -> tuple[int, int]:
+    """A sum in units of 2^(least - 53) in units of 2^-1074, and how many limbs it is shifted down by."""
     shift = least - 53 + 1074
     if shift < 0:  # a double is a multiple of the unit, and so is their sum
         return total >> -shift, 0

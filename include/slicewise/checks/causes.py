@@ -1,31 +1,30 @@
-"""The likeliest cause of a difference is the first change to the question that gives the very bytes of the answer.
+"""The likeliest cause of a difference is what explains most of the differences of its entity, as bytes.
 
-Changes are tried from the particular to the general: what the whole answer may have been read with, then what a store
-may have lost, kept or doubled of one slice or hour.
+Changes are tried to the question as a whole: what the whole answer may have been read with; and where none explains
+all that differs of an entity, to what a store may have lost, kept, moved or doubled (`parts`).
 """
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
-import pyarrow as pa
-
-from slicewise.checks import declared
-from slicewise.checks.model import Cause, Compared
-from slicewise.checks.queries import Aggregated, aggregated
+from slicewise.checks import parts
+from slicewise.checks.doubts import TELLING, Doubt, beside, engines_of, gives, is_rounded, is_tied
+from slicewise.checks.model import Cause
+from slicewise.checks.queries import BY_SQL
 from slicewise.checks.recompute import (
     ANY_COVER,
     BASE_ALONE,
     NOT_LATE,
+    TOKEN,
+    Held,
     Part,
     Recomputation,
     Recomputed,
     WindowOf,
 )
-from slicewise.checks.values import canonical, typed, value_of
 from slicewise.slices import HOUR_US
 
 MOST_CUTS = 48
@@ -33,151 +32,188 @@ MOST_ENTITIES = 24
 """Entities whose slices and hours are tried one by one."""
 MOST_SEARCHED = 4
 """Values of each for which they are; the others are held to what explains these."""
-MOST_PARTS = 200
-"""Slices and hours that are tried of each."""
-_TIED = 64
+MOST_HYPOTHESES = 6
+"""That the others are held to."""
 
 
 @dataclass(frozen=True)
-class Doubt:
-    """A value that differs: its window, its aggregate, the type of its values, both sides."""
+class _Change:
+    """What is wrong, whatever the doubt: so says a cause, and a part of the store or a rule of reading."""
 
-    window: WindowOf
-    each: Aggregated
-    kind: pa.DataType
-    row: Compared
+    cause: Cause
+    what: Part | tuple[str, int, int]
 
 
 @dataclass(frozen=True)
 class _Tried:
-    """A change to the question of doubt number `doubt`, and what it would be the sign of."""
+    """A changed question of doubt number `doubt`, and what it would be the sign of."""
 
     doubt: int
-    cause: Cause
+    change: _Change
     window: WindowOf
-
-    def of(self, doubt: int, window: WindowOf) -> _Tried:
-        """The same change to the question of another doubt."""
-        mine = self.window
-        return _Tried(doubt, self.cause, replace(window, part=mine.part, times=mine.times, seq=mine.seq))
+    edge: bool = True
 
 
 def causes_of(recomputation: Recomputation, doubts: Sequence[Doubt]) -> list[Cause]:
     """One per doubt; `logic` where no change gives the answer."""
     slice_us = recomputation.unit.slice_us
-    everyone = range(len(doubts))
-    changes = (each for i in everyone for each in _changes(i, doubts[i].window, slice_us))
-    causes = {i: each.cause for i, each in _try(recomputation, doubts, changes).items()}
-    causes |= {i: Cause.ROUNDING for i in everyone if i not in causes and _is_rounding(doubts[i])}
-    left: dict[str, list[int]] = {}
-    for i in everyone:
-        if i not in causes:
-            left.setdefault(doubts[i].row.entity, []).append(i)
-    causes |= _searched(recomputation, doubts, list(left.values())[:MOST_ENTITIES])
-    return [causes.get(i, Cause.LOGIC) for i in everyone]
+    exactly = [i for i, doubt in enumerate(doubts) if not doubt.approximate]
+    whole = (each for i in exactly for each in _whole(i, doubts[i].window, slice_us))
+    found = _matching(recomputation, doubts, whole)
+    entities: dict[str, list[int]] = {}
+    for i in range(len(doubts)):
+        entities.setdefault(doubts[i].row.entity, []).append(i)
+    judged = [[i for i in mine if not doubts[i].approximate] for mine in entities.values()]
+    unsure = [mine for mine in judged if mine and not _is_one(mine, found)][:MOST_ENTITIES]
+    searched = [_telling(doubts, mine) for mine in unsure]
+    _add(found, _matching(recomputation, doubts, _parts(recomputation, doubts, [i for some in searched for i in some])))
+    held = (each for mine in entities.values() for each in _held_to(doubts, mine, found, slice_us))
+    _add(found, _matching(recomputation, doubts, held, with_engine=True))
+    causes: dict[int, Cause] = {}
+    for mine in entities.values():
+        votes = _votes(mine, found)
+        for i in mine:
+            if i in found:
+                causes[i] = max(found[i], key=lambda each: votes[each.change]).change.cause
+    return [causes.get(i, Cause.LOGIC) for i in range(len(doubts))]
 
 
-def _searched(recomputation: Recomputation, doubts: Sequence[Doubt], left: Sequence[list[int]]) -> dict[int, Cause]:
-    """Causes within one slice or hour, of the doubts of each entity: some are searched, the others follow them."""
-    few = [i for mine in left for i in mine[:: -(-len(mine) // MOST_SEARCHED)]]
-    found = _try(recomputation, doubts, _parts(recomputation, doubts, few)) if few else {}
-    others = [
-        found[i].of(j, doubts[j].window) for mine in left for i in mine if i in found for j in mine if j not in found
-    ]
-    found |= _try(recomputation, doubts, others)
-    return {i: each.cause for i, each in found.items()}
+def _add(found: dict[int, list[_Tried]], more: Mapping[int, list[_Tried]]) -> None:
+    for i, some in more.items():
+        found[i] = [*found.get(i, ()), *some]
 
 
-def _try(recomputation: Recomputation, doubts: Sequence[Doubt], tried: Iterable[_Tried]) -> dict[int, _Tried]:
-    """The first change of each doubt that gives its answer."""
+def _is_one(mine: Sequence[int], found: Mapping[int, list[_Tried]]) -> bool:
+    """Whether one change explains all of these."""
+    each = [{tried.change for tried in found.get(i, ())} for i in mine]
+    return bool(set.intersection(*each))
+
+
+def _votes(mine: Sequence[int], found: Mapping[int, list[_Tried]]) -> dict[_Change, tuple[int, int]]:
+    """By change: how many doubts it explains; of two that explain as many, the more particular is the greater.
+
+    What stands at the edge of every window that lacks it was moved rather than dropped.
+    """
+    counts: Counter[_Change] = Counter()
+    moved: dict[_Change, bool] = {}
+    for i in mine:
+        for change in dict.fromkeys(each.change for each in found.get(i, ())):
+            counts[change] += 1
+        for each in found.get(i, ()):
+            moved[each.change] = moved.get(each.change, True) and each.edge
+    return {change: (n, _particular(change, moved[change])) for change, n in counts.items()}
+
+
+def _particular(change: _Change, edge: bool) -> int:
+    if not isinstance(change.what, Part):
+        return 3
+    if change.cause is not Cause.BOUNDARY:
+        return 1
+    return 2 if edge else 0
+
+
+def _telling(doubts: Sequence[Doubt], mine: Sequence[int]) -> list[int]:
+    """Some of an entity's, of many windows, and of kinds that tell."""
+    by_window: dict[tuple[int, int, int], list[int]] = {}
+    for i in sorted(mine, key=lambda i: _rank(doubts[i])):
+        window = doubts[i].window
+        by_window.setdefault((window.who, window.start_us, window.end_us), []).append(i)
+    rounds = max(len(some) for some in by_window.values())
+    turns = [some[n] for n in range(rounds) for some in by_window.values() if n < len(some)]
+    return turns[:MOST_SEARCHED]
+
+
+def _rank(doubt: Doubt) -> int:
+    kind = doubt.each.kind
+    return 0 if kind in TELLING else 3 if kind == "count" else 1 if kind in BY_SQL else 2
+
+
+def _held_to(
+    doubts: Sequence[Doubt], mine: Sequence[int], found: Mapping[int, list[_Tried]], slice_us: int
+) -> Iterator[_Tried]:
+    """What explains most of an entity's doubts, tried for all of them that it was not tried for."""
+    votes = _votes(mine, found)
+    likely = sorted(votes, key=lambda each: votes[each], reverse=True)[:MOST_HYPOTHESES]
+    for i in mine:
+        known = {each.change for each in found.get(i, ())}
+        wanted = [change for change in likely if change not in known]
+        for each in wanted:
+            if isinstance(each.what, Part):
+                yield _of_part(i, doubts[i].window, each.cause, each.what)
+        if doubts[i].approximate:
+            yield from (each for each in _whole(i, doubts[i].window, slice_us) if each.change in wanted)
+
+
+def _of_part(i: int, window: WindowOf, cause: Cause, part: Part) -> _Tried:
+    """What a part that has this cause does to a window."""
+    outside = part.end_us <= window.start_us or part.start_us >= window.end_us
+    edge = outside or part.start_us == window.start_us or part.end_us == window.end_us
+    times = 2 if cause is Cause.DOUBLED or (cause is Cause.BOUNDARY and outside) else 0
+    return _Tried(i, _Change(cause, part), replace(window, part=part, times=times), edge)
+
+
+def _whole(i: int, window: WindowOf, slice_us: int) -> Iterator[_Tried]:
+    """Changes to the question as a whole."""
+    start, end = window.start_us, window.end_us
+
+    def tried(cause: Cause, said: str, at: int, by: int, changed: WindowOf) -> _Tried:
+        return _Tried(i, _Change(cause, (said, at, by)), changed)
+
+    yield tried(Cause.TIE, TOKEN, 0, 0, window)
+    yield tried(Cause.ROUNDING, TOKEN, 0, 0, window)
+    for cause, rule in ((Cause.LATE, NOT_LATE), (Cause.LAG, ANY_COVER), (Cause.LAG, BASE_ALONE)):
+        yield tried(cause, rule, 0, 0, replace(window, rule=rule))
+    hours = range(start // HOUR_US + 1, -(-end // HOUR_US))
+    for hour in hours[:: max(1, len(hours) // MOST_CUTS)]:
+        yield tried(Cause.EXPIRY, TOKEN, hour, 0, replace(window, start_us=hour * HOUR_US))
+    for moved in (-slice_us, slice_us):
+        yield tried(Cause.BOUNDARY, "start", 0, moved, replace(window, start_us=start + moved))
+        yield tried(Cause.BOUNDARY, "end", 0, moved, replace(window, end_us=end + moved))
+
+
+def _parts(recomputation: Recomputation, doubts: Sequence[Doubt], searched: Sequence[int]) -> Iterator[_Tried]:
+    """Parts of the store, tried for these."""
+    slice_us = recomputation.unit.slice_us
+    around: dict[int, WindowOf] = {}
+    for i in searched:
+        window = doubts[i].window
+        before = around.get(window.who, window)
+        start = min(before.start_us, window.start_us - parts.REACH_US)
+        end = max(before.end_us, window.end_us + parts.REACH_US)
+        around[window.who] = WindowOf(window.who, window.who, TOKEN, start, end)
+    held: dict[int, list[Held]] = recomputation.held(list(around.values())) if around else {}
+    for i in searched:
+        window = doubts[i].window
+        added = None if window.rows else doubts[i].added
+        for each in parts.tried(window, held.get(window.who, []), added, slice_us):
+            changed = replace(window, part=each.part, times=each.times)
+            yield _Tried(i, _Change(each.cause, each.part), changed, each.edge)
+
+
+def _matching(
+    recomputation: Recomputation, doubts: Sequence[Doubt], tried: Iterable[_Tried], *, with_engine: bool = False
+) -> dict[int, list[_Tried]]:
+    """All changes of each doubt that give its answer, in their order."""
     windows: dict[WindowOf, WindowOf] = {}
     numbered = [
         replace(each, window=windows.setdefault(key := replace(each.window, w=0), replace(key, w=len(windows))))
         for each in tried
     ]
-    ties = {each.doubt: _tie_query(doubts[each.doubt].each) for each in numbered if each.cause is Cause.TIE}
-    asked = [*(doubts[each.doubt].each for each in numbered), *(tie for tie in ties.values() if tie is not None)]
+    aside = {(each.doubt, each.change.cause): beside(doubts[each.doubt].each, each.change.cause) for each in numbered}
+    asked = [*(doubts[each.doubt].each for each in numbered), *(one for some in aside.values() for one in some)]
     results = recomputation.of(list(windows.values()), asked) if windows else Recomputed()
-    found: dict[int, _Tried] = {}
+    pairs = ((doubts[each.doubt], each.window) for each in numbered) if with_engine else ()
+    engines = engines_of(recomputation, pairs, results)
+    found: dict[int, list[_Tried]] = {}
     for each in numbered:
-        if each.doubt not in found and _gives(results, each, doubts[each.doubt], ties.get(each.doubt)):
-            found[each.doubt] = each
+        doubt, w = doubts[each.doubt], each.window.w
+        said = [results.value(w, one) for one in aside[each.doubt, each.change.cause]]
+        if each.change.cause is Cause.TIE:
+            is_it = bool(said) and is_tied(doubt, said[0])
+        elif each.change.cause is Cause.ROUNDING:
+            is_it = is_rounded(doubt, said)
+        else:
+            is_it = gives(results, engines, w, doubt)
+        if is_it:
+            found.setdefault(each.doubt, []).append(each)
     return found
-
-
-def _gives(results: Recomputed, tried: _Tried, doubt: Doubt, tie: Aggregated | None) -> bool:
-    if tried.cause is Cause.TIE:
-        return tie is not None and _tied(doubt.each, results.value(tried.window.w, tie), doubt.row, doubt.kind)
-    offline = results.value(tried.window.w, doubt.each)
-    truth = declared.truth_of(doubt.each, offline)
-    return canonical(typed(offline if truth is None else truth.value, doubt.kind)) == doubt.row.online
-
-
-def _changes(i: int, window: WindowOf, slice_us: int) -> Iterator[_Tried]:
-    """To the question as a whole."""
-    start, end = window.start_us, window.end_us
-    yield _Tried(i, Cause.TIE, window)
-    for cause, rule in ((Cause.LATE, NOT_LATE), (Cause.LAG, ANY_COVER), (Cause.LAG, BASE_ALONE)):
-        yield _Tried(i, cause, replace(window, rule=rule))
-    hours = range(start // HOUR_US + 1, -(-end // HOUR_US))
-    for hour in hours[:: max(1, len(hours) // MOST_CUTS)]:
-        yield _Tried(i, Cause.EXPIRY, replace(window, start_us=hour * HOUR_US))
-    for moved in (-slice_us, slice_us):
-        yield _Tried(i, Cause.BOUNDARY, replace(window, start_us=start + moved))
-        yield _Tried(i, Cause.BOUNDARY, replace(window, end_us=end + moved))
-
-
-def _parts(recomputation: Recomputation, doubts: Sequence[Doubt], left: Sequence[int]) -> Iterator[_Tried]:
-    """To what the store holds of one slice or hour."""
-    windows = [replace(doubts[i].window, w=i) for i in left]
-    seqs = recomputation.seqs(windows)
-    for i in left:
-        by_hour: dict[int, list[int]] = {}
-        for hour, seq in seqs.get(i, []):
-            by_hour.setdefault(hour, []).append(seq)
-        for hour, brought in by_hour.items():
-            whole = Part(hour * HOUR_US, (hour + 1) * HOUR_US)
-            for seq in brought[1:]:  # what the newest archive had is no earlier one
-                yield _Tried(i, Cause.STALE, replace(doubts[i].window, part=whole, times=0, seq=seq))
-    lengths = dict.fromkeys((recomputation.unit.slice_us, HOUR_US))
-    parts = {length: recomputation.parts(windows, length) for length in lengths}
-    for i in left:
-        some = [part for length in lengths for part in _each_and_all(parts[length].get(i, []))]
-        for cause, times in ((Cause.DROPPED, 0), (Cause.DOUBLED, 2)):
-            for part in some:
-                yield _Tried(i, cause, replace(doubts[i].window, part=part, times=times))
-
-
-def _each_and_all(parts: Sequence[Part]) -> Sequence[Part]:
-    """Of each place, and of all together where there are several."""
-    some = parts[:MOST_PARTS]
-    return list(dict.fromkeys([*some, *(Part(each.start_us, each.end_us) for each in some)]))
-
-
-def _is_rounding(doubt: Doubt) -> bool:
-    """Whether both sides are doubles next to each other."""
-    online, offline = value_of(doubt.row.online), value_of(doubt.row.offline)
-    if not isinstance(online, float) or not isinstance(offline, float):
-        return False
-    return online in (math.nextafter(offline, math.inf), math.nextafter(offline, -math.inf))
-
-
-def _tie_query(each: Aggregated) -> Aggregated | None:
-    """For one ranked value: all the first places, so that another of the same rank is seen."""
-    if each.kind not in ("argmin", "argmax", "top_k", "bottom_k"):
-        return None
-    several = {"argmin": "bottom_k", "argmax": "top_k"}.get(each.kind, each.kind)
-    k = each.parameters.get("k", 1)
-    return aggregated({"kind": several, "payload": each["payload"], "by": each["by"], "k": k + _TIED})
-
-
-def _tied(each: Aggregated, places: Any, row: Compared, kind: pa.DataType) -> bool:
-    if not places:
-        return False
-    if each.kind in ("argmin", "argmax"):
-        first = canonical(places[0]["by"])
-        best = [place["payload"] for place in places if canonical(place["by"]) == first]
-        return any(canonical(typed(payload, kind)) == row.online for payload in best)
-    struct = kind.value_type
-    ranks = [canonical(typed(place["by"], struct.field("by").type)) for place in places[: each["k"]]]
-    return ranks == row.online_ranks()

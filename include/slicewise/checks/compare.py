@@ -5,20 +5,23 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import zip_longest
 from typing import Any
 
 from slicewise.checks import declared, engine
 from slicewise.checks.bounds import may_be, searched_from
-from slicewise.checks.causes import Doubt, causes_of
+from slicewise.checks.causes import causes_of
+from slicewise.checks.doubts import Doubt
 from slicewise.checks.exact import plain_sum_agrees
 from slicewise.checks.judges import judged
 from slicewise.checks.model import Cause, Compared, PlainSum, Verdict
 from slicewise.checks.queries import BY_SQL, Aggregated, aggregated
 from slicewise.checks.recompute import TOKEN, Asked, Recomputation, WindowOf
-from slicewise.checks.values import canonical, typed
+from slicewise.checks.values import canonical, typed, value_of
 from slicewise.features.unit import PlannedFeature, Unit
 
 MOST_CLASSIFIED = 200
+"""Differences of a unit that a cause is looked for."""
 _COUNTS = ("count", "distinct_count")
 
 
@@ -71,10 +74,37 @@ def compare(recomputation: Recomputation, reads: Sequence[Read]) -> tuple[list[C
 
 
 def _with_causes(recomputation: Recomputation, values: Sequence[_Value], rows: Sequence[Compared]) -> list[Compared]:
-    wrong = [i for i, row in enumerate(rows) if row.verdict is not Verdict.EQUAL and not row.cause][:MOST_CLASSIFIED]
-    doubts = [Doubt(values[i].window, values[i].each, values[i].feature.aggregate.output_type, rows[i]) for i in wrong]
-    causes = dict(zip(wrong, causes_of(recomputation, doubts), strict=True)) if wrong else {}
+    """Every difference has a cause then; beyond `MOST_CLASSIFIED` of them it says that none was looked for."""
+    wrong = [i for i, row in enumerate(rows) if row.verdict is not Verdict.EQUAL and not row.cause]
+    if not wrong:
+        return list(rows)
+    added = _added(values, rows)
+    chosen = _in_turns(wrong, rows)[:MOST_CLASSIFIED]
+    doubts = [
+        Doubt(values[i].window, values[i].feature, values[i].each, rows[i], added.get(values[i].window.w))
+        for i in chosen
+    ]
+    causes = dict.fromkeys(wrong, Cause.UNCLASSIFIED)
+    causes |= dict(zip(chosen, causes_of(recomputation, doubts), strict=True))
     return [replace(row, cause=causes[i]) if i in causes else row for i, row in enumerate(rows)]
+
+
+def _in_turns(wrong: Sequence[int], rows: Sequence[Compared]) -> list[int]:
+    """One of each entity, then another of each: none is without a cause for the sake of another."""
+    entities: dict[str, list[int]] = {}
+    for i in wrong:
+        entities.setdefault(rows[i].entity, []).append(i)
+    return [i for turn in zip_longest(*entities.values()) for i in turn if i is not None]
+
+
+def _added(values: Sequence[_Value], rows: Sequence[Compared]) -> dict[int, int]:
+    """How many events too many there are, by window; of those whose events are counted."""
+    found: dict[int, int] = {}
+    for value, row in zip(values, rows, strict=True):
+        online, offline = value_of(row.online), value_of(row.offline)
+        if value.each.kind == "count" and value.each["column"] is None and isinstance(online, int):
+            found[value.window.w] = online - offline
+    return found
 
 
 def _values(unit: Unit, reads: Sequence[Read]) -> Iterable[_Value]:

@@ -57,6 +57,11 @@ def truth_of(each: Aggregated, found: Any) -> Truth | None:
     return None
 
 
+def is_approximate(each: Aggregated) -> bool:
+    """Whether an answer may be beyond what is exact."""
+    return _given(each.parameters)["kind"] in APPROXIMATE
+
+
 def within(each: Aggregated, truth: Any, answer: Any) -> bool:
     """Whether an answer beyond the exact ones keeps the declared error; of buckets the engine's bytes alone say so."""
     spec = _given(each.parameters)
@@ -133,3 +138,4 @@ WITHIN: dict[str, Callable[[Mapping[str, Any], Any, Any], bool]] = {
     "cuckoo": _members,
 }
 """Approximate kinds: (kind and parameters, the exact value, the answer) -> whether the declared error is kept."""
+APPROXIMATE = frozenset(WITHIN)

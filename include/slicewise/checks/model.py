@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from enum import StrEnum
 from typing import Any, Protocol
 
@@ -24,16 +24,19 @@ class Cause(StrEnum):
     """The likeliest reason of a difference: which change to the question gives the online value."""
 
     NONE = ""
-    LATE = "late"  # without the events that came after their hour was over
+    LATE = "late"  # without the events that came after their hour was over, or those that an archive had
     LAG = "lag"  # with another cover than the token's
-    BOUNDARY = "boundary"  # with a bound moved by a slice, or the bounds themselves are wrong
-    EXPIRY = "expiry"  # with the window cut short at its start
+    BOUNDARY = (
+        "boundary"  # with a bound, or what one slice holds, on its other side; or the bounds themselves are wrong
+    )
+    EXPIRY = "expiry"  # with the window, or what was compacted of it, cut short at its start
     TIE = "tie"  # the same rank, another event of the same value
     STALE = "stale"  # with an hour as an earlier archive had it
     ROUNDING = "rounding"  # one unit in the last place off
     DROPPED = "dropped"  # without what one slice or hour holds (of one partition, or of all)
     DOUBLED = "doubled"  # with what one slice or hour holds counted twice
     LOGIC = "logic"  # none of these
+    UNCLASSIFIED = "unclassified"  # not looked for: too many values differ
 
 
 @dataclass(frozen=True)
@@ -98,6 +101,40 @@ class PlainSum:
 
 
 @dataclass(frozen=True)
+class Repeats:
+    """Of the events of a source of lately: how many have the id of one before them, of whatever entity.
+
+    events: all of them. repeated: in their partition within the horizon, with the same content; conflicts: with
+    another content (docs/adr/0064: neither counts, where the entity is the same); across: the id came in another
+    partition within the horizon, which nothing leaves out.
+    """
+
+    source: str
+    events: int
+    repeated: int
+    conflicts: int
+    across: int
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain JSON values."""
+        return asdict(self)
+
+    def notes(self) -> list[str]:
+        """What a person should look at."""
+        found = []
+        if self.conflicts:
+            found.append(
+                f"source {self.source}: {self.conflicts} events have the id of another one and another content "
+                f"(ops.duplicates_{self.source}, reason 'conflict')"
+            )
+        if self.across:
+            found.append(
+                f"source {self.source}: {self.across} events have the id of one in another partition; they count twice"
+            )
+        return found
+
+
+@dataclass(frozen=True)
 class Outcome:
     """One run of the check.
 
@@ -112,6 +149,8 @@ class Outcome:
     compared: tuple[Compared, ...]
     plain_sums: tuple[PlainSum, ...]
     notes: tuple[str, ...] = ()
+    repeats: tuple[Repeats, ...] = ()
+    """Of the sources whose events count once by their id."""
 
     def wrong(self) -> tuple[Compared, ...]:
         """What is not equal."""

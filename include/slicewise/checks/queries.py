@@ -16,6 +16,8 @@ from slicewise.features.unit import Source, Unit
 from slicewise.slices import HOUR_US
 
 ROWS = "check_rows"
+EVENT_ID = "event_id_"
+"""Of rows of a source whose events count once by their id."""
 RANKED = frozenset(["argmin", "argmax", "top_k", "bottom_k", "last_k"])
 SIMPLE = frozenset(["count", "sum", "mean", "min", "max", "bool_and", "bool_or"])
 BY_SQL = RANKED | SIMPLE | {"distinct_count"}
@@ -53,15 +55,26 @@ def kinds_of(unit: Unit, source: Source) -> dict[str, str]:
 
 def archived(table: str, source: Source, start_us: int, end_us: int) -> str:
     """Good events with time in [start, end): identity, seq, t, kafka_t, and the source's columns as c_."""
+    return (
+        f"{_good(table, source)} "
+        f"AND hour BETWEEN {start_us // HOUR_US} AND {end_us // HOUR_US} "
+        f"AND event_time >= timestamp_micros({start_us}) AND event_time < timestamp_micros({end_us})"
+    )
+
+
+def archived_since(table: str, source: Source, kafka_us: int) -> str:
+    """The same of all good events whose Kafka time is this or later."""
+    return f"{_good(table, source)} AND kafka_time >= timestamp_micros({kafka_us})"
+
+
+def _good(table: str, source: Source) -> str:
     columns = ", ".join(
         f"unix_micros(`{name}`) AS `c_{name}`" if kind == TIMESTAMP else f"`{name}` AS `c_{name}`"
         for name, kind in source.columns
     )
     return (
         f"SELECT topic_id, partition AS p, offset AS o, archive_seq AS seq, unix_micros(event_time) AS t, "
-        f"unix_micros(kafka_time) AS kafka_t, {columns} FROM {table} WHERE kind = 'good' "
-        f"AND hour BETWEEN {start_us // HOUR_US} AND {end_us // HOUR_US} "
-        f"AND event_time >= timestamp_micros({start_us}) AND event_time < timestamp_micros({end_us})"
+        f"unix_micros(kafka_time) AS kafka_t, {columns} FROM {table} WHERE kind = 'good'"
     )
 
 
@@ -87,7 +100,8 @@ def viewed(unit: Unit, source: Source, events: str) -> str:
     ]
     known = [f"`e_{name}` IS NOT NULL" for name, _ in unit.entity]
     kept = " AND ".join([*finite, *known]) or "TRUE"
-    head = "SELECT topic_id, p, o, seq, t, kafka_t" + (f", {selected}" if selected else "")
+    event_id = "" if unit.dedupe is None else f", {_column(unit.dedupe.column)} AS {EVENT_ID}"
+    head = f"SELECT topic_id, p, o, seq, t, kafka_t{event_id}" + (f", {selected}" if selected else "")
     found = f"SELECT * FROM ({head} FROM ({events}) {where}) WHERE {kept}"
     for number, (name, function) in enumerate(unit.functions):
         arguments = ", ".join(f"`v_{column}`" for column in function.reads)
@@ -107,24 +121,36 @@ def last_rows(joined: str) -> str:
     return f"SELECT * FROM ({ranked}) WHERE most = 0 OR from_end <= most"
 
 
+INSIDE = "(k.t >= i.start_us AND k.t < i.end_us)"
+"""Of a row `k` and a window `i`: whether it lies in the window."""
+ADDED = "(i.times > 1 AND (i.to_us <= i.start_us OR i.from_us >= i.end_us))"
+"""Whether a window has a part from outside beside its own events."""
+THERE = (
+    "(k.t >= i.from_us AND k.t < i.to_us AND (i.of_p IS NULL OR (k.p = i.of_p AND k.topic_id = i.of_topic)) "
+    "AND (i.first_o IS NULL OR k.o >= i.first_o) AND (i.last_o IS NULL OR k.o <= i.last_o) "
+    "AND (i.after_seq IS NULL OR k.seq > i.after_seq) AND (i.to_seq IS NULL OR k.seq <= i.to_seq) "
+    "AND NOT (i.late AND k.in_time))"
+)
+"""Whether it belongs to the window's part."""
+
+
 def partly(joined: str) -> str:
-    """Of the rows of windows those of a window's part as many times as it says, and only what was archived by then."""
-    here = (
-        "t >= from_us AND t < to_us AND (of_p IS NULL OR (p = of_p AND topic_id = of_topic)) "
-        "AND (up_to IS NULL OR seq > up_to)"
-    )
-    again = f"explode(sequence(1, CASE WHEN {here} THEN times ELSE 1 END)) AS nth"
-    return f"SELECT *, {again} FROM ({joined}) WHERE NOT ({here}) OR times > 0"
+    """Of the rows of windows those of a window's part as many times as it says."""
+    times = "CASE WHEN there AND inside THEN times WHEN there THEN times - 1 ELSE 1 END"
+    return f"SELECT *, explode(sequence(1, {times})) AS nth FROM ({joined}) WHERE NOT there OR times > 0"
 
 
-def parts(length_us: int) -> str:
-    """The slices (or hours) of each window that have events, by place: `number`, `topic_id`, `p`."""
-    return f"SELECT DISTINCT w, t DIV {length_us} AS number, topic_id, p FROM {ROWS} ORDER BY number DESC, topic_id, p"
+HELD = ("number", "topic_id", "p", "seq", "late", "offsets", "n")
+MOST_HELD, MOST_OFFSETS = 5_000, 1_000
 
 
-def seqs() -> str:
-    """Which archive brought events of which hour, by window."""
-    return f"SELECT DISTINCT w, hour, seq FROM {ROWS} ORDER BY hour DESC, seq DESC"
+def held(slice_us: int) -> str:
+    """The events of each window by slice, place, archive and whether they were late: how many, and their offsets."""
+    of = f"w, t DIV {slice_us} AS number, topic_id, p, seq, NOT in_time AS late"
+    offsets = f"slice(array_sort(collect_list(o)), 1, {MOST_OFFSETS}) AS offsets"
+    groups = f"SELECT {of}, {offsets}, count(*) AS n FROM {ROWS} GROUP BY ALL"
+    place = "row_number() OVER (PARTITION BY w ORDER BY number DESC, topic_id, p, seq, late) AS place"
+    return f"SELECT * FROM (SELECT *, {place} FROM ({groups})) WHERE place <= {MOST_HELD} ORDER BY w, place"
 
 
 def _column(name: str) -> str:

@@ -15,7 +15,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.functions import udf
 
-from slicewise.checks import exact, queries, row_functions
+from slicewise.checks import exact, queries, repeats, row_functions
 from slicewise.checks.bounds import searched_from
 from slicewise.checks.declared import Distinct
 from slicewise.checks.judges import END, Row, judged
@@ -41,19 +41,43 @@ class Asked:
 
 
 class Part(NamedTuple):
-    """What a store keeps together: the events of one slice or hour, of one place (partition None: of all)."""
+    """Events that a store keeps, or loses, together: of an interval, and of what is not None beside it."""
 
     start_us: int
     end_us: int
     topic_id: str | None = None
     partition: int | None = None
+    first: int | None = None
+    """The lowest of their offsets."""
+    last: int | None = None
+    after_seq: int | None = None
+    """Archived after it."""
+    to_seq: int | None = None
+    """Archived by it, or before."""
+    late: bool = False
+    """Only what came after its hour was over."""
+
+
+class Held(NamedTuple):
+    """The events of an answer of one slice and place that one archive brought, in time or late."""
+
+    number: int
+    topic_id: str
+    partition: int
+    seq: int
+    late: bool
+    offsets: Sequence[int]
+    """Ascending, the first `queries.MOST_OFFSETS` of them."""
+    n: int
+    """How many they are."""
 
 
 @dataclass(frozen=True)
 class WindowOf:
     """An interval of one answer under a rule: `w` numbers it. rows: only the last so many of its rows (0: all).
 
-    part: these events count `times` (0: not at all); seq: of them only those that were archived after it.
+    part: these events count `times` (0: not at all). A part that lies outside counts once less: what is doubled stands
+    in the store a second time, and maybe within.
     """
 
     w: int
@@ -64,7 +88,6 @@ class WindowOf:
     rows: int = 0
     part: Part | None = None
     times: int = 1
-    seq: int | None = None
 
 
 @dataclass(frozen=True)
@@ -114,8 +137,15 @@ class Recomputation:
         end = max(end for each in self.asked for _, end in each.token.bounds.values())
         # A slice more at either end, for the questions that move a bound.
         start, end = start - self.unit.slice_us, end + self.unit.slice_us
-        events = queries.archived(self.table, self.source, max(start, 0), end)
-        view = self.spark.sql(queries.viewed(self.unit, self.source, events))
+        start = max(start, 0)
+        if self.source.dedupe is None:
+            text = queries.viewed(self.unit, self.source, queries.archived(self.table, self.source, start, end))
+        else:
+            since = repeats.since_us(self.source, self.source.dedupe, start)
+            events = queries.archived_since(self.table, self.source, since)
+            viewed = queries.viewed(self.unit, self.source, events)
+            text = repeats.counted_once(self.unit, self.source.dedupe, viewed, start, end)
+        view = self.spark.sql(text)
         view.createOrReplaceTempView("check_view")
         self._table("check_asked", self._asked())
         self._table("check_base", self._bases())
@@ -167,30 +197,16 @@ class Recomputation:
         finally:
             joined.unpersist()
 
-    def parts(self, windows: Sequence[WindowOf], length_us: int) -> dict[int, list[Part]]:
-        """Of each window the parts of this length that have events, newest first."""
+    def held(self, windows: Sequence[WindowOf]) -> dict[int, list[Held]]:
+        """Of each window what a store may keep together, newest first; of long ones the newest."""
         joined = self._join(windows)
         try:
-            rows = self._rows_of(queries.parts(length_us))
+            rows = self._rows_of(queries.held(self.unit.slice_us))
         finally:
             joined.unpersist()
-        found: dict[int, list[Part]] = {}
+        found: dict[int, list[Held]] = {}
         for row in rows:
-            found.setdefault(row["w"], []).append(
-                Part(row["number"] * length_us, (row["number"] + 1) * length_us, row["topic_id"], row["p"])
-            )
-        return found
-
-    def seqs(self, windows: Sequence[WindowOf]) -> dict[int, list[tuple[int, int]]]:
-        """Of each window (hour, archive seq) that brought events of it, newest first."""
-        joined = self._join(windows)
-        try:
-            rows = self._rows_of(queries.seqs())
-        finally:
-            joined.unpersist()
-        found: dict[int, list[tuple[int, int]]] = {}
-        for row in rows:
-            found.setdefault(row["w"], []).append((row["hour"], row["seq"]))
+            found.setdefault(row["w"], []).append(Held(*(row[name] for name in queries.HELD)))
         return found
 
     def sessions(self, windows: Sequence[WindowOf], gap_us: int) -> dict[int, tuple[int, int]]:
@@ -220,18 +236,14 @@ class Recomputation:
             "start_us": pa.array([each.start_us for each in windows], pa.int64()),
             "end_us": pa.array([each.end_us for each in windows], pa.int64()),
             "most": pa.array([each.rows for each in windows], pa.int64()),
-            "from_us": pa.array([each.part.start_us if each.part else 0 for each in windows], pa.int64()),
-            "to_us": pa.array([each.part.end_us if each.part else 0 for each in windows], pa.int64()),
-            "of_topic": pa.array([each.part.topic_id if each.part else None for each in windows], pa.string()),
-            "of_p": pa.array([each.part.partition if each.part else None for each in windows], pa.int32()),
+            **_of_parts([each.part or _NO_PART for each in windows]),
             "times": pa.array([each.times for each in windows], pa.int32()),
-            "up_to": pa.array([each.seq for each in windows], pa.int64()),
         }
         self._table("check_windows", columns)
         text = (
-            "SELECT k.*, i.w, i.most, i.from_us, i.to_us, i.of_topic, i.of_p, i.times, i.up_to "
-            "FROM check_known k JOIN check_windows i ON i.who = k.who "
-            "AND k.t >= i.start_us AND k.t < i.end_us WHERE CASE i.rule "
+            f"SELECT k.*, i.w, i.most, {queries.INSIDE} AS inside, {queries.THERE} AS there, i.times "
+            f"FROM check_known k JOIN check_windows i ON i.who = k.who AND ({queries.INSIDE} "
+            f"OR {queries.ADDED} AND {queries.THERE}) WHERE CASE i.rule "
             f"WHEN '{TOKEN}' THEN k.in_token WHEN '{ANY_COVER}' THEN TRUE "
             f"WHEN '{BASE_ALONE}' THEN k.in_base WHEN '{NOT_LATE}' THEN k.in_token AND k.in_time END"
         )
@@ -323,6 +335,24 @@ class _Judged:
             for t, topic, partition, offset, *values in found
         ]
         return canonical(judged(rows, {**self.spec, END: end_us}))
+
+
+_NO_PART = Part(0, 0)
+
+
+def _of_parts(parts: Sequence[Part]) -> dict[str, pa.Array]:
+    """Their columns."""
+    return {
+        "from_us": pa.array([each.start_us for each in parts], pa.int64()),
+        "to_us": pa.array([each.end_us for each in parts], pa.int64()),
+        "of_topic": pa.array([each.topic_id for each in parts], pa.string()),
+        "of_p": pa.array([each.partition for each in parts], pa.int32()),
+        "first_o": pa.array([each.first for each in parts], pa.int64()),
+        "last_o": pa.array([each.last for each in parts], pa.int64()),
+        "after_seq": pa.array([each.after_seq for each in parts], pa.int64()),
+        "to_seq": pa.array([each.to_seq for each in parts], pa.int64()),
+        "late": pa.array([each.late for each in parts], pa.bool_()),
+    }
 
 
 def _offsets(rows: Iterable[tuple[int, int, tuple[str, int], int]]) -> dict[str, pa.Array]:

@@ -59,7 +59,7 @@ def _line(view: str, feature: str, mode: str, rows: list[Compared]) -> FeatureLi
 def summary(outcome: Outcome, gate: Gate) -> dict[str, Any]:
     """The run in figures, as its JSON report has them."""
     verdicts = Counter(row.verdict for row in outcome.compared)
-    causes = Counter(row.cause.value or "unclassified" for row in outcome.wrong())
+    causes = Counter(row.cause.value for row in outcome.wrong())
     return {
         "job": "check",
         "run_id": outcome.run,
@@ -76,6 +76,7 @@ def summary(outcome: Outcome, gate: Gate) -> dict[str, Any]:
         "plain_sums_off": sum(not each.agrees for each in outcome.plain_sums),
         "sample": outcome.sample,
         "took_ms": (outcome.finished_us - outcome.started_us) // 1_000,
+        "repeats": [each.to_json() for each in outcome.repeats],
         "expectations": {each.name: each.met for each in gate.expectations},
         "notes": list(outcome.notes),
         "wrong": [_described(row) for row in outcome.wrong()[:20]],

@@ -7,7 +7,7 @@ be recomputed while the stream goes on.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date
 from decimal import Decimal
@@ -18,8 +18,9 @@ from pyspark.sql import SparkSession
 from slicewise import log
 from slicewise.checks import declared, engine, queries, row_functions
 from slicewise.checks.compare import Read, compare
-from slicewise.checks.model import Compared, OnlineReader, Outcome, PlainSum
+from slicewise.checks.model import Compared, OnlineReader, Outcome, PlainSum, Repeats
 from slicewise.checks.recompute import Asked, Recomputation
+from slicewise.checks.repeats import repeats
 from slicewise.clock import Clock
 from slicewise.cover import Cover
 from slicewise.errors import BeyondRetention, DataLoss, NotReady
@@ -88,10 +89,20 @@ class CheckRun:
             compared += rows
             sums += plain
         expected = tuple(sorted({unit.view for unit in units} - skipped))
+        again = tuple(self._repeats(covers))
+        self.notes.extend(note for each in again for note in each.notes())
         return Outcome(
             self.run, started, self.clock.now_us(), self.sample, expected, tuple(compared), tuple(sums),
-            tuple(self.notes),
+            tuple(self.notes), again,
         )  # fmt: skip
+
+    def _repeats(self, sources: Iterable[str]) -> Iterator[Repeats]:
+        for name in sources:
+            source = self.deployment.source(name)
+            if source.dedupe is not None:
+                found = repeats(self.spark, self.table(name), source, source.dedupe, self.clock.now_us())
+                log.event("check_repeats", **found.to_json())
+                yield found
 
     def _read(self, unit: Unit, entities: Sequence[Mapping[str, Any]]) -> list[Read]:
         refs = [f"{unit.view}:{feature.column}" for feature in unit.features]
@@ -126,7 +137,7 @@ class CheckRun:
     def _sampled(self, unit: Unit) -> list[Mapping[str, Any]]:
         source = self.deployment.source(unit.source)
         now = self.clock.now_us()
-        events = queries.archived(self.table(unit.source), source, 0, now + source.max_ahead_us)
+        events = queries.archived(self.table(unit.source), source, 0, now + source.most_ahead_us)
         row_functions.register(self.spark, unit)
         viewed = queries.viewed(unit, source, events)
         text = queries.sampled(unit, viewed, self.run, self.sample, now - unit.retention_us)
@@ -139,7 +150,7 @@ class CheckRun:
         source = self.deployment.source(unit.source)
         found: dict[str, list[Any]] = {}
         for column in sorted({c for f in unit.features if (c := engine.asked_by(f.aggregate)) is not None}):
-            events = queries.archived(self.table(unit.source), source, 0, self.clock.now_us() + source.max_ahead_us)
+            events = queries.archived(self.table(unit.source), source, 0, self.clock.now_us() + source.most_ahead_us)
             row_functions.register(self.spark, unit)
             text = queries.asked(queries.viewed(unit, source, events), column, self.run, MEMBERS)
             members = [row["value"] for row in self.spark.sql(text).toArrow().to_pylist()]

@@ -5,9 +5,20 @@ A new view is picked up by the stream at once; its history is built from the arc
 backfill_view, and it answers when that stands. A changed unit under the name of a deployed view is
 refused, with the reason; nothing is written then.
 
+A source's schema changes in place: records wait for some five seconds, and from the offsets that are told then every
+part judges by the new schema, below them by the one before. A column added, one removed that no view reads, required,
+limits and an integer's width are absorbed; views that read a column that is wider now (a decimal's digits, float to
+double) are built again under their names; what the archive cannot go on with is refused. Apply first, and let
+producers change afterwards: a record that does not fit the schema of its place is kept as a bad one, and told.
+docs/schemas.md says more.
+
   slicewise apply                 plan, deploy, wait
   slicewise apply --no-wait       deploy, and let Airflow build the history
   slicewise apply --remove --json also stop serving views that the project no longer has
+
+  slicewise plan && slicewise apply        a schema that changed: what it costs, and then from where it holds
+    records of orders wait some seconds, until nobody reads by the schema before
+    schema of orders: column 'coupon' (string) is added; from offset 1811 of partition 0, 1882 of partition 1 on
 """
 
 from __future__ import annotations
@@ -27,6 +38,7 @@ if TYPE_CHECKING:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.add_argument("--json", action="store_true", help="print the outcome for programs")
     parser.add_argument("--no-wait", action="store_true", help="do not wait for the history of new views")
     parser.add_argument("--remove", action="store_true", help="allow views to go that the project no longer has")
@@ -40,6 +52,7 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
     from slicewise.features.plan import plan
     from slicewise.features.probes import whole as with_probes
     from slicewise.features.project import load_project
+    from slicewise.features.schema_change import schema_history
     from slicewise.local import deploy, stream, supervisor
 
     def say(line: str) -> None:
@@ -53,6 +66,8 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
     supervisor.require_up(settings, ["redis", "kafka"])
     with deploy.connected(settings) as store:
         found = deploy.standing(store)
+        if found.deployment is not None and found.deployment.opening:
+            found = deploy.in_effect(settings, store)  # an apply was ended before it was done
         whole = with_probes(planned, found.deployment, probes=settings.probes == "on")
         wanted = [
             each for each in changes(whole, found.deployment) if each.view in planned.views or each.kind == "removed"
@@ -68,6 +83,13 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
                 next_step="put it back, or remove it for good: slicewise apply --remove",
             )
         marks = deploy.deploy(settings, store, whole, found.marks.epoch)
+        if whole.opening:
+            names = whole.opening
+            say(f"records of {', '.join(names)} wait some seconds, until nobody reads by the schema before")
+            found = deploy.in_effect(settings, store)
+            marks, whole = found.marks, deploy.require_units(found)
+            for name in names:
+                say(f"schema of {name}: {schema_history(whole.source(name))[-1].text}")
         left = deploy.building(planned, marks)
     say(f"deployed: epoch {marks.epoch}, {len(planned.views)} views")
     for board in planned.leaderboards:
@@ -78,7 +100,9 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
     if left:
         build(settings, planned.views, say, wait=not arguments.no_wait, command="slicewise apply")
     if arguments.json:
-        print(json.dumps(_outcome(planned, wanted, marks.epoch, waited=not arguments.no_wait)))
+        schemas = {each.name: [e.to_json() for e in schema_history(each)] for each in whole.sources if each.earlier}
+        outcome = _outcome(planned, wanted, marks.epoch, waited=not arguments.no_wait)
+        print(json.dumps(outcome | {"schemas": schemas}))
     else:
         _example(settings, planned, wanted)
     return 0

@@ -1,4 +1,16 @@
-"""explain slices, sizes, reads and what deploying the project would change; changes nothing"""
+"""explain slices, sizes, reads and what deploying the project would change; changes nothing
+
+A source's schema may change in place. `definition` is what a view absorbs: a column added, one removed that no view
+reads, required, limits, an integer's width. `new` is built again from the archive, under its name: where the view
+reads a column that is wider now (a decimal's digits, float to double) or stands elsewhere. `refused` is what the
+archive cannot go on with, and the exit status is 1. `schema of …` lists each schema of a deployed source and the first
+offsets that it judges; the next one holds from where the log ends when it is applied. docs/schemas.md says more.
+
+  slicewise plan                                    this project, against what runs
+  slicewise plan changed/ --against .               against another version of the project; asks no server
+    paid: new; the source's price changed: built again from the archive, 503 until then; …
+    schema of orders: column 'price' is decimal(12,2), was decimal(6,2); from where the log ends when it is applied
+"""
 
 from __future__ import annotations
 
@@ -8,7 +20,7 @@ from typing import TYPE_CHECKING
 
 from slicewise.cli._table import print_table
 from slicewise.errors import StoreUnavailable
-from slicewise.settings import Settings, redacted
+from slicewise.settings import Settings, redacted, urls_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -17,12 +29,15 @@ if TYPE_CHECKING:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.add_argument("project", nargs="?", help="folder of slicewise.toml (default: found upwards from here)")
     parser.add_argument("--json", action="store_true", help="for programs")
     parser.add_argument(
         "--events-per-hour", type=_rate, metavar="N", help="of one entity, for sizes (default: any number)"
     )
-    parser.add_argument("--offline", action="store_true", help="do not compare with the running platform")
+    other = parser.add_mutually_exclusive_group()
+    other.add_argument("--offline", action="store_true", help="do not compare with the running platform")
+    other.add_argument("--against", metavar="PROJECT", help="compare with this project instead, as if it were deployed")
 
 
 def _rate(text: str) -> float:
@@ -38,12 +53,16 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
     from slicewise.features.plan import Deployment, plan
     from slicewise.features.project import load_project
     from slicewise.features.projects import joined
+    from slicewise.features.schema_change import schema_history
     from slicewise.features.tail import untailed
     from slicewise.stores.redis.status import read_status
 
     deployment = plan(load_project(definitions_of(arguments.project, settings)))
     running, said = None, "compared with nothing, as asked"
-    if not arguments.offline:
+    if arguments.against is not None:
+        running = plan(load_project(definitions_of(arguments.against, settings)))
+        said = f"compared with the project in {arguments.against}"
+    elif not arguments.offline:
         try:
             manifest = read_status(settings.redis_url).manifest  # reads only, unlike a deployment's connection
             running = Deployment.from_json(json.dumps(manifest)) if manifest else None
@@ -57,6 +76,9 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
     mine = tuple(each.name for each in deployment.leaderboards)
     boards = [each for each in board_changes(after, running) if each.view in mine or each.kind == "removed"]
     topics = published(deployment)
+    nodes = 1 if settings.tail == "on" else max(len(urls_of(settings.redis_url)), settings.store_nodes)
+    alone = untailed(deployment, nodes)
+    schemas = {each.name: schema_history(each) for each in after.declared.sources if each.earlier}
     if arguments.json:
         whole = {
             "project": deployment.project,
@@ -64,8 +86,9 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
             "compared": said,
             "units": [row.to_json() for row in rows],
             "changes": [{"view": c.view, "change": c.kind, "reason": c.reason, "unit": c.unit} for c in every],
-            "fold_alone": [{"view": view, "reason": why} for view, why in untailed(deployment)],
+            "fold_alone": [{"view": view, "reason": why} for view, why in alone],
             "published": [{"view": view, "what": what} for view, what in topics],
+            "schemas": {name: [each.to_json() for each in took] for name, took in schemas.items()},
             "leaderboards": [{"name": c.view, "change": c.kind, "reason": c.reason} for c in boards],
         }
         print(json.dumps(whole))
@@ -79,8 +102,11 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
         print(f"{change.view}: {change.kind}; {change.reason}")
     for change in boards:
         print(f"leaderboard {change.view}: {change.kind}; {change.reason}")
-    for view, why in untailed(deployment):
+    for view, why in alone:
         print(f"{view}: visible when the fold has it, not at once; {why}")
+    for name, history in schemas.items():
+        for took in history:
+            print(f"schema of {name}: {took.text}")
     for view, what in topics:
         print(f"{view}: published {what}")
     per_hour = arguments.events_per_hour

@@ -34,19 +34,45 @@ from slicewise.codec.envelopes import (
 )
 from slicewise.codec.few import FewRows, Row
 from slicewise.codec.hours import Hours, pack_hours, unpack_hours
+from slicewise.codec.ids import IDS_HEAD, NOTHING, Remembered, pack_ids, unpack_ids
 from slicewise.codec.layout import CODEC_VERSION, Layout
-from slicewise.codec.members import IDENTITY_BYTES, MEMBERS_VERSION, Members, OpenMembers, identity_time, score_of
+from slicewise.codec.members import (
+    IDENTITY_BYTES,
+    MEMBERS_VERSION,
+    PLACE_OF,
+    Members,
+    OpenMembers,
+    identity_time,
+    score_of,
+)
 from slicewise.codec.skips import pack_skip, unpack_skip
+from slicewise.codec.tails import (
+    ROOM,
+    TAIL_HEAD,
+    TAIL_SIZE,
+    Room,
+    offset_of,
+    pack_tail,
+    pack_tail_head,
+    unpack_tail,
+    unpack_tail_head,
+)
 
 __all__ = [
     "CODEC_VERSION",
     "DAY_HEAD",
     "DIGEST_BYTES",
     "IDENTITY_BYTES",
+    "IDS_HEAD",
     "LIFETIME_HEAD",
     "MEMBERS_VERSION",
+    "NOTHING",
+    "PLACE_OF",
+    "ROOM",
     "RUNNING_HEAD",
     "SEAL_BYTES",
+    "TAIL_HEAD",
+    "TAIL_SIZE",
     "TOTAL_HEAD",
     "Day",
     "FewRows",
@@ -56,6 +82,8 @@ __all__ = [
     "Members",
     "OpenMembers",
     "Raw",
+    "Remembered",
+    "Room",
     "Row",
     "Running",
     "Slices",
@@ -63,23 +91,30 @@ __all__ = [
     "check_values",
     "day_digest",
     "identity_time",
+    "offset_of",
     "open_running",
     "open_slices",
     "pack_day",
     "pack_hours",
+    "pack_ids",
     "pack_lifetime",
     "pack_running",
     "pack_skip",
     "pack_slices",
+    "pack_tail",
+    "pack_tail_head",
     "pack_total",
     "pentad_digest",
     "score_of",
     "seqs_of",
     "unpack_day",
     "unpack_hours",
+    "unpack_ids",
     "unpack_lifetime",
     "unpack_running",
     "unpack_skip",
     "unpack_slices",
+    "unpack_tail",
+    "unpack_tail_head",
     "unpack_total",
 ]

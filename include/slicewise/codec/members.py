@@ -6,9 +6,11 @@ docs/format.md, "Event lists", gives every byte: identity, which values there ar
 from __future__ import annotations
 
 import zlib
-from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
+from itertools import chain
+from threading import Lock
 from typing import Any
 
 import numpy as np
@@ -21,10 +23,13 @@ from slicewise.aggregates.fields import IDENTITY, SIGN_BIT
 from slicewise.aggregates.ragged import offsets_of, runs
 from slicewise.aggregates.values import ValueType
 from slicewise.codec.listed import ListType, stored_type
+from slicewise.codec.tails import OFFSET_OF, TAIL_HEAD, TAIL_HEAD_FORM, TAIL_SIZE, unpack_tail
 from slicewise.errors import CodecError
 
 MEMBERS_VERSION = 1
 IDENTITY_BYTES = IDENTITY.itemsize
+PLACE_OF = slice(8, 28)
+"""Where in an identity the place stands: topic id, partition."""
 MOST_SCORE = 2**53 - 1
 """A score is a double: times beyond what one holds exactly have the last exact one, and the order of the members
 within it is still that of their times."""
@@ -96,8 +101,8 @@ class Members:
         width = self.record.itemsize
         if len(members) >= MANY and not self._texts and self._even(members):
             whole = b"".join(members)
-            if zlib.crc32(whole) == _crc_of_many(self._sealed.itemsize, len(members)):
-                return OpenMembers(self, members, np.frombuffer(whole, self._sealed)["record"])
+            if zlib.crc32(whole) == _crcs(self._sealed.itemsize).of(len(members)):
+                return OpenMembers(self, np.frombuffer(whole, self._sealed)["record"], lambda: members)
         least = min(map(len, members), default=width + _CRC_BYTES)
         if least < width + _CRC_BYTES or not _WHOLES.issuperset(map(zlib.crc32, members)):
             raise CodecError(
@@ -110,7 +115,44 @@ class Members:
         lengths = np.fromiter(map(len, members), np.int64, len(members))
         if not np.array_equal(sum(sizes, np.full(len(members), width + _CRC_BYTES, np.int64)), lengths):
             raise CodecError("the sizes of a member of an event list do not add up")
-        return OpenMembers(self, members, records)
+        return OpenMembers(self, records, lambda: members)
+
+    def open_fields(self, values: Sequence[bytes]) -> OpenMembers:
+        """The members of these tail fields, seen to be whole. Raises CodecError for one that is damaged."""
+        if self._texts:
+            opened = [unpack_tail(value)[1] for value in values]
+            found = self.open(list(chain.from_iterable(opened)))
+            return replace(found, place=_alone({members[0][PLACE_OF] for members in opened}))
+        width = self._sealed.itemsize
+        head, whole, bodies = TAIL_HEAD_FORM.unpack_from, int.from_bytes, []
+        for value in values:
+            if len(value) < TAIL_HEAD:
+                raise self._damaged(values)
+            last, n = head(value)
+            body = value[TAIL_HEAD + TAIL_SIZE * n :]
+            offset = body[OFFSET_OF.start - width : OFFSET_OF.stop - width]
+            if len(body) != n * width or whole(offset, "big") != last or not n:
+                raise self._damaged(values)
+            bodies.append(body)
+        joined = b"".join(bodies)
+        records = np.frombuffer(joined, self._sealed)["record"]
+        if zlib.crc32(joined) != _crcs(width).of(len(records)):
+            raise self._damaged(values)
+        return OpenMembers(
+            self,
+            records,
+            lambda: [joined[at : at + width] for at in range(0, len(joined), width)],
+            _alone({body[PLACE_OF] for body in bodies}),
+        )
+
+    def _damaged(self, values: Sequence[bytes]) -> CodecError:
+        """What is wrong with one of them."""
+        try:
+            for value in values:
+                self.open(unpack_tail(value)[1])
+        except CodecError as error:
+            return error
+        return CodecError("a tail field whose parts do not agree", expected=f"members of {self._sealed.itemsize} bytes")
 
     @cached_property
     def _texts(self) -> tuple[int, ...]:
@@ -128,16 +170,25 @@ class Members:
 
 @dataclass(frozen=True, eq=False)
 class OpenMembers:
-    """Whole members, and the record of each."""
+    """Whole members: the record of each, and, once they are asked for, their bytes."""
 
     form: Members
-    members: Sequence[bytes]
     records: NDArray[np.void]
+    cut: Callable[[], Sequence[bytes]]
+    place: bytes | None = None
+    """As it stands in each identity, where all are known to be of one place."""
+
+    @cached_property
+    def members(self) -> Sequence[bytes]:
+        """Each with all its bytes."""
+        return self.cut()
+
+    def __len__(self) -> int:
+        return len(self.records)
 
     def take(self, indices: Sequence[int] | NDArray[np.int64]) -> OpenMembers:
         """These of them, in this order."""
-        members = self.members
-        return OpenMembers(self.form, [members[i] for i in indices], self.records[indices])
+        return OpenMembers(self.form, self.records[indices], lambda: [self.members[i] for i in indices], self.place)
 
     def events(self) -> FewEvents:
         """The same as Python's own numbers."""
@@ -186,18 +237,35 @@ class OpenMembers:
         )
 
 
-@lru_cache(maxsize=1_024)
-def _crc_of_many(width: int, n: int) -> int:
-    """CRC-32 of n whole members of equal width laid end to end: each that is not whole changes it, for good.
+def _alone(places: set[bytes]) -> bytes | None:
+    return places.pop() if len(places) == 1 else None
+
+
+class _Crcs:
+    """CRC-32 of n whole members of one width laid end to end: each that is not whole changes it, for good.
 
     A member takes the checksum c of all before it to shift(c) xor its own, which is the same for all that are whole;
     shift(c), of so many bytes whatever they are, is told by zeros.
     """
-    crc, zeros = 0, bytes(width)
-    nothing = zlib.crc32(zeros)
-    for _ in range(n):
-        crc = zlib.crc32(zeros, crc) ^ nothing ^ _WHOLE
-    return crc
+
+    def __init__(self, width: int) -> None:
+        self._zeros = bytes(width)
+        self._nothing = zlib.crc32(self._zeros)
+        self._known = [0]
+        self._lock = Lock()
+
+    def of(self, n: int) -> int:
+        known = self._known
+        if n >= len(known):  # tails and lists grow: each length is one step beyond those that were asked for
+            with self._lock:
+                while n >= len(known):
+                    known.append(zlib.crc32(self._zeros, known[-1]) ^ self._nothing ^ _WHOLE)
+        return known[n]
+
+
+@lru_cache
+def _crcs(width: int) -> _Crcs:
+    return _Crcs(width)
 
 
 def _strings(data: NDArray[np.uint8], starts: NDArray[np.int64], sizes: NDArray[np.int64]) -> pa.Array:

@@ -13,12 +13,13 @@ from slicewise.aggregates import Fixed, Items, Texts
 from slicewise.aggregates.values import is_text
 from slicewise.codec import SEAL_BYTES, Layout
 from slicewise.errors import DefinitionError
+from slicewise.features.dedupe import EventIds
 from slicewise.features.emission import emitted_features, step_us
 from slicewise.features.event_list import EventList
 from slicewise.features.fingerprint import canonical_json, storage_payload
 from slicewise.features.plan import Deployment
 from slicewise.features.reads import WindowReads, fields_of_all, window_reads
-from slicewise.features.schema_change import schema_changes, unkept
+from slicewise.features.schema_change import refusals, reread, schema_changes
 from slicewise.features.types import arrow_type
 from slicewise.features.unit import Source, Unit
 from slicewise.slices import DAY_US, HOUR_US, PENTAD_US, format_duration, format_span
@@ -27,6 +28,7 @@ ChangeKind = Literal["unchanged", "new", "definition", "refused", "removed"]
 
 # Bytes around a stored row: field name, the entry itself, envelope (seq or first and last, CRC).
 RUNNING_OVERHEAD = 24 + 16 + 4 + len("r:1234567890123:") + 32 + len(":0")
+IDS_AROUND, ID_BYTES = 12, 16  # docs/format.md
 HOUR_OVERHEAD = 24 + 8 + 4 + len("h:123456")
 NUMBER = 8
 HOUR_SEQ = 16
@@ -141,7 +143,8 @@ def published(deployment: Deployment) -> tuple[tuple[str, str], ...]:
 def refuse_changed_units(new: Deployment, deployed: Deployment | None) -> None:
     """Raise DefinitionError where `changes` has a refused one, or an archive could not go on."""
     for source in new.sources:
-        if reasons := () if deployed is None else _unkept(source, deployed):
+        then = None if deployed is None else _deployed_source(source, deployed)
+        if then is not None and (reasons := refusals(source, then)):
             raise DefinitionError(
                 "; ".join(reasons),
                 where=f"source {source.name!r}",
@@ -160,7 +163,9 @@ def refuse_changed_units(new: Deployment, deployed: Deployment | None) -> None:
 
 def _change(unit: Unit, new: Deployment, deployed: Deployment) -> Change:
     view, fingerprint = unit.view, unit.storage_fingerprint
-    if reasons := _unkept(new.source(unit.source), deployed):
+    source = new.source(unit.source)
+    then = _deployed_source(source, deployed)
+    if then is not None and (reasons := refusals(source, then)):
         return Change(view, "refused", "; ".join(reasons), fingerprint)
     old = {each.storage_fingerprint: each for each in deployed.units}
     if fingerprint in old:
@@ -171,14 +176,16 @@ def _change(unit: Unit, new: Deployment, deployed: Deployment) -> Change:
     if others:
         nearest = min(others, key=lambda each: abs(each.slice_us - unit.slice_us))
         reason = "; ".join(_differences(unit, new, nearest, deployed)) or "it stores other bytes"
+        if then is not None and (read := sorted(reread(source, then) & {*unit.reads, *nearest.reads})):
+            what = f"the source's {', '.join(read)} changed: built again from the archive, 503 until then; {reason}"
+            return Change(view, "new", what, fingerprint)
         return Change(view, "refused", reason, fingerprint)
     history = "all" if unit.lifetime else format_span(unit.retention_us)
     return Change(view, "new", f"stored from now on; {history} of history come from the archive", fingerprint)
 
 
-def _unkept(source: Source, deployed: Deployment) -> tuple[str, ...]:
-    then = [each for each in deployed.sources if each.name == source.name]
-    return unkept(source, then[0]) if then else ()
+def _deployed_source(source: Source, deployed: Deployment) -> Source | None:
+    return next((each for each in deployed.sources if each.name == source.name), None)
 
 
 def _over_what_is_stored(unit: Unit, same: Unit, new: Deployment, deployed: Deployment) -> Change:
@@ -201,7 +208,7 @@ def _over_what_is_stored(unit: Unit, same: Unit, new: Deployment, deployed: Depl
     now, then = new.source(unit.source), deployed.source(same.source)
     if now.schema_fingerprint != then.schema_fingerprint:
         what = "; ".join(schema_changes(now, then)) or "other names within its records"
-        reason = f"records of source {now.name!r} are judged by its new schema from now on: {what}"
+        reason = f"records of source {now.name!r} are judged by its new schema from where the log ends then: {what}"
         return Change(view, "definition", reason, fingerprint)
     stands = {each.definition_fingerprint for each in deployed.units if each.view == view}
     if unit.definition_fingerprint in stands:
@@ -273,7 +280,17 @@ def entity_bytes(unit: Unit, events_per_hour: float | None) -> int:
     # The open hour and the one being compacted stand as running partials.
     running = rows(unit.slice_us, RUNNING_OVERHEAD, hours=2)
     ever = most_row_bytes(unit.layout, ANY) + RUNNING_OVERHEAD if unit.lifetime else 0  # any number in enough years
-    return levels + totals + days + running + ever
+    return levels + totals + days + running + ever + _ids_bytes(unit.dedupe, events_per_hour)
+
+
+def _ids_bytes(ids: EventIds | None, events_per_hour: float | None) -> int:
+    """What is remembered of an entity's ids in one partition."""
+    if ids is None:
+        return 0
+    most = ids.most
+    if events_per_hour is not None:
+        most = min(most, math.ceil(events_per_hour * ids.within_us / HOUR_US))
+    return IDS_AROUND + most * ID_BYTES + HOUR_OVERHEAD
 
 
 def reads_per_request(unit: Unit) -> int:

@@ -7,11 +7,14 @@ import json
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from slicewise.aggregates.hashing import SEED
 from slicewise.codec import CODEC_VERSION, MEMBERS_VERSION
+from slicewise.features.dedupe import STEP_BACK_US
 from slicewise.features.expression import ROW_LOGIC_VERSION, canonical
 from slicewise.slices import Window
 
 if TYPE_CHECKING:
+    from slicewise.features.dedupe import EventIds
     from slicewise.features.expression import RowExpression
     from slicewise.features.unit import PlannedFeature, Source, Unit
 
@@ -55,6 +58,7 @@ def storage_payload(unit: Unit, source: Source) -> dict[str, Any]:
         "source": source.name,
         "spread": unit.spread,
         **({"paths": paths} if paths else {}),
+        **({"dedupe": _dedupe(unit.dedupe)} if unit.dedupe is not None else {}),
     }
     if unit.event_list is not None:  # of no view, no window and no aggregate: whoever reads these columns shares it
         return {**common, "events": {"columns": [list(each) for each in unit.input_types], "version": MEMBERS_VERSION}}
@@ -64,6 +68,16 @@ def storage_payload(unit: Unit, source: Source) -> dict[str, Any]:
         "partials": [json.loads(partial.partial_id()) for partial in unit.layout.partials],
         "slice_us": unit.slice_us,
         "view": unit.view,
+    }
+
+
+def _dedupe(ids: EventIds) -> dict[str, Any]:
+    return {
+        "column": ids.column,
+        "most": ids.most,
+        "seed": SEED,
+        "step_back_us": STEP_BACK_US,
+        "within_us": ids.within_us,
     }
 
 

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from slicewise.errors import DefinitionError
+from slicewise.features.dedupe import Dedupe
 from slicewise.features.naming import (
     Location,
     at_place,
@@ -44,7 +45,7 @@ class KafkaSource:
     max_ahead: how far an event's time may lie before and after the time of its Kafka record;
     beyond, the record is kept aside with its reason. required: columns that may not be null (the
     timestamp never may). allow_nan: double columns in which NaN and infinities are values.
-    topic: the source's name by default.
+    topic: the source's name by default. dedupe: sw.dedupe("event_id") where a producer may send an event again.
     """
 
     name: str
@@ -60,6 +61,7 @@ class KafkaSource:
     paths: Mapping[str, str] = field(default_factory=dict)
     format: str = "json"
     registry: str | None = None
+    dedupe: Dedupe | None = None
     location: Location | None = field(default_factory=written_at, compare=False, repr=False)
 
     @property
@@ -82,6 +84,7 @@ class KafkaSource:
         for option in ("max_lateness", "max_ahead"):
             with placed(f"{option} of {where}"):
                 parse_duration(getattr(self, option))
+        self._check_dedupe(where)
         topic = self.name if self.topic is None else self.topic
         if not isinstance(topic, str) or not TOPIC_NAME.fullmatch(topic):
             raise DefinitionError(
@@ -154,6 +157,16 @@ class KafkaSource:
                     expected="a double column",
                 )
         return tuple(sorted(set(names)))
+
+    def _check_dedupe(self, where: str) -> None:
+        if self.dedupe is None:
+            return
+        if not isinstance(self.dedupe, Dedupe):
+            raise DefinitionError(
+                f"dedupe is {self.dedupe!r}", where=where, expected='dedupe=sw.dedupe("event_id", within="1h")'
+            )
+        with placed(f"dedupe of {where}"):
+            self.dedupe.planned(self.schema, where)
 
     def _check_format(self) -> None:
         if self.format not in FORMATS:

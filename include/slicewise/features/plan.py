@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+from slicewise.cover import Cover
 from slicewise.errors import DefinitionError, UnknownName
 from slicewise.features import own
 from slicewise.features.fingerprint import (
@@ -16,6 +17,7 @@ from slicewise.features.fingerprint import (
 )
 from slicewise.features.names import unknown
 from slicewise.features.planned_board import PlannedBoard, board_from_json, board_to_json
+from slicewise.features.schema_change import placed
 from slicewise.features.unit import (
     PlannedFeature,
     Source,
@@ -171,6 +173,18 @@ class Deployment:
         if len(sources) == len(self.sources):
             return self
         return replace(self, sources=sources, units=tuple(u for u in self.units if u.project != own.PROJECT))
+
+    @property
+    def opening(self) -> tuple[str, ...]:
+        """Sources whose schema has no place yet from which it holds (docs/adr/0057)."""
+        return tuple(source.name for source in self.sources if source.is_opening)
+
+    def placed(self, places: Mapping[str, Cover]) -> Deployment:
+        """The deployment in which the schemas of these sources hold from there on."""
+        return replace(
+            self,
+            sources=tuple(placed(each, places[each.name]) if each.name in places else each for each in self.sources),
+        )
 
     @property
     def publishes(self) -> bool:

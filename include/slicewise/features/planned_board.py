@@ -83,6 +83,13 @@ def _check_feature(declared: Leaderboard, unit: Unit, feature: PlannedFeature) -
             expected="a feature whose values are numbers",
             next_step="rank by a count, a sum, a mean, …",
         )
+    if unit.dedupe is not None:
+        raise DefinitionError(
+            f"view {unit.view!r} is of a source whose events count once by their id",
+            where=declared.where,
+            expected="a view of a source without dedupe=: a board reads the log by itself, where events come again",
+            next_step="rank what /v1/features answers, or let the producers be idempotent (enable.idempotence=true)",
+        )
     if not unit.entity:
         raise DefinitionError(
             f"view {unit.view!r} has no entity: there is nothing to rank",

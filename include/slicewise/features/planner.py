@@ -13,6 +13,7 @@ import pyarrow as pa
 from slicewise.aggregates import Aggregate
 from slicewise.aggregates.membership import answer_type, asking
 from slicewise.errors import DefinitionError, SlicewiseError
+from slicewise.features.dedupe import refuse_by_event
 from slicewise.features.definitions import FeatureSet, FeatureView, KafkaSource, Project
 from slicewise.features.emission import Emission, Emit, emitted
 from slicewise.features.event_list import kept_for, shared
@@ -98,6 +99,7 @@ def plan_source(source: KafkaSource) -> Source:
         paths=tuple((name, path) for name, path in paths.items() if path != (name,)),
         format=source.format,
         registry=source.registry,
+        dedupe=None if source.dedupe is None else source.dedupe.planned(source.schema, source.where),
     )
 
 
@@ -123,6 +125,8 @@ def plan_view(view: FeatureView, source: Source) -> tuple[Unit, ...]:
             check_window(feature.aggregate, window, place)
             wanted.append((column, feature.name, window, aggregate))
     exact = [each for each in wanted if each[2].is_exact]
+    if source.dedupe is not None:
+        refuse_by_event([each[0] for each in exact], view.emit is not None, view.place)
     sliced = [each for each in wanted if not each[2].is_exact]
     computed = columns | conditions
     emission = _emission(view, sliced)

@@ -10,6 +10,7 @@ from typing import Any
 from slicewise import aggregates
 from slicewise.aggregates import Aggregate
 from slicewise.aggregates.classes import read_class
+from slicewise.features.dedupe import MOST, WITHIN, Dedupe
 from slicewise.features.definitions import Feature, FeatureView, KafkaSource
 from slicewise.features.emission import Emit
 from slicewise.features.event_list import CAPACITY
@@ -26,6 +27,7 @@ _SOURCE_DEFAULTS: Mapping[str, Any] = {
     "paths": {},
     "format": "json",
     "registry": None,
+    "dedupe": None,
 }
 
 
@@ -139,6 +141,9 @@ def _value(value: Any) -> str:
         return f"[{', '.join(map(_value, value))}]"
     if isinstance(value, Mapping):
         return f"{{{', '.join(f'{_value(name)}: {_value(each)}' for name, each in value.items())}}}"
+    if isinstance(value, Dedupe):
+        within = "" if value.within == WITHIN else f", within={_text(value.within)}"
+        return f"sw.dedupe({_text(value.column)}{within}{'' if value.most == MOST else f', most={value.most}'})"
     return repr(value)
 
 

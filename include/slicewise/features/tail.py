@@ -12,6 +12,8 @@ from slicewise.features.unit import Unit
 
 def no_tail(unit: Unit) -> str | None:
     """Why events of the unit are visible only when the fold has them; None where the tail brings them."""
+    if unit.dedupe is not None:
+        return f"{unit.dedupe.column}: whether an event has come before, by its id, the fold alone knows"
     if not unit.functions:
         return None
     names = ", ".join(name for name, _ in unit.functions)
@@ -24,7 +26,10 @@ def tail_units(deployment: Deployment, source: str) -> tuple[Unit, ...]:
     return tuple(found.values())
 
 
-def untailed(deployment: Deployment) -> tuple[tuple[str, str], ...]:
-    """Of each view with a unit that stays on the fold alone its name, and why."""
+def untailed(deployment: Deployment, nodes: int = 1) -> tuple[tuple[str, str], ...]:
+    """Of each view with a unit that stays on the fold alone its name, and why. nodes: of the store."""
+    if nodes > 1:
+        why = f"the tail does not write to a store of {nodes} nodes yet"
+        return tuple((view, why) for view in deployment.views)
     said = {unit.view: no_tail(unit) for unit in deployment.units}
     return tuple((view, why) for view, why in said.items() if why is not None)

@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 from slicewise.aggregates import Aggregate, Span, from_spec
 from slicewise.codec import Layout, Members
+from slicewise.cover import Cover
 from slicewise.errors import DefinitionError
+from slicewise.features.dedupe import EventIds
 from slicewise.features.emission import Emission
 from slicewise.features.event_list import EventList
 from slicewise.features.expression import RowExpression
@@ -29,7 +31,9 @@ class Source:
     timestamp: the column of the event time, or "kafka". time_form: how all its instants stand on the
     wire: "s", "ms", "us" or "rfc3339". wire: (column, declared type) of those that a record holds
     narrower than their values are. paths: (column, names of members from the record down) of those
-    that are no member of their own name. format: json, avro or protobuf, these with the URL of a registry.
+    that are no member of their own name. format: json, avro or protobuf, these with the URL of a registry. dedupe: how
+    an event that comes again is known, if it is. earlier: the schemas that records below a place of the log are read
+    by, oldest first (docs/adr/0057).
     """
 
     name: str
@@ -46,12 +50,30 @@ class Source:
     paths: tuple[tuple[str, tuple[str, ...]], ...] = ()
     format: str = "json"
     registry: str | None = None
+    dedupe: EventIds | None = None
+    earlier: tuple[SchemaVersion, ...] = ()
 
     @cached_property
     def schema_fingerprint(self) -> str:
-        """What decides whether a record is good, and how it is read (16 hex); not where a registry stands."""
-        payload = {**source_to_json(replace(self, registry=None)), "owner": None}
+        """What decides whether a record is good, and how it is read (16 hex); not where a registry stands, which
+        good records count once, nor what held before."""
+        payload = {**source_to_json(replace(self, registry=None, dedupe=None, earlier=())), "owner": None}
         return fingerprint(payload)
+
+    @property
+    def is_opening(self) -> bool:
+        """Whether its schema has no place yet from which it holds: until then nobody may judge a record."""
+        return bool(self.earlier) and self.earlier[-1].until is None
+
+    @property
+    def most_ahead_us(self) -> int:
+        """How far ahead of Kafka's time an event may lie that any of its schemas takes."""
+        return max([self.max_ahead_us, *(each.source.max_ahead_us for each in self.earlier)])
+
+    @property
+    def most_lateness_us(self) -> int:
+        """How far behind Kafka's time an event may lie that any of its schemas takes."""
+        return max([self.max_lateness_us, *(each.source.max_lateness_us for each in self.earlier)])
 
     @property
     def time_column(self) -> str | None:
@@ -61,6 +83,14 @@ class Source:
     def type_of(self, column: str) -> str:
         """The declared type of a column."""
         return dict(self.columns)[column]
+
+
+@dataclass(frozen=True)
+class SchemaVersion:
+    """A source as it was, and the first offsets that it does not judge any more; None while these are not recorded."""
+
+    source: Source
+    until: Cover | None = None
 
 
 @dataclass(frozen=True)
@@ -106,6 +136,8 @@ class Unit:
     functions: tuple[tuple[str, RowFunction], ...] = ()
     emission: Emission | None = None
     """Where its results are published; bears on nothing that is stored or answered."""
+    dedupe: EventIds | None = None
+    """Its source's."""
 
     @cached_property
     def given_types(self) -> tuple[tuple[str, str], ...]:
@@ -178,6 +210,7 @@ def build_unit(
         *(column for _, function in functions for column in function.reads if column not in dict(columns)),
         *(column for e in expressions if e is not None for column in e.columns),
         *(() if source.time_column is None else (source.time_column,)),
+        *(() if source.dedupe is None else (source.dedupe.column,)),
     }
     unit = Unit(
         view=view,
@@ -198,6 +231,7 @@ def build_unit(
         event_list=event_list,
         functions=functions,
         emission=emission,
+        dedupe=source.dedupe,
     )
     unit = replace(unit, storage_fingerprint=fingerprint(storage_payload(unit, source)))
     return replace(unit, definition_fingerprint=fingerprint(definition_payload(unit)))
@@ -208,12 +242,24 @@ def plain(value: Any) -> dict[str, Any]:
     return {name: getattr(value, name) for name in type(value).__dataclass_fields__}
 
 
-_WHERE_GIVEN = {"wire": (), "paths": (), "format": "json", "registry": None}
+_WHERE_GIVEN = {"wire": (), "paths": (), "format": "json", "registry": None, "dedupe": None, "earlier": ()}
 
 
 def source_to_json(source: Source) -> dict[str, Any]:
     """What `source_from_json` builds an equal source from; what was added later stands where it is given."""
-    return {name: v for name, v in plain(source).items() if name not in _WHERE_GIVEN or v != _WHERE_GIVEN[name]}
+    given = {name: v for name, v in plain(source).items() if name not in _WHERE_GIVEN or v != _WHERE_GIVEN[name]}
+    if source.dedupe is not None:
+        given["dedupe"] = plain(source.dedupe)
+    if source.earlier:
+        given["earlier"] = [
+            {"source": source_to_json(each.source), "until": places_to_json(each.until)} for each in source.earlier
+        ]
+    return given
+
+
+def places_to_json(until: Cover | None) -> list[list[Any]] | None:
+    """Topic id, partition and offset of each place; None where they are not recorded."""
+    return None if until is None else [[*place, offset] for place, offset in until.offsets.items()]
 
 
 def source_from_json(raw: Mapping[str, Any]) -> Source:
@@ -221,7 +267,15 @@ def source_from_json(raw: Mapping[str, Any]) -> Source:
     pairs = {name: tuple((column, kind) for column, kind in raw.get(name, ())) for name in ("columns", "wire")}
     lists = {name: tuple(raw[name]) for name in ("required", "allow_nan")}
     paths = tuple((column, tuple(path)) for column, path in raw.get("paths", ()))
-    return Source(**{**raw, **pairs, **lists, "paths": paths})
+    dedupe = EventIds(**raw["dedupe"]) if "dedupe" in raw else None
+    earlier = tuple(_version_from_json(each) for each in raw.get("earlier", ()))
+    return Source(**{**raw, **pairs, **lists, "paths": paths, "dedupe": dedupe, "earlier": earlier})
+
+
+def _version_from_json(raw: Mapping[str, Any]) -> SchemaVersion:
+    places = raw["until"]
+    until = None if places is None else Cover({(topic, partition): offset for topic, partition, offset in places})
+    return SchemaVersion(source_from_json(raw["source"]), until)
 
 
 def _window_to_json(window: Window) -> dict[str, Any]:

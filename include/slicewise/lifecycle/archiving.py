@@ -61,7 +61,7 @@ def hole_of(source: Source, lost: Missing, before_us: int | None, after_us: int,
     events may be of any earlier time).
     """
     times = [after_us] if before_us is None else [before_us, after_us]
-    from_us = 0 if before_us is None else min(times) - source.max_lateness_us
+    from_us = 0 if before_us is None else min(times) - source.most_lateness_us
     return Hole(
         source=source.name,
         topic_id=lost.place[0],
@@ -69,7 +69,7 @@ def hole_of(source: Source, lost: Missing, before_us: int | None, after_us: int,
         first=lost.first,
         end=lost.end,
         from_us=from_us,
-        until_us=max(times) + source.max_ahead_us + 1,
+        until_us=max(times) + source.most_ahead_us + 1,
         by=by,
         why=why,
         at_us=at_us,

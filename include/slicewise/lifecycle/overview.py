@@ -91,7 +91,8 @@ def health_of(status: StoreStatus, limits: Limits) -> Health:
     if judged.stopped:
         return Health(unread, stopped=not unread)
     aging = (*_aging(status, streams, limits), *_probes(status, limits))
-    return Health((*judged.reasons, *unread, *_lost(status), *_emission(status, limits)), aging=aging)
+    nodes = tuple(f"store: {each}" for each in status.wanting)
+    return Health((*judged.reasons, *unread, *nodes, *_lost(status), *_emission(status, limits)), aging=aging)
 
 
 def lost_events(status: StoreStatus) -> int:

@@ -14,16 +14,19 @@ from enum import Enum
 from typing import Any
 
 from slicewise.slices import DAY_US
+from slicewise.stores.keys import TAIL_FIELDS
 from slicewise.stores.ports import Marks
 
 SLACK_S = 7_200
-_SLICE = re.compile(rb"[re]:(\d+):.+", re.DOTALL)
+_SLICE = re.compile(rb"r:(\d+):.+", re.DOTALL)
 _STATE = re.compile(rb"sw:(\d+):\{([^{}]*)\}:([0-9a-f]{16}(?:\.\d+)?):(.+)", re.DOTALL)
 _NODE = re.compile(rb"sw:(?:marks:\{0\}|manifest:[0-9a-f]{64}|status:.+)", re.DOTALL)
 # boards expire by themselves, within periods that their writers know
 _GENERATION = re.compile(rb"sw:(\d+):(?:(?:swapped|covers):.+:\{0\}|board:\w+(?::\d+)?)", re.DOTALL)
 _SWAPPED = re.compile(rb"sw:\d+:swapped:([0-9a-f]{16}(?:\.\d+)?):\{0\}")
 _LIST = (b"list", b"events")
+_IDS = b"ids"
+"""Remembered ids: like a list's, its expiry follows Kafka's time and not the store's."""
 _DAY = re.compile(rb"day:(\d{8})")
 
 
@@ -133,7 +136,7 @@ def verdict(
     rule = rules.units.get(unit)
     if rule is not None and rule.lifetime:
         return _lifetime_verdict(unit, kind, rule)
-    if kind in _LIST:
+    if kind in _LIST or kind == _IDS:
         return _list_verdict(unit, expires_at_s, now_us, rules)
     bound_s = _bound_s(unit, kind, now_us, rules)
     if bound_s is None:
@@ -141,6 +144,8 @@ def verdict(
     # A producer's clock may run far ahead, and event times are judged by it: what the hash holds
     # decides, not the store's clock alone.
     ask = kind == b"hot" and fields is None and unit in rules.units
+    if fields is not None and any(name.startswith(TAIL_FIELDS) for name in fields):
+        return _WELL  # their names say nothing of time; the fold makes running partials of them within seconds
     if fields is not None and unit in rules.units:
         bound_s = max(bound_s, _reach_s(fields, rules.units[unit]))
     if expires_at_s is None:
@@ -154,7 +159,7 @@ def verdict(
 def _lifetime_verdict(unit: str, kind: bytes, rule: UnitRule) -> Verdict:
     day = _day_start_s(kind)
     if day is None:
-        return _WELL if kind == b"hot" else Verdict(Finding.UNKNOWN, unit)
+        return _WELL if kind in (b"hot", _IDS) else Verdict(Finding.UNKNOWN, unit)
     in_totals = rule.horizon is not None and day + DAY_US // 1_000_000 <= rule.horizon * 3_600
     return Verdict(Finding.IN_TOTALS, unit) if in_totals else _WELL
 
@@ -174,7 +179,7 @@ def _of_generation(generation: int, rules: SweepRules) -> Verdict:
 
 
 def _reach_s(fields: Sequence[bytes], rule: UnitRule) -> int:
-    """Second after which no read reaches the newest running partial or tail field; 0 without one."""
+    """Second after which no read reaches the newest running partial; 0 without one."""
     found = [_SLICE.fullmatch(name) for name in fields]
     newest = max((int(each[1]) for each in found if each), default=-1)
     return -(((newest + 1) * rule.slice_us + rule.retention_us) // -1_000_000) if newest >= 0 else 0
@@ -204,7 +209,7 @@ def _day_start_s(kind: bytes) -> int | None:
 
 def rules_of(marks: Marks, manifest: Mapping[str, object]) -> SweepRules:
     """The rules of a deployment, from the marks and its manifest's JSON."""
-    sources = {str(each["name"]): int(each["max_ahead_us"]) for each in _maps(manifest.get("sources"))}
+    sources = {str(each["name"]): _most_ahead_us(each) for each in _maps(manifest.get("sources"))}
     units = {
         marks.name(str(unit["storage_fingerprint"])): UnitRule(
             int(unit["retention_us"]),
@@ -219,6 +224,12 @@ def rules_of(marks: Marks, manifest: Mapping[str, object]) -> SweepRules:
     return SweepRules(marks.generation, units, marks.epoch, marks.retired)
 
 
+def _most_ahead_us(source: Mapping[str, Any]) -> int:
+    """As `Source.most_ahead_us`, of its JSON."""
+    earlier = _maps([each["source"] for each in _maps(source.get("earlier"))])
+    return max(int(each["max_ahead_us"]) for each in (source, *earlier))
+
+
 def _horizon(marks: Marks, unit: str) -> int | None:
     found = marks.horizons.get(unit)
     return None if found is None else found.hour
@@ -228,5 +239,5 @@ def _features(unit: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     return [each for each in unit.get("features") or () if isinstance(each, Mapping)]
 
 
-def _maps(value: object) -> list[Mapping[str, str]]:
+def _maps(value: object) -> list[Mapping[str, Any]]:
     return [each for each in value if isinstance(each, Mapping)] if isinstance(value, list) else []

@@ -12,7 +12,7 @@ from slicewise.lifecycle.health import Limits, StreamStatus
 SPARE_SLOTS = 32
 """Least slots of a local session: they cost nothing while they are not used, and a partition more needs no new one."""
 _SHARE = 0.5
-"""Of the bound of tail fields that one wait of the fold may fill: a batch takes time too."""
+"""Of the bound of a tail that one wait of the fold may fill: a batch takes time too."""
 
 _SILENT_US = 10_000_000
 _QUIET_S = 10.0
@@ -21,7 +21,7 @@ _QUIET_S = 10.0
 
 @dataclass(frozen=True)
 class Pace:
-    """What bounds the fold's waits: between the starts of batches, tail fields of an entity, records of a batch."""
+    """What bounds the fold's waits: between the starts of batches, events of an entity's tail, records of a batch."""
 
     longest_s: float
     bound: int

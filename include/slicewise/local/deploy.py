@@ -5,6 +5,7 @@ A changed unit under a name that is served is refused before anything is written
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -17,6 +18,7 @@ from slicewise.stores.beginning import archived_by, beginnings, with_probes_read
 from slicewise.stores.kafka.log import KafkaLog
 from slicewise.stores.ports import Marks, OnlineStore
 from slicewise.stores.redis import open_store
+from slicewise.stores.versions import settled
 
 
 @dataclass(frozen=True)
@@ -43,6 +45,13 @@ def standing(store: OnlineStore) -> Standing:
     marks = store.marks()
     text = store.manifest(marks.units) if marks.units else None
     return Standing(marks, None if text is None else Deployment.from_json(text))
+
+
+def in_effect(settings: Settings, store: OnlineStore) -> Standing:
+    """What is deployed, once the place is recorded from which each changed schema holds: some seconds, where one is
+    not (docs/adr/0057)."""
+    settled(store, settings.kafka_bootstrap, time.sleep)
+    return standing(store)
 
 
 def deploy(settings: Settings, store: OnlineStore, deployment: Deployment, epoch: int) -> Marks:

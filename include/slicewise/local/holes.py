@@ -14,6 +14,7 @@ from slicewise.lifecycle.archiving import Loss, hole_of, loss
 from slicewise.local import deploy
 from slicewise.log import warning
 from slicewise.settings import Settings
+from slicewise.stores.decisions import check_clock
 from slicewise.stores.holes import tell
 from slicewise.stores.iceberg import holes as archive
 from slicewise.stores.iceberg.catalog import Catalog, IcebergTable, ensure, open_catalog
@@ -101,8 +102,10 @@ def plans(settings: Settings, clock: Clock, only: str | None = None) -> list[Pla
 def accept(settings: Settings, clock: Clock, plan: Plan, by: str, why: str) -> int:
     """Records the loss in the archive, in `ops.runs` and with the store; the archive seq that brought it.
 
-    Raises CommitConflict when another archive came first.
+    Raises CommitConflict when another archive came first, ClockOff where the commit would be dated wrong.
     """
+    with deploy.connected(settings) as store:
+        check_clock(clock.now_us(), store.time_us(), clock.now_us())
     holes = plan.holes(by, why)
     table = ensure(plan.catalog, log_table(plan.source)) if plan.table is None else plan.table
     seq = archive.accept(plan.catalog, table, plan.state, holes, plan.loss.cover)

@@ -59,23 +59,28 @@ def _version(program: Path) -> tuple[int, int]:
     return (int(found[1]), int(found[2])) if found else (0, 0)
 
 
-def service(settings: Settings, state: StateFolder, port: int) -> Service:
+def names(count: int) -> list[str]:
+    """The servers that are the nodes of one store, in their order."""
+    return [NAME, *(f"{NAME}-{number}" for number in range(2, count + 1))]
+
+
+def service(settings: Settings, state: StateFolder, port: int, name: str = NAME) -> Service:
     """Redis on `port`, its data under the state folder."""
-    folder = state.path / NAME
+    folder = state.path / name
     return Service(
-        name=NAME,
+        name=name,
         argv=(str(binary(settings)), str(folder / "redis.conf")),
         cwd=state.path,
         health=lambda pid: health.redis(port, pid),
         address=f"redis://{HOST}:{port}/0",
-        prepare=lambda: _prepare(settings, state, port),
+        prepare=lambda: _prepare(settings, state, port, name),
         stop_order=40,
         start_timeout_s=120.0,  # a large append-only file is read before the first answer
     )
 
 
-def _prepare(settings: Settings, state: StateFolder, port: int) -> None:
-    folder = state.path / NAME
+def _prepare(settings: Settings, state: StateFolder, port: int, name: str) -> None:
+    folder = state.path / name
     folder.mkdir(mode=0o700, exist_ok=True)
     operator = hashlib.sha256(state.secret("redis-operator").encode()).hexdigest()
     (folder / "users.acl").write_text(f"user default {_PLATFORM_USER}\nuser {OPERATOR} on #{operator} ~* &* +@all\n")

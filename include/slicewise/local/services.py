@@ -40,6 +40,17 @@ NAMES = (*PORTS, STREAM, TAIL, EMIT, PROBES, REPLAY)
 ON_DEMAND = frozenset({STREAM, TAIL, EMIT, PROBES, REPLAY})
 
 
+def ports_of(settings: Settings) -> Mapping[str, tuple[str, ...]]:
+    """Service -> its ports, with a server for each node of the store."""
+    nodes = redis_server.names(settings.store_nodes)[1:]
+    return {**{name: (name.replace("-", "_"),) for name in nodes}, **PORTS}
+
+
+def names_of(settings: Settings) -> tuple[str, ...]:
+    """All services."""
+    return (*redis_server.names(settings.store_nodes), *(name for name in NAMES if name != redis_server.NAME))
+
+
 @dataclass(frozen=True)
 class Platform:
     """The embedded services of one state folder, and the settings that lead to them."""
@@ -62,6 +73,7 @@ def build(
     chosen, and a service that never had a port is left out. env tells which addresses the user set.
     """
     state = StateFolder(settings.state_dir)
+    ports, nodes = ports_of(settings), redis_server.names(settings.store_nodes)
     remembered, written = state.ports(), state.addresses()
     # set by the user, and not merely what our own supervisor handed to its children
     external = {
@@ -72,17 +84,23 @@ def build(
     if choose_port is not None:
         remembered = {
             port: choose_port(port, remembered.get(port))
-            for service, needed in PORTS.items()
-            if service not in external
+            for service, needed in ports.items()
+            if _setter(service) not in external
             for port in needed
         }
     here = [
-        name for name, needed in PORTS.items() if name not in external and all(port in remembered for port in needed)
+        name
+        for name, needed in ports.items()
+        if _setter(name) not in external and all(port in remembered for port in needed)
     ]
-    ours: dict[str, Any] = {SETTING[name]: _address(name, remembered) for name in here}
+    ours: dict[str, Any] = {SETTING[name]: _address(name, remembered) for name in here if name in SETTING}
+    if set(nodes) <= set(here):
+        ours["redis_url"] = ",".join(_address(name, remembered) for name in nodes)
     settings = replace(settings, **ours)
     if choose_port is not None:
         addresses = {setting: getattr(settings, setting) for setting in SETTING.values()}
+        if redis_server.NAME not in external:  # else who does not say it again knows the first of them alone
+            addresses["store_nodes"] = str(settings.store_nodes)
         state.write_endpoints(remembered, addresses)
     services = {name: _service(name, settings, state, remembered) for name in here}
     for name in (STREAM, TAIL, EMIT, PROBES):
@@ -103,10 +121,15 @@ def chooser(held: Mapping[str, int], owner: Path | None = None) -> Callable[[str
     return choose
 
 
+def _setter(name: str) -> str:
+    """The service that the setting is of by which the others find this one."""
+    return name if name in PORTS else redis_server.NAME
+
+
 def _address(name: str, remembered: Mapping[str, int]) -> str:
-    port = remembered[PORTS[name][0]]
+    port = remembered[PORTS[name][0] if name in PORTS else name.replace("-", "_")]
     schemes = {redis_server.NAME: "redis://{}:{}/0", kafka_broker.NAME: "{}:{}"}
-    return schemes.get(name, "http://{}:{}").format(HOST, port)
+    return schemes.get(_setter(name), "http://{}:{}").format(HOST, port)
 
 
 def _replay(settings: Settings, state: StateFolder) -> Service:
@@ -124,9 +147,9 @@ def _replay(settings: Settings, state: StateFolder) -> Service:
 
 
 def _service(name: str, settings: Settings, state: StateFolder, remembered: Mapping[str, int]) -> Service:
-    own = [remembered[port] for port in PORTS[name]]
-    if name == redis_server.NAME:
-        return redis_server.service(settings, state, own[0])
+    own = [remembered[port] for port in ports_of(settings)[name]]
+    if _setter(name) == redis_server.NAME:
+        return redis_server.service(settings, state, own[0], name)
     if name == kafka_broker.NAME:
         return kafka_broker.service(settings, state, own[0], own[1])
     if name == airflow_server.NAME:
@@ -137,6 +160,6 @@ def _service(name: str, settings: Settings, state: StateFolder, remembered: Mapp
         cwd=state.path,
         health=lambda _: health.http_ok(own[0], "/healthz"),
         address=f"http://{HOST}:{own[0]}",
-        after=(redis_server.NAME,),
+        after=tuple(redis_server.names(settings.store_nodes)),
         stop_order=30,
     )

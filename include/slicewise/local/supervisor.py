@@ -19,7 +19,7 @@ from slicewise.local.redis_server import NAME as REDIS
 from slicewise.local.service import Service
 from slicewise.local.services import Platform
 from slicewise.local.state import StateFolder
-from slicewise.settings import Settings
+from slicewise.settings import Settings, urls_of
 
 
 @dataclass(frozen=True)
@@ -65,7 +65,7 @@ def _build_for_start(settings: Settings, state: StateFolder) -> Platform:
         port: remembered[port]
         for name, service in before.services.items()
         if control.running(service, state) is not None
-        for port in services.PORTS.get(name, ())
+        for port in services.ports_of(settings).get(name, ())
     }
     return services.build(settings, services.chooser(held, state.path))
 
@@ -145,13 +145,15 @@ def status(settings: Settings) -> list[ServiceStatus]:
     """Each service as it is now; asks the processes and the servers themselves."""
     state = StateFolder(settings.state_dir)
     platform = services.build(settings)
-    return [_status_of(name, platform, state) for name in services.NAMES]
+    nodes_are_ours = REDIS not in platform.external
+    names = [name for name in services.names_of(settings) if nodes_are_ours or name in services.NAMES]
+    return [_status_of(name, platform, state) for name in names]
 
 
 def _status_of(name: str, platform: Platform, state: StateFolder) -> ServiceStatus:
     log = str(state.log(name))
     if name in platform.external:
-        address = platform.external[name].rpartition("@")[2]
+        address = ",".join(each.rpartition("@")[2] for each in urls_of(platform.external[name]))
         return ServiceStatus(name, "external", "", address, None, None, None, "")
     service = platform.services.get(name)
     birth = control.running(service, state) if service else None

@@ -33,7 +33,7 @@ def main() -> None:
         host=host,
         port=port,
         workers=workers,
-        loop="uvloop",
+        loop="slicewise.serving.loop:Loop",
         http="slicewise.serving.protocol:Protocol",
         ws="none",
         lifespan="on",

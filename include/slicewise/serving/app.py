@@ -24,8 +24,10 @@ from slicewise.serving.gate import Gate
 from slicewise.serving.http import Response, encoded, error_response
 from slicewise.serving.leaderboards import read_leaderboard
 from slicewise.serving.metrics import CONTENT_TYPE, Metrics
+from slicewise.serving.nodes import AsyncNodes
 from slicewise.serving.requests import MAX_BODY_BYTES, FeaturesRequest, parse_body
 from slicewise.serving.service import FeatureService
+from slicewise.settings import urls_of
 
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
@@ -54,7 +56,12 @@ class App:
         self.metrics = Metrics()
         self.gate = Gate(limits, self.metrics)
         self._client_header = client_header.encode("latin-1")
-        self.connection = AsyncConnection(redis_url, STORE_TIMEOUT_S, self.metrics.store_seconds.observe, timeout_s)
+        observe, urls = self.metrics.store_seconds.observe, urls_of(redis_url)
+        self.connection: AsyncConnection = (
+            AsyncConnection(redis_url, STORE_TIMEOUT_S, observe, timeout_s)
+            if len(urls) == 1
+            else AsyncNodes(urls, STORE_TIMEOUT_S, observe, timeout_s)
+        )
         self.service = FeatureService(clock or SystemClock())
         self._listener: asyncio.Task[None] | None = None
         self._deaf: str | None = None

@@ -6,7 +6,7 @@ A catalog is bound to the marks that it was made from; a reply under other marks
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import date
 from decimal import Decimal, InvalidOperation
 from functools import cached_property
@@ -23,8 +23,8 @@ from slicewise.features.types import BOOLEAN, DATE, LONG, STRING, TIMESTAMP, dec
 from slicewise.features.unit import PlannedFeature, Unit
 from slicewise.serving.requests import Entity, Scalar, instant, instant_us
 from slicewise.serving.values import Converter, converter, has_doubles
-from slicewise.stores import keys
-from slicewise.stores.ports import Horizon, Marks
+from slicewise.stores import joint_marks, keys, nodes
+from slicewise.stores.ports import Horizon, Marks, Said
 
 SELECTIONS = 1_000
 """Lists of features that a catalog remembers the resolution of."""
@@ -96,6 +96,10 @@ class Catalog:
     """As in the marks: an epoch that was lost may come again, with other terms."""
     horizons: Mapping[str, Horizon] = field(default_factory=dict)
     """As in the marks: from where on plans read the days of units with a lifetime."""
+    nodes: Mapping[int, Catalog] = field(default_factory=dict)
+    """Of a store of several nodes: the deployment under the marks of each that answers and has it. Empty: of one."""
+    count: int = 1
+    """Nodes of the store."""
     _selections: dict[object, Selection] = field(default_factory=dict)
 
     @staticmethod
@@ -112,6 +116,35 @@ class Catalog:
             marks.terms,
             marks.horizons,
         )
+
+    @staticmethod
+    def of_nodes(deployment: Deployment, nodes: Mapping[int, Marks], count: int) -> Catalog:
+        """Of some nodes of a store of so many, which all have this deployment."""
+        horizons: dict[str, Horizon] = {}
+        for marks in nodes.values():
+            # plans read from the earliest on: a node whose totals reach further says so with its data
+            horizons |= {u: min(each, horizons.get(u, each)) for u, each in marks.horizons.items()}
+        # a partition's ledger is that of the node with its keys: others may not have begun it
+        places = frozenset.union(*(marks.places for marks in nodes.values()))
+        together = replace(joint_marks.merged(list(nodes.values())), horizons=horizons, places=places)
+        each = {number: Catalog.of(deployment, marks) for number, marks in nodes.items()}
+        return replace(Catalog.of(deployment, together), nodes=each, count=count)
+
+    def of_node(self, number: int) -> Catalog:
+        """As it stands on one node. StoreUnavailable where the node is away, or lacks the deployment."""
+        if not self.nodes:
+            return self
+        found = self.nodes.get(number)
+        if found is None:
+            raise nodes.away(number, self.count, "it was away, or had another deployment, when it was asked last")
+        return found
+
+    def stands_on(self, said: Mapping[int, Said]) -> bool:
+        """Whether what nodes said with a reply is what this catalog was made from."""
+        if not self.nodes:
+            (only,) = said.values()
+            return self.stands(only.marks)
+        return all(number in self.nodes and self.nodes[number].stands(each.marks) for number, each in said.items())
 
     def stands(self, marks: Marks) -> bool:
         """Whether the marks of a reply are those that this catalog was made from."""

@@ -8,27 +8,47 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
-from typing import Any, TypeVar
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Protocol, TypeVar
 
+from slicewise.cover import Cover
 from slicewise.errors import NotReady, StoreUnavailable
+from slicewise.serving.loop import Turns
 from slicewise.serving.steps import Ask, Covers, Flow, Generation, Manifest, Read, ReadBoard, Reopen, Status
-from slicewise.stores.ports import OnlineStore
+from slicewise.settings import urls_of
+from slicewise.stores.ports import BoardReply, EntityRead, ReadReply, TagRead
 from slicewise.stores.redis.adapter import AsyncReader, open_store
 
 T = TypeVar("T")
 RETRY_OPEN_S = 0.05
 
 
+class Readable(Protocol):
+    """What a reader asks of a store."""
+
+    @property
+    def generation(self) -> int: ...
+    def read(self, reads: Sequence[EntityRead | TagRead]) -> ReadReply: ...
+    def manifest(self, digest: str) -> str | None: ...
+    def covers(self, source: str) -> Mapping[int, Cover]: ...
+    def board(self, name: str) -> BoardReply: ...
+    def status(self, part: str) -> str | None: ...
+    def close(self) -> None: ...
+
+
 class SyncConnection:
     """Drives flows over a blocking store; used by one thread at a time."""
 
-    def __init__(self, open_one: Callable[[], OnlineStore]) -> None:
+    def __init__(self, open_one: Callable[[], Readable]) -> None:
         self._open = open_one
-        self._store: OnlineStore | None = None
+        self._store: Readable | None = None
 
     @staticmethod
     def to(url: str, timeout_s: float = 5.0) -> SyncConnection:
+        from slicewise.serving.nodes import SyncNodes  # which is made of connections
+
+        if len(urls_of(url)) > 1:
+            return SyncConnection(lambda: SyncNodes(url, timeout_s))
         return SyncConnection(lambda: open_store(url, timeout_s))
 
     def run(self, flow: Flow[T]) -> T:
@@ -69,7 +89,7 @@ class SyncConnection:
             return store.board(ask.name)
         return store.status(ask.part)
 
-    def _generation(self, store: OnlineStore) -> int:
+    def _generation(self, store: Readable) -> int:
         try:
             return store.generation
         except NotReady:
@@ -91,13 +111,18 @@ class AsyncConnection:
         timeout_s: float = 5.0,
         observe: Callable[[float], None] | None = None,
         flow_timeout_s: float | None = None,
+        *,
+        node: str = "",
     ) -> None:
         """timeout_s: a node that answers nothing for so long is left. observe: told the seconds of every read's round
-        trip. flow_timeout_s: what a flow asks later than this after its start fails, as where the store is away."""
+        trip. flow_timeout_s: what a flow asks later than this after its start fails, as where the store is away.
+        node: of one of several, as in `Marks`."""
+        self._node = node
         self._url = url
         self._observe = observe
         self._flow_timeout_s = flow_timeout_s
         self._timeout_s = timeout_s
+        self._turns = Turns()
         self._reader: AsyncReader | None = None
         self._opening: asyncio.Task[AsyncReader] | None = None
         self._failed: tuple[float, StoreUnavailable] | None = None
@@ -120,6 +145,7 @@ class AsyncConnection:
                     else:
                         async with asyncio.timeout_at(until):
                             answer = await self._perform(ask)
+                        await self._turns.mine()  # the answer is made of it: many at once are a long turn
                 except TimeoutError:
                     failure = StoreUnavailable(
                         f"no answer of the store within {self._flow_timeout_s} s", next_step="ask again"
@@ -165,7 +191,7 @@ class AsyncConnection:
         if self._failed is not None and time.monotonic() - self._failed[0] < RETRY_OPEN_S:
             raise self._failed[1]
         if self._opening is None:
-            self._opening = asyncio.create_task(AsyncReader.open(self._url, self._timeout_s))
+            self._opening = asyncio.create_task(AsyncReader.open(self._url, self._timeout_s, self._node))
             self._opening.add_done_callback(self._opened)
         return await asyncio.shield(self._opening)
 
@@ -179,6 +205,11 @@ class AsyncConnection:
             self.opened += 1
         elif isinstance(error, StoreUnavailable):
             self._failed = (time.monotonic(), error)
+
+    @property
+    def is_open(self) -> bool:
+        """Whether a connection stands."""
+        return self._reader is not None and not self._reader.closed
 
     def close(self) -> None:
         if self._reader is not None:

@@ -94,20 +94,25 @@ def _feature(unit: Unit, feature: PlannedFeature) -> dict[str, Any]:
 def readiness(catalog: Catalog, reached: Reached) -> Flow[dict[str, Any]]:
     """Whether every view answers, and why not."""
     reply: ReadReply = yield Read(())
-    marks = reply.marks
     reasons = []
-    for unit in catalog.deployment.units:
-        if unit.storage_fingerprint not in marks.ready:
-            done, total = marks.building.get(unit.storage_fingerprint, (0, 0))
-            reasons.append(f"view {unit.view} is building: {done} of {total} hours")
-    for source, lost in reached.after(catalog, marks, reply.incarnation).items():
-        reasons.append(f"source {source}: the store lost what it had applied, {lost.events} events to go")
+    for number in range(catalog.count):
+        on = f"node {number + 1} of {catalog.count}: " if catalog.nodes else ""
+        if number not in reply.said or (catalog.nodes and number not in catalog.nodes):
+            reasons.append(f"{on}away, or without the deployment")
+            continue
+        _, marks, incarnation = reply.said[number]
+        for unit in catalog.deployment.units:
+            if unit.storage_fingerprint not in marks.ready:
+                done, total = marks.building.get(unit.storage_fingerprint, (0, 0))
+                reasons.append(f"{on}view {unit.view} is building: {done} of {total} hours")
+        for source, lost in reached.of_node(number).after(catalog, marks, incarnation).items():
+            reasons.append(f"{on}source {source}: the store lost what it had applied, {lost.events} events to go")
     return {
         "ready": not reasons,
         "reasons": reasons,
-        "epoch": marks.epoch,
-        "generation": marks.generation,
-        "deployment": marks.units,
+        "epoch": catalog.epoch,
+        "generation": catalog.generation,
+        "deployment": catalog.digest,
     }
 
 
@@ -118,7 +123,7 @@ def gauges(metrics: Metrics, service: FeatureService) -> None:
     metrics.known_asked.labels("yes").set(service.known.hits)
     metrics.known_asked.labels("no").set(service.known.misses)
     for source in service.catalog.deployment.sources if service.catalog is not None else ():
-        lost = service.reached.lost.get(source.name)
+        lost = service.reached.anywhere.get(source.name)
         metrics.lost.labels(source.name).set(0 if lost is None else lost.events)
     for name, newest_us in service.freshness.tails.items():
         metrics.tail_age.labels(name).set((now_us - newest_us) / 1e6)

@@ -26,23 +26,23 @@ class Freshness:
     """Source -> losses that were accepted; sources without any are left out."""
     unreadable: dict[str, CodecError] = field(default_factory=dict)
     """Source -> why its losses cannot be read: until they can, any of its events may be lost."""
-    _marks: Marks | None = None
-    _ledgers: dict[str, Cover] = field(default_factory=dict)
+    _marks: dict[int, Marks] = field(default_factory=dict)
+    _ledgers: dict[tuple[int, str], Cover] = field(default_factory=dict)
     _known: dict[str, SourceFreshness] = field(default_factory=dict)
     tails: dict[str, int] = field(default_factory=dict)
     """Source -> time of the latest event that an answer had from its tail."""
 
-    def saw(self, catalog: Catalog, marks: Marks, time_us: int) -> None:
-        """A reply's marks, at the store's time."""
-        if marks is self._marks:
+    def saw(self, catalog: Catalog, marks: Marks, time_us: int, node: int = 0) -> None:
+        """A reply's marks, of one node at its time."""
+        if marks is self._marks.get(node):
             return
-        self._marks = marks
+        self._marks[node] = marks
         for source in catalog.deployment.sources:
             ledger = catalog.ledger_of(marks, source.topic)
-            before = self._ledgers.get(source.name)
+            before = self._ledgers.get((node, source.name))
             if ledger == before:
                 continue
-            self._ledgers[source.name] = ledger
+            self._ledgers[node, source.name] = ledger
             if before is not None:
                 known = self._of(source.name)
                 self._known[source.name] = SourceFreshness(source.name, time_us, known.lag_events, known.heartbeat_us)

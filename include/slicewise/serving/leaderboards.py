@@ -17,6 +17,7 @@ from slicewise.serving.steps import Flow, ReadBoard, Reopen
 from slicewise.serving.values import json_safe
 from slicewise.slices import format_duration
 from slicewise.stores.boards import PERIODS
+from slicewise.stores.nodes import node_of
 from slicewise.stores.ports import BoardReply
 
 MISSING, STALE, SHORT = "missing", "stale", "short"
@@ -102,8 +103,14 @@ def read_leaderboard(service: FeatureService, name: str) -> Flow[Leaderboard]:
                 raise
             last = error
             continue
-        if catalog.stands(reply.marks):
-            return answer(planned, reply)
+        try:
+            if catalog.of_node(node_of(name.encode(), catalog.count)).stands(reply.marks):
+                return answer(planned, reply)
+        except StoreUnavailable as error:  # it has answered now: it is back, or still lacks the deployment
+            if (yield from service.load()) is catalog:
+                raise
+            last = error
+            continue
         service.catalog = None
     raise last or StoreUnavailable("the deployment changed with every attempt", next_step="ask again")
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field, replace
 
 from slicewise.merge import JointPlan
 from slicewise.merge_list import ListPlan, plan_list
@@ -11,6 +11,7 @@ from slicewise.merge_plan import ReadMode, ReadPlan, Total, plan_read
 from slicewise.serving.answer import Bounds
 from slicewise.serving.catalog import Catalog, Selection, entity_tags
 from slicewise.serving.requests import FeaturesRequest
+from slicewise.stores.nodes import node_of
 from slicewise.stores.ports import TagRead
 from slicewise.stores.shapes import ListShape, ReadShape, UnitShape
 
@@ -30,6 +31,8 @@ class Planned:
     """Per feature, where the value of one entity stands among those of all finishes; of slices alone."""
     lists: tuple[ListPlan, ...] = ()
     """Per event list its plan."""
+    by_node: Mapping[int, tuple[ReadShape, ...]] = field(default_factory=dict)
+    """Of a store of several nodes: the shapes under each one's names."""
 
 
 def plan_selection(
@@ -49,14 +52,17 @@ def plan_selection(
         plans.append(plan_read(part.unit, part.features, mode, t_us, missing, reached))
     joint = JointPlan(tuple(plans))
     both = list(zip(selection.sliced, plans, strict=True))
-    units = [
-        (p.group, UnitShape(catalog.names[p.unit.storage_fingerprint], tuple((d.day, d.names) for d in plan.days)))
-        for p, plan in both
-    ]
-    shapes = tuple(
-        ReadShape(catalog.generation, tuple(unit for of, unit in units if of == group))
-        for group in range(len(selection.groups))
-    )
+
+    def shapes_of(each: Catalog) -> tuple[ReadShape, ...]:
+        units = [
+            (p.group, UnitShape(each.names[p.unit.storage_fingerprint], tuple((d.day, d.names) for d in plan.days)))
+            for p, plan in both
+        ]
+        return tuple(
+            ReadShape(each.generation, tuple(unit for of, unit in units if of == group))
+            for group in range(len(selection.groups))
+        )
+
     found = {
         selection.refs[position]: plan.intervals[plan.interval_of[i]]
         for part, plan in both
@@ -70,29 +76,36 @@ def plan_selection(
     }
     bounds = Bounds({ref: found[ref] for ref in selection.refs if ref in found})
     places = () if selection.listed else tuple(at[i] for i in range(len(selection.refs)))
-    return Planned(joint, shapes, kept, bounds, places)
+    by_node = {number: shapes_of(each) for number, each in catalog.nodes.items()}
+    return Planned(joint, shapes_of(catalog), kept, bounds, places, by_node=by_node)
 
 
 def with_lists(planned: Planned, catalog: Catalog, selection: Selection, mode: ReadMode, t_us: int) -> Planned:
     """The plan of a selection's slices, and of its event lists: those at this very instant."""
     plans = tuple(plan_list(part.unit, part.features, mode, t_us) for part in selection.listed)
     both = list(zip(selection.listed, plans, strict=True))
-    lists = [(p.group, ListShape(catalog.names[p.unit.storage_fingerprint], plan.ranges)) for p, plan in both]
-    shapes = tuple(
-        ReadShape(catalog.generation, (*shape.units, *(each for of, each in lists if of == group)))
-        for group, shape in enumerate(planned.shapes)
-    )
+
+    def with_theirs(names: Catalog, shapes: tuple[ReadShape, ...]) -> tuple[ReadShape, ...]:
+        lists = [(p.group, ListShape(names.names[p.unit.storage_fingerprint], plan.ranges)) for p, plan in both]
+        return tuple(
+            ReadShape(shape.generation, (*shape.units, *(each for of, each in lists if of == group)))
+            for group, shape in enumerate(shapes)
+        )
+
+    shapes = with_theirs(catalog, planned.shapes)
+    by_node = {number: with_theirs(catalog.nodes[number], each) for number, each in planned.by_node.items()}
     found = dict(planned.bounds)
     for part, plan in both:
         found |= {selection.refs[position]: plan.bounds_of(i) for i, position in enumerate(part.positions)}
     bounds = Bounds({ref: found[ref] for ref in selection.refs})
-    return replace(planned, shapes=shapes, bounds=bounds, lists=plans)
+    return replace(planned, shapes=shapes, bounds=bounds, lists=plans, by_node=by_node)
 
 
 def reads_of(
     catalog: Catalog, selection: Selection, planned: Planned, request: FeaturesRequest
 ) -> tuple[list[tuple[int, int, int | None]], list[TagRead]]:
-    """Per tag (group, entity, partition), and what is read under it."""
+    """Per tag (group, entity, partition), and what is read under it. StoreUnavailable where its node is away."""
+    several = bool(catalog.nodes)
     spread = {source: catalog.partitions(source) for _, s, source in selection.groups if s}
     tags_of_groups = entity_tags(selection, request.entities, spread)
     targets: list[tuple[int, int, int | None]] = []
@@ -102,5 +115,9 @@ def reads_of(
         for partition, tags in by_partition:
             for entity, tag in enumerate(tags):
                 targets.append((group, entity, partition))
+                if several:
+                    number = node_of(tag, catalog.count)
+                    catalog.of_node(number)
+                    shape = planned.by_node[number][group]
                 reads.append(TagRead(shape, tag))
     return targets, reads

@@ -41,6 +41,20 @@ class Reached:
     _top: Cover = field(default_factory=Cover)
     """And in it."""
     _marks: Marks | None = None
+    _others: dict[int, Reached] = field(default_factory=dict)
+    """Of the store's nodes but the first."""
+
+    def of_node(self, number: int) -> Reached:
+        """How far the ledgers of one node had come."""
+        return self if number == 0 else self._others.setdefault(number, Reached())
+
+    @property
+    def anywhere(self) -> Mapping[str, Lost]:
+        """Source -> what the newest reply of the node lacks that lacks most."""
+        found = dict(self.lost)
+        for each in self._others.values():
+            found |= {s: lost for s, lost in each.lost.items() if s not in found or lost.events > found[s].events}
+        return found
 
     def after(self, catalog: Catalog, marks: Marks, incarnation: Incarnation) -> Mapping[str, Lost]:
         """Source -> what a reply with these marks lacks."""

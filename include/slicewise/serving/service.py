@@ -35,8 +35,9 @@ from slicewise.serving.reached import Reached, check_recovered
 from slicewise.serving.refusals import check_kept, check_min_token, check_named, check_ready, check_whole
 from slicewise.serving.requests import FeaturesRequest
 from slicewise.serving.steps import Covers, Flow, Generation, Manifest, Read, Reopen
-from slicewise.stores import decisions
-from slicewise.stores.ports import Incarnation, Marks, ReadReply
+from slicewise.stores import decisions, joint_marks
+from slicewise.stores.nodes import check_one_set
+from slicewise.stores.ports import Marks, ReadReply, Said
 
 ATTEMPTS = 6
 """Replans of one request before it is given up: each has a cause that passes."""
@@ -61,7 +62,7 @@ class FeatureService:
     """The newest live plan of a selection, and plans of past instants; each with its place in time."""
     _covers: dict[tuple[int, str], Mapping[int, Cover]] = field(default_factory=dict)
     _without_total: set[tuple[str, Total]] = field(default_factory=set)
-    _bases: dict[str, tuple[Marks, Mapping[int, Cover], Base]] = field(default_factory=dict)
+    _bases: dict[tuple[int, str], tuple[Marks, Mapping[int, Cover], Base]] = field(default_factory=dict)
 
     # ------------------------------------------------------------ reading
     def read(self, request: FeaturesRequest) -> Flow[Answer]:
@@ -82,9 +83,18 @@ class FeatureService:
             except IncarnationChanged:
                 yield Reopen()
                 continue
-            marks = reply.marks
-            if self.catalog is not None and self.catalog.stands(marks):
-                return self.catalog
+            standing = {number: each.marks for number, each in reply.said.items()}
+            if reply.count > 1:
+                check_one_set(standing)
+                standing = newest_of(standing)
+            marks = next(iter(standing.values()))
+            found, newest = self.catalog, {number: reply.said[number] for number in standing}
+            if (
+                found is not None
+                and found.stands_on(newest)
+                and (found.count == 1 or found.nodes.keys() == newest.keys())
+            ):
+                return found
             manifest: str | None = None
             if marks.units:
                 manifest = yield Manifest(marks.units)
@@ -98,6 +108,8 @@ class FeatureService:
             deployment = Deployment.from_json(manifest)
             self._forget(marks)
             catalog = Catalog.of(deployment, marks)
+            if reply.count > 1:
+                catalog = Catalog.of_nodes(deployment, standing, reply.count)
             # before the first answer under it: which windows lack events is part of an answer
             yield from self.freshness.listen(catalog)
             self.catalog = catalog
@@ -141,10 +153,11 @@ class FeatureService:
         if catalog is None:
             catalog = yield from self.load()
         self._declared = catalog
-        generation: int = yield Generation()
-        if generation != catalog.generation:
-            self.catalog = None
-            return None
+        if not catalog.nodes:  # else each node says with its data which one it is
+            generation: int = yield Generation()
+            if generation != catalog.generation:
+                self.catalog = None
+                return None
         try:
             selection = catalog.select(request.features, request.feature_set)
         except UnknownName:
@@ -155,32 +168,37 @@ class FeatureService:
         mode: ReadMode = "live" if request.at_us is None else "at"
         t_us = self.clock.now_us() if request.at_us is None else request.at_us
         planned = self._planned(catalog, selection, mode, t_us)
-        targets, reads = reads_of(catalog, selection, planned, request)
+        try:
+            targets, reads = reads_of(catalog, selection, planned, request)
+        except StoreUnavailable:
+            if (yield from self.load()) is catalog:
+                raise
+            return None  # the node is back
         questions = questions_of(selection, request.entities)
         reply: ReadReply = yield Read(reads)
-        marks = reply.marks
-        if not catalog.stands(marks):
+        if not catalog.stands_on(reply.said):
             self.catalog = None
             return None
-        self.freshness.saw(catalog, marks, reply.time_us)
         if request.min_token:
             check_named(request, selection)
-        lost = self.reached.after(catalog, marks, reply.incarnation)
-        check_ready(selection, marks)
-        if lost:
-            check_recovered(selection, lost)
-        check_kept(planned, mode, t_us, reply.time_us)
-        stored = [_stored(part, targets, reply) for part in selection.sliced]
-        merged = yield from self._merge(catalog, planned, selection, stored, len(request.entities), reply)
+        now_us = 0
+        for number, (time_us, marks, incarnation) in reply.said.items():
+            now_us = max(now_us, time_us)
+            self.freshness.saw(catalog, marks, time_us, number)
+            lost = self.reached.of_node(number).after(catalog, marks, incarnation)
+            check_ready(selection, marks)
+            if lost:
+                check_recovered(selection, lost)
+        check_kept(planned, mode, t_us, now_us)
+        merged, listed = yield from self._merge(catalog, planned, selection, targets, len(request.entities), reply)
         if not merged.complete:
             self._read_without(merged)
             return None
         lists = [
-            merge_list(plan, _stored(part, targets, reply), len(request.entities), catalog.ledger_of(marks, topic))
-            for plan, part in zip(planned.lists, selection.listed, strict=True)
-            for topic in (part.source_topic,)
+            merge_list(plan, stored, len(request.entities), base.ledger)
+            for plan, (stored, base) in zip(planned.lists, listed, strict=True)
         ]
-        check_whole(request, lists, mode, reply.time_us)
+        check_whole(request, lists, mode, now_us)
         if request.min_token:
             check_min_token(request, merged, lists)
         freshness = self.freshness.of(selection, merged.tail)
@@ -216,20 +234,31 @@ class FeatureService:
         catalog: Catalog,
         planned: Planned,
         selection: Selection,
-        stored: Sequence[Sequence[Stored]],
+        targets: Sequence[tuple[int, int, int | None]],
         entities: int,
         reply: ReadReply,
-    ) -> Flow[Merged]:
-        marks = reply.marks
+    ) -> Flow[tuple[Merged, list[tuple[list[Stored], Base]]]]:
+        """What is answered of slices; and of event lists what was read, with what was claimed."""
+
+        def given(part: Part) -> tuple[list[Stored], Base]:
+            """What was read of a part under each of its tags, and what the only node claims; of several each part
+            brings what its own node claims."""
+            bases = {n: self._base(catalog, part, n, said) for n, said in reply.said.items()}
+            if not catalog.nodes:
+                return _stored(part, targets, reply, {}), bases[0]
+            return _stored(part, targets, reply, bases), Base(Cover(), Cover(), {})
+
         for again in (False, True):
-            for part in selection.sliced:
-                where = (marks.generation, part.unit.source)
+            for part in selection.parts if catalog.nodes else selection.sliced:
+                where = (catalog.generation, part.unit.source)
                 if again or where not in self._covers:
                     # What a seq stands for never changes: it may be learned after the data.
                     self._covers[where] = yield Covers(part.unit.source)
-            bases = [self._base(catalog, part, marks, reply.incarnation) for part in selection.sliced]
+            sliced = [given(part) for part in selection.sliced]
             try:
-                return merge(planned.joint, stored, entities, bases, known=self.known)
+                stored, bases = [each for each, _ in sliced], [base for _, base in sliced]
+                merged = merge(planned.joint, stored, entities, bases, known=self.known)
+                return merged, [given(part) for part in selection.listed]
             except KeyError as error:
                 if again:
                     raise DataLoss(
@@ -238,20 +267,21 @@ class FeatureService:
                     ) from error
         raise AssertionError("the second attempt returns or raises")
 
-    def _base(self, catalog: Catalog, part: Part, marks: Marks, incarnation: Incarnation) -> Base:
+    def _base(self, catalog: Catalog, part: Part, number: int, said: Said) -> Base:
         """Kept while replies bring the same marks: equal marks are one object per connection, and a connection is
         of one incarnation.
 
         catalog: the read's own; another read may have found it void meanwhile.
         """
         name = part.unit.storage_fingerprint
-        covers = self._covers[marks.generation, part.unit.source]
-        found = self._bases.get(name)
+        _, marks, incarnation = said
+        covers = self._covers.get((catalog.generation, part.unit.source), _NO_COVERS)
+        found = self._bases.get((number, name))
         if found is None or found[0] is not marks or found[1] is not covers:
             ledger = catalog.ledger_of(marks, part.source_topic)
             tail = decisions.tail_counts(marks.tails.get(part.unit.source), incarnation, ledger)
             base = Base(ledger, marks.starts.get(name, Cover()), covers, tail)
-            found = self._bases[name] = (marks, covers, base)
+            found = self._bases[number, name] = (marks, covers, base)
         return found[2]
 
     def _read_without(self, merged: Merged) -> None:
@@ -295,8 +325,25 @@ class FeatureService:
         return found
 
 
-def _stored(part: Part, targets: Sequence[tuple[int, int, int | None]], reply: ReadReply) -> list[Stored]:
-    """What was read of a part, under each of its tags."""
+_NO_COVERS: Mapping[int, Cover] = {}
+
+
+def newest_of(standing: Mapping[int, Marks]) -> dict[int, Marks]:
+    """Those nodes that have the newest deployment: what the others have is not all that is deployed."""
+    first = list(standing.values())[joint_marks.newest(list(standing.values()))]
+    return {n: each for n, each in standing.items() if (each.epoch, each.units) == (first.epoch, first.units)}
+
+
+def _stored(
+    part: Part, targets: Sequence[tuple[int, int, int | None]], reply: ReadReply, bases: Mapping[int, Base]
+) -> list[Stored]:
+    """What was read of a part, under each of its tags. bases: of several nodes what each claims."""
+    if bases:
+        return [
+            Stored(entity, partition, units[part.position].hot, units[part.position].days, bases[number])
+            for (group, entity, partition), units, number in zip(targets, reply.entities, reply.nodes, strict=True)
+            if group == part.group
+        ]
     return [
         Stored(entity, partition, units[part.position].hot, units[part.position].days)
         for (group, entity, partition), units in zip(targets, reply.entities, strict=True)

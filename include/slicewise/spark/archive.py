@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -19,7 +19,9 @@ from pyspark.sql import functions as F  # noqa: N812 (the name everybody uses)
 
 from slicewise.clock import Clock
 from slicewise.cover import Cover
-from slicewise.errors import CommitConflict
+from slicewise.errors import CommitConflict, EpochSuperseded
+from slicewise.features.dedupe import EventIds
+from slicewise.features.schema_change import removed_columns
 from slicewise.features.unit import Source
 from slicewise.holes import Hole
 from slicewise.lifecycle.archiving import Extent, next_extent, refuse_lost_end
@@ -28,10 +30,10 @@ from slicewise.slices import HOUR_US
 from slicewise.spark.log import event, warning
 from slicewise.spark.parse import parsed
 from slicewise.spark.streaming import kafka_options
-from slicewise.stores.iceberg.catalog import Catalog, ensure
+from slicewise.stores.iceberg.catalog import Catalog, IcebergTable, ensure
 from slicewise.stores.iceberg.holes import accepted
-from slicewise.stores.iceberg.log import ArchiveState, archive_state, bad_records
-from slicewise.stores.iceberg.schemas import BAD, COVER, EVENTS, GOOD, LOG, log_table
+from slicewise.stores.iceberg.log import ArchiveState, archive_state, bad_records, remember_schemas
+from slicewise.stores.iceberg.schemas import BAD, COVER, EVENTS, GOOD, LOG, OPS, log_table
 from slicewise.stores.kafka.log import KafkaLog
 
 MAX_EVENTS = 5_000_000
@@ -59,7 +61,8 @@ class Archived:
 
 @dataclass(frozen=True)
 class Archiver:
-    """Archives of one source. starts: start covers of its deployed units."""
+    """Archives of one source. starts: start covers of its deployed units. deployed: the source as it is deployed when
+    it is asked; None where nobody deploys beside it."""
 
     session: SparkSession
     settings: Settings
@@ -67,9 +70,15 @@ class Archiver:
     source: Source
     clock: Clock
     starts: tuple[Cover, ...] = ()
+    deployed: Callable[[], Source | None] | None = None
+
+    @property
+    def _name(self) -> str:
+        return f"{self.settings.catalog_name}.{LOG}.`{self.source.name}`"
 
     def run(self, max_events: int = MAX_EVENTS) -> Archived:
-        """Archives up to where the log ends now; without anything new, nothing is committed."""
+        """Archives up to where the log ends now; without anything new, nothing is committed. EpochSuperseded where
+        another schema was deployed."""
         begun = time.monotonic()
         table = ensure(self.catalog, log_table(self.source))
         log = KafkaLog(self.settings.kafka_bootstrap)
@@ -78,6 +87,9 @@ class Archiver:
         # before the end is asked: what came until then is in the archive, what came after it may not be
         taken_us = self.clock.now_us()
         goal = log.latest(topic)
+        self._refuse_another_schema()  # after the end was asked for: the place of a later one lies beyond it
+        remember_schemas(table, self.source)
+        removed = self._removed(table)
         archives = events = attempts = 0
         before = archive_state(table).seq
         while True:
@@ -89,7 +101,7 @@ class Archiver:
                 break
             log.check_topic(topic, topic_id)
             try:
-                self._commit(state, topic_id, extent, taken_us)
+                self._commit(state, topic_id, extent, taken_us, removed)
             except CommitConflict as conflict:
                 attempts += 1
                 warning("archive_conflict", source=self.source.name, attempt=attempts)
@@ -105,11 +117,31 @@ class Archiver:
         event("archived", source=self.source.name, seq=state.seq, events=events, bad=sum(bad.values()), ms=took)
         return Archived(self.source.name, state, archives, events, took, accepted(table), bad)
 
-    def _commit(self, state: ArchiveState, topic_id: str, extent: Extent, taken_us: int) -> None:
+    def _refuse_another_schema(self) -> None:
+        source = self.source if self.deployed is None else self.deployed()
+        if source is not None and (source.schema_fingerprint, source.earlier) != (
+            self.source.schema_fingerprint,
+            self.source.earlier,
+        ):
+            raise EpochSuperseded(
+                f"another schema of source {self.source.name!r} was deployed",
+                next_step="archive again, by what is deployed now",
+            )
+
+    def _removed(self, table: IcebergTable) -> Mapping[str, str]:
+        """Columns that stay in the table of a source that was deployed before, and that this one never had, with their
+        types in Spark."""
+        names = {each.name for each in table.schema().fields} - {each.name for each in log_table(self.source).columns}
+        types = self.session.table(self._name).dtypes if names else []
+        return {name: kind for name, kind in types if name in names}
+
+    def _commit(
+        self, state: ArchiveState, topic_id: str, extent: Extent, taken_us: int, removed: Mapping[str, str]
+    ) -> None:
         seq = state.seq + 1
         cover = state.cover.join(Cover({(topic_id, p): offset for p, offset in extent.end.items()}))
         archive_time = f"timestamp_micros({taken_us})"
-        rows = self._rows(extent.start, extent.end).selectExpr(
+        rows = self._rows(topic_id, extent.start, extent.end).selectExpr(
             f"{seq}L AS archive_seq",
             f"CASE WHEN reason IS NULL THEN '{GOOD}' ELSE '{BAD}' END AS kind",
             f"'{topic_id}' AS topic_id",
@@ -121,12 +153,13 @@ class Archiver:
             f"CAST(event_time DIV {HOUR_US} AS int) AS hour",
             "reason",
             "raw",
-            *(_stored(name, kind) for name, kind in self.source.columns),
+            *(_stored(name, kind) for name, kind in (*self.source.columns, *removed_columns(self.source))),
+            *(f"CAST(NULL AS {kind}) AS `{name}`" for name, kind in removed.items()),
         )
         spread = rows.coalesce(1) if extent.offsets <= _FEW else rows.repartition(2, "hour")
         written = spread.unionByName(self._covers(seq, cover, archive_time), allowMissingColumns=True)
         writer = (
-            written.writeTo(f"{self.settings.catalog_name}.{LOG}.`{self.source.name}`")
+            written.writeTo(self._name)
             .option("isolation-level", "serializable")
             .option("snapshot-property.slicewise.archive-seq", str(seq))
         )
@@ -134,7 +167,7 @@ class Archiver:
             writer = writer.option("validate-from-snapshot-id", str(state.snapshot_id))
         committed(lambda: writer.overwrite(F.expr(f"archive_seq = {seq}L")), f"archive {seq}")
 
-    def _rows(self, start: Mapping[int, int], end: Mapping[int, int]) -> DataFrame:
+    def _rows(self, topic_id: str, start: Mapping[int, int], end: Mapping[int, int]) -> DataFrame:
         topic = self.source.topic
         options: dict[str, Any] = kafka_options(self.settings) | {
             "assign": json.dumps({topic: sorted(end)}),
@@ -143,7 +176,7 @@ class Archiver:
             "failOnDataLoss": "true",
         }
         records = self.session.read.format("kafka").options(**options).load()
-        return parsed(records, self.source)
+        return parsed(records, self.source, topic_id=topic_id, removed=removed_columns(self.source))
 
     def _covers(self, seq: int, cover: Cover, archive_time: str) -> DataFrame:
         rows = ", ".join(f"('{t}', {p}, {offset}L)" for (t, p), offset in cover.offsets.items())
@@ -160,6 +193,31 @@ class Archiver:
             f"topic_id, partition, offset, kafka_time, archive_time, event_time, hour, {columns} "
             f"FROM {catalog}.{LOG}.`{self.source.name}` WHERE kind = '{GOOD}'"
         )
+        repeated = f"{catalog}.{OPS}.`duplicates_{self.source.name}`"
+        if self.source.dedupe is None:
+            self.session.sql(f"DROP VIEW IF EXISTS {repeated}")  # of a rule that is no more
+            return
+        table = f"{catalog}.{LOG}.`{self.source.name}`"
+        self.session.sql(
+            f"CREATE OR REPLACE VIEW {repeated} AS {duplicates_sql(table, self.source, self.source.dedupe)}"
+        )
+
+
+def duplicates_sql(table: str, source: Source, ids: EventIds) -> str:
+    """The good events whose id came within the horizon before them in their partition: which one that was, and whether
+    this one is the same (reason 'duplicate') or says something else ('conflict')."""
+    columns = ", ".join(f"`{name}`" for name, _ in source.columns)
+    before = f"OVER (PARTITION BY topic_id, partition, `{ids.column}` ORDER BY offset)"
+    # of the event itself: where its time is Kafka's, one that comes again has another
+    content = f"struct({columns})"
+    # no column of a source begins with _
+    told = (
+        f"SELECT archive_seq, topic_id, partition, offset, lag(offset) {before} AS _before_offset, kafka_time, "
+        f"unix_micros(kafka_time) - unix_micros(lag(kafka_time) {before}) AS _later_us, event_time, hour, "
+        f"CASE WHEN lag({content}) {before} <=> {content} THEN 'duplicate' ELSE 'conflict' END AS reason, {columns} "
+        f"FROM {table} WHERE kind = '{GOOD}' AND `{ids.column}` IS NOT NULL"
+    )
+    return f"SELECT * FROM ({told}) WHERE _before_offset IS NOT NULL AND _later_us <= {ids.within_us}"
 
 
 def committed(write: Any, what: str) -> None:

@@ -84,9 +84,10 @@ def _build(context: Context, unit: Unit, report: Report) -> dict[str, object]:
     if not left:
         context.store.mark_ready(unit, start, _views(context))
         event("unit_ready", unit=unit.storage_fingerprint, view=unit.view, hours=len(hours))
-    figures = {"entities": report.entities - entities, "bytes": size}
+    took_ms = int((time.monotonic() - begun) * 1000)
+    figures = {"entities": report.entities - entities, "bytes": size, "took_ms": took_ms}
     named_as = {"source": unit.source, "view": unit.view, "unit": unit.storage_fingerprint}
-    report.built.append(named_as | figures | {"took_ms": int((time.monotonic() - begun) * 1000)})
+    report.built.append(named_as | figures)
     return {
         **figures,
         "view": unit.view,

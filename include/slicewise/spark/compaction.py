@@ -10,6 +10,7 @@ import json
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial, reduce
 from typing import Any
 
 import pyarrow as pa
@@ -20,12 +21,14 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from slicewise.cover import Cover
 from slicewise.errors import CommitConflict
 from slicewise.features.plan import Deployment
+from slicewise.features.types import TIMESTAMP
 from slicewise.features.unit import Source, Unit
 from slicewise.settings import Settings
 from slicewise.spark.archive import committed
 from slicewise.spark.fold import drop
 from slicewise.spark.log import event
-from slicewise.spark.partials import Accumulate, Combine, RowShape, UnitRef, Whole
+from slicewise.spark.parse import spark_type
+from slicewise.spark.partials import COUNTED, EVENT_ID, Accumulate, Combine, RowShape, UnitRef, Whole
 from slicewise.spark.rows import with_units
 from slicewise.spark.swapping import HourOutcome, StoreRef, Swap, TotalDay, outcomes_of
 from slicewise.stores.iceberg import slices
@@ -100,16 +103,18 @@ class UnitTable:
         tasks = max(1, min(2, rows // _ROWS_PER_TASK))
         shape = RowShape(self.unit)
         schema = from_arrow_schema(shape.schema, prefer_timestamp_ntz=False)
-        events, combine = self._events(jobs), Combine(self.ref)
+        few = rows <= _FEW_EVENTS
+        events, combine = self._events(jobs, 1 if few else tasks), Combine(self.ref)
         standing = [job.hour for job in jobs if job.base is not None]
-        if rows <= _FEW_EVENTS and not standing:
-            combined = events.coalesce(1).mapInArrow(Whole(self._accumulate, combine), schema)
+        if few and not standing:
+            one = events if self.unit.dedupe is not None else events.coalesce(1)
+            combined = one.mapInArrow(Whole(self._accumulate, combine), schema)
         else:
             parts = events.mapInArrow(self._accumulate, schema)
             if standing and snapshot is not None:
                 parts = parts.unionByName(self._rows(standing, snapshot.snapshot_id))
             keys = ("hour", *shape.entity)
-            together = parts.coalesce(1) if rows <= _FEW_EVENTS else parts.repartition(tasks, *keys)
+            together = parts.coalesce(1) if few else parts.repartition(tasks, *keys)
             combined = together.mapInArrow(combine, schema)
         whole = combined.unionByName(self._headers(jobs), allowMissingColumns=True)
         writer = (
@@ -177,8 +182,13 @@ class UnitTable:
         return RowShape(self.unit).entity
 
     @property
+    def _entity_columns(self) -> tuple[str, ...]:
+        return tuple(name for name, _ in self.unit.entity)
+
+    @property
     def _accumulate(self) -> Accumulate:
-        return Accumulate(self.ref, dict(self._inputs))
+        event_id = None if self.unit.dedupe is None else EVENT_ID
+        return Accumulate(self.ref, dict(self._inputs), event_id)
 
     @property
     def _inputs(self) -> dict[str, str]:
@@ -214,10 +224,22 @@ class UnitTable:
         rows = ", ".join(f"({j.hour}, {j.seq}L, X'{j.cover.pack().hex()}')" for j in jobs)
         return self.session.sql(f"SELECT col1 AS hour, col2 AS seq, col3 AS cover FROM VALUES {rows}")
 
-    def _events(self, jobs: Sequence[HourJob]) -> DataFrame:
-        """The jobs' events: good, of their hours, from the base's cover up to the job's."""
+    def _events(self, jobs: Sequence[HourJob], tasks: int) -> DataFrame:
+        """The jobs' events: good, of their hours, from the base's cover up to the job's. Where events count once by
+        their id, also those before by which they are known, and in the order that tells it."""
         wanted = f"hour IN ({_listed([job.hour for job in jobs])}) AND ({_between(jobs)})"
-        return selected_events(self.session, self.settings, self.archive.snapshot_id, self.source, self.unit, wanted)
+        select = partial(selected_events, self.session, self.settings, self.archive.snapshot_id, self.source, self.unit)
+        if self.unit.dedupe is None:
+            return select(wanted)
+        log = _log(self.session, self.settings, self.archive.snapshot_id, self.source)
+        (oldest,) = log.where(wanted).selectExpr("min(unix_micros(kafka_time))").first() or (None,)
+        if oldest is None:
+            return select("FALSE", "FALSE").coalesce(1)
+        ends = reduce(Cover.join, (job.cover for job in jobs))
+        since = f"kafka_time >= timestamp_micros({oldest - self.unit.dedupe.look_back_us}L) AND ({below(ends)})"
+        groups = ("topic_id", "partition", *self._entity_columns)
+        spread = select(since, wanted).repartition(tasks, *groups) if tasks > 1 else select(since, wanted).coalesce(1)
+        return spread.sortWithinPartitions(*groups, "offset")
 
 
 def inputs_of(unit: Unit) -> dict[str, str]:
@@ -227,15 +249,19 @@ def inputs_of(unit: Unit) -> dict[str, str]:
 
 
 def selected_events(
-    session: SparkSession, settings: Settings, snapshot_id: int | None, source: Source, unit: Unit, wanted: str
+    session: SparkSession,
+    settings: Settings,
+    snapshot_id: int | None,
+    source: Source,
+    unit: Unit,
+    wanted: str,
+    counted: str | None = None,
 ) -> DataFrame:
-    """The unit's archived events where `wanted` (SQL over the log) holds: identity, times, entity, inputs."""
-    log = (
-        session.read.option("versionAsOf", str(snapshot_id))
-        .table(f"{settings.catalog_name}.{LOG}.`{source.name}`")
-        .where(f"kind = '{GOOD}'")
-        .where(wanted)
-    )
+    """The unit's archived events where `wanted` (SQL over the log) holds: identity, times, entity, inputs.
+
+    counted: SQL that says which of them are to be counted (`COUNTED`); then also their ids (`EVENT_ID`).
+    """
+    log = _log(session, settings, snapshot_id, source).where(wanted)
     kinds, inputs = dict(source.columns), inputs_of(unit)
     typed = log.selectExpr(
         "topic_id",
@@ -243,6 +269,7 @@ def selected_events(
         "offset",
         "unix_micros(event_time) AS event_time",
         "unix_micros(kafka_time) AS kafka_time",
+        *(() if counted is None else (f"({counted}) AS {COUNTED}",)),
         *(_column(name, kinds[name]) for name in unit.reads),
     )
     wide, (columns,) = with_units(typed, [unit], good="TRUE")
@@ -253,9 +280,28 @@ def selected_events(
         "offset",
         "event_time",
         "kafka_time",
+        *(() if counted is None else (COUNTED, f"`{columns.event_id}` AS {EVENT_ID}")),
         *(f"`{at}` AS `{name}`" for name, at in named.items()),
         *(f"`{at}` AS `{inputs[name]}`" for name, at in columns.inputs.items()),
     )
+
+
+def _log(session: SparkSession, settings: Settings, snapshot_id: int | None, source: Source) -> DataFrame:
+    """Good rows of a snapshot, with the columns that the source has: what was archived before a column was added lacks
+    it, and so does the schema of a snapshot of then."""
+    found = (
+        session.read.option("versionAsOf", str(snapshot_id))
+        .table(f"{settings.catalog_name}.{LOG}.`{source.name}`")
+        .where(f"kind = '{GOOD}'")
+    )
+    types = dict(found.dtypes)
+    kinds = {name: "timestamp" if kind == TIMESTAMP else spark_type(kind) for name, kind in source.columns}
+    casts = {
+        name: F.col(f"`{name}`").cast(kind) if name in types else F.lit(None).cast(kind)
+        for name, kind in kinds.items()
+        if types.get(name) != kind
+    }
+    return found.withColumns(casts) if casts else found
 
 
 def _check_growth(jobs: Sequence[HourJob], standing: Mapping[int, Header]) -> None:

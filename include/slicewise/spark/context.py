@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import partial
 
 from pyspark.sql import SparkSession
 
@@ -11,7 +13,7 @@ from slicewise.clock import Clock
 from slicewise.cover import Cover
 from slicewise.errors import NotReady
 from slicewise.features.plan import Deployment
-from slicewise.features.unit import Unit
+from slicewise.features.unit import Source, Unit
 from slicewise.lifecycle.compaction import NOTHING, Compacted, UnitHours
 from slicewise.lifecycle.lifetime import Reached
 from slicewise.settings import Settings
@@ -19,7 +21,7 @@ from slicewise.slices import HOUR_US
 from slicewise.spark.archive import Archived, Archiver
 from slicewise.spark.compaction import UnitTable
 from slicewise.spark.swapping import StoreRef
-from slicewise.stores.decisions import expiry_s
+from slicewise.stores.decisions import check_clock, expiry_s
 from slicewise.stores.holes import tell
 from slicewise.stores.iceberg.catalog import Catalog
 from slicewise.stores.iceberg.log import ArchiveState, load, newest_by_hour
@@ -27,6 +29,7 @@ from slicewise.stores.iceberg.slices import Header
 from slicewise.stores.lifetime import first_horizon
 from slicewise.stores.ports import Marks, OnlineStore
 from slicewise.stores.redis import open_store
+from slicewise.stores.versions import settled
 
 
 @dataclass
@@ -45,9 +48,10 @@ class Context:
 
     @staticmethod
     def open(session: SparkSession, settings: Settings, catalog: Catalog, clock: Clock) -> Context:
-        """NotReady where nothing is deployed."""
+        """NotReady where nothing is deployed, ClockOff where the job's commits would be dated wrong."""
         store = open_store(settings.redis_url)
-        marks = store.marks()
+        check_clock(clock.now_us(), store.time_us(), clock.now_us())
+        marks = settled(store, settings.kafka_bootstrap, time.sleep)
         manifest = store.manifest(marks.units) if marks.units else None
         if manifest is None:
             raise NotReady("nothing is deployed", progress=0.0, next_step="slicewise apply")
@@ -69,13 +73,23 @@ class Context:
         declared = self.deployment.source(source)
         fingerprints = [unit.storage_fingerprint for unit in self.deployment.units if unit.source == source]
         starts = tuple(self.marks.starts[each] for each in fingerprints)
-        done = Archiver(self.session, self.settings, self.catalog, declared, self.clock, starts).run()
+        deployed = partial(self._deployed, source)
+        done = Archiver(self.session, self.settings, self.catalog, declared, self.clock, starts, deployed).run()
         self.archives[source] = done.state
         if done.state.seq:
             self.store.put_cover(source, done.state.seq, done.state.cover)
         # a store that was emptied learns again what its answers will lack, before any view is ready
         tell(self.store, source, done.holes)
         return done
+
+    def _deployed(self, source: str) -> Source | None:
+        """The source as it is deployed now."""
+        units = self.store.marks().units
+        if units == self.marks.units:
+            return self.deployment.source(source)
+        text = self.store.manifest(units)
+        sources = () if text is None else Deployment.from_json(text).sources
+        return next((each for each in sources if each.name == source), None)
 
     def unit_table(self, unit: Unit) -> UnitTable:
         return UnitTable(

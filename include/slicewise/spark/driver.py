@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import signal
 import threading
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Protocol
@@ -15,7 +16,7 @@ from typing import Any, ClassVar, Protocol
 from pyspark.sql import SparkSession
 
 from slicewise.clock import Clock
-from slicewise.errors import DataLoss, EpochSuperseded, NotReady, SlicewiseError, StoreUnavailable
+from slicewise.errors import DataLoss, EpochSuperseded, NotReady, SettingsError, SlicewiseError, StoreUnavailable
 from slicewise.features.plan import Deployment
 from slicewise.lifecycle.health import StreamStatus
 from slicewise.lifecycle.tail import lives
@@ -23,11 +24,13 @@ from slicewise.settings import Settings
 from slicewise.spark.healing import Healer, Healing
 from slicewise.spark.log import event, warning
 from slicewise.spark.session import stream_session
+from slicewise.spark.share import Share
 from slicewise.spark.status import Metrics, SourceStatus, write_heartbeat
 from slicewise.spark.streaming import SourceQuery, forget_checkpoints, plan_stream
 from slicewise.stores.kafka.log import KafkaLog
 from slicewise.stores.ports import Marks, OnlineStore
 from slicewise.stores.redis import open_store
+from slicewise.stores.versions import LEASE_S, record_places
 
 TICK_S = 0.5
 _PAUSES_S = (0.1, 0.5, 1.0, 2.0, 5.0)
@@ -56,6 +59,8 @@ class Driver:
     clock: Clock
     stop: threading.Event = field(default_factory=threading.Event)
     metrics: Metrics = field(default_factory=Metrics)
+    share: Share | None = None
+    """Of the processor, where this process shall give way while nobody waits for it."""
     _queries: dict[str, RunningQuery] = field(default_factory=dict)
     _statuses: dict[str, SourceStatus] = field(default_factory=dict)
     _bound: tuple[object, ...] | None = None
@@ -64,6 +69,8 @@ class Driver:
     _port: int = 0
     _session: SparkSession | None = None
     _healer: Healing = field(init=False)
+    _opening: tuple[Deployment, Marks, float] | None = None
+    """The deployment that runs, its marks, and since when, where a schema of it has no place yet."""
 
     def __post_init__(self) -> None:
         self._healer = Healer(self.settings)
@@ -119,11 +126,24 @@ class Driver:
                 self._plan(store, marks)
                 self._bound = bound
             self._report(store, marks)
+            self._record_places(store)
             self.stop.wait(TICK_S)
 
     def _look(self, store: OnlineStore) -> Marks:
         """The marks; what they lack is brought back first."""
         return self._healer.look(store)
+
+    def _record_places(self, store: OnlineStore) -> None:
+        """Of schemas that have none, once all who judged by earlier ones are gone; the next look plans with them."""
+        if self._opening is None or time.monotonic() - self._opening[2] < LEASE_S:
+            return
+        (deployment, marks, _), self._opening = self._opening, None
+        try:
+            with KafkaLog(self.settings.kafka_bootstrap) as log:
+                record_places(store, log, deployment, marks)
+        except EpochSuperseded:
+            return  # who deployed meanwhile, or recorded them, is planned next
+        event("schema_placed", sources=list(deployment.opening))
 
     def _plan(self, store: OnlineStore, marks: Marks) -> None:
         ended = [query.error() for query in self._queries.values() if not query.active]
@@ -136,6 +156,8 @@ class Driver:
             event("nothing_deployed")
             return
         deployment, stands = Deployment.from_json(manifest), store.marks()  # the ledger after the drain
+        opening = deployment.opening and stands.units == marks.units and self.part == Driver.part
+        self._opening = (deployment, stands, time.monotonic()) if opening else None
         if self._healer.bridged(store, deployment, stands) is stands:  # else it is a newer deployment's turn
             self._start(deployment, manifest, stands)
 
@@ -144,6 +166,9 @@ class Driver:
         assert self._session is not None
         log = KafkaLog(self.settings.kafka_bootstrap)
         for source in deployment.sources:
+            if source.is_opening:
+                event("schema_opening", source=source.name)
+                continue
             plan = plan_stream(deployment, source, marks, log, tail=self.settings.tail == "on")
             if not plan.units:
                 continue
@@ -157,11 +182,15 @@ class Driver:
         return frozenset() if self.settings.tail == "on" else frozenset(marks.tails)
 
     def _report(self, store: OnlineStore, marks: Marks) -> None:
+        in_time = bool(self._queries)
         for name, query in self._queries.items():
+            lag = query.lag()
             if isinstance(query, SourceQuery):
                 self._look_at_tail(store, marks, query)
                 self._statuses[name].lacking(self._healer.lost_of(query.plan.topic_id, marks))
-            self._statuses[name].lagging(query.lag())
+                in_time = in_time and query.in_time(sum(lag.values()))
+            self._statuses[name].lagging(lag)
+        self._give_way(in_time)
         applied = sum(status.records for status in self._statuses.values())
         if applied > self._applied:
             self._applied, self._failures = applied, 0
@@ -205,7 +234,12 @@ class Driver:
         self._drain("running")
         self._bound = None
 
+    def _give_way(self, wanted: bool) -> None:
+        if self.share is not None:
+            self.share.give_way(wanted)
+
     def _drain(self, state: str) -> None:
+        self._give_way(False)
         for name, query in self._queries.items():
             query.drain()
             event("query_drained", source=name)
@@ -224,7 +258,7 @@ class Driver:
             for name, each in figures.items():
                 store.put_status(f"{self.part}:{name}", _text(each))
             store.close()
-        except StoreUnavailable as away:
+        except (StoreUnavailable, SettingsError) as away:
             warning("status_not_stored", error=away.what)
 
 

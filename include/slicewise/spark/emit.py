@@ -95,7 +95,8 @@ class EmissionQuery:
         self._at = {p: min(view.emission.start[p] for view in self._views) for p in range(partitions)}
         units = [unit for each in emitted for unit in each.units]
         self._units = {unit.storage_fingerprint: unit for unit in units}
-        self._reader = LogReader(settings, source, {column for unit in units for column in unit.reads}, self._at)
+        read = {column for unit in units for column in unit.reads}
+        self._reader = LogReader(settings, source, self._topic_id, read, self._at)
         self._thread = threading.Thread(target=self._run, name=f"emit-{source.name}", daemon=True)
         self._thread.start()
 
@@ -110,12 +111,12 @@ class EmissionQuery:
             event("emission_begins", view=emitted.view, since_us=now)
         progress = Progress(kept.since_us, kept.instant_us, kept.cover)
         reach_us = ViewEmission(emitted, topic_id, {}, progress).reach_us
-        first = log.offsets_at(kept.instant_us - reach_us - self.source.max_ahead_us, partitions)
+        first = log.offsets_at(kept.instant_us - reach_us - self.source.most_ahead_us, partitions)
         known = {p: kept.cover.get((topic_id, p)) for p in range(partitions)}
         start = {p: known[p] if found is None else min(known[p], found) for p, found in first.items()}
         gone = {p: earliest.get((topic_id, p)) for p in start if 0 < earliest.get((topic_id, p)) >= start[p]}
         if gone:
-            whole = resumed(progress, emitted, self.source.max_ahead_us, self._log_begins_us(gone))
+            whole = resumed(progress, emitted, self.source.most_ahead_us, self._log_begins_us(gone))
             if whole is not progress:
                 warning("emission_skips", view=emitted.view, from_us=progress.instant_us, to_us=whole.instant_us)
             progress = whole

@@ -31,7 +31,7 @@ class EmissionDriver(Driver):
 
     def _start(self, deployment: Deployment, manifest: str, marks: Marks) -> None:  # noqa: ARG002
         for source in deployment.sources:
-            if not emitted_views(deployment, source.name):
+            if source.is_opening or not emitted_views(deployment, source.name):
                 continue
             status = self._statuses.get(source.name)
             if not isinstance(status, EmissionStatus):

@@ -21,13 +21,15 @@ from slicewise.aggregates.columns import Columns
 from slicewise.aggregates.events import Rows
 from slicewise.clock import SystemClock
 from slicewise.errors import IncarnationChanged, SlicewiseError
+from slicewise.features.duplicates import hashed
 from slicewise.features.plan import Deployment
 from slicewise.features.row_function import computed
 from slicewise.features.tail import no_tail
 from slicewise.features.types import arrow_type
 from slicewise.features.unit import Unit
 from slicewise.stores import keys
-from slicewise.stores.ports import FoldBatch, FoldOutcome, Incarnation, ListBatch, OnlineStore
+from slicewise.stores.kafka.log import KafkaLog
+from slicewise.stores.ports import FoldBatch, FoldOutcome, Ids, Incarnation, ListBatch, OnlineStore
 from slicewise.stores.redis import open_store
 
 REFUSED_VALUE = 3
@@ -47,6 +49,7 @@ class Placed:
     keep: str
     entity: tuple[str, ...]
     inputs: Mapping[str, str]
+    event_id: str | None = None
 
 
 @dataclass(frozen=True)
@@ -54,11 +57,13 @@ class FoldTask:
     """What the executors do with a batch; picklable, the same for every batch of a query."""
 
     redis_url: str
+    kafka_bootstrap: str
     incarnation: Incarnation
     generation: int
     terms: Mapping[str, int]
     """Of the units of `placed` (`Marks.terms`)."""
     manifest: str
+    topic: str
     topic_id: str
     placed: tuple[Placed, ...]
     tail: bool = False
@@ -70,6 +75,8 @@ class FoldTask:
             yield self._run(table)
 
     def _run(self, table: pa.Table) -> pa.RecordBatch:
+        # after its rows were read, before any is written: no row of a topic made anew counts as one of the old
+        log_of(self.kafka_bootstrap).check_topic(self.topic, self.topic_id)
         store = connection(self.redis_url, self.incarnation, self.generation)
         deployment = deployment_of(self.manifest)
         store.hold(self.terms)
@@ -90,7 +97,8 @@ class FoldTask:
         for placed in self.placed:
             unit = deployment.unit(placed.unit)
             codes = table[placed.keep].combine_chunks()
-            outcome, refused, most = _brought(store, unit, placed, rows, tail=self.tail)
+            ahead_us = deployment.source(unit.source).most_ahead_us
+            outcome, refused, most = _brought(store, unit, placed, rows, tail=self.tail, max_ahead_us=ahead_us)
             units[placed.unit] = asdict(outcome) | {"left_out": _with_refused(_counts(codes), refused), "most": most}
         visible = SystemClock().now_us()
         kafka_time = rows.table["kafka_time"].to_numpy()
@@ -147,14 +155,14 @@ class SourceRows:
 
 
 def _brought(
-    store: OnlineStore, unit: Unit, placed: Placed, source: SourceRows, *, tail: bool
+    store: OnlineStore, unit: Unit, placed: Placed, source: SourceRows, *, tail: bool, max_ahead_us: int
 ) -> tuple[FoldOutcome, int, int]:
     """The unit's rows, in the store; how many its row functions refused; and the most of one entity."""
     kept = pc.sum(pc.equal(source.table[placed.keep], 0)).as_py() or 0
     if unit.event_list is not None:
         events = list_batch_of(unit, placed, source)
         return (store.add(events), kept - len(events.offset), 0) if events is not None else (FoldOutcome(), kept, 0)
-    batch = batch_of(unit, placed, source, tail=tail)
+    batch = batch_of(unit, placed, source, tail=tail, max_ahead_us=max_ahead_us)
     if batch is None:
         return FoldOutcome(), kept, 0
     return store.fold(batch), kept - len(batch.offset), int(np.bincount(batch.entity).max())
@@ -187,6 +195,7 @@ class Taken:
     rows: Rows
     entity: NDArray[np.int64]
     tags: Sequence[bytes]
+    table: pa.Table
 
 
 def taken(unit: Unit, placed: Placed, source: SourceRows) -> Taken | None:
@@ -197,7 +206,7 @@ def taken(unit: Unit, placed: Placed, source: SourceRows) -> Taken | None:
         return None
     values, entity = entities_of(table, placed.entity)
     tags = keys.entity_tags(unit.entity, values, source.partition if unit.spread else None, count=1)
-    return Taken(rows_of(unit, table, inputs, source.topic_id), entity, tags)
+    return Taken(rows_of(unit, table, inputs, source.topic_id), entity, tags, table)
 
 
 def list_batch_of(unit: Unit, placed: Placed, source: SourceRows) -> ListBatch | None:
@@ -216,8 +225,10 @@ def list_batch_of(unit: Unit, placed: Placed, source: SourceRows) -> ListBatch |
     )
 
 
-def batch_of(unit: Unit, placed: Placed, source: SourceRows, *, tail: bool = False) -> FoldBatch | None:
-    """The unit's rows as the store folds them; None without any. tail: as in `FoldTask`."""
+def batch_of(
+    unit: Unit, placed: Placed, source: SourceRows, *, tail: bool = False, max_ahead_us: int = 0
+) -> FoldBatch | None:
+    """The unit's rows as the store folds them; None without any. tail: as in `FoldTask`; max_ahead_us: the source's."""
     some = taken(unit, placed, source)
     if some is None:
         return None
@@ -237,7 +248,19 @@ def batch_of(unit: Unit, placed: Placed, source: SourceRows, *, tail: bool = Fal
         number=rows.time // unit.slice_us,
         accumulate=accumulate,
         tail=tail and no_tail(unit) is None,
+        ids=_ids(unit, placed, some.table, max_ahead_us),
     )
+
+
+def _ids(unit: Unit, placed: Placed, table: pa.Table, max_ahead_us: int) -> Ids | None:
+    """Of rows that the unit takes; None where its source does not say how an event that comes again is known."""
+    if unit.dedupe is None or placed.event_id is None:
+        return None
+    numbers, known = hashed(table[placed.event_id])
+    # an event within the horizon of one is at most so much later, and may lie ahead of Kafka's time by as much
+    reach_us = unit.dedupe.within_us + max_ahead_us + unit.slice_us + unit.retention_us
+    kafka_us = table["kafka_time"].to_numpy()
+    return Ids(unit.dedupe, numbers, known, kafka_us, 0 if unit.lifetime else reach_us)
 
 
 def rows_of(unit: Unit, table: pa.Table, inputs: Mapping[str, str], topic_id: str) -> Rows:
@@ -292,6 +315,12 @@ def _counts(column: pa.Array) -> dict[str, int]:
 def deployment_of(manifest: str) -> Deployment:
     """Parsed once per process."""
     return Deployment.from_json(manifest)
+
+
+@lru_cache(maxsize=1)
+def log_of(bootstrap: str) -> KafkaLog:
+    """This process's client."""
+    return KafkaLog(bootstrap)
 
 
 # Connections live as long as their worker process. One that failed, or that found another life of

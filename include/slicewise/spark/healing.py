@@ -83,6 +83,8 @@ class Healer:
                 raise
             warning("store_emptied", generation=known.generation, epoch=known.epoch)
             marks = store.initialise()
+        if marks.behind:
+            marks = self._finished(store, marks)
         if known is not None:
             marks = self._told(store, marks, known)
             if known.to_be_deployed(marks):
@@ -152,6 +154,22 @@ class Healer:
             return store.marks()  # a person was quicker
         warning("deployed_again", epoch=marks.epoch, units=marks.units)
         return with_probes_ready(store, deployment, marks)
+
+    def _finished(self, store: OnlineStore, marks: Marks) -> Marks:
+        """A node of several was emptied or lost its newest deployment, or who deployed stopped between two nodes: it
+        gets what the others have."""
+        manifest = store.manifest(marks.units) if marks.units else None
+        if manifest is None:
+            return marks
+        deployment = Deployment.from_json(manifest)
+        with KafkaLog(self.settings.kafka_bootstrap) as log:
+            topics, first = beginnings(deployment, log, self.archived)
+        try:
+            found = store.deploy(deployment, marks.epoch, topics, first)
+        except EpochSuperseded:
+            return store.marks()  # somebody was quicker
+        warning("nodes_deployed_again", nodes=[number + 1 for number in marks.behind], epoch=found.epoch)
+        return with_probes_ready(store, deployment, found)
 
     def _keep(self, store: OnlineStore, marks: Marks) -> None:
         before = self._witness

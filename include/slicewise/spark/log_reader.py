@@ -25,7 +25,7 @@ from slicewise.errors import DataLoss, SettingsError, SlicewiseError, StoreUnava
 from slicewise.features.types import BOOLEAN, STRING, TIMESTAMP, arrow_type, element_type
 from slicewise.features.unit import Source
 from slicewise.settings import Settings
-from slicewise.spark.parse import reader_of
+from slicewise.spark.parse import versions_of
 
 MAIN = "io.slicewise.spark.LogReader"
 LOST = 3
@@ -59,7 +59,9 @@ class Frame:
 class LogReader:
     """Follows a topic from `start`. only: the source's columns that are given. Raises SettingsError."""
 
-    def __init__(self, settings: Settings, source: Source, only: Collection[str], start: Mapping[int, int]) -> None:
+    def __init__(
+        self, settings: Settings, source: Source, topic_id: str, only: Collection[str], start: Mapping[int, int]
+    ) -> None:
         self._bootstrap, self._topic = settings.kafka_bootstrap, source.topic
         self._kinds = {name: kind for name, kind in source.columns if name in only}
         self._frames: queue.Queue[Frame] = queue.Queue(_AHEAD)
@@ -72,7 +74,7 @@ class LogReader:
             "topic": source.topic,
             "start": {str(partition): offset for partition, offset in start.items()},
             "options": _options(settings),
-            "reader": reader_of(source, list(self._kinds)),
+            "versions": versions_of(source, list(self._kinds), topic_id),
         }
         stdin, stdout = self._child.stdin, self._child.stdout
         assert stdin is not None

@@ -1,4 +1,4 @@
-"""A Kafka record is good or bad by one function, of the record's bytes, its timestamp and the schema.
+"""A Kafka record is good or bad by one function, of the record's bytes, its timestamp and the schema of its place.
 
 Stream, archive and check all parse here, in the JVM (`java/`, docs/adr/0021); downstream of the archive
 everything reads typed columns. A value never becomes null or another value silently: what is not what
@@ -14,7 +14,7 @@ format invalid UTF-8: distinct texts would become one), `missing_required:<colum
 from __future__ import annotations
 
 import json
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from typing import Any
 
 from py4j.java_gateway import JavaPackage
@@ -22,6 +22,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 (the name everybody uses)
 
 from slicewise.errors import SettingsError
+from slicewise.features.fingerprint import fingerprint
+from slicewise.features.schema_change import judged_by
 from slicewise.features.types import LONG, RANGES, TIMESTAMP, decimal_parts, element_type
 from slicewise.features.unit import Source
 
@@ -31,22 +33,35 @@ MAX_VALUE_BYTES = 1 << 20
 _SPARK_TYPES = {LONG: "bigint", TIMESTAMP: "bigint"}
 
 
-def parsed(records: DataFrame, source: Source, only: Collection[str] | None = None) -> DataFrame:
-    """Kafka `records` (value, partition, offset, timestamp) as typed columns, one row per record.
+def parsed(
+    records: DataFrame,
+    source: Source,
+    only: Collection[str] | None = None,
+    *,
+    topic_id: str = "",
+    removed: Sequence[tuple[str, str]] = (),
+) -> DataFrame:
+    """Kafka `records` (value, partition, offset, timestamp) of a topic as typed columns, one row per record.
+
+    topic_id: says which places are the topic's, where the source had other schemas before (docs/adr/0057). removed:
+    what these had that the source's own lacks, as `removed_columns` gives it, where that is wanted too.
 
     Columns: partition int, offset long, kafka_time and event_time long (microseconds UTC), reason
     (null: good), raw (the value's bytes, of bad records only), then the source's columns, or those of
-    them that are in `only`, each prefixed `c_`, null where the record is bad. Columns of type
-    timestamp_us are longs. All columns are judged, whichever are given.
+    them that are in `only`, each prefixed `c_`, null where the record is bad, or where the schema that
+    it is judged by lacks the column. Columns of type timestamp_us are longs. All columns are judged,
+    whichever are given.
     """
-    names = [name for name, _ in source.columns if only is None or name in only]
-    read = _registered(records.sparkSession, source, names)
+    columns = [(name, kind) for name, kind in source.columns if only is None or name in only]
+    columns += removed
+    names = [name for name, _ in columns]
+    read = _registered(records.sparkSession, source, columns, topic_id)
     rows = records.select(
         F.col("partition").cast("int"),
         "offset",
         F.unix_micros("timestamp").alias("kafka_time"),
         "value",
-        F.call_udf(read, "value", F.unix_micros("timestamp")).alias("record"),
+        F.call_udf(read, "value", F.unix_micros("timestamp"), F.col("partition").cast("int"), "offset").alias("record"),
     )
     return rows.select(
         "partition",
@@ -59,29 +74,40 @@ def parsed(records: DataFrame, source: Source, only: Collection[str] | None = No
     )
 
 
-def _registered(session: SparkSession, source: Source, names: Collection[str]) -> str:
-    """Name of the session's function (value, kafka time) -> struct of event time, reason and columns."""
+def _registered(session: SparkSession, source: Source, columns: Sequence[tuple[str, str]], topic_id: str) -> str:
+    """Name of the session's function (value, kafka time, partition, offset) -> struct of event time, reason and
+    columns."""
     jvm: Any = session._jvm
     package = jvm.io.slicewise.spark
-    if isinstance(package.RecordReader, JavaPackage):  # so py4j names what it does not know
+    if isinstance(package.Versions, JavaPackage):  # so py4j names what it does not know
         raise SettingsError(
             "the JVM lacks the record reader",
             where=str(session.conf.get("spark.driver.extraClassPath", "")),
             expected="slicewise-spark.jar, which `make setup` builds from include/slicewise/spark/java",
             next_step="make setup",
         )
-    reader = package.RecordReader.of(json.dumps(reader_of(source, names)))
-    columns = [f"`c_{name}` {_spark_type(kind)}" for name, kind in source.columns if name in names]
+    versions = versions_of(source, [name for name, _ in columns], topic_id)
+    reader = package.Versions.of(json.dumps(versions))
+    typed = [f"`c_{name}` {spark_type(kind)}" for name, kind in columns]
     returned = jvm.org.apache.spark.sql.types.StructType.fromDDL(
-        ", ".join(["event_time bigint", "reason string", *columns])
+        ", ".join(["event_time bigint", "reason string", *typed])
     )
-    name = f"slicewise_record_{source.schema_fingerprint}"
+    name = f"slicewise_record_{fingerprint(versions)}"
     session._jsparkSession.udf().register(name, reader, returned)
     return name
 
 
-def reader_of(source: Source, names: Collection[str]) -> dict[str, Any]:
-    """What the JVM's `RecordReader.of` makes the source's reader of. names: of the columns that are given."""
+def versions_of(source: Source, names: Collection[str], topic_id: str) -> list[dict[str, Any]]:
+    """What the JVM's `Versions.of` makes the reader of a topic of. names: of the columns that are given."""
+    versions = judged_by(source, topic_id)
+    return [
+        {"reader": _reader_of(each, names), "until": {str(partition): offset for partition, offset in ends.items()}}
+        for each, ends in versions
+    ]
+
+
+def _reader_of(source: Source, names: Collection[str]) -> dict[str, Any]:
+    """What the JVM's `RecordReader.of` makes the reader of one schema of."""
     wire, paths = dict(source.wire), dict(source.paths)
     time = source.time_column
     return {
@@ -116,7 +142,7 @@ def _field(name: str, kind: str, source: Source, *, kept: bool) -> dict[str, Any
     }
 
 
-def _spark_type(kind: str) -> str:
+def spark_type(kind: str) -> str:
     """The Spark SQL type that holds a schema type; timestamp_us is a long of microseconds."""
     element = element_type(kind)
-    return f"array<{_spark_type(element)}>" if element is not None else _SPARK_TYPES.get(kind, kind)
+    return f"array<{spark_type(element)}>" if element is not None else _SPARK_TYPES.get(kind, kind)

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from slicewise.aggregates.columns import Columns
 from slicewise.aggregates.events import Rows
+from slicewise.features.duplicates import duplicates_among
 from slicewise.features.plan import Deployment
 from slicewise.features.types import arrow_type
 from slicewise.features.unit import Unit
@@ -25,6 +26,9 @@ from slicewise.spark.fold import deployment_of, input_arrays, with_functions
 from slicewise.stores.iceberg.schemas import unit_entity
 
 Ints = NDArray[np.int64]
+EVENT_ID, COUNTED = "_event_id", "_counted"
+"""Of events that count once by their id: the id, and whether the event is asked for or stands for those after it."""
+LEAST_ROWS = 100_000
 
 
 @dataclass(frozen=True)
@@ -97,16 +101,36 @@ class Accumulate:
 
     ref: UnitRef
     inputs: Mapping[str, str]
+    event_id: str | None = None
+    """The column of ids, where events count once by theirs: then all events of an (entity, place) come side by side in
+    the order of their offsets, and the column COUNTED says which are asked for."""
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         unit = self.ref.unit
         shape = RowShape(unit)
+        if self.event_id is not None:
+            for table in by_group(batches, ("topic_id", "partition", *(name for name, _ in unit.entity)), LEAST_ROWS):
+                some = self._accumulated(unit, shape, table)
+                if some.num_rows:
+                    yield some
+            return
         for batch in batches:
             if batch.num_rows:
                 yield self._accumulated(unit, shape, pa.Table.from_batches([batch]))
 
+    def _counted_once(self, unit: Unit, table: pa.Table) -> pa.Table:
+        """The rows that are asked for, without those that came before."""
+        if unit.dedupe is None or self.event_id is None:
+            return table
+        group = grouped(table, [name for name, _ in unit.entity], places_of(table))[0]
+        offset, kafka_us = table["offset"].to_numpy(), table["kafka_time"].to_numpy()
+        again = duplicates_among(group, offset, table[self.event_id], kafka_us, unit.dedupe)
+        counted = whole(table[COUNTED]).to_numpy(zero_copy_only=False).astype(bool)
+        return table.filter(pa.array(counted & ~again)).combine_chunks()
+
     def _accumulated(self, unit: Unit, shape: RowShape, table: pa.Table) -> pa.RecordBatch:
         table, inputs = with_functions(unit, table, self.inputs)
+        table = self._counted_once(unit, table)
         rows = source_rows(unit, table, inputs)
         numbers = rows.time // unit.slice_us
         groups, first, n = grouped(table, shape.entity, numbers)
@@ -156,6 +180,40 @@ class Whole:
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         return self.combine(self.accumulate(batches))
+
+
+def by_group(batches: Iterator[pa.RecordBatch], names: Sequence[str], least: int) -> Iterator[pa.Table]:
+    """The rows as they come, in tables that end where a value of the named columns changes: of `least` rows and one
+    group more. Rows with equal values stand side by side."""
+    frames: list[pa.RecordBatch] = []
+    rows, enough = 0, least
+    for batch in batches:
+        if not batch.num_rows:
+            continue
+        frames.append(batch)
+        rows += batch.num_rows
+        if rows < enough:
+            continue
+        table = pa.Table.from_batches(frames).combine_chunks()
+        last = table.slice(table.num_rows - 1).select(names).to_pylist()[0]
+        ends = np.ones(table.num_rows, np.bool_)
+        for name, value in last.items():
+            same = pc.is_null(table[name]) if value is None else pc.equal(table[name], value).fill_null(False)
+            ends &= same.to_numpy()
+        cut = int(np.argmax(ends))  # where the last group begins
+        if cut:
+            yield table.slice(0, cut)
+        frames = table.slice(cut).to_batches()
+        rows = table.num_rows - cut
+        enough = max(least, 2 * rows)  # a group that is larger is not put together again with every batch
+    if frames:
+        yield pa.Table.from_batches(frames).combine_chunks()
+
+
+def places_of(table: pa.Table) -> Ints:
+    """A number for each place."""
+    topic = whole(table["topic_id"]).dictionary_encode().indices.to_numpy(zero_copy_only=False)
+    return np.asarray(topic, np.int64) * 2**31 + np.asarray(table["partition"].to_numpy(), np.int64)
 
 
 def grouped(table: pa.Table, entity: Sequence[str], numbers: Ints) -> tuple[Ints, Ints, int]:

@@ -25,9 +25,12 @@ class UnitColumns:
     entity: tuple[str, ...]
     inputs: Mapping[str, str]
     """Name that an aggregate reads -> column of the frame."""
+    event_id: str | None = None
+    """Column of the event's id, where the source says by which an event that comes again is known."""
 
     def needed(self) -> tuple[str, ...]:
-        return (self.keep, *self.entity, *self.inputs.values())
+        ids = () if self.event_id is None else (self.event_id,)
+        return (self.keep, *self.entity, *self.inputs.values(), *ids)
 
 
 def with_units(
@@ -60,6 +63,7 @@ def _placed(index: int, unit: Unit, names: Mapping[str, str]) -> UnitColumns:
         f"keep_{index}",
         tuple(names.get(name, f"c_{name}") for name, _ in unit.entity),
         {name: names.get(name, f"c_{name}") for name in inputs},
+        None if unit.dedupe is None else f"c_{unit.dedupe.column}",
     )
 
 

@@ -20,7 +20,7 @@ from prometheus_client import Counter as Total
 from slicewise.clock import Clock
 from slicewise.errors import SettingsError
 
-OVER_CAPACITY = "over_capacity"
+OVER_CAPACITY, DUPLICATE = "over_capacity", "duplicate"
 _RECENT_US = 60_000_000
 """Rates and freshness are those of the last minute."""
 
@@ -112,9 +112,11 @@ class SourceStatus:
                 for code, count in figures["left_out"].items():
                     named[reasons[int(code)]] += count
                     self.metrics.left_out.labels(self.source, unit, reasons[int(code)]).inc(count)
-                if figures.get("cut"):  # of an event list: what its capacity left out
-                    named[OVER_CAPACITY] += figures["cut"]
-                    self.metrics.left_out.labels(self.source, unit, OVER_CAPACITY).inc(figures["cut"])
+                # of an event list: what its capacity left out; of events with ids: what came before
+                for figure, reason in (("cut", OVER_CAPACITY), ("duplicates", DUPLICATE)):
+                    if figures.get(figure):
+                        named[reason] += figures[figure]
+                        self.metrics.left_out.labels(self.source, unit, reason).inc(figures[figure])
         return records
 
     def lagging(self, lag: Mapping[int, int]) -> None:

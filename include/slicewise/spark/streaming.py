@@ -24,16 +24,20 @@ from pyspark.sql.streaming import StreamingQuery
 from slicewise.cover import Cover, Place
 from slicewise.errors import DataLoss, SlicewiseError
 from slicewise.features import own
+from slicewise.features.dedupe import STEP_BACK_US
 from slicewise.features.plan import Deployment
+from slicewise.features.tail import no_tail
 from slicewise.features.unit import Source, Unit
 from slicewise.lifecycle.tail import Pace, fold_wait_s
 from slicewise.settings import Settings
 from slicewise.spark.fold import FoldTask, Placed
-from slicewise.spark.log import event
+from slicewise.spark.log import event, warning
 from slicewise.spark.parse import parsed
 from slicewise.spark.rows import REASONS, UnitColumns, with_units
 from slicewise.spark.status import SourceStatus
+from slicewise.stores.ids import unremembered
 from slicewise.stores.kafka.log import KafkaLog
+from slicewise.stores.kafka.times import offsets_before
 from slicewise.stores.ports import Marks, OnlineStore
 from slicewise.stores.redis import open_store
 
@@ -67,8 +71,9 @@ class StreamPlan:
 def plan_stream(
     deployment: Deployment, source: Source, marks: Marks, log: KafkaLog, *, tail: bool = False
 ) -> StreamPlan:
-    """Where the source's query begins: at the ledger. DataLoss when the log has lost what the
-    ledger lacks, or stands for another topic than the one that was deployed."""
+    """Where the source's query begins: at the ledger, or, where a unit has yet to learn the ids of the events before
+    it, so much earlier (docs/adr/0064). DataLoss when the log has lost what the ledger lacks, or stands for another
+    topic than the one that was deployed."""
     known = marks.topics.get(source.topic)
     topic_id = log.topic_id(source.topic)
     if known is not None and known != topic_id:
@@ -80,6 +85,16 @@ def plan_stream(
         start[partition] = marks.ledger.get(place)
         _check_log(place, start[partition], earliest.get(place), latest.get(place))
     names = [unit.storage_fingerprint for unit in deployment.units if unit.source == source.name]
+    if source.dedupe is not None:
+        begun = [marks.starts[name] for name in names if name in marks.starts]
+        ledger = Cover({(topic_id, partition): offset for partition, offset in start.items()})
+        behind = {place[1]: offset for place, offset in unremembered(ledger, begun).items()}
+        earlier = offsets_before(log, source.topic, behind, source.dedupe.look_back_us + STEP_BACK_US)
+        start |= earlier
+        for partition, offset in earlier.items():
+            if offset and offset == earliest.get((topic_id, partition)):
+                # what was there before may have had the id of an event that comes again; the check would find it
+                warning("ids_before_the_log", source=source.name, partition=partition, log_begins=offset)
     terms = {name: marks.terms.get(name, 0) for name in names}
     tailed = tail or source.name in marks.tails
     return StreamPlan(source, deployment, marks.epoch, topic_id, start, terms, tailed)
@@ -129,15 +144,19 @@ class SourceQuery:
         longest_s = settings.tail_fold_interval_ms / 1000 * (_PROBES_WAIT if plan.source.name == own.SOURCE else 1)
         self._pace = Pace(longest_s, settings.tail_fields, settings.max_events_per_batch)
         self._begun = time.monotonic()
+        self._waits = True
         self._checkpoint = settings.state_dir / "stream" / "checkpoints" / uuid4().hex
         units = [plan.deployment.unit(each) for each in plan.units]
-        frame, placed = frame_of(kafka_stream(session, settings, plan), plan.source, units)
+        self._all_tailed = all(no_tail(unit) is None for unit in units)
+        frame, placed = frame_of(kafka_stream(session, settings, plan), plan, units)
         task = FoldTask(
             redis_url=settings.redis_url,
+            kafka_bootstrap=settings.kafka_bootstrap,
             incarnation=self._store.incarnation,
             generation=self._store.generation,
             terms=plan.terms,
             manifest=manifest,
+            topic=plan.source.topic,
             topic_id=plan.topic_id,
             placed=placed,
             tail=plan.tail,
@@ -161,9 +180,11 @@ class SourceQuery:
             except SlicewiseError as error:
                 self.failure = error
                 raise
+        took_s = time.monotonic() - self._begun
+        wait_s = fold_wait_s(hottest(told), sum(each["records"] for each in told), took_s, over_s, self._pace)
+        self._waits = wait_s > 0
         if self.paced:
-            most, records = hottest(told), sum(each["records"] for each in told)
-            self._draining.wait(fold_wait_s(most, records, time.monotonic() - self._begun, over_s, self._pace))
+            self._draining.wait(wait_s)
 
     def _apply(self, outcomes: DataFrame, batch_id: int) -> Sequence[Mapping[str, Any]]:
         plan, begun = self.plan, self._begun
@@ -193,6 +214,12 @@ class SourceQuery:
     def active(self) -> bool:
         return bool(self.query.isActive)
 
+    def in_time(self, lag: int) -> bool:
+        """Whether nobody waits for it: the tail lives and brings all, and nothing is left to apply, or the last batch
+        left something of the interval and the next is not overdue. lag: events that it has to apply."""
+        due = self._waits and time.monotonic() - self._begun < 2 * self._pace.longest_s
+        return self.paced and self._all_tailed and (not lag or due)
+
     def lag(self) -> dict[int, int]:
         """Events in the log that are not applied yet, per partition."""
         latest = self._log.latest(self.plan.source.topic)
@@ -221,10 +248,10 @@ def hottest(told: Sequence[Mapping[str, Any]]) -> int:
     return max(rows.values(), default=0)
 
 
-def frame_of(records: DataFrame, source: Source, units: Sequence[Unit]) -> tuple[DataFrame, tuple[Placed, ...]]:
+def frame_of(records: DataFrame, plan: StreamPlan, units: Sequence[Unit]) -> tuple[DataFrame, tuple[Placed, ...]]:
     """Kafka's records, parsed, with the columns of the units beside `ALWAYS`; and where those stand."""
     read = {column for unit in units for column in unit.reads}
-    frame, columns = with_units(parsed(records, source, read), units)
+    frame, columns = with_units(parsed(records, plan.source, read, topic_id=plan.topic_id), units)
     needed = dict.fromkeys((*ALWAYS, *(name for each in columns for name in each.needed())))
     names = [unit.storage_fingerprint for unit in units]
     return frame.select(*needed), tuple(map(_placed, names, columns))
@@ -258,7 +285,7 @@ def kafka_options(settings: Settings) -> dict[str, str]:
 
 
 def _placed(unit: str, columns: UnitColumns) -> Placed:
-    return Placed(unit, columns.keep, columns.entity, dict(columns.inputs))
+    return Placed(unit, columns.keep, columns.entity, dict(columns.inputs), columns.event_id)
 
 
 def forget_checkpoints(state_dir: Path, part: str = "stream") -> None:

@@ -98,7 +98,7 @@ class TailQuery:
         assert self._life is not None
         settings, plan = self._settings, replace(self.plan, start=start)
         records = self._session.readStream.format("kafka").options(**stream_options(settings, plan)).load()
-        frame, placed = frame_of(records, plan.source, self._units)
+        frame, placed = frame_of(records, plan, self._units)
         jvm: Any = self._session._jvm
         spec = spec_of(settings, plan, *self._life, placed, after.name if after else None)
         name, checkpoint = json.loads(spec)["run"], settings.state_dir / "tail" / "checkpoints" / uuid4().hex

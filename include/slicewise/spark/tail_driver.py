@@ -50,7 +50,7 @@ class TailDriver(Driver):
         plans = []
         with KafkaLog(self.settings.kafka_bootstrap) as log:
             for source in deployment.sources:
-                if units[source.name]:
+                if units[source.name] and not source.is_opening:
                     plans.append(plan_stream(deployment, source, marks, log))
         statuses = {plan.source.name: self._status(plan.source.name) for plan in plans}
         try:
@@ -102,7 +102,8 @@ class TailDriver(Driver):
             event("batches_pause", slots=found, expected=2 * needed)
 
     def _interrupt(self, error: SlicewiseError) -> None:
-        """A store that is away is the writers' affair: they connect again to the same life, and end with any other."""
+        """A store that is away is the writers' affair: they connect again to the same life, and end with any other. A
+        topic that is gone is not: what is read under its name next may be another's."""
         if type(error) is not StoreUnavailable:
             super()._interrupt(error)
 

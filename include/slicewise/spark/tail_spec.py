@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 from uuid import uuid4
 
+from slicewise.codec import ROOM
 from slicewise.features.unit import Unit
 from slicewise.settings import Settings
 from slicewise.spark.fold import Placed
@@ -61,6 +62,8 @@ def spec_of(
             "tail_script": TAIL_SCRIPT.decode(),
             "list_script": TAIL_LIST_SCRIPT.decode(),
             "bound": settings.tail_fields,
+            "field_events": ROOM.events,
+            "field_bytes": ROOM.bytes,
             "ahead": settings.tail_ahead,
             "queue": QUEUE,
             "timeout_ms": TIMEOUT_MS,

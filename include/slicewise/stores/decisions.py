@@ -17,7 +17,15 @@ from slicewise.codec import IDENTITY_BYTES, day_digest, unpack_skip
 from slicewise.codec import pack_hours as pack_hours
 from slicewise.codec import unpack_hours as unpack_hours
 from slicewise.cover import Cover, Place
-from slicewise.errors import DataLoss, EpochSuperseded, GapRefused, IncarnationChanged, StoreUnavailable
+from slicewise.errors import (
+    ClockOff,
+    DataLoss,
+    EpochSuperseded,
+    GapRefused,
+    IncarnationChanged,
+    SettingsError,
+    StoreUnavailable,
+)
 from slicewise.features.event_list import EventList
 from slicewise.slices import HOUR_US
 from slicewise.stores.ports import FoldOutcome, Incarnation, Marks, TailStart, Term
@@ -90,6 +98,14 @@ def skipped(stands: bytes | None, guard: int, first: int, last: int) -> tuple[in
     if stands is None or (had := unpack_skip(stands))[1] <= guard:
         return first, last
     return min(first, had[0]), max(last, had[1])
+
+
+def is_skipped(stands: bytes | None, guard: int, offset: int) -> bool:
+    """Whether a tail's skip mark tells of an offset, or may: it says from where to where."""
+    if stands is None:
+        return False
+    first, last = unpack_skip(stands)
+    return last > guard and first <= offset <= last
 
 
 # ------------------------------------------------------------------ event lists
@@ -359,10 +375,10 @@ def term_of(marks: Marks, unit: str) -> Term:
     return Term(marks.name(unit), marks.terms.get(unit, 0), marks.starts[unit])
 
 
-def new_term(marks: Marks) -> int:
-    """The term of a unit that the next deployment brings. Once a unit was left out, no name
+def new_term(marks: Marks, epoch: int) -> int:
+    """The term of a unit that the deployment of this epoch brings. Once a unit was left out, no name
     without a number is given any more: it may be that unit's, whose keys may still be written."""
-    return marks.epoch + 1 if marks.retired else 0
+    return epoch if marks.retired else 0
 
 
 def check_standing(found: Sequence[bytes | None], generation: int, epoch: int) -> None:
@@ -388,7 +404,7 @@ def aliases_to_set(
 
 
 def tail_counts(tail: TailStart | None, incarnation: Incarnation, ledger: Cover) -> bool:
-    """Whether the tail fields of a source count, for a reader of this incarnation: in another life some of what the
+    """Whether the tail of a source counts, for a reader of this incarnation: in another life some of what the
     tail wrote may be lost, and a tail that began beyond the ledger lacks what lies between."""
     return tail is not None and tail.incarnation == incarnation and ledger.dominates(tail.start)
 
@@ -397,6 +413,18 @@ def tail_over(tail: TailStart, incarnation: Incarnation) -> bool:
     """Whether the mark of a tail may go: its fields count in no answer of this life, and its writers, bound to theirs,
     write no more."""
     return tail.incarnation != incarnation
+
+
+def check_node(found: Marks, node: str) -> None:
+    """Whether a connection to this node (`Marks.node`; "" for a store of one) found its marks. SettingsError."""
+    if found.node != node:
+        says = f"node {found.node}" if found.node else "the only node of a store"
+        raise SettingsError(
+            f"the store's node says that it is {says}, it is named as {f'node {node}' if node else 'the only one'}",
+            where="SLICEWISE_REDIS_URL",
+            expected="the addresses of all nodes, in the order in which the store was first deployed to",
+            next_step="set the addresses right; another number of nodes is another, empty store",
+        )
 
 
 def check_server(version: str, policy: str, role: str) -> None:
@@ -412,3 +440,21 @@ def check_server(version: str, policy: str, role: str) -> None:
         )
     if role != "master":
         raise StoreUnavailable(f"the store's node is a {role}", expected="a primary")
+
+
+CLOCK_OFF_US = 30_000_000
+"""By how much a clock that dates snapshots may differ from the store's. Iceberg takes none that is more than a minute
+older than the one before it: after one commit of a clock far ahead, all others would be refused until then."""
+
+
+def check_clock(before_us: int, store_us: int, after_us: int) -> None:
+    """Raises ClockOff where a process that asked the store for its time, and had these two times before and after,
+    may not date a snapshot."""
+    off_us = max(before_us - store_us, store_us - after_us)
+    if off_us > CLOCK_OFF_US:
+        way = "ahead of" if before_us > store_us else "behind"
+        raise ClockOff(
+            f"the clock of this process is {off_us // 1_000_000} s {way} the store's: nothing was written",
+            expected=f"at most {CLOCK_OFF_US // 1_000_000} s between them: what is committed is dated",
+            next_step="set the clock of this machine, or of the store's, right, and run it again",
+        )

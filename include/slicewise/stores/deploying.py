@@ -16,6 +16,8 @@ from slicewise.stores.marks import Sets
 from slicewise.stores.ports import Deployable, Horizon, Marks, Renewal
 from slicewise.stores.steps import ATTEMPTS, MISSED, PutText, Steps, Time, contended, exact
 
+NOTHING = Cover()
+
 
 def deploy(
     generation: int,
@@ -24,8 +26,15 @@ def deploy(
     topics: Mapping[str, str],
     earliest: Cover,
     renewal: Renewal,
+    epoch: int = 0,
+    since: Cover = NOTHING,
 ) -> Steps[Marks]:
-    """Epoch + 1, digest, start cover := ledger for new units and those to be built again, aliases, in one change."""
+    """Epoch + 1, digest, start cover := ledger for new units and those to be built again, aliases, in one change.
+
+    epoch: of one of several nodes, the epoch that all of them get; since: what another of them has applied: units begin
+    at or beyond it, so that one backfill is of all nodes.
+    """
+    reached = epoch or expected_epoch + 1
     if not {topic for topic, _ in earliest}.issubset(topics.values()):
         raise DefinitionError("earliest offsets of a topic that is not named", expected="its name and id in topics")
     yield [PutText(keys.manifest_key(deployment.digest), deployment.to_json().encode())]
@@ -37,7 +46,8 @@ def deploy(
     for _ in range(ATTEMPTS):
         found = yield from marks.read(generation)
         unknown = any(found.topics.get(name) != topic for name, topic in topics.items())
-        if found.units == deployment.digest and not unknown and not renewal.units:
+        stands = found.units == deployment.digest and epoch in (0, found.epoch)
+        if stands and not unknown and not renewal.units:
             return found
         if found.epoch != expected_epoch:
             raise EpochSuperseded(
@@ -52,7 +62,7 @@ def deploy(
         ahead = decisions.ahead(ledger, renewal.ahead, standing)
         ledger = ledger.join(ahead)
         starts = {
-            name: decisions.start_cover(ledger, ids.get(deployment.topic_of(units[name].source)))
+            name: decisions.start_cover(ledger.join(since), ids.get(deployment.topic_of(units[name].source)))
             for name in sorted((set(units) - set(found.starts)) | rebuilt)
         }
         at_once = [name for name, start in starts.items() if not start]  # nothing lies below
@@ -63,13 +73,13 @@ def deploy(
                 name: Horizon(first_horizon(now_us, units[name].retention_us), decisions.START_SEQ) for name in empty
             }
         ready = ((found.ready - rebuilt) | set(at_once)) & set(units)
-        term = decisions.new_term(found)
+        term = decisions.new_term(found, reached)
         # a list that is built again leaves what it kept so far under the name that it had
-        terms = {name: found.epoch + 1 if name in rebuilt else term for name in starts}
+        terms = {name: reached if name in rebuilt else term for name in starts}
         gone = sorted(set(found.starts) - set(units))
         aliases = decisions.aliases_to_set(views, {v: a for v, a in found.aliases.items() if v in views}, ready)
         sets: Sets = [
-            (b"epoch", b"%d" % (found.epoch + 1), 0),
+            (b"epoch", b"%d" % reached, 0),
             (b"units", deployment.digest.encode(), 0),
             (marks.PLACES, b"%d" % (len(found.places | set(begun.join(ahead)))), 0),
             *[(marks.ledger_field(p), b"%d" % o, 0) for p, o in begun.join(ahead).offsets.items()],
@@ -78,7 +88,7 @@ def deploy(
             *[(b"n:%s" % u.encode(), b"%d" % number, 0) for u, number in terms.items() if number],
             *[(b"k:%s" % u.encode(), kept.text().encode(), 0) for u, kept in lists.items() if kept is not None],
             *[(b"h:%s" % u.encode(), marks.horizon_text(each), 0) for u, each in horizons.items()],
-            *([(b"retired", b"%d" % (found.epoch + 1), 0)] if gone or rebuilt else []),
+            *([(b"retired", b"%d" % reached, 0)] if gone or rebuilt else []),
             *[(b"a:%s" % v.encode(), ",".join(f).encode(), 0) for v, f in aliases.items()],
             *[(b"t:%s" % n.encode(), t.encode(), 0) for n, t in topics.items()],
         ]

@@ -20,7 +20,7 @@ from slicewise import codec
 from slicewise.aggregates.columns import Columns
 from slicewise.cover import Cover
 from slicewise.slices import DAY_US
-from slicewise.stores import decisions, keys
+from slicewise.stores import decisions, ids, keys
 from slicewise.stores.attempts import Int64, brought_in, require_order
 from slicewise.stores.ports import FoldBatch, FoldOutcome, Term
 from slicewise.stores.steps import (
@@ -30,6 +30,7 @@ from slicewise.stores.steps import (
     Command,
     Fields,
     KeyChange,
+    Passed,
     Steps,
     Time,
     begins,
@@ -138,6 +139,7 @@ def _attempt(
     entities = groups.entities.tolist()
     hot_keys = [keys.hot_key(generation, batch.tags[e], term.name) for e in entities]
     days = _days(generation, term.name, batch, groups)
+    ids_keys = [keys.ids_key(generation, batch.tags[e], term.name) for e in entities] if batch.ids else []
 
     replies = yield [
         *[
@@ -145,16 +147,25 @@ def _attempt(
             for i in range(len(entities))
         ],
         *[Fields(key, [keys.HOURS]) for _, _, key in days],
+        *ids.reads(place, ids_keys),
     ]
     guards = [reply[0] for reply in replies[: len(entities)]]
     tailed = [batch.tail or reply[1] is not None for reply in replies[: len(entities)]]
     running = [value for reply in replies[: len(entities)] for value in reply[2:]]
-    hours = [reply[0] for reply in replies[len(entities) :]]
+    hours = [reply[0] for reply in replies[len(entities) : len(entities) + len(days)]]
+    known_ids = ids.Known.of(place, ids_keys, [reply[0] for reply in replies[len(entities) + len(days) :]])
 
     floors = yield from _floors(term.start, covers_of, batch, groups, days, hours)
     last = np.array([-1 if raw is None else int(raw) for raw in guards], np.int64)
-    offset = batch.offset[groups.rows]
-    kept = decisions.rows_to_keep(offset, last[groups.owner[groups.group]], floors[groups.group])
+    if batch.ids is not None:
+        last = np.maximum(last, known_ids.last)
+    offset, owner = batch.offset[groups.rows], groups.owner[groups.group]
+    known = offset <= last[owner]
+    kept = decisions.rows_to_keep(offset, last[owner], floors[groups.group])
+    compacted = ~known & ~kept
+    # what is compacted already is remembered all the same: what comes after it may be the same event
+    duplicate, remembered = _duplicates(batch, groups, known_ids, known, owner, offset)
+    kept &= ~duplicate
     new_last = np.maximum(last, np.maximum.reduceat(offset, np.searchsorted(groups.group, groups.bounds[:-1])))
     values = _combine(batch, groups, kept, floors, running)
 
@@ -167,7 +178,7 @@ def _attempt(
     day_checks: dict[int, list[KeyChange]] = {}
     for (i, _, key), raw in zip(days, hours, strict=True):
         day_checks.setdefault(i, []).append(KeyChange(key, ((keys.HOURS, exact(raw)),)))
-    ends = np.searchsorted(groups.group, groups.bounds).tolist()
+    at = keys.place_text(place)
     for i, reached in enumerate(new_last.tolist()):
         low, high = bounds[i], bounds[i + 1]
         checks = [(guard, exact(guards[i]))]
@@ -181,15 +192,12 @@ def _attempt(
         if not sets and reached == last[i]:
             continue
         sets.append((guard, b"%d" % reached, expiries[high - 1]))
-        gone: list[bytes] = []
-        if tailed[i]:
-            at = slice(ends[i], ends[i + 1])
-            numbers = groups.number[groups.group[at]].tolist()
-            gone = keys.tail_fields(numbers, place, offset[at].tolist())
-        else:
+        passed = Passed(at, reached) if tailed[i] else None
+        if passed is None:
             checks.append((keys.TAIL_COUNT, ABSENT))
-        hot = KeyChange(hot_keys[i], checks, sets, gone, keys.TAIL_COUNT if gone else b"")
-        wanted.append(Change((hot, *day_checks[i])))
+        hot = KeyChange(hot_keys[i], checks, sets, (), passed)
+        of_ids = (remembered[i],) if i in remembered else ()
+        wanted.append(Change((hot, *day_checks[i], *of_ids)))
         owners.append(i)
     done = (yield wanted) if wanted else []
 
@@ -198,18 +206,35 @@ def _attempt(
     expired = sum(
         min(reply, len(change.keys[0].sets) - 1) for change, reply in zip(wanted, done, strict=True) if reply > 0
     )
-    stood = ~missed[groups.owner[groups.group]]
-    known = offset <= last[groups.owner[groups.group]]
+    stood = ~missed[owner]
     outcome = FoldOutcome(
         rows=int(stood.sum()),
         applied=int((stood & kept).sum()),
         known=int((stood & known).sum()),
-        compacted=int((stood & ~known & ~kept).sum()),
+        compacted=int((stood & compacted).sum()),
         expired=expired,
         entities=len(owners) - int(missed.sum()),
         misses=int(missed.sum()),
+        duplicates=int((stood & duplicate & ~compacted).sum()),
     )
     return outcome, groups.entities[missed]
+
+
+def _duplicates(
+    batch: FoldBatch,
+    groups: Groups,
+    remembered: ids.Known,
+    known: npt.NDArray[np.bool_],
+    owner: Int64,
+    offset: Int64,
+) -> tuple[npt.NDArray[np.bool_], dict[int, KeyChange]]:
+    """Per sorted row whether it is a duplicate; and what is remembered from now on, by position of the entity."""
+    found = np.zeros(len(offset), np.bool_)
+    if batch.ids is None:
+        return found, {}
+    new = np.flatnonzero(~known)
+    found[new], changes = ids.judged(remembered, batch.ids, groups.rows[new], owner[new], offset[new])
+    return found, changes
 
 
 def _days(generation: int, name: str, batch: FoldBatch, groups: Groups) -> list[tuple[int, int, bytes]]:

@@ -18,13 +18,14 @@ def tell(store: OnlineStore, source: str, holes: Sequence[Hole]) -> None:
     holes: as the archive has them. What cannot be read is replaced: the archive is where holes are kept.
     """
     part = f"holes:{source}"
-    text = store.status(part)
+    texts = store.statuses(part)
     told: tuple[Hole, ...] = ()
-    if text is not None:
+    for text in texts:
         try:
-            told = from_json(text, f"status {part}")
+            told = told if text is None else joined(told, from_json(text, f"status {part}"))
         except CodecError as error:
             warning("holes_replaced", source=source, what=error.what)
     whole = to_json(joined(told, holes))
-    if whole != (NONE if text is None else text):
+    # each node is asked: one that was emptied may be the only one that answers
+    if any(whole != (NONE if text is None else text) for text in texts):
         store.put_status(part, whole)

@@ -24,8 +24,10 @@ PENTAD = b"p"
 """In the hash of a pentad's last day."""
 LOW = b"w"
 """Of an event list: the newest identity that was trimmed."""
-TAIL_COUNT = b"n"
-"""Of a hot hash: how many tail fields it has; absent where it has none."""
+TAIL_COUNT = b"m"
+"""Of a hot hash: how many events its tail fields hold; absent where it has none."""
+TAIL_FIELDS = b"q:"
+"""What the names of tail fields begin with, and no others of a hot hash."""
 _EPOCH_ORDINAL = datetime.date(1970, 1, 1).toordinal()
 _EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 _PLAIN = re.compile(r"[A-Za-z0-9_.~-]*", re.ASCII).fullmatch
@@ -125,6 +127,15 @@ def members_key(generation: int, tag: bytes, unit: str) -> bytes:
     return b"sw:%d:{%s}:%s:events" % (generation, tag, unit.encode())
 
 
+def ids_key(generation: int, tag: bytes, unit: str) -> bytes:
+    """The hash of the ids that are remembered of an entity's events, a field per place (`ids_field`)."""
+    return b"sw:%d:{%s}:%s:ids" % (generation, tag, unit.encode())
+
+
+def ids_field(place: Place) -> bytes:
+    return b"i:%s:%d" % (place[0].encode(), place[1])
+
+
 def guard_field(place: Place) -> bytes:
     return b"l:%s:%d" % (place[0].encode(), place[1])
 
@@ -135,10 +146,19 @@ def running_fields(numbers: Iterable[int], place: Place) -> list[bytes]:
     return [b"r:%d%s" % (number, end) for number in numbers]
 
 
-def tail_fields(numbers: Iterable[int], place: Place, offsets: Iterable[int]) -> list[bytes]:
-    """Of one place, one per event: its slice number and offset."""
-    middle = b":%s:%d:" % (place[0].encode(), place[1])
-    return [b"e:%d%s%d" % (number, middle, offset) for number, offset in zip(numbers, offsets, strict=True)]
+def place_text(place: Place) -> bytes:
+    """The place as the names of fields end with it."""
+    return b"%s:%d" % (place[0].encode(), place[1])
+
+
+def tail_field(place: bytes, number: int) -> bytes:
+    """One of the fields that hold a tail's events of a place (`place_text`)."""
+    return b"%s%s:%d" % (TAIL_FIELDS, place, number)
+
+
+def tail_head(place: bytes) -> bytes:
+    """The field that says which tail fields a place (`place_text`) has."""
+    return b"o:%s" % place
 
 
 def skip_field(place: Place) -> bytes:

@@ -87,6 +87,8 @@ def parse(flat: Sequence[bytes]) -> Marks | None:
         horizons=horizons,
         tails=tails,
         known=Cover(known),
+        node=raw.get(b"node", b"").decode(),
+        set_id=int(raw.get(b"set", 0)),
     )
 
 
@@ -118,29 +120,27 @@ def change(
     return Change((KeyChange(keys.MARKS, [stands, *checks], sets, deletes), *others))
 
 
-def initialise() -> Steps[Marks]:
-    """A store without marks gets the store's own time as its generation: it never repeats."""
+def initialise(node: str = "", set_id: int = 0, after: int = 0, same: int = 0) -> Steps[Marks]:
+    """A store without marks gets the store's own time as its generation: it never repeats.
+
+    node, set_id: of a store of several nodes, as in `Marks` (set_id 0: this generation names a new set). after: the
+    generation is later than this one; same: it is this one, which a node of the same new set got.
+    """
     for _ in range(ATTEMPTS):
         flat, now = yield [Whole(keys.MARKS), Time()]
         marks = parse(flat)
         if marks is not None:
             return marks
-        yield [
-            Change(
-                (
-                    KeyChange(
-                        keys.MARKS,
-                        [(b"generation", ABSENT)],
-                        [
-                            (b"generation", b"%d" % now, 0),
-                            (b"epoch", b"0", 0),
-                            (b"units", b"", 0),
-                            (PLACES, b"0", 0),
-                        ],
-                    ),
-                )
-            )
+        generation = same or max(now, after + 1)
+        first = [
+            (b"generation", b"%d" % generation, 0),
+            (b"epoch", b"0", 0),
+            (b"units", b"", 0),
+            (PLACES, b"0", 0),
         ]
+        if node:
+            first += [(b"node", node.encode(), 0), (b"set", b"%d" % (set_id or generation), 0)]
+        yield [Change((KeyChange(keys.MARKS, [(b"generation", ABSENT)], first),))]
     raise contended("marks")
 
 

@@ -13,9 +13,11 @@ from typing import Any
 
 from slicewise.clock import Clock
 from slicewise.codec import IDENTITY_BYTES, pack_skip
-from slicewise.errors import StoreUnavailable
-from slicewise.stores import decisions
+from slicewise.errors import CodecError, StoreUnavailable
+from slicewise.stores import decisions, memory_tail
+from slicewise.stores.joint import JointOperations
 from slicewise.stores.keys import LOW, TAIL_COUNT
+from slicewise.stores.nodes import Nodes
 from slicewise.stores.ports import Incarnation
 from slicewise.stores.steps import (
     EXPIRED,
@@ -66,18 +68,19 @@ Undo = Callable[[], None]
 class MemoryServer:
     """A node: keys, a clock of its own, and one life after another."""
 
-    def __init__(self, clock: Clock, version: str = "7.0.0", policy: str = "noeviction") -> None:
+    def __init__(self, clock: Clock, version: str = "7.0.0", policy: str = "noeviction", name: str = "memory") -> None:
         decisions.check_server(version, policy, "master")
         self.clock = clock
         self.hashes: dict[bytes, Hash] = {}
         self.lists: dict[bytes, Sorted] = {}
         self.texts: dict[bytes, bytes] = {}
         self.life = 0
+        self.name = name
         self._undo: list[Undo] = []
 
     @property
     def incarnation(self) -> Incarnation:
-        return Incarnation(f"memory-{self.life}", f"memory-{self.life}")
+        return Incarnation(f"{self.name}-{self.life}", f"{self.name}-{self.life}")
 
     def connect(self) -> MemoryNode:
         return MemoryNode(self)
@@ -148,8 +151,13 @@ class MemoryServer:
             if not all(stands(want, fields.get(name)) for name, want in key.checks):
                 return MISSED
         before = [(key.key, self._copy(key.key)) for key in change.keys]
+        try:
+            written = sum(self._write(key) for key in change.keys)
+        except CodecError:  # a script meets what is torn before its first write
+            self._restore(before)
+            raise
         self._remember(lambda: self._restore(before))
-        return sum(self._write(key) for key in change.keys)
+        return written
 
     def _write(self, change: KeyChange) -> int:
         now = self.clock.now_us() // 1_000_000
@@ -163,11 +171,10 @@ class MemoryServer:
                 if expiry and (not stood or expiry > found.expiry):
                     found.expiry = max(found.expiry, expiry)
         if found is not None:
-            gone = sum(found.fields.pop(name, None) is not None for name in change.deletes)
-            if change.counted and gone:
-                left = int(found.fields.pop(change.counted, b"0")) - gone
-                if left > 0:
-                    found.fields[change.counted] = b"%d" % left
+            for name in change.deletes:
+                found.fields.pop(name, None)
+            if change.passed is not None and (sets or not change.sets):
+                memory_tail.take(found.fields, change.passed)
             if not found.fields:
                 del self.hashes[change.key]
         return len(change.sets) - len(sets)
@@ -240,7 +247,7 @@ class MemoryServer:
         fields = {} if found is None else found.fields
         guard = int(fields.get(change.guard, b"-1"))
         new = [event for event in change.events if event[0] > guard]
-        kept = [event for event in new if event[3] == 0 or event[3] > now]
+        kept = [event for event in new if event[2] == 0 or event[2] > now]
         known, expired = len(change.events) - len(new), len(new) - len(kept)
         if not kept:
             return [0, known, expired, 0]
@@ -248,23 +255,22 @@ class MemoryServer:
         self._remember(lambda: self._restore(before))
         stood = found is not None
         found = self.hashes.setdefault(change.key, Hash())
-        count, skipped = int(found.fields.get(TAIL_COUNT, b"0")), []
-        for offset, name, value, _ in kept:
-            if name not in found.fields and count >= change.bound:
-                skipped.append(offset)
-            elif name not in found.fields:
-                count += 1
-                found.fields[name] = value
-        if count:
-            found.fields[TAIL_COUNT] = b"%d" % count
+        last, stands = memory_tail.last_of(found.fields, change.place), found.fields.get(change.skip)
+        # what came before stands, or was skipped
+        again = sum(decisions.is_skipped(stands, guard, offset) for offset, *_ in kept if offset <= last)
+        beyond = [event for event in kept if event[0] > last]
+        room = max(0, change.bound - int(found.fields.get(TAIL_COUNT, b"0")))
+        if beyond[:room]:
+            some = [member for _, member, _ in beyond[:room]]
+            memory_tail.append(found.fields, change.place, some, change.room)
+        skipped = [offset for offset, *_ in beyond[room:]]
         if skipped:
-            found.fields[change.skip] = pack_skip(
-                *decisions.skipped(found.fields.get(change.skip), guard, skipped[0], skipped[-1])
-            )
+            found.fields[change.skip] = pack_skip(*decisions.skipped(stands, guard, skipped[0], skipped[-1]))
         latest = max(expiry for *_, expiry in kept)
         if latest and (not stood or latest > found.expiry):
             found.expiry = latest
-        return [len(kept) - len(skipped), known, expired, len(skipped)]
+        left_out = again + len(skipped)
+        return [len(kept) - left_out, known, expired, left_out]
 
     def _tail_list_change(self, change: TailListChange) -> list[int]:
         """What scripts/tail_list.lua does."""
@@ -345,10 +351,17 @@ class MemoryNode:
             raise StoreUnavailable("the store closed the connection", next_step="open a new connection")
         return self.server.execute(command)
 
+    def start(self, commands: Sequence[Command]) -> Callable[[], list[Any]]:
+        replies = self.run(commands)
+        return lambda: replies
+
     def close(self) -> None:
         self._open = False
 
 
-def open_memory(server: MemoryServer) -> Store:
-    """A store over a new connection to a server in memory."""
-    return Store(server.connect())
+def open_memory(*servers: MemoryServer) -> Store:
+    """A store over a new connection to a server in memory, or to several that are its nodes."""
+    if len(servers) == 1:
+        return Store(servers[0].connect())
+    nodes = Nodes([server.connect() for server in servers])
+    return Store(nodes, JointOperations(nodes))

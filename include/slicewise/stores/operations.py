@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Generator, Iterable, Mapping, Sequence
 from typing import Any
 
+from slicewise import codec
 from slicewise.codec.board import Board
 from slicewise.cover import Cover
 from slicewise.errors import DataLoss, EpochSuperseded, NotReady
@@ -44,6 +45,7 @@ from slicewise.stores.ports import (
     Marks,
     ReadReply,
     Renewal,
+    Said,
     StoredUnit,
     SwapOutcome,
     TagRead,
@@ -75,8 +77,10 @@ NO_RENEWAL = Renewal()
 class Operations:
     """Operations of one connection, as steps."""
 
-    def __init__(self, incarnation: Incarnation) -> None:
+    def __init__(self, incarnation: Incarnation, node: str = "") -> None:
+        """node: as in `Marks`, of one of several."""
         self.incarnation = incarnation
+        self.node = node
         self._generation: int | None = None
         self._held: dict[str, Term] = {}
         self._covers: dict[str, dict[int, Cover]] = {}
@@ -92,6 +96,8 @@ class Operations:
         """To be run when the connection opens."""
         (flat,) = yield [Whole(keys.MARKS)]
         found = marks.parse(flat)
+        if found is not None:
+            decisions.check_node(found, self.node)
         self._generation = None if found is None else found.generation
 
     # ------------------------------------------------------------ marks
@@ -102,8 +108,9 @@ class Operations:
     def marks(self) -> Steps[Marks]:
         return (yield from marks.read(self.generation))
 
-    def initialise(self) -> Steps[Marks]:
-        found = yield from marks.initialise()
+    def initialise(self, set_id: int = 0, after: int = 0, same: int = 0) -> Steps[Marks]:
+        found = yield from marks.initialise(self.node, set_id, after, same)
+        decisions.check_node(found, self.node)
         if self._generation is None:
             self._generation = found.generation
         return marks.bound(found, self._generation)
@@ -133,8 +140,10 @@ class Operations:
         topics: Mapping[str, str],
         earliest: Cover,
         renewal: Renewal = NO_RENEWAL,
+        epoch: int = 0,
+        since: Cover = NOTHING,
     ) -> Steps[Marks]:
-        change = deploying.deploy(self.generation, deployment, expected_epoch, topics, earliest, renewal)
+        change = deploying.deploy(self.generation, deployment, expected_epoch, topics, earliest, renewal, epoch, since)
         return (yield from change)
 
     def manifest(self, digest: str) -> Steps[str | None]:
@@ -195,10 +204,15 @@ class Operations:
             self._held[unit] = term
 
     def term(self, unit: StoredUnit) -> Steps[Term]:
-        """The term that is held; of a unit that is not held, the one that stands now."""
+        """The term that is held; the one that stands now, on a connection that holds none."""
         held = self._held.get(unit.storage_fingerprint)
         if held is not None:
             return held
+        if self._held:  # one operation would go to the term of its begin, the next to another
+            raise EpochSuperseded(
+                f"unit {unit.storage_fingerprint} was not deployed when this job was planned",
+                next_step="read the deployment again",
+            )
         found = yield from marks.read(self.generation)
         return decisions.term_of(found, unit.storage_fingerprint)
 
@@ -215,9 +229,9 @@ class Operations:
         term = yield from self.term(batch.unit)
         return (yield from lists.add(self.generation, term, batch))
 
-    def tail(self, batch: TailBatch, bound: int) -> Steps[TailOutcome]:
+    def tail(self, batch: TailBatch, bound: int, room: codec.Room = codec.ROOM) -> Steps[TailOutcome]:
         term = yield from self.term(batch.unit)
-        return (yield from tail.tail(self.generation, term, batch, bound))
+        return (yield from tail.tail(self.generation, term, batch, bound, room))
 
     def swap(
         self,
@@ -332,7 +346,7 @@ class Operations:
                 units.append(UnitReply(hot, found_fields[position:end]))
                 position = end
             entities.append(units)
-        return ReadReply(replies[0], self._marks[1], self.incarnation, entities)
+        return ReadReply({0: Said(replies[0], self._marks[1], self.incarnation)}, entities)
 
     def put_board(self, name: str, epoch: int, every_us: int, board: Board, held_us: int = 0) -> Steps[bool]:
         return (yield from boards.put_board(self.generation, name, epoch, every_us, board, held_us))
@@ -352,6 +366,9 @@ class Operations:
     def status(self, part: str) -> Steps[str | None]:
         (raw,) = yield [Text(keys.status_key(part))]
         return None if raw is None else raw.decode()
+
+    def statuses(self, part: str) -> Steps[Sequence[str | None]]:
+        return [(yield from self.status(part))]
 
 
 def read_commands(reads: Sequence[EntityRead | TagRead]) -> list[Command]:

@@ -13,6 +13,7 @@ from slicewise.aggregates.columns import Columns
 from slicewise.codec import Layout
 from slicewise.codec.board import Board
 from slicewise.cover import Cover, Place
+from slicewise.features.dedupe import EventIds
 from slicewise.features.event_list import EventList
 from slicewise.stores.keys import unit_name
 from slicewise.stores.shapes import ReadShape
@@ -78,6 +79,12 @@ class Marks:
     """Source -> the tail that writes its events beyond what is folded."""
     known: Cover = field(default_factory=Cover)
     """Where the ledger had come by copies kept elsewhere, of the places where it stands before that: they were lost."""
+    node: str = ""
+    """Of a store of several nodes which of them this is, and of how many: "2/3"."""
+    set_id: int = 0
+    """And of which set of nodes."""
+    behind: tuple[int, ...] = ()
+    """Of what several nodes claim together: the nodes, by number, that do not have the newest deployment yet."""
 
     def name(self, unit: str) -> str:
         """The unit (a fingerprint) in its keys."""
@@ -155,6 +162,20 @@ layout. Asked for the rows that are kept; asked again for the entities whose rea
 
 
 @dataclass(frozen=True)
+class Ids:
+    """By what a batch's events are known when they come again. Per row: a hash of its id, whether it has one, and its
+    Kafka timestamp (microseconds UTC)."""
+
+    rule: EventIds
+    ids: npt.NDArray[np.uint64]
+    known: npt.NDArray[np.bool_]
+    kafka_us: npt.NDArray[np.int64]
+    keep_us: int
+    """How long after an event's Kafka time one may come that it decides about and that is not too old itself: what is
+    remembered expires then. 0: never."""
+
+
+@dataclass(frozen=True)
 class FoldBatch:
     """Rows of one unit and one place, in offset order."""
 
@@ -170,8 +191,10 @@ class FoldBatch:
     """Per row: its slice, counted since the epoch in units of the unit's slice."""
     accumulate: Accumulate
     tail: bool = False
-    """Whether the source has a tail (`Marks.tails`): tail fields of the rows are deleted unseen. Else they are only
+    """Whether the source has a tail (`Marks.tails`): what it wrote of the rows is deleted unseen. Else it is only
     where one began meanwhile."""
+    ids: Ids | None = None
+    """Where the source says how an event that comes again is known: it counts once."""
 
 
 @dataclass(frozen=True)
@@ -226,8 +249,8 @@ class TailOutcome:
 @dataclass(frozen=True)
 class FoldOutcome:
     """rows: all; applied, known (at or below an entity's last), compacted (below their hour's
-    cover), expired: parts of them. entities: written. misses: reads that no longer stood. cut: events
-    that an event list's capacity left out."""
+    cover), expired, duplicates (the id came before): parts of them. entities: written. misses: reads that no longer
+    stood. cut: events that an event list's capacity left out."""
 
     rows: int = 0
     applied: int = 0
@@ -237,6 +260,7 @@ class FoldOutcome:
     entities: int = 0
     misses: int = 0
     cut: int = 0
+    duplicates: int = 0
 
 
 @dataclass(frozen=True)
@@ -298,14 +322,31 @@ class UnitReply(NamedTuple):
     """Per day; of an event list per range the members in it."""
 
 
-@dataclass(frozen=True)
-class ReadReply:
-    """Time and marks were read on the same connection, before the data."""
+class Said(NamedTuple):
+    """What a node said of itself with its data: time and marks were read on the same connection, before it."""
 
     time_us: int
     marks: Marks
     incarnation: Incarnation
+
+
+@dataclass(frozen=True)
+class ReadReply:
+    """What was read, and under which node's claims: those of another say nothing of it."""
+
+    said: Mapping[int, Said]
+    """Node, by its number in the store -> what it said; of those that were asked."""
     entities: list[list[UnitReply]]
+    nodes: Sequence[int] = ()
+    """Per entity the node that has it; empty: all are of the store's only one."""
+    count: int = 1
+    """Nodes of the store."""
+
+    @property
+    def only(self) -> Said:
+        """What the only node said that was asked. ValueError where there are several."""
+        (said,) = self.said.values()
+        return said
 
 
 @dataclass(frozen=True)
@@ -362,8 +403,8 @@ class OnlineStore(BoardStore, Protocol):
 
     def hold(self, terms: Mapping[str, int]) -> None:
         """From now on what this connection writes of these units is of these terms, whatever is
-        deployed meanwhile: a job's writes and claims are of one term. Other units are looked up
-        with every operation. EpochSuperseded where a term is over already."""
+        deployed meanwhile: a job's writes and claims are of one term. Of other units nothing is
+        written then. EpochSuperseded where a term is over already, and of a unit that is not held."""
         ...
 
     def fold(self, batch: FoldBatch) -> FoldOutcome: ...
@@ -402,7 +443,7 @@ class OnlineStore(BoardStore, Protocol):
         earliest: Cover = ...,
         renewal: Renewal = ...,
     ) -> Marks:
-        """One script: epoch + 1, digest, start cover := ledger for new units, aliases. A unit that
+        """One script per node: epoch + 1, digest, start cover := ledger for new units, aliases. A unit that
         was left out once is a new one, in a term of its own.
 
         earliest: first offsets of the log, where topics are new: ledger and start covers begin
@@ -478,3 +519,6 @@ class OnlineStore(BoardStore, Protocol):
         ...
 
     def status(self, part: str) -> str | None: ...
+    def statuses(self, part: str) -> Sequence[str | None]:
+        """What each node has of it."""
+        ...

@@ -13,6 +13,7 @@ from slicewise.errors import StoreUnavailable
 from slicewise.stores.keys import MARKS
 
 if TYPE_CHECKING:
+    from slicewise.codec import Room
     from slicewise.features.event_list import EventList
     from slicewise.stores.shapes import ReadShape
 
@@ -83,6 +84,14 @@ class Tagged(NamedTuple):
     tag: bytes
 
 
+class Passed(NamedTuple):
+    """Up to where a fold has brought the events of a place."""
+
+    place: bytes
+    """`keys.place_text`."""
+    offset: int
+
+
 class KeyChange(NamedTuple):
     """What must still stand in one hash, and what is then written to it."""
 
@@ -93,8 +102,8 @@ class KeyChange(NamedTuple):
     """(field, value, expiry in seconds UTC): left out if that second has passed; the key expires
     with its latest. Expiry 0: always written, for ever."""
     deletes: Sequence[bytes] = ()
-    counted: bytes = b""
-    """The field that says how many of the deleted there are, if there is one: it is kept true."""
+    passed: Passed | None = None
+    """The tail's events of this place up to this offset go, whatever became of the sets; their count follows."""
 
 
 class Change(NamedTuple):
@@ -129,9 +138,14 @@ class TailChange(NamedTuple):
     key: bytes
     guard: bytes
     skip: bytes
+    place: bytes
+    """`keys.place_text`."""
     bound: int
-    events: Sequence[tuple[int, bytes, bytes, int]]
-    """(offset, field, value, expiry in seconds UTC or 0), in offset order."""
+    """Events of the entity, of all places."""
+    room: Room
+    """Of one field."""
+    events: Sequence[tuple[int, bytes, int]]
+    """(offset, member, expiry in seconds UTC or 0), in offset order."""
 
 
 class TailListChange(NamedTuple):

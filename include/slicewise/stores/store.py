@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol, TypeVar
 
+from slicewise import codec
 from slicewise.codec.board import Board
 from slicewise.cover import Cover
 from slicewise.stores.operations import NO_RENEWAL, NOTHING, Operations
@@ -27,26 +28,27 @@ from slicewise.stores.ports import (
     TailBatch,
     TailOutcome,
 )
-from slicewise.stores.steps import Command, Steps, drive
+from slicewise.stores.steps import Steps, drive
 
 T = TypeVar("T")
 
 
-class Node(Protocol):
-    """A connection to a store node. It answers commands in order, and never reconnects."""
+class Connected(Protocol):
+    """A connection to a store node, or to all of its nodes. It answers commands in order, and never reconnects."""
 
     @property
     def incarnation(self) -> Incarnation: ...
-    def run(self, commands: Sequence[Command]) -> list[Any]: ...
+    def run(self, commands: Sequence[Any]) -> list[Any]: ...
     def close(self) -> None: ...
 
 
 class Store:
     """The online store over one connection: `ports.OnlineStore`."""
 
-    def __init__(self, node: Node) -> None:
+    def __init__(self, node: Connected, steps: Operations | None = None) -> None:
+        """steps: what it is asked; where it is one node, those of the only one."""
         self.node = node
-        self.steps = Operations(node.incarnation)
+        self.steps = Operations(node.incarnation) if steps is None else steps
         self._run(self.steps.bind())
 
     def _run(self, steps: Steps[T]) -> T:
@@ -99,8 +101,8 @@ class Store:
     def begin_tail(self, source: str, start: Cover, epoch: int, units: str) -> Marks:
         return self._run(self.steps.begin_tail(source, start, epoch, units))
 
-    def tail(self, batch: TailBatch, bound: int) -> TailOutcome:
-        return self._run(self.steps.tail(batch, bound))
+    def tail(self, batch: TailBatch, bound: int, room: codec.Room = codec.ROOM) -> TailOutcome:
+        return self._run(self.steps.tail(batch, bound, room))
 
     def end_tail(self, source: str) -> bool:
         return self._run(self.steps.end_tail(source))
@@ -193,3 +195,6 @@ class Store:
 
     def status(self, part: str) -> str | None:
         return self._run(self.steps.status(part))
+
+    def statuses(self, part: str) -> Sequence[str | None]:
+        return self._run(self.steps.statuses(part))

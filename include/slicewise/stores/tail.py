@@ -1,7 +1,7 @@
 """Beyond an entity's guard stand all its events of a place up to the newest written, or a skip mark says where not.
 
 What the tail's writer in the JVM does, as an operation: for the contract suite, the simulator, and the test that both
-write the same. One call per entity, its events in offset order, decided by the script that runs it; docs/adr/0050.
+write the same. One call per entity, its events in offset order, decided by the script that runs it: docs/adr/0066.
 """
 
 from __future__ import annotations
@@ -22,17 +22,24 @@ MAX_EVENTS = 512
 """Of one call: bounds the arguments and the time of a script."""
 
 
-def tail(generation: int, term: Term, batch: TailBatch, bound: int) -> Steps[TailOutcome]:
+def tail(
+    generation: int, term: Term, batch: TailBatch, bound: int, room: codec.Room = codec.ROOM
+) -> Steps[TailOutcome]:
     """Writes a batch, whose events follow those that the same tail wrote before. Written again, or by another tail,
-    nothing changes. bound: tail fields of an entity, beyond which its events are skipped (of event lists none).
+    nothing changes. bound: events of an entity's tail, beyond which the rest is skipped (of event lists none); room: of
+    a tail field.
 
     Requires rows in offset order and offsets below 2^53.
     """
     require_order(batch.offset)
     below = decisions.below_start(batch.offset, term.start.get(batch.place))
     calls = list(_calls(batch, np.flatnonzero(~below)))
-    make = _fields if batch.unit.event_list is None else _members
-    replies = yield [make(generation, term, batch, rows, bound) for rows in calls]
+    replies = yield [
+        _fields(generation, term, batch, rows, bound, room)
+        if batch.unit.event_list is None
+        else _members(generation, term, batch, rows)
+        for rows in calls
+    ]
     total = TailOutcome(rows=len(batch.offset), below=int(below.sum()))
     for reply in replies:
         written, known, expired, rest = reply
@@ -51,7 +58,7 @@ def _calls(batch: TailBatch, rows: Int64) -> Iterator[Int64]:
             yield order[at : min(at + MAX_EVENTS, end)]
 
 
-def _fields(generation: int, term: Term, batch: TailBatch, rows: Int64, bound: int) -> Command:
+def _fields(generation: int, term: Term, batch: TailBatch, rows: Int64, bound: int, room: codec.Room) -> Command:
     unit, place = batch.unit, batch.place
     offsets = batch.offset[rows].tolist()
     numbers = (batch.time[rows] // unit.slice_us).tolist()
@@ -59,18 +66,19 @@ def _fields(generation: int, term: Term, batch: TailBatch, rows: Int64, bound: i
         0 if unit.lifetime else decisions.expiry_s((number + 1) * unit.slice_us, unit.retention_us)
         for number in numbers
     ]
-    names = keys.tail_fields(numbers, place, offsets)
     members = [batch.members[row] for row in rows.tolist()]
     return TailChange(
         keys.hot_key(generation, _tag(batch, rows), term.name),
         keys.guard_field(place),
         keys.skip_field(place),
+        keys.place_text(place),
         bound,
-        list(zip(offsets, names, members, expiries, strict=True)),
+        room,
+        list(zip(offsets, members, expiries, strict=True)),
     )
 
 
-def _members(generation: int, term: Term, batch: TailBatch, rows: Int64, bound: int) -> Command:  # noqa: ARG001
+def _members(generation: int, term: Term, batch: TailBatch, rows: Int64) -> Command:
     keeps = batch.unit.event_list
     assert keeps is not None
     times = batch.time[rows]

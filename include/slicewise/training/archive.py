@@ -49,8 +49,15 @@ class Archive(Protocol):
     def events(self, source: Source, columns: Sequence[str], start_us: int, end_us: int, seq: int) -> pa.Table:
         """Good events with time in [start_us, end_us) of archive seqs up to `seq`.
 
-        Gives the columns, and event_time (int64 microseconds), topic_id, partition, offset. What
+        Gives the columns, and event_time, kafka_time (int64 microseconds), topic_id, partition, offset. What
         a seq holds never changes, so that the same seq gives the same events for ever.
+        """
+        ...
+
+    def below(self, source: Source, columns: Sequence[str], cover: Cover, kafka_us: int, seq: int) -> pa.Table:
+        """Good events that the cover contains, of Kafka times at or after this one, of archive seqs up to `seq`.
+
+        Gives what `events` gives: the events by which one that comes again is known.
         """
         ...
 

@@ -21,7 +21,7 @@ from slicewise.training.knowledge import Covers
 from slicewise.training.local import Bounds, Question, UnitEvents, answer
 from slicewise.training.questions import answered
 from slicewise.training.ranges import Ints
-from slicewise.training.rows import unit_events
+from slicewise.training.rows import events_of, unit_events
 from slicewise.training.sessions import settled
 from slicewise.training.spine import Spine
 
@@ -185,11 +185,12 @@ def read_unit(
     ends = [int(end.max()) for _, end in bounds.values() if len(end)]
     start, end = (min(starts), max(ends)) if starts else (0, 0)
     source = deployment.source(unit.source)
-    events = archive.events(source, unit.reads, start, max(start, end), seq)
+    span = start, max(start, end)
+    events = events_of(archive, source, unit, *span, seq)
     known = None
     if spine is not None:
         known = entities_of(spine.table, [name for name, _ in unit.entity])
-    return unit_events(unit, events, known)
+    return unit_events(unit, events, known, span)
 
 
 def _by_mode(asked: Asked, spine: Spine, mode: Mode) -> dict[str, Bounds]:

@@ -31,7 +31,7 @@ _OFFSETS = {"partition": pa.int32(), "offset": pa.int64()}
 
 
 def typed_events(source: Source, given: object) -> tuple[pa.Table, Mapping[str, int]]:
-    """Typed events in log order with `event_time`, `topic_id`, `partition`, `offset`; and refusals.
+    """Typed events in log order with `event_time`, `kafka_time`, `topic_id`, `partition`, `offset`; and refusals.
 
     given: an Arrow table, a pandas frame or a list of dicts with the source's columns (a missing
     one is null) and, optionally, partition (0), offset (the row's number) and kafka_time (the
@@ -72,6 +72,7 @@ def typed_events(source: Source, given: object) -> tuple[pa.Table, Mapping[str, 
         kept &= ~rows
     identity = {
         "event_time": pa.array(event_time),
+        "kafka_time": pa.array(kafka_time),
         "topic_id": pa.array([TOPIC] * table.num_rows, pa.string()),
         "partition": _offsets(table, "partition", np.zeros(table.num_rows, np.int64)),
         "offset": _offsets(table, "offset", np.arange(table.num_rows, dtype=np.int64)),

@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from slicewise import log
 from slicewise.clock import Clock, SystemClock
+from slicewise.cover import Cover
 from slicewise.errors import DataLoss, NotReady, StoreUnavailable
 from slicewise.features.plan import Deployment
 from slicewise.features.unit import Source
@@ -62,7 +63,19 @@ class IcebergArchive:
 
     def events(self, source: Source, columns: Sequence[str], start_us: int, end_us: int, seq: int) -> pa.Table:
         """See Archive."""
-        from slicewise.stores.iceberg.log import load, scan_events
+        from slicewise.stores.iceberg.log import scan_events
+
+        table = self._table(source)
+        return scan_events(table, source, columns=columns, start_us=start_us, end_us=end_us, archive_seq=seq)
+
+    def below(self, source: Source, columns: Sequence[str], cover: Cover, kafka_us: int, seq: int) -> pa.Table:
+        """See Archive."""
+        from slicewise.stores.iceberg.log import scan_below
+
+        return scan_below(self._table(source), source, columns, cover, kafka_us, seq)
+
+    def _table(self, source: Source) -> Any:
+        from slicewise.stores.iceberg.log import load
 
         table = load(self.catalog, source.name)
         if table is None:
@@ -71,7 +84,7 @@ class IcebergArchive:
                 where=f"log.{source.name}",
                 expected="the table that the data set was built from",
             )
-        return scan_events(table, source, columns=columns, start_us=start_us, end_us=end_us, archive_seq=seq)
+        return table
 
 
 @dataclass(frozen=True)

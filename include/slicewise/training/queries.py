@@ -24,7 +24,7 @@ from slicewise.training.archive import Archive, Archived
 from slicewise.training.dataset import DataSet, build_snapshot, build_training_set
 from slicewise.training.entities import entities_of
 from slicewise.training.instants import as_timestamps
-from slicewise.training.rows import IDENTITY_COLUMNS, row_logic
+from slicewise.training.rows import IDENTITY_COLUMNS, KAFKA_TIME, events_of, row_logic
 from slicewise.training.snapshots import MAX_ROWS
 from slicewise.training.spine import AT
 
@@ -50,7 +50,18 @@ class GivenArchive:
         """See Archive."""
         time = self.table["event_time"]
         within = pc.and_(pc.greater_equal(time, start_us), pc.less(time, end_us))
-        return self.table.filter(within).select(list(dict.fromkeys((*columns, *IDENTITY_COLUMNS))))
+        return self._selected(self.table.filter(within), columns)
+
+    def below(self, source: Source, columns: Sequence[str], cover: Cover, kafka_us: int, seq: int) -> pa.Table:  # noqa: ARG002
+        """See Archive."""
+        places = zip(self.table["topic_id"].to_pylist(), self.table["partition"].to_pylist(), strict=True)
+        ends = np.array([cover.get(place) for place in places], np.int64)
+        below = pa.array(np.asarray(self.table["offset"].to_numpy()) < ends)
+        since = pc.greater_equal(self.table[KAFKA_TIME], kafka_us)
+        return self._selected(self.table.filter(pc.and_(below, since)), columns)
+
+    def _selected(self, table: pa.Table, columns: Sequence[str]) -> pa.Table:
+        return table.select(list(dict.fromkeys((*columns, *IDENTITY_COLUMNS, KAFKA_TIME))))
 
 
 @dataclass(frozen=True)
@@ -95,7 +106,8 @@ def query_rows(
     complete = all(window.hop_us and not window.open for window in windows)
     reach = max(window.length_us + window.offset_us for window in windows) if complete else 0
     first = begin - reach if start_us is not None else begin
-    kept, _ = row_logic(unit, archive.events(source, unit.reads, first, min(end, reached.until_us), reached.seq))
+    span = first, min(end, reached.until_us)
+    kept, _ = row_logic(unit, events_of(archive, source, unit, *span, reached.seq), span)
     known = {source.name: reached}
     if complete:
         asked = _ends(unit, kept, windows, begin, min(end, reached.until_us))

@@ -1,4 +1,4 @@
-"""What is done to the platform, each a fault that production knows; it comes back by its own means alone."""
+"""What is done to drivers, store and log: faults that production knows, which it recovers from by its own means."""
 
 from __future__ import annotations
 
@@ -7,107 +7,20 @@ import random
 import shutil
 import signal
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from pathlib import Path
 
 import psutil
 
-from slicewise.local.process import Birth, descendants
-from tests.faults.real.scene import FOLD, TAIL, Scene, signal_all
+from slicewise.local import redis_server
+from slicewise.local.process import Birth
+from tests.faults.real.run import POLL_S, Run
+from tests.faults.real.scene import FOLD, TAIL, signal_all
+from tests.support.cutting import cutting
 
-NOTICED_S = 60.0
-"""In which a fault that the platform tells of must be told."""
-_POLL_S = 0.02
-_BURST = 10_000
-"""Events of the hour before now that are produced at once: what a driver is behind by that stood still for long."""
 _HUNG_S = 30.0
-
-
-@dataclass
-class Run:
-    """One drill while it is played: what it was seen to take."""
-
-    scene: Scene
-    rng: random.Random
-    times: int
-    """How often those are killed that may be killed again and again."""
-    kills: int = 0
-    detect_s: list[float] = field(default_factory=list)
-    recover_s: list[float] = field(default_factory=list)
-
-    def some(self, least_s: float, most_s: float) -> None:
-        """Until a random moment."""
-        time.sleep(self.rng.uniform(least_s, most_s))
-
-    def noticed(self, since: float, seen: Callable[[], bool]) -> None:
-        """Waits until the platform tells of the fault."""
-        while not seen():
-            assert time.monotonic() - since < NOTICED_S, f"the fault was not told within {NOTICED_S:.0f} s"
-            time.sleep(_POLL_S)
-        self.detect_s.append(time.monotonic() - since)
-
-    def whole(self, since: float) -> None:
-        """Waits until nothing is left of the fault, which ended then."""
-        self.scene.await_whole()
-        self.recover_s.append(time.monotonic() - since)
-
-    def refused_since(self, before: int) -> bool:
-        return self.scene.watch.refused > before
-
-    def kill(self, *names: str) -> None:
-        """Drivers at once, at a random moment of whatever they do, again and again; each comes back."""
-        scene = self.scene
-        for _ in range(self.times):
-            self.some(0.5, 3)
-            trees = [each for name in names for each in scene.tree(name)]
-            begun = time.monotonic()
-            signal_all(trees, signal.SIGKILL)
-            self.kills += len(names)
-            self.noticed(begun, lambda: not any(map(scene.runs, names)))
-            for name in names:
-                scene.start(name)
-            self.whole(begun)
-
-    @contextmanager
-    def still(self, processes: Sequence[Birth]) -> Iterator[None]:
-        """They stand still meanwhile, and wake."""
-        signal_all(processes, signal.SIGSTOP)
-        try:
-            yield
-        finally:
-            signal_all(list(reversed(processes)), signal.SIGCONT)
-
-    def zombie(self, name: str) -> None:
-        """A driver stops, another takes its place on another machine, and the first wakes and goes on beside it."""
-        scene = self.scene
-        tree = scene.tree(name)
-        begun = time.monotonic()
-        with self.still(tree):
-            scene.elsewhere(name)
-            scene.start(name)
-            self.whole(begun)
-            self.some(0, 2)
-        self.some(3, 6)
-        scene.await_whole()
-        self.bury(tree[0])
-        self.some(1, 2)
-        scene.await_whole()
-
-    def bury(self, zombie: Birth) -> None:
-        """It and all that it has by now."""
-        signal_all([zombie, *descendants(zombie)], signal.SIGKILL)
-        self.kills += 1
-
-    @contextmanager
-    def loss(self) -> Iterator[None]:
-        """The store loses something meanwhile, and answers nothing when it is over: what it answers afterwards is of
-        another life."""
-        self.scene.watch.lost()
-        try:
-            yield
-        finally:
-            self.scene.watch.lost()
+_LOST, _LEAST_LOST = 0.05, 20
 
 
 # ------------------------------------------------------------ drivers
@@ -131,26 +44,74 @@ def zombie_fold(run: Run) -> None:
     run.zombie(FOLD)
 
 
-def fold_behind(run: Run) -> None:
-    with run.still(run.scene.tree(FOLD)):
-        run.scene.feed.burst(_BURST)
-        run.some(8, 12)
-    run.whole(time.monotonic())
-
-
-def tail_behind(run: Run) -> None:
-    with run.still(run.scene.tree(TAIL)):
-        run.scene.feed.burst(_BURST)
-        run.scene.await_applied()
-        run.some(1, 3)
-    run.whole(time.monotonic())
-
-
 def checkpoints_deleted(run: Run) -> None:
     for name in (FOLD, TAIL):
         shutil.rmtree(run.scene.settings[name].state_dir / name / "checkpoints", ignore_errors=True)
     begun = time.monotonic()
     run.some(5, 10)
+    run.whole(begun)
+
+
+def checkpoints_old(run: Run) -> None:
+    """Both drivers die, and begin with checkpoints of some seconds ago."""
+    _checkpoints(run, lambda kept, standing: shutil.copytree(kept, standing))
+
+
+def checkpoints_torn(run: Run) -> None:
+    """Both drivers die, and begin with checkpoints of which every file is half of what it was."""
+
+    def torn(kept: Path, standing: Path) -> None:
+        shutil.copytree(kept, standing)
+        for file in standing.rglob("*"):
+            if file.is_file():
+                os.truncate(file, file.stat().st_size // 2)
+
+    _checkpoints(run, torn)
+
+
+def _checkpoints(run: Run, put: Callable[[Path, Path], object]) -> None:
+    scene = run.scene
+    folders = [scene.settings[name].state_dir / name / "checkpoints" for name in (FOLD, TAIL)]
+    folders = [folder for folder in folders if folder.exists()]
+    assert folders, "no driver keeps a checkpoint"
+    for folder in folders:
+        shutil.copytree(folder, _kept(folder), copy_function=_copied)
+    run.some(3, 6)
+    begun = time.monotonic()
+    signal_all([each for name in (FOLD, TAIL) for each in scene.tree(name)], signal.SIGKILL)
+    run.kills += 2
+    for folder in folders:
+        shutil.rmtree(folder)
+        put(_kept(folder), folder)
+        shutil.rmtree(_kept(folder))
+    run.noticed(begun, lambda: not (scene.runs(FOLD) or scene.runs(TAIL)))
+    for name in (FOLD, TAIL):
+        scene.start(name)
+    run.whole(begun)
+
+
+def _kept(folder: Path) -> Path:
+    return folder.with_name("checkpoints-kept")
+
+
+def _copied(source: str, target: str) -> None:
+    """A file that is gone before it is copied belongs to no older copy."""
+    with suppress(FileNotFoundError):
+        shutil.copy2(source, target)
+
+
+def twins(run: Run) -> None:
+    """A second fold, and a second tail, that nobody ensured begin in the state folder of the one that runs: the first
+    thing that each does is to forget all checkpoints there."""
+    scene = run.scene
+    begun = time.monotonic()
+    for name in (FOLD, TAIL):
+        twin = scene.twin(name)
+        run.some(15, 25)
+        assert twin.alive(), f"the second {name} ended"
+        scene.await_applied()
+        run.bury(twin)
+        run.some(1, 2)
     run.whole(begun)
 
 
@@ -176,7 +137,7 @@ def kill_worker(run: Run) -> None:
     for _ in range(run.times):
         run.some(1, 3)
         while not (workers := _workers(run.scene.tree(FOLD))):
-            time.sleep(_POLL_S)
+            time.sleep(POLL_S)
         begun = time.monotonic()
         signal_all(workers, signal.SIGKILL)
         run.kills += len(workers)
@@ -228,6 +189,16 @@ def store_without_its_last_second(run: Run) -> None:
     _killed_store(run, cut)
 
 
+def store_torn(run: Run) -> None:
+    """Its append-only file ends in the middle of a command."""
+
+    def tear() -> None:
+        newest = max(run.scene.store_data.glob("*.incr.aof"), key=lambda file: file.stat().st_mtime_ns)
+        os.truncate(newest, newest.stat().st_size - run.rng.randint(1, 20_000))
+
+    _killed_store(run, tear)
+
+
 def store_set_back(run: Run) -> None:
     data = run.scene.store_data
     kept = data.with_name("kept")
@@ -239,6 +210,11 @@ def store_set_back(run: Run) -> None:
         kept.rename(data)
 
     _killed_store(run, back)
+
+
+def store_lost(run: Run) -> None:
+    """Its disk is lost: it comes back with nothing."""
+    _killed_store(run, lambda: shutil.rmtree(run.scene.store_data))
 
 
 def _killed_store(run: Run, harm: Callable[[], None]) -> None:
@@ -263,6 +239,41 @@ def cut_connections(run: Run) -> None:
     run.whole(time.monotonic())
 
 
+def replies_lost(run: Run) -> None:
+    """Both drivers go to the store by a way on which one of twenty answers to their scripts is lost, with the
+    connection: what was asked is done, and is asked again."""
+    scene, rng = run.scene, random.Random(run.rng.random())
+    lost = 0
+
+    def loses() -> bool:
+        nonlocal lost
+        if rng.random() >= _LOST:
+            return False
+        lost += 1
+        return True
+
+    direct = dict(scene.settings)
+    with cutting(scene.state.ports()[redis_server.NAME], loses) as port:
+        for name in (FOLD, TAIL):
+            scene.by_way_of(name, port)
+            again(run, name)
+        run.some(10, 15)
+        run.whole(time.monotonic())
+        scene.settings |= direct
+        for name in (FOLD, TAIL):
+            again(run, name)
+    assert lost >= _LEAST_LOST, f"{lost} answers were lost"
+
+
+def again(run: Run, name: str) -> None:
+    """A driver begins anew, by the settings that it has now."""
+    begun = time.monotonic()
+    signal_all(run.scene.tree(name), signal.SIGKILL)
+    run.kills += 1
+    run.scene.start(name)
+    run.whole(begun)
+
+
 def full_store(run: Run) -> None:
     scene = run.scene
     with scene.operator() as client:
@@ -274,6 +285,12 @@ def full_store(run: Run) -> None:
             run.some(5, 8)
         finally:
             client.config_set("maxmemory", stood)
+    run.whole(time.monotonic())
+
+
+def aborted(run: Run) -> None:
+    """Events of transactions that were aborted, and the gaps in the offsets that all of them leave."""
+    run.kills += run.scene.feed.transactions(20, 50)
     run.whole(time.monotonic())
 
 
@@ -296,46 +313,3 @@ def kill_broker(run: Run) -> None:
         run.noticed(begun, lambda: not scene.is_up("kafka"))
         scene.platform.up("kafka")
         run.whole(begun)
-
-
-# ------------------------------------------------------------ all of them
-@dataclass(frozen=True)
-class Drill:
-    """A fault, and what holds through it (the invariants are named in docs/faults.md)."""
-
-    name: str
-    fault: str
-    inject: Callable[[Run], None]
-    invariants: tuple[str, ...] = ("I1", "I2", "I3", "I6")
-    times: int = 1
-    """Kills in the whole set; among the quick ones, one."""
-    quick: bool = False
-    """Whether it is one of those that say the most in the least time."""
-
-
-_LOSS = ("I1", "I2", "I3", "I6", "I7")
-SCENES: tuple[tuple[Drill, ...], ...] = (
-    (
-        Drill("kill-tail", "SIGKILL of the tail's driver: its open batch comes again", kill_tail, times=2, quick=True),
-        Drill("kill-fold", "SIGKILL of the fold's driver", kill_fold, times=2, quick=True),
-        Drill("zombie-tail", "a tail that wakes beside its successor", zombie_tail, quick=True),
-        Drill("kill-both", "SIGKILL of both drivers at once", kill_both),
-        Drill("zombie-fold", "a fold that wakes beside its successor", zombie_fold),
-        Drill("checkpoints", "all checkpoints deleted under the drivers", checkpoints_deleted),
-        Drill("off-and-on", "the tail switched off beside a zombie of it, and on again", tail_off_and_on),
-        Drill("fold-behind", "the fold stands still for an hour of events", fold_behind),
-        Drill("tail-behind", "the tail stands still for an hour of events", tail_behind),
-    ),
-    (
-        Drill("emptied-store", "FLUSHALL under load", emptied_store, _LOSS),
-        Drill("store-set-back", "SIGKILL of Redis, which comes back as it was before", store_set_back, _LOSS),
-        Drill("last-second", "SIGKILL of Redis, its last second lost", store_without_its_last_second, _LOSS),
-        Drill("hung-store", "Redis hangs for 30 s (SIGSTOP)", hung_store, _LOSS),
-        Drill("cut-connections", "all connections to Redis cut, again and again, replies lost", cut_connections),
-        Drill("full-store", "Redis takes no more (maxmemory, noeviction)", full_store),
-        Drill("kill-broker", "SIGKILL of the broker", kill_broker),
-        Drill("kill-worker", "SIGKILL of the Python workers of the fold's tasks", kill_worker, times=2),
-        Drill("partition-added", "a partition is added to the topic", partition_added),
-    ),
-)
-DRILLS = {drill.name: drill for drills in SCENES for drill in drills}

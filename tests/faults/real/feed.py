@@ -2,26 +2,32 @@
 
 from __future__ import annotations
 
+import json
 import random
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 from confluent_kafka import Producer
 
-from tests.e2e.payments import Produced, payments
+from tests.e2e.payments import CARDS, Produced, payments
 from tests.support.oracle import HOUR, MINUTE
 
 TICK_S = 0.05
 _FLUSH_S = 120.0
+_MANY_HOURS = 20
 
 
 class Feed:
     """Payments of now, some late, a few records that are none; so many a second from `resume` to `pause`."""
 
     def __init__(self, bootstrap: str, topic: str, rng: random.Random, per_second: int) -> None:
+        self._bootstrap = bootstrap
         self._topic, self._rng, self._each = topic, rng, max(1, round(per_second * TICK_S))
         self._producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 5})
+        self.shape: Callable[[random.Random, Produced], Produced] | None = None
+        """What becomes of each payment before it is sent."""
         self._lock = threading.Lock()
         self._paused, self._over = threading.Event(), threading.Event()
         self._paused.set()
@@ -43,10 +49,44 @@ class Feed:
         self._over.set()
         self._thread.join(30)
 
-    def burst(self, n: int) -> None:
-        """So many at once, of the hour before now."""
+    def burst(self, n: int, hours: int = 1) -> None:
+        """So many at once, of the hours before now."""
         now = time.time_ns() // 1000
-        self._send(payments(self._rng.getrandbits(32), n, now, now - HOUR, now, bad=n // 1000))
+        self._send(payments(self._rng.getrandbits(32), n, now, now - hours * HOUR, now, bad=n // 1000))
+
+    def transactions(self, n: int, each: int) -> int:
+        """So many transactions of so many events of now: about half are aborted, and stand in the log for nobody.
+        Returns how many were."""
+        producer = Producer({"bootstrap.servers": self._bootstrap, "transactional.id": f"drill-{self._rng.random()}"})
+        producer.init_transactions(_FLUSH_S)
+        aborted = 0
+        for _ in range(n):
+            now = time.time_ns() // 1000
+            producer.begin_transaction()
+            for made in payments(self._rng.getrandbits(32), each, now, now - 1_000_000, now + 1):
+                producer.produce(self._topic, value=made.value, partition=made.partition, timestamp=made.time_ms)
+            producer.flush(_FLUSH_S)  # else what is aborted may never have left
+            if self._rng.random() < 0.5:
+                producer.abort_transaction(_FLUSH_S)
+                aborted += 1
+            else:
+                producer.commit_transaction(_FLUSH_S)
+        return aborted
+
+    def hot(self, n: int) -> None:
+        """So many of now, nine of ten of them of one card."""
+        now, rng = time.time_ns() // 1000, self._rng
+        made = payments(rng.getrandbits(32), n, now, now - 1_000_000, now + 1)
+        card = rng.choice(CARDS)
+        self._send([_of(each, card) if rng.random() < 0.9 else each for each in made])
+
+    def many(self, first: int, n: int) -> None:
+        """One event of each of so many cards, `key-<number>` from the first on: most of them of the hours before now,
+        one in twenty of the last minutes."""
+        now, rng = time.time_ns() // 1000, self._rng
+        old = payments(rng.getrandbits(32), n - n // 20, now, now - _MANY_HOURS * HOUR, now)
+        new = payments(rng.getrandbits(32), n // 20, now, now - 10 * MINUTE, now)
+        self._send([_of(each, f"key-{first + i}") for i, each in enumerate((*old, *new))])
 
     def _run(self) -> None:
         while not self._over.wait(TICK_S):
@@ -59,7 +99,7 @@ class Feed:
 
     def _send(self, records: Sequence[Produced]) -> None:
         with self._lock:
-            for each in records:
+            for each in records if self.shape is None else [self.shape(self._rng, made) for made in records]:
                 while not self._over.is_set():
                     try:
                         self._producer.produce(
@@ -69,3 +109,7 @@ class Feed:
                     except BufferError:  # the broker is away
                         self._producer.poll(0.1)
             self._producer.poll(0)
+
+
+def _of(payment: Produced, card: str) -> Produced:
+    return replace(payment, value=json.dumps({**json.loads(payment.value), "card": card}).encode())

@@ -10,10 +10,11 @@ from contextlib import ExitStack
 from datetime import UTC, datetime
 
 from tests.e2e.compare import Count
-from tests.faults.real.drills import SCENES, Drill, Run
+from tests.faults.real.catalog import STAGES, Drill, Stage
 from tests.faults.real.judge import judged
 from tests.faults.real.records import Drilled
-from tests.faults.real.scene import TOPIC, Scene, scene
+from tests.faults.real.run import Run
+from tests.faults.real.scene import Scene
 from tests.faults.real.watch import Answer, Question
 
 _LAST_KEYS = 6
@@ -27,25 +28,27 @@ def play(names: Sequence[str], seed: int, *, once: bool = False, seconds: float 
     """Each of these drills, those of a scene on one platform, one after another. once: those that kill again and again
     do so once. seconds: after which no drill is begun any more; those that are left out are told."""
     begun = time.monotonic()
-    for drills in SCENES:
-        wanted = [drill for drill in drills if drill.name in names]
+    for stage in STAGES:
+        wanted = [drill for drill in stage.drills if drill.name in names]
         while wanted:
             if seconds is not None and time.monotonic() - begun > seconds:
                 print(f"no time was left for: {', '.join(drill.name for drill in wanted)}", flush=True)
                 break
             with ExitStack() as stack:
-                for drilled in _on_one(wanted, seed, once, stack, None if seconds is None else begun + seconds):
+                for drilled in _on_one(stage, wanted, seed, once, stack, None if seconds is None else begun + seconds):
                     wanted = wanted[1:]
                     yield drilled
                     if drilled.broke is not None:
                         break  # what it left is no place for the next
 
 
-def _on_one(drills: Sequence[Drill], seed: int, once: bool, stack: ExitStack, end: float | None) -> Iterator[Drilled]:
+def _on_one(
+    stage: Stage, drills: Sequence[Drill], seed: int, once: bool, stack: ExitStack, end: float | None
+) -> Iterator[Drilled]:
     """Drills on one platform, until the time is over."""
     first = drills[0]
     try:
-        made = stack.enter_context(scene(random.Random(f"{seed}/scene/{first.name}")))
+        made = stack.enter_context(stage.scene(random.Random(f"{seed}/scene/{first.name}")))
     except Exception as error:  # noqa: BLE001 - whatever it is that does not come up
         traceback.print_exc()
         yield _drilled(first, seed, broke=f"the platform did not come up: {error}"[:_TOLD])
@@ -63,7 +66,7 @@ def played(made: Scene, drill: Drill, seed: int, once: bool) -> Drilled:
     wrong: list[str] = []
     refused, events, count, broke = 0, 0, Count(), None
     try:
-        before = made.log_end()
+        before = len(made.records())
         made.watch.taken()
         made.feed.resume()
         made.watch.resume()
@@ -73,9 +76,9 @@ def played(made: Scene, drill: Drill, seed: int, once: bool) -> Drilled:
         wrong += _at_rest(made, run)
         answers, refused, seen = made.watch.taken()
         wrong += seen
-        records = made.platform.records(TOPIC)
+        records = made.records()
         events = len(records) - before
-        count = judged(made.deployment, records, answers)
+        count = judged(made.deployments, records, answers)
         wrong += count.wrong
     except Exception as error:  # noqa: BLE001 - whatever a drill breaks by is what it found
         broke = "".join(traceback.format_exception_only(error)).strip()[:_TOLD]

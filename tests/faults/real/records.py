@@ -19,8 +19,10 @@ _COLUMNS = (
     "refused",
     "values compared",
     "mismatches",
+    "did not end",
     "s to detect",
     "s to recover",
+    "last played",
 )
 
 
@@ -64,11 +66,16 @@ class Drilled:
         )
 
 
-def append(file: Path, drilled: Drilled) -> None:
-    """One more line."""
+def keep(file: Path, drilled: Drilled) -> None:
+    """One more line, in place of the one of the same drill and seed: what failed is played again by its own seed. All
+    of the file or nothing is written, so that no end of a run takes a line with it."""
     file.parent.mkdir(parents=True, exist_ok=True)
-    with file.open("a", encoding="utf-8") as lines:
-        lines.write(json.dumps(asdict(drilled), ensure_ascii=False) + "\n")
+    before = read(file) if file.exists() else []
+    kept = [each for each in before if (each.drill, each.seed) != (drilled.drill, drilled.seed)]
+    part = file.with_suffix(".part")
+    lines = (json.dumps(asdict(each), ensure_ascii=False) + "\n" for each in (*kept, drilled))
+    part.write_text("".join(lines), encoding="utf-8")
+    part.replace(file)
 
 
 def read(file: Path) -> list[Drilled]:
@@ -81,29 +88,27 @@ def _drilled(line: dict[str, Any]) -> Drilled:
     return replace(found, invariants=tuple(found.invariants), wrong=tuple(found.wrong))
 
 
-def table(found: Iterable[Drilled]) -> str:
-    """A row for each fault, in the order in which they were played first."""
-    by_drill: dict[str, list[Drilled]] = {}
-    for each in found:
-        by_drill.setdefault(each.drill, []).append(each)
-    return "\n".join((_line(_COLUMNS), "|" + "---|" * len(_COLUMNS), *map(_row, by_drill.values())))
+def table(found: Sequence[Drilled], drills: Sequence[str]) -> str:
+    """A row for each of these drills that was played, over all its seeds; what it says of itself, it said last."""
+    played = ([each for each in found if each.drill == name] for name in drills)
+    return "\n".join((_line(_COLUMNS), "|" + "---|" * len(_COLUMNS), *(_row(some) for some in played if some)))
 
 
 def _row(played: Sequence[Drilled]) -> str:
-    first = played[-1]
-    mismatches = sum(len(each.wrong) for each in played)
-    broke = sum(each.broke is not None for each in played)
+    last = max(played, key=lambda each: each.when)
     cells = (
-        f"{first.fault} (`{first.drill}`)",
-        ", ".join(first.invariants),
+        f"{last.fault} (`{last.drill}`)",
+        ", ".join(last.invariants),
         ", ".join(dict.fromkeys(str(each.seed) for each in played)),
         f"{sum(each.kills for each in played):,}",
         f"{sum(each.answers for each in played):,}",
         f"{sum(each.refused for each in played):,}",
         f"{sum(each.compared for each in played):,}",
-        f"{mismatches:,}" + (f"; {broke} of {len(played)} did not end" if broke else ""),
+        f"{sum(len(each.wrong) for each in played):,}",
+        f"{sum(each.broke is not None for each in played)} of {len(played)}",
         _seconds(_most(each.detect_s for each in played)),
         _seconds(_most(each.recover_s for each in played)),
+        last.when[:10],
     )
     return _line(cells)
 
@@ -120,14 +125,22 @@ def _seconds(value: float | None) -> str:
     return "–" if value is None else f"{value:.1f}"
 
 
-def written(page: str, found: Sequence[Drilled]) -> str:
-    """The page with the table anew, between its marks, and when its lines were written. ValueError without marks."""
+def written(page: str, found: Sequence[Drilled], drills: Sequence[str]) -> str:
+    """The page with the table of these drills anew, between its marks. ValueError without marks."""
     before, begin, rest = page.partition(BEGIN)
     _, end, after = rest.partition(END)
     if not begin or not end:
         raise ValueError(f"no {BEGIN} … {END}")
-    days = sorted({each.when[:10] for each in found})
+    shown = [each for each in found if each.drill in drills]
+    said = _said(shown, [name for name in drills if name not in {each.drill for each in shown}])
+    return f"{before}{BEGIN}\n{said}\n\n{table(shown, drills)}\n{END}{after}"
+
+
+def _said(shown: Sequence[Drilled], missing: Sequence[str]) -> str:
+    """When the rows were played, what they come to, and which drills have none."""
+    days = sorted({each.when[:10] for each in shown})
     over = " to ".join(dict.fromkeys((days[0], days[-1])))
-    total = sum(each.compared for each in found)
-    said = f"{len(found)} drills, {total:,} values compared, {over}."
-    return f"{before}{BEGIN}\n{said}\n\n{table(found)}\n{END}{after}"
+    total = sum(each.compared for each in shown)
+    wrong, broke = sum(len(each.wrong) for each in shown), sum(each.broke is not None for each in shown)
+    said = f"{len(shown)} plays, {total:,} values compared, {wrong:,} mismatches, {broke} did not end; {over}."
+    return said + (f" Not recorded: {', '.join(f'`{name}`' for name in missing)}." if missing else "")

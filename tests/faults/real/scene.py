@@ -12,8 +12,9 @@ import random
 import signal
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import redis
 from confluent_kafka.admin import AdminClient, NewPartitions  # type: ignore[attr-defined]
@@ -22,13 +23,16 @@ from slicewise.cover import Cover
 from slicewise.errors import SlicewiseError
 from slicewise.features.plan import Deployment
 from slicewise.local import control, deploy, redis_server, stream
-from slicewise.local.process import Birth, descendants, marked, wait_gone
+from slicewise.local.process import Birth, descendants, marked, spawn, wait_gone
 from slicewise.local.state import StateFolder
 from slicewise.settings import Settings
 from slicewise.stores.kafka.log import KafkaLog
+from slicewise.stores.keys import unit_name
 from tests.faults.real.feed import Feed
+from tests.faults.real.judge import Record
 from tests.faults.real.watch import Question, Watch, questions
 from tests.support.stack import Stack, stack
+from tests.support.stored import is_of_tail
 
 FOLD, TAIL = stream.NAME, stream.TAIL
 TOPIC = SOURCE = "payments"
@@ -46,9 +50,10 @@ _POLL_S = 0.05
 
 
 @contextmanager
-def scene(rng: random.Random) -> Iterator[Scene]:
-    """A platform that runs and has its tail, before any load; gone afterwards with all its processes."""
-    with stack(PROJECT, SETTINGS) as platform:
+def scene(rng: random.Random, **settings: str) -> Iterator[Scene]:
+    """A platform that runs and has its tail, before any load; gone afterwards with all its processes. settings: by
+    which it runs beside `SETTINGS`."""
+    with stack(PROJECT, SETTINGS | settings) as platform:
         platform.up()
         platform.cli("apply", "--no-wait")
         made = Scene(platform, rng)
@@ -75,6 +80,9 @@ class Scene:
         """Those that are to run."""
         self.feed = Feed(platform.settings.kafka_bootstrap, TOPIC, random.Random(rng.random()), PER_SECOND)
         self.watch = Watch(platform.settings.serving_url, questions(self.deployment), random.Random(rng.random()))
+        self.deployments = [self.deployment]
+        """All that ever stood."""
+        self._gone: list[Record] = []
         self._places = itertools.count(1)
         self._probes = itertools.count()
 
@@ -107,11 +115,24 @@ class Scene:
         assert birth is not None, f"the driver {name} does not run"
         return [birth, *descendants(birth)]
 
+    def twin(self, name: str) -> Birth:
+        """Another of this driver begins in the same state folder, as `ensure_driver` never lets it."""
+        settings = self.settings[name]
+        service = stream.service(settings, StateFolder(settings.state_dir), name)
+        log = settings.state_dir / "logs" / f"{name}-twin.log"
+        return spawn(service.argv, service.environment(settings), service.cwd, log)
+
     def elsewhere(self, name: str) -> None:
         """The driver that is started next runs on another machine, so to speak."""
         place = self._folder / f"elsewhere-{next(self._places)}"
         self.settings[name] = _changed(self.settings[name], SLICEWISE_STATE=str(place))
         StateFolder(place).create()
+
+    def by_way_of(self, name: str, port: int) -> None:
+        """The driver that is started next finds the store at this port."""
+        url = urlsplit(self.settings[name].redis_url)
+        to = url._replace(netloc=f"{url.netloc.rpartition(':')[0]}:{port}").geturl()
+        self.settings[name] = _changed(self.settings[name], SLICEWISE_REDIS_URL=to)
 
     def switch(self, tail: str) -> None:
         """The setting of the tail: the fold is drained and started under it. A tail that runs is left to the caller."""
@@ -162,10 +183,14 @@ class Scene:
             future.result(30)
         return number
 
-    def log_end(self) -> int:
-        """Events that were ever produced."""
-        with KafkaLog(self.platform.settings.kafka_bootstrap) as log:
-            return sum(log.latest(TOPIC).offsets.values())
+    def records(self) -> list[Record]:
+        """All that the log ever had: what it is about to lose is to be kept before."""
+        known = {record[:3]: record for record in (*self._gone, *self.platform.records(TOPIC))}
+        return list(known.values())
+
+    def keep_records(self) -> None:
+        """The log may lose all that it has now."""
+        self._gone = self.records()
 
     # ------------------------------------------------------------ what must come
     def await_whole(self) -> None:
@@ -237,15 +262,22 @@ class Scene:
         return Question(unit, (feature,))
 
     def _tail_fields(self) -> list[str]:
-        """Of the store that stands: what was written into one that was emptied, nobody reads, and it expires."""
+        """Of the units and the store that stand: what was written for others nobody reads, and it expires."""
         with self.platform.store() as store:
-            generation = store.marks().generation
-        client = redis.Redis.from_url(self.platform.settings.redis_url)
+            marks = store.marks()
+        standing = {unit_name(name, marks.terms.get(name, 0)).encode() for name in marks.starts}
         found = []
-        for key in client.scan_iter(match=f"sw:{generation}:*:hot", count=1000):
-            names = [bytes(name) for name in client.hkeys(key) if isinstance(name, bytes)]
-            found += [f"{key!r} {name!r}" for name in names if name == b"n" or name.startswith(b"e:")]
-        client.close()
+        with closing(redis.Redis.from_url(self.platform.settings.redis_url)) as client:
+            cursor, begun = 0, False
+            while cursor or not begun:
+                cursor, hot = client.scan(cursor, f"sw:{marks.generation}:*:hot", 1000)
+                begun = True
+                hot = [key for key in hot if isinstance(key, bytes) and key.rsplit(b":", 2)[1] in standing]
+                pipe = client.pipeline(transaction=False)
+                for key in hot:
+                    pipe.hkeys(key)
+                named = [(key, bytes(name)) for key, names in zip(hot, pipe.execute(), strict=True) for name in names]
+                found += [f"{key!r} {name!r}" for key, name in named if is_of_tail(name)]
         return found
 
     def _said(self) -> str:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import random
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -58,6 +58,15 @@ class Answer:
         return token.base
 
 
+def under(question: Question, unit: Unit) -> Question | None:
+    """The same question as a unit of another definition understands it; None where it knows not all of its features."""
+    if unit is question.unit:
+        return question
+    known = {feature.column: feature for feature in unit.features}
+    wanted = [feature.column for feature in question.features]
+    return Question(unit, tuple(known[each] for each in wanted)) if known.keys() >= set(wanted) else None
+
+
 def questions(deployment: Deployment) -> list[Question]:
     """Which together ask for every feature once."""
     found = []
@@ -65,6 +74,10 @@ def questions(deployment: Deployment) -> list[Question]:
         for first in range(0, len(unit.features), _FEATURES):
             found.append(Question(unit, tuple(unit.features[first : first + _FEATURES])))
     return found
+
+
+def _by_definition(units: Iterable[Unit]) -> Mapping[str, Unit]:
+    return {unit.definition_fingerprint: unit for unit in units}
 
 
 @dataclass
@@ -100,6 +113,7 @@ class Watch:
         self.wrong: list[str] = []
         self._bases = Bases()
         self._tokens: dict[tuple[str, tuple[str, ...]], str] = {}
+        self._standing = _by_definition(question.unit for question in asked)
         self._url = f"{serving_url}/v1/features"
         # verify: reading certificates, which this address needs none of, takes longer than an answer
         self._client = httpx.Client(timeout=_TIMEOUT_S, trust_env=False, verify=False)
@@ -130,6 +144,15 @@ class Watch:
             self._bases.lost()
             self._tokens.clear()
 
+    def defined(self, *deployments: Deployment) -> None:
+        """From now on what is asked may be answered by the definitions of these, and by no others."""
+        self._standing = _by_definition(unit for each in deployments for unit in each.units)
+
+    def asks(self, asked: Sequence[Question]) -> None:
+        """Of these from now on; returns when none of the others is asked any more."""
+        with self._asking:
+            self.questions = list(asked)
+
     def taken(self) -> tuple[list[Answer], int, list[str]]:
         """Answers, refusals and what was wrong since this was asked last."""
         assert self._thread.is_alive(), "nobody asks any more: see the trace of the thread 'watch'"
@@ -143,16 +166,23 @@ class Watch:
         body: dict[str, Any] = {"features": question.refs, "entities": [dict(zip(names, key, strict=True))]}
         if min_token is not None:
             body["min_token"] = min_token
-        life = self._bases.life
+        life, standing = self._bases.life, self._standing
         try:
             given = self._client.post(self._url, json=body)
         except httpx.HTTPError as error:
             self.wrong.append(f"{question.unit.view} {key}: no answer: {error!r}")
             return None
         with self._keeping:
-            return self._kept(question, key, life, given)
+            return self._kept(question, key, life, standing, given)
 
-    def _kept(self, question: Question, key: tuple[str, ...], life: int, given: httpx.Response) -> Answer | None:
+    def _kept(
+        self,
+        question: Question,
+        key: tuple[str, ...],
+        life: int,
+        standing: Mapping[str, Unit],
+        given: httpx.Response,
+    ) -> Answer | None:
         unit = question.unit.storage_fingerprint
         if given.status_code == 503 and "retry-after" in given.headers:
             self.refused += 1
@@ -162,7 +192,14 @@ class Watch:
             return None
         parsed = given.json()
         (result,) = parsed["results"]
-        answer = Answer(question, key, parsed["t"], result)
+        definition = decode_all(result["token"])[0].definition
+        meant = under(question, standing[definition]) if definition in standing else None
+        if meant is None:
+            self.wrong.append(
+                f"{question.unit.view} {key}: answered by the definition {definition}, which does not stand"
+            )
+            return None
+        answer = Answer(meant, key, parsed["t"], result)
         self.answers.append(answer)
         if (why := self._bases.after(life, unit, key, answer.base)) is not None:
             self.wrong.append(f"{question.unit.view}: {why}")
@@ -179,4 +216,11 @@ class Watch:
                 question = rng.choice(self.questions)
                 key = question.key(rng)
                 known = self._tokens.get((question.unit.storage_fingerprint, key))
-                self.ask(question, key, min_token=known if rng.random() < 0.3 else None)
+                known = known if rng.random() < 0.3 and not self._may_be_another(question.unit) else None
+                self.ask(question, key, min_token=known)
+
+    def _may_be_another(self, unit: Unit) -> bool:
+        """Whether the view may be answered by a unit that was built anew, which refuses tokens of the one before."""
+        units = [each for each in self._standing.values() if each.view == unit.view]
+        alike = [each for each in units if (each.event_list is None) == (unit.event_list is None)]
+        return any(each.storage_fingerprint != unit.storage_fingerprint for each in alike)

@@ -12,7 +12,7 @@ from slicewise.stores.ports import EntityRead, Marks, UnitRead
 from slicewise.stores.steps import Change, KeyChange, Whole
 from slicewise.stores.store import Store
 from tests.faults.sim.world import DAY, DAY_FIELDS, ENTITIES, FIRST_HOUR, HOURS, Actor, World, Wrong, entity_keys
-from tests.support.stored import TOPIC, StoreUnit, cover, fold_batch, hour_entry, place, tag
+from tests.support.stored import TOPIC, StoreUnit, cover, hour_entry, place, tag
 
 
 def same_life(world: World, store: Store, other: Store) -> None:
@@ -32,7 +32,7 @@ def stream(world: World, start: tuple[int, ...] | None) -> Actor:
     found = yield from world.on(store, store.steps.marks())
     ledger = [found.ledger.get(place(p)) for p in range(len(world.log))]
     position = list(start or ledger)
-    position += ledger[len(position) :]
+    position = world.begins(position + ledger[len(position) :], found)
     units, epoch, digest = world.units, found.epoch, found.units
     if digest != world.deployment().digest:
         return  # not deployed yet
@@ -45,6 +45,7 @@ def stream(world: World, start: tuple[int, ...] | None) -> Actor:
         tasks = [(unit, p) for unit in units for p in range(len(position)) if end[p] > position[p]]
         tasks += [task for task in tasks if world.rng.random() < 0.1]  # a task may repeat
         world.rng.shuffle(tasks)
+        yield from world.early(store, position, end, found)
         for unit, p in tasks:
             task = store
             where = world.rng.random()
@@ -55,7 +56,7 @@ def stream(world: World, start: tuple[int, ...] | None) -> Actor:
             same_life(world, task, store)
             yield from world.on(task, task.steps.hold(terms_of(found)))
             events = world.events(p, position[p], end[p])
-            batch = replace(fold_batch(unit, events), tail=unit.source in begun.tails)
+            batch = replace(world.batch(unit, events), tail=unit.source in begun.tails)
             outcome = yield from world.on(task, task.steps.fold(batch))
             world.say(f"fold {unit.view} p{p} {position[p]}..{end[p] - 1}", f"{outcome.applied} applied")
         after = yield from world.on(store, store.steps.advance_ledger(cover(*position), cover(*end), epoch, digest))
@@ -93,7 +94,8 @@ def compaction_run(world: World, most: int = 3) -> Actor:
     found = yield from world.on(store, store.steps.marks())
     yield from world.on(store, store.steps.hold(terms_of(found)))
     seq, offsets = world.archived() if world.rng.random() < 0.35 or not world.archive else newest(world)
-    jobs = [(unit, FIRST_HOUR + h) for unit in world.units for h in range(min(world.now, HOURS))]
+    held = [unit for unit in world.units if unit.storage_fingerprint in found.starts]
+    jobs = [(unit, FIRST_HOUR + h) for unit in held for h in range(min(world.now, HOURS))]
     world.rng.shuffle(jobs)
     for unit, hour in jobs[: world.rng.randint(1, most)]:
         yield from compact(world, store, unit, hour, seq, offsets)
@@ -185,35 +187,36 @@ def reader(world: World) -> Actor:
         store = world.connect()
         for _ in range(world.rng.randint(1, 4)):
             reads, asked = [], []
-            planned = yield from world.on(store, store.steps.marks())
+            planned = yield from world.plans(store)
             for unit in world.units:
                 for entity in range(ENTITIES):
-                    hot, day = entity_keys(planned, unit, entity)
+                    hot, day = entity_keys(planned[world.node(entity)], unit, entity)
                     reads.append(EntityRead((UnitRead(hot, ((day, DAY_FIELDS),)),)))
                     asked.append((unit, entity))
             reply = yield from world.on(store, store.steps.read(reads))
-            if reply.marks.epoch != planned.epoch:
-                continue  # planned under another deployment
-            for (unit, entity), (found,) in zip(asked, reply.entities, strict=True):
-                if unit.storage_fingerprint in reply.marks.ready:
-                    world.judge(unit, entity, reply.marks, found, reply.incarnation)
+            for i, ((unit, entity), (found,)) in enumerate(zip(asked, reply.entities, strict=True)):
+                _, marks, incarnation = reply.said[reply.nodes[i] if reply.nodes else 0]
+                if marks.epoch != planned[world.node(entity)].epoch:
+                    continue  # planned under another deployment
+                if unit.storage_fingerprint in marks.ready:
+                    world.judge(unit, entity, marks, found, incarnation)
         yield
 
 
 def sweep(world: World) -> Actor:
     """Deletes what the sweep's own decision says is of no use; bound to one life of the store."""
-    store = world.connect()
+    server, store = world.to_sweep()
     found = yield from world.on(store, store.steps.marks())
     unit = {"source": "plays", "slice_us": 1, "retention_us": 1}
     manifest = {"units": [{**unit, "storage_fingerprint": name} for name in found.starts]}
     rules = rules_of(found, manifest)
     seen: set[bytes] = set()
-    while todo := sorted(world.server.hashes.keys() - seen):
+    while todo := sorted(server.hashes.keys() - seen):
         key = world.rng.choice(todo)
         seen.add(key)
         yield
         if world.sweep_reconnects:
-            store.node.incarnation = world.server.incarnation  # type: ignore[misc]
+            store.node.incarnation = server.incarnation  # type: ignore[misc]
         if verdict(key, 1, 0, rules).delete:
             (flat,) = store.node.run([Whole(key)])
             store.node.run([Change((KeyChange(key, ((b"-", b""),), (), flat[::2]),))])

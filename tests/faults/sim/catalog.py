@@ -15,6 +15,9 @@ from tests.faults.sim import (
     lists,
     meetings,
     mutants,
+    nodes,
+    repeats,
+    schemas,
     tail_lifetime,
     tail_lists,
     tail_mutants,
@@ -75,6 +78,9 @@ _ALL: tuple[Entry, ...] = (
     Entry(tail_lists.PLAY, list_mutants.TAIL_MUTANTS, histories=30),
     Entry(lifetime_play.PLAY, lifetime_mutants.MUTANTS, (lifetime_stops.LATE,), histories=40),
     Entry(tail_lifetime.PLAY, tail_mutants.OF_LIFETIMES, histories=20),
+    Entry(repeats.PLAY, repeats.MUTANTS, histories=15),
+    Entry(schemas.PLAY, schemas.MUTANTS, histories=60),
+    Entry(nodes.PLAY, nodes.MUTANTS, histories=15),
 )
 ENTRIES: Mapping[str, Entry] = {entry.name: entry for entry in _ALL}
 _MEETINGS: tuple[Meeting[Any], ...] = (

@@ -175,7 +175,7 @@ def heal(world: World) -> None:
         if found is None:
             raise Wrong("no marks after the operator was there")
         if behind(world):
-            empty(world)
+            world.recover()
             continue
         bounded(world, actors.stream(world, None))
         for unit in world.all_units:

@@ -224,12 +224,12 @@ def reader(world: LifetimeWorld) -> Actor:
                         reads.append(EntityRead((UnitRead(hot, tuple(days)),)))
                         asked.append((unit, entity, plan))
             reply = yield from world.on(store, store.steps.read(reads))
-            if reply.marks.epoch != found.epoch or reply.marks.horizons != found.horizons:
+            if reply.only.marks.epoch != found.epoch or reply.only.marks.horizons != found.horizons:
                 continue
             for (unit, entity, plan), (got,) in zip(asked, reply.entities, strict=True):
-                if unit.storage_fingerprint in reply.marks.ready:
+                if unit.storage_fingerprint in reply.only.marks.ready:
                     try:
-                        world.judge_lifetime(unit, entity, reply.marks, plan, got, reply.incarnation)
+                        world.judge_lifetime(unit, entity, reply.only.marks, plan, got, reply.only.incarnation)
                     except (StoreUnavailable, DataLoss, BeyondRetention) as error:
                         world.say("read again", error.what)
         yield

@@ -76,12 +76,13 @@ def read_with_a_kept_ledger() -> Any:
 
     def read_reply(self: Operations, reads: Any, replies: Any) -> ReadReply:
         reply = honest(self, reads, replies)
-        if newest and newest[0].generation == reply.marks.generation:
+        said = reply.only
+        if newest and newest[0].generation == said.marks.generation:
             kept = newest[0]
-            if kept.ledger.dominates(reply.marks.ledger):
-                mixed = Marks(**{**reply.marks.__dict__, "ledger": kept.ledger})
-                return ReadReply(reply.time_us, mixed, reply.incarnation, reply.entities)
-        newest[:] = [reply.marks]
+            if kept.ledger.dominates(said.marks.ledger):
+                mixed = Marks(**{**said.marks.__dict__, "ledger": kept.ledger})
+                return ReadReply({0: said._replace(marks=mixed)}, reply.entities)
+        newest[:] = [said.marks]
         return reply
 
     return read_reply

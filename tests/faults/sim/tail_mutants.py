@@ -9,15 +9,15 @@ import numpy as np
 
 from slicewise import codec, merge_rows, merge_tail
 from slicewise.cover import Place
-from slicewise.stores import decisions, keys
-from slicewise.stores.steps import Change, Command, KeyChange, TailChange, Whole
+from slicewise.stores import decisions, keys, memory_tail
+from slicewise.stores.steps import Change, Command, KeyChange, Passed, TailChange, Whole
 from tests.faults.sim import tails
 from tests.faults.sim.rules import Mutant, Patches, flag, patched
-from tests.faults.sim.tails import TailWorld
+from tests.faults.sim.tails import TailWorld, in_tail
 from tests.faults.sim.world import archive_cover
-from tests.support.stored import place
+from tests.support.stored import NO_COLUMNS, Event, rows_of
 
-tail_counts, standing = decisions.tail_counts, merge_tail.standing
+tail_counts, standing, take = decisions.tail_counts, merge_tail.standing, memory_tail.take
 
 
 def in_any_life(tail: Any, incarnation: Any, ledger: Any) -> bool:  # noqa: ARG001
@@ -62,26 +62,69 @@ def instead(what: Callable[[TailWorld, Command], Command]) -> Callable[[TailWorl
     return apply
 
 
+def beyond(passed: Passed | None) -> Passed | None:
+    return None if passed is None else passed._replace(offset=passed.offset + 1)
+
+
 def unchecked(key: KeyChange) -> KeyChange:
     return key._replace(checks=[check for check in key.checks if check[0] != keys.TAIL_COUNT])
 
 
 def deleting_swap(world: TailWorld, command: Command) -> Command:
-    """A swap that takes the tail fields of its hour that it contains."""
+    """A swap that takes the events of its hour that it contains from the tail."""
     if not isinstance(command, Change) or [b":day:" in key.key for key in command.keys] != [True, False]:
         return command
     day, hot = command.keys
     compacted = codec.unpack_hours(next((value for name, value, _ in day.sets if name == keys.HOURS), None))
-    gone = []
-    for name in world.server.execute(Whole(hot.key))[::2]:
-        if name.startswith(b"e:"):
-            _, number, _, partition, offset = name.split(b":")
-            size = int(next(u.slice_us for u in world.units if u.storage_fingerprint.encode() in hot.key))
-            seq = compacted.get(decisions.hour_of(int(number), size), 0)
-            if seq and int(offset) < archive_cover(world.archive[seq]).get(place(int(partition))):
-                gone.append(name)
-    more = KeyChange(hot.key, hot.checks, (), gone, keys.TAIL_COUNT)
-    return Change((day, hot, more)) if gone else command
+    flat = world.server.execute(Whole(hot.key))
+    fields = dict(zip(flat[::2], flat[1::2], strict=True))
+    mine, stay = in_tail(fields), []
+    size = next(u.slice_us for u in world.units if u.storage_fingerprint.encode() in hot.key)
+    for at, offset, time in mine:
+        seq = compacted.get(decisions.hour_of(time // size, size), 0)
+        if not seq or offset >= archive_cover(world.archive[seq]).get(at):
+            stay.append((at, offset, time))
+    if len(stay) == len(mine):
+        return command
+    wanted = {name: value for name, value in fields.items() if name[:1] not in b"qom"}
+    for at, offset, time in stay:
+        (member,) = NO_COLUMNS.encode(rows_of([Event(0, time, at[1], offset)]))
+        memory_tail.append(wanted, keys.place_text(at), [member], world.room)
+    sets = [(name, value, 0) for name, value in wanted.items() if name[:1] in b"qom"]
+    more = KeyChange(hot.key, hot.checks, sets, [name for name in fields if name not in wanted])
+    return Change((day, hot, more))
+
+
+def uncounted(fields: dict[bytes, bytes], passed: Passed) -> None:
+    """What a fold takes stays in the count."""
+    count = fields.get(keys.TAIL_COUNT)
+    take(fields, passed)
+    if count is not None:
+        fields[keys.TAIL_COUNT] = count
+
+
+def whole_fields_only(fields: dict[bytes, bytes], passed: Passed) -> None:
+    """A field that the fold has passed in part stays as it is."""
+    ends = [last for _, last in last_offsets(fields, passed.place) if last <= passed.offset]
+    if ends:
+        take(fields, passed._replace(offset=max(ends)))
+
+
+def whole_fields_all(fields: dict[bytes, bytes], passed: Passed) -> None:
+    """A field that the fold has passed in part goes."""
+    ends = [last for first, last in last_offsets(fields, passed.place) if first <= passed.offset]
+    if ends:
+        take(fields, passed._replace(offset=max(ends)))
+
+
+def last_offsets(fields: dict[bytes, bytes], place: bytes) -> list[tuple[int, int]]:
+    """First and last offset of each tail field of a place."""
+    found = []
+    for name, value in fields.items():
+        if name.startswith(keys.tail_field(place, 0)[:-1]):
+            last, members = codec.unpack_tail(value)
+            found.append((int(NO_COLUMNS.decode(members).offset[0]), last))
+    return found
 
 
 def below_no_start() -> Patches:
@@ -98,7 +141,7 @@ def begun_anywhere() -> Patches:
 MUTANTS: dict[str, Mutant] = {
     "cover": Mutant(
         "§6 tail write",
-        "a tail field that its hour has compacted does not count",
+        "an event of the tail that its hour has compacted does not count",
         patched(tails, "floor", lambda start, cover: start),  # noqa: ARG005
     ),
     "start-cover": Mutant("§10 start cover", "a tail leaves out what is below the start cover", below_no_start),
@@ -126,20 +169,36 @@ MUTANTS: dict[str, Mutant] = {
     "order": Mutant("§6 tail write", "an entity's events are written in offset order", world=flag("backwards")),
     "deletes": Mutant(
         "§6 fold",
-        "a fold deletes the tail fields that it has passed",
-        world=in_folds(lambda key: key._replace(deletes=())),
+        "a fold takes from the tail what it has passed",
+        world=in_folds(lambda key: key._replace(passed=None)),
     ),
     "counted": Mutant(
         "§6 fold",
-        "the count of tail fields follows what is deleted",
-        world=in_folds(lambda key: key._replace(counted=b"")),
+        "the count of the tail's events follows what is taken",
+        patched(memory_tail, "take", uncounted),
+    ),
+    "parts": Mutant(
+        "§6 fold",
+        "a fold takes from a field what it has passed of it",
+        patched(memory_tail, "take", whole_fields_only),
+    ),
+    "rest": Mutant(
+        "§6 fold", "a fold leaves of a field what lies beyond its guard", patched(memory_tail, "take", whole_fields_all)
+    ),
+    "passed": Mutant(
+        "§6 fold",
+        "a fold takes nothing from the tail beyond its guard",
+        world=in_folds(lambda key: key._replace(passed=beyond(key.passed))),
+    ),
+    "again": Mutant(
+        "§6 tail write",
+        "what lies at or below the last event of the tail came before",
+        patched(memory_tail, "last_of", lambda fields, place: -1),  # noqa: ARG005
     ),
     "meanwhile": Mutant(
-        "§6 fold", "a fold that deletes no tail fields checks that there are none", world=in_folds(unchecked)
+        "§6 fold", "a fold that takes nothing from the tail checks that there is none", world=in_folds(unchecked)
     ),
-    "swap": Mutant(
-        "§8 swap", "a swap leaves tail fields to the fold: no token goes back", world=instead(deleting_swap)
-    ),
+    "swap": Mutant("§8 swap", "a swap leaves the tail to the fold: no token goes back", world=instead(deleting_swap)),
     "resend": Mutant(
         "§6 a store that forgets",
         "after a break a tail goes on from the first that was not acknowledged",

@@ -11,8 +11,9 @@ from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from slicewise import merge_tail
-from slicewise.cover import Cover
+from slicewise import codec, merge_tail
+from slicewise.codec import Room
+from slicewise.cover import Cover, Place
 from slicewise.slices import HOUR_US
 from slicewise.stores import decisions, keys
 from slicewise.stores.ports import Incarnation, Marks, UnitReply
@@ -38,6 +39,8 @@ from tests.support.stored import NO_COLUMNS, Event, StoreUnit, cover, place, tai
 
 SOURCE = "plays"
 BOUNDS = (1, 2, 4, 100)
+PACES = ("even", "fold behind", "tail behind")
+ROOMS = (Room(1, 4096), Room(2, 4096), Room(3, 120), Room(64, 4096))
 
 
 class TailServer(Server):
@@ -68,7 +71,8 @@ class Tailing(World):
         super().__init__(choices)
         self.bound = self.rng.choice(BOUNDS)
         self.on_tail = True
-        self.pace = self.rng.choice(("even", "fold behind", "tail behind"))
+        self.pace = self.rng.choice(PACES)
+        self.room = ROOMS[(2 * BOUNDS.index(self.bound) + PACES.index(self.pace)) % len(ROOMS)]
         self.late_start = False
         """Removed rule: a tail begins at the ledger or before."""
         self.other_lives = False
@@ -91,16 +95,15 @@ class Tailing(World):
         return decisions.tail_counts(found.tails.get(SOURCE), incarnation, found.ledger)
 
     def judged(self, unit: StoreUnit, entity: int, found: Marks, reply: UnitReply, base: list[int]) -> None:
-        """No guard passes a tail field that stays, `n` is their number, and no base goes back in a life."""
+        """No guard passes an event of the tail that stays, `m` is their number, and no base goes back in a life."""
         fields = dict(zip(reply.hot[::2], reply.hot[1::2], strict=True))
-        tail = [name.split(b":") for name in fields if name.startswith(b"e:")]
-        where = f"{unit.view} entity {entity}"
-        for _, _, topic, partition, offset in tail:
-            guard = fields.get(keys.guard_field(keys.parse_place(topic, partition)))
-            if guard is not None and int(offset) <= int(guard):
-                raise Wrong(f"{where}: a tail field at p{int(partition)} o{int(offset)}, guard {int(guard)}")
-        if int(fields.get(keys.TAIL_COUNT, b"0")) != len(tail):
-            raise Wrong(f"{where}: {len(tail)} tail fields, counted as {fields.get(keys.TAIL_COUNT)!r}")
+        where, count = f"{unit.view} entity {entity}", 0
+        for at, offset, _ in in_tail(fields):
+            guard, count = fields.get(keys.guard_field(at)), count + 1
+            if guard is not None and offset <= int(guard):
+                raise Wrong(f"{where}: an event of the tail at p{at[1]} o{offset}, guard {int(guard)}")
+        if int(fields.get(keys.TAIL_COUNT, b"0")) != count:
+            raise Wrong(f"{where}: {count} events in the tail, counted as {fields.get(keys.TAIL_COUNT)!r}")
         life = (self.server.incarnation, found.generation, found.name(unit.storage_fingerprint), entity)
         before = self.bases.get(life, [])
         if any(now < then for now, then in zip(base, before, strict=False)):
@@ -130,20 +133,36 @@ class TailWorld(Tailing):
         base, got = list(base), list(got)
         fields = dict(zip(reply.hot[::2], reply.hot[1::2], strict=True))
         start = found.starts[unit.storage_fingerprint]
-        for name, value in fields.items():
-            if not name.startswith(b"e:"):
-                continue
-            (event,) = NO_COLUMNS.decode([value]).time.tolist()
-            _, number, _, partition, offset = name.split(b":")
-            where, at = place(int(partition)), int(offset)
-            if event // unit.slice_us != int(number):
-                raise Wrong(f"{name!r} holds another event")
-            first, end = merge_tail.standing(fields, where)
-            if first <= at < end:
-                base[where[1]] = max(base[where[1]], at + 1)
-                if at >= floor(start.get(where), covers.get(event // HOUR_US, start).get(where)):
-                    got.append((where[1], at))
+        for at, offset, event in in_tail(fields):
+            first, end = merge_tail.standing(fields, at)
+            if first <= offset < end:
+                base[at[1]] = max(base[at[1]], offset + 1)
+                if offset >= floor(start.get(at), covers.get(event // HOUR_US, start).get(at)):
+                    got.append((at[1], offset))
         return sorted(got), base
+
+
+def in_tail(fields: Mapping[bytes, bytes]) -> list[tuple[Place, int, int]]:
+    """(place, offset, event time) of the events in the tail fields of a hash, of each place in offset order."""
+    found: list[tuple[Place, int, int]] = []
+    left = {name for name in fields if name.startswith(keys.TAIL_FIELDS)}
+    for name, head in fields.items():
+        if not name.startswith(b"o:"):
+            continue
+        oldest, newest = codec.unpack_tail_head(head)
+        named = [keys.tail_field(name[2:], number) for number in range(oldest, newest + 1)]
+        if not left.issuperset(named):
+            raise Wrong(f"{name!r} names {oldest} to {newest}, of {left}")
+        left.difference_update(named)
+        opened = [codec.unpack_tail(fields[each]) for each in named]
+        rows = NO_COLUMNS.decode([member for _, members in opened for member in members])
+        offsets = rows.offset.tolist()
+        if offsets != sorted(set(offsets)) or not {last for last, _ in opened}.issubset(offsets):
+            raise Wrong(f"{name!r} has the offsets {offsets}, its fields end at {[last for last, _ in opened]}")
+        found += zip(map(place, rows.partition.tolist()), offsets, rows.time.tolist(), strict=True)
+    if left:
+        raise Wrong(f"tail fields that no head names: {left}")
+    return found
 
 
 def floor(start: int, cover: int) -> int:
@@ -218,15 +237,15 @@ def written(
         store.node.incarnation = world.server.incarnation  # type: ignore[misc]
     events = world.events(p, begin, end)
     if world.backwards and end - begin > 1:
-        yield from world.on(store, store.steps.tail(tail_batch(unit, events[1:]), world.bound))
-    outcome = yield from world.on(store, store.steps.tail(tail_batch(unit, events), world.bound))
+        yield from world.on(store, store.steps.tail(tail_batch(unit, events[1:]), world.bound, world.room))
+    outcome = yield from world.on(store, store.steps.tail(tail_batch(unit, events), world.bound, world.room))
     world.say(f"tail {unit.view} p{p} {begin}..{end - 1}", outcome)
     return store
 
 
 def sent(world: Tailing, store: Store, unit: StoreUnit, events: Sequence[Event]) -> Actor:
     """What nobody waits for."""
-    yield from world.on(store, store.steps.tail(tail_batch(unit, events), world.bound))
+    yield from world.on(store, store.steps.tail(tail_batch(unit, events), world.bound, world.room))
 
 
 def ending(world: Tailing) -> Actor:

@@ -45,12 +45,16 @@ def command_text(command: Any) -> str:
     """A command that writes: per key the fields that it sets, deletes and has checked."""
     if isinstance(command, Change):
         return "; ".join(
-            key_text(key.key) + _fields("set", [name for name, _, _ in key.sets]) + _fields("del", key.deletes)
+            key_text(key.key)
+            + _fields("set", [name for name, _, _ in key.sets])
+            + _fields("del", key.deletes)
+            + _fields("passed", [b"%s:%d" % key.passed] if key.passed else [])
             for key in command.keys
-            if key.sets or key.deletes
+            if key.sets or key.deletes or key.passed
         )
     if isinstance(command, TailChange):
-        return key_text(command.key) + _fields("tail", [name for _, name, _, _ in command.events])
+        offsets = [offset for offset, *_ in command.events]
+        return key_text(command.key) + _fields("tail", [b"%s:%d" % (command.place, offset) for offset in offsets])
     if isinstance(command, ListChange):
         return key_text(command.key) + f" add {len(command.adds)}" + _fields("set", [name for name, _ in command.sets])
     if isinstance(command, TailListChange):

@@ -7,7 +7,7 @@ actors do in it is decided by what is drawn.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import lru_cache
 from typing import Any, NamedTuple, TypeVar
@@ -21,13 +21,13 @@ from slicewise.cover import Cover
 from slicewise.slices import DAY_US, HOUR_US, PENTAD_DAYS
 from slicewise.stores import decisions, keys, marks
 from slicewise.stores.memory import MemoryServer, open_memory
-from slicewise.stores.ports import Incarnation, Marks, UnitReply
+from slicewise.stores.ports import FoldBatch, Incarnation, Marks, UnitReply
 from slicewise.stores.steps import Change, Command, Fields, Steps, Whole, Written
 from slicewise.stores.store import Store
 from tests.faults.sim.choices import Choices
 from tests.faults.sim.sessions import Sessions
 from tests.faults.sim.timeline import Line
-from tests.support.stored import Event, Identities, StoreDeployment, StoreUnit, cover, place, seen_in, tag
+from tests.support.stored import Event, Identities, StoreDeployment, StoreUnit, cover, fold_batch, place, seen_in, tag
 
 T = TypeVar("T")
 Actor = Generator[None, None, None]
@@ -181,12 +181,24 @@ class World:
         rows = self.log[partition][begin:end]
         return [Event(e.entity, e.time_us, partition, begin + i) for i, e in enumerate(rows)]
 
+    def counts(self, partition: int, offset: int) -> bool:  # noqa: ARG002
+        """Whether an event of the log is to be counted."""
+        return True
+
+    def batch(self, unit: StoreUnit, events: Sequence[Event]) -> FoldBatch:
+        """These events of one partition, as a stream folds them."""
+        return fold_batch(unit, events)
+
+    def begins(self, position: list[int], found: Marks) -> list[int]:  # noqa: ARG002
+        """Where a stream begins that was to begin here."""
+        return position
+
     def below(self, offsets: Sequence[int], hour: int) -> dict[int, list[Event]]:
         """entity -> its events of the hour below a cover, as the archive has them."""
         found: dict[int, list[Event]] = {}
         for partition, end in enumerate(offsets):
             for event in self.events(partition, 0, end):
-                if event.time_us // HOUR_US == hour:
+                if event.time_us // HOUR_US == hour and self.counts(partition, event.offset):
                     found.setdefault(event.entity, []).append(event)
         return found
 
@@ -202,6 +214,28 @@ class World:
     # ------------------------------------------------------------ the store
     def connect(self) -> Store:
         return open_memory(self.server)
+
+    def to_sweep(self) -> tuple[Server, Store]:
+        """A node, and a connection of a sweep to it."""
+        return self.server, self.connect()
+
+    def recover(self) -> None:
+        """Somebody makes a store whole whose ledger the log no longer reaches back to."""
+        from tests.faults.sim.history import empty  # which is of worlds
+
+        empty(self)
+
+    def node(self, entity: int) -> int:  # noqa: ARG002
+        """The node that has an entity's keys."""
+        return 0
+
+    def plans(self, store: Store) -> Generator[None, None, Mapping[int, Marks]]:
+        """The marks of each node, that a read is planned by."""
+        return {0: (yield from self.on(store, store.steps.marks()))}
+
+    def early(self, store: Store, start: Sequence[int], end: Sequence[int], found: Marks) -> Actor:  # noqa: ARG002
+        """What a stream does between the plan of a batch and its writes."""
+        yield from ()
 
     def on(self, store: Store, steps: Steps[T]) -> Generator[None, None, T]:
         """An operation that anything may come between any two commands of."""
@@ -287,7 +321,10 @@ class World:
             (partition, offset)
             for partition, rows in enumerate(self.log)
             for offset, event in enumerate(rows)
-            if event.entity == entity and event.time_us >= earliest and offset < ends.get(event.hour, base)[partition]
+            if event.entity == entity
+            and event.time_us >= earliest
+            and offset < ends.get(event.hour, base)[partition]
+            and self.counts(partition, offset)
         )
         if earliest:  # what else stands has not expired yet
             got = [(p, offset) for p, offset in got if self.log[p][offset].time_us >= earliest]

@@ -236,6 +236,25 @@ def test_one_sum_of_many_is_exact_however_far_apart_they_lie(
     assert limbs.total_of_integers(np.array(integers, np.int64)) == sum(integers)
 
 
+@SETTINGS
+@given(
+    st.lists(st.tuples(st.integers(-(2**53) + 1, 2**53 - 1), st.integers(0, limbs.NEAR_BITS + 1)), max_size=40),
+    st.integers(-1074, 900),
+)
+def test_one_sum_of_doubles_that_lie_near_each_other_is_exact(near: list[tuple[int, int]], unit: int) -> None:
+    doubles = [math.ldexp(mantissa, unit + bits) for mantissa, bits in near]
+    total, start = limbs.total_of_doubles(np.array(doubles, np.float64))
+    assert Fraction(total << (limbs.LIMB_BITS * start), 2**1074) == sum(map(Fraction, doubles))
+
+
+@pytest.mark.parametrize("sign", [1, -1])
+def test_one_sum_of_as_many_as_are_added_at_once_stays_exact(sign: int) -> None:
+    greatest = sign * (2.0**53 - 1)
+    doubles = np.array([greatest / 2**limbs.NEAR_BITS, *[greatest] * (limbs.NEAR_VALUES - 1)])
+    total, start = limbs.total_of_doubles(doubles)
+    assert Fraction(total << (limbs.LIMB_BITS * start), 2**1074) == sum(map(Fraction, doubles.tolist()))
+
+
 def test_one_sum_of_as_many_as_a_chunk_holds_stays_exact() -> None:
     greatest = np.full(limbs.LONG_CHUNK, 2.0**53 - 1)
     total, start = limbs.total_of_doubles(greatest)

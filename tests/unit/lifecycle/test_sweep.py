@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from datetime import UTC, datetime
 
 import pytest
@@ -104,22 +103,24 @@ def test_an_expiry_one_second_beyond_the_bound_is_too_long() -> None:
     assert verdict(HOT, BOUND_HOT + 1, NOW, RULES, fields=[]).finding is Finding.OVER_LONG
 
 
-@pytest.mark.parametrize(
-    "named",
-    [
-        lambda number: keys.running_fields([number], ("ab", 1)),
-        lambda number: [*keys.tail_fields([number], ("ab", 1), [7]), keys.skip_field(("ab", 1)), keys.TAIL_COUNT],
-    ],
-    ids=["running", "tail"],
-)
-def test_what_is_ahead_of_the_stores_clock_is_never_shortened(named: Callable[[int], list[bytes]]) -> None:
+def test_what_is_ahead_of_the_stores_clock_is_never_shortened() -> None:
     # a producer's clock was ten days ahead: its events are good, and must stay as long as any
     ahead = (NOW + 10 * DAY_US) // MINUTE
     needed = expiry_s((ahead + 1) * MINUTE, RULE.retention_us)
     assert verdict(HOT, needed, NOW, RULES).needs_fields
-    fields = [b"l:t:0", *keys.running_fields([5], ("ab", 0)), *named(ahead)]
+    fields = [b"l:t:0", *keys.running_fields([5, ahead], ("ab", 0))]
     assert verdict(HOT, needed, NOW, RULES, fields).finding is Finding.WELL
     assert verdict(HOT, needed + 1, NOW, RULES, fields).expire_at_s == needed
+
+
+def test_an_expiry_is_left_alone_until_the_fold_has_what_the_tail_wrote() -> None:
+    # names of tail fields say nothing of the times of their events
+    late, place = BOUND_HOT + 10**9, keys.place_text(("ab", 1))
+    told = [keys.tail_head(place), keys.skip_field(("ab", 1)), keys.TAIL_COUNT]
+    fields = [b"l:t:0", *keys.running_fields([5], ("ab", 1)), *told]
+    assert verdict(HOT, late, NOW, RULES, fields).finding is Finding.OVER_LONG
+    for expiry in (late, None):
+        assert verdict(HOT, expiry, NOW, RULES, [*fields, keys.tail_field(place, 3)]).finding is Finding.WELL
 
 
 def test_a_unit_that_came_after_the_rules_gets_an_expiry_and_keeps_one_that_it_has() -> None:
@@ -163,6 +164,16 @@ def test_lists_keep_the_expiry_that_their_script_set_and_those_of_rows_have_none
         assert verdict(key, None, NOW, keeps_rows).finding is Finding.WELL
         over = SweepRules(3, {f"{UNIT}.7": RULE}, epoch=9, retired=6)
         assert verdict(key, None, NOW, over).delete
+
+
+def test_remembered_ids_keep_the_expiry_that_the_fold_set_and_those_of_lifetimes_have_none() -> None:
+    key = keys.ids_key(3, TAG, UNIT)
+    assert verdict(key, BOUND_HOT + 10**9, NOW, RULES).finding is Finding.WELL
+    found = verdict(key, None, NOW, RULES)
+    assert (found.finding, found.expire_at_s) == (Finding.NO_EXPIRY, BOUND_HOT)
+    ever = SweepRules(3, {UNIT: UnitRule(RULE.retention_us, RULE.max_ahead_us, 1, lifetime=True)})
+    assert verdict(key, None, NOW, ever).finding is Finding.WELL
+    assert verdict(key, None, NOW, SweepRules(3, {f"{UNIT}.7": RULE}, epoch=9, retired=6)).delete
 
 
 def test_rules_come_from_the_deployed_manifest() -> None:

@@ -18,6 +18,7 @@ from slicewise.holes import Hole
 from slicewise.slices import FOR_EVER_US, as_window
 from slicewise.training.archive import Archived
 from slicewise.training.given import typed_events
+from slicewise.training.queries import GivenArchive
 from tests.support import classes, folds, oracle
 from tests.support.oracle import MINUTE, OracleEvent
 
@@ -238,14 +239,26 @@ class ListedArchive:
 
     def events(
         self,
-        source: Source,  # noqa: ARG002
+        source: Source,
         columns: Sequence[str],
         start_us: int,
         end_us: int,
         seq: int,
     ) -> pa.Table:
         self.reads.append((start_us, end_us))
+        return self._until(seq).events(source, columns, start_us, end_us, seq)
+
+    def below(
+        self,
+        source: Source,
+        columns: Sequence[str],
+        cover: Cover,
+        kafka_us: int,
+        seq: int,
+    ) -> pa.Table:
+        return self._until(seq).below(source, columns, cover, kafka_us, seq)
+
+    def _until(self, seq: int) -> GivenArchive:
+        """What the archives up to this one hold."""
         table = pa.concat_tables(self.tables)
-        time = table["event_time"].to_numpy()
-        keep = (time >= start_us) & (time < end_us) & (table["seq"].to_numpy() <= seq)
-        return table.filter(pa.array(keep)).select([*columns, "event_time", "topic_id", "partition", "offset"])
+        return GivenArchive(table.filter(pa.array(table["seq"].to_numpy() <= seq)))

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from slicewise.errors import DefinitionError
+from slicewise.features.dedupe import MOST, WITHIN, Dedupe
 from slicewise.features.definitions import KafkaSource
 from slicewise.features.naming import Location
 from slicewise.features.planner import plan_source
@@ -15,7 +16,8 @@ from slicewise.features.sql.text import Span, SqlText
 from slicewise.features.types import KAFKA_TIME
 
 _TEXTS = ("topic", "timestamp", "max_lateness", "max_ahead", "owner", "format", "registry")
-_OPTIONS = (*_TEXTS, "allow_nan", "connector")
+_DEDUPE = ("dedupe", "dedupe_within", "dedupe_most")
+_OPTIONS = (*_TEXTS, *_DEDUPE, "allow_nan", "connector")
 _HINTS = {
     "properties.": "brokers are the platform's setting (SLICEWISE_KAFKA_BOOTSTRAP): leave it out",
     "scan.": "a view's history is built from the archive when it is applied: leave it out",
@@ -42,14 +44,39 @@ def read_source(sql: SqlText, statement: Statement, location: Location) -> Kafka
     options: dict[str, Any] = {n: statement.options[n].value for n in _TEXTS if n in statement.options}
     required = [column.name for column in columns if column.required]
     allowed = _listed(statement.options.get("allow_nan"))
+    dedupe = _dedupe(sql, statement)
     try:
         source = KafkaSource(
-            statement.name, required=required, allow_nan=allowed, location=location, **_shape(columns), **options
+            statement.name,
+            required=required,
+            allow_nan=allowed,
+            dedupe=dedupe,
+            location=location,
+            **_shape(columns),
+            **options,
         )
         plan_source(source)
         return source
     except DefinitionError as error:
         raise sql.refused(error.what, _fault(statement, columns, error), error.expected, error.next_step) from error
+
+
+def _dedupe(sql: SqlText, statement: Statement) -> Dedupe | None:
+    column, within, most = (statement.options.get(name) for name in _DEDUPE)
+    if column is None:
+        given = within or most
+        if given is not None:
+            raise sql.refused(
+                "it is not said by which column an event is known", given.span, "dedupe = 'event_id' beside it"
+            )
+        return None
+    if most is not None and not (most.value.isascii() and most.value.isdigit()):
+        raise sql.refused(f"{most.value!r} is no number of events", most.span, "a whole number, such as '1000'")
+    return Dedupe(
+        column.value,
+        WITHIN if within is None else within.value,
+        MOST if most is None else int(most.value),
+    )
 
 
 def _shape(columns: Sequence[SourceColumn]) -> dict[str, Any]:

@@ -11,6 +11,7 @@ from pyiceberg.exceptions import (
     TableAlreadyExistsError,
 )
 from pyiceberg.table import Table as IcebergTable
+from pyiceberg.types import DecimalType, IcebergType
 
 from slicewise.errors import DefinitionError
 from slicewise.settings import Settings
@@ -36,7 +37,7 @@ def open_catalog(settings: Settings) -> SqlCatalog:
 
 
 def ensure(catalog: SqlCatalog, table: Table) -> IcebergTable:
-    """The table, made if it is not there, with columns added that it lacks.
+    """The table, made if it is not there, with columns that it lacks, and decimals as wide as wanted.
 
     Raises DefinitionError where a column stands with another type.
     """
@@ -66,19 +67,29 @@ def tables(catalog: SqlCatalog, namespaces: Iterable[str] = NAMESPACES) -> list[
 def _with_columns(found: IcebergTable, wanted: Table) -> IcebergTable:
     present = {field.name: field.field_type for field in found.schema().fields}
     added = [each for each in wanted.columns if each.name not in present]
+    wider = [each for each in wanted.columns if each.name in present and _is_wider(each.type, present[each.name])]
     for each in wanted.columns:
-        if each.name in present and str(present[each.name]) != str(each.type) and not _list(each):
+        if each.name in present and each not in wider and str(present[each.name]) != str(each.type) and not _list(each):
             raise DefinitionError(
                 f"column {each.name!r} is {present[each.name]} in the table",
                 where=".".join(wanted.identifier),
                 expected=str(each.type),
                 next_step="give the changed column another name: what is archived keeps its type",
             )
-    if added:
+    if added or wider:
         with found.update_schema() as update:
+            for each in wider:
+                update.update_column(each.name, each.type)
             for each in added:
                 update.add_column(each.name, each.type, each.doc)
     return found
+
+
+def _is_wider(wanted: IcebergType, present: IcebergType) -> bool:
+    """Whether a column may be promoted so: the same digits behind the point, and more before it."""
+    if not isinstance(wanted, DecimalType) or not isinstance(present, DecimalType):
+        return False
+    return wanted.scale == present.scale and wanted.precision > present.precision
 
 
 def _list(column: object) -> bool:

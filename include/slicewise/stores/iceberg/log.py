@@ -19,9 +19,14 @@ from pyiceberg.types import LongType
 
 from slicewise.cover import Cover, Place
 from slicewise.errors import DataLoss
+from slicewise.features.schema_change import history_text, is_later
+from slicewise.features.types import arrow_type, decimal_parts
 from slicewise.features.unit import Source
 from slicewise.slices import HOUR_US
 from slicewise.stores.iceberg.schemas import BAD, COVER, GOOD, LOG
+
+_SCHEMAS = "slicewise.schemas"
+"""Property of a log table."""
 
 
 @dataclass(frozen=True)
@@ -78,6 +83,25 @@ def archive_state(table: IcebergTable) -> ArchiveState:
                 next_step="roll the table back to the snapshot before the second commit, or ask its owner",
             )
     return ArchiveState(snapshot.snapshot_id, {n: Cover(each) for n, each in offsets.items()})
+
+
+def remember_schemas(table: IcebergTable, source: Source) -> None:
+    """Keeps with the archive by which schemas, from which places on, its rows are judged, before they are.
+
+    Raises DataLoss where it holds rows that were judged by a history that the source does not go on with: a store that
+    lost a deployment would judge the same records otherwise (docs/adr/0057).
+    """
+    known = table.properties.get(_SCHEMAS, "[]")
+    if not is_later(source, known):
+        raise DataLoss(
+            f"the archive of source {source.name!r} was judged by a schema that the deployment does not know",
+            where=f"{'.'.join(table.name())}: {known}",
+            expected=f"the beginning of {history_text(source)}",
+            next_step="docs/runbook.md, 'A source's schema changes'",
+        )
+    if known != (now := history_text(source)):
+        with table.transaction() as transaction:
+            transaction.set_properties({_SCHEMAS: now})
 
 
 def newest_by_hour(table: IcebergTable, snapshot_id: int | None = None) -> dict[int, int]:
@@ -148,12 +172,42 @@ def scan_events(
     if hours is not None:
         conditions.append(f"hour in ({', '.join(map(str, hours))})" if hours else "hour < 0")
     chosen = [name for name, _ in source.columns] if columns is None else list(columns)
+    return _scanned(table, source, conditions, chosen, snapshot_id)
+
+
+def scan_below(
+    table: IcebergTable, source: Source, columns: Sequence[str], cover: Cover, kafka_us: int, archive_seq: int
+) -> pa.Table:
+    """As `scan_events`, the good events that the cover contains, of Kafka times at or after kafka_us."""
+    places = (
+        f"(topic_id = '{topic}' and partition = {partition} and offset < {offset})"
+        for (topic, partition), offset in cover.offsets.items()
+    )
+    conditions = [
+        f"kind = '{GOOD}'",
+        f"archive_seq <= {archive_seq}",
+        f"kafka_time >= '{_instant(kafka_us)}'",
+        f"({' or '.join(places) or 'archive_seq < 0'})",
+    ]
+    return _scanned(table, source, conditions, columns, None)
+
+
+def _scanned(
+    table: IcebergTable, source: Source, conditions: Sequence[str], chosen: Sequence[str], snapshot_id: int | None
+) -> pa.Table:
+    """A column that was added since the last archive is null, a decimal that was widened since as wide as declared."""
     fixed = ("event_time", "kafka_time", "topic_id", "partition", "offset", "archive_seq")
-    found = table.scan(
-        row_filter=" and ".join(conditions),
-        selected_fields=(*dict.fromkeys((*fixed, *chosen)),),
-        snapshot_id=snapshot_id,
-    ).to_arrow()
+    wanted, kinds = list(dict.fromkeys((*fixed, *chosen))), dict(source.columns)
+    scan = table.scan(row_filter=" and ".join(conditions), snapshot_id=snapshot_id)
+    there = {field.name for field in scan.projection().fields}
+    found = scan.select(*(name for name in wanted if name in there)).to_arrow()
+    for name in wanted:
+        if name not in there:
+            found = found.append_column(name, pa.nulls(found.num_rows, arrow_type(kinds[name])))
+        elif decimal_parts(kinds.get(name, "")) and found[name].type != arrow_type(kinds[name]):
+            found = found.set_column(
+                found.schema.get_field_index(name), name, found[name].cast(arrow_type(kinds[name]))
+            )
     for name in ("event_time", "kafka_time"):
         index = found.schema.get_field_index(name)
         found = found.set_column(index, name, found[name].cast(pa.int64()))

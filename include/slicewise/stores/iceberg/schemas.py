@@ -24,6 +24,7 @@ from pyiceberg.types import (
     TimestamptzType,
 )
 
+from slicewise.features.schema_change import removed_columns
 from slicewise.features.types import decimal_parts, element_type
 from slicewise.features.unit import Source, Unit
 
@@ -112,7 +113,8 @@ def iceberg_type(kind: str) -> IcebergType:
 
 
 def log_table(source: Source) -> Table:
-    """All records of a source: good ones typed, bad ones as they came, and the covers of both."""
+    """All records of a source: good ones typed, bad ones as they came, and the covers of both. Columns of earlier
+    schemas of the source are the last."""
     return Table(
         LOG,
         source.name,
@@ -128,7 +130,7 @@ def log_table(source: Source) -> Table:
             Column("hour", IntegerType(), False, "of event_time, since 1970; null unless good"),
             Column("reason", StringType(), False, "why a bad row is bad; of a hole: what is lost, accepted by whom"),
             Column("raw", BinaryType(), False, "the Kafka value of a bad row"),
-            *(Column(name, iceberg_type(kind)) for name, kind in source.columns),
+            *(Column(name, iceberg_type(kind)) for name, kind in (*source.columns, *removed_columns(source))),
         ),
         ("hour",),
     )

@@ -12,7 +12,7 @@ from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicCol
 from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec  # type: ignore[attr-defined]
 
 from slicewise.cover import Cover
-from slicewise.errors import DataLoss, StoreUnavailable
+from slicewise.errors import DataLoss, StoreUnavailable, TopicGone
 
 TIMEOUT_S = 15.0
 _PAUSE_S = 0.1
@@ -51,7 +51,7 @@ class KafkaLog:
         return None
 
     def topic_id(self, topic: str) -> str:
-        """32 hex digits. StoreUnavailable when the broker does not answer or lacks the topic."""
+        """32 hex digits. StoreUnavailable when the broker does not answer, TopicGone when it lacks the topic."""
         return self._described(topic)[0]
 
     def partitions(self, topic: str) -> int:
@@ -140,7 +140,8 @@ class KafkaLog:
             time.sleep(_PAUSE_S)
 
     def _unavailable(self, topic: str, error: KafkaException) -> StoreUnavailable:
-        return StoreUnavailable(
+        gone = error.args[0].code() == KafkaError.UNKNOWN_TOPIC_OR_PART
+        return (TopicGone if gone else StoreUnavailable)(
             f"Kafka did not answer about topic {topic!r}: {error.args[0].str()}",
             where=self.bootstrap,
             expected="a running broker that has the topic",

@@ -5,14 +5,17 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar, cast
 
 import hiredis
 
 from slicewise.cover import Cover
 from slicewise.errors import StoreUnavailable
+from slicewise.settings import urls_of
 from slicewise.stores import decisions
+from slicewise.stores.joint import JointOperations
+from slicewise.stores.nodes import Nodes, node_name
 from slicewise.stores.operations import Operations, read_commands
 from slicewise.stores.ports import BoardReply, EntityRead, Incarnation, ReadReply, TagRead
 from slicewise.stores.redis.commands import SCRIPTS, decode, encode
@@ -27,9 +30,36 @@ _HELLO = (pack((b"INFO",)), *_SCRIPTS)
 
 
 def open_store(url: str, timeout_s: float = 30.0) -> Store:
-    """A store over a new connection. Raises StoreUnavailable where nobody answers, or a server
-    does on which the promises do not hold."""
-    return Store(RedisNode(Address.parse(url), timeout_s))
+    """A store over a new connection, to each of its nodes where the address has several (`urls_of`). Raises
+    StoreUnavailable where one does not answer, or a server does on which the promises do not hold."""
+    addresses = addresses_of(url)
+    if len(addresses) == 1:
+        return Store(RedisNode(addresses[0], timeout_s))
+    opened: list[RedisNode] = []
+    try:
+        for address in addresses:
+            opened.append(RedisNode(address, timeout_s))
+        nodes = Nodes(opened)
+        return Store(nodes, JointOperations(nodes))
+    except BaseException:
+        for node in opened:
+            node.close()
+        raise
+
+
+def addresses_of(url: str) -> list[Address]:
+    """Of the store's nodes, in their order."""
+    return [Address.parse(each) for each in urls_of(url)]
+
+
+def open_node(url: str, number: int, count: int, timeout_s: float = 30.0) -> Store:
+    """One of the nodes by itself, for a reader: the others may be away."""
+    node = RedisNode(Address.parse(url), timeout_s)
+    try:
+        return Store(node, Operations(node.incarnation, node_name(number, count)))
+    except BaseException:
+        node.close()
+        raise
 
 
 def check_hello(replies: Sequence[Any], address: Address) -> Incarnation:
@@ -65,6 +95,11 @@ class RedisNode:
         packed, replies = encode(commands)
         return decode(commands, self._connection.exchange(packed, replies))
 
+    def start(self, commands: Sequence[Command]) -> Callable[[], list[Any]]:
+        packed, replies = encode(commands)
+        self._connection.send(packed)
+        return lambda: decode(commands, self._connection.receive(replies))
+
     def plain(self, commands: Sequence[tuple[bytes, ...]]) -> list[Any]:
         """Replies to commands that no step has: of upkeep, which never writes data."""
         return self._connection.exchange([pack(command) for command in commands], len(commands))
@@ -86,7 +121,8 @@ class AsyncReader:
         self._steps: Operations | None = None
 
     @classmethod
-    async def open(cls, url: str, timeout_s: float = 5.0) -> AsyncReader:
+    async def open(cls, url: str, timeout_s: float = 5.0, node: str = "") -> AsyncReader:
+        """node: of one of several, as in `Marks`."""
         self = cls(Address.parse(url), timeout_s)
         loop = asyncio.get_running_loop()
         address = self.address
@@ -105,7 +141,7 @@ class AsyncReader:
             self.close()
             raise StoreUnavailable(f"the store does not answer: {error}", where=str(address)) from error
         try:
-            self._steps = Operations(check_hello(replies[len(greeting) :], address))
+            self._steps = Operations(check_hello(replies[len(greeting) :], address), node)
             await self._drive(self._steps.bind())
         except BaseException:
             self.close()

@@ -141,7 +141,7 @@ def _change(change: Change) -> bytes:
             words += (field, value, b"%d" % expiry)
         words.append(b"%d" % len(key.deletes))
         words += key.deletes
-        words.append(key.counted)
+        words += (b"", b"0") if key.passed is None else (key.passed.place, b"%d" % key.passed.offset)
     return pack(tuple(words))
 
 
@@ -163,9 +163,10 @@ def _keeps(keeps: EventList, expiry: int) -> list[bytes]:
 
 
 def _tail(change: TailChange) -> bytes:
-    words = [b"EVALSHA", _TAIL_SHA, b"1", change.key, change.guard, change.skip, b"%d" % change.bound]
-    for offset, field, value, expiry in change.events:
-        words += (b"%d" % offset, field, value, b"%d" % expiry)
+    words = [b"EVALSHA", _TAIL_SHA, b"1", change.key, change.guard, change.skip, change.place]
+    words += [b"%d" % n for n in (change.bound, *change.room)]
+    for offset, member, expiry in change.events:
+        words += (b"%d" % offset, member, b"%d" % expiry)
     return pack(tuple(words))
 
 

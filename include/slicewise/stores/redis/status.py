@@ -9,11 +9,11 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from slicewise.errors import StoreUnavailable
-from slicewise.settings import redacted
+from slicewise.settings import redacted, urls_of
 from slicewise.stores.keys import MARKS, manifest_key, status_key, swapped_hours, swapped_key, unit_name
 
 
@@ -30,6 +30,8 @@ class StoreStatus:
     """Part (`stream:<source>`, `tail:<source>`, `emit:<source>`, `job:<name>`) -> what it said last."""
     swapped: Mapping[str, Mapping[int, int]] = field(default_factory=dict)
     """Unit -> compacted hour, counted since the epoch -> archive seq."""
+    wanting: tuple[str, ...] = ()
+    """Of a store of several nodes, which of them is away, or lacks the newest deployment, in words."""
 
     @property
     def sources(self) -> tuple[str, ...]:
@@ -48,7 +50,62 @@ class StoreStatus:
 
 
 def read_status(url: str, jobs: Sequence[str] = (), *, timeout_s: float = 5.0) -> StoreStatus:
-    """The status of the store at `url` and of the named jobs. Raises StoreUnavailable."""
+    """The status of the store at `url` and of the named jobs: what all of its nodes claim that answer. Raises
+    StoreUnavailable where none does."""
+    urls = urls_of(url)
+    if len(urls) == 1:
+        return _read_node(url, jobs, timeout_s)
+    found, failed = dict[int, StoreStatus](), dict[int, StoreUnavailable]()
+    for number, each in enumerate(urls):
+        try:
+            found[number] = _read_node(each, jobs, timeout_s)
+        except StoreUnavailable as error:
+            failed[number] = error
+    if not found:
+        raise failed[0]
+    return _together(found, [f"node {number + 1} of {len(urls)} is away" for number in failed], len(urls))
+
+
+def _together(found: Mapping[int, StoreStatus], wanting: Sequence[str], count: int) -> StoreStatus:
+    """What nodes claim together, as `joint_marks.merged` has it, as far as a picture shows it."""
+    newest = max(found, key=lambda number: (_epoch(found[number]), -number))
+    first = found[newest]
+    said = (_epoch(first), first.marks.get("units"))
+    behind = [n for n, each in found.items() if (_epoch(each), each.marks.get("units")) != said]
+    all_marks = [each.marks for each in found.values()]
+    marks = dict(first.marks)
+    for name in [name for name in marks if name[:2] in ("g:", "y:")]:
+        if all(name in each for each in all_marks):
+            marks[name] = min((each[name] for each in all_marks), key=int)
+        else:
+            del marks[name]
+    for each in all_marks:
+        for name, value in each.items():
+            if name[:2] == "w:":
+                marks[name] = max(value, marks.get(name, b"0"), key=int)
+            elif name[:2] == "b:" and f"y:{name[2:]}" not in each:
+                marks[name] = value
+    swapped = {
+        unit: {h: min(seq, *(o.swapped[unit][h] for o in found.values())) for h, seq in hours.items()}
+        for unit, mine in first.swapped.items()
+        for hours in [{h: s for h, s in mine.items() if all(h in o.swapped.get(unit, {}) for o in found.values())}]
+    }
+    lacking = [f"node {number + 1} of {count} lacks the newest deployment" for number in behind]
+    return replace(
+        first,
+        now_us=max(each.now_us for each in found.values()),
+        marks=marks,
+        swapped=swapped,
+        parts={part: text for each in reversed(list(found.values())) for part, text in each.parts.items()},
+        wanting=(*wanting, *lacking),
+    )
+
+
+def _epoch(status: StoreStatus) -> int:
+    return int(status.marks.get("epoch", -1))
+
+
+def _read_node(url: str, jobs: Sequence[str], timeout_s: float) -> StoreStatus:
     with connected(url, timeout_s) as client:
         time, marks = client.pipeline(transaction=False).time().hgetall(MARKS).execute()
         now_us = time[0] * 1_000_000 + time[1]
@@ -64,9 +121,17 @@ def read_status(url: str, jobs: Sequence[str] = (), *, timeout_s: float = 5.0) -
 
 
 def record_part(url: str, part: str, text: str, *, timeout_s: float = 5.0) -> None:
-    """Lets a part say something of itself. Raises StoreUnavailable."""
-    with connected(url, timeout_s) as client:
-        client.set(status_key(part), text)
+    """Lets a part say something of itself, on every node that answers. Raises StoreUnavailable where none does."""
+    failed: list[StoreUnavailable] = []
+    urls = urls_of(url)
+    for each in urls:
+        try:
+            with connected(each, timeout_s) as client:
+                client.set(status_key(part), text)
+        except StoreUnavailable as error:
+            failed.append(error)
+    if len(failed) == len(urls):
+        raise failed[0]
 
 
 def _drivers(status: StoreStatus) -> list[str]:

@@ -87,11 +87,27 @@ class Connection:
 
     def exchange(self, packed: Sequence[bytes], replies: int) -> list[Any]:
         """Sends, and waits for as many replies. Raises StoreUnavailable, and is dead then."""
+        self.send(packed)
+        return self.receive(replies)
+
+    def send(self, packed: Sequence[bytes]) -> None:
+        """As the first part of `exchange`: `receive` must follow before anything else is sent."""
         if self._socket is None:
             raise StoreUnavailable("the connection is closed", where=str(self.address))
         try:
             if packed:
                 self._socket.sendall(b"".join(packed))
+        except OSError as error:
+            raise self._broken(error) from error
+        except BaseException:
+            self.close()
+            raise
+
+    def receive(self, replies: int) -> list[Any]:
+        """So many replies to what was sent."""
+        if self._socket is None:
+            raise StoreUnavailable("the connection is closed", where=str(self.address))
+        try:
             out: list[Any] = []
             get = self._reader.gets
             while len(out) < replies:

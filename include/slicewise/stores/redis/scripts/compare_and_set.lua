@@ -3,8 +3,8 @@
 --
 -- KEYS: hashes of one slot. ARGV, for each key: n, then n times (field, want), where want is ""
 -- (absent), "=" and the value, or "^" and how it begins; then for each key: n, then n times
--- (field, value, expiry second or 0), then m, then m fields to delete, then the field that counts those ("": none):
--- how many of them stood is taken from it, and at nothing it goes.
+-- (field, value, expiry second or 0), then m, then m fields to delete, then a place ("": none) and an offset: the tail's
+-- events of the place up to there go, in whole fields, and of the field that holds the offset its beginning.
 -- Reply: -1 where a check failed, else how many sets were left out because they had expired.
 local at = 1
 local standing = {}
@@ -31,6 +31,54 @@ for k = 1, #KEYS do
   at = at + 1 + 2 * n
 end
 
+-- Adds to sets and deletes what takes the tail's events of a place up to an offset; gives the field that is torn, if any.
+local function take(key, place, reached, sets, deletes)
+  local head = 'o:' .. place
+  local found = redis.call('HMGET', key, head, 'm')
+  if not found[1] then return end
+  local oldest, newest = string.match(found[1], '^(%d+):(%d+)$')
+  if not newest then return head end
+  oldest, newest = tonumber(oldest), tonumber(newest)
+  local at, gone = oldest, 0
+  while at <= newest do
+    local name = 'q:' .. place .. ':' .. at
+    local value = redis.call('HGET', key, name)
+    if not value or #value < 12 then return name end
+    local last, n = struct.unpack('<I8I4', value)
+    if n == 0 or #value < 12 + 4 * n then return name end
+    if last > reached then
+      local cut, from = 0, 13 + 4 * n -- an offset begins 28 bytes into its member
+      while true do
+        if cut == n or #value < from + 35 then return name end
+        if struct.unpack('>I8', value, from + 28) > reached then break end
+        from, cut = from + struct.unpack('<I4', value, 13 + 4 * cut), cut + 1
+      end
+      if cut > 0 then
+        sets[#sets + 1] = name
+        sets[#sets + 1] = struct.pack('<I8I4', last, n - cut)
+          .. string.sub(value, 13 + 4 * cut, 12 + 4 * n) .. string.sub(value, from)
+      end
+      gone = gone + cut
+      break
+    end
+    deletes[#deletes + 1] = name
+    at, gone = at + 1, gone + n
+  end
+  if at > newest then
+    deletes[#deletes + 1] = head
+  elseif at > oldest then
+    sets[#sets + 1] = head
+    sets[#sets + 1] = at .. ':' .. newest
+  end
+  local left = tonumber(found[2] or '0') - gone
+  if left <= 0 then
+    deletes[#deletes + 1] = 'm'
+  elseif gone > 0 then
+    sets[#sets + 1] = 'm'
+    sets[#sets + 1] = left
+  end
+end
+
 local now = tonumber(redis.call('TIME')[1])
 local expired = 0
 local plans = {}
@@ -51,10 +99,15 @@ for k = 1, #KEYS do
   local m = tonumber(ARGV[at])
   local deletes = {}
   for j = 1, m do deletes[j] = ARGV[at + j] end
-  local counted = ARGV[at + 1 + m]
-  if not counted then return redis.error_reply('ERR malformed change') end
-  at = at + 2 + m
-  plans[k] = {sets, latest, deletes, counted}
+  local place, reached = ARGV[at + 1 + m], tonumber(ARGV[at + 2 + m])
+  if not reached then return redis.error_reply('ERR malformed change') end
+  at = at + 3 + m
+  -- where all sets have expired the guard is not written either, and no guard may pass what is taken
+  if place ~= '' and (n == 0 or #sets > 0) then
+    local torn = take(KEYS[k], place, reached, sets, deletes)
+    if torn then return redis.error_reply('ERR a torn tail field: ' .. torn .. ' of ' .. KEYS[k]) end
+  end
+  plans[k] = {sets, latest, deletes}
 end
 if at ~= #ARGV + 1 then return redis.error_reply('ERR malformed change') end
 
@@ -69,12 +122,8 @@ for k = 1, #KEYS do
     end
     if latest > 0 and latest > stands then redis.call('EXPIREAT', key, latest) end
   end
-  local gone, counted = 0, plans[k][4]
   for j = 1, #deletes, 1000 do
-    gone = gone + redis.call('HDEL', key, unpack(deletes, j, math.min(j + 999, #deletes)))
-  end
-  if counted ~= '' and gone > 0 and redis.call('HINCRBY', key, counted, -gone) <= 0 then
-    redis.call('HDEL', key, counted)
+    redis.call('HDEL', key, unpack(deletes, j, math.min(j + 999, #deletes)))
   end
 end
 return expired

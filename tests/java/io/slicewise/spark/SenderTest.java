@@ -17,7 +17,7 @@ import org.junit.jupiter.api.Test;
 
 /** What goes to the store, in which order, and what its refusals come to. */
 class SenderTest {
-  private static final int HEAD = 7;
+  private static final int HEAD = 10;
   private static final String DONE = "*4\r\n:1\r\n:0\r\n:0\r\n:0\r\n";
   private static final StructType ROWS =
       new StructType()
@@ -35,7 +35,7 @@ class SenderTest {
   private static Map<String, List<Long>> offsets(List<List<String>> calls) {
     Map<String, List<Long>> found = new HashMap<>();
     for (List<String> call : calls) {
-      for (int at = HEAD; at < call.size(); at += 4) {
+      for (int at = HEAD; at < call.size(); at += 3) {
         found.computeIfAbsent(call.get(3), key -> new ArrayList<>()).add(Long.valueOf(call.get(at)));
       }
     }
@@ -61,8 +61,22 @@ class SenderTest {
                       .boxed()
                       .toList(),
                   offsets));
-      assertTrue(node.calls.stream().allMatch(call -> call.size() <= HEAD + 4 * 512));
+      assertTrue(node.calls.stream().allMatch(call -> call.size() <= HEAD + 3 * 512));
       assertTrue(found.containsKey("sw:7:{e:string:hot}:u:hot"), found.keySet()::toString);
+    }
+  }
+
+  @Test
+  void aCallSaysWhereTheEventsStandAndHowManyAFieldTakes() throws IOException {
+    try (Node node = new Node(call -> DONE)) {
+      write(TailWriter.of(node.spec()), 5, 6);
+      List<String> call = node.calls.get(0);
+      String place = "0123456789abcdef0123456789abcdef:0";
+      assertEquals(
+          List.of("1", "sw:7:{e:string:a}:u:hot", "l:" + place, "x:" + place, place, "10", "64", "4096", "5"),
+          call.subList(2, 11));
+      assertEquals("1", call.get(12)); // the second of expiry; before it the member
+      assertEquals(13, call.size());
     }
   }
 
@@ -128,6 +142,44 @@ class SenderTest {
       TailWriter other = TailWriter.of(node.spec().replace("\"run_id\":\"r\"", "\"run_id\":\"q\""));
       assertThrows(TailFailure.class, () -> other.open(0, 0));
       assertTrue(node.calls.isEmpty());
+    }
+  }
+
+  @Test
+  void whoSleptThroughADeploymentWritesNothingOfWhatCameAfterIt() throws Exception {
+    Node[] self = new Node[1];
+    Node sleepy =
+        new Node(
+            call -> {
+              sleep(2_200); // longer than the tail trusts what it was told
+              self[0].epoch = "6";
+              return DONE;
+            });
+    try (Node node = sleepy) {
+      self[0] = node;
+      node.epoch = "5";
+      TailWriter writer = TailWriter.of(node.spec().replace("\"epoch\":null", "\"epoch\":5"));
+      writer.open(0, 0);
+      writer.process(row(0, 1, "a")); // of no unit: the sender learns of the partition, and asks
+      while (node.asks < 2) {
+        sleep(1);
+      }
+      writer.process(row(5, 0, "a"));
+      while (node.calls.isEmpty()) {
+        sleep(1);
+      }
+      writer.process(row(6, 0, "a"));
+      TailFailure why = assertThrows(TailFailure.class, () -> writer.close(null));
+      assertTrue(why.getMessage().contains("epoch 6"), why.getMessage());
+      assertEquals(1, node.calls.size());
+    }
+  }
+
+  private static void sleep(long ms) {
+    try {
+      Thread.sleep(ms);
+    } catch (InterruptedException stopped) {
+      throw new IllegalStateException(stopped);
     }
   }
 

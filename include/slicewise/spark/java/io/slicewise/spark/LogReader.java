@@ -38,13 +38,13 @@ public final class LogReader {
   private static final long US_PER_MS = 1_000L;
 
   private final JsonNode given;
-  private final RecordReader reader;
+  private final Versions reader;
   private final DataOutputStream out;
   private final Map<TopicPartition, Long> ends = new HashMap<>();
 
   private LogReader(JsonNode given, DataOutputStream out) {
     this.given = given;
-    this.reader = RecordReader.of(given.get("reader").toString());
+    this.reader = Versions.of(given.get("versions").toString());
     this.out = out;
   }
 
@@ -119,7 +119,7 @@ public final class LogReader {
     reader.kept().forEach(field -> columns.add(field.column()));
     for (ConsumerRecord<byte[], byte[]> record : records) {
       long kafkaTimeUs = record.timestamp() * US_PER_MS;
-      Object[] row = reader.read(record.value(), kafkaTimeUs);
+      Object[] row = reader.read(record.value(), kafkaTimeUs, partition, record.offset());
       offsets.putLong(record.offset());
       times.putLong(kafkaTimeUs);
       good.putByte(row[1] == null ? 1 : 0);

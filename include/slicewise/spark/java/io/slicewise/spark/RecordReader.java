@@ -1,23 +1,21 @@
 package io.slicewise.spark;
 
 import com.fasterxml.jackson.databind.JsonNode;
+import java.io.Serializable;
 import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.List;
-import org.apache.spark.sql.Row;
-import org.apache.spark.sql.RowFactory;
-import org.apache.spark.sql.api.java.UDF2;
 
 /**
  * A Kafka record is good or bad, and its values are what they are, by this one function of the
- * record's bytes, its Kafka timestamp and the source's schema.
+ * record's bytes, its Kafka timestamp and one schema of the source ({@link Versions}: which one).
  *
  * <p>Gives a row (event time in microseconds UTC, reason, the kept columns): the reason is null and
  * the rest stands where the record is good; else the reason alone stands. Every member of the
  * record is read, also those that no column names, because a record that is bad anywhere is bad.
  * Holds no state between records: an instance may serve many threads.
  */
-public final class RecordReader implements UDF2<byte[], Long, Row> {
+public final class RecordReader implements Serializable {
   private static final long serialVersionUID = 1L;
   private static final int OF_KAFKA = -1;
 
@@ -99,12 +97,7 @@ public final class RecordReader implements UDF2<byte[], Long, Row> {
     return Arrays.stream(fields).filter(field -> field.kept).toList();
   }
 
-  @Override
-  public Row call(byte[] value, Long kafkaTimeUs) {
-    return RowFactory.create(read(value, kafkaTimeUs));
-  }
-
-  /** Event time, reason and the kept columns, as {@link #call} gives them. */
+  /** Event time, reason and the kept columns. */
   Object[] read(byte[] value, long kafkaTimeUs) {
     Object[] read = new Object[fields.length];
     String reason = reasonOf(value, kafkaTimeUs, read);

@@ -32,12 +32,12 @@ final class TailRun {
 
   private void tail(Commands commands, TailSpec spec) {
     TailUnit unit = entity.unit;
-    commands.begin(7 + 4 * writes.size()).word("EVALSHA").word(spec.tail.sha()).word("1");
+    commands.begin(10 + 3 * writes.size()).word("EVALSHA").word(spec.tail.sha()).word("1");
     commands.word(unit.hotKey(entity.tag));
-    commands.word(unit.guard(entity.partition)).word(unit.skip(entity.partition)).word(spec.bound);
+    commands.word(unit.guard(entity.partition)).word(unit.skip(entity.partition)).word(unit.place(entity.partition));
+    commands.word(spec.bound).word(spec.fieldEvents).word(spec.fieldBytes);
     for (TailWrite each : writes) {
-      commands.word(each.offset).word(unit.field(each.timeUs, entity.partition, each.offset)).word(each.value);
-      commands.word(unit.expiry(each.timeUs));
+      commands.word(each.offset).word(each.value).word(unit.expiry(each.timeUs));
     }
   }
 

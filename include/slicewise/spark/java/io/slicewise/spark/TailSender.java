@@ -27,6 +27,13 @@ final class TailSender implements Closeable {
   private static final long MOST_BYTES = 32L << 20;
   private static final long SAY_NS = TimeUnit.SECONDS.toNanos(1);
   private static final long ASK_NS = TimeUnit.MILLISECONDS.toNanos(50);
+
+  /**
+   * So long after the marks were asked last nothing is written before they are asked again: a sender that slept through
+   * a deployment writes no record that came after it. Less than `LEASE_S` of stores/versions.py (docs/adr/0057).
+   */
+  private static final long TRUST_NS = TimeUnit.SECONDS.toNanos(2);
+
   private static final long WAIT_MS = 10;
   private static final long LEAST_BACK_OFF_MS = 20;
   private static final long MOST_BACK_OFF_MS = 1_000;
@@ -49,6 +56,10 @@ final class TailSender implements Closeable {
   private volatile TailNode node;
   private long saidNs = System.nanoTime() - SAY_NS;
   private long askedNs = saidNs;
+
+  /** When the marks were last asked whether what the tail was planned by still stands, and it did. */
+  private long toldNs = System.nanoTime();
+
   private boolean waits;
   private int vain;
 
@@ -179,6 +190,9 @@ final class TailSender implements Closeable {
     long now = System.nanoTime();
     Collection<TailRun> runs = runs();
     boolean say = now - saidNs >= SAY_NS;
+    if (!runs.isEmpty() && now - toldNs >= TRUST_NS) {
+      exchange(List.of(), true, false); // throws where another deployment stands
+    }
     boolean ask = say || partitions.size() > ledgers.size() || waits && now - askedNs >= ASK_NS;
     if (!runs.isEmpty() || ask) {
       exchange(runs, ask, say);
@@ -223,10 +237,12 @@ final class TailSender implements Closeable {
         say();
       }
       try {
+        long sent = System.nanoTime();
         List<Object> replies = node.exchange(commands);
         if (ask) {
           // first: what was written into another life is not acknowledged
           ledgers = node.ledgers(replies.get(runs.size()), asked);
+          toldNs = sent;
           askedNs = System.nanoTime();
         }
         if (say) {

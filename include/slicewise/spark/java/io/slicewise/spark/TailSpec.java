@@ -28,7 +28,14 @@ final class TailSpec {
   final String statusKey;
   final Script tail;
   final Script list;
+
+  /** Events of an entity's tail. */
   final long bound;
+
+  /** What one field of it takes. */
+  final long fieldEvents;
+
+  final long fieldBytes;
   final long ahead;
   final int queue;
   final long timeoutMs;
@@ -63,6 +70,8 @@ final class TailSpec {
     tail = Script.of(given.get("tail_script").asText());
     list = Script.of(given.get("list_script").asText());
     bound = given.get("bound").asLong();
+    fieldEvents = given.get("field_events").asLong();
+    fieldBytes = given.get("field_bytes").asLong();
     ahead = given.get("ahead").asLong();
     queue = given.get("queue").asInt();
     timeoutMs = given.get("timeout_ms").asLong();

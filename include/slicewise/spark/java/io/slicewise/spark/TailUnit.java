@@ -78,9 +78,9 @@ final class TailUnit {
     return member.of(timeUs, partition, offset, values);
   }
 
-  /** Field of an event in its hot hash. */
-  byte[] field(long timeUs, int partition, long offset) {
-    return ascii("e:" + Math.floorDiv(timeUs, sliceUs) + ":" + topicId + ":" + partition + ":" + offset);
+  /** The place as the names of fields end with it. */
+  byte[] place(int partition) {
+    return ascii(topicId + ":" + partition);
   }
 
   byte[] guard(int partition) {

@@ -1,0 +1,34 @@
+"""Orders of a shop: a price may have more digits."""
+
+import slicewise as sw
+
+orders = sw.KafkaSource(
+    "orders",
+    schema={
+        "customer": "string",
+        "status": "string",
+        "price": "decimal(12,2)",
+        "note": "string",
+        "ordered_at": "timestamp_rfc3339",
+    },
+    timestamp="ordered_at",
+    required=["customer"],
+    max_lateness="7d",
+)
+
+by_customer = sw.FeatureView(
+    "by_customer",
+    source=orders,
+    entity=["customer"],
+    features=[
+        sw.Feature("orders", sw.count(), windows=["1d", "30d"]),
+        sw.Feature("by_status", sw.count_by("status", max_categories=20), windows=["1d"]),
+    ],
+)
+
+paid = sw.FeatureView(
+    "paid",
+    source=orders,
+    entity=["customer"],
+    features=[sw.Feature("paid", sw.sum("price"), windows=["1d", "30d"])],
+)

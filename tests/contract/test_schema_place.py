@@ -1,0 +1,134 @@
+"""The place of a schema is recorded once, by whoever is first, and nobody who was planned before it goes on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import nullcontext
+from typing import Any, cast
+
+import pytest
+
+import slicewise as sw
+from slicewise.cover import Cover
+from slicewise.errors import EpochSuperseded
+from slicewise.features.definitions import Project
+from slicewise.features.plan import Deployment, plan
+from slicewise.features.projects import joined
+from slicewise.stores import versions
+from slicewise.stores.kafka.log import KafkaLog
+from slicewise.stores.ports import Marks
+from slicewise.stores.store import Store
+from slicewise.stores.versions import LEASE_S, record_places, settled
+from tests.support.stored import TOPIC, cover
+
+OTHER = "e" * 32
+
+
+class Log:
+    """A log that ends where the test says."""
+
+    def __init__(self, end: Cover) -> None:
+        self.end = end
+
+    def check_topic(self, topic: str, topic_id: str) -> None:
+        assert (topic, topic_id) == ("plays", TOPIC)
+
+    def latest(self, topic: str) -> Cover:
+        assert topic == "plays"
+        return self.end.join(Cover({(OTHER, 0): 99}))
+
+
+def log(*offsets: int) -> KafkaLog:
+    return cast(KafkaLog, Log(cover(*offsets)))
+
+
+def planned(**more: str) -> Deployment:
+    schema = {"user": "string", "at_us": "timestamp_us", **more}
+    source = sw.KafkaSource("plays", schema=schema, timestamp="at_us", max_lateness="1h")
+    features = [sw.Feature("n", sw.count(), windows=["10m"])]
+    return plan(Project.of("p", [sw.FeatureView("v", source=source, entity=["user"], features=features)]))
+
+
+@pytest.fixture
+def store(connect: Callable[[], Store]) -> Store:
+    """With a source deployed, and folded up to 5."""
+    made, first = connect(), planned()
+    made.initialise()
+    made.deploy(first, 0, {"plays": TOPIC}, cover())
+    marks = made.marks()
+    made.advance_ledger(cover(), cover(5), marks.epoch, marks.units)
+    return made
+
+
+def opened(store: Store) -> tuple[Deployment, Marks]:
+    """With another schema of it deployed."""
+    opening = joined(planned(agent="string"), standing(store))
+    return opening, store.deploy(opening, store.marks().epoch, {"plays": TOPIC})
+
+
+def standing(store: Store) -> Deployment:
+    return Deployment.from_json(store.manifest(store.marks().units) or "")
+
+
+def place_of(store: Store) -> Cover | None:
+    (version,) = standing(store).source("plays").earlier
+    return version.until
+
+
+def test_the_place_is_the_logs_end_and_nothing_else_of_the_marks_moves(store: Store) -> None:
+    before = store.marks()
+    deployment, marks = opened(store)
+    assert place_of(store) is None
+    after = record_places(store, log(9, 3), deployment, marks)
+    assert place_of(store) == cover(9, 3), "of its topic alone"
+    assert after.epoch == before.epoch + 2
+    for name in ("ledger", "starts", "ready", "terms", "aliases", "topics", "known"):
+        assert getattr(after, name) == getattr(before, name), name
+
+
+def test_of_two_who_record_it_the_second_changes_nothing(store: Store) -> None:
+    deployment, marks = opened(store)
+    record_places(store, log(9), deployment, marks)
+    with pytest.raises(EpochSuperseded):
+        record_places(store, log(12), deployment, marks)
+    assert place_of(store) == cover(9)
+
+
+def test_a_batch_that_was_planned_before_is_refused_before_its_first_row(store: Store) -> None:
+    old = store.marks()
+    deployment, opening = opened(store)
+    for marks in (old, opening):
+        if marks is opening:
+            record_places(store, log(9), deployment, opening)
+        with pytest.raises(EpochSuperseded):
+            store.begin_batch(cover(5), marks.epoch, marks.units)
+    now = store.marks()
+    store.begin_batch(cover(5), now.epoch, now.units)
+
+
+def test_who_needs_a_place_waits_as_long_as_somebody_may_still_judge_and_records_it(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened(store)
+    ends, waited = [9], list[float]()
+
+    def pause(seconds: float) -> None:
+        waited.append(seconds)
+        ends[0] = 11  # what came meanwhile lies below the place
+
+    monkeypatch.setattr(versions, "KafkaLog", lambda _: nullcontext(log(*ends)))
+    marks = settled(store, "kafka", pause)
+    assert (waited, place_of(store), marks) == ([LEASE_S], cover(11), store.marks())
+    assert settled(store, "kafka", pause) == marks
+    assert waited == [LEASE_S], "there is nothing to wait for any more"
+
+
+def test_a_place_that_somebody_recorded_meanwhile_stands(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    deployment, marks = opened(store)
+
+    def pause(_: float) -> Any:
+        record_places(store, log(9), deployment, marks)
+
+    monkeypatch.setattr(versions, "KafkaLog", lambda _: nullcontext(log(12)))
+    assert settled(store, "kafka", pause) == store.marks()
+    assert place_of(store) == cover(9)

@@ -1,0 +1,291 @@
+"""A history is played, and after each part of it everything is asked for: online = training by token = the opinion.
+
+Bounds of sliding, tumbling and hopping windows are worked out here too; those of a session are searched for.
+"""
+
+from __future__ import annotations
+
+import struct
+import traceback
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from itertools import islice
+from random import Random
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from slicewise.aggregates import Event
+from slicewise.codec.plain import converter
+from slicewise.features.unit import PlannedFeature, Unit
+from slicewise.serving.answer import Answer
+from slicewise.serving.requests import MAX_ENTITIES, MAX_VALUES
+from slicewise.slices import DAY_US, EARLIEST_US, HOUR_US, MINUTE_US
+from slicewise.token import Token, decode_all
+from slicewise.training.given import TOPIC
+from slicewise.training.knowledge import Covers
+from slicewise.training.local import Question, answer
+from tests.full.histories import SOURCES, History
+from tests.full.opinion import Known
+from tests.full.world import Part, World
+from tests.laws.values import Error
+
+MOST_TOLD = 20
+_HALVES = int(TOPIC[:16], 16), int(TOPIC[16:], 16)
+
+
+@dataclass
+class Counted:
+    """Values that were compared, by what they were compared with, and those that differ."""
+
+    source: str
+    seed: int
+    events: int = 0
+    answers: int = 0
+    online: int = 0
+    """With the opinion."""
+    empty: int = 0
+    """Of these, of windows without an event."""
+    bounds: int = 0
+    """Windows' bounds, of an answer, with those that are worked out here; not counted as values."""
+    training: int = 0
+    """Of training by the answer's token, with the answer."""
+    hours: int = 0
+    """That were compacted."""
+    mismatches: int = 0
+    wrong: list[str] = field(default_factory=list)
+    """The first of them."""
+
+    @property
+    def values(self) -> int:
+        return self.online + self.training
+
+    def differ(self, what: str, expected: Any, found: Any) -> None:
+        self.mismatches += 1
+        if len(self.wrong) < MOST_TOLD:
+            self.wrong.append(f"{self.source} seed {self.seed}: {what}: expected {expected!r}, found {found!r}")
+
+
+def as_bytes(value: Any) -> bytes:
+    """A value with its type, the names in it, and all its bits."""
+    if isinstance(value, float):
+        return b"d" + struct.pack("<d", value)
+    if isinstance(value, Mapping):
+        return b"{" + b",".join(repr(name).encode() + b":" + as_bytes(each) for name, each in value.items()) + b"}"
+    if isinstance(value, list | tuple):
+        return b"[" + b",".join(map(as_bytes, value)) + b"]"
+    return repr(value).encode()
+
+
+def same(a: Any, b: Any) -> bool:
+    """Whether two values are the same bytes."""
+    if type(a) is type(b) and (a is None or isinstance(a, int | str)):
+        return bool(a == b)
+    return as_bytes(a) == as_bytes(b)
+
+
+def play(source: str, seed: int, size: float) -> Counted:
+    """One history, from its first event to its last; one that raises differs."""
+    try:
+        return played(World(SOURCES[source](seed, size)))
+    except Exception:  # noqa: BLE001 - the other histories are played all the same
+        return Counted(source, seed, mismatches=1, wrong=[f"{source} seed {seed}: {traceback.format_exc()}"])
+
+
+def played(world: World) -> Counted:
+    """The same, of a world that stands at its beginning."""
+    history = world.history
+    rng = Random(f"{history.name} {history.seed}")
+    counted = Counted(history.name, history.seed, len(history.events))
+    asked = [Asked(world, part, counted) for part in world.parts]
+    n = len(history.events)
+    folded = 0
+    for stage in range(1, history.stages + 1):
+        end = n * stage // history.stages
+        while folded < end:
+            folded = min(end, folded + rng.randint(1, max(1, n // history.stages)))
+            world.fold_to(folded, twice=rng.random() < 0.3)
+        # the archive ends where the stream does, before it, or beyond
+        archived = rng.choice([folded, rng.randint(0, folded), min(n, folded + n // 10)])
+        counted.hours += world.compact(rng, archived)
+        for at_us in world.instants(rng, history.instants):
+            for each in asked:
+                each.ask(at_us)
+        for each in asked:
+            each.train()
+    return counted
+
+
+class Asked:
+    """A unit of a world: its entities, what the opinion knows of each, and what was answered."""
+
+    def __init__(self, world: World, part: Part, counted: Counted) -> None:
+        self._world, self._part, self._counted = world, part, counted
+        self._events = _events(world.history, part)
+        most = world.history.entities
+        keys = [*islice(self._events, most)] or [()]
+        names = [name for name, _ in part.unit.entity]
+        if names:
+            keys.append(tuple("nobody" if kind == "string" else -77 for _, kind in part.unit.entity))
+        self._keys = keys
+        self._entities = [dict(zip(names, key, strict=True)) for key in keys]
+        self._known: dict[tuple[Any, ...], Known] = {}
+        self._specs = [str(feature.aggregate.spec()) for feature in part.unit.features]
+        self._tokens: list[Token] = []
+        self._answered: list[tuple[tuple[Any, ...], Mapping[str, str]]] = []
+        self._rows: list[int] = []
+
+    def ask(self, at_us: int | None) -> None:
+        """All entities, at one instant."""
+        unit = self._part.unit
+        step = min(MAX_ENTITIES, max(1, MAX_VALUES // len(unit.features)))
+        for first in range(0, len(self._entities), step):
+            said = self._world.ask(unit, self._entities[first : first + step], at_us)
+            self._judge(said, first)
+
+    def _judge(self, said: Answer, first: int) -> None:
+        unit, counted = self._part.unit, self._counted
+        counted.answers += 1
+        expected_bounds = [bounds_of(unit, feature, said.mode, said.t_us) for feature in unit.features]
+        for number, result in enumerate(said.results, first):
+            (token,) = decode_all(result.token)
+            if token.base.offsets != self._world.ends.offsets:
+                counted.differ(f"cover of {unit.view} {self._keys[number]}", self._world.ends, token.base)
+            known = self._known_to(number, token)
+            bounds = token.bounds
+            for i, feature in enumerate(unit.features):
+                start, end = bounds[feature.column]
+                window = feature.window
+                wanted = expected_bounds[i]
+                if window.gap_us:
+                    a, b = known.session(end - window.length_us, end, window.gap_us)
+                    wanted = (known.times[a] // unit.slice_us * unit.slice_us if b > a else end, end)
+                else:
+                    a, b = known.between(start, end)
+                    if window.rows:
+                        a = max(a, b - window.rows)
+                if wanted is not None:
+                    counted.bounds += 1
+                    if wanted != (start, end):
+                        counted.differ(f"bounds of {self._where(number, feature, said)}", wanted, (start, end))
+                expected = known.value(self._specs[i], feature.aggregate, a, b, end)
+                found = result.values[i]
+                counted.online += 1
+                counted.empty += a == b
+                if isinstance(expected, Error):
+                    code = result.errors.get(f"{unit.view}:{feature.column}")
+                    if found is not None or code != str(expected):
+                        counted.differ(self._where(number, feature, said), expected, (found, code))
+                elif not same(expected, found):
+                    counted.differ(self._where(number, feature, said), expected, found)
+            self._tokens.append(token)
+            self._answered.append((result.values, result.errors))
+            self._rows.append(number)
+
+    def _where(self, number: int, feature: PlannedFeature, said: Answer) -> str:
+        return f"{self._part.unit.view} {self._keys[number]} {feature.column} at {said.t_us} ({said.mode})"
+
+    def train(self) -> None:
+        """Training by the tokens of all that was answered since the last time."""
+        unit, counted = self._part.unit, self._counted
+        offline = self._part.offline
+        names = [name for name, _ in unit.entity]
+        columns = {name: [self._entities[row][name] for row in self._rows] for name in names}
+        types = dict(unit.entity)
+        table = pa.table(
+            {n: pa.array(v, pa.string() if types[n] == "string" else pa.int64()) for n, v in columns.items()}
+        )
+        numbers = offline.entities.numbers(table) if names else np.zeros(len(self._rows), np.int64)
+        bounds = {
+            feature.column: tuple(
+                np.array([token.bounds[feature.column][side] for token in self._tokens], np.int64) for side in (0, 1)
+            )
+            for feature in unit.features
+        }
+        covers = Covers.of(self._tokens, offline.places)
+        finished = answer(offline, unit.features, Question(numbers, bounds, covers))  # type: ignore[arg-type]
+        for i, feature in enumerate(unit.features):
+            values = converter(feature.aggregate.output_type)(finished[feature.column].values)
+            counted.training += len(values)
+            for row, value in enumerate(values):
+                found = self._answered[row][0][i]
+                if not same(found, value):
+                    key = self._keys[self._rows[row]]
+                    counted.differ(f"training of {unit.view} {key} {feature.column}", found, value)
+        self._tokens, self._answered, self._rows, self._known = [], [], [], {}
+
+    def _known_to(self, number: int, token: Token) -> Known:
+        """The entity's events that the answer contains."""
+        ahead = tuple((hour, tuple(cover.offsets.items())) for hour, cover in token.ahead.items())
+        key = (number, tuple(token.base.offsets.items()), ahead)
+        if key not in self._known:
+            events = self._events.get(self._keys[number], [])
+            self._known[key] = Known(
+                [e for e in events if token.contains(e.time // HOUR_US, (TOPIC, e.partition), e.offset)]
+            )
+        return self._known[key]
+
+
+def _events(history: History, part: Part) -> dict[tuple[Any, ...], list[Event]]:
+    """The events of each entity, by what row logic is meant to say; AssertionError where the product's says else."""
+    unit = part.unit
+    names = [name for name, _ in unit.entity]
+    inputs = [name for name, _ in unit.input_types]
+    (source,) = history.deployment.sources
+    found: dict[tuple[Any, ...], list[Event]] = {}
+    rows: dict[tuple[int, int], list[Any]] = {}
+    for raw in history.events:
+        columns = dict(raw)
+        for name, expression in unit.columns:
+            columns[name] = history.meanings[expression.text](raw)
+        key = tuple(columns[name] for name in names)
+        if None in key or (unit.where is not None and history.meanings[unit.where.text](raw) is not True):
+            continue
+        columns = {name: columns[name] for name in inputs}
+        place = raw["partition"], raw["offset"]
+        rows[place] = list(columns.values())
+        found.setdefault(key, []).append(Event(raw[source.timestamp], *_HALVES, *place, columns))
+    told = part.rows.select(["partition", "offset", *inputs]).to_pylist()
+    assert len(told) == len(rows), f"row logic of {unit.view} takes {len(told)} events, not {len(rows)}"
+    for row in told:
+        wanted = rows[row["partition"], row["offset"]]
+        assert all(map(same, [v + 0.0 if isinstance(v, float) else v for v in wanted], [row[n] for n in inputs])), (
+            unit.view,
+            row,
+            wanted,
+        )
+    return found
+
+
+MOST_PARTS = 1_500
+"""DESIGN §4: a sliding window starts at a multiple of the finest level of which it has so many at most."""
+
+
+def bounds_of(unit: Unit, feature: PlannedFeature, mode: str, t_us: int) -> tuple[int, int] | None:
+    """What DESIGN §4 says of a window's bounds at a moment; None of sessions, whose start follows from the events."""
+    window, slice_us = feature.window, unit.slice_us
+    t = t_us - window.offset_us
+    present = (-(-t // slice_us) if mode == "live" else t // slice_us) * slice_us
+    match window.kind:
+        case "sliding":
+            levels = [each for each in (slice_us, MINUTE_US, HOUR_US, DAY_US) if each % slice_us == 0]
+            step = next(each for each in sorted(levels) if window.length_us <= MOST_PARTS * each)
+            return (t - window.length_us) // step * step, present
+        case "tumbling" | "hopping":
+            end = t // window.hop_us * window.hop_us + (window.hop_us if window.open else 0)
+            return end - window.length_us, min(end, present) if window.open else end
+        case "exact":
+            starts = {"both": 0, "left": 0, "right": 1, "neither": 1}
+            return t - window.length_us + starts[window.closed], t + (window.closed in ("both", "right"))
+        case "rows":
+            return EARLIEST_US, t + 1
+        case "session":
+            return None
+        case other:
+            raise AssertionError(f"no opinion on a window of kind {other}")
+
+
+def fingerprint(each: Counted) -> tuple[Any, ...]:
+    """What two runs of one seed agree on."""
+    return each.source, each.seed, each.events, each.answers, each.online, each.bounds, each.training, each.mismatches

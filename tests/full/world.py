@@ -1,0 +1,176 @@
+"""A platform in one process: the engine's own fold, compaction, store and service over a clock that stands still.
+
+Batches are folded as executors fold them, hours compacted and swapped as the hourly job does it, and questions answered
+by the service object. What is not here is what carries bytes: Kafka, Spark, a server of Redis, HTTP.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from random import Random
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from slicewise.clock import ManualClock
+from slicewise.cover import Cover, Place
+from slicewise.features.row_columns import row_logic
+from slicewise.features.unit import Unit
+from slicewise.lifecycle.compaction import days_to_total
+from slicewise.serving.answer import Answer
+from slicewise.serving.connection import SyncConnection
+from slicewise.serving.requests import checked
+from slicewise.serving.service import FeatureService
+from slicewise.slices import HOUR_US, MINUTE_US
+from slicewise.spark.fold import Placed, SourceRows, batch_of, list_batch_of
+from slicewise.spark.partials import Accumulate, Combine, UnitRef, Whole
+from slicewise.spark.swapping import HourRows
+from slicewise.stores.iceberg.schemas import unit_entity
+from slicewise.stores.memory import MemoryServer, open_memory
+from slicewise.training.given import TOPIC, typed_events
+from slicewise.training.question import UnitEvents
+from slicewise.training.rows import IDENTITY_COLUMNS, KAFKA_TIME, unit_events
+from tests.full.histories import BEGIN_US, PARTITIONS, History
+
+
+@dataclass(frozen=True)
+class Part:
+    """A unit's rows after its row logic, in the order of the log, and as training takes them."""
+
+    unit: Unit
+    rows: pa.Table
+    offline: UnitEvents
+
+
+class World:
+    """What a history is played on. Its log is read up to `ends`, archived up to `archived`."""
+
+    def __init__(self, history: History) -> None:
+        self.history = history
+        self.clock = ManualClock(BEGIN_US)
+        self.server = MemoryServer(self.clock)
+        self.store = open_memory(self.server)
+        deployment = history.deployment
+        (source,) = deployment.sources
+        self.source = source
+        marks = self.store.initialise()
+        marks = self.store.deploy(deployment, marks.epoch, {source.topic: TOPIC}, Cover())
+        self.manifest = deployment.to_json()
+        typed, refused = typed_events(source, list(history.events))
+        assert not refused, refused
+        self.typed = typed
+        units = {unit.storage_fingerprint: unit for unit in deployment.units}
+        self.parts = [self._part(unit) for unit in units.values()]
+        self.service = FeatureService(self.clock)
+        self.connection = SyncConnection(lambda: open_memory(self.server))
+        self.ends = Cover()
+        self.archived = Cover()
+        self.seq = 0
+
+    def _part(self, unit: Unit) -> Part:
+        rows, _ = row_logic(unit, self.typed, (*IDENTITY_COLUMNS, KAFKA_TIME))
+        return Part(unit, rows, unit_events(unit, self.typed))
+
+    # ---------------------------------------------------------------- the stream
+    def cover_of(self, events: int) -> Cover:
+        """Of the first so many events of the log."""
+        ends: dict[Place, int] = {}
+        for event in self.history.events[:events]:
+            ends[TOPIC, event["partition"]] = event["offset"] + 1
+        return Cover(ends)
+
+    def fold_to(self, events: int, *, twice: bool = False) -> None:
+        """A batch up to there, and its end; twice: as after a crash before that."""
+        end = self.cover_of(events)
+        newest = max(event[KAFKA_TIME] for event in self.history.events[:events])
+        self.clock.set(max(self.clock.now_us(), newest + 1))
+        marks = self.store.marks()
+        self.store.begin_batch(self.ends, marks.epoch, marks.units)
+        for _ in range(2 if twice else 1):
+            for part in self.parts:
+                for partition in range(PARTITIONS):
+                    self._fold(part, partition, end)
+        self.store.advance_ledger(self.ends, end, marks.epoch, marks.units)
+        self.ends = end
+
+    def _fold(self, part: Part, partition: int, end: Cover) -> None:
+        place, unit = (TOPIC, partition), part.unit
+        offset = part.rows["offset"]
+        wanted = pc.and_(pc.greater_equal(offset, self.ends.get(place)), pc.less(offset, end.get(place)))
+        table = part.rows.filter(pc.and_(wanted, pc.equal(part.rows["partition"], partition)))
+        if not table.num_rows:
+            return
+        table = table.append_column("keep", pa.array(np.zeros(table.num_rows, np.int32)))
+        placed = Placed(unit.storage_fingerprint, "keep", tuple(n for n, _ in unit.entity), _own(unit))
+        rows = SourceRows.of(table.combine_chunks(), TOPIC, partition)
+        if unit.event_list is not None:
+            listed = list_batch_of(unit, placed, rows)
+            assert listed is not None
+            self.store.add(listed)
+            return
+        batch = batch_of(unit, placed, rows)
+        assert batch is not None
+        self.store.fold(batch)
+
+    # ---------------------------------------------------------------- the hourly job
+    def compact(self, rng: Random, events: int) -> int:
+        """Archives the first so many events, and compacts some of the hours that are over; how many hours."""
+        self.archived = self.archived.join(self.cover_of(events))
+        self.seq += 1
+        self.store.put_cover(self.source.name, self.seq, self.archived)
+        done = 0
+        now_hour = self.clock.now_us() // HOUR_US
+        for part in self.parts:
+            if part.unit.event_list is not None:
+                continue
+            known = part.rows.filter(pa.array(self._contained(part.rows)))
+            held = sorted(set((known["event_time"].to_numpy() // HOUR_US).tolist()))
+            hours = [hour for hour in held if hour < now_hour and rng.random() < 0.7]
+            tags: dict[int, dict[bytes, None]] = {}
+            for hour in hours:
+                tags.setdefault(hour // 24, {}).update(dict.fromkeys(self._swap(part.unit, known, hour)))
+            for day in days_to_total(hours, None, now_hour):
+                self.store.total_day(part.unit, list(tags[day]), day)
+            done += len(hours)
+        return done
+
+    def _contained(self, rows: pa.Table) -> np.ndarray:
+        ends = np.array([self.archived.get((TOPIC, partition)) for partition in range(PARTITIONS)], np.int64)
+        return np.asarray(rows["offset"].to_numpy() < ends[rows["partition"].to_numpy()])
+
+    def _swap(self, unit: Unit, known: pa.Table, hour: int) -> list[bytes]:
+        """The tags of its entities."""
+        table = known.filter(pa.array(known["event_time"].to_numpy() // HOUR_US == hour))
+        ref = UnitRef(self.manifest, unit.storage_fingerprint)
+        whole = Whole(Accumulate(ref, _own(unit)), Combine(ref))
+        compacted = pa.Table.from_batches(list(whole(iter(table.combine_chunks().to_batches()))))
+        rows = HourRows(unit, compacted.combine_chunks(), tuple(name for name, _ in unit_entity(unit)))
+        entries = rows.entries(*rows.hours()[hour], self.seq)
+        outcome = self.store.swap(unit, hour, self.seq, self.archived, entries)
+        if not outcome.left_over:
+            self.store.mark_swapped(unit, hour, self.seq)
+        return [entry.tag for entry in entries]
+
+    # ---------------------------------------------------------------- questions
+    def ask(self, unit: Unit, entities: Sequence[Mapping[str, Any]], at_us: int | None) -> Answer:
+        """All features of a unit."""
+        refs = [f"{unit.view}:{feature.column}" for feature in unit.features]
+        return self.connection.run(self.service.read(checked(refs, None, [dict(each) for each in entities], at_us)))
+
+    def instants(self, rng: Random, n: int) -> list[int | None]:
+        """The present, and moments since the history began: at an event, soon after one, or at a minute's edge."""
+        now, found = self.clock.now_us(), list[int | None]([None])
+        source = self.source.timestamp
+        times = [time for event in self.history.events if (time := event[source]) < now]
+        for _ in range(n - 1):
+            at = min(now, rng.choice(times) + rng.choice([0, 0, rng.randrange(MINUTE_US), rng.randrange(HOUR_US)]))
+            found.append(at // MINUTE_US * MINUTE_US if rng.random() < 0.3 else at)
+        return found
+
+
+def _own(unit: Unit) -> dict[str, str]:
+    """What aggregates read stands under its own name."""
+    return {name: name for name, _ in unit.input_types}

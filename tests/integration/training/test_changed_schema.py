@@ -1,0 +1,100 @@
+"""An archive goes on with a changed schema: older rows are null in an added column, decimals as wide as declared."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from slicewise.cover import Cover
+from slicewise.errors import DataLoss, DefinitionError
+from slicewise.features.schema_change import placed, succeeded
+from slicewise.features.types import arrow_type
+from slicewise.features.unit import Source
+from slicewise.settings import Settings
+from slicewise.slices import HOUR_US
+from slicewise.stores.iceberg.catalog import Catalog, ensure, open_catalog
+from slicewise.stores.iceberg.log import archive_state, load, remember_schemas, scan_below, scan_events
+from slicewise.stores.iceberg.schemas import log_table
+from tests.support.archived import archive
+
+TOPIC = "0" * 31 + "1"
+START = 480_000 * HOUR_US
+BEFORE = Source(
+    name="plays",
+    topic="plays",
+    columns=(("user", "string"), ("price", "decimal(6,2)"), ("note", "string"), ("t", "timestamp_us")),
+    timestamp="t",
+    time_form="us",
+    max_lateness_us=HOUR_US,
+    max_ahead_us=HOUR_US,
+)
+AFTER = replace(
+    BEFORE,
+    columns=(("user", "string"), ("price", "decimal(12,2)"), ("agent", "string"), ("t", "timestamp_us")),
+)
+COLUMNS = ("user", "price", "agent")
+PLACE = Cover({(TOPIC, 0): 1})
+
+
+def event(offset: int, price: str, **more: Any) -> dict[str, Any]:
+    return {"user": "ann", "price": Decimal(price), "t": START, "partition": 0, "offset": offset, **more}
+
+
+@pytest.fixture
+def catalog(tmp_path: Path) -> Catalog:
+    """With one event, archived by the schema of before."""
+    found = open_catalog(Settings.load({"SLICEWISE_STATE": str(tmp_path / "state")}))
+    archive(found, BEFORE, TOPIC, 1, [event(0, "1.25", note="x")], [], START + HOUR_US)
+    return found
+
+
+def test_rows_of_before_are_null_in_what_was_added_and_as_wide_as_declared(catalog: Catalog) -> None:
+    old = {"user": "ann", "price": Decimal("1.25"), "agent": None}
+    for evolved in (False, True):  # before the first archive of the new schema, and after it
+        if evolved:
+            after = event(1, "1234567890.75", agent="web")
+            archive(catalog, AFTER, TOPIC, 2, [after], [event(0, "1.25")], START + 2 * HOUR_US)
+        table = load(catalog, "plays")
+        assert table is not None
+        wanted = [old, {"user": "ann", "price": Decimal("1234567890.75"), "agent": "web"}][: 1 + evolved]
+        first = archive_state(table).snapshot_id if not evolved else table.snapshots()[0].snapshot_id
+        for found in (
+            scan_events(table, AFTER, columns=COLUMNS),
+            scan_below(table, AFTER, COLUMNS, Cover({(TOPIC, 0): 9}), 0, 9),
+        ):
+            assert found.select(COLUMNS).to_pylist() == wanted
+            assert found["price"].type == arrow_type("decimal(12,2)")
+        at_first = scan_events(table, AFTER, columns=COLUMNS, snapshot_id=first)
+        assert at_first.select(COLUMNS).to_pylist() == [old]
+        assert at_first["price"].type == arrow_type("decimal(12,2)")
+
+
+def test_a_removed_column_stays_and_a_narrower_decimal_or_another_scale_is_refused(catalog: Catalog) -> None:
+    found = ensure(catalog, log_table(AFTER))
+    assert {"note", "agent"} <= {field.name for field in found.schema().fields}
+    for kind in ("decimal(6,2)", "decimal(14,3)", "string"):
+        other = replace(AFTER, columns=tuple((n, kind if n == "price" else k) for n, k in AFTER.columns))
+        with pytest.raises(DefinitionError, match="column 'price' is decimal"):
+            ensure(catalog, log_table(other))
+
+
+def test_a_table_that_is_made_after_a_column_went_holds_it_for_records_below_the_place() -> None:
+    changed = placed(succeeded(AFTER, BEFORE), PLACE)
+    own = [each.name for each in log_table(AFTER).columns]
+    assert [each.name for each in log_table(changed).columns] == [*own, "note"]
+
+
+def test_an_archive_refuses_a_history_that_does_not_go_on_from_its_own(catalog: Catalog) -> None:
+    table = ensure(catalog, log_table(BEFORE))
+    changed = placed(succeeded(AFTER, BEFORE), PLACE)
+    for goes_on in (BEFORE, changed, changed, placed(succeeded(BEFORE, changed), Cover({(TOPIC, 0): 7}))):
+        remember_schemas(table, goes_on)
+    table = ensure(catalog, log_table(BEFORE))  # as another process reads it
+    elsewhere = placed(succeeded(AFTER, BEFORE), Cover({(TOPIC, 0): 2}))
+    for forgotten in (BEFORE, changed, elsewhere):
+        with pytest.raises(DataLoss, match="judged by a schema that the deployment does not know"):
+            remember_schemas(table, forgotten)
