@@ -145,7 +145,9 @@ def test_a_backfill_is_of_the_node_that_lacks_it_and_leaves_the_others_alone() -
     assert (outcome.swapped, outcome.stale) == (1, 1)
     with pytest.raises(GapRefused):
         store.swap(UNIT, hour, 0, cover(4), entries)
-    assert store.mark_swapped(UNIT, hour, 0)
+    with pytest.raises(GapRefused):
+        store.mark_swapped(UNIT, hour, 0, cover(4))
+    assert store.mark_swapped(UNIT, hour, 0, cover(3))
     assert [alone(nodes, number).swapped(UNIT) for number in (0, 1)] == [{}, {hour: 0}]
     store.mark_ready(UNIT, cover(3), {UNIT.view: [NAME]})
     assert store.marks().ready == {NAME}
