@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from slicewise.errors import EpochSuperseded, StoreUnavailable
+from slicewise.errors import EpochSuperseded, GapRefused, StoreUnavailable
 from slicewise.features.event_list import EventList
 from slicewise.slices import DAY_US, HOUR_US, MINUTE_US
 from slicewise.stores import keys
@@ -98,7 +98,9 @@ def test_the_backfill_brings_what_lies_below_the_start_cover_and_moves_no_guard(
     outcome = bench.store.add(list_batch(unit, events))
     assert (outcome.applied, outcome.compacted) == (2, 3)
     for _ in range(2):
-        bench.store.add(list_batch(unit, events[:3], fill=True))
+        bench.store.add(list_batch(unit, events[:3], fill=cover(3)))
+    with pytest.raises(GapRefused):
+        bench.store.add(list_batch(unit, events[:4], fill=cover(4)))
     assert seen(bench, unit) == of(events, 1)
     assert guards_of(read_list(bench.store, unit, 1)[1]) == {0: 4}
 

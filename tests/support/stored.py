@@ -223,19 +223,20 @@ def list_unit(keeps: EventList, fingerprint: str = "00000000000000ee", view: str
     return StoreUnit(fingerprint, view=view, slice_us=1, retention_us=keeps.range_us, event_list=keeps)
 
 
-def list_batch(unit: StoreUnit, events: Sequence[Event], *, fill: bool = False, name: str = "user") -> ListBatch:
-    """A batch of events: of one partition in offset order, or the backfill's."""
+def list_batch(unit: StoreUnit, events: Sequence[Event], *, fill: Cover | None = None, name: str = "user") -> ListBatch:
+    """A batch of events: of one partition in offset order, or the backfill's, made for a start cover."""
     rows = rows_of(events)
     entities = sorted({e.entity for e in events})
     position = {entity: i for i, entity in enumerate(entities)}
     return ListBatch(
         unit=unit,
-        place=None if fill else place(events[0].partition),
+        place=place(events[0].partition) if fill is None else None,
         tags=[tag(e, name) for e in entities],
         entity=np.array([position[e.entity] for e in events], np.int64),
         offset=rows.offset,
         time=rows.time,
         members=NO_COLUMNS.encode(rows),
+        start=fill or Cover(),
     )
 
 

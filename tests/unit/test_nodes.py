@@ -6,8 +6,6 @@ import dataclasses
 
 import pytest
 
-from slicewise.clock import ManualClock
-from slicewise.cover import Cover
 from slicewise.errors import EpochSuperseded, GapRefused, NotReady, SettingsError, StoreUnavailable
 from slicewise.lifecycle.overview import unready
 from slicewise.local import redis_server, services
@@ -15,42 +13,12 @@ from slicewise.local.state import StateFolder
 from slicewise.settings import Settings, urls_of
 from slicewise.slices import HOUR_US
 from slicewise.stores.keys import hot_key
-from slicewise.stores.memory import MemoryServer, open_memory
-from slicewise.stores.nodes import node_name, node_of, slot
-from slicewise.stores.operations import Operations
+from slicewise.stores.memory import open_memory
+from slicewise.stores.nodes import node_of, slot
 from slicewise.stores.ports import EntityRead, Renewal, UnitRead
 from slicewise.stores.redis.status import StoreStatus, _together
-from slicewise.stores.store import Store
+from tests.support.several import NAME, NOW_US, ON, UNIT, advance, alone, deployed, servers
 from tests.support.stored import TOPIC, Event, StoreDeployment, StoreUnit, cover, fold_batch, hour_entry, place, tag
-
-NOW_US = 1_700_000_000_000_000
-UNIT = StoreUnit()
-NAME = UNIT.storage_fingerprint
-COUNT = 2
-ON = [next(e for e in range(20) if node_of(tag(e), COUNT) == number) for number in range(COUNT)]
-
-
-def servers(count: int = COUNT) -> list[MemoryServer]:
-    clock = ManualClock(NOW_US)
-    return [MemoryServer(clock, name=f"n{number}") for number in range(count)]
-
-
-def deployed(nodes: list[MemoryServer], digest: str = "one", *units: StoreUnit) -> Store:
-    store = open_memory(*nodes)
-    marks = store.initialise()
-    store.deploy(StoreDeployment(digest, units or (UNIT,)), marks.epoch, {"plays": TOPIC}, cover())
-    return store
-
-
-def alone(nodes: list[MemoryServer], number: int) -> Store:
-    """A connection to one of them."""
-    node = nodes[number].connect()
-    return Store(node, Operations(node.incarnation, node_name(number, len(nodes))))
-
-
-def advance(store: Store, *ends: int) -> Cover:
-    marks = store.marks()
-    return store.advance_ledger(marks.ledger, cover(*ends), marks.epoch, marks.units)
 
 
 def test_slots_are_those_of_redis_cluster_and_nodes_have_equal_ranges_of_them() -> None:

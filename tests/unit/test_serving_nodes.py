@@ -205,6 +205,25 @@ def test_a_partition_that_one_node_alone_has_begun_stays_in_the_token() -> None:
     assert set(seen) == {5}
 
 
+def test_a_list_holds_what_it_was_filled_with_also_where_its_node_has_yet_to_apply_it() -> None:
+    source = sw.KafkaSource("plays", schema={"user": "string", "t": "timestamp_us"}, timestamp="t", max_lateness="1h")
+    views = [
+        sw.FeatureView(name, source=source, entity=["user"], features=[sw.Feature("n", sw.count(), windows=[window])])
+        for name, window in (("v", "10s"), ("w", sw.exact_range("10s")))
+    ]
+    world = World(plan(Project.of("p", [views[0], sw.FeatureSet("strict", features=["v:n_10s"])])))
+    world.advance(0, 10)
+    world.advance(1, 4)
+    world.deployed = plan(Project.of("p", [*views, sw.FeatureSet("strict", features=["w:n_exact_10s", "v:n_10s"])]))
+    world.deploy()
+    (listed,) = (unit for unit in world.deployed.units if unit.event_list is not None)
+    assert [each.starts[listed.storage_fingerprint].get(P0) for each in world.connect().marks().each] == [10, 10]
+    answer = world.ask(user_of(1))
+    bases = {each.unit: each.base.get(P0) for each in tokens.decode_all(answer.results[0].token)}
+    assert bases.pop(listed.storage_fingerprint) == 10
+    assert [*bases.values()] == [4]
+
+
 def test_an_emptied_node_is_told_again_which_losses_were_accepted() -> None:
     world = World(deployment())
     now = world.clock.now_us()

@@ -53,7 +53,7 @@ def test_fold_and_backfill_bring_the_same_members(entity: list[str]) -> None:
     (unit,) = deployment.units
     inputs = {"n": "c_n", "song": "c_song"}
     placed = Placed(unit.storage_fingerprint, "keep_0", tuple(f"c_{name}" for name in entity), inputs)
-    fill = Fill(UnitRef(deployment.to_json(), unit.storage_fingerprint), _nowhere(), inputs)
+    fill = Fill(UnitRef(deployment.to_json(), unit.storage_fingerprint), _nowhere(), inputs, Cover())
     found = []
     for way in ("fold", "fill", "fill, then fold"):
         server = MemoryServer(ManualClock(NOW))

@@ -40,6 +40,18 @@ class Compacted:
     holds: int
 
 
+def holds(seq: int, cover: Cover, starts: Sequence[Cover], contained: Callable[[Cover], int], swapped: int) -> int:
+    """The newest archive of which a compacted hour holds all events, for every node of the store, or NOTHING.
+
+    seq, cover: of its header; starts: the unit's start cover on each node; contained: as in `Filling`. An hour that
+    lies within a start cover counts once the backfill has brought it (swapped: the seq that all nodes say): nobody
+    else may. What was compacted for one node's start cover another that never swapped it must get of an archive.
+    """
+    if seq == 0:
+        return contained(cover) if swapped == 0 or all(cover == start for start in starts) else NOTHING
+    return seq if swapped >= seq or all(cover.dominates(start) for start in starts) else NOTHING
+
+
 @dataclass(frozen=True)
 class UnitHours:
     """What is known of a unit's hours.

@@ -6,10 +6,13 @@ has of them, and one seq says so for all. docs/adr/0042.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
+from slicewise.cover import Cover
 from slicewise.lifecycle.compaction import UnitHours
 from slicewise.stores.decisions import HOURS_PER_DAY
+from slicewise.stores.ports import Marks
 
 STOPPED_DAYS = 14
 """So long a backfill may have stood still."""
@@ -22,6 +25,25 @@ class Reached:
 
     hour: int
     held: int
+
+
+def reached(marks: Marks, unit: str, contained: Callable[[Cover], int]) -> Reached | None:
+    """What every node claims of a unit (a fingerprint); None where one claims nothing. contained: the newest archive
+    all of whose events a cover contains. Totals of a backfill hold what lies below their own node's start cover: that
+    of another node may contain events that this one still has running, and a move would delete them."""
+    found = []
+    for each in marks.each:
+        horizon = each.horizons.get(unit)
+        if horizon is None:
+            return None
+        found.append(Reached(horizon.hour, horizon.seq or contained(each.starts[unit])))
+    return Reached(min(each.hour for each in found), min(each.held for each in found))
+
+
+def kept_from(marks: Marks, unit: str, due: int) -> int:
+    """The hour before which no node keeps hours by themselves, or none will before the unit is ready. due: the horizon
+    that is. A node whose unit has no totals yet says nothing of the hours that the others keep."""
+    return min((each.horizons[unit].hour for each in marks.each if unit in each.horizons), default=due)
 
 
 @dataclass(frozen=True)

@@ -280,7 +280,10 @@ class FeatureService:
         if found is None or found[0] is not marks or found[1] is not covers:
             ledger = catalog.ledger_of(marks, part.source_topic)
             tail = decisions.tail_counts(marks.tails.get(part.unit.source), incarnation, ledger)
-            base = Base(ledger, marks.starts.get(name, Cover()), covers, tail)
+            start = marks.starts.get(name, Cover())
+            if part.unit.event_list is not None:  # it was filled to there, also where its node has yet to apply it
+                ledger = ledger.join(start)
+            base = Base(ledger, start, covers, tail)
             found = self._bases[number, name] = (marks, covers, base)
         return found[2]
 

@@ -10,12 +10,11 @@ from functools import partial
 from pyspark.sql import SparkSession
 
 from slicewise.clock import Clock
-from slicewise.cover import Cover
 from slicewise.errors import NotReady
 from slicewise.features.plan import Deployment
 from slicewise.features.unit import Source, Unit
-from slicewise.lifecycle.compaction import NOTHING, Compacted, UnitHours
-from slicewise.lifecycle.lifetime import Reached
+from slicewise.lifecycle.compaction import NOTHING, Compacted, UnitHours, holds
+from slicewise.lifecycle.lifetime import Reached, kept_from, reached
 from slicewise.settings import Settings
 from slicewise.slices import HOUR_US
 from slicewise.spark.archive import Archived, Archiver
@@ -72,7 +71,7 @@ class Context:
         """Archives a source up to now, and registers what its newest seq stands for."""
         declared = self.deployment.source(source)
         fingerprints = [unit.storage_fingerprint for unit in self.deployment.units if unit.source == source]
-        starts = tuple(self.marks.starts[each] for each in fingerprints)
+        starts = tuple(self.marks.starts_of(fingerprints))
         deployed = partial(self._deployed, source)
         done = Archiver(self.session, self.settings, self.catalog, declared, self.clock, starts, deployed).run()
         self.archives[source] = done.state
@@ -107,10 +106,13 @@ class Context:
         """What decides about the unit's hours."""
         table = load(self.catalog, unit.source)
         archive = self.archives[unit.source]
-        start = self.marks.starts[unit.storage_fingerprint]
+        starts = self.marks.starts_of([unit.storage_fingerprint])
         swapped = self.store.swapped(unit)
         compacted = {
-            h: Compacted(each.seq, _holds(each, archive, start, swapped.get(h, NOTHING))) for h, each in headers.items()
+            hour: Compacted(
+                each.seq, holds(each.seq, each.cover, starts, archive.contained, swapped.get(hour, NOTHING))
+            )
+            for hour, each in headers.items()
         }
         newest = newest_by_hour(table, archive.snapshot_id) if table is not None else {}
         totals = self.store.lifetime_seqs(unit) if unit.lifetime else ()
@@ -126,11 +128,7 @@ class Context:
 
     def reached(self, unit: Unit) -> Reached | None:
         """How far the totals of a unit with a lifetime reach, by the marks of now."""
-        found = self.store.marks().horizons.get(unit.storage_fingerprint)
-        if found is None:
-            return None
-        start = self.marks.starts[unit.storage_fingerprint]
-        return Reached(found.hour, found.seq or self.archives[unit.source].contained(start))
+        return reached(self.store.marks(), unit.storage_fingerprint, self.archives[unit.source].contained)
 
     def horizon_due(self, unit: Unit) -> int:
         """The hour before which the hours of a unit with a lifetime are to be in its totals."""
@@ -139,8 +137,7 @@ class Context:
     def kept_from(self, unit: Unit) -> int:
         """First hour of which the store still keeps anything by itself."""
         if unit.lifetime:  # nothing expires: what is older is in totals, or will be before the unit is ready
-            reached = self.store.marks().horizons.get(unit.storage_fingerprint)
-            return self.horizon_due(unit) if reached is None else reached.hour
+            return kept_from(self.store.marks(), unit.storage_fingerprint, self.horizon_due(unit))
         hour = (self.store.time_us() - unit.retention_us) // HOUR_US - 1
         while expiry_s((hour + 1) * HOUR_US, unit.retention_us) * 1_000_000 <= self.store.time_us():
             hour += 1
@@ -150,11 +147,3 @@ class Context:
 def _terms(deployment: Deployment, marks: Marks) -> dict[str, int]:
     names = [unit.storage_fingerprint for unit in deployment.units]
     return {name: marks.terms.get(name, 0) for name in names}
-
-
-def _holds(header: Header, archive: ArchiveState, start: Cover, swapped: int) -> int:
-    """The newest archive of which a compacted hour holds all events. One that lies within the start cover counts once
-    the backfill has brought it (swapped: the seq that the store says): nobody else may."""
-    if header.seq == 0:
-        return archive.contained(header.cover) if header.cover == start or swapped == 0 else NOTHING
-    return header.seq if header.cover.dominates(start) or swapped >= header.seq else NOTHING

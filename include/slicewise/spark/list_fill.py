@@ -37,7 +37,7 @@ def fill(context: Context, unit: Unit, start: Cover) -> FoldOutcome:
         wanted += f" AND hour >= {oldest // HOUR_US} AND event_time >= timestamp_micros({oldest})"
     frame = selected_events(context.session, context.settings, archive.snapshot_id, source, unit, wanted)
     newest_first = frame.coalesce(_TASKS).sortWithinPartitions(F.desc("event_time"))
-    task = Fill(UnitRef(context.manifest, unit.storage_fingerprint), context.ref, inputs_of(unit))
+    task = Fill(UnitRef(context.manifest, unit.storage_fingerprint), context.ref, inputs_of(unit), start)
     done = [json.loads(row.outcome) for row in newest_first.mapInArrow(task, "outcome string").collect()]
     total = FoldOutcome()
     for each in done:

@@ -9,6 +9,7 @@ from dataclasses import asdict, dataclass
 import numpy as np
 import pyarrow as pa
 
+from slicewise.cover import Cover
 from slicewise.errors import SlicewiseError
 from slicewise.features.unit import Unit
 from slicewise.spark.fold import drop, entities_of, with_functions
@@ -25,6 +26,8 @@ class Fill:
     ref: UnitRef
     store: StoreRef
     inputs: Mapping[str, str]
+    start: Cover
+    """Below it the events lie."""
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         unit, total = self.ref.unit, FoldOutcome()
@@ -52,4 +55,4 @@ class Fill:
         values, entity = entities_of(table, [name for name, _ in unit.entity])
         rows = source_rows(unit, table, inputs)
         tags = keys.entity_tags(unit.entity, values, partition, count=1)
-        return ListBatch(unit, None, tags, entity, rows.offset, rows.time, unit.members.encode(rows))
+        return ListBatch(unit, None, tags, entity, rows.offset, rows.time, unit.members.encode(rows), self.start)

@@ -86,7 +86,7 @@ def plan_stream(
         _check_log(place, start[partition], earliest.get(place), latest.get(place))
     names = [unit.storage_fingerprint for unit in deployment.units if unit.source == source.name]
     if source.dedupe is not None:
-        begun = [marks.starts[name] for name in names if name in marks.starts]
+        begun = marks.starts_of(names)
         ledger = Cover({(topic_id, partition): offset for partition, offset in start.items()})
         behind = {place[1]: offset for place, offset in unremembered(ledger, begun).items()}
         earlier = offsets_before(log, source.topic, behind, source.dedupe.look_back_us + STEP_BACK_US)

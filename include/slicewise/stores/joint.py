@@ -190,6 +190,15 @@ class JointOperations(Operations):
         found = [number for number, term in terms.items() if term.start == start]
         return found or list(terms)
 
+    def _reached_by(self, unit: StoredUnit, seq: int, cover: Cover) -> Joint[list[int]]:
+        """The nodes that an hour of this cover is for: those that the backfill was made for, or whose start cover the
+        archive contains. One whose unit begins beyond holds what it must by another."""
+        if seq == decisions.START_SEQ:
+            return (yield from self._built_for(unit, cover))
+        terms = yield from self._all("term", unit)
+        found = [number for number, term in terms.items() if cover.dominates(term.start)]
+        return found or list(terms)
+
     # ------------------------------------------------------------ covers
     def put_cover(self, source: str, seq: int, cover: Cover) -> Joint[None]:
         yield from self._all("put_cover", source, seq, cover)
@@ -240,9 +249,13 @@ class JointOperations(Operations):
         return added(list(found.values()), FoldOutcome())
 
     def add(self, batch: ListBatch) -> Joint[FoldOutcome]:
+        """A backfill's is of the nodes that it was made for: others may have applied less than it holds."""
         parts = listed_parts(batch, self.count)
-        found = yield from together({node: self.each[node].add(part) for node, part in parts.items()})
-        return added(list(found.values()), FoldOutcome())
+        wanted = range(self.count) if batch.place is not None else (yield from self._built_for(batch.unit, batch.start))
+        steps = {node: self.each[node].add(part) for node, part in parts.items() if node in wanted}
+        left_out = sum(len(part.offset) for node, part in parts.items() if node not in wanted)
+        found = yield from together(steps)
+        return added([FoldOutcome(rows=left_out, known=left_out), *found.values()], FoldOutcome())
 
     def tail(self, batch: TailBatch, bound: int, room: codec.Room = codec.ROOM) -> Joint[TailOutcome]:
         parts = listed_parts(batch, self.count)
@@ -252,9 +265,7 @@ class JointOperations(Operations):
     def swap(
         self, unit: StoredUnit, hour: int, seq: int, cover: Cover, entries: Sequence[HourEntry]
     ) -> Joint[SwapOutcome]:
-        wanted: Sequence[int] = range(self.count)
-        if seq == decisions.START_SEQ:  # a backfill is of the nodes that begin where it ends
-            wanted = yield from self._built_for(unit, cover)
+        wanted = yield from self._reached_by(unit, seq, cover)
         places = by_node([entry.tag for entry in entries], self.count)
         steps = {
             node: self.each[node].swap(unit, hour, seq, cover, [entries[i] for i in places.get(node, ())])
@@ -304,7 +315,12 @@ class JointOperations(Operations):
 
     def mark_swapped(self, unit: StoredUnit, hour: int, seq: int, start: Cover | None = None) -> Joint[bool]:
         """On the nodes that it was swapped on."""
-        wanted = range(self.count) if start is None else (yield from self._built_for(unit, start))
+        if start is not None:
+            wanted = yield from self._built_for(unit, start)
+        else:
+            covers = yield from self._all("covers_of", unit.source, [seq])
+            known = [each[seq] for each in covers.values() if seq in each]
+            wanted = (yield from self._reached_by(unit, seq, known[0])) if known else list(covers)
         found = yield from together({node: self.each[node].mark_swapped(unit, hour, seq, start) for node in wanted})
         return all(found.values())
 

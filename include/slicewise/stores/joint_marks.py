@@ -47,6 +47,7 @@ def merged(nodes: Sequence[Marks]) -> Marks:
         known=joined([each.known for each in nodes]),
         set_id=first.set_id,
         behind=behind,
+        nodes=tuple(nodes),
     )
 
 

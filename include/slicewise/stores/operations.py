@@ -227,6 +227,8 @@ class Operations:
 
     def add(self, batch: ListBatch) -> Steps[FoldOutcome]:
         term = yield from self.term(batch.unit)
+        if batch.place is None:
+            decisions.check_start(batch.start, term.start)
         return (yield from lists.add(self.generation, term, batch))
 
     def tail(self, batch: TailBatch, bound: int, room: codec.Room = codec.ROOM) -> Steps[TailOutcome]:

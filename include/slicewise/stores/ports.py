@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
@@ -85,6 +85,23 @@ class Marks:
     """And of which set of nodes."""
     behind: tuple[int, ...] = ()
     """Of what several nodes claim together: the nodes, by number, that do not have the newest deployment yet."""
+    nodes: tuple[Marks, ...] = ()
+    """And what each of them claims."""
+
+    @property
+    def each(self) -> tuple[Marks, ...]:
+        """Of every node by itself; this, where there is one."""
+        return self.nodes or (self,)
+
+    def starts_of(self, units: Iterable[str]) -> list[Cover]:
+        """Start covers of units on each node that has them."""
+        names = list(units)
+        return [each.starts[name] for each in self.each for name in names if name in each.starts]
+
+    @property
+    def life(self) -> int:
+        """In which epochs only grow, but for losses: the generation of one node, the set of several."""
+        return self.set_id or self.generation
 
     def name(self, unit: str) -> str:
         """The unit (a fingerprint) in its keys."""
@@ -213,6 +230,8 @@ class ListBatch:
     """Per row: its event time."""
     members: Sequence[bytes]
     """Per row: `codec.Members`."""
+    start: Cover = field(default_factory=Cover)
+    """Of the backfill's, the start cover that it was made for."""
 
 
 @dataclass(frozen=True)

@@ -24,6 +24,7 @@ class Witness:
     """Marks as they were once seen. ledger: of all marks seen, per place the largest."""
 
     generation: int
+    """`Marks.life`."""
     epoch: int
     units: str
     """Digest of the deployment."""
@@ -35,12 +36,12 @@ class Witness:
         ledger = self.ledger.join(marks.ledger)
         if self.is_ahead_of(marks) or not marks.units:
             return self if ledger == self.ledger else replace(self, ledger=ledger)
-        seen = Witness(marks.generation, marks.epoch, marks.units, ledger, marks.topics)
+        seen = Witness(marks.life, marks.epoch, marks.units, ledger, marks.topics)
         return self if seen == self else seen
 
     def is_ahead_of(self, marks: Marks) -> bool:
         """Whether the store lost a deployment: generations are times of the store, epochs count in one."""
-        return (self.generation, self.epoch) > (marks.generation, marks.epoch)
+        return (self.generation, self.epoch) > (marks.life, marks.epoch)
 
     def lost(self, marks: Marks) -> Cover:
         """Where the ledger had come, of places where it stands before that."""
@@ -82,7 +83,7 @@ class Witness:
 
 def of(marks: Marks) -> Witness:
     """The first: what stands now."""
-    return Witness(marks.generation, marks.epoch, marks.units, marks.ledger, marks.topics)
+    return Witness(marks.life, marks.epoch, marks.units, marks.ledger, marks.topics)
 
 
 class WitnessFile:

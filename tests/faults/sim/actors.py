@@ -74,7 +74,7 @@ def executor(world: World) -> Store:
         or kept.steps._generation is None  # opened while there were no marks
         or marks is None
         or kept.generation != marks.generation
-        or kept.incarnation != world.server.incarnation
+        or kept.incarnation != world.life
     ):
         kept = world.executor = world.connect()
     return kept
@@ -228,11 +228,9 @@ def operator(world: World) -> Actor:
     store = world.connect()
     yield from world.on(store, store.steps.initialise())
     found = yield from world.on(store, store.steps.marks())
-    earliest = cover(*world.log_start)
+    steps = store.steps.deploy(world.deployment(), found.epoch, {"plays": TOPIC}, world.earliest())
     try:
-        found = yield from world.on(
-            store, store.steps.deploy(world.deployment(), found.epoch, {"plays": TOPIC}, earliest)
-        )
+        found = yield from world.on(store, steps)
     except EpochSuperseded:
         return
     starts = [list(c.offsets.values()) for c in found.starts.values()]

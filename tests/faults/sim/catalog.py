@@ -15,6 +15,7 @@ from tests.faults.sim import (
     lists,
     meetings,
     mutants,
+    node_mutants,
     nodes,
     repeats,
     schemas,
@@ -80,7 +81,9 @@ _ALL: tuple[Entry, ...] = (
     Entry(tail_lifetime.PLAY, tail_mutants.OF_LIFETIMES, histories=20),
     Entry(repeats.PLAY, repeats.MUTANTS, histories=15),
     Entry(schemas.PLAY, schemas.MUTANTS, histories=60),
-    Entry(nodes.PLAY, nodes.MUTANTS, histories=15),
+    Entry(nodes.PLAY, node_mutants.MUTANTS, histories=15),
+    Entry(nodes.LIFETIMES, node_mutants.OF_LIFETIMES, histories=10),
+    Entry(nodes.LISTS, node_mutants.OF_LISTS, histories=20),
 )
 ENTRIES: Mapping[str, Entry] = {entry.name: entry for entry in _ALL}
 _MEETINGS: tuple[Meeting[Any], ...] = (

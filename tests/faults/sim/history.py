@@ -169,7 +169,7 @@ def forget_log(world: World) -> None:
 def heal(world: World) -> None:
     """Left alone, the platform comes to hold everything, without anybody's help but a rebuild where
     the log no longer has what a loss took."""
-    for _ in range(3):
+    for _ in range(5):  # nodes of which each lost something else are built one after another
         finish(world, actors.operator(world))
         found = world.marks()
         if found is None:

@@ -19,7 +19,8 @@ from slicewise.aggregates.columns import Columns
 from slicewise.codec import Layout, Members, unpack_lifetime
 from slicewise.cover import Cover
 from slicewise.errors import BeyondRetention, DataLoss, StoreUnavailable
-from slicewise.lifecycle.compaction import NOTHING, Compacted, UnitHours
+from slicewise.lifecycle import lifetime as moves
+from slicewise.lifecycle.compaction import NOTHING, Compacted, UnitHours, holds
 from slicewise.lifecycle.lifetime import Reached
 from slicewise.merge import Base, JointPlan, Stored, merge
 from slicewise.merge_plan import ReadPlan, plan_read
@@ -113,6 +114,8 @@ class LifetimeWorld(World):
     def __init__(self, choices: Choices) -> None:
         super().__init__(choices)
         self.units = UNITS[:1]
+        self.late = 0.4
+        """How many events are of any day so far."""
         self.server: LifetimeServer = LifetimeServer(self)
         self.table: dict[tuple[str, int], tuple[int, Offsets]] = {}
         """(unit, hour) -> (seq, cover) of its compacted rows, committed."""
@@ -125,7 +128,7 @@ class LifetimeWorld(World):
         """An event of the present day, or a late one."""
         partition = self.rng.randrange(len(self.log))
         day = min(self.day, DAYS - 1)
-        day = day if self.rng.random() < 0.6 else self.rng.randrange(day + 1)
+        day = day if self.rng.random() < 1 - self.late else self.rng.randrange(day + 1)
         hour = FIRST_HOUR + 24 * day + self.rng.choice((0, 7))
         at = hour * HOUR_US + self.rng.randrange(4) * HOUR_US // 4
         self.log[partition].append(Logged(self.rng.randrange(ENTITIES), hour, at))
@@ -148,11 +151,12 @@ class LifetimeWorld(World):
         return FIRST_HOUR + 24 * min(self.day, DAYS - 1)
 
     # ------------------------------------------------------------ the truth
-    def plan(self, unit: StoreUnit, found: Marks) -> ReadPlan:
-        reached = found.horizons.get(unit.storage_fingerprint)
-        if reached is None:
+    def plan(self, unit: StoreUnit, nodes: Sequence[Marks]) -> ReadPlan:
+        """One of all these nodes, as the service makes it."""
+        reached = [each.horizons.get(unit.storage_fingerprint) for each in nodes]
+        if any(h is None and unit.storage_fingerprint in m.ready for h, m in zip(reached, nodes, strict=True)):
             raise Wrong(f"{unit.view} is ready and has no horizon")
-        return self._planned(unit, reached.hour, hourly=False).plans[0]
+        return self._planned(unit, min(each.hour for each in reached if each is not None), hourly=False).plans[0]
 
     def _planned(self, unit: StoreUnit, horizon: int, hourly: bool) -> JointPlan:
         """hourly: without the totals of days."""
@@ -172,8 +176,8 @@ class LifetimeWorld(World):
             return
         for unit in UNITS:
             if unit.storage_fingerprint in found.ready:
-                plan = self.plan(unit, found)
-                for entity in range(ENTITIES):
+                plan = self.plan(unit, [found])
+                for entity in self.here:
                     hot, days = keys_of(found, unit, entity, plan)
                     reply = UnitReply(
                         self.server.execute(Whole(hot)), [self.server.execute(Fields(k, n)) for k, n in days]
@@ -258,7 +262,8 @@ class LifetimeWorld(World):
     # ------------------------------------------------------------ the tables
     def hours(self, unit: StoreUnit, found: Marks) -> UnitHours:
         """What a run knows of the unit's hours, without the store's claims."""
-        start = found.starts[unit.storage_fingerprint]
+        name = unit.storage_fingerprint
+        starts = found.starts_of([name])
         newest: dict[int, int] = {}
         for p, rows in enumerate(self.log):
             for offset, event in enumerate(rows):
@@ -266,24 +271,19 @@ class LifetimeWorld(World):
                 if seq:
                     newest[event.hour] = max(newest.get(event.hour, 0), seq)
         compacted = {}
-        for (name, hour), (seq, offsets) in self.table.items():
-            if name == unit.storage_fingerprint:
-                compacted[hour] = Compacted(seq, self._holds(seq, cover(*offsets), start))
+        for (of, hour), (seq, offsets) in self.table.items():
+            if of == name:
+                compacted[hour] = Compacted(seq, holds(seq, cover(*offsets), starts, self.contained, NOTHING))
         return UnitHours(newest, compacted, {})
-
-    def _holds(self, seq: int, held: Cover, start: Cover) -> int:
-        if seq == START_SEQ:
-            return self.contained(start) if held == start else NOTHING
-        return seq if held.dominates(start) else NOTHING
 
     def contained(self, held: Cover) -> int:
         return max((s for s, ends in self.archive.items() if held.dominates(cover(*ends))), default=0)
 
     def reached(self, unit: StoreUnit, found: Marks) -> Reached | None:
-        claimed = found.horizons.get(unit.storage_fingerprint)
-        if claimed is None:
-            return None
-        return Reached(claimed.hour, claimed.seq or self.contained(found.starts[unit.storage_fingerprint]))
+        return moves.reached(found, unit.storage_fingerprint, self.contained)
+
+    def kept_from(self, unit: StoreUnit, found: Marks) -> int:
+        return moves.kept_from(found, unit.storage_fingerprint, self.target)
 
 
 def keys_of(

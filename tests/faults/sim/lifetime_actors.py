@@ -40,8 +40,9 @@ def compaction_run(world: LifetimeWorld, everything: bool = False) -> Actor:
         hours = [h for h in HOURS if h < FIRST_HOUR + 24 * world.day]
         if not everything and world.rng.random() < 0.5:
             hours = world.rng.sample(hours, world.rng.randint(0, len(hours)))
+        kept = world.kept_from(unit, found)
         for hour in hours:
-            yield from compact(world, store, unit, hour, seq, offsets)
+            yield from compact(world, store, unit, hour, seq, offsets, swap=hour >= kept)
         if everything or world.rng.random() < 0.9:
             yield from move(world, store, unit, seq, offsets)
 
@@ -59,7 +60,9 @@ def compact(
     yield
     if seq != START_SEQ:
         yield from world.on(store, store.steps.put_cover("plays", seq, cover(*offsets)))
+    start = cover(*offsets) if seq == START_SEQ else None
     if not swap:
+        yield from world.on(store, store.steps.mark_swapped(unit, hour, seq, start))
         return False
     entries = [hour_entry(unit, entity, seq, events) for entity, events in content.items()]
     try:
@@ -68,7 +71,7 @@ def compact(
         return True
     world.say(f"swap {unit.view} hour {hour - FIRST_HOUR} seq {seq}", outcome)
     if not outcome.left_over:
-        yield from world.on(store, store.steps.mark_swapped(unit, hour, seq))
+        yield from world.on(store, store.steps.mark_swapped(unit, hour, seq, start))
     return bool(outcome.left_over)
 
 
@@ -107,7 +110,7 @@ def moved(
     offsets: Offsets,
 ) -> Any:
     """Whether a horizon was marked."""
-    anew = False
+    anew, start = False, cover(*offsets) if seq == START_SEQ else None
     for _ in range(2):
         wanted = wanted_move(world, unit, found, reached, seq)
         if wanted is None:
@@ -127,9 +130,9 @@ def moved(
         )
         world.say(f"bring {unit.view} before {wanted.horizon - FIRST_HOUR} since {wanted.since} seq {seq}", outcome)
         if not outcome.left_over:
-            done = yield from world.on(
-                store, store.steps.mark_horizon(unit, wanted.horizon, seq, announced, wanted.since is None)
-            )
+            whole = wanted.since is None
+            steps = store.steps.mark_horizon(unit, wanted.horizon, seq, announced, whole, start)
+            done = yield from world.on(store, steps)
             world.say(f"horizon {unit.view} {wanted.horizon - FIRST_HOUR} seq {seq}", done)
             world.moved += done
             return done
@@ -166,8 +169,7 @@ def trim(world: LifetimeWorld) -> Actor:
             yield
             done = yield from world.on(store, store.steps.swapped(unit))
             names = yield from world.on(store, store.steps.lifetime_seqs(unit))
-            reached = world.reached(unit, found)
-            kept = 0 if reached is None else reached.hour
+            kept = world.kept_from(unit, found)
             live += UnitHours({}, known.compacted, done, kept, names).named()
     dropped = yield from world.on(store, store.steps.trim_covers("plays", count, found.epoch, live))
     world.say("covers trimmed", f"{dropped}, live {live}")
@@ -186,7 +188,7 @@ def backfill(world: LifetimeWorld, unit: StoreUnit) -> Actor:
     if not world.archive or not cover(*actors.newest(world)[1]).dominates(start):
         world.archived()
     newest, ends = actors.newest(world)
-    left = False
+    left, kept = False, world.kept_from(unit, found)
     for hour in HOURS:
         stands = world.table.get((name, hour))
         if stands is None:
@@ -195,7 +197,7 @@ def backfill(world: LifetimeWorld, unit: StoreUnit) -> Actor:
             seq, held = stands
         else:
             seq, held = newest, ends
-        left |= yield from compact(world, store, unit, hour, seq, held, swap=hour >= world.target)
+        left |= yield from compact(world, store, unit, hour, seq, held, swap=hour >= kept)
     older = {h: world.table[name, h] for h in HOURS if h < world.target}
     seq, held = START_SEQ, offsets
     if any(s != START_SEQ or cover(*o) != start for s, o in older.values()):
@@ -214,22 +216,25 @@ def reader(world: LifetimeWorld) -> Actor:
     while True:
         store = world.connect()
         for _ in range(world.rng.randint(1, 4)):
-            found = yield from world.on(store, store.steps.marks())
+            planned = yield from world.plans(store)
             asked, reads = [], []
             for unit in UNITS:
-                if unit.storage_fingerprint in found.ready:
-                    plan = world.plan(unit, found)
+                if any(unit.storage_fingerprint in each.ready for each in planned.values()):
+                    plan = world.plan(unit, [*planned.values()])
                     for entity in range(ENTITIES):
-                        hot, days = keys_of(found, unit, entity, plan)
+                        hot, days = keys_of(planned[world.node(entity)], unit, entity, plan)
                         reads.append(EntityRead((UnitRead(hot, tuple(days)),)))
                         asked.append((unit, entity, plan))
             reply = yield from world.on(store, store.steps.read(reads))
-            if reply.only.marks.epoch != found.epoch or reply.only.marks.horizons != found.horizons:
+            if any(
+                (m.epoch, m.horizons) != (planned[n].epoch, planned[n].horizons) for n, (_, m, _) in reply.said.items()
+            ):
                 continue
-            for (unit, entity, plan), (got,) in zip(asked, reply.entities, strict=True):
-                if unit.storage_fingerprint in reply.only.marks.ready:
+            for i, ((unit, entity, plan), (got,)) in enumerate(zip(asked, reply.entities, strict=True)):
+                _, marks, incarnation = reply.said[reply.nodes[i] if reply.nodes else 0]
+                if unit.storage_fingerprint in marks.ready:
                     try:
-                        world.judge_lifetime(unit, entity, reply.only.marks, plan, got, reply.only.incarnation)
+                        world.judge_lifetime(unit, entity, marks, plan, got, incarnation)
                     except (StoreUnavailable, DataLoss, BeyondRetention) as error:
                         world.say("read again", error.what)
         yield

@@ -8,7 +8,7 @@ from slicewise.lifecycle import lifetime as moves
 from slicewise.lifecycle.lifetime import Reached
 from slicewise.slices import HOUR_US
 from tests.faults.sim import actors
-from tests.faults.sim.history import bounded, empty, lose, nearby
+from tests.faults.sim.history import behind, bounded, empty, lose, nearby
 from tests.faults.sim.lifetime import DAYS, UNITS, LifetimeWorld
 from tests.faults.sim.lifetime_actors import backfill, compaction, compaction_run, reader
 from tests.faults.sim.play import Play, finish, joins, steps
@@ -32,7 +32,7 @@ def day_passes(world: LifetimeWorld) -> None:
 
 
 def time_passes(world: LifetimeWorld) -> None:
-    world.server.time.advance(2 * HOUR_US)
+    world.pass_time(2 * HOUR_US)
     world.say("two hours of the store's clock pass")
 
 
@@ -85,8 +85,10 @@ def go_on(world: LifetimeWorld) -> None:
 def heal(world: LifetimeWorld) -> None:
     """Left alone, totals come to hold all that is before the horizon that is due."""
     world.day = DAYS
-    for _ in range(4):
+    for _ in range(6):  # nodes of which each lost something else are built one after another
         finish(world, actors.operator(world))
+        if behind(world):
+            world.recover()
         bounded(world, actors.stream(world, None))
         for unit in world.units:
             finish(world, backfill(world, unit))

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from slicewise import codec
+from slicewise.errors import DataLoss
 from slicewise.features.event_list import EventList
 from slicewise.slices import HOUR_US
 from slicewise.stores import keys
@@ -17,7 +18,7 @@ from slicewise.stores.ports import Marks
 from slicewise.stores.steps import Command, ListChange, Members, Whole
 from tests.faults.sim import actors
 from tests.faults.sim.choices import Choices
-from tests.faults.sim.history import empty, lose
+from tests.faults.sim.history import behind, empty, lose
 from tests.faults.sim.play import Play, finish, joins, steps
 from tests.faults.sim.world import ENTITIES, FIRST_HOUR, Actor, Logged, Server, World, Wrong
 from tests.support.stored import EVER, NO_COLUMNS, Event, StoreUnit, cover, list_batch, list_unit, place, tag
@@ -70,17 +71,18 @@ class ListWorld(World):
             return
         for unit in self.units:
             if unit.storage_fingerprint in found.ready and unit.storage_fingerprint in found.starts:
-                for entity in range(ENTITIES):
+                for entity in self.here:
                     self.judge_list(unit, entity, found)
 
-    def judge_list(self, unit: StoreUnit, entity: int, found: Marks) -> None:
-        """Compares a list with the log. Raises Wrong."""
+    def judge_list(self, unit: StoreUnit, entity: int, found: Marks) -> list[int]:
+        """Compares a list with the log; its base. Raises Wrong."""
         kept_as = found.keeps[unit.storage_fingerprint]
         name = found.name(unit.storage_fingerprint)
         flat = self.server.execute(Whole(keys.list_key(found.generation, tag(entity), name)))
         members = self.server.execute(Members(keys.members_key(found.generation, tag(entity), name), -EVER, EVER))
         self.checked += 1
-        base = [found.ledger.get(place(p)) for p in range(len(self.log))]
+        held = found.ledger.join(found.starts[unit.storage_fingerprint])  # as the service has it
+        base = [held.get(place(p)) for p in range(len(self.log))]
         low: Known | None = None
         for field, value in zip(flat[::2], flat[1::2], strict=True):
             if field == keys.LOW:
@@ -109,6 +111,7 @@ class ListWorld(World):
             raise Wrong(f"{where}: {len(stands)} events where {kept_as.most} have room")
         if kept_as.most > ROOM:
             self.judge_policy(kept_as, known, low, now, where)
+        return base
 
     def judge_policy(self, keeps: EventList, known: Sequence[Known], low: Known | None, now: int, where: str) -> None:
         """A list that has room refuses nothing that it must answer."""
@@ -138,6 +141,8 @@ def stream(world: ListWorld, start: tuple[int, ...] | None) -> Actor:
         return
     world.say(f"begins at {position}", f"ledger {ledger}")
     while True:
+        if any(offset < first for offset, first in zip(position, world.log_start, strict=True)):
+            raise DataLoss("the log no longer has what the store needs")
         yield from world.on(store, store.steps.begin_batch(cover(*position), epoch, digest))
         end = [min(len(world.log[p]), at + world.rng.randint(0, 4)) for p, at in enumerate(position)]
         tasks = [(unit, p) for unit in units for p in range(len(position)) if end[p] > position[p]]
@@ -170,7 +175,7 @@ def backfill(world: ListWorld, name: str) -> Actor:
     world.rng.shuffle(below)
     for at in range(0, len(below), 5):
         some = below[at : at + 5]
-        yield from world.on(store, store.steps.add(list_batch(unit, some, fill=True)))
+        yield from world.on(store, store.steps.add(list_batch(unit, some, fill=start)))
     world.say(f"filled {unit.view} with {len(below)}")
     yield from world.on(store, store.steps.mark_ready(unit, start, {unit.view: [name]}))
     world.say(f"ready {unit.view}")
@@ -178,7 +183,7 @@ def backfill(world: ListWorld, name: str) -> Actor:
 
 def pass_time(world: ListWorld) -> None:
     hours = world.rng.choice((1, 2, 5, 16)) * HOUR_US // 4
-    world.server.time.advance(hours)
+    world.pass_time(hours)
     world.say(f"{hours / HOUR_US} hours pass")
     world.check()
 
@@ -219,12 +224,18 @@ def go_on(world: ListWorld) -> None:
 
 def heal(world: ListWorld) -> None:
     """Left alone, every list comes to be ready."""
-    for _ in range(2):
+    wanted = {unit.storage_fingerprint for unit in world.units}
+    for _ in range(6):  # nodes of which each lost something else are built one after another
         finish(world, actors.operator(world))
+        if behind(world):
+            world.recover()
         for unit in world.units:
             finish(world, backfill(world, unit.storage_fingerprint))
+        found = world.marks()
+        if found is not None and found.ready.issuperset(wanted):
+            break
     found = world.marks()
-    if found is None or not found.ready.issuperset(unit.storage_fingerprint for unit in world.units):
+    if found is None or not found.ready.issuperset(wanted):
         raise Wrong("not every list became ready")
     world.check()
 
@@ -233,8 +244,10 @@ def nearby(world: ListWorld) -> tuple[int, ...]:
     """Some offsets at or below the ledger."""
     found = world.marks()
     if found is None:
-        return tuple(0 for _ in world.log)
-    return tuple(max(0, found.ledger.get(place(p)) - world.rng.randint(0, 8)) for p in range(len(world.log)))
+        return tuple(world.log_start)
+    return tuple(
+        max(first, found.ledger.get(place(p)) - world.rng.randint(0, 8)) for p, first in enumerate(world.log_start)
+    )
 
 
 PLAY = Play(

@@ -46,8 +46,8 @@ class TailListWorld(ListWorld):
         """Removed rules."""
         self.bases: dict[tuple[Any, ...], dict[bytes, int]] = {}
 
-    def judge_list(self, unit: StoreUnit, entity: int, found: Marks) -> None:
-        super().judge_list(unit, entity, found)
+    def judge_list(self, unit: StoreUnit, entity: int, found: Marks) -> list[int]:
+        base = super().judge_list(unit, entity, found)
         name = found.name(unit.storage_fingerprint)
         flat = self.server.execute(Whole(keys.list_key(found.generation, tag(entity), name)))
         now = {field: int(value) for field, value in zip(flat[::2], flat[1::2], strict=True) if field[:2] == b"l:"}
@@ -56,6 +56,7 @@ class TailListWorld(ListWorld):
         if any(now.get(field, last) < last for field, last in before.items()):
             raise Wrong(f"{unit.view} entity {entity}: guards went back from {before} to {now}")
         self.bases[life] = now
+        return base
 
 
 # ------------------------------------------------------------ actors

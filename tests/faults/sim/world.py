@@ -128,6 +128,8 @@ class World:
         self.sweep_reconnects = False
         """Removed rule: so does the sweep's."""
         self.server = Server(self)
+        self.here: Sequence[int] = range(ENTITIES)
+        """Entities whose keys the server has that is looked at."""
         self.sessions = Sessions(FIRST_HOUR * HOUR_US, (FIRST_HOUR + HOURS) * HOUR_US)
         self.shared = False
         self.true: dict[tuple[Any, ...], list[int]] = {}
@@ -215,6 +217,18 @@ class World:
     def connect(self) -> Store:
         return open_memory(self.server)
 
+    @property
+    def life(self) -> Incarnation:
+        """Of the store, as a connection has it that opens now."""
+        return self.server.incarnation
+
+    def pass_time(self, us: int) -> None:
+        self.server.time.advance(us)
+
+    def earliest(self) -> Cover:
+        """Where the ledger of a store begins that knows nothing."""
+        return cover(*self.log_start)
+
     def to_sweep(self) -> tuple[Server, Store]:
         """A node, and a connection of a sweep to it."""
         return self.server, self.connect()
@@ -276,7 +290,7 @@ class World:
             return
         for unit in self.all_units:
             if unit.storage_fingerprint in found.ready:
-                for entity in range(ENTITIES):
+                for entity in self.here:
                     hot, days = entity_keys(found, unit, entity)
                     reply = UnitReply(self.server.execute(Whole(hot)), [self.server.execute(Fields(days, DAY_FIELDS))])
                     self.judged(unit, entity, found, reply, self.judge(unit, entity, found, reply))

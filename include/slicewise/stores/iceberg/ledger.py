@@ -24,7 +24,7 @@ def record_ledger(catalog: Catalog, store: OnlineStore, source: str, topic: str)
     """
     marks = store.marks()
     now_us = store.time_us()
-    stands = (ledger_of(marks, topic).pack(), marks.epoch, marks.generation)
+    stands = (ledger_of(marks, topic).pack(), marks.epoch, marks.life)
     if stands == newest(catalog, source):
         return False
     cover, epoch, generation = stands

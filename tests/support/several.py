@@ -1,0 +1,40 @@
+"""A store of several nodes in memory."""
+
+from __future__ import annotations
+
+from slicewise.clock import ManualClock
+from slicewise.cover import Cover
+from slicewise.stores.memory import MemoryServer, open_memory
+from slicewise.stores.nodes import node_name, node_of
+from slicewise.stores.operations import Operations
+from slicewise.stores.store import Store
+from tests.support.stored import TOPIC, StoreDeployment, StoreUnit, cover, tag
+
+NOW_US = 1_700_000_000_000_000
+UNIT = StoreUnit()
+NAME = UNIT.storage_fingerprint
+COUNT = 2
+ON = [next(e for e in range(20) if node_of(tag(e), COUNT) == number) for number in range(COUNT)]
+
+
+def servers(count: int = COUNT) -> list[MemoryServer]:
+    clock = ManualClock(NOW_US)
+    return [MemoryServer(clock, name=f"n{number}") for number in range(count)]
+
+
+def deployed(nodes: list[MemoryServer], digest: str = "one", *units: StoreUnit) -> Store:
+    store = open_memory(*nodes)
+    marks = store.initialise()
+    store.deploy(StoreDeployment(digest, units or (UNIT,)), marks.epoch, {"plays": TOPIC}, cover())
+    return store
+
+
+def alone(nodes: list[MemoryServer], number: int) -> Store:
+    """A connection to one of them."""
+    node = nodes[number].connect()
+    return Store(node, Operations(node.incarnation, node_name(number, len(nodes))))
+
+
+def advance(store: Store, *ends: int) -> Cover:
+    marks = store.marks()
+    return store.advance_ledger(marks.ledger, cover(*ends), marks.epoch, marks.units)
