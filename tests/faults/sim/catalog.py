@@ -16,6 +16,7 @@ from tests.faults.sim import (
     meetings,
     mutants,
     node_mutants,
+    node_stops,
     nodes,
     repeats,
     schemas,
@@ -82,7 +83,7 @@ _ALL: tuple[Entry, ...] = (
     Entry(repeats.PLAY, repeats.MUTANTS, histories=15),
     Entry(schemas.PLAY, schemas.MUTANTS, histories=60),
     Entry(nodes.PLAY, node_mutants.MUTANTS, histories=15),
-    Entry(nodes.LIFETIMES, node_mutants.OF_LIFETIMES, histories=10),
+    Entry(nodes.LIFETIMES, node_mutants.OF_LIFETIMES, node_stops.BESIDE, histories=10),
     Entry(nodes.LISTS, node_mutants.OF_LISTS, histories=20),
 )
 ENTRIES: Mapping[str, Entry] = {entry.name: entry for entry in _ALL}
@@ -92,6 +93,7 @@ _MEETINGS: tuple[Meeting[Any], ...] = (
     *meetings.TAILS,
     *meetings.LOSSES,
     lifetime_stops.LATE,
+    *node_stops.BESIDE,
 )
 MEETINGS: Mapping[str, Meeting[Any]] = {meeting.name: meeting for meeting in _MEETINGS}
 

@@ -68,19 +68,6 @@ def kept_by_all(marks: Marks, unit: str, due: int) -> int:
     return due if found is None else found.hour
 
 
-def marked_everywhere(
-    self: JointOperations,
-    unit: StoredUnit,
-    horizon: int,
-    seq: int,
-    announced: int,
-    whole: bool,
-    start: Any = None,  # noqa: ARG001
-) -> Joint[bool]:
-    """Whoever the totals were made for."""
-    return (yield from mark_horizon(self, unit, horizon, seq, announced, whole))
-
-
 def swapped_everywhere(
     self: JointOperations,
     unit: StoredUnit,
@@ -116,7 +103,6 @@ def never_finished(self: JointOperations, deployment: Any, *arguments: Any) -> J
 
 merged, least = joint_marks.merged, joint_marks.least
 initialise, deploy = Operations.initialise, JointOperations.deploy
-mark_horizon = JointOperations.mark_horizon
 _READ, _MARKS, _LEDGER = "§6 read", "§6 marks", "§6 ledger"
 START = Mutant(
     "§10",
@@ -158,20 +144,17 @@ MUTANTS: dict[str, Mutant] = {
 }
 OF_LIFETIMES: dict[str, Mutant] = {
     "node-start": START,
-    "node-horizon": Mutant(
-        "§6 lifetime",
-        "a backfill's horizon is marked on the nodes that it was made for",
-        patched(JointOperations, "mark_horizon", marked_everywhere),
-    ),
     "node-held": Mutant(
         "§6 lifetime",
         "totals of a backfill hold what lies below their own node's start cover",
         patched(moves, "reached", held_by_the_least),
+        met=False,
     ),
     "node-kept": Mutant(
         "§6 lifetime",
         "hours are kept from the smallest horizon of any node",
         patched(moves, "kept_from", kept_by_all),
+        met=False,
     ),
 }
 OF_LISTS: dict[str, Mutant] = {

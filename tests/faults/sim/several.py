@@ -41,7 +41,11 @@ class Several(World):
         """(life of a node, unit under its generation, entity) -> the base of the newest answer."""
         self.marks_first = False
         """Removed rule: a node's ledger moves before what is written to it."""
+        self.from_archive = 0.5
+        """How often a node that was emptied begins where the archive ends."""
         self._looked_at: int | None = None
+        self._parsed: list[tuple[list[bytes], Marks | None]] = [([], None)] * NODES
+        self._merged: tuple[list[Marks], Marks | None] = ([], None)
 
     def connect(self) -> Store:
         return open_memory(*self.servers)
@@ -58,7 +62,7 @@ class Several(World):
         """A node that was emptied begins where the log does, or where the archive ends."""
         first = super().earliest()
         deployed = [found is not None and found.epoch > 0 for found in map(self.marks_of, range(NODES))]
-        if not any(deployed) or all(deployed) or self.rng.random() < 0.5:
+        if not any(deployed) or all(deployed) or self.rng.random() >= self.from_archive:
             return first
         return first.join(cover(*self.archived()[1]))
 
@@ -97,14 +101,21 @@ class Several(World):
             self.server, self.here, self._looked_at = before
 
     def marks_of(self, number: int) -> Marks | None:
-        return marks.parse(self.servers[number].execute(Whole(keys.MARKS)))
+        flat = self.servers[number].execute(Whole(keys.MARKS))
+        if flat != self._parsed[number][0]:
+            self._parsed[number] = flat, marks.parse(flat)
+        return self._parsed[number][1]
 
     def marks(self) -> Marks | None:
         """What all nodes claim together, or the one that is looked at."""
         if self._looked_at is not None:
             return self.marks_of(self._looked_at)
         found = [each for number in range(NODES) if (each := self.marks_of(number)) is not None]
-        return joint_marks.merged(found) if len(found) == NODES else None
+        if len(found) < NODES:
+            return None
+        if list(map(id, found)) != list(map(id, self._merged[0])):
+            self._merged = found, joint_marks.merged(found)
+        return self._merged[1]
 
     def check(self) -> None:
         for number in NODE_OF:
