@@ -24,6 +24,7 @@ from slicewise.spark.context import Context
 from slicewise.spark.log import warning
 from slicewise.spark.report import Report, hour_text
 from slicewise.spark.totals import move_horizon
+from slicewise.stores.decisions import START_SEQ
 from slicewise.stores.iceberg.ledger import record_ledger
 from slicewise.stores.iceberg.log import load, records_by_hour
 from slicewise.stores.iceberg.slices import Header
@@ -137,7 +138,8 @@ class UnitRun:
         for hour, header in named.items():
             outcome = outcomes.get(hour)
             if outcome is None or not outcome.entities["left_over"]:
-                self.context.store.mark_swapped(self._unit, hour, holds[hour])
+                start = header.cover if header.seq == START_SEQ else None
+                self.context.store.mark_swapped(self._unit, hour, holds[hour], start)
             self.report.add_hour(self._unit, hour, why[hour], header, outcome)
 
     def register(self, headers: Mapping[int, Header]) -> None:

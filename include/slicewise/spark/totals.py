@@ -84,7 +84,8 @@ def _moved(
         done = table.bring(hours, Bring(table.ref, table.store, move, seq, cover, days))
         report.add_horizon(unit, move.horizon, seq, done)
         if not done["left_over"]:
-            is_marked = store.mark_horizon(unit, move.horizon, seq, announced, whole=move.since is None)
+            start, whole = cover if seq == START_SEQ else None, move.since is None
+            is_marked = store.mark_horizon(unit, move.horizon, seq, announced, whole=whole, start=start)
             event("horizon", unit=unit.storage_fingerprint, view=unit.view, hour=move.horizon, marked=is_marked)
             return is_marked
         if move.since is None:

@@ -265,13 +265,18 @@ def check_swap(seq: int, cover: Cover, start: Cover) -> None:
     would claim the hour, keep the backfill from it, and lack what lies between.
     """
     if seq == START_SEQ:
-        if cover != start:
-            raise GapRefused("a backfill was made for another start cover", next_step="run the backfill again")
+        check_start(cover, start)
     elif not cover.dominates(start):
         raise GapRefused(
             f"the cover of archive seq {seq} lies behind the unit's start cover",
             next_step="archive up to the start cover, then compact again",
         )
+
+
+def check_start(made_for: Cover | None, start: Cover) -> None:
+    """What a backfill brought and marks is of the start cover that it was made for. made_for: of no backfill None."""
+    if made_for is not None and made_for != start:
+        raise GapRefused("a backfill was made for another start cover", next_step="run the backfill again")
 
 
 # ------------------------------------------------------------------ lifetime

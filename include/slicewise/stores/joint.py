@@ -288,10 +288,13 @@ class JointOperations(Operations):
         left_out = sum(len(mine) for node, mine in places.items() if node not in found)
         return _swapped(found, places, stale=left_out)
 
-    def mark_horizon(self, unit: StoredUnit, horizon: int, seq: int, announced: int, whole: bool) -> Joint[bool]:
-        """True where it stands on all; a node that has a newer one keeps it."""
+    def mark_horizon(
+        self, unit: StoredUnit, horizon: int, seq: int, announced: int, whole: bool, start: Cover | None = None
+    ) -> Joint[bool]:
+        """True where it stands on all that the totals were brought to; a node that has a newer one keeps it."""
         counts = yield from self._counts(unit.source, announced)
-        each = {n: one.mark_horizon(unit, horizon, seq, counts[n], whole) for n, one in enumerate(self.each)}
+        wanted = range(self.count) if start is None else (yield from self._built_for(unit, start))
+        each = {n: self.each[n].mark_horizon(unit, horizon, seq, counts[n], whole, start) for n in wanted}
         return all((yield from together(each)).values())
 
     def lifetime_seqs(self, unit: StoredUnit) -> Joint[tuple[int, ...]]:
@@ -299,11 +302,10 @@ class JointOperations(Operations):
         found = (yield from self._all("lifetime_seqs", unit)).values()
         return tuple(sorted({seq for each in found for seq in each}))
 
-    def mark_swapped(self, unit: StoredUnit, hour: int, seq: int) -> Joint[bool]:
-        wanted: Sequence[int] = range(self.count)
-        if seq == decisions.START_SEQ:
-            wanted = (yield from self._unready(unit)) or wanted
-        found = yield from together({node: self.each[node].mark_swapped(unit, hour, seq) for node in wanted})
+    def mark_swapped(self, unit: StoredUnit, hour: int, seq: int, start: Cover | None = None) -> Joint[bool]:
+        """On the nodes that it was swapped on."""
+        wanted = range(self.count) if start is None else (yield from self._built_for(unit, start))
+        found = yield from together({node: self.each[node].mark_swapped(unit, hour, seq, start) for node in wanted})
         return all(found.values())
 
     def swapped(self, unit: StoredUnit) -> Joint[Mapping[int, int]]:

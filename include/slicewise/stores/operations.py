@@ -288,9 +288,12 @@ class Operations:
         yield from self._check_known(unit, seq, cover)
         return (yield from lifetime.bring(self.generation, term.name, unit, horizon, seq, cover, entries, days))
 
-    def mark_horizon(self, unit: StoredUnit, horizon: int, seq: int, announced: int, whole: bool) -> Steps[bool]:
+    def mark_horizon(
+        self, unit: StoredUnit, horizon: int, seq: int, announced: int, whole: bool, start: Cover | None = None
+    ) -> Steps[bool]:
         term = yield from self.term(unit)
         decisions.check_horizon(horizon)
+        decisions.check_start(start, term.start)
         counted = keys.covers_key(self.generation, unit.source), announced
         return (yield from marks.mark_horizon(self.generation, unit, term, Horizon(horizon, seq), counted, whole))
 
@@ -298,8 +301,9 @@ class Operations:
         term = yield from self.term(unit)
         return (yield from marks.lifetime_seqs(self.generation, term))
 
-    def mark_swapped(self, unit: StoredUnit, hour: int, seq: int) -> Steps[bool]:
+    def mark_swapped(self, unit: StoredUnit, hour: int, seq: int, start: Cover | None = None) -> Steps[bool]:
         term = yield from self.term(unit)
+        decisions.check_start(start, term.start)
         return (yield from marks.mark_swapped(self.generation, unit, term, hour, seq))
 
     def swapped(self, unit: StoredUnit) -> Steps[Mapping[int, int]]:

@@ -488,18 +488,29 @@ class OnlineStore(BoardStore, Protocol):
         GapRefused while the ledger lies behind the cover."""
         ...
 
-    def mark_horizon(self, unit: StoredUnit, horizon: int, seq: int, announced: int, *, whole: bool = False) -> bool:
+    def mark_horizon(
+        self,
+        unit: StoredUnit,
+        horizon: int,
+        seq: int,
+        announced: int,
+        *,
+        whole: bool = False,
+        start: Cover | None = None,
+    ) -> bool:
         """After every entity's total was brought; False if anything was announced since `announced` was read, or a
-        newer horizon stands. whole: every total was written anew, so that no older seq is named any more."""
+        newer horizon stands. whole: every total was written anew, so that no older seq is named any more. start: as of
+        `mark_swapped`."""
         ...
 
     def lifetime_seqs(self, unit: StoredUnit) -> tuple[int, ...]:
         """Archive seqs that totals may name."""
         ...
 
-    def mark_swapped(self, unit: StoredUnit, hour: int, seq: int) -> bool:
-        """After every entity of the hour was swapped; False if a newer seq stands. EpochSuperseded
-        when the unit's term is over."""
+    def mark_swapped(self, unit: StoredUnit, hour: int, seq: int, start: Cover | None = None) -> bool:
+        """After every entity of the hour was swapped; False if a newer seq stands. start: the start cover that a
+        backfill swapped the hour under; GapRefused where the unit has another. EpochSuperseded when the unit's term
+        is over."""
         ...
 
     def swapped(self, unit: StoredUnit) -> Mapping[int, int]: ...

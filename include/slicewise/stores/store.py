@@ -149,14 +149,23 @@ class Store:
     ) -> SwapOutcome:
         return self._run(self.steps.bring(unit, horizon, seq, cover, entries, days))
 
-    def mark_horizon(self, unit: StoredUnit, horizon: int, seq: int, announced: int, *, whole: bool = False) -> bool:
-        return self._run(self.steps.mark_horizon(unit, horizon, seq, announced, whole))
+    def mark_horizon(
+        self,
+        unit: StoredUnit,
+        horizon: int,
+        seq: int,
+        announced: int,
+        *,
+        whole: bool = False,
+        start: Cover | None = None,
+    ) -> bool:
+        return self._run(self.steps.mark_horizon(unit, horizon, seq, announced, whole, start))
 
     def lifetime_seqs(self, unit: StoredUnit) -> tuple[int, ...]:
         return self._run(self.steps.lifetime_seqs(unit))
 
-    def mark_swapped(self, unit: StoredUnit, hour: int, seq: int) -> bool:
-        return self._run(self.steps.mark_swapped(unit, hour, seq))
+    def mark_swapped(self, unit: StoredUnit, hour: int, seq: int, start: Cover | None = None) -> bool:
+        return self._run(self.steps.mark_swapped(unit, hour, seq, start))
 
     def swapped(self, unit: StoredUnit) -> Mapping[int, int]:
         return self._run(self.steps.swapped(unit))

@@ -161,7 +161,7 @@ def backfill(world: World, unit: StoreUnit) -> Actor:
             world.say(f"backfill {unit.view} hour {hour - FIRST_HOUR}", outcome)
             if outcome.left_over:
                 raise Wrong(f"a running partial of {unit.view} straddles its start cover")
-            yield from world.on(store, store.steps.mark_swapped(unit, hour, 0))
+            yield from world.on(store, store.steps.mark_swapped(unit, hour, 0, start))
             world.ready_elsewhere.add((name, hour))
     yield from world.on(store, store.steps.mark_ready(unit, start, {unit.view: [name]}))
     world.say(f"ready {unit.view}")

@@ -177,7 +177,7 @@ def fill(world: Losing, unit: StoreUnit) -> Actor:
         if outcome.left_over:
             left = True
             continue
-        yield from world.on(store, store.steps.mark_swapped(unit, hour, stands[0]))
+        yield from world.on(store, store.steps.mark_swapped(unit, hour, stands[0], start if exact else None))
     if not left:
         yield from world.on(store, store.steps.mark_ready(unit, start, {unit.view: [name]}))
         world.say(f"ready {unit.view}")
