@@ -1,7 +1,8 @@
 """Serving, beside the usual recipe: latency at one connection, requests per second at eight.
 
 Prints one JSON object, then the same as a table. One serving process each, the same Redis, the same
-machine, one after the other; the client is a process of its own that speaks HTTP over raw sockets.
+machine, one after the other; the client is a process of its own that speaks HTTP over raw sockets
+(one connection: a blocking one).
 
 Run it with the platform's Python: python -m benchmarks.serving [--seconds 5]
 """
@@ -12,6 +13,7 @@ import argparse
 import asyncio
 import json
 import os
+import socket
 import statistics
 import subprocess
 import sys
@@ -38,28 +40,59 @@ async def _connection(host: str, port: int, requests: list[bytes], until: float,
     while time.perf_counter() < until:
         start = time.perf_counter()
         writer.write(requests[turn % len(requests)])
-        head = await reader.readuntil(b"\r\n\r\n")
-        if not head.startswith(b"HTTP/1.1 200"):
-            raise RuntimeError(head.decode())
-        length = next(int(line[15:]) for line in head.lower().split(b"\r\n") if line.startswith(b"content-length:"))
-        await reader.readexactly(length)
+        await reader.readexactly(_length(await reader.readuntil(b"\r\n\r\n")))
         took.append(time.perf_counter() - start)
         turn += 1
     writer.close()
 
 
-async def _measure(plan: dict[str, Any]) -> dict[str, float]:
+def _length(head: bytes) -> int:
+    if not head.startswith(b"HTTP/1.1 200"):
+        raise RuntimeError(head.decode())
+    return next(int(line[15:]) for line in head.lower().split(b"\r\n") if line.startswith(b"content-length:"))
+
+
+def _alone(host: str, port: int, requests: list[bytes], until: float, took: list[float]) -> None:
+    """One connection needs no loop of events: its own turns would be part of every figure."""
+    turn = 0
+    with socket.create_connection((host, port)) as connection:
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        while time.perf_counter() < until:
+            start = time.perf_counter()
+            connection.sendall(requests[turn % len(requests)])
+            reply = b""
+            while b"\r\n\r\n" not in reply:
+                reply += _some(connection, 65_536)
+            head, _, body = reply.partition(b"\r\n\r\n")
+            left = _length(head) - len(body)
+            while left > 0:
+                left -= len(_some(connection, left))
+            took.append(time.perf_counter() - start)
+            turn += 1
+
+
+def _some(connection: socket.socket, most: int) -> bytes:
+    found = connection.recv(most)
+    if not found:
+        raise RuntimeError("the connection was closed within an answer")
+    return found
+
+
+async def _together(host: str, port: int, requests: list[bytes], until: float, took: list[float], count: int) -> None:
+    turned = (requests[i:] + requests[:i] for i in range(count))
+    await asyncio.gather(*(_connection(host, port, each, until, took) for each in turned))
+
+
+def _measure(plan: dict[str, Any]) -> dict[str, float]:
     requests = [_request(plan["path"], body) for body in plan["bodies"]]
+    address = "127.0.0.1", plan["port"]
     for seconds, counted in ((min(1.0, plan["seconds"]), False), (plan["seconds"], True)):
         took: list[float] = []
-        until = time.perf_counter() + seconds
         start = time.perf_counter()
-        await asyncio.gather(
-            *(
-                _connection("127.0.0.1", plan["port"], requests[i:] + requests[:i], until, took)
-                for i in range(plan["connections"])
-            )
-        )
+        if plan["connections"] == 1:
+            _alone(*address, requests, start + seconds, took)
+        else:
+            asyncio.run(_together(*address, requests, start + seconds, took, plan["connections"]))
         spent = time.perf_counter() - start
         if counted:
             return figures(took, spent)
@@ -202,7 +235,7 @@ def main() -> None:
     parser.add_argument("--client", action="store_true", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.client:
-        sys.stdout.write(json.dumps(asyncio.run(_measure(json.load(sys.stdin)))))
+        sys.stdout.write(json.dumps(_measure(json.load(sys.stdin))))
         return
     found = measure(arguments.seconds)
     lines = [json.dumps(found), "", f"{'case':<52}{'requests/s':>12}{'p50 ms':>10}{'p99 ms':>10}"]

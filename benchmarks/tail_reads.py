@@ -171,8 +171,8 @@ def main(arguments: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(
         "bench-tail-reads", description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )
-    parser.add_argument("--seconds", type=float, default=3.0, help="of each round")
-    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--seconds", type=float, default=1.5, help="of each round")
+    parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--json", type=Path, help="also write the JSON there")
     parser.add_argument("--doc", type=Path, help="also write the table between the marks of this document")
     given = parser.parse_args(arguments)

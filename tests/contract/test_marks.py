@@ -268,6 +268,15 @@ def test_an_older_seq_never_replaces_a_newer_swapped_mark(bench: Bench) -> None:
     assert bench.store.swapped(bench.unit) == {5: 2, 6: 0}
 
 
+def test_a_backfill_marks_what_it_brought_under_the_start_cover_that_stands(bench: Bench) -> None:
+    start = bench.store.marks().starts[bench.unit.storage_fingerprint]
+    with pytest.raises(GapRefused):
+        bench.store.mark_swapped(bench.unit, 5, 0, start.join(cover(3)))
+    assert bench.store.swapped(bench.unit) == {}
+    assert bench.store.mark_swapped(bench.unit, 5, 0, start)
+    assert bench.store.swapped(bench.unit) == {5: 0}
+
+
 def test_an_emptied_store_refuses_the_connections_of_its_old_generation(
     bench: Bench, empty: Callable[[], None]
 ) -> None:

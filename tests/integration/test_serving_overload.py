@@ -215,3 +215,19 @@ def test_a_body_that_says_that_it_is_too_large_is_refused_before_it_is_read(own_
             head = f"POST /v1/features HTTP/1.1\r\nhost: x\r\ncontent-length: {MAX_BODY_BYTES + 1}\r\n\r\n"
             made.sendall(head.encode())
             assert made.recv(1 << 16).startswith(b"HTTP/1.1 413")
+
+
+def test_a_client_that_leaves_before_its_answers_is_no_error(
+    own_redis: RedisServer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with Served.on(own_redis.url, deployment()) as served:
+        served.fold([play(0)])
+    with serving(own_redis.url) as url:
+        address = urlsplit(url)
+        request = client_request(BODY)
+        for turn in range(40):
+            with socket.create_connection((str(address.hostname), int(address.port or 0)), timeout=30) as made:
+                made.sendall(request * (1 + turn % 3))  # also those that are asked before the last was answered
+                time.sleep(turn % 5 * 0.0003)
+        assert value(post(url, BODY)) == 1
+    assert "Exception" not in capsys.readouterr().out

@@ -121,6 +121,24 @@ def test_a_backfill_is_of_the_node_that_lacks_it_and_leaves_the_others_alone() -
     assert store.marks().ready == {NAME}
 
 
+def test_what_a_backfill_brought_is_marked_on_the_nodes_that_it_was_made_for() -> None:
+    nodes = servers()
+    store = deployed(nodes)
+    advance(store, 5)
+    # the second node alone saw the unit go, and come back, after more of the log
+    for digest, units in (("none", ()), ("again", (UNIT,))):
+        one = alone(nodes, 1)
+        one.deploy(StoreDeployment(digest, units), one.marks().epoch, {"plays": TOPIC}, cover(7))
+    first, second = (alone(nodes, number) for number in (0, 1))
+    starts = [each.marks().starts[NAME] for each in (first, second)]
+    assert starts[0] != starts[1]
+    hour = NOW_US // HOUR_US
+    joint = open_memory(*nodes)
+    assert joint.mark_swapped(UNIT, hour, 3, starts[1])
+    assert [each.swapped(UNIT) for each in (first, second)] == [{}, {hour: 3}]
+    assert joint.swapped(UNIT) == {}
+
+
 def test_what_a_job_holds_is_of_one_term_on_every_node() -> None:
     nodes = servers()
     store, job = deployed(nodes), open_memory(*nodes)

@@ -23,6 +23,8 @@ class Protocol(HttpToolsProtocol):
     _sending: asyncio.TimerHandle | None = None
     _reading: asyncio.TimerHandle | None = None
     _begun = False
+    _running: Any = None
+    """What is being answered; of several requests sent at once uvicorn knows the last alone."""
 
     def connection_made(self, transport: Any) -> None:
         super().connection_made(transport)
@@ -31,6 +33,9 @@ class Protocol(HttpToolsProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         self._sent()
         self._read()
+        if self._running is not None and not self._running.response_complete:
+            self._running.disconnected = True
+            self._running.message_event.set()
         super().connection_lost(exc)
 
     def on_message_begin(self) -> None:
@@ -51,6 +56,10 @@ class Protocol(HttpToolsProtocol):
     def resume_writing(self) -> None:
         self._read()
         super().resume_writing()
+
+    def _start_asgi_task(self, cycle: Any, app: Any) -> None:
+        self._running = cycle
+        super()._start_asgi_task(cycle, app)
 
     def _too_slow(self) -> None:
         self._sending = None
