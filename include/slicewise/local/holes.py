@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from uuid import uuid4
 
 from slicewise.clock import Clock
-from slicewise.cover import Cover, Place
+from slicewise.cover import Place
 from slicewise.features.unit import Source
 from slicewise.holes import Hole
 from slicewise.lifecycle.archiving import Loss, hole_of, loss
@@ -77,11 +77,8 @@ def plans(settings: Settings, clock: Clock, only: str | None = None) -> list[Pla
     for source in sources:
         table = load(catalog, source.name)
         state = ArchiveState(None, {}) if table is None else archive_state(table)
-        starts = [
-            marks.starts.get(unit.storage_fingerprint, Cover())
-            for unit in deployment.units
-            if unit.source == source.name
-        ]
+        units = [unit.storage_fingerprint for unit in deployment.units if unit.source == source.name]
+        starts = marks.starts_of(units)
         lost = loss(state.cover, log.earliest(source.topic), log.latest(source.topic), starts)
         made.append(
             Plan(
