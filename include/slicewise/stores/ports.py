@@ -85,7 +85,7 @@ class Marks:
     """And of which set of nodes."""
     behind: tuple[int, ...] = ()
     """Of what several nodes claim together: the nodes, by number, that do not have the newest deployment yet."""
-    nodes: tuple[Marks, ...] = ()
+    nodes: tuple[Marks, ...] = field(default=(), compare=False)
     """And what each of them claims."""
 
     @property

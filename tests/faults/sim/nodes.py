@@ -76,7 +76,7 @@ def day_passes(world: LifetimeNodesWorld) -> None:
 
 
 _INSTEAD: dict[Any, Any] = {history.lose_some: lose_some, history.empty_under_a_sweep: empty_one}
-PLAY = Play(
+PLAY: Play[NodesWorld] = Play(
     "nodes",
     NodesWorld,
     history.begin,
@@ -92,7 +92,7 @@ PLAY = Play(
     60,
     900,
 )
-LIFETIMES = Play(
+LIFETIMES: Play[LifetimeNodesWorld] = Play(
     "lifetime-nodes",
     LifetimeNodesWorld,
     lifetimes.begin,
@@ -121,7 +121,7 @@ LIFETIMES = Play(
     100,
     500,
 )
-LISTS = Play(
+LISTS: Play[ListNodesWorld] = Play(
     "list-nodes",
     ListNodesWorld,
     lists.begin,
