@@ -120,6 +120,7 @@ test: setup ## the whole suite, two files at a time (JOBS=1: one); starts and st
 	.venvs/airflow/bin/python $(PYTEST) tests || failed+=" airflow"; \
 	$(PY) $(PYTEST) $(SIDE_BY_SIDE) tests || failed+=" platform"; \
 	.venvs/spark/bin/python $(PYTEST) $(SIDE_BY_SIDE) tests || failed+=" spark"; \
+	$(PY) -m tests.faults.real --quick || failed+=" drills"; \
 	[ -z "$$failed" ] || { echo "tests failed of:$$failed (their reports stand above)"; exit 1; }
 
 # command:package, of all that tests/cluster needs and no environment carries
