@@ -9,11 +9,10 @@ import pytest
 from tests.faults.sim.catalog import MEETINGS, Entry, rules
 from tests.faults.sim.lifetime_stops import LATE
 from tests.faults.sim.meetings import TRIM
-from tests.faults.sim.node_stops import BESIDE
 from tests.faults.sim.stops import Meeting
 
 UNMET = [(entry, rule) for entry, rule in rules() if not entry.mutants[rule].met]
-IN_PAIRS = (*TRIM, LATE, *BESIDE)
+IN_PAIRS = (*TRIM, LATE)
 """Those that rules are removed from. `python -m tests.faults.sim --stops` plays all pairs of all."""
 
 
