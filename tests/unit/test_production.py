@@ -16,6 +16,7 @@ import yaml
 from slicewise.local import airflow_server, kafka_broker, redis_server, services
 from slicewise.local.state import StateFolder
 from slicewise.probes.figures import Metrics
+from slicewise.serving.metrics import Metrics as ServingMetrics
 from slicewise.settings import Settings
 from slicewise.spark.status import Metrics as StreamMetrics
 
@@ -193,7 +194,7 @@ def test_alerts_ask_for_series_that_there_are_and_lead_to_the_runbook() -> None:
     rules = yaml.safe_load(COMPOSE["configs"]["prometheus-rules"]["content"])["groups"][0]["rules"]
     asked = {name for rule in rules for name in re.findall(r"slicewise_\w+", rule["expr"])}
     # of labelled series nothing is collected before the first: the names of families are known
-    families = [*Metrics().registry.collect(), *StreamMetrics().registry.collect()]
+    families = [family for each in (Metrics, ServingMetrics, StreamMetrics) for family in each().registry.collect()]
     served = {sample.name for family in families for sample in family.samples}
     served |= {f"{family.name}_total" for family in families if family.type == "counter"}
     assert asked

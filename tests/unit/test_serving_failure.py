@@ -89,6 +89,15 @@ def test_a_live_window_beyond_what_is_kept_speaks_of_the_window_and_the_clocks()
     assert "clocks" in (refused.value.next_step or "")
 
 
+@pytest.mark.parametrize(("off_s", "flags"), [(0, ()), (30, ()), (31, ("clock_off",)), (-31, ("clock_off",))])
+def test_a_present_that_is_not_the_stores_is_flagged(off_s: int, flags: tuple[str, ...]) -> None:
+    clock, _, _, _, connection = world(deployment())
+    off = FeatureService(ManualClock(clock.now_us() + off_s * 1_000_000))
+    assert asked(off, connection, "strict").flags == flags
+    asked_for = connection.run(off.read(checked(None, "strict", [{"user": "ada"}], at=clock.now_us())))
+    assert asked_for.flags == (), "the instant is the caller's"
+
+
 @pytest.mark.parametrize("windows", [["1h", sw.lifetime(offset="36h")], ["30d", "lifetime"], ["10m", "1d"]])
 def test_the_earliest_instant_that_a_refusal_names_is_answered_whatever_it_was_refused_for(
     windows: list[str | sw.Window],

@@ -80,7 +80,7 @@ class Answer:
     freshness: tuple[SourceFreshness, ...] = ()
     flags: tuple[str, ...] = ()
     """"stale": last known values, of `t_us`; "default": declared defaults; "overflow": see errors;
-    "incomplete": see incomplete."""
+    "incomplete": see incomplete; "clock_off": the service's present is not the store's."""
     doubles: tuple[bool, ...] = ()
     """Per feature, whether a value may be NaN or infinite."""
     incomplete: tuple[str, ...] = ()

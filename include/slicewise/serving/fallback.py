@@ -13,7 +13,7 @@ from slicewise.serving.catalog import Selection
 from slicewise.serving.requests import Entity, FeaturesRequest
 
 STALE, DEFAULT = "stale", "default"
-OVERFLOW, INCOMPLETE = "overflow", "incomplete"
+OVERFLOW, INCOMPLETE, CLOCK_OFF = "overflow", "incomplete", "clock_off"
 _KEY = msgspec.msgpack.Encoder(order="sorted")
 Meaning = tuple[object, ...]
 """What the values of a selection mean; equal for answers that may stand for each other."""

@@ -89,7 +89,12 @@ _ANSWER = {
                 },
             },
         },
-        "flags": {"type": "array", "items": {"enum": ["stale", "default", "overflow", "incomplete"]}},
+        "flags": {
+            "type": "array",
+            "items": {"enum": ["stale", "default", "overflow", "incomplete", "clock_off"]},
+            "description": "clock_off: the clock of the service, which says when the present is, and the store's are "
+            "more than half a minute apart",
+        },
         "incomplete": {
             "type": "array",
             "items": {"type": "string"},

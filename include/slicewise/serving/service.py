@@ -27,7 +27,7 @@ from slicewise.merge_plan import ReadMode, Total, plan_key
 from slicewise.serving.answer import Answer
 from slicewise.serving.assemble import answer_of
 from slicewise.serving.catalog import Catalog, Part, Selection
-from slicewise.serving.fallback import LastKnown, defaults_of
+from slicewise.serving.fallback import CLOCK_OFF, LastKnown, defaults_of
 from slicewise.serving.freshness import Freshness
 from slicewise.serving.planned import Planned, plan_selection, reads_of, with_lists
 from slicewise.serving.questions import questions_of
@@ -206,6 +206,8 @@ class FeatureService:
         if lacking := self.freshness.incomplete(selection, planned.bounds):
             answer = replace(answer, incomplete=lacking, flags=(*answer.flags, "incomplete"))
         if mode == "live":
+            if abs(t_us - now_us) > decisions.CLOCK_OFF_US:
+                answer = replace(answer, flags=(*answer.flags, CLOCK_OFF))
             # under the selection that it was read with: another read may have brought a newer catalog
             self.last_known.keep(answer, selection)
         return answer

@@ -448,8 +448,9 @@ def check_server(version: str, policy: str, role: str) -> None:
 
 
 CLOCK_OFF_US = 30_000_000
-"""By how much a clock that dates snapshots may differ from the store's. Iceberg takes none that is more than a minute
-older than the one before it: after one commit of a clock far ahead, all others would be refused until then."""
+"""By how much a clock that dates snapshots, or says for when an answer is, may differ from the store's. Iceberg takes
+none that is more than a minute older than the one before it: after one commit of a clock far ahead, all others would be
+refused until then."""
 
 
 def check_clock(before_us: int, store_us: int, after_us: int) -> None:

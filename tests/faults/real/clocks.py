@@ -17,6 +17,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from unittest import mock
 
+from slicewise.serving.fallback import CLOCK_OFF
 from tests.faults.real.compactions import Compaction, late, settled
 from tests.faults.real.drills import again
 from tests.faults.real.run import Run
@@ -78,8 +79,11 @@ def clock_off(run: Run) -> None:
             again(run, name)
         run.some(4, 6)
         again(run, name)
+    before, watch = time.monotonic(), run.scene.watch
+    assert not watch.flagged[CLOCK_OFF], "answers were flagged before any clock of serving was off"
     with off(run.scene, _some_minutes(run)):
         _serving_again(run)
+    run.noticed(before, lambda: watch.flagged[CLOCK_OFF] > 0)
     run.some(4, 6)  # what it answers is of its own time, which each answer says: no event of now is in it
     run.scene.await_applied()
     begun = time.monotonic()

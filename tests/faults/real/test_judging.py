@@ -177,7 +177,7 @@ def test_an_answer_is_judged_by_the_definition_that_made_it_and_by_none_that_doe
 @contextmanager
 def serving(at: str, result: dict[str, object]) -> Iterator[str]:
     """A server that gives this answer to whatever it is asked."""
-    body = json.dumps({"t": at, "results": [result]}).encode()
+    body = json.dumps({"t": at, "results": [result], "flags": []}).encode()
 
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import random
 import threading
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -110,6 +111,7 @@ class Watch:
         self.questions, self._rng = list(asked), rng
         self.answers: list[Answer] = []
         self.refused = 0
+        self.flagged: Counter[str] = Counter()
         self.wrong: list[str] = []
         self._bases = Bases()
         self._tokens: dict[tuple[str, tuple[str, ...]], str] = {}
@@ -192,6 +194,7 @@ class Watch:
             return None
         parsed = given.json()
         (result,) = parsed["results"]
+        self.flagged.update(parsed["flags"])
         definition = decode_all(result["token"])[0].definition
         meant = under(question, standing[definition]) if definition in standing else None
         if meant is None:
