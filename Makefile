@@ -98,6 +98,10 @@ FAULTS := tests.faults.real $(RECORDS:%=--records %)
 test-faults: setup ## faults on real processes, and answers meanwhile (TIME=1800 seconds, SEED=1, ONLY="kill-tail …", RECORDS=file)
 	@$(PY) -m $(FAULTS) $(TIME:%=--time %) $(SEED:%=--seed %) $(ONLY:%=--only %)
 
+.PHONY: test-drills
+test-drills: setup ## the quick ones of test-faults, with one kill each (SEED=1)
+	@$(PY) -m tests.faults.real --quick $(SEED:%=--seed %)
+
 # Compiled in a folder that no other make has, against what the drivers load.
 .PHONY: test-java
 test-java: setup $(JUNIT_JARS) ## the tests of what runs in the JVM
@@ -120,7 +124,7 @@ test: setup ## the whole suite, two files at a time (JOBS=1: one); starts and st
 	.venvs/airflow/bin/python $(PYTEST) tests || failed+=" airflow"; \
 	$(PY) $(PYTEST) $(SIDE_BY_SIDE) tests || failed+=" platform"; \
 	.venvs/spark/bin/python $(PYTEST) $(SIDE_BY_SIDE) tests || failed+=" spark"; \
-	$(PY) -m tests.faults.real --quick || failed+=" drills"; \
+	$(MAKE) --no-print-directory test-drills || failed+=" drills"; \
 	[ -z "$$failed" ] || { echo "tests failed of:$$failed (their reports stand above)"; exit 1; }
 
 # command:package, of all that tests/cluster needs and no environment carries
