@@ -33,6 +33,8 @@ class Planter:
     now_us: int
     amount: str = "seconds"
     """The column whose value is put off by a unit in the last place."""
+    partition: int | None = None
+    """Whose running partials are harmed; None: any."""
     before: dict[str, dict[Any, Any]] = field(default_factory=dict)
     """By user what its day hash of the hour that was compacted twice held after the first time."""
 
@@ -59,7 +61,12 @@ class Planter:
 
     def running(self, user: str, around_us: int) -> tuple[bytes, int]:
         """The field of its running partial that is nearest to an instant, and its slice number."""
-        numbers = {int(name.split(b":")[1]): name for name in self.fields(self.hot(user)) if name.startswith(b"r:")}
+        names = [name for name in self.fields(self.hot(user)) if name.startswith(b"r:")]
+        numbers = {
+            int(name.split(b":")[1]): name
+            for name in names
+            if self.partition is None or int(name.split(b":")[3]) == self.partition
+        }
         number = min(numbers, key=lambda each: abs(each - around_us // self.unit.slice_us))
         return numbers[number], number
 

@@ -35,13 +35,17 @@ from tests.support.served import Event
 VIEW = "per_card"
 _HISTORY = 2_000
 """Payments of the hours before, each of them archived in time."""
-_LAST_MINUTES = range(50, 60)
-"""Of the last hour that is over: in a window of an hour, whenever in the first fifty minutes of the next it is asked."""
+_LAST_MINUTES = range(54, 60)
+"""Of the last hour that is over: in every window of an hour that ends before the same minutes of the next."""
+_AHEAD = 5
+"""Minutes from the beginning of the drill until the check asks."""
 _EDGES = 8
 """Slices of which one is the first of an hour's window when the check asks: it asks within as many minutes."""
 _ALONE = float.fromhex("0x1.f8p+830")
 """So large that no sum hides its last bit, and with a mantissa whose unit is at most one of whatever it is scaled to."""
 _LARGE = 1e230
+_PLACE = 0
+"""The partition of what is sent to be harmed."""
 _ENDS_S = 900.0
 
 
@@ -119,7 +123,7 @@ def _send(run: Run, some: Sequence[tuple[str, int, float]]) -> None:
     for card, at_us, amount in some:
         event = {"card": card, "shop": SHOPS[0], "amount": amount, "items": 3, "accepted": True, "paid_at": at_us}
         event |= dict.fromkeys(("born", "fee", "at", "tags"))
-        made.append((0, json.dumps(event).encode(), at_us // 1000 + 1))
+        made.append((_PLACE, json.dumps(event).encode(), at_us // 1000 + 1))
     run.scene.platform.produce(TOPIC, made)
 
 
@@ -153,7 +157,7 @@ def _compacted(scene: Scene) -> None:
 def _planter(scene: Scene, stored: Any, client: Any, unit: Unit) -> Planter:
     found = [read(source_of(scene.deployment), record) for record in scene.records()]
     log = [Event(e.partition, e.offset, e.time, e.columns, e.topic) for e in found if not isinstance(e, str)]
-    return Planter(client, stored, unit, log, time.time_ns() // 1000, amount="amount")
+    return Planter(client, stored, unit, log, time.time_ns() // 1000, amount="amount", partition=_PLACE)
 
 
 # ------------------------------------------------------------ the drill
@@ -213,8 +217,8 @@ def planted(run: Run) -> None:
 
 
 def _await_early() -> None:
-    """The first fifty minutes of an hour, with room for what is to come: what was compacted is in a window then."""
-    while (minute := datetime.now(UTC).minute) >= _LAST_MINUTES.start - 6:
+    """Some minutes before the last of an hour: what was compacted is in a window then, when the check asks."""
+    while (minute := datetime.now(UTC).minute) >= _LAST_MINUTES.start - _AHEAD:
         print(f"minute {minute} of the hour: waiting for the next", flush=True)
         time.sleep(20)
 
