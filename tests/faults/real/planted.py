@@ -149,14 +149,14 @@ def _amount(run: Run) -> float:
     return run.rng.uniform(1, 9) * _LARGE
 
 
-def _compacted(scene: Scene) -> None:
-    report = Compaction.of(scene).done()
-    assert not report["dirty"], f"hours stay dirty: {report}"
-
-
 def _planter(scene: Scene, stored: Any, client: Any, unit: Unit) -> Planter:
     found = [read(source_of(scene.deployment), record) for record in scene.records()]
-    log = [Event(e.partition, e.offset, e.time, e.columns, e.topic) for e in found if not isinstance(e, str)]
+    events = [event for event in found if not isinstance(event, str)]
+    (condition,) = {name for name, _ in unit.input_types} - {*events[0].columns}
+    assert {f.aggregate.spec()["where"] for f in unit.features if "where" in f.aggregate.spec()} == {"accepted"}
+    log = [
+        Event(e.partition, e.offset, e.time, {**e.columns, condition: e.columns["accepted"]}, e.topic) for e in events
+    ]
     return Planter(client, stored, unit, log, time.time_ns() // 1000, amount="amount", partition=_PLACE)
 
 
@@ -170,14 +170,14 @@ def planted(run: Run) -> None:
     cards = dict(zip(defects(0, 0), run.rng.sample([card for card in CARDS if card], 6), strict=True))
     _send(run, [each for card in cards.values() for each in _last_minutes(run, card, hour)])
     scene.await_applied()
-    _compacted(scene)
+    Compaction.of(scene).done()
     (unit,) = scene.deployment.view(VIEW)
     with scene.operator() as client, scene.platform.store() as stored:
         before = _planter(scene, stored, client, unit)
         kept = {cards["stale"]: before.fields(before.day(cards["stale"], hour))}
         _send(run, _last_minutes(run, cards["stale"], hour))
         scene.await_applied()
-        _compacted(scene)
+        Compaction.of(scene).done()
         now_us = time.time_ns() // 1000
         recent, oldest = (now_us - RECENT_US) // MINUTE_US, now_us // MINUTE_US - 60
         some = _recent(run, cards["ulp"], recent, [_ALONE])
@@ -191,6 +191,8 @@ def planted(run: Run) -> None:
         planter = _planter(scene, stored, client, unit)
         planter.now_us, planter.before = now_us, kept
         wanted = defects(oldest, hour)
+        for card in cards.values():
+            assert b"h:%d" % hour in planter.fields(planter.day(card, hour)), f"hour {hour} of {card!r} is not compacted"
         scene.watch.spares({(VIEW, (card,)) for card in cards.values()})
         begun: dict[str, float] = {}
         for kind, defect in wanted.items():
