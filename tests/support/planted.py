@@ -83,7 +83,9 @@ class Planter:
         _, number, topic, partition = name.split(b":")
         stored = unpack_running(self.fields(self.hot(user))[name])
         place = (topic.decode(), int(partition))
-        found = [e for e in self.inside(user, int(number)) if e.place == place and stored.first <= e.offset <= stored.last]
+        found = [
+            e for e in self.inside(user, int(number)) if e.place == place and stored.first <= e.offset <= stored.last
+        ]
         assert self.row(found) == stored.row, f"{name!r} of {user} holds other events"
         return found
 
@@ -160,7 +162,7 @@ def shifted_over(first: int, last: int) -> Plant:
         assert {*mine.values()} == {*range(first, last + 1)}, "an event lies in each of the slices"
         assert first - 1 not in running.values(), "the slice before them is free"
         planter.client.hdel(planter.hot(user), *mine)
-        moved = {planter.moved(name, number - 1): fields[name] for name, number in mine.items()}
+        moved: dict[Any, Any] = {planter.moved(name, number - 1): fields[name] for name, number in mine.items()}
         planter.client.hset(planter.hot(user), mapping=moved)
 
     return plant
@@ -191,7 +193,7 @@ def renamed_at(hour: int) -> Plant:
         seq = unpack_total(planter.fields(key)[b"h:%d" % hour]).seq
         total = unpack_total(old[b"h:%d" % hour])
         assert total.seq < seq, "the hour was compacted twice"
-        values = {b"h:%d" % hour: pack_total(seq, total.row)}
+        values: dict[Any, Any] = {b"h:%d" % hour: pack_total(seq, total.row)}
         for name in (b"s:%d" % hour, b"m:%d" % hour):
             if name in old:
                 rows = unpack_slices(old[name])

@@ -29,7 +29,17 @@ from tests.faults.real.judge import read, source_of
 from tests.faults.real.records import Part
 from tests.faults.real.run import Run
 from tests.faults.real.scene import TOPIC, Scene
-from tests.support.planted import RECENT_US, Plant, Planter, doubled, dropped, expired, one_ulp, renamed_at, shifted_over
+from tests.support.planted import (
+    RECENT_US,
+    Plant,
+    Planter,
+    doubled,
+    dropped,
+    expired,
+    one_ulp,
+    renamed_at,
+    shifted_over,
+)
 from tests.support.served import Event
 
 VIEW = "per_card"
@@ -42,7 +52,7 @@ _AHEAD = 5
 _EDGES = 8
 """Slices of which one is the first of an hour's window when the check asks: it asks within as many minutes."""
 _ALONE = float.fromhex("0x1.f8p+830")
-"""So large that no sum hides its last bit, and with a mantissa whose unit is at most one of whatever it is scaled to."""
+"""So large that no sum hides its last bit, and its mantissa near two: its unit is at most one of what it is scaled to."""
 _LARGE = 1e230
 _PLACE = 0
 """The partition of what is sent to be harmed."""
@@ -192,7 +202,9 @@ def planted(run: Run) -> None:
         planter.now_us, planter.before = now_us, kept
         wanted = defects(oldest, hour)
         for card in cards.values():
-            assert b"h:%d" % hour in planter.fields(planter.day(card, hour)), f"hour {hour} of {card!r} is not compacted"
+            assert b"h:%d" % hour in planter.fields(planter.day(card, hour)), (
+                f"hour {hour} of {card!r} is not compacted"
+            )
         scene.watch.spares({(VIEW, (card,)) for card in cards.values()})
         begun: dict[str, float] = {}
         for kind, defect in wanted.items():
