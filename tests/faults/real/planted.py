@@ -52,7 +52,7 @@ _AHEAD = 5
 _EDGES = 8
 """Slices of which one is the first of an hour's window when the check asks: it asks within as many minutes."""
 _ALONE = float.fromhex("0x1.f8p+830")
-"""So large that no sum hides its last bit, and its mantissa near two: its unit is at most one of what it is scaled to."""
+"""So large that no sum hides its last bit; its mantissa is near two, so that scaled it is off by one unit at most."""
 _LARGE = 1e230
 _PLACE = 0
 """The partition of what is sent to be harmed."""
