@@ -85,9 +85,13 @@ def keep(file: Path, drilled: Drilled) -> None:
     before = read(file) if file.exists() else []
     kept = [each for each in before if (each.drill, each.seed) != (drilled.drill, drilled.seed)]
     part = file.with_suffix(".part")
-    lines = (json.dumps(asdict(each), ensure_ascii=False) + "\n" for each in (*kept, drilled))
+    lines = (json.dumps(_line_of(each), ensure_ascii=False) + "\n" for each in (*kept, drilled))
     part.write_text("".join(lines), encoding="utf-8")
     part.replace(file)
+
+
+def _line_of(drilled: Drilled) -> dict[str, Any]:
+    return {name: value for name, value in asdict(drilled).items() if name != "parts" or value}
 
 
 def read(file: Path) -> list[Drilled]:
