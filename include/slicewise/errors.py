@@ -208,3 +208,7 @@ class CommitConflict(SlicewiseError):
 
 class DataLoss(SlicewiseError):
     """Events or state that an answer needs are gone: repair by replay."""
+
+
+class UnknownArchive(DataLoss):
+    """What is compacted names an archive that nothing tells of: compact the hours again that name it."""

@@ -6,7 +6,7 @@ All that is planted is whole bytes of the store's own formats, checksums too: no
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -14,38 +14,45 @@ import numpy as np
 import redis
 
 from slicewise.checks.model import Cause
-from slicewise.codec import pack_running, unpack_running
+from slicewise.codec import pack_running, pack_slices, pack_total, unpack_running, unpack_slices, unpack_total
 from slicewise.features.unit import Unit
 from slicewise.slices import DAY_US, HOUR_US, MINUTE_US
 from slicewise.stores import keys
-from tests.support.served import Event, Served, accumulated, hour_entries, rows_of, tags_of
+from slicewise.stores.ports import OnlineStore
+from tests.support.served import Event, accumulated, hour_entries, rows_of
 
 
 @dataclass
 class Planter:
-    """A store, what was folded into it, and the instant of the check."""
+    """A store, what was folded into it, and the instant of the check. The unit's entity is one column, of users."""
 
     client: redis.Redis
-    served: Served
+    store: OnlineStore
     unit: Unit
+    log: Sequence[Event]
     now_us: int
+    amount: str = "seconds"
+    """The column whose value is put off by a unit in the last place."""
+    partition: int | None = None
+    """Whose running partials are harmed; None: any."""
     before: dict[str, dict[Any, Any]] = field(default_factory=dict)
     """By user what its day hash of the hour that was compacted twice held after the first time."""
 
     def of(self, user: str) -> list[Event]:
         """Its events."""
-        return [each for each in self.served.log if each.columns["user"] == user]
+        ((who, _),) = self.unit.entity
+        return [each for each in self.log if each.columns[who] == user]
 
     def tag(self, user: str) -> bytes:
-        return tags_of(self.unit, self.of(user)[:1], None)[0]
+        return keys.entity_tags(self.unit.entity, [[user]])[0]
 
     def hot(self, user: str) -> bytes:
-        return keys.hot_key(self.served.store.marks().generation, self.tag(user), self.unit.storage_fingerprint)
+        marks = self.store.marks()
+        return keys.hot_key(marks.generation, self.tag(user), marks.name(self.unit.storage_fingerprint))
 
     def day(self, user: str, hour: int) -> bytes:
-        generation = self.served.store.marks().generation
-        day = hour * HOUR_US // DAY_US
-        return keys.day_key(generation, self.tag(user), self.unit.storage_fingerprint, day)
+        marks, day = self.store.marks(), hour * HOUR_US // DAY_US
+        return keys.day_key(marks.generation, self.tag(user), marks.name(self.unit.storage_fingerprint), day)
 
     def fields(self, key: bytes) -> dict[Any, Any]:
         """All of a hash."""
@@ -54,7 +61,12 @@ class Planter:
 
     def running(self, user: str, around_us: int) -> tuple[bytes, int]:
         """The field of its running partial that is nearest to an instant, and its slice number."""
-        numbers = {int(name.split(b":")[1]): name for name in self.fields(self.hot(user)) if name.startswith(b"r:")}
+        names = [name for name in self.fields(self.hot(user)) if name.startswith(b"r:")]
+        numbers = {
+            int(name.split(b":")[1]): name
+            for name in names
+            if self.partition is None or int(name.split(b":")[3]) == self.partition
+        }
         number = min(numbers, key=lambda each: abs(each - around_us // self.unit.slice_us))
         return numbers[number], number
 
@@ -65,6 +77,17 @@ class Planter:
     def inside(self, user: str, number: int) -> list[Event]:
         """Its events of a slice."""
         return [each for each in self.of(user) if each.time_us // self.unit.slice_us == number]
+
+    def within(self, user: str, name: bytes) -> list[Event]:
+        """Its events that a running partial holds; those and no others, as its bytes say."""
+        _, number, topic, partition = name.split(b":")
+        stored = unpack_running(self.fields(self.hot(user))[name])
+        place = (topic.decode(), int(partition))
+        found = [
+            e for e in self.inside(user, int(number)) if e.place == place and stored.first <= e.offset <= stored.last
+        ]
+        assert self.row(found) == stored.row, f"{name!r} of {user} holds other events"
+        return found
 
     def row(self, events: list[Event]) -> bytes:
         """Their partials, as one row."""
@@ -79,11 +102,11 @@ RECENT_US = 25 * MINUTE_US
 
 def one_ulp(planter: Planter, user: str) -> None:
     """The greatest value of a running partial, one unit in the last place up."""
-    name, number = planter.running(user, planter.now_us - RECENT_US)
-    events = planter.inside(user, number)
-    greatest = max(events, key=lambda each: each.columns["seconds"])
-    above = math.nextafter(greatest.columns["seconds"], math.inf)
-    altered = [replace(e, columns={**e.columns, "seconds": above}) if e is greatest else e for e in events]
+    name, _ = planter.running(user, planter.now_us - RECENT_US)
+    events, amount = planter.within(user, name), planter.amount
+    greatest = max((e for e in events if e.columns[amount] is not None), key=lambda each: each.columns[amount])
+    above = math.nextafter(greatest.columns[amount], math.inf)
+    altered = [replace(e, columns={**e.columns, amount: above}) if e is greatest else e for e in events]
     stored = unpack_running(planter.fields(planter.hot(user))[name])
     planter.client.hset(planter.hot(user), name, pack_running(stored.first, stored.last, planter.row(altered)))
 
@@ -129,6 +152,22 @@ def shifted_at(edge_us: int) -> Plant:
     return plant
 
 
+def shifted_over(first: int, last: int) -> Plant:
+    """The running partials of these slices, each one slice earlier: whichever of them a window begins with."""
+
+    def plant(planter: Planter, user: str) -> None:
+        fields = planter.fields(planter.hot(user))
+        running = {name: int(name.split(b":")[1]) for name in fields if name.startswith(b"r:")}
+        mine = {name: number for name, number in running.items() if first <= number <= last}
+        assert {*mine.values()} == {*range(first, last + 1)}, "an event lies in each of the slices"
+        assert first - 1 not in running.values(), "the slice before them is free"
+        planter.client.hdel(planter.hot(user), *mine)
+        moved: dict[Any, Any] = {planter.moved(name, number - 1): fields[name] for name, number in mine.items()}
+        planter.client.hset(planter.hot(user), mapping=moved)
+
+    return plant
+
+
 def expired(planter: Planter, user: str) -> None:
     """Its days are gone: all that was compacted."""
     for hour in {each.time_us // HOUR_US for each in planter.of(user)}:
@@ -142,6 +181,24 @@ def stale_at(hour: int) -> Plant:
         key, old = planter.day(user, hour), planter.before[user]
         planter.client.delete(key)
         planter.client.hset(key, mapping=old)
+
+    return plant
+
+
+def renamed_at(hour: int) -> Plant:
+    """The same, but under the archive of the second: it claims to hold what that one brought."""
+
+    def plant(planter: Planter, user: str) -> None:
+        key, old = planter.day(user, hour), planter.before[user]
+        seq = unpack_total(planter.fields(key)[b"h:%d" % hour]).seq
+        total = unpack_total(old[b"h:%d" % hour])
+        assert total.seq < seq, "the hour was compacted twice"
+        values: dict[Any, Any] = {b"h:%d" % hour: pack_total(seq, total.row)}
+        for name in (b"s:%d" % hour, b"m:%d" % hour):
+            if name in old:
+                rows = unpack_slices(old[name])
+                values[name] = pack_slices(seq, rows.numbers, rows.block)
+        planter.client.hset(key, mapping=values)
 
     return plant
 
@@ -181,6 +238,7 @@ def plants(edge_us: int, twice: int, late: int, other: str) -> Mapping[str, tupl
         "shifted": (shifted_at(edge_us), Cause.BOUNDARY),
         "expired": (expired, Cause.EXPIRY),
         "stale": (stale_at(twice), Cause.STALE),
+        "renamed": (renamed_at(twice), Cause.STALE),
         "without_late": (without_late_at(late), Cause.LATE),
         "of_another": (of_another(other), Cause.LOGIC),
     }

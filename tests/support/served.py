@@ -33,10 +33,11 @@ class Event:
     offset: int
     time_us: int
     columns: Mapping[str, Any]
+    topic: str = TOPIC
 
     @property
     def place(self) -> Place:
-        return (TOPIC, self.partition)
+        return (self.topic, self.partition)
 
 
 @dataclass
@@ -141,11 +142,11 @@ def tags_of(unit: Unit, events: Sequence[Event], partition: int | None) -> list[
 
 def rows_of(unit: Unit, events: Sequence[Event]) -> Rows:
     """Events in column form, with the columns that the unit's aggregates read."""
-    halves = int(TOPIC[:16], 16), int(TOPIC[16:], 16)
+    halves = {topic: (int(topic[:16], 16), int(topic[16:], 16)) for topic in {e.topic for e in events}}
     return Rows(
         np.array([e.time_us for e in events], np.int64),
-        np.full(len(events), halves[0], np.uint64),
-        np.full(len(events), halves[1], np.uint64),
+        np.array([halves[e.topic][0] for e in events], np.uint64),
+        np.array([halves[e.topic][1] for e in events], np.uint64),
         np.array([e.partition for e in events], np.int32),
         np.array([e.offset for e in events], np.int64),
         {name: pa.array([e.columns[name] for e in events], arrow_type(kind)) for name, kind in unit.input_types},

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from slicewise.checks import parts
-from slicewise.checks.doubts import TELLING, Doubt, beside, engines_of, gives, is_rounded, is_tied
+from slicewise.checks.doubts import TELLING, Doubt, beside, engines_of, gives, is_rounded, is_tied, session_starts
 from slicewise.checks.model import Cause
 from slicewise.checks.queries import BY_SQL
 from slicewise.checks.recompute import (
@@ -55,15 +55,19 @@ class _Tried:
 
 
 def causes_of(recomputation: Recomputation, doubts: Sequence[Doubt]) -> list[Cause]:
-    """One per doubt; `logic` where no change gives the answer."""
+    """One per doubt; `logic` where no change gives the answer.
+
+    A session that is not where it should be has no voice in what its entity has: it has the cause of the change that
+    moves it there, and is a `boundary` where none does.
+    """
     slice_us = recomputation.unit.slice_us
-    exactly = [i for i, doubt in enumerate(doubts) if not doubt.approximate]
+    exactly = [i for i, doubt in enumerate(doubts) if not (doubt.approximate or doubt.gap_us)]
     whole = (each for i in exactly for each in _whole(i, doubts[i].window, slice_us))
     found = _matching(recomputation, doubts, whole)
     entities: dict[str, list[int]] = {}
     for i in range(len(doubts)):
         entities.setdefault(doubts[i].row.entity, []).append(i)
-    judged = [[i for i in mine if not doubts[i].approximate] for mine in entities.values()]
+    judged = [[i for i in mine if not (doubts[i].approximate or doubts[i].gap_us)] for mine in entities.values()]
     unsure = [mine for mine in judged if mine and not _is_one(mine, found)][:MOST_ENTITIES]
     searched = [_telling(doubts, mine) for mine in unsure]
     _add(found, _matching(recomputation, doubts, _parts(recomputation, doubts, [i for some in searched for i in some])))
@@ -71,11 +75,11 @@ def causes_of(recomputation: Recomputation, doubts: Sequence[Doubt]) -> list[Cau
     _add(found, _matching(recomputation, doubts, held, with_engine=True))
     causes: dict[int, Cause] = {}
     for mine in entities.values():
-        votes = _votes(mine, found)
+        votes = _votes([i for i in mine if not doubts[i].gap_us], found)
         for i in mine:
             if i in found:
                 causes[i] = max(found[i], key=lambda each: votes[each.change]).change.cause
-    return [causes.get(i, Cause.LOGIC) for i in range(len(doubts))]
+    return [causes.get(i, Cause.BOUNDARY if doubts[i].gap_us else Cause.LOGIC) for i in range(len(doubts))]
 
 
 def _add(found: dict[int, list[_Tried]], more: Mapping[int, list[_Tried]]) -> None:
@@ -140,7 +144,7 @@ def _held_to(
         for each in wanted:
             if isinstance(each.what, Part):
                 yield _of_part(i, doubts[i].window, each.cause, each.what)
-        if doubts[i].approximate:
+        if doubts[i].approximate or doubts[i].gap_us:
             yield from (each for each in _whole(i, doubts[i].window, slice_us) if each.change in wanted)
 
 
@@ -194,14 +198,11 @@ def _matching(
     recomputation: Recomputation, doubts: Sequence[Doubt], tried: Iterable[_Tried], *, with_engine: bool = False
 ) -> dict[int, list[_Tried]]:
     """All changes of each doubt that give its answer, in their order."""
-    windows: dict[WindowOf, WindowOf] = {}
-    numbered = [
-        replace(each, window=windows.setdefault(key := replace(each.window, w=0), replace(key, w=len(windows))))
-        for each in tried
-    ]
+    given = list(tried)
+    numbered, windows = _numbered(each for each in given if not doubts[each.doubt].gap_us)
     aside = {(each.doubt, each.change.cause): beside(doubts[each.doubt].each, each.change.cause) for each in numbered}
     asked = [*(doubts[each.doubt].each for each in numbered), *(one for some in aside.values() for one in some)]
-    results = recomputation.of(list(windows.values()), asked) if windows else Recomputed()
+    results = recomputation.of(windows, asked) if windows else Recomputed()
     pairs = ((doubts[each.doubt], each.window) for each in numbered) if with_engine else ()
     engines = engines_of(recomputation, pairs, results)
     found: dict[int, list[_Tried]] = {}
@@ -216,4 +217,20 @@ def _matching(
             is_it = gives(results, engines, w, doubt)
         if is_it:
             found.setdefault(each.doubt, []).append(each)
+    for gap_us in {doubts[each.doubt].gap_us for each in given} - {0}:
+        numbered, windows = _numbered(each for each in given if doubts[each.doubt].gap_us == gap_us)
+        starts = session_starts(recomputation, windows, gap_us)
+        for each in numbered:
+            if starts[each.window.w] == doubts[each.doubt].row.start_us:
+                found.setdefault(each.doubt, []).append(each)
     return found
+
+
+def _numbered(tried: Iterable[_Tried]) -> tuple[list[_Tried], list[WindowOf]]:
+    """Each with the number of its window, of which equal ones are one; and these."""
+    windows: dict[WindowOf, WindowOf] = {}
+    numbered = [
+        replace(each, window=windows.setdefault(key := replace(each.window, w=0), replace(key, w=len(windows))))
+        for each in tried
+    ]
+    return numbered, list(windows.values())

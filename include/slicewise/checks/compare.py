@@ -11,7 +11,7 @@ from typing import Any
 from slicewise.checks import declared, engine
 from slicewise.checks.bounds import may_be, searched_from
 from slicewise.checks.causes import causes_of
-from slicewise.checks.doubts import Doubt
+from slicewise.checks.doubts import Doubt, session_starts
 from slicewise.checks.exact import plain_sum_agrees
 from slicewise.checks.judges import judged
 from slicewise.checks.model import Cause, Compared, PlainSum, Verdict
@@ -70,23 +70,32 @@ def compare(recomputation: Recomputation, reads: Sequence[Read]) -> tuple[list[C
         for value in values
         if (plain := found.plain_sums.get((value.window.w, value.each.key))) is not None
     ]
-    return _with_causes(recomputation, values, rows), sums
+    return _with_causes(recomputation, values, rows, moved), sums
 
 
-def _with_causes(recomputation: Recomputation, values: Sequence[_Value], rows: Sequence[Compared]) -> list[Compared]:
+def _with_causes(
+    recomputation: Recomputation,
+    values: Sequence[_Value],
+    rows: Sequence[Compared],
+    moved: Mapping[int, WindowOf],
+) -> list[Compared]:
     """Every difference has a cause then; beyond `MOST_CLASSIFIED` of them it says that none was looked for."""
     wrong = [i for i, row in enumerate(rows) if row.verdict is not Verdict.EQUAL and not row.cause]
     if not wrong:
         return list(rows)
     added = _added(values, rows)
     chosen = _in_turns(wrong, rows)[:MOST_CLASSIFIED]
-    doubts = [
-        Doubt(values[i].window, values[i].feature, values[i].each, rows[i], added.get(values[i].window.w))
-        for i in chosen
-    ]
+    doubts = [_doubt(values[i], rows[i], added, moved.get(id(values[i]))) for i in chosen]
     causes = dict.fromkeys(wrong, Cause.UNCLASSIFIED)
     causes |= dict(zip(chosen, causes_of(recomputation, doubts), strict=True))
     return [replace(row, cause=causes[i]) if i in causes else row for i, row in enumerate(rows)]
+
+
+def _doubt(value: _Value, row: Compared, added: Mapping[int, int], searched: WindowOf | None) -> Doubt:
+    """searched: where a session that was moved is searched."""
+    if searched is not None:
+        return Doubt(searched, value.feature, value.each, row, gap_us=value.feature.window.gap_us)
+    return Doubt(value.window, value.feature, value.each, row, added.get(value.window.w))
 
 
 def _in_turns(wrong: Sequence[int], rows: Sequence[Compared]) -> list[int]:
@@ -149,28 +158,21 @@ def _engines(
     return said
 
 
-def _moved_sessions(recomputation: Recomputation, values: Sequence[_Value]) -> set[int]:
-    """The values (by id) whose session is not where the events that the answer contains have it."""
-    slice_us = recomputation.unit.slice_us
+def _moved_sessions(recomputation: Recomputation, values: Sequence[_Value]) -> dict[int, WindowOf]:
+    """The values (by id) whose session is not where the events that the answer contains have it, and where that is
+    searched."""
     by_gap: dict[int, dict[tuple[int, int, int], WindowOf]] = {}
-    asked: list[tuple[_Value, int, int]] = []
+    asked: list[tuple[_Value, int, WindowOf]] = []
     for value in values:
         if value.feature.window.kind == "session":
             end = value.window.end_us
             gap = value.feature.window.gap_us
             windows = by_gap.setdefault(gap, {})
-            key = (value.window.who, searched_from(value.feature.window, slice_us, end), end)
+            key = (value.window.who, searched_from(value.feature.window, recomputation.unit.slice_us, end), end)
             window = windows.setdefault(key, WindowOf(len(windows), key[0], TOKEN, *key[1:]))
-            asked.append((value, gap, window.w))
-    found = {gap: recomputation.sessions(list(windows.values()), gap) for gap, windows in by_gap.items()}
-    moved = set()
-    for value, gap, w in asked:
-        end = value.window.end_us
-        first, last = found[gap].get(w, (end, end - gap))
-        start = first // slice_us * slice_us if end - last < gap else end
-        if start != value.window.start_us:
-            moved.add(id(value))
-    return moved
+            asked.append((value, gap, window))
+    starts = {gap: session_starts(recomputation, list(windows.values()), gap) for gap, windows in by_gap.items()}
+    return {id(value): window for value, gap, window in asked if starts[gap][window.w] != value.window.start_us}
 
 
 def _compared(
@@ -197,8 +199,10 @@ def _compared(
         unit=unit.storage_fingerprint,
         token=value.read.text,
     )
-    if is_moved or not may_be(value.feature.window, unit.slice_us, row.start_us, row.end_us, value.read.at_us):
+    if not may_be(value.feature.window, unit.slice_us, row.start_us, row.end_us, value.read.at_us):
         return replace(row, verdict=Verdict.MISMATCH, cause=Cause.BOUNDARY)
+    if is_moved:
+        return replace(row, verdict=Verdict.MISMATCH)
     if row.online == row.offline and within:
         return row
     if _empty(value.each, online) and row.online != row.offline:

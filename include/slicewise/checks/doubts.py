@@ -23,7 +23,9 @@ TELLING = ("sum", "mean")
 class Doubt:
     """A value that differs: its window, its feature and aggregate, both sides.
 
-    added: how many events too many the answer's window has, by its own count; None: it has no count.
+    added: how many events too many the answer's window has, by its own count; None: it has no count. gap_us: of a
+    session that does not start where its events have it, which is what is in doubt then; its window is where the
+    session is searched.
     """
 
     window: WindowOf
@@ -31,10 +33,23 @@ class Doubt:
     each: Aggregated
     row: Compared
     added: int | None = None
+    gap_us: int = 0
 
     @property
     def approximate(self) -> bool:
         return declared.is_approximate(self.each)
+
+
+def session_starts(recomputation: Recomputation, windows: Sequence[WindowOf], gap_us: int) -> dict[int, int]:
+    """By window where the session starts that is open at its end; the end itself where none is."""
+    slice_us = recomputation.unit.slice_us
+    found = recomputation.sessions(windows, gap_us)
+    starts = {}
+    for window in windows:
+        end = window.end_us
+        first, last = found.get(window.w, (end, end - gap_us))
+        starts[window.w] = first // slice_us * slice_us if end - last < gap_us else end
+    return starts
 
 
 def engines_of(

@@ -16,7 +16,7 @@ class Verdict(StrEnum):
 
     EQUAL = "equal"
     MISMATCH = "mismatch"
-    MISSING = "missing"  # offline has a value, online is empty
+    MISSING = "missing"  # offline has a value, online is empty, or what is stored gives no answer
     EXTRA = "extra"  # online has a value, offline is empty
 
 
@@ -50,6 +50,10 @@ class Predicted:
     tokens: tuple[Token, ...]
     text: str
     incomplete: frozenset[str] = frozenset()
+
+
+NO_ANSWER = "*"
+"""Stands for all features of an entity of which what is stored gives no answer."""
 
 
 class OnlineReader(Protocol):

@@ -12,7 +12,15 @@ from urllib.parse import urlsplit
 import msgpack
 
 from slicewise.checks.model import Predicted
-from slicewise.errors import BadRequest, BeyondRetention, NotReady, StoreUnavailable
+from slicewise.errors import (
+    BadRequest,
+    BeyondRetention,
+    CodecError,
+    DataLoss,
+    NotReady,
+    StoreUnavailable,
+    UnknownArchive,
+)
 from slicewise.token import decode_all
 
 PATH = "/v1/features"
@@ -34,7 +42,8 @@ class HttpReader:
     def read(self, refs: Sequence[str], entities: Sequence[Mapping[str, Any]], at_us: int | None) -> list[Predicted]:
         """One answer per entity, in their order. at_us: microseconds UTC; None asks for now.
 
-        Raises StoreUnavailable, NotReady, BeyondRetention, and BadRequest for all else.
+        Raises StoreUnavailable, NotReady, BeyondRetention; UnknownArchive, DataLoss and CodecError where what is
+        stored of one of them gives no answer; and BadRequest for all else.
         """
         size = max(1, min(MAX_ENTITIES, MAX_VALUES // max(1, len(refs))))
         found: list[Predicted] = []
@@ -99,6 +108,9 @@ def _error(status: int, body: Any, url: str) -> Exception:
         return BeyondRetention(what, earliest_at_us=int(error.get("earliest_at_us", 0)), where=url)
     if kind == "NotReady":
         return NotReady(what, progress=0.0, where=url)
+    for unreadable in (UnknownArchive, DataLoss, CodecError):
+        if kind == unreadable.__name__:
+            return unreadable(what, where=url)
     if status >= http.client.INTERNAL_SERVER_ERROR:
         return StoreUnavailable(f"{status} {kind}: {what}", where=url)
     return BadRequest(f"{status} {kind}: {what}", where=url)

@@ -7,6 +7,7 @@ be recomputed while the stream goes on.
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date
@@ -18,12 +19,23 @@ from pyspark.sql import SparkSession
 from slicewise import log
 from slicewise.checks import declared, engine, queries, row_functions
 from slicewise.checks.compare import Read, compare
-from slicewise.checks.model import Compared, OnlineReader, Outcome, PlainSum, Repeats
+from slicewise.checks.model import (
+    NO_ANSWER,
+    Cause,
+    Compared,
+    OnlineReader,
+    Outcome,
+    PlainSum,
+    Predicted,
+    Repeats,
+    Verdict,
+)
 from slicewise.checks.recompute import Asked, Recomputation
 from slicewise.checks.repeats import repeats
+from slicewise.checks.values import canonical
 from slicewise.clock import Clock
 from slicewise.cover import Cover
-from slicewise.errors import BeyondRetention, DataLoss, NotReady
+from slicewise.errors import BeyondRetention, CodecError, DataLoss, NotReady, SlicewiseError, UnknownArchive
 from slicewise.features.plan import Deployment
 from slicewise.features.unit import Unit
 from slicewise.slices import HOUR_US
@@ -61,6 +73,7 @@ class CheckRun:
         started = self.clock.now_us()
         units = [unit for unit in self.deployment.declared.units if not views or unit.view in views]
         read: list[tuple[Unit, list[Read]]] = []
+        compared: list[Compared] = []
         skipped: set[str] = set()
         for unit in units:
             entities = self._entities(unit)
@@ -71,7 +84,8 @@ class CheckRun:
                 self.notes.append(f"view {unit.view}: not checked, no event of it lies in what is kept")
                 continue
             try:
-                reads = self._read(unit, entities)
+                reads, unanswered = self._read(unit, entities)
+                compared += unanswered
                 refs = {f"{unit.view}:{feature.column}" for feature in unit.features}
                 if reads and all(refs <= each.incomplete for each in reads):
                     skipped.add(unit.view)
@@ -80,7 +94,6 @@ class CheckRun:
             except NotReady as error:
                 skipped.add(unit.view)
                 self.notes.append(f"view {unit.view}: not checked, {error.what}")
-        compared: list[Compared] = []
         sums: list[PlainSum] = []
         covers = {source: self.archived(source) for source in sorted({unit.source for unit, _ in read})}
         for unit, reads in read:
@@ -104,18 +117,24 @@ class CheckRun:
                 log.event("check_repeats", **found.to_json())
                 yield found
 
-    def _read(self, unit: Unit, entities: Sequence[Mapping[str, Any]]) -> list[Read]:
+    def _read(self, unit: Unit, entities: Sequence[Mapping[str, Any]]) -> tuple[list[Read], list[Compared]]:
+        """What was answered, and a row for each entity that had no answer."""
         refs = [f"{unit.view}:{feature.column}" for feature in unit.features]
         reads: list[Read] = []
+        unanswered: list[Compared] = []
         questions = self._questions(unit)
         for mode in self.modes:
             at_us = None if mode == "live" else self._past(unit)
             try:
-                answers = self.reader.read(refs, [{**entity, **_sent(questions)} for entity in entities], at_us)
+                said = self._said(refs, [{**entity, **_sent(questions)} for entity in entities], at_us)
             except BeyondRetention as error:
                 self.notes.append(f"view {unit.view}: not checked at a past instant, {error.what}")
                 continue
-            for entity, answer in zip(entities, answers, strict=True):
+            answers = [each for each in said if isinstance(each, Predicted)]
+            for entity, answer in zip(entities, said, strict=True):
+                if not isinstance(answer, Predicted):
+                    unanswered.append(_unanswered(unit, entity, mode, answer))
+                    continue
                 asked = Asked(len(reads), entity, _token_of(unit, answer.tokens))
                 reads.append(Read(asked, answer.values, mode, at_us, answer.text, answer.incomplete, questions))
             lacking = sorted(answers[0].incomplete) if answers else []
@@ -123,7 +142,19 @@ class CheckRun:
                 named = ", ".join(lacking)
                 self.notes.append(f"not checked, their windows touch events that are lost ({mode}): {named}")
         log.event("check_read", view=unit.view, unit=unit.storage_fingerprint, answers=len(reads))
-        return reads
+        return reads, unanswered
+
+    def _said(
+        self, refs: Sequence[str], entities: Sequence[Mapping[str, Any]], at_us: int | None
+    ) -> list[Predicted | SlicewiseError]:
+        """One per entity: its answer, or why what is stored gives none, which is found by halves."""
+        try:
+            return [*self.reader.read(refs, entities, at_us)]
+        except (DataLoss, CodecError) as error:
+            if len(entities) == 1:
+                return [error]
+        half = len(entities) // 2
+        return [*self._said(refs, entities[:half], at_us), *self._said(refs, entities[half:], at_us)]
 
     def _entities(self, unit: Unit) -> list[Mapping[str, Any]]:
         if not unit.entity:
@@ -171,6 +202,23 @@ class CheckRun:
             rows, plain = compare(recomputation, reads)
         log.event("check_compared", view=unit.view, unit=unit.storage_fingerprint, values=len(rows))
         return rows, plain
+
+
+def _unanswered(unit: Unit, entity: Mapping[str, Any], mode: str, error: SlicewiseError) -> Compared:
+    """Without an answer there is no token, so that nothing says what it had to be."""
+    return Compared(
+        view=unit.view,
+        feature=NO_ANSWER,
+        entity=json.dumps(dict(entity), sort_keys=True, ensure_ascii=False),
+        mode=mode,
+        start_us=0,
+        end_us=0,
+        online=canonical(f"no answer: {error.what}"),
+        offline=canonical(None),
+        verdict=Verdict.MISSING,
+        cause=Cause.STALE if isinstance(error, UnknownArchive) else Cause.LOGIC,
+        unit=unit.storage_fingerprint,
+    )
 
 
 def _sent(questions: Mapping[str, Sequence[Any]]) -> dict[str, list[Any]]:

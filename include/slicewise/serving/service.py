@@ -17,6 +17,7 @@ from slicewise.errors import (
     NotReady,
     Overloaded,
     StoreUnavailable,
+    UnknownArchive,
     UnknownName,
 )
 from slicewise.features.plan import Deployment
@@ -263,7 +264,7 @@ class FeatureService:
                 return merged, [given(part) for part in selection.listed]
             except KeyError as error:
                 if again:
-                    raise DataLoss(
+                    raise UnknownArchive(
                         f"nothing says what archive seq {error} stands for",
                         next_step="register the archive's covers again",
                     ) from error

@@ -19,12 +19,12 @@ from slicewise.codec import unpack_hours as unpack_hours
 from slicewise.cover import Cover, Place
 from slicewise.errors import (
     ClockOff,
-    DataLoss,
     EpochSuperseded,
     GapRefused,
     IncarnationChanged,
     SettingsError,
     StoreUnavailable,
+    UnknownArchive,
 )
 from slicewise.features.event_list import EventList
 from slicewise.slices import HOUR_US
@@ -350,15 +350,15 @@ def covers_to_drop(known: Iterable[int], live: Sequence[tuple[int, int]]) -> tup
     return tuple(seq for seq in ordered[:-1] if not any(first <= seq <= last for first, last in live))
 
 
-def unknown_seq(seq: int, source: str) -> DataLoss:
-    return DataLoss(
+def unknown_seq(seq: int, source: str) -> UnknownArchive:
+    return UnknownArchive(
         f"nothing says what archive seq {seq} of {source} stands for",
         next_step="compact the hours again that name it: compact_slices with from_raw",
     )
 
 
 def check_forgotten(seq: int, source: str, hour: int, retention_us: int, now_us: int) -> None:
-    """A seq that is not known may be that of an hour which has expired, and of no other. DataLoss."""
+    """A seq that is not known may be that of an hour which has expired, and of no other. UnknownArchive."""
     if expiry_s((hour + 1) * HOUR_US, retention_us) * 1_000_000 > now_us:
         raise unknown_seq(seq, source)
 

@@ -8,7 +8,18 @@ from dataclasses import dataclass
 from functools import partial
 from random import Random
 
-from tests.faults.real import changes, clocks, cluster, compactions, disks, drills, loads, scheduled, schemas
+from tests.faults.real import (
+    changes,
+    clocks,
+    cluster,
+    compactions,
+    disks,
+    drills,
+    loads,
+    planted,
+    scheduled,
+    schemas,
+)
 from tests.faults.real.run import Run
 from tests.faults.real.scene import Scene, scene
 
@@ -125,6 +136,17 @@ STAGES = (
                 "the log drops what no archive has read",
                 changes.retention_passed,
                 ("I1", "I2", "I3", "I4", "I6", "I7"),
+            ),
+        ),
+    ),
+    Stage(
+        scene,
+        (
+            Drill(
+                "planted",
+                "wrong values planted in the store, six kinds, found by the check",
+                planted.planted,
+                ("I2", "I6", "I7"),
             ),
         ),
     ),

@@ -54,6 +54,13 @@ class Feed:
         now = time.time_ns() // 1000
         self._send(payments(self._rng.getrandbits(32), n, now, now - hours * HOUR, now, bad=n // 1000))
 
+    def history(self, n: int, hours: int) -> None:
+        """So many of the hours before now, which came when they happened: in their order, by Kafka's time too."""
+        now = time.time_ns() // 1000
+        made = payments(self._rng.getrandbits(32), n, now, now - hours * HOUR, now)
+        came = [replace(each, time_ms=int(json.loads(each.value)["paid_at"]) // 1000 + 1) for each in made]
+        self._send(sorted(came, key=lambda each: each.time_ms))
+
     def transactions(self, n: int, each: int) -> int:
         """So many transactions of so many events of now: about half are aborted, and stand in the log for nobody.
         Returns how many were."""

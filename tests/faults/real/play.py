@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from tests.e2e.compare import Count
 from tests.faults.real.catalog import STAGES, Drill, Stage
 from tests.faults.real.judge import judged
-from tests.faults.real.records import Drilled
+from tests.faults.real.records import Drilled, Part
 from tests.faults.real.run import Run
 from tests.faults.real.scene import Scene
 from tests.faults.real.watch import Answer, Question
@@ -97,6 +97,7 @@ def played(made: Scene, drill: Drill, seed: int, once: bool) -> Drilled:
         detect_s=max(run.detect_s, default=None),
         recover_s=max(run.recover_s, default=None),
         broke=broke,
+        parts=tuple(run.parts),
     )
 
 
@@ -140,6 +141,7 @@ def _drilled(
     detect_s: float | None = None,
     recover_s: float | None = None,
     broke: str | None = None,
+    parts: tuple[Part, ...] = (),
 ) -> Drilled:
     when = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     return Drilled(
@@ -157,4 +159,5 @@ def _drilled(
         detect_s,
         recover_s,
         broke,
+        parts,
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -24,6 +24,17 @@ _COLUMNS = (
     "s to recover",
     "last played",
 )
+
+
+@dataclass(frozen=True)
+class Part:
+    """One of several defects that a drill planted at once."""
+
+    what: str
+    told: str
+    """The cause that the check gave."""
+    detect_s: float
+    recover_s: float
 
 
 @dataclass(frozen=True)
@@ -52,6 +63,7 @@ class Drilled:
     """From the end of the fault until all ran, all was applied and a new event was in an answer, the longest."""
     broke: str | None = None
     """Why the drill did not come to its end."""
+    parts: tuple[Part, ...] = ()
 
     @property
     def passed(self) -> bool:
@@ -73,9 +85,13 @@ def keep(file: Path, drilled: Drilled) -> None:
     before = read(file) if file.exists() else []
     kept = [each for each in before if (each.drill, each.seed) != (drilled.drill, drilled.seed)]
     part = file.with_suffix(".part")
-    lines = (json.dumps(asdict(each), ensure_ascii=False) + "\n" for each in (*kept, drilled))
+    lines = (json.dumps(_line_of(each), ensure_ascii=False) + "\n" for each in (*kept, drilled))
     part.write_text("".join(lines), encoding="utf-8")
     part.replace(file)
+
+
+def _line_of(drilled: Drilled) -> dict[str, Any]:
+    return {name: value for name, value in asdict(drilled).items() if name != "parts" or value}
 
 
 def read(file: Path) -> list[Drilled]:
@@ -85,13 +101,16 @@ def read(file: Path) -> list[Drilled]:
 
 def _drilled(line: dict[str, Any]) -> Drilled:
     found = Drilled(**line)
-    return replace(found, invariants=tuple(found.invariants), wrong=tuple(found.wrong))
+    parts = tuple(Part(**each) for each in line.get("parts", ()))
+    return replace(found, invariants=tuple(found.invariants), wrong=tuple(found.wrong), parts=parts)
 
 
 def table(found: Sequence[Drilled], drills: Sequence[str]) -> str:
-    """A row for each of these drills that was played, over all its seeds; what it says of itself, it said last."""
-    played = ([each for each in found if each.drill == name] for name in drills)
-    return "\n".join((_line(_COLUMNS), "|" + "---|" * len(_COLUMNS), *(_row(some) for some in played if some)))
+    """A row for each of these drills that was played, over all its seeds; what it says of itself, it said last. Below
+    it one for each defect that it planted."""
+    played = [some for name in drills if (some := [each for each in found if each.drill == name])]
+    rows = (row for some in played for row in (_row(some), *_rows_of_parts(some)))
+    return "\n".join((_line(_COLUMNS), "|" + "---|" * len(_COLUMNS), *rows))
 
 
 def _row(played: Sequence[Drilled]) -> str:
@@ -111,6 +130,17 @@ def _row(played: Sequence[Drilled]) -> str:
         last.when[:10],
     )
     return _line(cells)
+
+
+def _rows_of_parts(played: Sequence[Drilled]) -> Iterator[str]:
+    """The longest of each over all plays."""
+    parts: dict[tuple[str, str], list[Part]] = {}
+    for part in (part for each in played for part in each.parts):
+        parts.setdefault((part.what, part.told), []).append(part)
+    for (what, told), some in parts.items():
+        seconds = _seconds(max(each.detect_s for each in some)), _seconds(max(each.recover_s for each in some))
+        cells = dict.fromkeys(_COLUMNS, "") | {"fault": f"– {what}: told as `{told}`"}
+        yield _line([*(cells | {"s to detect": seconds[0], "s to recover": seconds[1]}).values()])
 
 
 def _line(cells: Sequence[str]) -> str:

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from slicewise.local.process import Birth, descendants
+from tests.faults.real.records import Part
 from tests.faults.real.scene import Scene, signal_all
 
 NOTICED_S = 60.0
@@ -28,6 +29,8 @@ class Run:
     kills: int = 0
     detect_s: list[float] = field(default_factory=list)
     recover_s: list[float] = field(default_factory=list)
+    parts: list[Part] = field(default_factory=list)
+    """Of a drill that plants several defects at once: each."""
 
     def some(self, least_s: float, most_s: float) -> None:
         """Until a random moment."""

@@ -8,7 +8,8 @@ import json
 import random
 import re
 import threading
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
@@ -16,6 +17,7 @@ from pathlib import Path
 import pytest
 
 from slicewise import slices, token
+from slicewise.checks.model import Cause
 from slicewise.cover import Cover
 from slicewise.features.plan import Deployment, plan
 from slicewise.features.project import load_project
@@ -29,7 +31,8 @@ from tests.faults.real.__main__ import PAGE, RECORDS
 from tests.faults.real.catalog import DRILLS
 from tests.faults.real.changes import changed_project
 from tests.faults.real.judge import Record, judged, logged_archive, read, schema_at, source_of
-from tests.faults.real.records import BEGIN, END, Drilled, keep, written
+from tests.faults.real.planted import VIEW, misjudged
+from tests.faults.real.records import BEGIN, END, Drilled, Part, keep, table, written
 from tests.faults.real.records import read as read_records
 from tests.faults.real.scene import PROJECT
 from tests.faults.real.schemas import ADDED, REASONS, WIDER, shaped
@@ -325,6 +328,73 @@ def test_the_page_shows_what_all_drills_of_a_file_came_to(tmp_path: Path) -> Non
     assert written(page, kept, ["stop", "kill", "never"]) == page
     with pytest.raises(ValueError, match="drills"):
         written("no marks", kept, ["kill"])
+
+
+def test_the_page_shows_each_defect_that_was_planted_at_once_by_its_longest(tmp_path: Path) -> None:
+    file = tmp_path / "drills.jsonl"
+    one, other = Part("one off", "rounding", 70.5, 150.0), Part("gone", "dropped", 71.0, 151.0)
+    again = Part("one off", "rounding", 80.25, 140.0)
+    kept = [drilled("plant", parts=(one, other)), drilled("plant", seed=2, parts=(again,)), drilled("kill")]
+    for each in kept:
+        keep(file, each)
+    assert read_records(file) == kept
+    rows = [row for row in table(kept, ["plant", "kill"]).splitlines() if row.startswith("| –")]
+    cells = [[cell.strip() for cell in row.strip("|").split("|")] for row in rows]
+    assert [(each[0], each[9], each[10]) for each in cells] == [
+        ("– one off: told as `rounding`", "80.2", "150.0"),
+        ("– gone: told as `dropped`", "71.0", "151.0"),
+    ]
+    assert {len(each) for each in cells} == {12}
+    assert {cell for each in cells for cell in (*each[1:9], each[11])} == {""}
+
+
+def test_a_check_that_names_too_few_too_many_or_by_another_cause_is_misjudged() -> None:
+    def difference(card: str, cause: Cause, view: str = VIEW) -> dict[str, str]:
+        return {"view": view, "entity": json.dumps({"card": card}), "kind": cause.value}
+
+    wanted = {"ada": Cause.DROPPED, "eve": Cause.STALE}
+    right = [
+        difference("ada", Cause.DROPPED),
+        difference("ada", Cause.UNCLASSIFIED),
+        difference("eve", Cause.STALE),
+    ]
+    assert misjudged(right, wanted) == []
+    assert misjudged(right[:2], wanted) == ["eve is not named (stale was planted)"]
+    assert misjudged([*right, difference("eve", Cause.LATE)], wanted) == [
+        "eve is told as {'stale': 1, 'late': 1}, and stale was planted"
+    ]
+    only_unclassified = [difference("ada", Cause.UNCLASSIFIED), right[2]]
+    assert misjudged(only_unclassified, wanted) == ["ada is told as {'unclassified': 1}, and dropped was planted"]
+    for other in (difference("bob", Cause.DROPPED), difference("ada", Cause.DROPPED, "ever_by_card")):
+        (said,) = misjudged([*right, other], wanted)
+        assert "nothing was planted there" in said
+    whole = {"view": "everything", "entity": "{}", "kind": "logic"}
+    assert misjudged([*right, whole], wanted) == ["everything {} is named, 1 times, and nothing was planted there"]
+
+
+def test_what_is_spared_is_not_asked_about_and_then_it_is(answers: list[Answer]) -> None:
+    one = next(a for a in answers if a.question.unit.view == VIEW)
+    with serving(one.at, one.result) as url:
+        watch = Watch(url, [one.question], random.Random(SEED))
+        try:
+            spared = {(VIEW, (card,)) for card in CARDS[:20]}
+            watch.spares(spared)
+            watch.resume()
+            wait_for(lambda: len(watch.answers) >= 5)
+            watch.pause()
+            assert not {(VIEW, a.key) for a in watch.answers} & spared
+            watch.spares(())
+            watch.resume()
+            wait_for(lambda: bool({(VIEW, a.key) for a in watch.answers} & spared))
+        finally:
+            watch.stop()
+
+
+def wait_for(seen: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 30
+    while not seen():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
 
 
 def test_a_drill_that_is_played_again_by_its_seed_takes_the_place_of_what_it_was(tmp_path: Path) -> None:

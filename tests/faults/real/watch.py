@@ -113,6 +113,7 @@ class Watch:
         self.refused = 0
         self.flagged: Counter[str] = Counter()
         self.wrong: list[str] = []
+        self._spared: frozenset[tuple[str, tuple[str, ...]]] = frozenset()
         self._bases = Bases()
         self._tokens: dict[tuple[str, tuple[str, ...]], str] = {}
         self._standing = _by_definition(question.unit for question in asked)
@@ -154,6 +155,11 @@ class Watch:
         """Of these from now on; returns when none of the others is asked any more."""
         with self._asking:
             self.questions = list(asked)
+
+    def spares(self, entities: Iterable[tuple[str, tuple[str, ...]]]) -> None:
+        """Nothing is asked about these (view, key) from now on, and about all others; returns when nothing is."""
+        with self._asking:
+            self._spared = frozenset(entities)
 
     def taken(self) -> tuple[list[Answer], int, list[str]]:
         """Answers, refusals and what was wrong since this was asked last."""
@@ -218,6 +224,8 @@ class Watch:
                     continue
                 question = rng.choice(self.questions)
                 key = question.key(rng)
+                if (question.unit.view, key) in self._spared:
+                    continue
                 known = self._tokens.get((question.unit.storage_fingerprint, key))
                 known = known if rng.random() < 0.3 and not self._may_be_another(question.unit) else None
                 self.ask(question, key, min_token=known)

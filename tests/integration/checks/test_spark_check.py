@@ -6,9 +6,10 @@ oracle, which share nothing, are compared over every aggregate; then single answ
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -19,13 +20,15 @@ from pyspark.sql import SparkSession
 import slicewise as sw
 from slicewise import token as tokens
 from slicewise.checks.gate import judge
-from slicewise.checks.model import Cause, Outcome, Predicted, Verdict
+from slicewise.checks.model import NO_ANSWER, Cause, Outcome, Predicted, Verdict
+from slicewise.checks.online import _error
 from slicewise.checks.record import rows_of
 from slicewise.checks.report import rendered
-from slicewise.checks.run import CheckRun
+from slicewise.checks.run import MODES, CheckRun
+from slicewise.checks.values import shown
 from slicewise.clock import ManualClock
 from slicewise.cover import Cover
-from slicewise.errors import DataLoss
+from slicewise.errors import CodecError, DataLoss, SlicewiseError, StoreUnavailable, UnknownArchive
 from slicewise.features.definitions import Project
 from slicewise.features.plan import Deployment, plan
 from slicewise.settings import Settings
@@ -252,6 +255,51 @@ def test_a_view_that_was_not_compared_is_red(agreed: Outcome) -> None:
     gate = judge(partly)
     assert not gate.green
     assert [each.observed for each in gate.expectations if not each.met] == ["missing: devices"]
+
+
+@dataclass
+class Damaged:
+    """Has no answer for a batch with one of these users; the reason is that of the first."""
+
+    reader: OracleReader
+    users: Mapping[str, SlicewiseError]
+
+    def read(self, refs: Sequence[str], entities: Sequence[Mapping[str, Any]], at_us: int | None) -> list[Predicted]:
+        for entity in entities:
+            if refs[0].startswith("users:") and entity["user"] in self.users:
+                raise self.users[entity["user"]]
+        return self.reader.read(refs, entities, at_us)
+
+
+def test_an_entity_that_has_no_answer_is_named_and_all_others_are_checked(
+    spark: SparkSession, settings: Settings, agreed: Outcome
+) -> None:
+    first, second = sorted({json.loads(row.entity)["user"] for row in agreed.compared if row.view == "users"})[:2]
+    users = {first: UnknownArchive("nothing says what archive seq 7 stands for"), second: CodecError("3 bytes")}
+    outcome = _run(spark, settings, Damaged(OracleReader(DEPLOYMENT, EVENTS, 1), users)).execute()
+    told = {(json.loads(row.entity)["user"], row.mode): row for row in outcome.wrong()}
+    assert len(told) == len(outcome.wrong())
+    assert {key: row.cause for key, row in told.items()} == {
+        (user, mode): cause for user, cause in ((first, Cause.STALE), (second, Cause.LOGIC)) for mode in MODES
+    }
+    assert {(row.view, row.feature, row.verdict) for row in told.values()} == {("users", NO_ANSWER, Verdict.MISSING)}
+    assert "archive seq 7" in shown(told[first, "live"].online)
+    named = {json.dumps({"user": user}) for user in users}
+    others = [row for row in agreed.compared if row.view != "users" or row.entity not in named]
+    assert len(outcome.compared) == len(others) + len(told)
+    assert not judge(outcome).green
+    kept = [row["online"] for row in rows_of(outcome, judge(outcome)) if row.get("kind") == "stale"]
+    assert len(kept) == len(MODES)
+    assert all("archive seq 7" in each for each in kept)
+
+
+def test_an_error_of_what_is_stored_is_known_by_its_name() -> None:
+    def said(kind: str) -> type[Exception]:
+        return type(_error(500, {"error": {"kind": kind, "what": "x"}}, "http://there"))
+
+    kinds = [UnknownArchive, DataLoss, CodecError]
+    assert [said(each.__name__) for each in kinds] == kinds
+    assert said("Defect") is StoreUnavailable
 
 
 def test_an_answer_beyond_the_archive_cannot_be_checked(spark: SparkSession, settings: Settings) -> None:

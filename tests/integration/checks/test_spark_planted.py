@@ -59,7 +59,7 @@ SOURCE = sw.KafkaSource(
     timestamp="played_at",
     max_lateness="2d",
 )
-WINDOWS: list[sw.Window | str] = ["10m", "1h", "6h", "1d", sw.tumbling("1h")]
+WINDOWS: list[sw.Window | str] = ["10m", "1h", "6h", "1d", sw.tumbling("1h"), sw.session("20m", max_length="6h")]
 VIEW = sw.FeatureView(
     "users",
     source=SOURCE,
@@ -125,7 +125,7 @@ class World:
         self.spark = job_session(self.settings, "test-planted")
         stack.callback(self.spark.stop)
         client = stack.enter_context(redis.Redis.from_url(server.operator_url))
-        self.planter = Planter(client, self.served, self.unit, self.now_us)
+        self.planter = Planter(client, self.served.store, self.unit, self.served.log, self.now_us)
         self.edge_us = (self._run()._past(self.unit) - HOUR_US) // MINUTE_US * MINUTE_US
         self.plants = plants(self.edge_us, self.twice, self.late, SOUND[0])
         self.users = (*self.plants, *SOUND)
