@@ -23,6 +23,7 @@ PROJECT_FILE = "slicewise.toml"
 DEFAULT_RETENTION_MS = 30 * 24 * 3_600_000
 """Thirty days: longer than anybody leaves a platform down on purpose, and bounded, as disks are."""
 _USERINFO = re.compile(r"(?<=://)[^/@\s]+@")
+_HEADER = re.compile(r"[!#$%&'*+.^_`|~0-9a-z-]*")
 MOST_NODES = 64
 """Of the online store."""
 _BETWEEN_URLS = re.compile(r",(?![^/]*@)")  # a password may have commas
@@ -190,7 +191,7 @@ class Settings:
             serving_wait_ms=number("serving_wait_ms", 100),
             serving_waiting=number("serving_waiting", 1_000),
             serving_timeout_ms=number("serving_timeout_ms", 4_000),
-            serving_client_header=text("serving_client_header", "").lower(),
+            serving_client_header=_header("SLICEWISE_SERVING_CLIENT_HEADER", text("serving_client_header", "").lower()),
             fold_interval_ms=number("fold_interval_ms", 100, 0),
             max_events_per_batch=number("max_events_per_batch", 200_000),
             stream_metrics=_checked_address("SLICEWISE_STREAM_METRICS", text("stream_metrics", "127.0.0.1:0")),
@@ -260,7 +261,10 @@ def _variable(name: str) -> str:
 
 def _path(env: Mapping[str, str], variable: str, default: Path) -> Path:
     # symbolic links are kept: the interpreter of a virtual environment is one
-    return Path(env[variable]).expanduser().absolute() if env.get(variable) else default
+    try:
+        return Path(env[variable]).expanduser().absolute() if env.get(variable) else default
+    except RuntimeError as error:
+        raise SettingsError(f"{env[variable]!r}: {error}", where=variable, expected="a path") from error
 
 
 def _number(variable: str, value: str, least: int) -> int:
@@ -283,9 +287,19 @@ def _choice(variable: str, value: str, choices: tuple[str, ...]) -> str:
     return value
 
 
+def _header(variable: str, value: str) -> str:
+    if not _HEADER.fullmatch(value):
+        raise SettingsError(f"{value!r} is no name of a header", where=variable, expected="as in x-client-id, or none")
+    return value
+
+
 def _check_url(variable: str, value: str, schemes: tuple[str, ...]) -> None:
-    parts = urlsplit(value)
-    if parts.scheme not in schemes or not (parts.netloc or parts.scheme == "unix"):
+    try:
+        parts = urlsplit(value)
+        usable = parts.scheme in schemes and bool(parts.netloc or parts.scheme == "unix") and parts.port != 0
+    except ValueError:  # a bracket that is not closed, a port that is no number
+        usable = False
+    if not usable:
         raise SettingsError(
             f"{redacted(value)!r} is no usable address",
             where=variable,

@@ -128,6 +128,14 @@ def test_up_twice_changes_nothing_and_down_leaves_no_process(state: StateFolder)
     assert state.ports() == ports, "a restart takes the same ports"
 
 
+def test_redis_is_all_nodes_of_the_store(state: StateFolder) -> None:
+    settings = Settings.load({"SLICEWISE_STATE": str(state.path), "SLICEWISE_STORE_NODES": "2"})
+    supervisor.up(settings, print, only=["redis"])
+    rows = {each.name: each.state for each in supervisor.status(settings)}
+    supervisor.down(settings, print)
+    assert (rows["redis"], rows["redis-2"], rows["kafka"]) == ("up", "up", "down")
+
+
 def test_a_server_that_lost_its_pid_file_is_found_and_not_started_twice(state: StateFolder) -> None:
     settings = Settings.load({"SLICEWISE_STATE": str(state.path)})
     supervisor.up(settings, print, only=["redis"])

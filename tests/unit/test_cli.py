@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 from pathlib import Path
 
@@ -21,7 +22,10 @@ def test_every_command_explains_itself(name: str, capsys: pytest.CaptureFixture[
     with pytest.raises(SystemExit) as ended:
         cli.main([name, "--help"])
     assert ended.value.code == 0
-    assert f"slicewise {name}" in capsys.readouterr().out
+    told = capsys.readouterr().out
+    assert f"slicewise {name}" in told
+    said = (importlib.import_module(f"slicewise.cli.{name.replace('-', '_')}").__doc__ or "").strip()
+    assert said in told, "its lines stand as they were written"
 
 
 @pytest.mark.parametrize(("tail", "state"), [("on", "down"), ("off", "idle")])
@@ -48,6 +52,11 @@ def test_an_error_is_told_in_its_own_words(
     told = capsys.readouterr().err
     assert "SLICEWISE_STATE" in told
     assert "Traceback" not in told
+
+
+def test_a_service_that_is_none_is_refused_and_nothing_starts(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["up", "Redis"]) == 1
+    assert "did you mean redis" in capsys.readouterr().err
 
 
 def test_an_unknown_command_is_wrong_usage(capsys: pytest.CaptureFixture[str]) -> None:

@@ -16,7 +16,7 @@ from slicewise.cover import Cover
 from slicewise.errors import NotReady, Recovering, SettingsError, StoreUnavailable
 from slicewise.features.definitions import Project
 from slicewise.features.plan import Deployment, plan
-from slicewise.holes import Hole
+from slicewise.holes import Hole, from_json, to_json
 from slicewise.serving import describe
 from slicewise.serving.answer import Answer
 from slicewise.serving.connection import SyncConnection
@@ -236,6 +236,23 @@ def test_an_emptied_node_is_told_again_which_losses_were_accepted() -> None:
     world.readers.away = {0}
     world.service, world.connection = FeatureService(world.clock), SyncConnection(lambda: world.readers)
     assert world.ask(user_of(1)).flags == ("incomplete",)
+
+
+@pytest.mark.parametrize("older", [0, 1])
+def test_a_loss_that_any_node_was_told_of_flags_answers_also_where_another_forgot_it(older: int) -> None:
+    world = World(deployment())
+    now = world.clock.now_us()
+    far = Hole("plays", TOPIC, 1, 0, 1, 0, 10**6, "me", "lost long ago", 0)
+    near = Hole("plays", TOPIC, 0, 2, 5, now - 10**7, now + 10**7, "me", "lost", now)
+    holes.tell(world.connect(), "plays", (far, near))
+    node = world.servers[older].connect()
+    store = Store(node, Operations(node.incarnation, node_name(older, 2)))
+    store.put_status("holes:plays", to_json((far,)))  # its last commands are lost
+    assert from_json(world.connect().status("holes:plays") or "", "status") == (far, near)
+    assert world.ask(user_of(1)).flags == ("incomplete",)
+    store.put_status("holes:plays", "no list")
+    world.service, world.connection = FeatureService(world.clock), SyncConnection(lambda: world.readers)
+    assert world.ask(user_of(1)).flags == ("incomplete",), "any event may be lost"
 
 
 def test_a_leaderboard_is_answered_again_when_its_node_is_back() -> None:

@@ -30,7 +30,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     for name in chosen:
         modules[name] = importlib.import_module(f"{__name__}.{name.replace('-', '_')}")
         text = _first_line(modules[name])
-        modules[name].add_arguments(commands.add_parser(name, help=text, description=modules[name].__doc__))
+        form = argparse.RawDescriptionHelpFormatter  # examples stand in lines of their own
+        parsed = commands.add_parser(name, help=text, description=modules[name].__doc__, formatter_class=form)
+        modules[name].add_arguments(parsed)
     arguments = parser.parse_args(given)
     try:
         return int(modules[arguments.command].run(arguments, Settings.load()))

@@ -38,7 +38,6 @@ if TYPE_CHECKING:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.add_argument("--json", action="store_true", help="print the outcome for programs")
     parser.add_argument("--no-wait", action="store_true", help="do not wait for the history of new views")
     parser.add_argument("--remove", action="store_true", help="allow views to go that the project no longer has")

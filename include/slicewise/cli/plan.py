@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.add_argument("project", nargs="?", help="folder of slicewise.toml (default: found upwards from here)")
     parser.add_argument("--json", action="store_true", help="for programs")
     parser.add_argument(

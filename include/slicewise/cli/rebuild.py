@@ -33,13 +33,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace, settings: Settings) -> int:
     from slicewise.cli._building import build
-    from slicewise.local import rebuilding
+    from slicewise.local import deploy, rebuilding
 
     def say(line: str) -> None:
         if not arguments.json:
             print(line, flush=True)
 
-    plans = rebuilding.plans(settings, arguments.view)
+    plans = rebuilding.plans(settings, arguments.view, deploy.looked_at if arguments.plan else deploy.connected)
     if not arguments.json:
         _show(plans)
     begun: list[str] = []

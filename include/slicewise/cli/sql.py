@@ -27,7 +27,6 @@ _AT = "aware instant: 2026-11-21T08:00:00Z"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.add_argument("query", nargs="?", help="SQL, or a file *.sql (default: standard input, or a prompt)")
     parser.add_argument("--over", type=Path, metavar="FILE", help="events: .parquet, .csv, .json, .jsonl, .ndjson")
     parser.add_argument("--project", help="folder of slicewise.toml (default: found upwards from here)")

@@ -9,7 +9,7 @@ from slicewise.settings import Settings
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("service", nargs="*", help="only these: redis, kafka, serving, airflow")
+    parser.add_argument("service", nargs="*", help="only these: redis (all nodes), kafka, serving, airflow")
 
 
 def run(arguments: argparse.Namespace, settings: Settings) -> int:

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from slicewise.errors import ServerError
+from slicewise.errors import NotReady, ServerError
 from slicewise.features import own
 from slicewise.features.plan import Deployment
 from slicewise.settings import Settings
@@ -36,6 +36,18 @@ def connected(settings: Settings) -> Iterator[OnlineStore]:
     try:
         store.initialise()
         yield store
+    finally:
+        store.close()
+
+
+@contextmanager
+def looked_at(settings: Settings) -> Iterator[OnlineStore]:
+    """A connection that writes nothing, not even a generation. ServerError where the store, or a node, has none."""
+    store = open_store(settings.redis_url)
+    try:
+        yield store
+    except NotReady as error:
+        raise ServerError(error.what, expected="a deployment", next_step="slicewise apply") from error
     finally:
         store.close()
 

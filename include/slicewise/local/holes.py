@@ -67,7 +67,7 @@ def plans(settings: Settings, clock: Clock, only: str | None = None) -> list[Pla
 
     Raises UnknownName, ServerError where nothing is deployed, StoreUnavailable.
     """
-    with deploy.connected(settings) as store:
+    with deploy.looked_at(settings) as store:
         found = deploy.standing(store)
         deployment = deploy.require_units(found)
         marks = store.marks()

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 
 from slicewise.features import own
@@ -14,7 +15,9 @@ from slicewise.slices import HOUR_US
 from slicewise.stores.iceberg import slices
 from slicewise.stores.iceberg.catalog import Catalog, open_catalog
 from slicewise.stores.iceberg.records import built
-from slicewise.stores.ports import Renewal
+from slicewise.stores.ports import OnlineStore, Renewal
+
+Connect = Callable[[Settings], AbstractContextManager[OnlineStore]]
 
 
 @dataclass(frozen=True)
@@ -35,9 +38,10 @@ class UnitPlan:
     """By the rate of the builds that were measured last; None where none was."""
 
 
-def plans(settings: Settings, view: str | None) -> list[UnitPlan]:
-    """Per unit of a view, or of all that are not ready. Raises UnknownName, ServerError, StoreUnavailable."""
-    with deploy.connected(settings) as store:
+def plans(settings: Settings, view: str | None, connect: Connect = deploy.looked_at) -> list[UnitPlan]:
+    """Per unit of a view, or of all that are not ready. Changes nothing, unless `connect` begins a node that was
+    emptied (`deploy.connected`). Raises UnknownName, ServerError, StoreUnavailable."""
+    with connect(settings) as store:
         found, now_us = deploy.standing(store), store.time_us()
     deployment = deploy.require_units(found)
     mine = [unit for unit in deployment.units if unit.project != own.PROJECT]

@@ -12,10 +12,12 @@ from typing import Any
 import psutil
 
 from slicewise.errors import NotReady, ServerError, StoreUnavailable
+from slicewise.features.names import unknown
 from slicewise.local import control, services, stream
 from slicewise.local.control import Say
 from slicewise.local.process import Birth, descendants
 from slicewise.local.redis_server import NAME as REDIS
+from slicewise.local.redis_server import names as redis_names
 from slicewise.local.service import Service
 from slicewise.local.services import Platform
 from slicewise.local.state import StateFolder
@@ -41,8 +43,13 @@ class ServiceStatus:
 def up(settings: Settings, say: Say, only: Iterable[str] | None = None) -> Settings:
     """Starts what does not run, waits until all are well; the settings that lead to them.
 
-    only: names of services to start; all that are always on by default. Raises ServerError.
+    only: names of services to start, "redis" of all nodes of the store; all that are always on by default. Raises
+    ServerError, UnknownName.
     """
+    nodes = redis_names(settings.store_nodes)
+    chosen = None if only is None else {each for name in only for each in (nodes if name == REDIS else [name])}
+    for name in sorted((chosen or set()) - set(services.names_of(settings))):
+        raise unknown("service", name, services.names_of(settings), "slicewise up")
     state = StateFolder(settings.state_dir)
     state.create()
     with state.locked():
@@ -50,7 +57,7 @@ def up(settings: Settings, say: Say, only: Iterable[str] | None = None) -> Setti
         wanted = [
             service
             for service in platform.services.values()
-            if (service.always_on if only is None else service.name in set(only))
+            if (service.always_on if chosen is None else service.name in chosen)
         ]
         for name, address in platform.external.items():
             say(f"{name:<8} external at {address.rpartition('@')[2]}")

@@ -11,6 +11,7 @@ from slicewise.errors import IncarnationChanged, NotReady, SlicewiseError, Store
 from slicewise.serving.connection import AsyncConnection
 from slicewise.serving.steps import Ask, Covers, Generation, Manifest, Read, ReadBoard, Reopen, Status
 from slicewise.settings import urls_of
+from slicewise.stores.holes import of_nodes
 from slicewise.stores.nodes import away, by_node, joined, node_name, node_of, tag_of
 from slicewise.stores.ports import BoardReply, EntityRead, ReadReply, TagRead
 from slicewise.stores.redis.adapter import open_node
@@ -186,4 +187,6 @@ def _of_all(ask: Ask, found: Mapping[int, Any], count: int) -> Any:
         return joined(found, {}, 0, count)
     if isinstance(ask, Covers):  # what a seq stands for is the same wherever it is known
         return {seq: cover for each in found.values() for seq, cover in each.items()}
+    if isinstance(ask, Status):
+        return of_nodes(ask.part, list(found.values()))
     return next((each for each in found.values() if each is not None), None)

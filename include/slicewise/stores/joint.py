@@ -15,7 +15,7 @@ from slicewise import codec
 from slicewise.codec.board import Board
 from slicewise.cover import Cover
 from slicewise.errors import EpochSuperseded, NotReady
-from slicewise.stores import decisions, joint_marks
+from slicewise.stores import decisions, holes, joint_marks
 from slicewise.stores.marks import bound
 from slicewise.stores.nodes import (
     Joint,
@@ -372,8 +372,7 @@ class JointOperations(Operations):
         yield from self._all("put_status", part, text)
 
     def status(self, part: str) -> Joint[str | None]:
-        found = (yield from self._all("status", part)).values()
-        return next((text for text in found if text is not None), None)
+        return holes.of_nodes(part, (yield from self.statuses(part)))
 
     def statuses(self, part: str) -> Joint[Sequence[str | None]]:
         return list((yield from self._all("status", part)).values())

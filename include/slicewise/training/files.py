@@ -89,21 +89,24 @@ def source_of_file(name: str, path: Path, timestamp: str | None) -> tuple[KafkaS
     """
     guess = _Guess()
     events = read_events(path, None)
-    table = events.table
+    table, unnamed = events.table, set[str]()
     for column in table.schema:
         kind = _kind(column.type, is_time=column.name == timestamp)
         try:
             check_name(column.name, "a column", str(path))
             refuse_reserved(column.name, str(path))
         except DefinitionError:
+            if column.name == timestamp:
+                raise  # what the query orders by cannot be left out
             kind = None
+            unnamed.add(column.name)
         if kind is None:
             guess.left_out.append(column.name)
         else:
             guess.schema[column.name] = kind
     if timestamp not in guess.schema or column_type(guess.schema[timestamp or ""]) != TIMESTAMP:
         said = f"the query's time is {timestamp!r}" if timestamp else "the query names no event time"
-        known = [column.name for column in table.schema if pa.types.is_timestamp(column.type)]
+        known = [each.name for each in table.schema if pa.types.is_timestamp(each.type) and each.name not in unnamed]
         raise DefinitionError(
             f"source {name!r} is declared nowhere, and {said}, which is no column of instants in the file",
             where=str(path),

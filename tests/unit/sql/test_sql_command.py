@@ -287,6 +287,19 @@ def test_what_is_wrong_is_said(capsys: pytest.CaptureFixture[str], arguments: tu
     assert says in refused(capsys, *arguments)
 
 
+@pytest.mark.parametrize("name", ["at", "event time"])
+def test_a_time_that_has_no_name_for_a_column_is_refused_for_its_name(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, name: str
+) -> None:
+    file = tmp_path / "x.csv"
+    file.write_text(f"item,{name},other\na,2026-11-21T08:00:00Z,2026-11-21T09:00:00Z\n")
+    query = f"SELECT count(*) {HOUR} AS n_1h FROM x".replace("bought_at", f'"{name}"').replace("user_id", "item")
+    told = refused(capsys, query, "--over", str(file))
+    assert "rename it" in told
+    wrong = query.replace(f'"{name}"', "item")
+    assert f"one of {name}" not in refused(capsys, wrong, "--over", str(file))
+
+
 def test_standard_input_is_read(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sys.stdin", io.StringIO(f"SELECT count(*) {HOUR} AS n_1h FROM purchases;"))
     (answer,) = rows(capsys, "--over", str(EVENTS))
