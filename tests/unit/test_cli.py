@@ -59,6 +59,26 @@ def test_a_service_that_is_none_is_refused_and_nothing_starts(capsys: pytest.Cap
     assert "did you mean redis" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        (("load", "--rate", "nan"), "'nan' is no amount"),
+        (("load", "--seconds", "-1"), "'-1' is no amount"),
+        (("plan", "--events-per-hour", "-3"), "'-3' is no number of events"),
+        (("plan", "--events-per-hour", "many"), "'many' is no number of events"),
+    ],
+)
+def test_a_number_that_is_of_no_use_is_refused_by_name(
+    wrong: tuple[str, ...], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        cli.main(wrong)
+    assert ended.value.code == 2
+    told = capsys.readouterr().err
+    assert said in told
+    assert wrong[1] in told
+
+
 def test_an_unknown_command_is_wrong_usage(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as ended:
         cli.main(["fly"])

@@ -84,8 +84,7 @@ class CheckRun:
                 self.notes.append(f"view {unit.view}: not checked, no event of it lies in what is kept")
                 continue
             try:
-                reads, unanswered = self._read(unit, entities)
-                compared += unanswered
+                reads = self._read(unit, entities, compared)
                 refs = {f"{unit.view}:{feature.column}" for feature in unit.features}
                 if reads and all(refs <= each.incomplete for each in reads):
                     skipped.add(unit.view)
@@ -117,11 +116,10 @@ class CheckRun:
                 log.event("check_repeats", **found.to_json())
                 yield found
 
-    def _read(self, unit: Unit, entities: Sequence[Mapping[str, Any]]) -> tuple[list[Read], list[Compared]]:
-        """What was answered, and a row for each entity that had no answer."""
+    def _read(self, unit: Unit, entities: Sequence[Mapping[str, Any]], compared: list[Compared]) -> list[Read]:
+        """What was answered. compared: gets a row for each entity that had no answer."""
         refs = [f"{unit.view}:{feature.column}" for feature in unit.features]
         reads: list[Read] = []
-        unanswered: list[Compared] = []
         questions = self._questions(unit)
         for mode in self.modes:
             at_us = None if mode == "live" else self._past(unit)
@@ -133,7 +131,7 @@ class CheckRun:
             answers = [each for each in said if isinstance(each, Predicted)]
             for entity, answer in zip(entities, said, strict=True):
                 if not isinstance(answer, Predicted):
-                    unanswered.append(_unanswered(unit, entity, mode, answer))
+                    compared.append(_unanswered(unit, entity, mode, answer))
                     continue
                 asked = Asked(len(reads), entity, _token_of(unit, answer.tokens))
                 reads.append(Read(asked, answer.values, mode, at_us, answer.text, answer.incomplete, questions))
@@ -142,7 +140,7 @@ class CheckRun:
                 named = ", ".join(lacking)
                 self.notes.append(f"not checked, their windows touch events that are lost ({mode}): {named}")
         log.event("check_read", view=unit.view, unit=unit.storage_fingerprint, answers=len(reads))
-        return reads, unanswered
+        return reads
 
     def _said(
         self, refs: Sequence[str], entities: Sequence[Mapping[str, Any]], at_us: int | None

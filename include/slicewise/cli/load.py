@@ -17,13 +17,23 @@ BLOCK = 5_000
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--topic", default="plays")
-    parser.add_argument("--rate", type=float, default=2_000, help="plays a second; 0: all at once")
-    parser.add_argument("--seconds", type=float, default=60, help="how long; with --rate 0: of 2,000/s")
+    parser.add_argument("--rate", type=_amount, default=2_000, help="plays a second; 0: all at once")
+    parser.add_argument("--seconds", type=_amount, default=60, help="how long; with --rate 0: of 2,000/s")
     parser.add_argument("--seed", type=int, default=7, help="equal seeds make equal plays")
     parser.add_argument("--users", type=int, default=100_000)
     parser.add_argument("--songs", type=int, default=100_000)
     parser.add_argument("--first", type=int, default=0, help="number of the first play")
     parser.add_argument("--partitions", type=int, default=None, help="of a topic that is not there")
+
+
+def _amount(text: str) -> float:
+    try:
+        amount = float(text)
+    except ValueError:
+        amount = -1.0
+    if not 0 <= amount < 1e9:
+        raise argparse.ArgumentTypeError(f"{text!r} is no amount (from 0 to less than 1e9)")
+    return amount
 
 
 def run(arguments: argparse.Namespace, settings: Settings) -> int:

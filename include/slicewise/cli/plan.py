@@ -40,9 +40,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _rate(text: str) -> float:
-    rate = float(text)
+    try:
+        rate = float(text)
+    except ValueError:
+        rate = 0.0
     if not 0 < rate < 1e12:
-        raise ValueError(text)
+        raise argparse.ArgumentTypeError(f"{text!r} is no number of events (more than 0, less than 1e12)")
     return rate
 
 

@@ -296,9 +296,9 @@ def _packed(scope: Scope) -> tuple[bool, bool]:
     sent = accepted = False
     for name, value in scope["headers"]:
         if name == b"content-type":
-            sent = value.startswith((http.MSGPACK, b"application/x-msgpack"))
+            sent = value.lower().startswith((http.MSGPACK, b"application/x-msgpack"))
         elif name == b"accept":
-            accepted = http.MSGPACK in value or b"application/x-msgpack" in value
+            accepted = http.MSGPACK in value.lower() or b"application/x-msgpack" in value.lower()
     return sent, accepted
 
 

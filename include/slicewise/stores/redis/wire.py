@@ -137,7 +137,7 @@ class Connection:
         return StoreUnavailable(
             f"the store does not answer: {error}",
             where=str(self.address),
-            next_step="open a new connection and start again from the store's marks",
+            next_step="see that the store runs (slicewise status), then ask again by a new connection",
         )
 
 
