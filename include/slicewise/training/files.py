@@ -21,6 +21,9 @@ from slicewise.features.types import DATE, KAFKA_TIME, STRING, TIMESTAMP, arrow_
 PLACES = ("partition", "offset", "kafka_time")
 """What a file may hold beside the source's columns: where its events stood in the log."""
 
+_LOST_BY_INT = "^[+-]?0[0-9]"
+_LOST_BY_DOUBLE = "^[+-]?(0[0-9]|[0-9]{16,}$)"
+
 
 @dataclass(frozen=True)
 class FileEvents:
@@ -89,7 +92,8 @@ def source_of_file(name: str, path: Path, timestamp: str | None) -> tuple[KafkaS
     """
     guess = _Guess()
     events = read_events(path, None)
-    table, unnamed = events.table, set[str]()
+    table, codes = _with_codes(path, events.table) if path.suffix.lower() == ".csv" else (events.table, [])
+    unnamed: set[str] = set()
     for column in table.schema:
         kind = _kind(column.type, is_time=column.name == timestamp)
         try:
@@ -115,7 +119,26 @@ def source_of_file(name: str, path: Path, timestamp: str | None) -> tuple[KafkaS
         )
     source = KafkaSource(name, schema=guess.schema, timestamp=timestamp or "", location=Location(str(path), 1))
     notes = [f"columns left out: {', '.join(guess.left_out)}"] if guess.left_out else []
+    if codes:
+        notes.append(f"read as text, as no number keeps their digits: {', '.join(codes)}")
     return source, FileEvents(table.select(list(guess.schema)), (*events.notes, *notes))
+
+
+def _with_codes(path: Path, table: pa.Table) -> tuple[pa.Table, list[str]]:
+    """With columns as text whose digits a number would lose: zeros that they begin with, and what is beyond a double.
+    The names of these."""
+    forms = {each.name: _LOST_BY_INT for each in table.schema if pa.types.is_integer(each.type)}
+    forms |= {each.name: _LOST_BY_DOUBLE for each in table.schema if pa.types.is_floating(each.type)}
+    if not forms:
+        return table, []
+    options = pyarrow.csv.ConvertOptions(
+        include_columns=list(forms), column_types=dict.fromkeys(forms, pa.string()), strings_can_be_null=True
+    )
+    texts = pyarrow.csv.read_csv(path, convert_options=options)
+    codes = [n for n, form in forms.items() if pc.any(pc.match_substring_regex(texts[n], form)).as_py()]
+    for name in codes:
+        table = table.set_column(table.column_names.index(name), name, texts[name])
+    return table, codes
 
 
 def _kind(kind: pa.DataType, *, is_time: bool) -> str | None:

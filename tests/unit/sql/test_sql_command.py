@@ -300,6 +300,21 @@ def test_a_time_that_has_no_name_for_a_column_is_refused_for_its_name(
     assert f"one of {name}" not in refused(capsys, wrong, "--over", str(file))
 
 
+@pytest.mark.parametrize(
+    "ids", [("007", "7"), ("-07", "-7"), ("9223372036854775808", "9223372036854775809"), ("7", "0")]
+)
+def test_digits_that_no_number_keeps_are_text(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, ids: tuple[str, str]
+) -> None:
+    file = tmp_path / "x.csv"
+    file.write_text("user_id,bought_at\n" + "".join(f"{each},2026-11-21T08:00:00Z\n" for each in ids))
+    (answer,) = rows(capsys, f"SELECT user_id, count(*) {HOUR} AS n_1h FROM x", "--over", str(file))
+    told = any("read as text" in note for note in answer["notes"])
+    assert told == (ids != ("7", "0"))
+    assert [row["n_1h"] for row in answer["rows"]] == [1, 1]
+    assert {str(row["user_id"]) for row in answer["rows"]} == {*ids}
+
+
 def test_standard_input_is_read(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sys.stdin", io.StringIO(f"SELECT count(*) {HOUR} AS n_1h FROM purchases;"))
     (answer,) = rows(capsys, "--over", str(EVENTS))
