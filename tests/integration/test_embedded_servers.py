@@ -16,7 +16,7 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
-from slicewise.errors import ServerError
+from slicewise.errors import ServerError, SettingsError
 from slicewise.local import control, process, services, supervisor
 from slicewise.local.state import StateFolder
 from slicewise.settings import Settings
@@ -134,6 +134,12 @@ def test_redis_is_all_nodes_of_the_store(state: StateFolder) -> None:
     rows = {each.name: each.state for each in supervisor.status(settings)}
     supervisor.down(settings, print)
     assert (rows["redis"], rows["redis-2"], rows["kafka"]) == ("up", "up", "down")
+    addresses = state.addresses()
+    for count in ("1", "3"):
+        other = Settings.load({"SLICEWISE_STATE": str(state.path), "SLICEWISE_STORE_NODES": count})
+        with pytest.raises(SettingsError, match=f"{count} nodes, and the store of .* has 2"):
+            supervisor.up(other, print, only=["redis"])
+    assert state.addresses() == addresses
 
 
 def test_a_server_that_lost_its_pid_file_is_found_and_not_started_twice(state: StateFolder) -> None:

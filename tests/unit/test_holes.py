@@ -165,7 +165,8 @@ def platform(settings: Settings, store: OnlineStore, monkeypatch: pytest.MonkeyP
         return {0: NOW}
 
     store.deploy(deployment(), store.marks().epoch, {"plays": TOPIC}, Cover())
-    monkeypatch.setattr(deploy, "connected", connected)
+    for name in ("connected", "looked_at"):
+        monkeypatch.setattr(deploy, name, connected)
     monkeypatch.setattr(local, "KafkaLog", Log)
     monkeypatch.setattr(local, "first_times_us", first_times_us)
     return settings

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+import secrets
 import socket
 import stat
 import tempfile
 import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -120,6 +122,25 @@ def test_secrets_are_made_once_and_readable_by_their_owner_only(tmp_path: Path) 
     assert state.secret("a") == state.secret("a") != state.secret("b")
     assert stat.S_IMODE((state.path / "secrets" / "a").stat().st_mode) == 0o600
     assert stat.S_IMODE(state.path.stat().st_mode) == 0o700
+
+
+def test_who_asks_for_a_secret_at_once_gets_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    state = StateFolder(tmp_path / "s")
+    state.create()
+    made = iter("abcdefgh")
+    together = threading.Barrier(8)
+
+    def slowly(_: int) -> str:
+        time.sleep(0.05)
+        return next(made)
+
+    def ask(_: int) -> str:
+        together.wait()
+        return state.secret("operator")
+
+    monkeypatch.setattr(secrets, "token_urlsafe", slowly)
+    with ThreadPoolExecutor(8) as pool:
+        assert set(pool.map(ask, range(8))) == {"a"}
 
 
 def test_one_command_at_a_time_holds_the_lock(tmp_path: Path) -> None:

@@ -90,12 +90,17 @@ class StateFolder:
         """A random secret, made once and kept readable by the owner only."""
         file = self.path / "secrets" / name
         if not file.exists():
-            file.parent.mkdir(mode=0o700, exist_ok=True)
-            part = file.with_suffix(".part")
-            part.touch(mode=0o600)
-            part.write_text(secrets.token_urlsafe(64))
-            part.replace(file)
+            self._make_secret(file)
         return file.read_text()
+
+    def _make_secret(self, file: Path) -> None:
+        with self.locked("secrets"):  # nodes of a store start side by side, and share the operator's
+            if not file.exists():
+                file.parent.mkdir(mode=0o700, exist_ok=True)
+                part = file.with_suffix(".part")
+                part.touch(mode=0o600)
+                part.write_text(secrets.token_urlsafe(64))
+                part.replace(file)
 
     @contextmanager
     def locked(self, what: str = "supervisor") -> Iterator[None]:

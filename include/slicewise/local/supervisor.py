@@ -11,7 +11,7 @@ from typing import Any
 
 import psutil
 
-from slicewise.errors import NotReady, ServerError, StoreUnavailable
+from slicewise.errors import NotReady, ServerError, SettingsError, StoreUnavailable
 from slicewise.features.names import unknown
 from slicewise.local import control, services, stream
 from slicewise.local.control import Say
@@ -44,7 +44,7 @@ def up(settings: Settings, say: Say, only: Iterable[str] | None = None) -> Setti
     """Starts what does not run, waits until all are well; the settings that lead to them.
 
     only: names of services to start, "redis" of all nodes of the store; all that are always on by default. Raises
-    ServerError, UnknownName.
+    ServerError, SettingsError, UnknownName.
     """
     nodes = redis_names(settings.store_nodes)
     chosen = None if only is None else {each for name in only for each in (nodes if name == REDIS else [name])}
@@ -65,8 +65,21 @@ def up(settings: Settings, say: Say, only: Iterable[str] | None = None) -> Setti
     return platform.settings
 
 
+def _check_nodes(settings: Settings, known: str | None) -> None:
+    """Another number of nodes is another, empty store: nobody means that of a folder that has one."""
+    if known is not None and known != str(settings.store_nodes):
+        raise SettingsError(
+            f"{settings.store_nodes} nodes, and the store of {settings.state_dir} has {known}",
+            where="SLICEWISE_STORE_NODES",
+            expected=known,
+            next_step="leave it out; or begin anew, in another SLICEWISE_STATE or after `slicewise clean`",
+        )
+
+
 def _build_for_start(settings: Settings, state: StateFolder) -> Platform:
     before = services.build(settings)
+    if REDIS not in before.external:
+        _check_nodes(settings, state.addresses().get("store_nodes"))
     remembered = state.ports()
     held = {
         port: remembered[port]
