@@ -95,7 +95,7 @@ def test_one_of_two_nodes_is_lost_under_load_and_the_entities_of_the_other_are_a
                     mine = [each for each in stays.said if at < each.at < healed.at]
                     assert any(each.right for each in mine), "the other node's entities had no answer"
                     # of a batch that waits some entities have more than others: who asks for that of all must wait
-                    refusals = [each.kind for each in mine if not (each.right or each.kind == _AHEAD and each.wanted)]
+                    refusals = [each.kind for each in mine if not (each.right or (each.kind == _AHEAD and each.wanted))]
                     assert not refusals, "an entity of the other node was refused"
                     assert sum_of(healed) >= sum_of(before), "an answer of after has less than one of before"
             finally:
