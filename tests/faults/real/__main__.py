@@ -4,7 +4,7 @@
     --seed 7               of all that is random (default: of the clock; it is told)
     --only kill-tail       this drill; may be given again
     --quick                a few, with one kill each
-    --records FILE         where each drill's line goes (default: docs/drills.jsonl; of --quick: .state/drills.jsonl)
+    --records FILE         where each drill's line goes (default: docs/drills.jsonl; of --quick: .drills.jsonl)
     --list                 the drills
     --table                write the table of docs/faults.md from the records
 
@@ -26,7 +26,7 @@ from tests.faults.real.play import play
 ROOT = Path(__file__).resolve().parents[3]
 PAGE = ROOT / "docs" / "faults.md"
 RECORDS = ROOT / "docs" / "drills.jsonl"
-_QUICK_RECORDS = ROOT / ".state" / "drills.jsonl"
+_QUICK_RECORDS = ROOT / ".drills.jsonl"
 """Of drills that kill less than the page says."""
 _SHOWN = 20
 
