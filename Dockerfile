@@ -35,6 +35,7 @@ WORKDIR /opt/slicewise
 COPY --from=build /opt/slicewise/.venvs .venvs
 COPY --from=build /opt/slicewise/.jars .jars
 COPY . .
+RUN .venvs/platform/bin/python requirements/bytecode.py ours include dags plugins
 ENV PATH=/opt/slicewise/.venvs/platform/bin:/opt/slicewise/.venvs/airflow/bin:/usr/local/bin:/usr/bin:/bin \
     AIRFLOW_HOME=/var/lib/airflow \
     SLICEWISE_STATE=/var/lib/slicewise

@@ -40,7 +40,9 @@ JUNIT_JARS     := .jars/junit/.made-$(call key,pom-junit.xml)
 READER         := include/slicewise/spark/java
 READER_SOURCES := $(sort $(wildcard $(READER)/io/slicewise/spark/*.java))
 READER_JAR     := .jars/spark/.made-reader-$(call key,$(READER_SOURCES))
-STAMPS := $(PLATFORM_STAMP) $(SPARK_STAMP) $(AIRFLOW_STAMP) $(SPARK_JARS) $(KAFKA_JARS) $(READER_JAR)
+OURS           := $(wildcard include dags plugins)
+OURS_COMPILED  := .venvs/.compiled-$(call key,$(sort $(shell find $(OURS) -name '*.py' 2>/dev/null)))
+STAMPS := $(PLATFORM_STAMP) $(SPARK_STAMP) $(AIRFLOW_STAMP) $(SPARK_JARS) $(KAFKA_JARS) $(READER_JAR) $(OURS_COMPILED)
 LOCKED := $(shell command -v flock >/dev/null && echo "flock .venvs/.setup.lock")
 
 # ---------------------------------------------------------------- people
@@ -250,6 +252,7 @@ define environment
 	@echo "$(ROOT) $(PYTHON)" > .venvs/$(1)/.place
 	@$(UV) pip sync -q --python .venvs/$(1)/bin/python --require-hashes $(2)
 	@$(UV) pip install -q --python .venvs/$(1)/bin/python --no-deps --no-build-isolation -e .
+	@.venvs/$(1)/bin/python requirements/bytecode.py installed
 	@touch $@
 	@echo "setup: $(1) environment stands"
 endef
@@ -262,6 +265,12 @@ $(SPARK_STAMP): $(TOOLS_STAMP)
 
 $(AIRFLOW_STAMP): $(TOOLS_STAMP)
 	$(call environment,airflow,requirements.txt)
+
+# One compiled form for all three: they have the same Python.
+$(OURS_COMPILED): $(PLATFORM_STAMP)
+	@rm -f .venvs/.compiled-*
+	@$(PY) requirements/bytecode.py ours $(OURS)
+	@touch $@
 
 # $(1) folder, $(2) pom
 define jars

@@ -15,8 +15,9 @@ from slicewise.settings import Settings
 Health = Callable[[int], str | None]
 """Of the service's pid: why it is not well, or None if it is."""
 
-# What would let a child find another environment's modules or a stranger's Airflow.
-_DROPPED = ("PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV", "SPARK_HOME", "CLASSPATH")
+# What would let a child find another environment's modules or a stranger's Airflow, or lead it away from the bytecode
+# that set-up made.
+_DROPPED = ("PYTHONPATH", "PYTHONHOME", "PYTHONPYCACHEPREFIX", "VIRTUAL_ENV", "SPARK_HOME", "CLASSPATH")
 
 
 @dataclass(frozen=True)
