@@ -6,18 +6,39 @@ operator of it to that); Python it refuses.
 
 from __future__ import annotations
 
-from slicewise.features.plan import Deployment
-from slicewise.features.unit import Unit
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from slicewise.features.plan import Deployment
+    from slicewise.features.unit import Unit
 
 
 def no_tail(unit: Unit) -> str | None:
     """Why events of the unit are visible only when the fold has them; None where the tail brings them."""
-    if unit.dedupe is not None:
-        return f"{unit.dedupe.column}: whether an event has come before, by its id, the fold alone knows"
-    if not unit.functions:
+    id_column = None if unit.dedupe is None else unit.dedupe.column
+    return _no_tail(id_column, [name for name, _ in unit.functions])
+
+
+def tailed_sources(manifest: Mapping[str, Any]) -> frozenset[str]:
+    """Names of the sources of which the tail writes at least one unit, from a deployment's JSON.
+
+    By the rule of `no_tail`, for whoever reads the JSON alone: Airflow's triggerer and its page.
+    """
+    ids = {each["name"]: each["dedupe"]["column"] for each in manifest.get("sources", ()) if each.get("dedupe")}
+    return frozenset(
+        str(unit.get("source"))
+        for unit in manifest.get("units", ())
+        if _no_tail(ids.get(unit.get("source")), [name for name, _ in unit.get("functions", ())]) is None
+    )
+
+
+def _no_tail(id_column: str | None, functions: Sequence[str]) -> str | None:
+    if id_column is not None:
+        return f"{id_column}: whether an event has come before, by its id, the fold alone knows"
+    if not functions:
         return None
-    names = ", ".join(name for name, _ in unit.functions)
-    return f"{names}: row functions are Python, which Spark's real-time mode does not run"
+    return f"{', '.join(functions)}: row functions are Python, which Spark's real-time mode does not run"
 
 
 def tail_units(deployment: Deployment, source: str) -> tuple[Unit, ...]:

@@ -10,6 +10,7 @@ from typing import Any
 
 from slicewise.errors import BadRequest
 from slicewise.features import own
+from slicewise.features.tail import tailed_sources
 from slicewise.lifecycle.health import Health, Limits, StreamStatus, judge
 from slicewise.lifecycle.probing import ProbeStatus, late
 from slicewise.lifecycle.tail import lives
@@ -117,7 +118,7 @@ def _lost(status: StoreStatus) -> tuple[str, ...]:
 
 def _aging(status: StoreStatus, streams: Sequence[StreamStatus], limits: Limits) -> tuple[str, ...]:
     """Of the sources whose stream knows of a tail, what is wrong with that."""
-    tailed = {str(unit.get("source")) for unit in status.units if not unit.get("functions")}
+    tailed = tailed_sources(status.manifest)
     wanted = [each.source for each in streams if each.tail == "on" and each.source in tailed]
     if not wanted:
         return ()

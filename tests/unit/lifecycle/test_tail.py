@@ -8,7 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import slicewise as sw
 from slicewise.cover import Cover
+from slicewise.features.dedupe import Dedupe
+from slicewise.features.definitions import Project
+from slicewise.features.plan import plan
+from slicewise.features.tail import tail_units, tailed_sources
 from slicewise.lifecycle.health import Health, Limits, StreamStatus, Watch
 from slicewise.lifecycle.overview import freshness_of, health_of
 from slicewise.lifecycle.tail import SPARE_SLOTS, Pace, fold_wait_s, lives, relieved, slots, speaks, waits_for
@@ -109,6 +114,20 @@ def test_a_lost_tail_alone_is_no_lost_stream_and_is_told() -> None:
     # one that is off is missed by nobody, nor one of a source that the fold alone brings
     assert judged(None, stream.replace('"on"', '"off"')).aging == ()
     assert judged(None, functions=[["f", {}]]).aging == ()
+
+
+@pytest.mark.parametrize("dedupe", [None, sw.dedupe("event")], ids=["plain", "dedupe"])
+def test_a_tail_is_missed_exactly_where_the_tail_has_units_to_write(dedupe: Dedupe | None) -> None:
+    """The store's JSON and the deployment that it came from say the same of the same source."""
+    columns = {"song": "string", "t": "timestamp_us", "event": "string"}
+    source = sw.KafkaSource("plays", schema=columns, timestamp="t", dedupe=dedupe)
+    plays = sw.Feature("plays", sw.count(), windows=["1h"])
+    view = sw.FeatureView("songs", source=source, entity=["song"], features=[plays])
+    deployment = plan(Project.of("p", [view]))
+    stream = json.dumps({"state": "running", "heartbeat_us": NOW, "lag": 0, "tail": "on"})
+    status = StoreStatus(NOW, {}, json.loads(deployment.to_json()), {"stream:plays": stream})
+    assert bool(health_of(status, Limits()).aging) == bool(tail_units(deployment, "plays"))
+    assert tailed_sources(status.manifest) == ({"plays"} if dedupe is None else set())
 
 
 def test_freshness_is_that_of_who_is_first() -> None:
