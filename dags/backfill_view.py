@@ -13,13 +13,15 @@ from datetime import UTC, datetime, timedelta
 
 from airflow.sdk import DAG, Param, task
 from slicewise_airflow.alerts import page
+from slicewise_airflow.docs import page_of
 from slicewise_airflow.spark import SparkJob
 
 from slicewise.lifecycle.jobs import backfill_arguments
 
 with DAG(
     dag_id="backfill_view",
-    doc_md=__doc__,
+    description="Builds the history of views that are not ready: looks every two minutes",
+    doc_md=page_of(__doc__),
     start_date=datetime(2024, 1, 1, tzinfo=UTC),
     schedule="*/2 * * * *",
     catchup=False,

@@ -10,10 +10,12 @@ from __future__ import annotations
 
 from airflow.sdk import DAG, Param, get_current_context, task
 from slicewise_airflow.alerts import page
+from slicewise_airflow.docs import page_of
 
 with DAG(
     dag_id="build_training_set",
-    doc_md=__doc__,
+    description="Builds a training set from a spine, as predictions at those moments would have been",
+    doc_md=page_of(__doc__),
     schedule=None,
     max_active_runs=2,
     tags=["slicewise", "training"],

@@ -17,13 +17,15 @@ from datetime import timedelta
 
 from airflow.sdk import DAG, CronPartitionTimetable, Param
 from slicewise_airflow.alerts import over_within, page
+from slicewise_airflow.docs import page_of
 from slicewise_airflow.spark import SparkJob
 
 from slicewise.lifecycle.jobs import compact_arguments
 
 with DAG(
     dag_id="compact_slices",
-    doc_md=__doc__,
+    description="Every hour: archives the log, compacts the hours that are over, brings them into the store",
+    doc_md=page_of(__doc__),
     schedule=CronPartitionTimetable("0 * * * *", timezone="UTC", run_offset=-1),
     catchup=False,
     max_active_runs=1,

@@ -16,11 +16,13 @@ from datetime import UTC, datetime, timedelta
 
 from airflow.sdk import DAG, Param, task
 from slicewise_airflow.alerts import page
+from slicewise_airflow.docs import page_of
 from slicewise_airflow.stream import StreamHealth
 
 with DAG(
     dag_id="ingest_stream",
-    doc_md=__doc__,
+    description="Keeps the drivers of the stream, the tail and the emission running, and pages when one is not well",
+    doc_md=page_of(__doc__),
     # without one the second run would get the first one's logical date and never be made
     start_date=datetime(2024, 1, 1, tzinfo=UTC),
     schedule="@continuous",

@@ -11,13 +11,15 @@ from datetime import timedelta
 
 from airflow.sdk import DAG, CronTriggerTimetable, Param
 from slicewise_airflow.alerts import over_within, page
+from slicewise_airflow.docs import page_of
 from slicewise_airflow.spark import SparkJob
 
 from slicewise.lifecycle.jobs import maintain_arguments
 
 with DAG(
     dag_id="maintain_iceberg",
-    doc_md=__doc__,
+    description="Every day: rewrites small files, expires old snapshots, removes orphans",
+    doc_md=page_of(__doc__),
     schedule=CronTriggerTimetable("40 3 * * *", timezone="UTC"),
     catchup=False,
     max_active_runs=1,

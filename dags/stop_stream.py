@@ -12,10 +12,12 @@ from datetime import timedelta
 
 from airflow.sdk import DAG, task
 from slicewise_airflow.alerts import page
+from slicewise_airflow.docs import page_of
 
 with DAG(
     dag_id="stop_stream",
-    doc_md=__doc__,
+    description="Pauses ingest_stream and lets the drivers drain",
+    doc_md=page_of(__doc__),
     schedule=None,
     max_active_runs=1,
     tags=["slicewise", "stream"],

@@ -12,10 +12,12 @@ from datetime import timedelta
 
 from airflow.sdk import DAG, CronTriggerTimetable, Param, get_current_context, task
 from slicewise_airflow.alerts import over_within, page
+from slicewise_airflow.docs import page_of
 
 with DAG(
     dag_id="sweep_expired",
-    doc_md=__doc__,
+    description="Every six hours: finds keys of the store that would stay for ever, and sets them right",
+    doc_md=page_of(__doc__),
     schedule=CronTriggerTimetable("15 */6 * * *", timezone="UTC"),
     catchup=False,
     max_active_runs=1,

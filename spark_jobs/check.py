@@ -3,9 +3,10 @@
     python spark_jobs/check.py --sample 500 --report DIR [--views …] [--run NAME] [--json]
 
 Reads predictions of sampled entities through the serving API, archives what they contain,
-recomputes them with Spark SQL from raw events and compares the bytes. Exit code 0: green; 2: red
-(a value differs, or nothing was compared); 1: it could not be told. The last line of standard
-output is the report, with --json on one line.
+recomputes them with Spark SQL from raw events and compares the bytes. A store that goes away or
+restarts meanwhile is waited for, five minutes in all. Exit code 0: green; 2: red (a value differs, or
+nothing was compared); 1: the check could not be made, and "why" in its report says what kept it from it.
+The last line of standard output is the report, with --json on one line.
 """
 
 from __future__ import annotations
@@ -13,18 +14,27 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+import traceback
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 from slicewise import log
 from slicewise.clock import SystemClock
-from slicewise.errors import SlicewiseError
+from slicewise.errors import SlicewiseError, StoreUnavailable
 from slicewise.settings import Settings
 from slicewise.spark.job import session_of
 
 if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from slicewise.checks.gate import Gate
+    from slicewise.clock import Clock
     from slicewise.cover import Cover
+    from slicewise.features.plan import Deployment
+    from slicewise.spark.context import Context
+    from slicewise.stores.iceberg.catalog import Catalog
 
 _IMPORTS = (
     "slicewise.spark.context",
@@ -47,45 +57,107 @@ def main() -> int:
     given = parser.parse_args()
     log.to_stderr()
     settings, clock = Settings.load(), SystemClock()
-    with session_of(settings, "check", _IMPORTS) as session:
-        from slicewise.checks.gate import judge
-        from slicewise.checks.online import HttpReader
-        from slicewise.checks.record import rows_of
-        from slicewise.checks.report import summary, write_report
-        from slicewise.checks.run import CheckRun
-        from slicewise.spark.context import Context
-        from slicewise.stores.iceberg.catalog import ensure, open_catalog
-        from slicewise.stores.iceberg.records import append
-        from slicewise.stores.iceberg.schemas import CHECKS, LOG, log_table
-
-        try:
-            catalog = open_catalog(settings)
-            context = Context.open(session, settings, catalog, clock)
-
-            def archived(source: str) -> Cover:
-                return context.archive(source).state.cover
-
-            def table(source: str) -> str:
-                ensure(catalog, log_table(context.deployment.source(source)))
-                return f"{settings.catalog_name}.{LOG}.`{source}`"
-
-            try:
-                name = given.run or uuid4().hex[:12]
-                reader, sample = HttpReader(settings.serving_url), max(0, given.sample)
-                checked = CheckRun(session, context.deployment, reader, archived, table, clock, name, sample)
-                outcome = checked.execute(given.views)
-            finally:
-                context.store.close()
-            gate = judge(outcome)
-            append(catalog, CHECKS, rows_of(outcome, gate))
-            report = summary(outcome, gate)
-            if given.report is not None:
-                report["report"] = str(write_report(outcome, gate, given.report))
-        except SlicewiseError as error:
-            log.warning("job_failed", job="check", error=str(error))
-            return FAILED
-    sys.stdout.write(json.dumps(report, indent=None if given.json else 1) + "\n")
+    name, started_us = given.run or uuid4().hex[:12], clock.now_us()
+    try:
+        with session_of(settings, "check", _IMPORTS) as session:
+            gate, report = _checked(given, settings, clock, session, name)
+    except Exception as error:  # noqa: BLE001 - whatever keeps it from comparing, nothing is proved, and that is said
+        what = error.what if isinstance(error, SlicewiseError) else f"{type(error).__name__}: {error}"
+        log.warning("job_failed", job="check", error=str(error) if isinstance(error, SlicewiseError) else what)
+        if not isinstance(error, SlicewiseError):
+            traceback.print_exc()
+        _say(not_made(name, started_us, clock.now_us(), what, given.report), given.json)
+        return FAILED
+    _say(report, given.json)
     return GREEN if gate.green else RED
+
+
+def _checked(
+    given: argparse.Namespace, settings: Settings, clock: Clock, session: SparkSession, name: str
+) -> tuple[Gate, dict[str, Any]]:
+    from slicewise.checks.gate import judge
+    from slicewise.checks.online import HttpReader
+    from slicewise.checks.patience import Patience
+    from slicewise.checks.record import rows_of
+    from slicewise.checks.report import summary, write_report
+    from slicewise.checks.run import CheckRun
+    from slicewise.stores.iceberg.catalog import ensure, open_catalog
+    from slicewise.stores.iceberg.records import append
+    from slicewise.stores.iceberg.schemas import CHECKS, LOG, log_table
+
+    catalog, patience = open_catalog(settings), Patience()
+    archives = _Archives(session, settings, catalog, clock)
+    try:
+        deployment = patience.through("deployment", archives.deployment)
+
+        def archived(source: str) -> Cover:
+            return patience.through("archive", lambda: archives.cover(source))
+
+        def table(source: str) -> str:
+            ensure(catalog, log_table(deployment.source(source)))
+            return f"{settings.catalog_name}.{LOG}.`{source}`"
+
+        reader = HttpReader(settings.serving_url, patience=patience)
+        sample = max(0, given.sample)
+        outcome = CheckRun(session, deployment, reader, archived, table, clock, name, sample).execute(given.views)
+    finally:
+        archives.close()
+    gate = judge(outcome)
+    append(catalog, CHECKS, rows_of(outcome, gate))
+    report = summary(outcome, gate) | {"waits": patience.waits}
+    if given.report is not None:
+        report["report"] = str(write_report(outcome, gate, given.report))
+    return gate, report
+
+
+@dataclass
+class _Archives:
+    """What the check takes from the store and the archive, through a connection that is bound to one life of the
+    store: after a failure the next question opens another."""
+
+    session: SparkSession
+    settings: Settings
+    catalog: Catalog
+    clock: Clock
+    context: Context | None = None
+
+    def deployment(self) -> Deployment:
+        return self._open().deployment
+
+    def cover(self, source: str) -> Cover:
+        try:
+            return self._open().archive(source).state.cover
+        except StoreUnavailable:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        context, self.context = self.context, None
+        if context is not None:
+            context.store.close()
+
+    def _open(self) -> Context:
+        from slicewise.spark.context import Context
+
+        if self.context is None:
+            self.context = Context.open(self.session, self.settings, self.catalog, self.clock)
+        return self.context
+
+
+def not_made(name: str, started_us: int, now_us: int, why: str, folder: Path | None) -> dict[str, Any]:
+    """The report of a check that compared nothing, and says why; as a page too, so that the newest is not an older
+    run's."""
+    from slicewise.checks.unmade import summary, write_report
+
+    report = summary(name, started_us, now_us, why)
+    if folder is not None:
+        report["report"] = str(write_report(report, started_us, folder))
+    return report
+
+
+def _say(report: dict[str, Any], as_json: bool) -> None:
+    sys.stdout.write(json.dumps(report, indent=None if as_json else 1) + "\n")
+    sys.stdout.flush()
 
 
 if __name__ == "__main__":

@@ -53,6 +53,9 @@ class Settings:
     warehouse: str
     serving_url: str
     airflow_url: str
+    runbook_base: str
+    """Address below which docs/runbook.md can be read, for links in alerts and DAGs: of a repository's page, or by
+    default of Airflow, whose page Slicewise shows docs/."""
 
     serving_at_once: int
     """Requests that a process of the API has in work together (larger ones count as several); others wait."""
@@ -149,6 +152,7 @@ class Settings:
         redis_url = text("redis_url", "redis://127.0.0.1:6379/0")
         serving_url = text("serving_url", "http://127.0.0.1:8000")
         airflow_url = text("airflow_url", "http://127.0.0.1:8080")
+        runbook_base = text("runbook_base", f"{airflow_url.rstrip('/')}/slicewise")
         nodes = urls_of(redis_url)
         if len(set(nodes)) < len(nodes):
             raise SettingsError("a node of the store is named twice", where="SLICEWISE_REDIS_URL")
@@ -172,6 +176,7 @@ class Settings:
             *(("redis_url", each, ("redis", "rediss", "unix")) for each in nodes),
             ("serving_url", serving_url, ("http", "https")),
             ("airflow_url", airflow_url, ("http", "https")),
+            ("runbook_base", runbook_base, ("http", "https")),
         ):
             _check_url(_variable(name), value, schemes)
         spark_bin = home / ".venvs" / "spark" / "bin"
@@ -187,6 +192,7 @@ class Settings:
             warehouse=text("warehouse", f"file://{state_dir}/warehouse"),
             serving_url=serving_url,
             airflow_url=airflow_url,
+            runbook_base=runbook_base,
             serving_at_once=number("serving_at_once", 16),
             serving_wait_ms=number("serving_wait_ms", 100),
             serving_waiting=number("serving_waiting", 1_000),

@@ -8,56 +8,82 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
 from airflow.sdk import AsyncCallback, DeadlineAlert, DeadlineReference
+from airflow.sdk.exceptions import AirflowException
 
 from slicewise.lifecycle.alerts import (
     Alert,
     Channel,
-    Quiet,
-    aging_kind,
+    Matter,
     alert,
     channels,
     deadline_alert,
-    quiet_event,
-    runbook_link,
+    matter_alert,
 )
+from slicewise.lifecycle.checking import CheckRed
+from slicewise.lifecycle.health import Part
 from slicewise.log import warning
+from slicewise_airflow.docs import base
+
+CHECK = "check_consistency"
+
+
+class NotWell(AirflowException):  # type: ignore[misc]  # Airflow is opaque to the type checker here
+    """A watch that ended badly: the reasons, by the part that each is about."""
+
+    def __init__(self, parts: Mapping[Part, Sequence[str]]) -> None:
+        super().__init__("; ".join(reason for reasons in parts.values() for reason in reasons))
+        self.parts = parts
 
 
 def page(context: Mapping[str, Any]) -> None:
-    """`on_failure_callback` of every task."""
-    _page(_alert(context, context.get("exception")), context)
+    """`on_failure_callback` of every task: an alert, or one of each part that is not well."""
+    error = context.get("exception")
+    if isinstance(error, NotWell):
+        page_parts(context, error.parts)
+    elif isinstance(error, CheckRed):
+        _page_matter(context, "check_red", [str(error).removeprefix("the check is red: ")])
+    elif context["task_instance"].dag_id == CHECK:
+        said = "" if error is None else str(error)
+        _page_matter(context, "check_not_made", [said.removeprefix("the check could not be made: ")])
+    else:
+        instance = context["task_instance"]
+        _page(
+            alert(instance.dag_id, instance.task_id, instance.run_id, error, url=_url(instance), runbook_base=base()),
+            context,
+        )
 
 
-def page_aging(context: Mapping[str, Any], reasons: Sequence[str]) -> None:
-    """The tail is lost, or probes are late, and no task has failed."""
-    _page_quietly(context, aging_kind(reasons), reasons)
+def page_parts(context: Mapping[str, Any], parts: Mapping[Part, Sequence[str]]) -> None:
+    """One alert of each part: none hides another."""
+    for part, reasons in parts.items():
+        _page_matter(context, part, reasons)
 
 
 def page_records(context: Mapping[str, Any], reasons: Sequence[str]) -> None:
     """Many records of a source were bad; they are kept, and no task has failed."""
-    _page_quietly(context, "records", reasons)
+    _page_matter(context, "records", reasons)
 
 
-def _page_quietly(context: Mapping[str, Any], kind: Quiet, reasons: Sequence[str]) -> None:
-    runbook = runbook_link(kind, os.environ.get("SLICEWISE_RUNBOOK_BASE", ""))
-    _page(replace(_alert(context, "; ".join(reasons)), event=quiet_event(kind), runbook=runbook), context)
-
-
-def _alert(context: Mapping[str, Any], error: object) -> Alert:
+def _page_matter(context: Mapping[str, Any], matter: Matter, reasons: Sequence[str]) -> None:
     instance = context["task_instance"]
-    return alert(
+    told = matter_alert(
+        matter,
         instance.dag_id,
         instance.task_id,
         instance.run_id,
-        error,
-        url=getattr(instance, "log_url", "") or "",
-        runbook_base=os.environ.get("SLICEWISE_RUNBOOK_BASE", ""),
+        reasons,
+        url=_url(instance),
+        runbook_base=base(),
     )
+    _page(told, context)
+
+
+def _url(instance: Any) -> str:
+    return getattr(instance, "log_url", "") or ""
 
 
 async def page_deadline(context: Mapping[str, Any]) -> None:
@@ -67,7 +93,7 @@ async def page_deadline(context: Mapping[str, Any]) -> None:
         run["dag_id"],
         run["dag_run_id"],
         str(context["deadline"]["deadline_time"]),
-        runbook_base=os.environ.get("SLICEWISE_RUNBOOK_BASE", ""),
+        runbook_base=base(),
     )
     await asyncio.to_thread(_page, told, context)
 

@@ -8,8 +8,9 @@ from __future__ import annotations
 import json
 import logging
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
 from typing import Any
 
 from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
@@ -54,6 +55,14 @@ class _ReportingHook(SparkSubmitHook):  # type: ignore[misc]  # Airflow is opaqu
                 self._submit_sp.stdout.close()
 
 
+@dataclass(frozen=True)
+class Failure:
+    """How a job failed: the error of its task, and the report that is recorded."""
+
+    error: JobFailed
+    report: Mapping[str, object]
+
+
 class SparkJob(SparkSubmitOperator):  # type: ignore[misc]  # Airflow is opaque to the type checker here
     """Runs `spark_jobs/<job>.py` with the arguments that `arguments(run)` gives.
 
@@ -91,10 +100,9 @@ class SparkJob(SparkSubmitOperator):  # type: ignore[misc]  # Airflow is opaque 
                 super().execute(context)
             report = dict(self._reader.required(self.job))
         except AirflowException as error:
-            record(settings, self.job, self._reader.report or {}, ok=False)
-            raise JobFailed(
-                f"job {self.job!r} failed: {self._reader.why}", next_step="its output stands above"
-            ) from error
+            failure = self.failure(self._reader, settings)
+            record(settings, self.job, failure.report, ok=False)
+            raise failure.error from error
         except ReportMissing:
             record(settings, self.job, {}, ok=False)
             raise
@@ -106,6 +114,11 @@ class SparkJob(SparkSubmitOperator):  # type: ignore[misc]  # Airflow is opaque 
         for line in table(rows, SLICE_COLUMNS) if rows else ():
             log.info("%s", line)
         return report
+
+    def failure(self, reader: ReportReader, settings: Settings) -> Failure:  # noqa: ARG002 (other jobs need it)
+        """What a job that ended badly raises and leaves on the page."""
+        told = JobFailed(f"job {self.job!r} failed: {reader.why}", next_step="its output stands above")
+        return Failure(told, reader.report or {})
 
     def _classes(self, settings: Settings, context: Any) -> AbstractContextManager[str]:
         """The JVM's option about the archive of classes: the job of every hour leaves it, all others map it.

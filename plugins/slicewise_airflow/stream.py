@@ -9,24 +9,26 @@ from dataclasses import replace
 from typing import Any
 
 from airflow.sdk import BaseOperator
-from airflow.sdk.exceptions import AirflowException, AirflowSkipException
+from airflow.sdk.exceptions import AirflowSkipException
 from airflow.triggers.base import BaseTrigger, TriggerEvent
 
 from slicewise.errors import SlicewiseError
-from slicewise.lifecycle.health import Health, Limits, Watch
+from slicewise.lifecycle.health import Health, Limits
 from slicewise.lifecycle.overview import health_of
+from slicewise.lifecycle.watch import Watch
 from slicewise.log import event as log_event
-from slicewise_airflow.alerts import page_aging
+from slicewise_airflow.alerts import NotWell, page_parts
 
 
-class StreamNotWell(AirflowException):  # type: ignore[misc]  # Airflow is opaque to the type checker here
-    """The stream was lost for several looks in a row; the next run ensures it again."""
+class StreamNotWell(NotWell):
+    """The stream, or what it needs, was lost for several looks in a row; the next run ensures it again."""
 
 
 class StreamHealthTrigger(BaseTrigger):  # type: ignore[misc]  # Airflow is opaque to the type checker here
     """Looks at the stream's status every `every_s` seconds until the deadline.
 
-    Fires once: {"outcome": "well" | "lost" | "aging" | "stopped", "reasons": [...], "looks": n}.
+    Fires once: {"outcome": "well" | "lost" | "aging" | "wanting" | "stopped", "reasons": [...], "looks": n, and in
+    "parts" what is to be told, by what it is about}.
     Deadline and grace are points in time, so that a restart of the triggerer does not extend them.
     """
 
@@ -68,12 +70,13 @@ class StreamHealthTrigger(BaseTrigger):  # type: ignore[misc]  # Airflow is opaq
             health = await asyncio.to_thread(look, limits)
             looks += 1
             watch = watch.after(health, time.time_ns() // 1_000)
-            if watch.stopped or watch.lost or watch.aging or time.time() >= self.deadline_s:
+            if watch.over or time.time() >= self.deadline_s:
                 break
             left = max(0.0, self.deadline_s - time.time())
             await asyncio.sleep(min(self.every_s, left))
-        reasons = health.aging if watch.outcome == "aging" else health.reasons
-        yield TriggerEvent({"outcome": watch.outcome, "reasons": list(reasons), "looks": looks})
+        reasons = {"aging": health.aging, "wanting": (*health.starting, *health.warming)}
+        said = {"outcome": watch.outcome, "reasons": list(reasons.get(watch.outcome, health.reasons)), "looks": looks}
+        yield TriggerEvent(said | {"parts": {part: list(each) for part, each in watch.told(health).items()}})
 
 
 def look(limits: Limits) -> Health:
@@ -85,13 +88,14 @@ def look(limits: Limits) -> Health:
         settings = Settings.load()
         status = read_status(settings.redis_url)
     except SlicewiseError as error:
-        return Health((f"the store cannot be asked: {error.what}",))
+        return Health.of({"store": Health((f"it cannot be asked: {error.what}",))})
     return health_of(status, replace(limits, probe_ms=float(settings.probe_limit_ms)))
 
 
 class StreamHealth(BaseOperator):  # type: ignore[misc]  # Airflow is opaque to the type checker here
     """Succeeds after `for_s` seconds of a stream that is well, fails as soon as it is lost. Where its tail alone is
-    lost, or answers are late, it pages and succeeds at once: answers are right, and the next run ensures all again."""
+    lost, or answers are late, it pages and succeeds at once: answers are right, and the next run ensures all again.
+    Where a deployment wants a driver that nobody has started yet it succeeds at once too: the next run starts it."""
 
     def __init__(
         self,
@@ -131,9 +135,10 @@ class StreamHealth(BaseOperator):  # type: ignore[misc]  # Airflow is opaque to 
         """What the trigger saw becomes the task's state."""
         log_event("stream_watched", outcome=event["outcome"], looks=event["looks"])
         if event["outcome"] == "lost":
-            raise StreamNotWell("; ".join(event["reasons"]) or "it was never seen well")
+            reasons = event["reasons"] or ["it was never seen well"]
+            raise StreamNotWell(event.get("parts") or {"stream": reasons})
         if event["outcome"] == "aging":
-            page_aging(context, event["reasons"])
+            page_parts(context, event.get("parts") or {"tail": event["reasons"]})
         if event["outcome"] == "stopped":
             raise AirflowSkipException("the stream was stopped on purpose")
         return event

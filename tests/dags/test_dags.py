@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -13,6 +14,8 @@ from airflow.dag_processing.dagbag import DagBag
 from airflow.sdk import CronPartitionTimetable
 from airflow.sdk._shared.module_loading import import_string
 from slicewise_airflow import alerts
+
+from slicewise.settings import Settings
 
 ROOT = Path(__file__).resolve().parents[2]
 FILES = sorted((ROOT / "dags").glob("*.py"))
@@ -97,6 +100,18 @@ def test_every_task_pages_when_it_fails(bag: DagBag) -> None:
 def test_every_dag_explains_itself_and_links_its_runbook_section(bag: DagBag) -> None:
     bare = [dag.dag_id for dag in bag.dags.values() if "docs/runbook.md#" not in (dag.doc_md or "")]
     assert not bare
+
+
+def test_every_link_of_a_dag_is_absolute(bag: DagBag) -> None:
+    links = [link for dag in bag.dags.values() for link in re.findall(r"\]\(([^)]*)\)", dag.doc_md or "")]
+    assert len(links) >= len(EXPECTED)
+    root = f"{Settings.load().airflow_url}/slicewise/docs/runbook.md#"
+    assert not [link for link in links if not link.startswith(root)]
+
+
+def test_every_dag_says_in_a_line_what_it_does(bag: DagBag) -> None:
+    assert not [dag.dag_id for dag in bag.dags.values() if not dag.description]
+    assert len({dag.description for dag in bag.dags.values()}) == len(EXPECTED)
 
 
 def test_compaction_runs_by_the_hour_one_at_a_time(bag: DagBag) -> None:

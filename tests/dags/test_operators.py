@@ -6,6 +6,7 @@ import asyncio
 import json
 import logging
 import shlex
+from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 from types import SimpleNamespace
@@ -14,10 +15,13 @@ from typing import Any
 import pytest
 from airflow.sdk.exceptions import TaskDeferred
 from slicewise_airflow.alerts import page, page_deadline, page_records
+from slicewise_airflow.check import CheckJob
 from slicewise_airflow.commands import run_command
 from slicewise_airflow.spark import SparkJob
 from slicewise_airflow.stream import StreamHealth, StreamHealthTrigger, StreamNotWell
 
+from slicewise.features import own
+from slicewise.lifecycle.checking import CheckNotMade, CheckRed
 from slicewise.lifecycle.jobs import compact_arguments
 from slicewise.lifecycle.reports import JobFailed, ReportMissing
 from slicewise.settings import Settings
@@ -195,6 +199,120 @@ def test_a_lost_tail_pages_and_fails_no_task(caplog: pytest.LogCaptureFixture) -
     assert "tail_lost dag=ingest_stream" in caplog.text
     assert "no heartbeat for 61 s" in caplog.text
     assert "docs/runbook.md#the-tail-is-lost" in caplog.text
+
+
+INSTANCE = SimpleNamespace(dag_id="ingest_stream", task_id="watch", run_id="r", log_url="")
+
+
+def looked(monkeypatch: pytest.MonkeyPatch, status: Callable[[], StoreStatus], **given: Any) -> dict[str, Any]:
+    """What a watch that looks every millisecond says of stores that answer so; its grace is over."""
+    monkeypatch.setattr("slicewise.stores.redis.status.read_status", lambda _url: status())
+    with pytest.raises(TaskDeferred) as deferred:
+        StreamHealth(task_id="watch", every_s=0.001, **given).execute({"params": {}})
+    trigger = deferred.value.trigger
+    trigger.grace_until_s = 0.0
+
+    async def fired() -> Any:
+        return await anext(trigger.run())
+
+    event: dict[str, Any] = asyncio.run(fired()).payload
+    return json.loads(json.dumps(event))  # as Airflow stores it
+
+
+def test_late_probes_and_a_lost_tail_are_two_alerts_with_a_section_each(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    now = 1_700_000_000_000_000
+    stream = {"state": "running", "heartbeat_us": now, "lag": 0, "tail": "on"}
+    late = {"state": "running", "heartbeat_us": now, "shown": 1, "lost": 0, "waiting_ms": 90_000}
+    manifest = {"sources": [{"name": "plays"}, {"name": own.SOURCE}], "units": [{"view": "v", "source": "plays"}]}
+    parts = {"stream:plays": stream, f"stream:{own.SOURCE}": stream | {"tail": "off"}, "probes": late}
+    status = StoreStatus(now, {}, manifest, {part: json.dumps(said) for part, said in parts.items()})
+    event = looked(monkeypatch, lambda: status, for_s=60)
+    assert event["outcome"] == "aging"
+    StreamHealth(task_id="watch", for_s=60).done({"task_instance": INSTANCE}, event)
+    told = [line.getMessage() for line in caplog.records if line.levelname == "WARNING"]
+    assert [line.split()[0] for line in told] == ["tail_lost", "answers_late"]
+    assert "#the-tail-is-lost" in told[0]
+    assert "probe is in no answer" not in told[0]
+    assert "a probe is in no answer for 90 s" in told[1]
+    assert "#answers-are-not-fresh" in told[1]
+
+
+def test_a_watch_that_fails_pages_each_part_by_itself(caplog: pytest.LogCaptureFixture) -> None:
+    event = {"outcome": "lost", "reasons": ["plays: silent", "emission: plays: silent"], "looks": 4}
+    event["parts"] = {"stream": ["plays: silent"], "emission": ["plays: it gave up"], "probes": ["p99 40,000 ms"]}
+    with pytest.raises(StreamNotWell) as failed:
+        StreamHealth(task_id="watch", for_s=60).done({"task_instance": INSTANCE}, event)
+    page({"task_instance": INSTANCE, "exception": failed.value})
+    told = [line.getMessage() for line in caplog.records if line.levelname == "WARNING"]
+    assert [line.split()[0] for line in told] == ["task_failed", "emission_lost", "answers_late"]
+    sections = ["#the-stream-is-not-well", "#nothing-is-published", "#answers-are-not-fresh"]
+    assert all(section in line for section, line in zip(sections, told, strict=True))
+
+
+def test_a_first_leaderboard_ends_no_watch_badly(monkeypatch: pytest.MonkeyPatch) -> None:
+    begun, plain = 1_700_000_000_000_000, {"sources": [{"name": "plays"}], "units": [{"view": "v", "source": "plays"}]}
+    looks = iter(range(1_000_000))
+
+    def status() -> StoreStatus:
+        """A look every five seconds of the store's clock; the board comes before the fourth, and no driver of it."""
+        look = next(looks)
+        now = begun + look * 5_000_000
+        parts = {"stream:plays": json.dumps({"state": "running", "heartbeat_us": now, "lag": 0})}
+        if look < 3:
+            return StoreStatus(now, {}, plain, parts)
+        return StoreStatus(
+            now, {}, {**plain, "leaderboards": [{"view": "v"}]}, parts | {"deployed": str(begun + 12_000_000)}
+        )
+
+    event = looked(monkeypatch, status, for_s=60)
+    assert (event["outcome"], event["parts"]) == ("wanting", {})
+    assert event["looks"] == 7
+    assert StreamHealth(task_id="watch", for_s=60).done({"task_instance": INSTANCE}, event) == event
+
+
+RED = {"outcome": "red", "values": 6182, "mismatches": 2, "causes": {"stale": 2}}
+
+
+@pytest.mark.parametrize(
+    ("output", "code", "kind", "words"),
+    [
+        (json.dumps(RED), 2, CheckRed, "the check is red: 2 of 6182 values differ (stale 2)"),
+        (
+            json.dumps({"outcome": "not_made", "why": "the online store does not answer", "values": 0}),
+            1,
+            CheckNotMade,
+            "the check could not be made: the online store does not answer",
+        ),
+        (
+            json.dumps({"outcome": "red", "values": 0, "mismatches": 0, "notes": ["view v: not checked"]}),
+            2,
+            CheckNotMade,
+            "the check could not be made: nothing was compared; view v: not checked",
+        ),
+        ("java.lang.OutOfMemoryError: heap", 1, CheckNotMade, "the check could not be made: java.lang"),
+    ],
+    ids=["red", "store away", "nothing compared", "no report"],
+)  # fmt: skip
+def test_a_check_that_could_not_be_made_is_not_red(
+    program: Any, caplog: pytest.LogCaptureFixture, output: str, code: int, kind: type[Exception], words: str
+) -> None:
+    program("submit", output, code=code)
+    given = context("scheduled", sample=5)
+    with pytest.raises(kind) as failed:
+        CheckJob(task_id="check").execute(given)
+    assert str(failed.value).startswith(words)
+    caplog.clear()
+    instance = SimpleNamespace(dag_id="check_consistency", task_id="check", run_id="r", log_url="")
+    page({"task_instance": instance, "exception": failed.value})
+    [told] = [line.getMessage() for line in caplog.records if line.levelname == "WARNING"]
+    event, anchor = (
+        ("check_red", "the-check-is-red") if kind is CheckRed else ("check_not_made", "the-check-could-not-be-made")
+    )
+    assert told.startswith(f"{event} ")
+    assert told.count(words.partition(":")[0]) == 1
+    assert f"#{anchor}" in told
 
 
 def test_many_bad_records_page_and_fail_no_task(caplog: pytest.LogCaptureFixture) -> None:

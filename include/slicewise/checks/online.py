@@ -5,13 +5,14 @@ from __future__ import annotations
 import http.client
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import urlsplit
 
 import msgpack
 
 from slicewise.checks.model import Predicted
+from slicewise.checks.patience import Patience
 from slicewise.errors import (
     BadRequest,
     BeyondRetention,
@@ -38,6 +39,8 @@ class HttpReader:
     timeout_s: float = 30.0
     pause: Callable[[float], None] = time.sleep
     """Waits so many seconds: a service that is overloaded is asked again, since the check is in no hurry."""
+    patience: Patience = field(default_factory=lambda: Patience(0.0))
+    """For a service or a store that is away; by default none. A request that got its answer is not repeated."""
 
     def read(self, refs: Sequence[str], entities: Sequence[Mapping[str, Any]], at_us: int | None) -> list[Predicted]:
         """One answer per entity, in their order. at_us: microseconds UTC; None asks for now.
@@ -56,14 +59,7 @@ class HttpReader:
         if at_us is not None:
             request["at"] = at_us
         packed = msgpack.packb(request, use_bin_type=True)
-        status, body = self._post(packed)
-        for _ in range(MOST_WAITS):
-            if (after := _overloaded(status, body)) is None:
-                break
-            self.pause(after)
-            status, body = self._post(packed)
-        if status != http.client.OK:
-            raise _error(status, body, self.url)
+        body = self.patience.through("answers", lambda: self._answer(packed))
         results = body["results"]
         if len(results) != len(entities):
             raise BadRequest(
@@ -73,6 +69,17 @@ class HttpReader:
             )
         lacking = frozenset(body.get("incomplete", ()))
         return [Predicted(each["values"], decode_all(each["token"]), each["token"], lacking) for each in results]
+
+    def _answer(self, packed: bytes) -> Any:
+        status, body = self._post(packed)
+        for _ in range(MOST_WAITS):
+            if (after := _overloaded(status, body)) is None:
+                break
+            self.pause(after)
+            status, body = self._post(packed)
+        if status != http.client.OK:
+            raise _error(status, body, self.url)
+        return body
 
     def _post(self, body: bytes) -> tuple[int, Any]:
         address = urlsplit(self.url)

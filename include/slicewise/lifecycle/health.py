@@ -8,11 +8,16 @@ A judgement names every reason, so that whoever is paged sees what to look at.
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Literal
 
 from slicewise.errors import BadRequest
+
+Part = Literal["stream", "store", "emission", "tail", "probes"]
+"""What a reason is about; each has an alert and a section of the runbook of its own (lifecycle/alerts)."""
+AGING: tuple[Part, ...] = ("tail", "probes")
+"""Parts without which answers are right, and older."""
 
 State = Literal["running", "stopped", "refused", "failed"]
 _STATES: tuple[State, ...] = ("running", "stopped", "refused", "failed")
@@ -96,6 +101,45 @@ class Limits:
     freshness_p99_ms: float | None = None
     probe_ms: float = 30_000.0
     """Of probes, from the log to an HTTP answer: p99 of five minutes, and how long one may wait."""
+    start_us: int = 120_000_000
+    """Longest that a driver may take from its start, or from a deployment that wants it, to its first status."""
+
+
+@dataclass(frozen=True)
+class Beginning:
+    """Since when a driver may be starting: instants by the store's clock; 0 where none was recorded."""
+
+    deployed_us: int = 0
+    """The last deployment: it may want a driver, or a source of one, that nobody wanted before."""
+    ensured_us: int = 0
+    """Somebody last made sure that the driver runs."""
+    started_us: int = 0
+    """The driver was last started."""
+
+    def starting(self, heartbeat_us: int | None, now_us: int, limits: Limits) -> bool:
+        """Whether a driver's silence is that of one that starts. heartbeat_us: of its last status; None: there is none.
+
+        A status from before the start is the word of the driver before it.
+        """
+        since_us = max(self.deployed_us, self.ensured_us) if heartbeat_us is None else self.started_us
+        if heartbeat_us is not None and heartbeat_us >= since_us:
+            return False
+        return since_us > 0 and now_us - since_us <= limits.start_us
+
+    def words(self, now_us: int) -> str:
+        """How long ago it began."""
+        if self.unensured:
+            return f"deployed {_seconds(now_us - self.deployed_us)} ago, its driver is not started yet"
+        return f"its driver was started {_seconds(now_us - max(self.ensured_us, self.started_us))} ago"
+
+    @property
+    def unensured(self) -> bool:
+        """Whether nobody has made sure of the driver since the deployment."""
+        return self.deployed_us > self.ensured_us
+
+
+def _seconds(us: int) -> str:
+    return f"{max(0, us) / 1e6:.0f} s"
 
 
 @dataclass(frozen=True)
@@ -107,31 +151,69 @@ class Health:
     """Every driver was stopped on purpose: neither well nor a failure."""
     aging: tuple[str, ...] = ()
     """Why answers are older than they should be: of the tail, and of probes. They are right all the same."""
+    starting: tuple[str, ...] = ()
+    """Whose drivers have not spoken yet, and may still be starting: neither well nor a failure."""
+    warming: tuple[str, ...] = ()
+    """The same of the tail and of probes, without which answers are right."""
+    unensured: bool = False
+    """One of them was deployed, and nobody has made sure since that its driver runs."""
+    parts: Mapping[Part, tuple[str, ...]] = field(default_factory=dict)
+    """The same reasons by what they are about."""
+
+    @staticmethod
+    def of(found: Mapping[Part, Health]) -> Health:
+        """All parts together, each judged by itself; a reason names its part, one of the stream its source."""
+        parts: dict[Part, tuple[str, ...]] = {part: each.reasons for part, each in found.items() if each.reasons}
+        told = {part: tuple(_named(part, reason) for reason in reasons) for part, reasons in parts.items()}
+        return Health(
+            reasons=tuple(reason for part, each in told.items() if part not in AGING for reason in each),
+            aging=tuple(reason for part, each in told.items() if part in AGING for reason in each),
+            starting=tuple(_named(p, word) for p, each in found.items() if p not in AGING for word in each.starting),
+            warming=tuple(_named(p, word) for p, each in found.items() if p in AGING for word in each.starting),
+            unensured=any(each.unensured for each in found.values()),
+            parts=parts,
+        )
 
     @property
     def well(self) -> bool:
-        return not self.reasons
+        return not self.reasons and not self.starting
 
 
-def judge(statuses: Sequence[StreamStatus], sources: Sequence[str], now_us: int, limits: Limits) -> Health:
+def _named(part: Part, reason: str) -> str:
+    return reason if part == "stream" else f"{part}: {reason}"
+
+
+def judge(
+    statuses: Sequence[StreamStatus],
+    sources: Sequence[str],
+    now_us: int,
+    limits: Limits,
+    beginning: Beginning = Beginning(),
+) -> Health:
     """The health of the streams over `sources`, all of them, at now_us by the store's clock.
 
-    A source without a status is as unwell as a silent one: a driver that never came up writes none.
+    A source without a status is as unwell as a silent one, once its driver had time to start: a driver that never
+    came up writes none.
     """
-    by_source = {status.source: status for status in statuses}
+    waited = {status.source: beginning.starting(status.heartbeat_us, now_us, limits) for status in statuses}
+    by_source = {status.source: status for status in statuses if not waited[status.source]}
     known = [by_source[source] for source in sources if source in by_source]
     if known and len(known) == len(sources) and all(each.state == "stopped" for each in known):
         return Health((), stopped=True)
     reasons: list[str] = []
+    starting: list[str] = []
     if not sources:
         reasons.append("nothing is deployed: no source to stream")
     for source in sources:
         status = by_source.get(source)
-        if status is None:
+        if status is None and waited.get(source, beginning.starting(None, now_us, limits)):
+            starting.append(f"{source}: {beginning.words(now_us)}")
+        elif status is None:
             reasons.append(f"{source}: no driver has written a status")
         else:
             reasons.extend(f"{source}: {reason}" for reason in _reasons(status, now_us, limits))
-    return Health(tuple(reasons))
+    unspoken = beginning.unensured and any(source not in waited for source in sources)
+    return Health(tuple(reasons), starting=tuple(starting), unensured=bool(starting) and unspoken)
 
 
 def _reasons(status: StreamStatus, now_us: int, limits: Limits) -> list[str]:
@@ -155,48 +237,3 @@ def _reasons(status: StreamStatus, now_us: int, limits: Limits) -> list[str]:
     ):
         reasons.append(f"freshness p99 {status.freshness_p99_ms:.0f} ms")
     return reasons
-
-
-@dataclass(frozen=True)
-class Watch:
-    """One look after another, over one watch of the stream.
-
-    Only `patience` bad looks in a row count, so that a restart of the store or of the driver, which
-    mends itself, pages nobody. A driver that was just started is given until `grace_until_us`:
-    before its first word the store still holds what the driver before it said last.
-    """
-
-    patience: int
-    grace_until_us: int = 0
-    bad: int = 0
-    well_once: bool = False
-    stopped: bool = False
-    old: int = 0
-    """Looks in a row in which the stream was well and its tail was not."""
-
-    def after(self, health: Health, now_us: int) -> Watch:
-        """The watch after one more look, at now_us by the watcher's clock."""
-        well_once = self.well_once or (health.well and not health.stopped)
-        counts = well_once or now_us >= self.grace_until_us
-        bad = 0 if health.well or not counts else self.bad + 1
-        # the tail's driver waits for the stream's: it has its grace whenever that was well
-        old = self.old + 1 if health.well and health.aging and now_us >= self.grace_until_us else 0
-        return replace(self, bad=bad, well_once=well_once, stopped=counts and health.stopped, old=old)
-
-    @property
-    def lost(self) -> bool:
-        return self.bad >= self.patience
-
-    @property
-    def aging(self) -> bool:
-        """The tail is lost: it is to be ensured again, and nothing else is wrong."""
-        return self.old >= self.patience and not self.lost
-
-    @property
-    def outcome(self) -> Literal["stopped", "lost", "aging", "well"]:
-        """What the watch has shown if it ends now; a stream that was never seen well is lost."""
-        if self.stopped:
-            return "stopped"
-        if self.aging:
-            return "aging"
-        return "lost" if self.lost or not self.well_once else "well"

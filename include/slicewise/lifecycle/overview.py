@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 
 from slicewise.errors import BadRequest
 from slicewise.features import own
 from slicewise.features.tail import tailed_sources
-from slicewise.lifecycle.health import Health, Limits, StreamStatus, judge
+from slicewise.lifecycle.health import Beginning, Health, Limits, StreamStatus, judge
 from slicewise.lifecycle.probing import ProbeStatus, late
 from slicewise.lifecycle.tail import lives
 from slicewise.slices import HOUR_US
-from slicewise.stores.redis.status import StoreStatus
+from slicewise.stores.redis.status import DEPLOYED, StoreStatus
 
 JOBS = ("compact", "check", "backfill", "maintain", "sweep")
 
@@ -88,12 +88,24 @@ def streams_of(status: StoreStatus, part: str = "stream") -> tuple[tuple[StreamS
 def health_of(status: StoreStatus, limits: Limits) -> Health:
     """The health of all streams, and of what publishes beside them, at the store's time."""
     streams, unread = streams_of(status)
-    judged = judge(streams, status.sources, status.now_us, limits)
+    judged = judge(streams, status.sources, status.now_us, limits, beginning_of(status, "stream"))
     if judged.stopped:
         return Health(unread, stopped=not unread)
-    aging = (*_aging(status, streams, limits), *_probes(status, limits))
-    nodes = tuple(f"store: {each}" for each in status.wanting)
-    return Health((*judged.reasons, *unread, *nodes, *_lost(status), *_emission(status, limits)), aging=aging)
+    return Health.of(
+        {
+            "stream": replace(judged, reasons=(*judged.reasons, *unread)),
+            "store": Health((*status.wanting, *_lost(status))),
+            "emission": _emission(status, limits),
+            "tail": _tail(status, streams, limits),
+            "probes": _probes(status, limits),
+        }
+    )
+
+
+def beginning_of(status: StoreStatus, driver: str) -> Beginning:
+    """Since when a driver may be starting, as far as that was recorded."""
+    instants = (status.parts.get(part, "") for part in (DEPLOYED, f"ensured:{driver}", f"started:{driver}"))
+    return Beginning(*(int(text) if text.isdigit() else 0 for text in instants))
 
 
 def lost_events(status: StoreStatus) -> int:
@@ -113,28 +125,29 @@ def unready(status: StoreStatus) -> tuple[str, ...]:
 
 def _lost(status: StoreStatus) -> tuple[str, ...]:
     events = lost_events(status)
-    return (f"store: it lost what it had applied, {events} events to go",) if events else ()
+    return (f"it lost what it had applied, {events} events to go",) if events else ()
 
 
-def _aging(status: StoreStatus, streams: Sequence[StreamStatus], limits: Limits) -> tuple[str, ...]:
+def _tail(status: StoreStatus, streams: Sequence[StreamStatus], limits: Limits) -> Health:
     """Of the sources whose stream knows of a tail, what is wrong with that."""
     tailed = tailed_sources(status.manifest)
-    wanted = [each.source for each in streams if each.tail == "on" and each.source in tailed]
-    if not wanted:
-        return ()
-    said, unread = streams_of(status, "tail")
-    judged = judge(said, wanted, status.now_us, limits)
-    stopped = ("stopped while the stream runs",) if judged.stopped else ()
-    return tuple(f"tail: {reason}" for reason in (*judged.reasons, *stopped, *unread))
+    return _beside(
+        status, "tail", [each.source for each in streams if each.tail == "on" and each.source in tailed], limits
+    )
 
 
-def _emission(status: StoreStatus, limits: Limits) -> tuple[str, ...]:
-    if not status.emitted:
-        return ()
-    said, unread = streams_of(status, "emit")
-    judged = judge(said, status.emitted, status.now_us, limits)
+def _emission(status: StoreStatus, limits: Limits) -> Health:
+    return _beside(status, "emit", status.emitted, limits)
+
+
+def _beside(status: StoreStatus, driver: str, sources: Sequence[str], limits: Limits) -> Health:
+    """Of a driver that is wanted for these sources while the stream runs."""
+    if not sources:
+        return Health(())
+    said, unread = streams_of(status, driver)
+    judged = judge(said, sources, status.now_us, limits, beginning_of(status, driver))
     stopped = ("stopped while the stream runs",) if judged.stopped else ()
-    return tuple(f"emission: {reason}" for reason in (*judged.reasons, *stopped, *unread))
+    return replace(judged, reasons=(*judged.reasons, *stopped, *unread), stopped=False)
 
 
 def freshness_of(status: StoreStatus) -> tuple[StreamStatus, ...]:
@@ -149,14 +162,17 @@ def probes_of(status: StoreStatus) -> ProbeStatus | None:
     return None if text is None else ProbeStatus.parse(text)
 
 
-def _probes(status: StoreStatus, limits: Limits) -> tuple[str, ...]:
+def _probes(status: StoreStatus, limits: Limits) -> Health:
     if own.SOURCE not in status.sources:
-        return ()
+        return Health(())
     try:
-        reasons = late(probes_of(status), status.now_us, limits.heartbeat_age_us, limits.probe_ms)
+        said = probes_of(status)
     except BadRequest as error:
-        reasons = (error.what,)
-    return tuple(f"probes: {reason}" for reason in reasons)
+        return Health((error.what,))
+    beginning, heartbeat_us = beginning_of(status, "probes"), None if said is None else said.heartbeat_us
+    if beginning.starting(heartbeat_us, status.now_us, limits):
+        return Health((), starting=(beginning.words(status.now_us),), unensured=said is None and beginning.unensured)
+    return Health(late(said, status.now_us, limits.heartbeat_age_us, limits.probe_ms))
 
 
 def overview(status: StoreStatus, limits: Limits) -> Overview:

@@ -10,14 +10,16 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from slicewise.errors import NotReady, ServerError
+from slicewise.errors import NotReady, ServerError, StoreUnavailable
 from slicewise.features import own
 from slicewise.features.plan import Deployment
+from slicewise.log import warning
 from slicewise.settings import Settings
 from slicewise.stores.beginning import archived_by, beginnings, with_probes_ready
 from slicewise.stores.kafka.log import KafkaLog
 from slicewise.stores.ports import Marks, OnlineStore
 from slicewise.stores.redis import open_store
+from slicewise.stores.redis.status import DEPLOYED, record_instants
 from slicewise.stores.versions import settled
 
 
@@ -77,7 +79,12 @@ def deploy(settings: Settings, store: OnlineStore, deployment: Deployment, epoch
         # a store that knows nothing is a new one, or one that lost all: then the archive may hold what it lost
         archived = None if store.marks().units else archived_by(settings)
         topics, first = beginnings(deployment, log, archived)
-    return with_probes_ready(store, deployment, store.deploy(deployment, epoch, topics, first))
+    marks = with_probes_ready(store, deployment, store.deploy(deployment, epoch, topics, first))
+    try:
+        record_instants(settings.redis_url, [DEPLOYED])  # drivers that nobody wanted before have time to start
+    except StoreUnavailable as error:  # the deployment stands
+        warning("deployment_not_recorded", reason=error.what)
+    return marks
 
 
 def building(deployment: Deployment, marks: Marks) -> dict[str, tuple[int, int]]:

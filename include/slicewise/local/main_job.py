@@ -16,11 +16,12 @@ from typing import Any
 import httpx
 
 from slicewise.clock import SystemClock
-from slicewise.errors import ServerError
+from slicewise.errors import ServerError, StoreUnavailable
 from slicewise.features import own
 from slicewise.features.plan import Deployment, plan
 from slicewise.features.probes import whole
 from slicewise.features.project import load_project
+from slicewise.lifecycle.alerts import runbook_link
 from slicewise.lifecycle.health import StreamStatus
 from slicewise.lifecycle.jobs import hour_of
 from slicewise.lifecycle.overview import freshness_of
@@ -177,17 +178,35 @@ def _compacted(settings: Settings, deployment: Deployment, airflow: AirflowApi, 
 
 
 def _checked(settings: Settings, airflow: AirflowApi, say: Say, changed: list[str]) -> None:
-    if not changed and "job:check" in read_status(settings.redis_url, ["check"]).parts:
+    known = _job_record(read_status(settings.redis_url, ["check"]), "check")
+    if not changed and known.get("ok"):
         return
     say("check_consistency: online against offline, by Airflow")
+    before_us = int(known.get("at_us", -1))
     run = airflow.wait(_check_run(airflow), timeout_s=_PATIENCE_S)
     changed.append("checked")
     if not run.well:
-        raise ServerError(
-            "the check is red: online and offline differ, or it could not compare",
-            where=f"{settings.airflow_url}/dags/check_consistency",
-            next_step="read its report: docs/runbook.md#the-check-is-red",
-        )
+        raise _not_green(settings, before_us)
+
+
+def _not_green(settings: Settings, before_us: int) -> ServerError:
+    """Why a check that Airflow ran is not green, by what it recorded later than before_us."""
+    try:
+        said = _job_record(read_status(settings.redis_url, ["check"]), "check")
+    except StoreUnavailable as error:
+        said = {"report": {"why": error.what}}
+    else:
+        if int(said.get("at_us", -1)) <= before_us:
+            said = {}  # of an earlier run
+    report = said.get("report", {})
+    why = str(report.get("why") or "its task ended without a report")
+    section = "check_red" if report.get("result") == "red" else "check_not_made"
+    what = "the check is red" if section == "check_red" else "the check could not be made"
+    return ServerError(
+        f"{what}: {why}",
+        where=f"{settings.airflow_url}/dags/check_consistency; reports in {settings.state_dir / 'reports' / 'check'}",
+        next_step=runbook_link(section, settings.runbook_base),
+    )
 
 
 def _check_run(airflow: AirflowApi) -> DagRun:
@@ -236,9 +255,14 @@ def _worst(streams: Sequence[StreamStatus], name: str) -> float | None:
     return max(values, default=None)
 
 
-def _job_report(status: StoreStatus, job: str) -> dict[str, Any]:
+def _job_record(status: StoreStatus, job: str) -> dict[str, Any]:
+    """What the job's last run left: ok, at_us and its report; empty where it left nothing."""
     text = status.parts.get(f"job:{job}")
-    return dict(json.loads(text).get("report", {})) if text else {}
+    return dict(json.loads(text)) if text else {}
+
+
+def _job_report(status: StoreStatus, job: str) -> dict[str, Any]:
+    return dict(_job_record(status, job).get("report", {}))
 
 
 def _example(settings: Settings, deployment: Deployment) -> dict[str, Any]:

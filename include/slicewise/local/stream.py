@@ -20,6 +20,7 @@ from slicewise.local.state import StateFolder
 from slicewise.log import event, warning
 from slicewise.settings import Settings
 from slicewise.stores.redis import open_store
+from slicewise.stores.redis.status import record_instants
 
 NAME = "stream"
 EMIT = "emit"
@@ -163,9 +164,20 @@ def ensure_driver(settings: Settings, name: str) -> DriverProcess:
         if silent_s > limit_s and control.running(spec, state) is not None:
             warning("driver_hangs", driver=name, silent_s=round(silent_s, 1))
             control.stop(replace(spec, stop_timeout_s=_HUNG_STOP_S), state)
-        if control.running(spec, state) is None:
+        started = control.running(spec, state) is None
+        if started:
             control.start(spec, state, settings)
+    _note(settings, name, started=started)
     return driver_status(settings, name)
+
+
+def _note(settings: Settings, name: str, *, started: bool) -> None:
+    """Lets the store say since when the driver may be starting: whoever watches it gives it time from then on."""
+    parts = [f"ensured:{name}", *([f"started:{name}"] if started else [])]
+    try:
+        record_instants(settings.redis_url, parts)
+    except StoreUnavailable as error:
+        warning("start_not_recorded", driver=name, reason=error.what)
 
 
 def stop_stream(settings: Settings) -> bool:

@@ -7,7 +7,16 @@ from pathlib import Path
 
 import pytest
 
-from slicewise.lifecycle.alerts import ANCHORS, RUNBOOK, alert, channels, deadline_alert, runbook_link
+from slicewise.lifecycle.alerts import (
+    ANCHORS,
+    MATTERS,
+    RUNBOOK,
+    alert,
+    channels,
+    deadline_alert,
+    matter_alert,
+    runbook_link,
+)
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -43,7 +52,7 @@ def test_the_link_follows_the_base_of_the_repository() -> None:
     assert runbook_link("unknown") == RUNBOOK
 
 
-@pytest.mark.parametrize("dag", sorted([*ANCHORS, "tail", "probes", "records"]))
+@pytest.mark.parametrize("dag", sorted([*ANCHORS, *MATTERS]))
 def test_every_link_leads_to_a_section_of_the_runbook(dag: str) -> None:
     headings = re.findall(r"^#+ (.+)$", (ROOT / RUNBOOK).read_text(encoding="utf-8"), re.MULTILINE)
     anchors = {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
@@ -52,3 +61,22 @@ def test_every_link_leads_to_a_section_of_the_runbook(dag: str) -> None:
 
 def test_every_dag_has_a_section() -> None:
     assert {path.stem for path in (ROOT / "dags").glob("*.py")} == set(ANCHORS)
+
+
+def test_every_matter_has_words_an_event_and_a_section_of_its_own() -> None:
+    for of in ("event", "anchor", "said"):
+        assert len({getattr(words, of) for words in MATTERS.values()}) == len(MATTERS), of
+
+
+def test_alerts_of_two_matters_are_two_incidents() -> None:
+    tail, probes = (matter_alert(each, "ingest_stream", "watch", "r", ["late"]) for each in ("tail", "probes"))
+    assert tail.key != probes.key
+    assert tail.subject != probes.subject
+
+
+def test_an_alert_tells_every_reason_by_its_first_line_and_counts_what_is_too_long() -> None:
+    told = matter_alert("stream", "ingest_stream", "watch", "r", ["plays: it gave up: a\n  where: b", "songs: silent"])
+    assert told.error == "the stream is not well: plays: it gave up: a; songs: silent"
+    many = matter_alert("stream", "ingest_stream", "watch", "r", [f"source{n}: {'x' * 400}" for n in range(9)])
+    assert many.error.endswith("and 6 more, in the task's log")
+    assert "source2" in many.error

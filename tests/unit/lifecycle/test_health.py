@@ -7,7 +7,8 @@ import json
 import pytest
 
 from slicewise.errors import BadRequest
-from slicewise.lifecycle.health import Health, Limits, StreamStatus, Watch, judge
+from slicewise.lifecycle.health import Health, Limits, StreamStatus, judge
+from slicewise.lifecycle.watch import Watch
 
 NOW = 1_000_000_000_000_000
 SECOND = 1_000_000

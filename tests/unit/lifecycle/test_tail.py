@@ -14,9 +14,10 @@ from slicewise.features.dedupe import Dedupe
 from slicewise.features.definitions import Project
 from slicewise.features.plan import plan
 from slicewise.features.tail import tail_units, tailed_sources
-from slicewise.lifecycle.health import Health, Limits, StreamStatus, Watch
+from slicewise.lifecycle.health import Health, Limits, StreamStatus
 from slicewise.lifecycle.overview import freshness_of, health_of
 from slicewise.lifecycle.tail import SPARE_SLOTS, Pace, fold_wait_s, lives, relieved, slots, speaks, waits_for
+from slicewise.lifecycle.watch import Watch
 from slicewise.stores.redis.status import StoreStatus
 
 NOW, SECOND = 1_700_000_000_000_000, 1_000_000

@@ -7,7 +7,7 @@ that it imports, and only when it is called.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -15,6 +15,10 @@ from typing import Any
 from slicewise.errors import StoreUnavailable
 from slicewise.settings import redacted, urls_of
 from slicewise.stores.keys import MARKS, manifest_key, status_key, swapped_hours, swapped_key, unit_name
+
+DEPLOYED = "deployed"
+"""Part: the instant of the last deployment."""
+DRIVERS = ("stream", "tail", "emit", "probes")
 
 
 @dataclass(frozen=True)
@@ -27,7 +31,8 @@ class StoreStatus:
     manifest: Mapping[str, Any] = field(default_factory=dict)
     """The deployment's JSON; empty before the first `apply`."""
     parts: Mapping[str, str] = field(default_factory=dict)
-    """Part (`stream:<source>`, `tail:<source>`, `emit:<source>`, `job:<name>`) -> what it said last."""
+    """Part (`stream:<source>`, `tail:<source>`, `emit:<source>`, `job:<name>`) -> what it said last. Of `deployed`,
+    `ensured:<driver>` and `started:<driver>` the instant, in microseconds by the store's clock."""
     swapped: Mapping[str, Mapping[int, int]] = field(default_factory=dict)
     """Unit -> compacted hour, counted since the epoch -> archive seq."""
     wanting: tuple[str, ...] = ()
@@ -122,21 +127,37 @@ def _read_node(url: str, jobs: Sequence[str], timeout_s: float) -> StoreStatus:
 
 def record_part(url: str, part: str, text: str, *, timeout_s: float = 5.0) -> None:
     """Lets a part say something of itself, on every node that answers. Raises StoreUnavailable where none does."""
+    _on_every_node(url, timeout_s, lambda client: client.set(status_key(part), text))
+
+
+def _on_every_node(url: str, timeout_s: float, change: Callable[[Any], object]) -> None:
     failed: list[StoreUnavailable] = []
     urls = urls_of(url)
     for each in urls:
         try:
             with connected(each, timeout_s) as client:
-                client.set(status_key(part), text)
+                change(client)
         except StoreUnavailable as error:
             failed.append(error)
     if len(failed) == len(urls):
         raise failed[0]
 
 
+def record_instants(url: str, parts: Sequence[str], *, timeout_s: float = 5.0) -> None:
+    """Notes that these parts (`deployed`, `started:<driver>`) have just happened, by each node's clock, on every node
+    that answers. Raises StoreUnavailable where none does."""
+    _on_every_node(url, timeout_s, lambda client: _set_instants(client, parts))
+
+
+def _set_instants(client: Any, parts: Sequence[str]) -> None:
+    seconds, micros = client.time()
+    client.mset({status_key(part): str(seconds * 1_000_000 + micros) for part in parts})
+
+
 def _drivers(status: StoreStatus) -> list[str]:
     always = [f"{part}:{each}" for each in status.sources for part in ("stream", "tail")]
-    return [*always, *(f"emit:{each}" for each in status.emitted), "probes"]
+    beginnings = [f"{fact}:{driver}" for driver in DRIVERS for fact in ("ensured", "started")]
+    return [*always, *(f"emit:{each}" for each in status.emitted), "probes", DEPLOYED, *beginnings]
 
 
 def _parts(client: Any, names: Sequence[str]) -> dict[str, str]:

@@ -1,0 +1,81 @@
+"""A check that found a difference is red; one that compared nothing, or not all, could not be made: two matters.
+
+Decided from its report, or from what its output says where it printed none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from slicewise.lifecycle.reports import JobFailed, Report
+
+Result = Literal["green", "red", "not_made"]
+NOT_MADE: Result = "not_made"
+
+
+class CheckRed(JobFailed):
+    """Values differ online and offline: read the check's report."""
+
+
+class CheckNotMade(JobFailed):
+    """Nothing was proved either way: remove the reason, then check again."""
+
+
+@dataclass(frozen=True)
+class Judged:
+    """What a run of the check has shown, in a line."""
+
+    result: Result
+    words: str
+
+    def to_json(self) -> dict[str, str]:
+        """What is recorded beside the report's figures."""
+        return {"result": self.result, "why": self.words}
+
+
+def judged(report: Report | None, why: str) -> Judged:
+    """report: as the job printed it; None where it printed none. why: what its output says then."""
+    if report is None:
+        return Judged("not_made", why)
+    if report.get("outcome") == "green":
+        return Judged("green", f"{_count(report, 'values')} values are the same bytes")
+    wrong, off = _count(report, "mismatches"), _count(report, "plain_sums_off")
+    if wrong or off:
+        return Judged("red", _difference(report, wrong, off))
+    return Judged("not_made", str(report.get("why") or _lacking(report) or why))
+
+
+def failure(found: Judged, where: str) -> JobFailed:
+    """The error of a run that is not green. where: the folder of its report."""
+    kind = CheckRed if found.result == "red" else CheckNotMade
+    said = "the check is red" if found.result == "red" else "the check could not be made"
+    return kind(f"{said}: {found.words}", where=where)
+
+
+def _difference(report: Report, wrong: int, off: int) -> str:
+    causes = report.get("causes")
+    likeliest = (
+        " (" + ", ".join(f"{cause} {count}" for cause, count in causes.items()) + ")"
+        if isinstance(causes, Mapping) and causes
+        else ""
+    )
+    said = [f"{wrong} of {_count(report, 'values')} values differ{likeliest}"] if wrong else []
+    sums = [f"{off} of {_count(report, 'plain_sums')} plain sums lie outside their rounding"] if off else []
+    return "; ".join([*said, *sums])
+
+
+def _lacking(report: Report) -> str:
+    """Why a report without a difference is not green: its notes, else the expectations that are not met."""
+    notes = report.get("notes")
+    said = [str(note) for note in notes] if isinstance(notes, list) else []
+    expectations = report.get("expectations")
+    unmet = [name for name, met in expectations.items() if not met] if isinstance(expectations, Mapping) else []
+    nothing = ["nothing was compared"] if not _count(report, "values") else [f"not met: {', '.join(unmet)}"]
+    return "; ".join([*nothing, *said])
+
+
+def _count(report: Report, name: str) -> int:
+    value = report.get(name)
+    return int(value) if isinstance(value, int | float) else 0
