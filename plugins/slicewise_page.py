@@ -7,31 +7,37 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from airflow.plugins_manager import AirflowPlugin
-from fastapi import Depends, FastAPI
+from fastapi import Depends, FastAPI, HTTPException
 from fastapi.responses import HTMLResponse, JSONResponse
 
 PREFIX = "/slicewise"
 PAGE = Path(__file__).with_name("slicewise_page.html")
+DOCS = Path(__file__).resolve().parents[1] / "docs"
 
 
 def _app() -> FastAPI:
     from airflow.api_fastapi.auth.managers.models.resource_details import AccessView
     from airflow.api_fastapi.core_api.security import requires_access_view
 
-    # who may see Airflow's own pages may see this one; there is no page without a sign-in
-    app = FastAPI(
-        title="slicewise",
-        docs_url=None,
-        redoc_url=None,
-        openapi_url=None,
-        dependencies=[Depends(requires_access_view(AccessView.WEBSITE))],
-    )
+    # who may see Airflow's own pages may see this one; the platform is shown to nobody without a sign-in
+    signed_in = [Depends(requires_access_view(AccessView.WEBSITE))]
+    app = FastAPI(title="slicewise", docs_url=None, redoc_url=None, openapi_url=None)
 
-    @app.get("/", response_class=HTMLResponse)
+    @app.get("/", response_class=HTMLResponse, dependencies=signed_in)
     async def page() -> HTMLResponse:
         return HTMLResponse(PAGE.read_text(encoding="utf-8"))
 
-    @app.get("/status.json")
+    @app.get("/docs/{name:path}", response_class=HTMLResponse)
+    async def docs(name: str) -> HTMLResponse:
+        """A page of the documentation: public text, which whoever is paged can read before signing in."""
+        from slicewise_airflow.docs import rendered
+
+        found = rendered(DOCS, name)
+        if found is None:
+            raise HTTPException(404, f"no page {name} in docs/")
+        return HTMLResponse(found)
+
+    @app.get("/status.json", dependencies=signed_in)
     async def status() -> JSONResponse:
         return JSONResponse(*await asyncio.to_thread(_status), headers={"Cache-Control": "no-store"})
 

@@ -16,7 +16,6 @@ from airflow.sdk.exceptions import AirflowException
 
 from slicewise.lifecycle.alerts import (
     Alert,
-    Channel,
     Matter,
     alert,
     channels,
@@ -26,6 +25,7 @@ from slicewise.lifecycle.alerts import (
 from slicewise.lifecycle.checking import CheckRed
 from slicewise.lifecycle.health import Part
 from slicewise.log import warning
+from slicewise_airflow.channels import tell
 from slicewise_airflow.docs import base
 
 CHECK = "check_consistency"
@@ -51,10 +51,8 @@ def page(context: Mapping[str, Any]) -> None:
         _page_matter(context, "check_not_made", [said.removeprefix("the check could not be made: ")])
     else:
         instance = context["task_instance"]
-        _page(
-            alert(instance.dag_id, instance.task_id, instance.run_id, error, url=_url(instance), runbook_base=base()),
-            context,
-        )
+        task = instance.dag_id, instance.task_id, instance.run_id
+        _page(alert(*task, error, url=_url(instance), runbook_base=base()))
 
 
 def page_parts(context: Mapping[str, Any], parts: Mapping[Part, Sequence[str]]) -> None:
@@ -79,7 +77,7 @@ def _page_matter(context: Mapping[str, Any], matter: Matter, reasons: Sequence[s
         url=_url(instance),
         runbook_base=base(),
     )
-    _page(told, context)
+    _page(told)
 
 
 def _url(instance: Any) -> str:
@@ -95,7 +93,7 @@ async def page_deadline(context: Mapping[str, Any]) -> None:
         str(context["deadline"]["deadline_time"]),
         runbook_base=base(),
     )
-    await asyncio.to_thread(_page, told, context)
+    await asyncio.to_thread(_page, told)
 
 
 def over_within(limit: timedelta) -> DeadlineAlert:
@@ -108,40 +106,11 @@ def over_within(limit: timedelta) -> DeadlineAlert:
     )
 
 
-def _page(told: Alert, context: Mapping[str, Any]) -> None:
+def _page(told: Alert) -> None:
     warning(told.event, **{name: value for name, value in told.fields().items() if name != "event"})
     for channel in channels(os.environ):
         try:
-            _tell(channel, told, context)
+            tell(channel, told)
         except Exception as error:  # noqa: BLE001 - whatever a channel raises, the failure stands
             # its own text may carry the address, which is a secret
             warning("alert_not_delivered", kind=channel.kind, error=type(error).__name__)
-
-
-def _tell(channel: Channel, told: Alert, context: Mapping[str, Any]) -> None:
-    if channel.kind == "webhook":
-        import httpx
-
-        httpx.post(channel.target, json=told.fields(), timeout=10).raise_for_status()
-        return
-    notifier: Any
-    if channel.kind == "slack":
-        from airflow.providers.slack.notifications.slack_webhook import SlackWebhookNotifier
-
-        notifier = SlackWebhookNotifier(slack_webhook_conn_id=channel.target, text=told.text())
-    elif channel.kind == "smtp":
-        from airflow.providers.smtp.notifications.smtp import SmtpNotifier
-
-        to = [address.strip() for address in channel.target.split(",")]
-        notifier = SmtpNotifier(to=to, subject=f"slicewise: {told.dag} failed", html_content=told.text())
-    else:
-        from airflow.providers.pagerduty.notifications.pagerduty import PagerdutyNotifier
-
-        notifier = PagerdutyNotifier(
-            pagerduty_events_conn_id=channel.target,
-            summary=told.text(),
-            severity="error",
-            source="slicewise",
-            dedup_key=f"{told.dag}.{told.task}",
-        )
-    notifier.notify(context)

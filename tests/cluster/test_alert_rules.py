@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import subprocess
 from copy import deepcopy
@@ -17,8 +18,9 @@ CONFIGS: dict[str, Any] = yaml.safe_load((ROOT / "docker-compose.yaml").read_tex
 
 
 def mounted(config: str) -> str:
-    """What compose mounts of a config: a `$$` of the file is one `$`."""
-    return str(CONFIGS[config]["content"]).replace("$$", "$")
+    """What compose mounts of a config where no variable is set: their defaults, and a `$$` of the file is one `$`."""
+    text = re.sub(r"(?<!\$)\$\{\w+:-([^}]*)\}", r"\1", str(CONFIGS[config]["content"]))
+    return text.replace("$$", "$")
 
 
 RULES: dict[str, Any] = yaml.safe_load(mounted("prometheus-rules"))

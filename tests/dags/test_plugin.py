@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import pytest
 from airflow import plugins_manager
 from fastapi import FastAPI
 from fastapi.testclient import TestClient
+
+from slicewise.lifecycle.alerts import ANCHORS, MATTERS, runbook_link
+from slicewise.settings import Settings
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -31,6 +35,42 @@ def test_the_plugin_is_registered_with_its_place_in_the_navigation() -> None:
 @pytest.mark.parametrize("path", ["/", "/status.json"])
 def test_nothing_is_shown_without_a_sign_in(app: FastAPI, path: str) -> None:
     assert TestClient(app).get(path).status_code in (401, 403)
+
+
+@pytest.mark.parametrize("about", [*ANCHORS, *MATTERS])
+def test_the_link_of_an_alert_leads_to_a_heading_that_airflow_shows(app: FastAPI, about: str) -> None:
+    root = Settings.load().runbook_base
+    link = urlsplit(runbook_link(about, root))
+    assert link.netloc
+    prefix = urlsplit(root).path
+    assert prefix == "/slicewise"
+    page = TestClient(app).get(link.path.removeprefix(prefix))
+    assert page.status_code == 200
+    assert f'id="{link.fragment}"' in page.text
+
+
+def test_every_page_of_the_documentation_is_shown_with_its_tables_and_no_script(app: FastAPI) -> None:
+    names = [str(path.relative_to(ROOT / "docs")) for path in (ROOT / "docs").rglob("*.md")]
+    assert len(names) > 50
+    for name in names:
+        page = TestClient(app).get(f"/docs/{name}")
+        assert page.status_code == 200, name
+        assert "<script" not in page.text, name
+    assert "<table>" in TestClient(app).get("/docs/runbook.md").text
+
+
+@pytest.mark.parametrize(
+    "path", ["/docs/../README.md", "/docs/%2e%2e/README.md", "/docs/render.py", "/docs/x.md", "/docs/"]
+)
+def test_nothing_but_the_documentation_is_shown(app: FastAPI, path: str) -> None:
+    assert TestClient(app).get(path).status_code in (401, 403, 404)
+
+
+def test_links_between_headings_of_the_runbook_lead_somewhere(app: FastAPI) -> None:
+    page = TestClient(app).get("/docs/runbook.md").text
+    inner = set(re.findall(r'href="#([^"]+)"', page))
+    assert inner
+    assert inner <= set(re.findall(r'id="([^"]+)"', page))
 
 
 def test_the_page_loads_nothing_from_anywhere() -> None:

@@ -13,6 +13,7 @@ from xml.etree import ElementTree
 import pytest
 import yaml
 
+from slicewise.lifecycle.alerts import VARIABLES
 from slicewise.local import airflow_server, kafka_broker, redis_server, services
 from slicewise.local.state import StateFolder
 from slicewise.probes.figures import Metrics
@@ -105,15 +106,18 @@ def test_no_secret_has_a_value_in_the_files() -> None:
 def test_every_setting_that_is_named_exists() -> None:
     known = {"SLICEWISE_STATE", "SLICEWISE_PROJECT", "SLICEWISE_AIRFLOW_USER", "SLICEWISE_AIRFLOW_PASSWORD"}
     known |= {f"SLICEWISE_{each.name.upper()}" for each in fields(Settings)} | {"SLICEWISE_REDIS_PASSWORD"}
+    known |= {name for name, _ in VARIABLES}
     named = {key for name in SERVICES for key in environment(name) if key.startswith("SLICEWISE_")}
     assert named <= known
 
 
 def test_the_settings_load() -> None:
     given = {k: re.sub(r"\$\{\w+:\?\}", "word", str(v)) for k, v in environment("airflow-scheduler").items()}
+    given = {k: re.sub(r"\$\{\w+:-([^}]*)\}", r"\1", v) for k, v in given.items()}  # where nothing is set
     loaded = Settings.load(given)
     assert loaded.catalog_jdbc_uri == "jdbc:postgresql://postgres:5432/catalog"
     assert loaded.spark_master == "spark://spark-master:7077"
+    assert loaded.runbook_base == "http://localhost:8080/slicewise"
 
 
 def test_redis_keeps_what_the_embedded_one_keeps(settings: Settings, state: StateFolder) -> None:
@@ -201,7 +205,11 @@ def test_alerts_ask_for_series_that_there_are_and_lead_to_the_runbook() -> None:
     assert asked <= served
     headings = re.findall(r"^## (.+)$", (ROOT / "docs" / "runbook.md").read_text(encoding="utf-8"), re.MULTILINE)
     anchors = {heading.lower().replace(" ", "-") for heading in headings}
-    assert {rule["annotations"]["runbook"] for rule in rules} <= {f"docs/runbook.md#{anchor}" for anchor in anchors}
+    # absolute, wherever the documentation is read; the name of the setting is the same for Airflow's alerts
+    root = environment("airflow-scheduler")["SLICEWISE_RUNBOOK_BASE"]
+    assert re.fullmatch(r"\$\{SLICEWISE_RUNBOOK_BASE:-https?://.+\}", root)
+    told = {rule["annotations"]["runbook"] for rule in rules}
+    assert told <= {f"{root}/docs/runbook.md#{anchor}" for anchor in anchors}
 
 
 def test_the_log_is_kept_for_a_bounded_time_that_fits_the_longest_stop(settings: Settings) -> None:

@@ -6,7 +6,7 @@ The log event is always written. Further channels are those that the environment
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Literal
 
 from slicewise.lifecycle.health import Part
@@ -111,8 +111,28 @@ class Channel:
     kind: Kind
     target: str
 
+    @property
+    def variable(self) -> str:
+        """Of the environment, which names it."""
+        return next(name for name, kind in VARIABLES if kind == self.kind)
 
-_VARIABLES: tuple[tuple[str, Kind], ...] = (
+
+@dataclass(frozen=True)
+class Delivery:
+    """What came of an alert on one channel."""
+
+    kind: str
+    variable: str
+    delivered: bool
+    said: str
+    """What came back, or why it was not delivered."""
+
+    def to_json(self) -> dict[str, object]:
+        """Plain values."""
+        return asdict(self)
+
+
+VARIABLES: tuple[tuple[str, Kind], ...] = (
     ("SLICEWISE_ALERT_WEBHOOK", "webhook"),
     ("SLICEWISE_ALERT_SLACK_CONN", "slack"),
     ("SLICEWISE_ALERT_SMTP_TO", "smtp"),
@@ -122,7 +142,7 @@ _VARIABLES: tuple[tuple[str, Kind], ...] = (
 
 def channels(env: Mapping[str, str]) -> tuple[Channel, ...]:
     """The channels that the environment configures, in a fixed order."""
-    return tuple(Channel(kind, env[name]) for name, kind in _VARIABLES if env.get(name))
+    return tuple(Channel(kind, env[name]) for name, kind in VARIABLES if env.get(name))
 
 
 def runbook_link(about: str, base: str = "") -> str:

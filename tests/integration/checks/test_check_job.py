@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 import time
 from collections.abc import Iterator
 from html import unescape
@@ -88,3 +90,34 @@ def test_a_falsified_value_turns_the_check_red_and_is_named(platform: Stack, tmp
     assert all(each["online"] in html for each in red["wrong"])
     kept = records(open_catalog(platform.settings), CHECKS)
     assert {row["result"] for row in kept} >= {"green", "red", "mismatch"}
+
+
+def test_a_store_that_is_killed_under_the_check_is_waited_for(platform: Stack, tmp_path: Path) -> None:
+    """Killed once the first answers were read; brought back once the check has said that it waits."""
+    log, folder = tmp_path / "check.log", tmp_path / "waited"
+    with log.open("w") as out:
+        job = platform.begin_job("check", "--sample", "100", "--report", str(folder), out=out)
+        platform.wait(lambda: None if "check_read" in log.read_text() else log.read_text()[-500:], "the first answers")
+        [store] = [each for each in platform.status() if each.name == "redis"]
+        assert store.pid is not None
+        os.kill(store.pid, signal.SIGKILL)
+        platform.wait(lambda: None if "check_waits" in log.read_text() else log.read_text()[-500:], "the check to wait")
+        platform.up("redis")
+        assert job.wait(timeout=600) == 0, log.read_text()[-6000:]
+    report = json.loads(log.read_text().splitlines()[-1])
+    print({name: report[name] for name in ("values", "mismatches", "waits", "took_ms")})
+    assert (report["outcome"], report["mismatches"]) == ("green", 0)
+    assert report["values"] > 1_000
+    assert report["waits"] >= 1
+
+
+def test_a_check_without_anything_deployed_says_that_it_could_not_be_made(platform: Stack, tmp_path: Path) -> None:
+    with redis.Redis.from_url(platform.settings.redis_url) as client:
+        client.flushall()
+    report = _check(platform, tmp_path, 1)
+    print(report)
+    assert report["outcome"] == "not_made"
+    assert report["why"]
+    html = unescape((tmp_path / "latest.html").read_text())
+    assert "The check could not be made" in html
+    assert report["why"] in html

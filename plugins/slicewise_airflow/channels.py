@@ -1,0 +1,81 @@
+"""Each channel gets an alert in its own form, and says what came back; a test alert goes the same way.
+
+    python -m slicewise_airflow.channels
+
+sends one to each channel that the environment configures, and prints what came back as one JSON object;
+`slicewise alerts test` runs it in Airflow's environment, where connections are known.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import sys
+from typing import Any
+
+from slicewise.lifecycle.alerts import Alert, Channel, Delivery, channels, matter_alert
+from slicewise.settings import Settings
+
+_ADDRESS = re.compile(r"\w+://\S+")
+_LONGEST = 300
+
+
+def tell(channel: Channel, told: Alert) -> str:
+    """Sends an alert; what came back, in a few words. Raises whatever the channel raises."""
+    if channel.kind == "webhook":
+        import httpx
+
+        answer = httpx.post(channel.target, json=told.fields(), timeout=10).raise_for_status()
+        return f"{answer.status_code} {answer.reason_phrase}"
+    if channel.kind == "slack":
+        from airflow.providers.slack.hooks.slack_webhook import SlackWebhookHook
+
+        said: Any = SlackWebhookHook(slack_webhook_conn_id=channel.target).send(text=told.text())
+        return f"{said.status_code} {said.body}"
+    if channel.kind == "smtp":
+        from airflow.providers.smtp.notifications.smtp import SmtpNotifier
+
+        to = [address.strip() for address in channel.target.split(",")]
+        SmtpNotifier(to=to, subject=told.subject, html_content=told.text()).notify({})
+        return f"the mail server took it for {len(to)} addresses"
+    from airflow.providers.pagerduty.hooks.pagerduty_events import PagerdutyEventsHook
+
+    hook = PagerdutyEventsHook(pagerduty_events_conn_id=channel.target)
+    answered: Any = hook.send_event(summary=told.text(), severity="error", source="slicewise", dedup_key=told.key)
+    return str(answered)
+
+
+def tried(channel: Channel, told: Alert) -> Delivery:
+    """Sends a test alert, and tells what came back or why nothing did, without any address."""
+    try:
+        said = tell(channel, told)
+    except Exception as error:  # noqa: BLE001 - whatever a channel raises is what the test is to show
+        return Delivery(
+            channel.kind, channel.variable, delivered=False, said=_masked(f"{type(error).__name__}: {error}")
+        )
+    return Delivery(channel.kind, channel.variable, delivered=True, said=_masked(said))
+
+
+def _masked(text: str) -> str:
+    # a webhook's address is its secret
+    return _ADDRESS.sub("<address>", " ".join(text.split()))[:_LONGEST]
+
+
+def main() -> int:
+    """Exit code 0 where every channel took its alert."""
+    told = matter_alert(
+        "alerts",
+        "slicewise alerts test",
+        "",
+        "by hand",
+        ["this alert was sent to see whether it arrives"],
+        runbook_base=Settings.load().runbook_base,
+    )
+    found = [tried(channel, told) for channel in channels(os.environ)]
+    sys.stdout.write(json.dumps({"text": told.text(), "channels": [each.to_json() for each in found]}) + "\n")
+    return 0 if all(each.delivered for each in found) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
