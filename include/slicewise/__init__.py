@@ -7,6 +7,7 @@ Airflow's DAG files and Spark's workers pay only for what they touch.
 from __future__ import annotations
 
 import importlib
+import sys
 from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0"
@@ -135,11 +136,16 @@ if TYPE_CHECKING:
 def __getattr__(name: str) -> Any:
     home = _HOME.get(name)
     if home is None:
-        raise AttributeError(f"module 'slicewise' has no attribute {name!r}")
+        # Python itself asks for what its tools may have left, and at `from slicewise import …` for each module
+        if name.startswith("_") or sys._getframe(1).f_code.co_filename.startswith("<frozen importlib"):
+            raise AttributeError(f"module 'slicewise' has no attribute {name!r}")
+        from slicewise.calls import unknown_attribute
+
+        raise unknown_attribute(name, _HOME)
     value = getattr(importlib.import_module(home), name)
     globals()[name] = value
     return value
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *_HOME})
+    return sorted({*_HOME, "__version__"})

@@ -6,6 +6,7 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
+from typing import ClassVar
 
 
 @dataclass(frozen=True)
@@ -39,6 +40,9 @@ class SlicewiseError(Exception):
     attributes for programs.
     """
 
+    usual_next_step: ClassVar[str | None] = None
+    """The next step where the place that raises knows none that is better."""
+
     def __init__(
         self,
         what: str,
@@ -51,7 +55,7 @@ class SlicewiseError(Exception):
         self.what = what
         self.where = where
         self.expected = expected
-        self.next_step = next_step
+        self.next_step = next_step or self.usual_next_step
 
     def __str__(self) -> str:
         parts = [self.what]
@@ -80,6 +84,14 @@ class DefinitionError(SlicewiseError):
     """A definition cannot be what its author wrote: correct the definition."""
 
 
+class WrongCall(DefinitionError, TypeError):
+    """A definition is called with arguments that it does not take: correct the call."""
+
+
+class UnknownAttribute(DefinitionError, AttributeError):
+    """slicewise has no such name: write the one that it has."""
+
+
 class SettingsError(SlicewiseError):
     """A setting is missing or malformed, or a program that it names is not there."""
 
@@ -102,6 +114,8 @@ class UnknownName(SlicewiseError):
 
 class CodecError(SlicewiseError):
     """Stored or received bytes are not what the format says: nothing was decoded from them."""
+
+    usual_next_step = "make the view again from the archive: slicewise rebuild <view>"
 
 
 class StoreUnavailable(SlicewiseError):

@@ -155,13 +155,16 @@ class Settings:
         runbook_base = text("runbook_base", f"{airflow_url.rstrip('/')}/slicewise")
         nodes = urls_of(redis_url)
         if len(set(nodes)) < len(nodes):
-            raise SettingsError("a node of the store is named twice", where="SLICEWISE_REDIS_URL")
+            raise SettingsError(
+                "a node of the store is named twice", where="SLICEWISE_REDIS_URL", next_step="leave it out once"
+            )
         store_nodes = number("store_nodes", 1)
         if max(len(nodes), store_nodes) > MOST_NODES:
             raise SettingsError(
                 f"a store of {max(len(nodes), store_nodes)} nodes",
                 where="SLICEWISE_REDIS_URL, SLICEWISE_STORE_NODES",
                 expected=f"at most {MOST_NODES}",
+                next_step="use fewer nodes",
             )
         several = len(nodes) > 1 or (store_nodes > 1 and "SLICEWISE_REDIS_URL" not in env)
         tail = _choice("SLICEWISE_TAIL", text("tail", "off" if several else "on"), ("on", "off"))
@@ -239,6 +242,7 @@ class Settings:
             f"catalog of kind {parts.scheme!r}",
             where="SLICEWISE_CATALOG_URI",
             expected="sqlite:///<file> or postgresql+psycopg2://<user>:<password>@<host>/<database>",
+            next_step="correct the variable, or leave it out for a file of SQLite",
         )
 
     def to_env(self) -> dict[str, str]:
@@ -270,7 +274,12 @@ def _path(env: Mapping[str, str], variable: str, default: Path) -> Path:
     try:
         return Path(env[variable]).expanduser().absolute() if env.get(variable) else default
     except RuntimeError as error:
-        raise SettingsError(f"{env[variable]!r}: {error}", where=variable, expected="a path") from error
+        raise SettingsError(
+            f"{env[variable]!r}: {error}",
+            where=variable,
+            expected="a path",
+            next_step="correct the variable, or leave it out",
+        ) from error
 
 
 def _number(variable: str, value: str, least: int) -> int:
@@ -283,19 +292,30 @@ def _number(variable: str, value: str, least: int) -> int:
             f"{value!r} is no usable number",
             where=variable,
             expected=f"an integer of at least {least}",
+            next_step="correct the variable, or leave it out",
         )
     return number
 
 
 def _choice(variable: str, value: str, choices: tuple[str, ...]) -> str:
     if value not in choices:
-        raise SettingsError(f"{value!r} is none of its values", where=variable, expected=" or ".join(choices))
+        raise SettingsError(
+            f"{value!r} is none of its values",
+            where=variable,
+            expected=" or ".join(choices),
+            next_step="correct the variable, or leave it out",
+        )
     return value
 
 
 def _header(variable: str, value: str) -> str:
     if not _HEADER.fullmatch(value):
-        raise SettingsError(f"{value!r} is no name of a header", where=variable, expected="as in x-client-id, or none")
+        raise SettingsError(
+            f"{value!r} is no name of a header",
+            where=variable,
+            expected="as in x-client-id, or none",
+            next_step="correct the variable, or leave it out",
+        )
     return value
 
 
@@ -310,6 +330,7 @@ def _check_url(variable: str, value: str, schemes: tuple[str, ...]) -> None:
             f"{redacted(value)!r} is no usable address",
             where=variable,
             expected=" or ".join(f"{scheme}://…" for scheme in schemes),
+            next_step="correct the variable, or leave it out",
         )
 
 
@@ -317,7 +338,12 @@ def _checked_address(variable: str, value: str) -> str:
     host, _, port = value.rpartition(":")
     digits = port.isascii() and port.isdigit()
     if not host or any(map(str.isspace, host)) or not digits or int(port) > 65_535:
-        raise SettingsError(f"{value!r} is no usable address", where=variable, expected="host:port, as 0.0.0.0:9400")
+        raise SettingsError(
+            f"{value!r} is no usable address",
+            where=variable,
+            expected="host:port, as 0.0.0.0:9400",
+            next_step="correct the variable, or leave it out",
+        )
     return value
 
 
@@ -345,7 +371,12 @@ def _definitions(project_dir: Path) -> Path:
         return project_dir / "features.py"
     named = _parsed(file, tomllib.loads).get("definitions", "features.py")
     if not isinstance(named, str):
-        raise SettingsError(f"definitions = {named!r}", where=str(file), expected='definitions = "features.py"')
+        raise SettingsError(
+            f"definitions = {named!r}",
+            where=str(file),
+            expected='definitions = "features.py"',
+            next_step="name the file or folder of the definitions, in quotes",
+        )
     return project_dir / named
 
 
@@ -353,4 +384,6 @@ def _parsed(file: Path, loads: Callable[[str], dict[str, object]]) -> dict[str, 
     try:
         return loads(file.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
-        raise SettingsError(str(error), where=str(file), expected="a readable file") from error
+        raise SettingsError(
+            str(error), where=str(file), expected="a readable file", next_step="correct the file"
+        ) from error

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import functools
 import itertools
 import math
 import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Literal, ParamSpec, get_args
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
+from slicewise.calls import checked_call, checked_class
 from slicewise.errors import DefinitionError, written_at
 
 if TYPE_CHECKING:
@@ -47,7 +47,6 @@ Kind = Literal["sliding", "tumbling", "hopping", "session", "exact", "rows", "li
 Closed = Literal["both", "left", "right", "neither"]
 Mode = Literal["live", "at", "event_time", "row"]
 
-Given = ParamSpec("Given")
 
 _UNITS = (
     ("w", 7 * DAY_US),
@@ -110,6 +109,7 @@ def ceil(t: int, step: int) -> int:
     return -(-t // step) * step
 
 
+@checked_class
 @dataclass(frozen=True)
 class Window:
     """The interval that a feature answers for. `hop_us`: 0 for sliding, the length for tumbling.
@@ -210,23 +210,7 @@ class Window:
         return self.gap_us or self.length_us
 
 
-def _placed(make: Callable[Given, Window]) -> Callable[Given, Window]:
-    """The same, refusing with the place where the window is written."""
-
-    @functools.wraps(make)
-    def made(*args: Given.args, **kwargs: Given.kwargs) -> Window:
-        try:
-            return make(*args, **kwargs)
-        except DefinitionError as error:
-            place = f"sw.{make.__name__}(…)" + (f" ({at})" if (at := written_at()) else "")
-            raise DefinitionError(
-                error.what, where=place, expected=error.expected, next_step=error.next_step
-            ) from error
-
-    return made
-
-
-@_placed
+@checked_call
 def sliding(length: str, *, offset: str | None = None) -> Window:
     """The window of the given length that ends now; what a plain text among windows means.
 
@@ -235,7 +219,7 @@ def sliding(length: str, *, offset: str | None = None) -> Window:
     return _shifted(Window("sliding", parse_duration(length), label=length), offset)
 
 
-@_placed
+@checked_call
 def tumbling(length: str, *, open: bool = False, offset: str | None = None) -> Window:  # noqa: A002  the definitions' word
     """Windows side by side: the last complete one or, with `open`, the one that is filling; of
     `offset` ago, where one is given."""
@@ -243,7 +227,7 @@ def tumbling(length: str, *, open: bool = False, offset: str | None = None) -> W
     return _shifted(Window("tumbling", us, us, open, label=length), offset)
 
 
-@_placed
+@checked_call
 def hopping(length: str, *, every: str, open: bool = False, offset: str | None = None) -> Window:  # noqa: A002
     """Windows of `length` that end at each multiple of `every`, which is at most the length; of
     `offset` ago, where one is given."""
@@ -257,7 +241,7 @@ def hopping(length: str, *, every: str, open: bool = False, offset: str | None =
     return _shifted(Window("hopping", length_us, every_us, open, label=f"{length}_{every}"), offset)
 
 
-@_placed
+@checked_call
 def session(gap: str, *, max_length: str, offset: str | None = None) -> Window:
     """The session of the latest event before the end, if the end is less than `gap` after that event.
 
@@ -274,7 +258,7 @@ def session(gap: str, *, max_length: str, offset: str | None = None) -> Window:
     return _shifted(Window("session", length_us, label=gap, gap_us=gap_us), offset)
 
 
-@_placed
+@checked_call
 def lifetime(*, offset: str | None = None) -> Window:
     """All events of the entity up to now, or up to `offset` ago. As text, `"lifetime"`."""
     return _shifted(Window("lifetime", 0, label=LIFETIME), offset)
@@ -286,7 +270,7 @@ def _shifted(window: Window, offset: str | None) -> Window:
     return replace(window, offset_us=parse_duration(offset), label=f"{window.label}_offset_{offset}")
 
 
-@_placed
+@checked_call
 def exact_range(length: str, *, closed: Closed = "both", offset: str | None = None) -> Window:
     """The window of the given length that ends at the very microsecond of the reading, as SQL's RANGE BETWEEN
     … PRECEDING AND CURRENT ROW: [t − length, t]. closed: "left" is [t − length, t), "right"
@@ -300,7 +284,7 @@ def exact_range(length: str, *, closed: Closed = "both", offset: str | None = No
     return _shifted(Window("exact", parse_duration(length), label=length, closed=closed), offset)
 
 
-@_placed
+@checked_call
 def rows(count: int, *, offset: str | None = None) -> Window:
     """The last `count` events at or before the reading, in the total order of events."""
     if isinstance(count, bool) or not isinstance(count, int) or not 0 < count <= MAX_ROWS:

@@ -16,7 +16,7 @@ PACKAGE = ROOT / "include" / "slicewise"
 
 # Left may be imported by right, never back. Within one tuple the parts may import each other, except in SIBLINGS.
 LAYERS: tuple[tuple[str, ...], ...] = (
-    ("errors", "settings", "clock", "log"),
+    ("errors", "hints", "calls", "settings", "clock", "log"),
     ("cover", "holes", "slices", "sessions", "aggregates"),
     ("codec",),
     ("features",),

@@ -43,8 +43,10 @@ from slicewise.aggregates.spans import Span
 from slicewise.aggregates.sums import Mean, Sum
 from slicewise.aggregates.texts import check_texts, listed
 from slicewise.aggregates.values import canonicalise
+from slicewise.calls import checked_call
 
 
+@checked_call
 def count(column: str | None = None, *, where: str | None = None) -> Aggregate:
     """Number of events; with a column, of events where it is not null. Of no events 0.
 
@@ -53,6 +55,7 @@ def count(column: str | None = None, *, where: str | None = None) -> Aggregate:
     return _given(Count(column), where)
 
 
+@checked_call
 def sum(column: str, *, where: str | None = None) -> Aggregate:
     """Exact sum of a number column, rounded once.
 
@@ -61,6 +64,7 @@ def sum(column: str, *, where: str | None = None) -> Aggregate:
     return _given(Sum(column), where)
 
 
+@checked_call
 def mean(column: str, *, where: str | None = None) -> Aggregate:
     """Exact mean of a number column, rounded once.
 
@@ -69,6 +73,7 @@ def mean(column: str, *, where: str | None = None) -> Aggregate:
     return _given(Mean(column), where)
 
 
+@checked_call
 def variance(column: str, *, population: bool = False, where: str | None = None) -> Aggregate:
     """Exact variance of a number column, rounded once: SQL's VAR_SAMP, or VAR_POP of a population.
 
@@ -77,6 +82,7 @@ def variance(column: str, *, population: bool = False, where: str | None = None)
     return _given(Variance(column, population), where)
 
 
+@checked_call
 def stddev(column: str, *, population: bool = False, where: str | None = None) -> Aggregate:
     """Square root of the exact variance, rounded once: SQL's STDDEV_SAMP, or STDDEV_POP of a population.
 
@@ -85,6 +91,7 @@ def stddev(column: str, *, population: bool = False, where: str | None = None) -
     return _given(Stddev(column, population), where)
 
 
+@checked_call
 def skewness(column: str, *, where: str | None = None) -> Aggregate:
     """Population skewness of a number column, as Spark defines it, exact and rounded once.
 
@@ -93,6 +100,7 @@ def skewness(column: str, *, where: str | None = None) -> Aggregate:
     return _given(Skewness(column), where)
 
 
+@checked_call
 def kurtosis(column: str, *, where: str | None = None) -> Aggregate:
     """Population excess kurtosis of a number column, as Spark defines it, exact and rounded once.
 
@@ -101,6 +109,7 @@ def kurtosis(column: str, *, where: str | None = None) -> Aggregate:
     return _given(Kurtosis(column), where)
 
 
+@checked_call
 def covariance(x: str, y: str, *, population: bool = False, where: str | None = None) -> Aggregate:
     """Exact covariance of two number columns, rounded once: SQL's COVAR_SAMP, or COVAR_POP of a population.
 
@@ -109,6 +118,7 @@ def covariance(x: str, y: str, *, population: bool = False, where: str | None = 
     return _given(Covariance(x, y, population), where)
 
 
+@checked_call
 def correlation(x: str, y: str, *, where: str | None = None) -> Aggregate:
     """Pearson's correlation of two number columns, exact and rounded once: SQL's CORR.
 
@@ -117,6 +127,7 @@ def correlation(x: str, y: str, *, where: str | None = None) -> Aggregate:
     return _given(Correlation(x, y), where)
 
 
+@checked_call
 def linear_trend(column: str, *, over: str | None = None, output: str = "slope", where: str | None = None) -> Aggregate:
     """The line of least squares of a number column over event time in seconds, or over a second column.
 
@@ -127,6 +138,7 @@ def linear_trend(column: str, *, over: str | None = None, output: str = "slope",
     return _given(LinearTrend(column, over, output), where)
 
 
+@checked_call
 def min(column: str, *, where: str | None = None) -> Aggregate:
     """The least value; text by its UTF-8 bytes.
 
@@ -135,6 +147,7 @@ def min(column: str, *, where: str | None = None) -> Aggregate:
     return _given(Min(column), where)
 
 
+@checked_call
 def max(column: str, *, where: str | None = None) -> Aggregate:
     """The greatest value; text by its UTF-8 bytes.
 
@@ -143,6 +156,7 @@ def max(column: str, *, where: str | None = None) -> Aggregate:
     return _given(Max(column), where)
 
 
+@checked_call
 def argmin(payload: str, *, by: str, where: str | None = None) -> Aggregate:
     """The payload of the event with the least `by`, the earliest of several.
 
@@ -151,6 +165,7 @@ def argmin(payload: str, *, by: str, where: str | None = None) -> Aggregate:
     return _given(ArgMin(payload, by), where)
 
 
+@checked_call
 def argmax(payload: str, *, by: str, where: str | None = None) -> Aggregate:
     """The payload of the event with the greatest `by`, the earliest of several.
 
@@ -159,6 +174,7 @@ def argmax(payload: str, *, by: str, where: str | None = None) -> Aggregate:
     return _given(ArgMax(payload, by), where)
 
 
+@checked_call
 def top_k(payload: str, *, by: str, k: int, where: str | None = None) -> Aggregate:
     """The k events of greatest `by`: list<struct<by, payload>>, greatest first.
 
@@ -167,6 +183,7 @@ def top_k(payload: str, *, by: str, k: int, where: str | None = None) -> Aggrega
     return _given(TopK(payload, by, k), where)
 
 
+@checked_call
 def bottom_k(payload: str, *, by: str, k: int, where: str | None = None) -> Aggregate:
     """The k events of least `by`: list<struct<by, payload>>, least first.
 
@@ -175,6 +192,7 @@ def bottom_k(payload: str, *, by: str, k: int, where: str | None = None) -> Aggr
     return _given(BottomK(payload, by, k), where)
 
 
+@checked_call
 def first(column: str, *, where: str | None = None) -> Aggregate:
     """The earliest value that is not null.
 
@@ -183,6 +201,7 @@ def first(column: str, *, where: str | None = None) -> Aggregate:
     return _given(First(column), where)
 
 
+@checked_call
 def last(column: str, *, where: str | None = None) -> Aggregate:
     """The latest value that is not null.
 
@@ -191,6 +210,7 @@ def last(column: str, *, where: str | None = None) -> Aggregate:
     return _given(Last(column), where)
 
 
+@checked_call
 def first_k(column: str, *, k: int, where: str | None = None) -> Aggregate:
     """The values, not null, of the k earliest events: a list, oldest first.
 
@@ -199,6 +219,7 @@ def first_k(column: str, *, k: int, where: str | None = None) -> Aggregate:
     return _given(FirstK(column, k), where)
 
 
+@checked_call
 def last_k(column: str, *, k: int, where: str | None = None) -> Aggregate:
     """The values, not null, of the k latest events: a list, newest first.
 
@@ -207,6 +228,7 @@ def last_k(column: str, *, k: int, where: str | None = None) -> Aggregate:
     return _given(LastK(column, k), where)
 
 
+@checked_call
 def last_k_distinct(column: str, *, k: int, where: str | None = None) -> Aggregate:
     """The k distinct values that were seen last: a list, newest first.
 
@@ -215,6 +237,7 @@ def last_k_distinct(column: str, *, k: int, where: str | None = None) -> Aggrega
     return _given(LastKDistinct(column, k), where)
 
 
+@checked_call
 def distinct_count(column: str, *, threshold: int = 256, precision: int = 12, where: str | None = None) -> Aggregate:
     """Number of distinct values: exact up to `threshold`, beyond it HyperLogLog's estimate.
 
@@ -223,6 +246,7 @@ def distinct_count(column: str, *, threshold: int = 256, precision: int = 12, wh
     return _given(DistinctCount(column, threshold, precision), where)
 
 
+@checked_call
 def bloom(column: str, *, capacity: int, error: float = 0.01, where: str | None = None) -> Aggregate:
     """Whether the value that a reader asks for was seen, of up to `capacity` values; strangers are taken for
     members with a probability of at most `error`.
@@ -232,6 +256,7 @@ def bloom(column: str, *, capacity: int, error: float = 0.01, where: str | None 
     return _given(Bloom(column, capacity, error), where)
 
 
+@checked_call
 def bloom_fill(column: str, *, capacity: int, error: float = 0.01, where: str | None = None) -> Aggregate:
     """The share of bits that are set in the filter of `bloom` with the same parameters.
 
@@ -240,6 +265,7 @@ def bloom_fill(column: str, *, capacity: int, error: float = 0.01, where: str | 
     return _given(BloomFill(column, capacity, error), where)
 
 
+@checked_call
 def cuckoo(column: str, *, capacity: int, error: float = 0.01, where: str | None = None) -> Aggregate:
     """As `bloom`, as sorted fingerprints: 4 bytes a value, smaller where few are seen or the error is small.
 
@@ -248,6 +274,7 @@ def cuckoo(column: str, *, capacity: int, error: float = 0.01, where: str | None
     return _given(Cuckoo(column, capacity, error), where)
 
 
+@checked_call
 def top_k_frequent(
     column: str, *, k: int, capacity: int = 1_000, error: float = 0.005, where: str | None = None
 ) -> Aggregate:
@@ -260,6 +287,7 @@ def top_k_frequent(
     return _given(TopKFrequent(column, k, capacity, error), where)
 
 
+@checked_call
 def quantiles(
     column: str, *, q: Sequence[float], threshold: int = 256, error: float = 0.01, where: str | None = None
 ) -> Aggregate:
@@ -272,6 +300,7 @@ def quantiles(
     return _given(Quantiles(column, listed(q, "q", "[0.5, 0.9]"), threshold, error), where)
 
 
+@checked_call
 def decay_sum(column: str, *, half_life: str, where: str | None = None) -> Aggregate:
     """Exact sum in which a value weighs half after each `half_life` of age at the window's end.
 
@@ -280,6 +309,7 @@ def decay_sum(column: str, *, half_life: str, where: str | None = None) -> Aggre
     return _given(DecaySum(half_life, column), where)
 
 
+@checked_call
 def decay_count(column: str | None = None, *, half_life: str, where: str | None = None) -> Aggregate:
     """Number of events (with a column, of values not null), each of which weighs half after each `half_life`.
 
@@ -288,6 +318,7 @@ def decay_count(column: str | None = None, *, half_life: str, where: str | None 
     return _given(DecayCount(half_life, column), where)
 
 
+@checked_call
 def ordered(
     init: Callable[[], Any],
     step: Callable[[Any, Any], Any],
@@ -313,6 +344,7 @@ def ordered(
     return _given(Ordered(source, *names, read, output, cap, policy), where)
 
 
+@checked_call
 def span(*, where: str | None = None) -> Aggregate:
     """Microseconds from the first event to the last, of event time; of one event 0.
 
@@ -321,6 +353,7 @@ def span(*, where: str | None = None) -> Aggregate:
     return _given(Span(), where)
 
 
+@checked_call
 def bool_and(column: str, *, where: str | None = None) -> Aggregate:
     """Whether all values that are not null are true.
 
@@ -329,6 +362,7 @@ def bool_and(column: str, *, where: str | None = None) -> Aggregate:
     return _given(BoolAnd(column), where)
 
 
+@checked_call
 def bool_or(column: str, *, where: str | None = None) -> Aggregate:
     """Whether any value that is not null is true.
 
@@ -337,6 +371,7 @@ def bool_or(column: str, *, where: str | None = None) -> Aggregate:
     return _given(BoolOr(column), where)
 
 
+@checked_call
 def bucketed(aggregate: Aggregate, *, by: str, max_buckets: int = 100, where: str | None = None) -> Aggregate:
     """One aggregate per value of a second column: list<struct<key, value>>, ascending by key.
 
@@ -348,6 +383,7 @@ def bucketed(aggregate: Aggregate, *, by: str, max_buckets: int = 100, where: st
     return _given(Bucketed(aggregate, by, max_buckets), where)
 
 
+@checked_call
 def count_by(category: str, *, max_categories: int = 100, where: str | None = None) -> Aggregate:
     """Number of events per value of a column: list<struct<key, value>>, ascending by key.
 
@@ -358,6 +394,7 @@ def count_by(category: str, *, max_categories: int = 100, where: str | None = No
     return bucketed(Count(), by=category, max_buckets=max_categories, where=where)
 
 
+@checked_call
 def histogram(column: str, *, edges: Sequence[float | Decimal], where: str | None = None) -> Aggregate:
     """Number of values in each bin [edge, next edge), under the first edge, and from the last on.
 

@@ -304,7 +304,9 @@ def register(examples: Callable[[type[Any]], Sequence[Aggregate]]) -> Callable[[
 
     def enter(cls: Kind) -> Kind:
         if cls.kind in REGISTRY:
-            raise DefinitionError(f"aggregate kind {cls.kind!r} is registered twice")
+            raise DefinitionError(
+                f"aggregate kind {cls.kind!r} is registered twice", next_step="give one of the classes another kind"
+            )
         REGISTRY[cls.kind] = Registration(cls, examples)
         return cls
 
@@ -319,5 +321,6 @@ def from_spec(spec: Mapping[str, Any]) -> Aggregate:
         raise DefinitionError(
             f"unknown aggregate kind {kind!r}",
             expected="one of " + ", ".join(sorted(REGISTRY)),
+            next_step="deploy with the version of slicewise that wrote it, or apply the project again",
         )
     return REGISTRY[kind].cls.of_parameters(parameters)

@@ -52,6 +52,7 @@ class Where(Aggregate):
                 f"where is {self.where!r}",
                 where=self.aggregate.describe(),
                 expected='a condition on a row as text, such as where="stars >= 4"',
+                next_step="write the condition in quotes, or leave where= out",
             )
 
     @property
@@ -184,4 +185,5 @@ def check_inner(aggregate: object, where: str) -> None:
             f"{aggregate!r} is no aggregate",
             where=where,
             expected='an aggregate such as sw.count() or sw.sum("column")',
+            next_step="give an aggregate's call, with its parentheses",
         )

@@ -267,7 +267,12 @@ def _half_life(given: object, where: str) -> str:
     """In its shortest form. Raises DefinitionError for none that weights can have."""
     us = parse_duration(given) if isinstance(given, str) else 0
     if not LEAST_HALF_LIFE_US <= us <= MOST_HALF_LIFE_US:
-        raise DefinitionError(f"the half-life is {given!r}", where=where, expected='from "1s" to "3650d", such as "1h"')
+        raise DefinitionError(
+            f"the half-life is {given!r}",
+            where=where,
+            expected='from "1s" to "3650d", such as "1h"',
+            next_step="write the length so",
+        )
     return format_duration(us)
 
 

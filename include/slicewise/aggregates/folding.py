@@ -93,12 +93,27 @@ class Ordered(Aggregate):
         object.__setattr__(self, "columns", tuple(self.columns))
         where = self.describe()
         if not isinstance(self.output, str) or self.output not in OUTPUTS:
-            raise DefinitionError(f"output is {self.output!r}", where=where, expected="one of " + ", ".join(OUTPUTS))
+            raise DefinitionError(
+                f"output is {self.output!r}",
+                where=where,
+                expected="one of " + ", ".join(OUTPUTS),
+                next_step="write the type that finish gives",
+            )
         if self.policy not in (REFUSE, NEWEST):
-            raise DefinitionError(f"policy is {self.policy!r}", where=where, expected=f"{REFUSE} or {NEWEST}")
+            raise DefinitionError(
+                f"policy is {self.policy!r}",
+                where=where,
+                expected=f"{REFUSE} or {NEWEST}",
+                next_step="leave policy= out for " + repr(REFUSE),
+            )
         check_whole("cap", self.cap, 1, MOST_EVENTS, where)
-        if not self.columns or len({*self.columns}) < len(self.columns):
-            raise DefinitionError(f"columns are {list(self.columns)}", where=where, expected="one or more, each once")
+        if not self.columns or any(self.columns.count(each) > 1 for each in self.columns):
+            raise DefinitionError(
+                f"columns are {list(self.columns)}",
+                where=where,
+                expected="one or more, each once",
+                next_step="name what the functions read of an event",
+            )
         check_text(self.source, {self.init: 0, self.step: 2, self.final: 1})
 
     def spec(self) -> dict[str, Any]:

@@ -33,7 +33,10 @@ def check_choice(population: object, where: str) -> None:
     """Raises DefinitionError unless `population` is a boolean."""
     if not isinstance(population, bool):
         raise DefinitionError(
-            f"population is {population!r}", where=where, expected="True (divide by n) or False (by n - 1)"
+            f"population is {population!r}",
+            where=where,
+            expected="True (divide by n) or False (by n - 1)",
+            next_step="leave population= out for a sample",
         )
 
 

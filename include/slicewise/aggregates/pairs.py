@@ -264,7 +264,10 @@ class LinearTrend(CrossSums):
         _check_names(self.column, self.over, self.describe())
         if self.output not in OUTPUTS:
             raise DefinitionError(
-                f"output is {self.output!r}", where=self.describe(), expected="one of " + ", ".join(OUTPUTS)
+                f"output is {self.output!r}",
+                where=self.describe(),
+                expected="one of " + ", ".join(OUTPUTS),
+                next_step="leave output= out for the slope",
             )
 
     @property

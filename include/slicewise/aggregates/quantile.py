@@ -72,13 +72,21 @@ class Quantiles(Aggregate):
     def __post_init__(self) -> None:
         if not isinstance(self.q, list | tuple) or not 1 <= len(self.q) <= MOST_QUANTILES:
             raise DefinitionError(
-                f"q is {self.q!r}", where=self.kind, expected=f"a list of 1 to {MOST_QUANTILES} shares"
+                f"q is {self.q!r}",
+                where=self.kind,
+                expected=f"a list of 1 to {MOST_QUANTILES} shares",
+                next_step="write the shares as a list: q=[0.5, 0.9]",
             )
         object.__setattr__(self, "q", tuple(self.q))
         where = self.describe()
         for q in self.q:
             if not _is_number(q) or not 0 <= q <= 1:
-                raise DefinitionError(f"q holds {q!r}", where=where, expected="numbers from 0 to 1, as 0.5")
+                raise DefinitionError(
+                    f"q holds {q!r}",
+                    where=where,
+                    expected="numbers from 0 to 1, as 0.5",
+                    next_step="write each as a share: the 90th percentile is 0.9",
+                )
         check_whole("threshold", self.threshold, 1, MOST_VALUES, where)
         check_share("error", self.error, LEAST_ERROR, MOST_ERROR, where)
 

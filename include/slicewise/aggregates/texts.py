@@ -7,7 +7,7 @@ from dataclasses import fields
 from typing import Any
 
 from slicewise.aggregates.base import Aggregate
-from slicewise.errors import DefinitionError, written_at
+from slicewise.errors import DefinitionError
 
 _TEXTS = {"str": str, "str | None": str | None, "tuple[str, ...]": tuple}
 
@@ -37,7 +37,7 @@ def listed(value: Any, name: str, example: str) -> tuple[Any, ...]:
     if isinstance(value, str | bytes | Mapping | Set) or not isinstance(value, Iterable):
         raise DefinitionError(
             f"{name} is {value!r}",
-            where=f"{name}= ({written_at()})",
+            where=f"{name}=",
             expected=f"a list: {name}={example}",
             next_step="put it in [ ]",
         )

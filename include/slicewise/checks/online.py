@@ -66,6 +66,7 @@ class HttpReader:
                 f"{len(results)} answers to {len(entities)} entities",
                 where=self.url,
                 expected="one answer per entity",
+                next_step="ask the serving API of the same version: slicewise down, then slicewise up",
             )
         lacking = frozenset(body.get("incomplete", ()))
         return [Predicted(each["values"], decode_all(each["token"]), each["token"], lacking) for each in results]
@@ -112,12 +113,14 @@ def _error(status: int, body: Any, url: str) -> Exception:
     error = body.get("error", {}) if isinstance(body, Mapping) else {}
     kind, what = str(error.get("kind", "")), str(error.get("what", body))
     if kind == "BeyondRetention":
-        return BeyondRetention(what, earliest_at_us=int(error.get("earliest_at_us", 0)), where=url)
+        return BeyondRetention(
+            what, earliest_at_us=int(error.get("earliest_at_us", 0)), where=url, next_step=error.get("next_step")
+        )
     if kind == "NotReady":
-        return NotReady(what, progress=0.0, where=url)
+        return NotReady(what, progress=0.0, where=url, next_step=error.get("next_step"))
     for unreadable in (UnknownArchive, DataLoss, CodecError):
         if kind == unreadable.__name__:
-            return unreadable(what, where=url)
+            return unreadable(what, where=url, next_step=error.get("next_step"))
     if status >= http.client.INTERNAL_SERVER_ERROR:
-        return StoreUnavailable(f"{status} {kind}: {what}", where=url)
-    return BadRequest(f"{status} {kind}: {what}", where=url)
+        return StoreUnavailable(f"{status} {kind}: {what}", where=url, next_step=error.get("next_step"))
+    return BadRequest(f"{status} {kind}: {what}", where=url, next_step=error.get("next_step"))

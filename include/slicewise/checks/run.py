@@ -231,6 +231,7 @@ def _token_of(unit: Unit, tokens: Sequence[Token]) -> Token:
         raise DataLoss(
             f"an answer of view {unit.view!r} has no token of unit {unit.storage_fingerprint}",
             expected="one token per unit that was read",
+            next_step="restart serving, so that it runs the version that checks: slicewise down, then slicewise up",
         )
     return found
 

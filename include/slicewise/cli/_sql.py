@@ -58,7 +58,12 @@ class Session:
         """A session by the command's arguments. Raises BadRequest."""
         at, start, end = (_instant(name, getattr(arguments, name)) for name in ("at", "start", "end"))
         if at is not None and (start is not None or end is not None):
-            raise BadRequest("--at beside --start or --end", where="slicewise sql", expected="one instant, or a span")
+            raise BadRequest(
+                "--at beside --start or --end",
+                where="slicewise sql",
+                expected="one instant, or a span",
+                next_step="leave one of them out",
+            )
         return Session(arguments, settings, at, start, end)
 
     # ---- statements
@@ -67,7 +72,12 @@ class Session:
         try:
             text = file.read_text(encoding="utf-8")
         except (OSError, UnicodeDecodeError) as error:
-            raise DefinitionError(str(error), where=str(file), expected="a file of SQL in UTF-8") from error
+            raise DefinitionError(
+                str(error),
+                where=str(file),
+                expected="a file of SQL in UTF-8",
+                next_step="name a file that can be read, saved as UTF-8",
+            ) from error
         self.run(text, str(file))
 
     def run(self, text: str, name: str) -> None:

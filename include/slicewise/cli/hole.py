@@ -54,6 +54,7 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
                 f"nobody says {'who' if name == 'by' else 'why'}",
                 where=f"--{name}",
                 expected="a name and a reason: they are kept with the archive",
+                next_step=f"add --{name}",
             )
     seq = holes.accept(settings, SystemClock(), chosen, arguments.by.strip(), arguments.why.strip())
     report = {"source": chosen.source.name, "seq": seq, "lost": _offsets(chosen), "by": arguments.by.strip()}

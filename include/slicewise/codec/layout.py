@@ -61,7 +61,10 @@ class Layout:
         """Position of the partial that answers this bound aggregate."""
         found = self._positions.get(aggregate.partial_id())
         if found is None:
-            raise DefinitionError(f"the layout stores no partial for {aggregate.describe()}")
+            raise DefinitionError(
+                f"the layout stores no partial for {aggregate.describe()}",
+                next_step="plan again, with the features that are asked for: slicewise apply",
+            )
         return found
 
     @cached_property

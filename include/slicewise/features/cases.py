@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from slicewise.calls import checked_call
 from slicewise.clock import END_OF_TIME_US
 from slicewise.errors import DefinitionError
 from slicewise.features.naming import Location, check_mapping, frozen, written_at
@@ -43,10 +44,18 @@ class Case:
     def __post_init__(self) -> None:
         where = self.where
         if self.name is not None and not isinstance(self.name, str):
-            raise DefinitionError(f"name is {self.name!r}", where=where, expected="a text, or none")
+            raise DefinitionError(
+                f"name is {self.name!r}",
+                where=where,
+                expected="a text, or none",
+                next_step='write name="what it shows", or leave it out',
+            )
         if isinstance(self.events, str | Mapping) or not isinstance(self.events, Sequence):
             raise DefinitionError(
-                f"events is {self.events!r}", where=where, expected='a list of dicts: events=[{"user_id": "ann", …}]'
+                f"events is {self.events!r}",
+                where=where,
+                expected='a list of dicts: events=[{"user_id": "ann", …}]',
+                next_step="put the events in [ ], each a dict of the source's columns",
             )
         for number, event in enumerate(self.events):
             check_mapping(event, f"events[{number}]", where, '{"user_id": "ann", …}')
@@ -54,15 +63,26 @@ class Case:
         instant(self.at, where)
         check_mapping(self.expect, "expect", where, '{"plays_10m": 3}')
         if not self.expect:
-            raise DefinitionError("a case expects nothing", where=where, expected='expect={"plays_10m": 3}')
+            raise DefinitionError(
+                "a case expects nothing",
+                where=where,
+                expected='expect={"plays_10m": 3}',
+                next_step="name a feature column and the value that it is to have",
+            )
         object.__setattr__(self, "expect", frozen(self.expect))
         if self.entity is not None:
             check_mapping(self.entity, "entity", where, '{"user_id": "ann"}')
             object.__setattr__(self, "entity", frozen(self.entity))
         if self.mode not in MODES:
-            raise DefinitionError(f"{self.mode!r} is no mode", where=where, expected="one of " + ", ".join(MODES))
+            raise DefinitionError(
+                f"{self.mode!r} is no mode",
+                where=where,
+                expected="one of " + ", ".join(MODES),
+                next_step=f"leave mode= out for {MODES[0]}",
+            )
 
 
+@checked_call
 def case(
     *,
     events: Sequence[Mapping[str, Any]],

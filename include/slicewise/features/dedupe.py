@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from slicewise.calls import checked_call
 from slicewise.errors import DefinitionError
 from slicewise.features.types import LONG, STRING, column_type
 from slicewise.slices import DAY_US, HOUR_US, format_duration, parse_duration
@@ -66,6 +67,7 @@ class Dedupe:
         return EventIds(self.column, within_us, self.most)
 
 
+@checked_call
 def dedupe(column: str, *, within: str = WITHIN, most: int = MOST) -> Dedupe:
     """For sw.KafkaSource(dedupe=…): of events of one entity and partition with equal ids, the first counts.
 

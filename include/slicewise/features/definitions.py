@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from slicewise.calls import checked_class
 from slicewise.errors import DefinitionError
 from slicewise.features.cases import Case, case
 from slicewise.features.emission import Emit
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
 __all__ = ["Case", "Feature", "FeatureSet", "FeatureView", "KafkaSource", "Project", "case"]
 
 
+@checked_class
 @dataclass(frozen=True)
 class Feature:
     """An aggregate over windows: `<feature>_<window>` are its columns."""
@@ -53,16 +55,22 @@ class Feature:
         where = at_place("feature", self.name, self.location)
         check_name(self.name, "a feature", where)
         if not isinstance(self.aggregate, Aggregate):
+            from slicewise.features import meant  # only a mistake needs it
+
             raise DefinitionError(
-                f"{self.aggregate!r} is no aggregate",
+                f"{meant.shown(self.aggregate)} is no aggregate",
                 where=where,
                 expected='an aggregate such as sw.count() or sw.sum("column")',
+                next_step=meant.aggregate(self.aggregate),
             )
         if isinstance(self.windows, str) or not isinstance(self.windows, Sequence) or not self.windows:
+            from slicewise.features import meant
+
             raise DefinitionError(
                 f"windows are {self.windows!r}",
                 where=where,
                 expected='a list with at least one window: windows=["10m", sw.tumbling("1h")]',
+                next_step=meant.windows(self.windows),
             )
         with placed(where):
             windows = tuple(as_window(window) for window in self.windows)
@@ -80,6 +88,7 @@ def _is_row_function(value: object) -> bool:
     return isinstance(value, RowFunction)
 
 
+@checked_class
 @dataclass(frozen=True)
 class FeatureView:
     """Features over one source and one entity key.
@@ -116,13 +125,30 @@ class FeatureView:
         where = self.place
         check_name(self.name, "a view", where)
         if not isinstance(self.source, KafkaSource):
-            raise DefinitionError(f"source is {self.source!r}", where=where, expected="a sw.KafkaSource")
+            raise DefinitionError(
+                f"source is {self.source!r}",
+                where=where,
+                expected="a sw.KafkaSource",
+                next_step="declare the topic as a sw.KafkaSource, and give that object",
+            )
         object.__setattr__(self, "entity", texts(self.entity, "entity", where))
         refuse_twice(self.entity, "entity column", where)
         if not isinstance(self.features, Sequence) or not all(isinstance(f, Feature) for f in self.features):
-            raise DefinitionError("features are no list of them", where=where, expected="features=[sw.Feature(…), …]")
+            raise DefinitionError(
+                "features are no list of them",
+                where=where,
+                expected="features=[sw.Feature(…), …]",
+                next_step="put it in [ ]: features=[…]"
+                if isinstance(self.features, Feature)
+                else "list each as a sw.Feature(…)",
+            )
         if not self.features:
-            raise DefinitionError("a view has no features", where=where, expected="features=[sw.Feature(…), …]")
+            raise DefinitionError(
+                "a view has no features",
+                where=where,
+                expected="features=[sw.Feature(…), …]",
+                next_step="declare what it is to answer",
+            )
         object.__setattr__(self, "features", tuple(self.features))
         refuse_twice([f.name for f in self.features], "feature", where)
         check_truth(self.spread, "spread", where)
@@ -130,7 +156,10 @@ class FeatureView:
         self._check_columns([c for f in self.features for c in f.columns()])
         if self.where is not None and not isinstance(self.where, str):
             raise DefinitionError(
-                f"where is {self.where!r}", where=where, expected='row logic as text, as "seconds > 30", or none'
+                f"where is {self.where!r}",
+                where=where,
+                expected='row logic as text, as "seconds > 30", or none',
+                next_step="write the condition in quotes, or leave where= out",
             )
         self._check_computed(where)
         object.__setattr__(self, "columns", frozen(self.columns))
@@ -141,7 +170,12 @@ class FeatureView:
         if self.emit is not None:
             object.__setattr__(self, "emit", self._emitted(self.emit, where))
         if not isinstance(self.tests, Sequence) or not all(isinstance(test, Case) for test in self.tests):
-            raise DefinitionError("tests are cases", where=where, expected="tests=[sw.case(…)]")
+            raise DefinitionError(
+                "tests are cases",
+                where=where,
+                expected="tests=[sw.case(…)]",
+                next_step="put each test in a sw.case(…), and these in [ ]",
+            )
         object.__setattr__(self, "tests", tuple(self.tests))
 
     def _check_computed(self, where: str) -> None:
@@ -161,6 +195,7 @@ class FeatureView:
                     f"the computed column {column!r} is {self.columns[column]!r}",
                     where=where,
                     expected='row logic as text ("seconds / 60"), or a function of sw.row_function',
+                    next_step="write the expression in quotes",
                 )
         refuse_cases(self.columns, "computed column", where)
 
@@ -170,7 +205,10 @@ class FeatureView:
             emit.planned(where)
         if emit.topic == (self.source.topic or self.source.name):
             raise DefinitionError(
-                f"emit names {emit.topic!r}, the topic that the view reads", where=where, expected="another topic"
+                f"emit names {emit.topic!r}, the topic that the view reads",
+                where=where,
+                expected="another topic",
+                next_step="name a topic of its own, or events would be read that the view published",
             )
         return emit
 

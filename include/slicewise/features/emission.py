@@ -6,6 +6,7 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from slicewise.calls import checked_class
 from slicewise.errors import DefinitionError
 from slicewise.slices import Window, parse_duration, resolution
 
@@ -16,6 +17,7 @@ _TOPIC = re.compile(r"[A-Za-z0-9._-]{1,200}")
 CORRECTIONS = "1h"
 
 
+@checked_class
 @dataclass(frozen=True)
 class Emit:
     """Publishes a view's window results to a Kafka topic, at each window's end and when a late event changes one.

@@ -146,5 +146,6 @@ def _node(raw: list[Any]) -> Node:
         raise DefinitionError(
             f"{json.dumps(op)} is no operator of row logic",
             expected="a deployment written by this version",
+            next_step="deploy again with the running version: slicewise apply",
         )
     return Call(op, tuple(_node(argument) for argument in raw[2:]), raw[1])

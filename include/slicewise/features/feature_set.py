@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from slicewise.calls import checked_class
 from slicewise.errors import DefinitionError
 from slicewise.features.cases import Scalar
 from slicewise.features.naming import (
@@ -24,6 +25,7 @@ from slicewise.slices import parse_duration
 ON_FAILURE = ("error", "stale", "default")
 
 
+@checked_class
 @dataclass(frozen=True)
 class FeatureSet:
     """Named features of many views, read together: features=["listening:plays_7d", …].
@@ -53,18 +55,29 @@ class FeatureSet:
         check_mapping(self.defaults, "defaults", where, '{"plays_7d": 0}')
         refs = texts(self.features, "features", where)
         if not refs:
-            raise DefinitionError("a feature set is empty", where=where, expected='["view:column"]')
+            raise DefinitionError(
+                "a feature set is empty",
+                where=where,
+                expected='["view:column"]',
+                next_step="name the features that are read together",
+            )
         for ref in refs:
             if ref.count(":") != 1:
                 raise DefinitionError(
-                    f"{ref!r} is no feature", where=where, expected='"view:column", as in "listening:plays_7d"'
+                    f"{ref!r} is no feature",
+                    where=where,
+                    expected='"view:column", as in "listening:plays_7d"',
+                    next_step="put the view's name and a colon before the column",
                 )
         refuse_twice(refs, "feature", where)
         object.__setattr__(self, "features", refs)
         object.__setattr__(self, "defaults", frozen(self.defaults))
         if self.on_failure not in ON_FAILURE:
             raise DefinitionError(
-                f"on_failure is {self.on_failure!r}", where=where, expected="one of " + ", ".join(ON_FAILURE)
+                f"on_failure is {self.on_failure!r}",
+                where=where,
+                expected="one of " + ", ".join(ON_FAILURE),
+                next_step="leave on_failure= out for an error",
             )
         if (self.on_failure == "stale") != (self.max_staleness is not None):
             raise DefinitionError(

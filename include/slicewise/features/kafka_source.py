@@ -6,8 +6,10 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from slicewise.calls import checked_class
 from slicewise.errors import DefinitionError
 from slicewise.features.dedupe import Dedupe
+from slicewise.features.names import nearest
 from slicewise.features.naming import (
     Location,
     at_place,
@@ -30,6 +32,7 @@ FORMATS = ("json", "avro", "protobuf")
 _REGISTRY = re.compile(r"https?://[^\s@?#/]+(/[^\s@?#]*)?")
 
 
+@checked_class
 @dataclass(frozen=True)
 class KafkaSource:
     """Events of a topic: JSON objects with these columns, or format="avro" or "protobuf" with the URL of the
@@ -103,7 +106,12 @@ class KafkaSource:
 
     def _check_schema(self, where: str) -> None:
         if not isinstance(self.schema, Mapping) or not self.schema:
-            raise DefinitionError("a source has no columns", where=where, expected='schema={"user_id": "string", …}')
+            raise DefinitionError(
+                "a source has no columns",
+                where=where,
+                expected='schema={"user_id": "string", …}',
+                next_step="declare each column that a record has, with its type",
+            )
         for column, declared in self.schema.items():
             check_name(column, "a column", where)
             refuse_reserved(column, where)
@@ -114,7 +122,10 @@ class KafkaSource:
     def _check_time(self, where: str) -> None:
         if not isinstance(self.timestamp, str):
             raise DefinitionError(
-                f"timestamp is {self.timestamp!r}", where=where, expected='the name of a column, or "kafka"'
+                f"timestamp is {self.timestamp!r}",
+                where=where,
+                expected='the name of a column, or "kafka"',
+                next_step='write timestamp="played_at", or timestamp="kafka" for the time of the Kafka record',
             )
         if self.timestamp == KAFKA_TIME and KAFKA_TIME in self.schema:
             raise DefinitionError(
@@ -149,12 +160,14 @@ class KafkaSource:
                     f"{option} names {column!r}, which is no column",
                     where=where,
                     expected="one of " + ", ".join(self.schema),
+                    next_step=nearest(column, self.schema),
                 )
             if option == "allow_nan" and column_type(self.schema[column]) != "double":
                 raise DefinitionError(
                     f"allow_nan names {column!r}, which is {self.schema[column]}",
                     where=where,
                     expected="a double column",
+                    next_step="leave it out: only doubles can be NaN",
                 )
         return tuple(sorted(set(names)))
 
@@ -163,7 +176,10 @@ class KafkaSource:
             return
         if not isinstance(self.dedupe, Dedupe):
             raise DefinitionError(
-                f"dedupe is {self.dedupe!r}", where=where, expected='dedupe=sw.dedupe("event_id", within="1h")'
+                f"dedupe is {self.dedupe!r}",
+                where=where,
+                expected='dedupe=sw.dedupe("event_id", within="1h")',
+                next_step="name the column that holds an event's id, with sw.dedupe",
             )
         with placed(f"dedupe of {where}"):
             self.dedupe.planned(self.schema, where)
@@ -171,7 +187,10 @@ class KafkaSource:
     def _check_format(self) -> None:
         if self.format not in FORMATS:
             raise DefinitionError(
-                f"{self.format!r} is no format", where=self.where, expected="one of " + ", ".join(FORMATS)
+                f"{self.format!r} is no format",
+                where=self.where,
+                expected="one of " + ", ".join(FORMATS),
+                next_step="leave format= out for JSON",
             )
         if (self.format == "json") != (self.registry is None):
             raise DefinitionError(

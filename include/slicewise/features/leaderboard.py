@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from slicewise.calls import checked_class
 from slicewise.errors import DefinitionError
 from slicewise.features.naming import Location, at_place, check_name, check_owner, placed, written_at
 from slicewise.slices import DAY_US, parse_duration
@@ -16,6 +17,7 @@ MOST_ROWS = 1_000
 LATE = ("ignore", "correct")
 
 
+@checked_class
 @dataclass(frozen=True)
 class Leaderboard:
     """The k entities of a view with the highest value of a feature, made anew at every multiple of `every`.
@@ -53,18 +55,39 @@ class Leaderboard:
         check_name(self.name, "a leaderboard", where)
         check_owner(self.owner, where)
         if not isinstance(self.view, FeatureView | str):
-            raise DefinitionError(f"view is {self.view!r}", where=where, expected="a sw.FeatureView or its name")
+            raise DefinitionError(
+                f"view is {self.view!r}",
+                where=where,
+                expected="a sw.FeatureView or its name",
+                next_step="give the view that has the feature, or its name in quotes",
+            )
         if not isinstance(self.by, str):
-            raise DefinitionError(f"by is {self.by!r}", where=where, expected='a feature column, as "plays_10s"')
+            raise DefinitionError(
+                f"by is {self.by!r}",
+                where=where,
+                expected='a feature column, as "plays_10s"',
+                next_step="name a column of the view: <feature>_<window>",
+            )
         if isinstance(self.k, bool) or not isinstance(self.k, int) or not 1 <= self.k <= MOST_ROWS:
-            raise DefinitionError(f"k is {self.k!r}", where=where, expected=f"an integer from 1 to {MOST_ROWS}")
+            raise DefinitionError(
+                f"k is {self.k!r}",
+                where=where,
+                expected=f"an integer from 1 to {MOST_ROWS}",
+                next_step="say how many rows it has",
+            )
         if self.late not in LATE:
-            raise DefinitionError(f"late is {self.late!r}", where=where, expected="one of " + ", ".join(LATE))
+            raise DefinitionError(
+                f"late is {self.late!r}",
+                where=where,
+                expected="one of " + ", ".join(LATE),
+                next_step="leave late= out for " + repr(LATE[0]),
+            )
         if self.topic is not None and self.late != "correct":
             raise DefinitionError(
                 "topic= is where corrections go, and there are none",
                 where=where,
                 expected='late="correct", or no topic',
+                next_step="leave topic= out, or publish corrections",
             )
         if self.topic is not None and not (isinstance(self.topic, str) and TOPIC_NAME.fullmatch(self.topic)):
             raise DefinitionError(
@@ -77,4 +100,6 @@ class Leaderboard:
             with placed(f"{option} of {where}"):
                 length = parse_duration(getattr(self, option))
             if length > DAY_US:
-                raise DefinitionError(f"{option} is {getattr(self, option)!r}", where=where, expected="at most 1d")
+                raise DefinitionError(
+                    f"{option} is {getattr(self, option)!r}", where=where, expected="at most 1d", next_step="shorten it"
+                )

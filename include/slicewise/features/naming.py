@@ -77,14 +77,26 @@ def frozen(mapping: Mapping[str, Any]) -> Mapping[str, Any]:
 def check_mapping(value: object, what: str, where: str, example: str) -> None:
     """Refuse what is no mapping of names."""
     if not isinstance(value, Mapping) or not all(isinstance(name, str) for name in value):
-        raise DefinitionError(f"{what} is {value!r}", where=where, expected=f"a dict of names: {what}={example}")
+        raise DefinitionError(
+            f"{what} is {value!r}",
+            where=where,
+            expected=f"a dict of names: {what}={example}",
+            next_step=f"write {what}={example}",
+        )
 
 
 def texts(value: Sequence[str], what: str, where: str) -> tuple[str, ...]:
     """A list of texts as a tuple; a text alone is refused, since it is a list of letters to Python, and so is what
     has no order, or is used up when it is read."""
     if isinstance(value, str) or not isinstance(value, Sequence) or not all(isinstance(v, str) for v in value):
-        raise DefinitionError(f"{what} is {value!r}", where=where, expected=f"a list of texts: {what}=[…]")
+        raise DefinitionError(
+            f"{what} is {value!r}",
+            where=where,
+            expected=f"a list of texts: {what}=[…]",
+            next_step=f"put it in [ ]: {what}=[{value!r}]"
+            if isinstance(value, str)
+            else f"write {what}=[…] with each in quotes",
+        )
     return tuple(value)
 
 

@@ -197,7 +197,11 @@ class Deployment:
         if found is None:
             view, separator, column = ref.partition(":")
             if not separator:
-                raise UnknownName(f"{ref!r} is no feature", expected='"view:column"')
+                raise UnknownName(
+                    f"{ref!r} is no feature",
+                    expected='"view:column"',
+                    next_step="put the view's name and a colon before the column",
+                )
             columns = [f.column for unit in self.view(view) for f in unit.features]
             raise unknown("feature", column, columns, f"view {view!r}")
         return found

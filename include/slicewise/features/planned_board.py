@@ -95,6 +95,7 @@ def _check_feature(declared: Leaderboard, unit: Unit, feature: PlannedFeature) -
             f"view {unit.view!r} has no entity: there is nothing to rank",
             where=declared.where,
             expected='a view by what the board lists, as entity=["song_id"]',
+            next_step="rank a view that has an entity",
         )
     window = feature.window
     if window.kind not in KINDS or window.open or window.offset_us:

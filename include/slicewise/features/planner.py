@@ -417,6 +417,7 @@ def _defaults(declared: FeatureSet, outputs: dict[str, pa.DataType]) -> list[tup
                 f"the default {value!r} of {refs[0]!r} is no {outputs[refs[0]]}",
                 where=declared.where,
                 expected=f"a value of type {outputs[refs[0]]}",
+                next_step="give a value of that type, or leave the default out",
             ) from error
         found.append((refs[0], value))
     return found

@@ -66,7 +66,12 @@ def _name(folder: Path) -> str:
         return folder.resolve().name
     named = tomllib.loads(file.read_text(encoding="utf-8")).get("name", folder.resolve().name)
     if not isinstance(named, str) or not named:
-        raise DefinitionError(f"name = {named!r}", where=str(file), expected='name = "my-project"')
+        raise DefinitionError(
+            f"name = {named!r}",
+            where=str(file),
+            expected='name = "my-project"',
+            next_step="write the name in quotes, or leave it out for the folder's",
+        )
     return named
 
 
@@ -85,7 +90,12 @@ def _module(path: Path) -> ModuleType:
         name, file, submodule_search_locations=[str(path)] if path.is_dir() else None
     )
     if spec is None or spec.loader is None:
-        raise DefinitionError("this is no Python file", where=str(file), expected="a file *.py")
+        raise DefinitionError(
+            "this is no Python file",
+            where=str(file),
+            expected="a file *.py",
+            next_step=f"name a file *.py or a folder as `definitions` in {PROJECT_FILE}",
+        )
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module  # a package imports its own modules relative to itself
     try:
@@ -94,7 +104,10 @@ def _module(path: Path) -> ModuleType:
         raise
     except SyntaxError as error:
         raise DefinitionError(
-            f"{error.msg}", where=f"{error.filename}:{error.lineno}", expected="Python 3.11"
+            f"{error.msg}",
+            where=f"{error.filename}:{error.lineno}",
+            expected="Python 3.11",
+            next_step="correct the line; nothing was deployed",
         ) from error
     except Exception as error:  # the user's own code may raise anything
         raise DefinitionError(

@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 
 from slicewise.aggregates.functions import check_text, compiled
 from slicewise.aggregates.values import canonicalise
+from slicewise.calls import checked_call
 from slicewise.errors import DefinitionError, written_at
 from slicewise.features.types import TIMESTAMP, arrow_type
 
@@ -111,12 +112,14 @@ class RowFunction:
                 f"output is {self.output!r}",
                 where=f"row function {self.name!r}",
                 expected="one of " + ", ".join(OUTPUTS),
+                next_step='write @sw.row_function(output="double"), with the type that it gives',
             )
         if not self.reads:
             raise DefinitionError(
                 f"row function {self.name!r} reads no column",
                 where=f"row function {self.name!r}",
                 expected="arguments that are named as columns are: def per_item(amount, items)",
+                next_step="name the columns that it reads as its arguments",
             )
         check_text(self.source, {self.name: len(self.reads)}, {"pc": COMPUTE}, ("to_pylist",))
 
@@ -181,6 +184,7 @@ class RowFunction:
         return canonicalise(given.cast(kind))
 
 
+@checked_call
 def row_function(bare: object = None, /, *, output: str | None = None) -> Callable[[Callable[..., Any]], RowFunction]:
     """A computed column by a function of Python on Arrow arrays, one per column, which its arguments name.
 
@@ -211,7 +215,10 @@ def row_function(bare: object = None, /, *, output: str | None = None) -> Callab
             tree = ast.parse(textwrap.dedent(inspect.getsource(function)))
         except (OSError, TypeError, SyntaxError) as error:
             raise DefinitionError(
-                f"the source of {function.__name__} cannot be read", where=at, expected="a function of a file"
+                f"the source of {function.__name__} cannot be read",
+                where=at,
+                expected="a function of a file",
+                next_step="define it in a module; its text travels with the definition",
             ) from error
         (node,) = tree.body
         if not isinstance(node, ast.FunctionDef):

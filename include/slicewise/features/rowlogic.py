@@ -65,6 +65,7 @@ def _parsed(text: str, where: str) -> exp.Expr:
             "row logic is an expression as text",
             where=where,
             expected=f'1 to {MAX_TEXT} characters, such as "seconds >= 30"',
+            next_step="write the expression in quotes, or leave it out",
         )
     try:
         statements = sqlglot.parse(text, dialect="duckdb")
@@ -78,7 +79,12 @@ def _parsed(text: str, where: str) -> exp.Expr:
             next_step="correct the text",
         ) from error
     if len(statements) != 1 or statements[0] is None:
-        raise DefinitionError(f"{text!r} is not one expression", where=where, expected="one expression, no `;`")
+        raise DefinitionError(
+            f"{text!r} is not one expression",
+            where=where,
+            expected="one expression, no `;`",
+            next_step="write one expression; several conditions are joined by AND",
+        )
     return statements[0]
 
 

@@ -79,7 +79,7 @@ def wire_type(text: str) -> str:
     Raises DefinitionError for a type that is none.
     """
     if not isinstance(text, str):
-        raise DefinitionError(f"{text!r} is no column type", expected=_KNOWN)
+        raise DefinitionError(f"{text!r} is no column type", expected=_KNOWN, next_step="write one of these")
     lowered = text.strip().lower()
     narrow = _NARROW_ALIASES.get(lowered, lowered)
     if narrow in RANGES or narrow == FLOAT:

@@ -36,7 +36,11 @@ def hour_of(text: str) -> str:
     try:
         datetime.strptime(hour, "%Y-%m-%dT%H").replace(tzinfo=UTC)
     except ValueError as error:
-        raise BadRequest(f"{text!r} is no hour of the calendar", where="partition key") from error
+        raise BadRequest(
+            f"{text!r} is no hour of the calendar",
+            where="partition key",
+            next_step="give the hour's start as 2026-11-21T08:00:00",
+        ) from error
     return hour
 
 
@@ -104,5 +108,10 @@ def _positive(name: str, value: object) -> int:
     except ValueError:
         number = 0
     if number < 1:
-        raise BadRequest(f"{name} = {value!r}", where="params", expected="a whole number above 0")
+        raise BadRequest(
+            f"{name} = {value!r}",
+            where="params",
+            expected="a whole number above 0",
+            next_step="correct the parameter, and trigger the run again",
+        )
     return number

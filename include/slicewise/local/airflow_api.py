@@ -189,7 +189,11 @@ class AirflowApi:
         when the range holds no partition, ServerError after timeout_s.
         """
         if first.tzinfo is None or last.tzinfo is None:
-            raise BadRequest("a backfill's range needs time zones", expected="aware datetimes")
+            raise BadRequest(
+                "a backfill's range needs time zones",
+                expected="aware datetimes",
+                next_step="give both ends a time zone, as UTC",
+            )
         deadline = time.monotonic() + timeout_s
         body: dict[str, object] = {
             "dag_id": dag_id,
@@ -227,6 +231,7 @@ class AirflowApi:
             raise BadRequest(
                 f"no partition of {dag_id} starts between {body['from_date']} and {body['to_date']}",
                 expected="a range that holds at least one partition's start",
+                next_step="widen the range to whole hours",
             )
         return keys
 

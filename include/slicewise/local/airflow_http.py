@@ -73,11 +73,11 @@ class AirflowHttp:
             return found
         what = f"{method} {path}: {answer.status_code} {_detail(answer)}"
         if answer.status_code == 404:
-            raise UnknownName(what, where=self.url)
+            raise UnknownName(what, where=self.url, next_step="ask for what Airflow has: its page lists DAGs and runs")
         if answer.status_code == 409:
             raise Conflict(what, where=self.url)
         if answer.status_code < 500:
-            raise BadRequest(what, where=self.url)
+            raise BadRequest(what, where=self.url, next_step="correct the request; Airflow's page shows what it takes")
         raise Unwell(what, where=self.url, next_step="look at the log of Airflow's api-server")
 
     def _sign_in(self) -> None:

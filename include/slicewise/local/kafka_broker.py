@@ -128,4 +128,8 @@ def _format(settings: Settings, folder: Path, server: Path) -> None:
     except FileNotFoundError as error:
         raise ServerError("no Java to run", where=java(), expected="JDK 17", next_step="make check says how") from error
     if done.returncode:
-        raise ServerError("the broker's log folder cannot be formatted", where=done.stderr[-2000:])
+        raise ServerError(
+            "the broker's log folder cannot be formatted",
+            where=done.stderr[-2000:],
+            next_step="make room on the disk or remove the broken folder with slicewise clean, then slicewise up",
+        )

@@ -275,7 +275,11 @@ def _example(settings: Settings, deployment: Deployment) -> dict[str, Any]:
     try:
         answer = httpx.post(f"{settings.serving_url}/v1/features", json=body, timeout=10, trust_env=False)
     except httpx.HTTPError as error:
-        raise ServerError(f"the serving API does not answer: {error}", where=settings.serving_url) from error
+        raise ServerError(
+            f"the serving API does not answer: {error}",
+            where=settings.serving_url,
+            next_step="see its log in the state folder, then slicewise up",
+        ) from error
     return {"request": body, "status": answer.status_code, "answer": answer.json()}
 
 

@@ -117,5 +117,9 @@ class StateFolder:
         if not self.path.exists():
             return
         if not (self.path / _SIGN).exists():
-            raise ServerError("not a folder that slicewise made: left as it is", where=str(self.path))
+            raise ServerError(
+                "not a folder that slicewise made: left as it is",
+                where=str(self.path),
+                next_step="name another folder as SLICEWISE_STATE, or remove this one by hand",
+            )
         shutil.rmtree(self.path)

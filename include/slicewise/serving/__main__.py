@@ -48,7 +48,12 @@ def main() -> None:
 
 def _workers(text: str) -> int:
     if not text.isdigit() or not 1 <= int(text) <= 64:
-        raise SettingsError(f"{text!r} workers", where=WORKERS, expected="a number from 1 to 64")
+        raise SettingsError(
+            f"{text!r} workers",
+            where=WORKERS,
+            expected="a number from 1 to 64",
+            next_step="correct the variable, or leave it out",
+        )
     return int(text)
 
 

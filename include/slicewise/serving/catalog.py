@@ -291,6 +291,7 @@ def _refuse(entity: Entity, columns: Mapping[str, str], i: int) -> None:
                 f"entity column {column!r} is missing",
                 where=where,
                 expected=", ".join(f"{name} ({kind})" for name, kind in columns.items()),
+                next_step=f"add {column!r} to the entity",
             )
 
 
@@ -313,6 +314,7 @@ def value_of(value: object, kind: str, column: str, i: int) -> object:
             f"{value!r} is no value of entity column {column!r}",
             where=f"entities[{i}]",
             expected=f"a {kind}" + (", as text" if decimal_parts(kind) else ""),
+            next_step="send the value by the column's type",
         )
     return typed
 

@@ -142,7 +142,9 @@ class HttpClient:
             wire = msgspec.msgpack.decode(reply.content)
         except (httpx.HTTPError, msgspec.DecodeError) as error:
             raise StoreUnavailable(
-                f"the serving API does not answer: {error}", where=str(self._http.base_url)
+                f"the serving API does not answer: {error}",
+                where=str(self._http.base_url),
+                next_step="see that it runs: slicewise status; then ask again",
             ) from error
         if reply.status_code != 200:
             raise _error(wire["error"])

@@ -28,7 +28,12 @@ def questions_of(selection: Selection, entities: Sequence[Entity]) -> Mapping[st
              for column, kind in selection.asks.items()}  # fmt: skip
     total = sum(len(values) for rows in found.values() for values in rows)
     if total > MAX_VALUES:
-        raise BadRequest(f"{total} values are asked for", where="entities", expected=f"at most {MAX_VALUES}")
+        raise BadRequest(
+            f"{total} values are asked for",
+            where="entities",
+            expected=f"at most {MAX_VALUES}",
+            next_step="ask in several requests",
+        )
     return found
 
 
@@ -39,6 +44,7 @@ def _values(given: object, kind: str, column: str, i: int) -> list[Any]:
             f"{len(several)} values of {column!r} are asked for",
             where=f"entities[{i}]",
             expected=f"at most {MAX_ASKED}",
+            next_step="ask in several requests",
         )
     found = [None if value is None else value_of(value, kind, column, i) for value in several]
     return [instant_us(value) if isinstance(value, datetime) else value for value in found]

@@ -61,7 +61,11 @@ _MSGPACK = msgspec.msgpack.Decoder(FeaturesBody)
 def parse_body(body: bytes, *, msgpack: bool = False) -> FeaturesRequest:
     """The request of a body in JSON or msgpack. Raises BadRequest."""
     if len(body) > MAX_BODY_BYTES:
-        raise BadRequest(f"a body of {len(body)} bytes", expected=f"at most {MAX_BODY_BYTES} bytes")
+        raise BadRequest(
+            f"a body of {len(body)} bytes",
+            expected=f"at most {MAX_BODY_BYTES} bytes",
+            next_step="ask in several requests",
+        )
     try:
         found = (_MSGPACK if msgpack else _JSON).decode(body)
     except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
@@ -87,23 +91,42 @@ def checked(
             "a request names features or a feature set",
             where="features, feature_set",
             expected="exactly one of the two",
+            next_step="leave one of them out" if features is not None else 'add "features": ["view:column"]',
         )
     refs = tuple(features or ())
     if features is not None and not refs:
-        raise BadRequest("no feature is asked for", where="features", expected="at least one ref")
+        raise BadRequest(
+            "no feature is asked for",
+            where="features",
+            expected="at least one ref",
+            next_step="GET /v1/features lists all that there are",
+        )
     if len(refs) > MAX_FEATURES:
-        raise BadRequest(f"{len(refs)} features", where="features", expected=f"at most {MAX_FEATURES}")
+        raise BadRequest(
+            f"{len(refs)} features",
+            where="features",
+            expected=f"at most {MAX_FEATURES}",
+            next_step="ask in several requests",
+        )
     if len(set(refs)) != len(refs):
         twice = next(ref for ref in refs if refs.count(ref) > 1)
-        raise BadRequest(f"{twice!r} is asked for twice", where="features", expected="each once")
+        raise BadRequest(
+            f"{twice!r} is asked for twice", where="features", expected="each once", next_step="leave it out once"
+        )
     if not entities:
         raise BadRequest(
             "no entity is asked for",
             where="entities",
             expected="at least one; [{}] for global views",
+            next_step='name the entity by its columns: "entities": [{"user_id": "ann"}]',
         )
     if len(entities) > MAX_ENTITIES:
-        raise BadRequest(f"{len(entities)} entities", where="entities", expected=f"at most {MAX_ENTITIES}")
+        raise BadRequest(
+            f"{len(entities)} entities",
+            where="entities",
+            expected=f"at most {MAX_ENTITIES}",
+            next_step="ask in several requests",
+        )
     return FeaturesRequest(
         refs,
         feature_set,
@@ -129,6 +152,7 @@ def instant_us(at: str | int | datetime) -> int:
             f"{at!r} is no instant",
             where="at",
             expected="RFC 3339 with zone, as 2013-01-01T12:00:00Z, or microseconds since 1970",
+            next_step="write the instant so, or leave `at` out for now",
         )
     return us
 

@@ -114,4 +114,6 @@ def parse_hour(text: str) -> int:
     try:
         return int(datetime.strptime(text, "%Y-%m-%dT%H").replace(tzinfo=UTC).timestamp()) // 3600
     except ValueError as error:
-        raise BadRequest(f"{text!r} is no hour", where="--hour", expected="2026-11-21T08, in UTC") from error
+        raise BadRequest(
+            f"{text!r} is no hour", where="--hour", expected="2026-11-21T08, in UTC", next_step="write the hour so"
+        ) from error

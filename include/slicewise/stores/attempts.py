@@ -27,6 +27,7 @@ def require_order(offsets: Int64) -> None:
         raise StoreUnavailable(
             "the rows of a batch are not in offset order, or beyond what the store can compare",
             expected=f"ascending offsets from 0 to {decisions.MAX_OFFSET}",
+            next_step="see that nobody else writes to the topic's offsets; then start the stream again: slicewise up",
         )
 
 

@@ -28,7 +28,9 @@ def put_cover(generation: int, source: str, seq: int, cover: Cover) -> Steps[Non
     """Announces an archive seq: registers what it stands for, if that is not known. A cover that
     contradicts what is known is refused."""
     if seq <= decisions.START_SEQ:
-        raise GapRefused(f"archive seq {seq}", expected="1 or more: 0 is the start cover")
+        raise GapRefused(
+            f"archive seq {seq}", expected="1 or more: 0 is the start cover", next_step="number archives from 1"
+        )
     key, field, packed = keys.covers_key(generation, source), b"%d" % seq, cover.pack()
     for _ in range(ATTEMPTS):
         (flat,) = yield [Whole(key)]

@@ -218,6 +218,7 @@ def ahead(ledger: Cover, wanted: Cover, kept: Container[str]) -> Cover:
                 f"the ledger would go on at {offset}, it stands at {ledger.get(place)}",
                 where=f"topic {place[0]} partition {place[1]}",
                 expected="all units of the topic to be built again",
+                next_step="start the stream again: slicewise up; it goes on where the ledger stands",
             )
     return found
 
@@ -283,7 +284,11 @@ def check_start(made_for: Cover | None, start: Cover) -> None:
 def check_horizon(horizon: int) -> None:
     """A day is in the totals whole, or not at all: else the total of what is left of it could not be told."""
     if horizon % HOURS_PER_DAY:
-        raise GapRefused(f"a horizon at hour {horizon}", expected="the first hour of a day")
+        raise GapRefused(
+            f"a horizon at hour {horizon}",
+            expected="the first hour of a day",
+            next_step="move the horizon to the first hour of a day",
+        )
 
 
 def check_lifetime(seq: int, cover: Cover, start: Cover, ledger: Cover) -> None:
@@ -436,7 +441,9 @@ def check_server(version: str, policy: str, role: str) -> None:
     """Raises StoreUnavailable for a server on which the promises do not hold."""
     numbers = tuple(int(part) for part in version.split(".")[:2] if part.isdigit())
     if numbers < (7, 0):
-        raise StoreUnavailable(f"the store is version {version}", expected="7.0 or newer")
+        raise StoreUnavailable(
+            f"the store is version {version}", expected="7.0 or newer", next_step="run a newer Redis or Valkey"
+        )
     if policy != "noeviction":
         raise StoreUnavailable(
             f"the store evicts keys ({policy}): answers would miss events without a sign",
@@ -444,7 +451,9 @@ def check_server(version: str, policy: str, role: str) -> None:
             next_step="set it in the store's configuration and restart",
         )
     if role != "master":
-        raise StoreUnavailable(f"the store's node is a {role}", expected="a primary")
+        raise StoreUnavailable(
+            f"the store's node is a {role}", expected="a primary", next_step="name the primary in SLICEWISE_REDIS_URL"
+        )
 
 
 CLOCK_OFF_US = 30_000_000

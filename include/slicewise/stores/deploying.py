@@ -36,7 +36,11 @@ def deploy(
     """
     reached = epoch or expected_epoch + 1
     if not {topic for topic, _ in earliest}.issubset(topics.values()):
-        raise DefinitionError("earliest offsets of a topic that is not named", expected="its name and id in topics")
+        raise DefinitionError(
+            "earliest offsets of a topic that is not named",
+            expected="its name and id in topics",
+            next_step="give the topic with its offsets",
+        )
     yield [PutText(keys.manifest_key(deployment.digest), deployment.to_json().encode())]
     units = {unit.storage_fingerprint: unit for unit in deployment.units}
     lists = {name: unit.event_list for name, unit in units.items()}

@@ -59,11 +59,15 @@ class Nodes:
 
     def __init__(self, nodes: Sequence[Node]) -> None:
         if not 1 < len(nodes) <= MOST_NODES:
-            raise SettingsError(f"a store of {len(nodes)} nodes", expected=f"2 to {MOST_NODES}")
+            raise SettingsError(
+                f"a store of {len(nodes)} nodes", expected=f"2 to {MOST_NODES}", next_step="correct SLICEWISE_REDIS_URL"
+            )
         self.nodes = tuple(nodes)
         lives = [node.incarnation for node in nodes]
         if len(set(lives)) < len(lives):
-            raise SettingsError("the same node is named twice", where="SLICEWISE_REDIS_URL")
+            raise SettingsError(
+                "the same node is named twice", where="SLICEWISE_REDIS_URL", next_step="leave it out once"
+            )
 
     @property
     def incarnation(self) -> Incarnation:

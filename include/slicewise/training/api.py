@@ -71,4 +71,5 @@ def snapshot_instants(
         "it is not said when the snapshot is taken",
         where="snapshot",
         expected="at=…, or start=…, end=… and every=…",
+        next_step="give one instant, or a span and its step",
     )

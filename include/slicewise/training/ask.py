@@ -48,10 +48,20 @@ def resolve(deployment: Deployment, features: object) -> tuple[tuple[str, ...], 
     """
     refs = _refs(deployment, features)
     if not refs:
-        raise BadRequest("no features", where="features", expected='refs such as "view:column"')
+        raise BadRequest(
+            "no features",
+            where="features",
+            expected='refs such as "view:column"',
+            next_step="name what the training set is to hold",
+        )
     twice = sorted({ref for ref in refs if refs.count(ref) > 1})
     if twice:
-        raise BadRequest(f"{', '.join(twice)} stand twice", where="features", expected="each feature once")
+        raise BadRequest(
+            f"{', '.join(twice)} stand twice",
+            where="features",
+            expected="each feature once",
+            next_step="leave each out once",
+        )
     units: dict[str, tuple[Unit, list[PlannedFeature]]] = {}
     for ref in refs:
         unit, feature = deployment.resolve(ref)
@@ -72,6 +82,7 @@ def _refs(deployment: Deployment, features: object) -> tuple[str, ...]:
         f"{features!r} names no features",
         where="features",
         expected='the name of a feature set, or a list of refs such as ["view:column"]',
+        next_step="name what the training set is to hold",
     )
 
 

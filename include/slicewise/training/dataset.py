@@ -98,6 +98,7 @@ def build_training_set(
             f"knowledge {knowledge!r}",
             where="knowledge",
             expected="event_time (all that is known now) or token (what an answer contained)",
+            next_step="write knowledge= as one of them, or leave it out",
         )
     refs, asked = resolve(deployment, features)
     rows = spine if isinstance(spine, Spine) else read_spine(spine, entity_types(asked), _questions(asked))

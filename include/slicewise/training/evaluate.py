@@ -107,6 +107,7 @@ def _modes(table: pa.Table) -> list[Mode]:
                 f"{value!r} is no mode",
                 where=f"queries, column {MODE!r}, row {row}",
                 expected="event_time, at or live",
+                next_step="correct the row, or leave the column out for event_time",
             )
         modes.append(value or "event_time")
     return modes

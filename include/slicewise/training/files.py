@@ -53,7 +53,12 @@ def read_events(path: Path, source: KafkaSource | None) -> FileEvents:
     }
     reader = readers.get(path.suffix.lower())
     if reader is None:
-        raise BadRequest(f"{path.name} is of no kind that is read", where=str(path), expected=", ".join(readers))
+        raise BadRequest(
+            f"{path.name} is of no kind that is read",
+            where=str(path),
+            expected=", ".join(readers),
+            next_step="save the table as one of these",
+        )
     try:
         table = reader(path, source)
     except (OSError, pa.ArrowException) as error:
@@ -61,6 +66,7 @@ def read_events(path: Path, source: KafkaSource | None) -> FileEvents:
             f"the file cannot be read: {str(error).partition(chr(10))[0]}",
             where=str(path),
             expected=f"{path.suffix} with the columns of the source" if source else f"a file of {path.suffix}",
+            next_step="correct the file, or save it again",
         ) from error
     twice = sorted({name for name in table.column_names if table.column_names.count(name) > 1})
     if twice:

@@ -138,7 +138,12 @@ def _values(table: pa.Table, name: str, kind: str) -> pa.Array:
             column = _written(column)
         return column.cast(target)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
-        raise BadRequest(f"a value does not fit: {error}", where=where, expected=kind) from error
+        raise BadRequest(
+            f"a value does not fit: {error}",
+            where=where,
+            expected=kind,
+            next_step="correct the value, or declare another type in the source's schema",
+        ) from error
 
 
 _SAME: tuple[Callable[[pa.DataType], bool], ...] = (
@@ -217,8 +222,14 @@ def _offsets(table: pa.Table, name: str, default: Ints) -> pa.Array:
                 f"the column is of type {column.type}",
                 where=f"events, column {name!r}",
                 expected="integers",
+                next_step="cast the column to int64, or leave it out",
             )
         given = pc.coalesce(column.cast(pa.int64()), given)
     if len(given) and (pc.min(given).as_py() or 0) < 0:
-        raise BadRequest(f"a negative {name}", where="events", expected=f"{name} >= 0")
+        raise BadRequest(
+            f"a negative {name}",
+            where="events",
+            expected=f"{name} >= 0",
+            next_step="leave the column out: rows are numbered then",
+        )
     return given.cast(_OFFSETS[name])

@@ -73,6 +73,7 @@ class Manifest:
                 f"this is no manifest: {error}",
                 where=where,
                 expected=f"what to_parquet wrote beside a data set, format {FORMAT}",
+                next_step="name the manifest that stands beside the data set",
             ) from error
 
     @staticmethod
@@ -81,7 +82,11 @@ class Manifest:
         try:
             text = path.read_text(encoding="utf-8")
         except OSError as error:
-            raise BadRequest(f"cannot read it: {error}", where=str(path)) from error
+            raise BadRequest(
+                f"cannot read it: {error}",
+                where=str(path),
+                next_step="name the manifest that stands beside the data set",
+            ) from error
         return Manifest.from_json(text, str(path))
 
     def deployed(self) -> Deployment:

@@ -83,6 +83,7 @@ class IcebergArchive:
                 f"the archive of {source.name!r} is gone",
                 where=f"log.{source.name}",
                 expected="the table that the data set was built from",
+                next_step="build the data set again from what is archived now",
             )
         return table
 

@@ -49,7 +49,12 @@ def answer_snapshot(
     names = _one_key(asked)
     ats = np.array(ats_us, np.int64)
     if not len(ats):
-        raise BadRequest("no instants", where="snapshot", expected="at, or start, end and every")
+        raise BadRequest(
+            "no instants",
+            where="snapshot",
+            expected="at, or start, end and every",
+            next_step="widen the span, or shorten every=",
+        )
     views: list[tuple[Asked, UnitEvents]] = []
     for each in asked:
         refuse_beyond(each.unit.source, archived[each.unit.source], int(ats.max()))

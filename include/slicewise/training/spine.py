@@ -111,6 +111,7 @@ def as_table(given: object, where: str) -> pa.Table:
         f"{type(given).__name__} is no table",
         where=where,
         expected="an Arrow table, a pandas frame, a list of dicts or the path of a Parquet file",
+        next_step="give the rows in one of these forms",
     )
 
 
@@ -182,7 +183,10 @@ def _file(path: Path, where: str) -> pa.Table:
         return pq.read_table(path)
     except (OSError, pa.ArrowInvalid) as error:
         raise BadRequest(
-            f"{path} cannot be read as Parquet: {error}", where=where, expected="a Parquet file"
+            f"{path} cannot be read as Parquet: {error}",
+            where=where,
+            expected="a Parquet file",
+            next_step="save the spine again as Parquet",
         ) from error
 
 
@@ -195,7 +199,9 @@ def _listed(rows: Sequence[Any], where: str) -> pa.Table:
         )
     for name in names:
         if not isinstance(name, str):
-            raise BadRequest(f"a column named {name!r}", where=where, expected="names as text")
+            raise BadRequest(
+                f"a column named {name!r}", where=where, expected="names as text", next_step="rename the column"
+            )
         try:
             columns[name] = pa.array([row.get(name) for row in rows])
         except OverflowError as error:
@@ -210,6 +216,7 @@ def _listed(rows: Sequence[Any], where: str) -> pa.Table:
                 f"values of several types: {error}",
                 where=f"{where}, column {name!r}",
                 expected="one type per column",
+                next_step="give the column one type",
             ) from error
     return pa.table(columns)
 

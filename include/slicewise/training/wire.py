@@ -33,14 +33,21 @@ def days(column: pa.Array, where: str) -> pa.Array:
     if pa.types.is_string(column.type) or pa.types.is_large_string(column.type):
         formed = pc.match_substring_regex(column, r"\A[0-9]{4}-[0-9]{2}-[0-9]{2}\z")
         if pc.all(formed).as_py() is False:
-            raise BadRequest("a text is no date", where=where, expected="yyyy-mm-dd, as 2024-02-29")
+            raise BadRequest(
+                "a text is no date", where=where, expected="yyyy-mm-dd, as 2024-02-29", next_step="write the date so"
+            )
         column = _cast_days(column, where)
     if pa.types.is_date64(column.type):
         column = _cast_days(column, where)
     if pa.types.is_date32(column.type) and len(column) > column.null_count:
         extent = pc.min_max(column.cast(pa.int32())).as_py()
         if extent["min"] < _FIRST_DAY or extent["max"] > _LAST_DAY:
-            raise BadRequest("a date is beyond the years 1 to 9999", where=where, expected="a date that text can write")
+            raise BadRequest(
+                "a date is beyond the years 1 to 9999",
+                where=where,
+                expected="a date that text can write",
+                next_step="correct the date",
+            )
     return column
 
 
@@ -48,7 +55,9 @@ def _cast_days(column: pa.Array, where: str) -> pa.Array:
     try:
         return column.cast(pa.date32())
     except pa.ArrowInvalid as error:
-        raise BadRequest(f"a value is no date: {error}", where=where, expected="yyyy-mm-dd") from error
+        raise BadRequest(
+            f"a value is no date: {error}", where=where, expected="yyyy-mm-dd", next_step="write the date so"
+        ) from error
 
 
 def within(column: pa.Array, wire: str, *, allow_nan: bool) -> tuple[pa.Array, Flags]:

@@ -6,8 +6,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from slicewise.calls import checked_call
 from slicewise.errors import DefinitionError
 from slicewise.features.definitions import Case, FeatureView, KafkaSource
+from slicewise.features.names import nearest
 from slicewise.features.naming import Location, check_mapping, written_at
 from slicewise.features.sql.grouped import GROUP_WINDOWS
 from slicewise.features.sql.select import read_view, source_of
@@ -26,6 +28,7 @@ class Definitions:
     queries: tuple[FeatureView, ...]
 
 
+@checked_call
 def sql(text: str, *, sources: Iterable[KafkaSource] = (), tests: Sequence[Case] = ()) -> FeatureView:
     """The one view that the text declares: CREATE FEATURE VIEW name AS SELECT …
 
@@ -45,6 +48,7 @@ def sql(text: str, *, sources: Iterable[KafkaSource] = (), tests: Sequence[Case]
     return read.views[0]
 
 
+@checked_call
 def sql_views(
     text: str | Path, *, sources: Iterable[KafkaSource] = (), tests: Mapping[str, Sequence[Case]] | None = None
 ) -> tuple[FeatureView, ...]:
@@ -66,7 +70,11 @@ def sql_views(
         read = read_definitions(text, f"{location}, in its SQL", location, sources, given)
     unknown = sorted(name for name in tests or {} if name not in {view.name for view in read.views})
     if unknown:
-        raise DefinitionError(f"tests of {unknown[0]!r}, which is no view of the text", where=str(location))
+        raise DefinitionError(
+            f"tests of {unknown[0]!r}, which is no view of the text",
+            where=str(location),
+            next_step=nearest(unknown[0], [view.name for view in read.views]),
+        )
     if read.queries:
         raise _unnamed(read.queries[0])
     return read.views
@@ -81,7 +89,12 @@ def read_file(
     try:
         text = file.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise DefinitionError(str(error), where=str(file), expected="a file of SQL in UTF-8") from error
+        raise DefinitionError(
+            str(error),
+            where=str(file),
+            expected="a file of SQL in UTF-8",
+            next_step="name a file that can be read, saved as UTF-8",
+        ) from error
     return read_definitions(text, str(file), Location(str(file), 1), sources, tests or {}, own_lines=True)
 
 
@@ -159,7 +172,12 @@ def _sources(sources: object, name: str) -> tuple[KafkaSource, ...]:
 
 def _check_tests(tests: object, location: Location) -> None:
     if not isinstance(tests, Sequence) or not all(isinstance(each, Case) for each in tests):
-        raise DefinitionError(f"tests is {tests!r}", where=str(location), expected="tests=[sw.case(…), …]")
+        raise DefinitionError(
+            f"tests is {tests!r}",
+            where=str(location),
+            expected="tests=[sw.case(…), …]",
+            next_step="put each test in a sw.case(…), and these in [ ]",
+        )
 
 
 def _refuse_again(whole: SqlText, what: str, name: str, known: Iterable[str], statement: Statement) -> None:

@@ -17,6 +17,8 @@ from slicewise.features.sql.dialect import SlicewiseSql
 
 MAX_TEXT = 1_000_000
 _WIDTH = 110
+FROM_EXPECTED = "write what is expected at the caret; docs/sql.md shows whole views"
+FROM_DOCS = "take it out; docs/sql.md shows what can stand here"
 
 
 @dataclass(frozen=True)
@@ -58,6 +60,7 @@ class SqlText:
 
     def refused(self, what: str, at: Span, expected: str | None = None, next_step: str | None = None) -> SqlRefused:
         """The error for what stands there."""
+        then = next_step or (FROM_EXPECTED if expected else FROM_DOCS)
         line, column = self.place(at.start)
         return SqlRefused(
             what,
@@ -65,7 +68,7 @@ class SqlText:
             column=column,
             where=f"{self.name}, line {line}, column {column}\n{self._shown(at, line, column)}",
             expected=expected,
-            next_step=next_step,
+            next_step=then,
         )
 
     def _shown(self, at: Span, line: int, column: int) -> str:

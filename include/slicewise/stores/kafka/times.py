@@ -84,7 +84,11 @@ def _time_at(consumer: Consumer, log: KafkaLog, topic: str, partition: int, offs
         return None
     if message is None or error is not None:
         why = "no answer" if error is None else error.str()
-        raise StoreUnavailable(f"cannot read topic {topic!r} from offset {offset}: {why}", where=log.bootstrap)
+        raise StoreUnavailable(
+            f"cannot read topic {topic!r} from offset {offset}: {why}",
+            where=log.bootstrap,
+            next_step="see that the broker answers and still has the offset: slicewise status; then run it again",
+        )
     return int(message.timestamp()[1]) * 1000
 
 
@@ -105,6 +109,10 @@ def _consumer(log: KafkaLog, topic: str) -> Iterator[Consumer]:
     try:
         yield consumer
     except KafkaException as error:
-        raise StoreUnavailable(f"cannot read topic {topic!r}: {error}", where=log.bootstrap) from error
+        raise StoreUnavailable(
+            f"cannot read topic {topic!r}: {error}",
+            where=log.bootstrap,
+            next_step="see that the broker answers: slicewise status; then run it again",
+        ) from error
     finally:
         consumer.close()

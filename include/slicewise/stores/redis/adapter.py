@@ -65,7 +65,11 @@ def open_node(url: str, number: int, count: int, timeout_s: float = 30.0) -> Sto
 def check_hello(replies: Sequence[Any], address: Address) -> Incarnation:
     for reply in replies:
         if isinstance(reply, ReplyError):
-            raise StoreUnavailable(f"the store refuses: {reply}", where=str(address))
+            raise StoreUnavailable(
+                f"the store refuses: {reply}",
+                where=str(address),
+                next_step="see the store's log, and its memory: slicewise status",
+            )
     info = parse_info(replies[0])
     decisions.check_server(
         info.get("redis_version", "0"),
@@ -139,7 +143,11 @@ class AsyncReader:
                 replies = await self._protocol.exchange(b"".join(packed), len(packed))
         except (OSError, TimeoutError) as error:
             self.close()
-            raise StoreUnavailable(f"the store does not answer: {error}", where=str(address)) from error
+            raise StoreUnavailable(
+                f"the store does not answer: {error}",
+                where=str(address),
+                next_step="see that it runs: slicewise status; then try again",
+            ) from error
         try:
             self._steps = Operations(check_hello(replies[len(greeting) :], address), node)
             await self._drive(self._steps.bind())
@@ -151,7 +159,9 @@ class AsyncReader:
     @property
     def operations(self) -> Operations:
         if self._steps is None:
-            raise StoreUnavailable("the connection is closed", where=str(self.address))
+            raise StoreUnavailable(
+                "the connection is closed", where=str(self.address), next_step="open another connection"
+            )
         return self._steps
 
     @property

@@ -134,5 +134,7 @@ def _apply(node: RedisNode, verdicts: Sequence[tuple[bytes, Found]]) -> int:
     replies = node.plain(commands)
     for reply in replies:
         if isinstance(reply, ReplyError):
-            raise StoreUnavailable(f"the store refuses: {reply}")
+            raise StoreUnavailable(
+                f"the store refuses: {reply}", next_step="see the store's log, and its memory: slicewise status"
+            )
     return sum(replies)

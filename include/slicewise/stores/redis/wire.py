@@ -41,6 +41,7 @@ class Address:
             raise SettingsError(
                 "the store's address is none",
                 expected="redis://host:port, rediss://host:port or unix:///path; database 0",
+                next_step="correct SLICEWISE_REDIS_URL",
             )
         return Address(
             host=parts.hostname or "127.0.0.1",
@@ -93,7 +94,9 @@ class Connection:
     def send(self, packed: Sequence[bytes]) -> None:
         """As the first part of `exchange`: `receive` must follow before anything else is sent."""
         if self._socket is None:
-            raise StoreUnavailable("the connection is closed", where=str(self.address))
+            raise StoreUnavailable(
+                "the connection is closed", where=str(self.address), next_step="open another connection"
+            )
         try:
             if packed:
                 self._socket.sendall(b"".join(packed))
@@ -106,7 +109,9 @@ class Connection:
     def receive(self, replies: int) -> list[Any]:
         """So many replies to what was sent."""
         if self._socket is None:
-            raise StoreUnavailable("the connection is closed", where=str(self.address))
+            raise StoreUnavailable(
+                "the connection is closed", where=str(self.address), next_step="open another connection"
+            )
         try:
             out: list[Any] = []
             get = self._reader.gets
@@ -156,4 +161,8 @@ def _open(address: Address, timeout_s: float) -> socket.socket:
 
 def _raise_error(reply: Any, address: Address) -> None:
     if isinstance(reply, ReplyError):
-        raise StoreUnavailable(f"the store refuses: {reply}", where=str(address))
+        raise StoreUnavailable(
+            f"the store refuses: {reply}",
+            where=str(address),
+            next_step="see the store's log, and its memory: slicewise status",
+        )

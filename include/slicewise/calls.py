@@ -1,0 +1,124 @@
+"""A call with wrong arguments is refused as a definition is: with its place, what it takes, and what to write."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, ParamSpec, TypeVar
+
+from slicewise.errors import DefinitionError, UnknownAttribute, WrongCall, written_at
+
+Given = ParamSpec("Given")
+Made = TypeVar("Made")
+Kind = TypeVar("Kind", bound=type)
+_HIDDEN = ("self", "location")
+
+
+def checked_call(make: Callable[Given, Made]) -> Callable[Given, Made]:
+    """The same function; a call that it cannot take, or that it refuses, names the line where it is written."""
+
+    name = f"sw.{make.__name__}"
+
+    @functools.wraps(make)
+    def made(*args: Given.args, **kwargs: Given.kwargs) -> Made:
+        try:
+            return make(*args, **kwargs)
+        except DefinitionError as error:
+            locate(error, f"{name}(…)")
+            raise
+        except TypeError:
+            if (refused := _refused(make, name, args, kwargs)) is None:
+                raise  # not of the call, but from inside
+            raise refused from None
+
+    return made
+
+
+def checked_class(kind: Kind) -> Kind:
+    """The same class; a call that its fields cannot take is refused at its line."""
+    init: Callable[..., None] = kind.__init__
+
+    @functools.wraps(init)
+    def made(self: object, *args: Any, **kwargs: Any) -> None:
+        try:
+            init(self, *args, **kwargs)
+        except DefinitionError:
+            raise
+        except TypeError:
+            if (refused := _refused(init, f"sw.{kind.__name__}", (self, *args), kwargs)) is None:
+                raise
+            raise refused from None
+
+    kind.__init__ = made
+    return kind
+
+
+def locate(error: DefinitionError, what: str) -> None:
+    """Gives the error the line outside of this package that is under way, where it names none."""
+    at = written_at()
+    if at is not None and str(at) not in (error.where or ""):
+        error.where = f"{error.where or what} ({at})"
+
+
+def unknown_attribute(name: str, known: Iterable[str]) -> UnknownAttribute:
+    """The error for `sw.<name>` that nobody defined. known: the names that there are."""
+    from slicewise import hints  # as above
+
+    at = written_at()
+    return UnknownAttribute(
+        f"module 'slicewise' has no attribute {name!r}",
+        where=f"sw.{name}" + (f" ({at})" if at else ""),
+        expected="a name of dir(sw); docs/aggregates.md shows every aggregate and window",
+        next_step=hints.attribute_instead(name, known) or "name one of those, or write the logic as a sw.Aggregate",
+    )
+
+
+def _refused(
+    make: Callable[..., object], name: str, args: tuple[object, ...], kwargs: Mapping[str, object]
+) -> WrongCall | None:
+    """What is wrong with the call; None: nothing."""
+    from slicewise import hints  # a table that only a mistake needs
+
+    signature = inspect.signature(make)
+    try:
+        signature.bind(*args, **kwargs)
+    except TypeError:
+        pass
+    else:
+        return None
+    parameters = {key: each for key, each in signature.parameters.items() if each.kind is not each.VAR_POSITIONAL}
+    plain = [key for key, each in parameters.items() if each.kind is each.POSITIONAL_OR_KEYWORD]
+    shown = [key for key in parameters if key not in _HIDDEN]
+    for given in kwargs:
+        if given not in parameters:
+            meant = hints.parameter_instead(given, [key for key in shown if key not in kwargs])
+            what = f"{name} has no parameter {given!r}"
+            return _wrong(name, what, parameters, f"write {meant}=" if meant else f"leave {given}= out")
+    if len(args) > len(plain):
+        n, most = len(args) - ("self" in plain), len(plain) - ("self" in plain)
+        named = [key for key in shown if key not in plain and key not in kwargs]
+        then = f"give the others by name: {', '.join(f'{key}=…' for key in named)}" if named else "leave the others out"
+        count = f"{n} argument{'s' if n > 1 else ''} without a name"
+        return _wrong(name, f"{name} is given {count}, and takes {most or 'none'}", parameters, then)
+    for given in plain[: len(args)]:
+        if given in kwargs:
+            return _wrong(name, f"{name} is given {given} twice", parameters, f"leave {given}= out, or the first")
+    missing = [
+        key
+        for key, each in parameters.items()
+        if each.default is each.empty and key not in kwargs and key not in plain[: len(args)]
+    ]
+    wanted = "; ".join(hints.EXAMPLES.get(key, f"{key}=…") for key in missing)
+    return _wrong(name, f"{name} lacks {hints.either(missing).replace(' or ', ' and ')}", parameters, f"add {wanted}")
+
+
+def _wrong(name: str, what: str, parameters: Mapping[str, inspect.Parameter], next_step: str) -> WrongCall:
+    at = written_at()
+    texts = []
+    for key, each in parameters.items():
+        if key not in _HIDDEN:
+            text = f"{key}=…" if each.kind is each.KEYWORD_ONLY else key
+            texts.append(text if each.default is each.empty else f"[{text}]")
+    where = f"{name}(…)" + (f" ({at})" if at else "")
+    return WrongCall(what, where=where, expected=f"{name}({', '.join(texts)})", next_step=next_step)

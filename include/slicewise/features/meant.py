@@ -1,0 +1,35 @@
+"""What stands where something else belongs is answered with what its author may have meant; for messages alone."""
+
+from __future__ import annotations
+
+import inspect
+
+import slicewise
+from slicewise import hints
+from slicewise.slices import Window
+
+
+def shown(value: object) -> str:
+    """A value for a message: a function or class of sw by its name there."""
+    name = getattr(value, "__name__", None)
+    return f"sw.{name}, without its parentheses," if callable(value) and name in slicewise.__dir__() else repr(value)
+
+
+def aggregate(given: object) -> str:
+    """What to write instead of what is no aggregate."""
+    name = given if isinstance(given, str) else getattr(given, "__name__", "")
+    if callable(given) and name in slicewise.__dir__():
+        needed = [each for each in inspect.signature(given).parameters.values() if each.default is each.empty]
+        return f"call it: sw.{name}({'…' if needed else ''})"
+    if isinstance(given, type):
+        return f"call it with the columns that it reads: {name}(…)"
+    return hints.attribute_instead(name, slicewise.__dir__()) or 'write sw.count(), or sw.sum("column")'
+
+
+def windows(given: object) -> str:
+    """What to write instead of what is no list of windows."""
+    if isinstance(given, str):
+        return f'put it in [ ]: windows=["{given}"]'
+    if isinstance(given, Window):
+        return f"put it in [ ]: windows=[sw.{given.kind}(…)]"
+    return 'write windows=["1h"]'
