@@ -19,16 +19,13 @@ from slicewise.errors import DefinitionError
 from slicewise.features.coercion import NULL
 from slicewise.features.expression import Call, Node, RowExpression
 from slicewise.features.function_texts import REPEATED
+from slicewise.features.row_dialect import RowLogicSql
+from slicewise.features.spelled import told
 from slicewise.features.typer import ALLOWED, Typer
 from slicewise.features.types import BOOLEAN
 
 MAX_TEXT = 10_000
 MAX_SIZE = 20_000
-
-
-def parser_said(description: str) -> str:
-    """What the parser has to say, but for what it says of its own tree."""
-    return "something is missing here" if description.startswith("Required keyword") else description
 
 
 def parse_expression(
@@ -68,12 +65,12 @@ def _parsed(text: str, where: str) -> exp.Expr:
             next_step="write the expression in quotes, or leave it out",
         )
     try:
-        statements = sqlglot.parse(text, dialect="duckdb")
+        statements = sqlglot.parse(text, dialect=RowLogicSql)
     except SqlglotError as error:
         details = getattr(error, "errors", None) or [{}]
         column = details[0].get("col")
         raise DefinitionError(
-            f"{text!r} is no expression: {parser_said(details[0].get('description') or str(error))}",
+            f"{text!r} is no expression: {told(error)}",
             where=where + (f", character {column}" if column else ""),
             expected=ALLOWED,
             next_step="correct the text",

@@ -23,12 +23,14 @@ from slicewise.features.coercion import (
 from slicewise.features.expression import Call, ColumnRef, Literal, Node, RowExpression
 from slicewise.features.functions import FUNCTIONS
 from slicewise.features.names import listed, nearest
+from slicewise.features.spelled import spelled
 from slicewise.features.types import BOOLEAN, DATE, DOUBLE, LONG, STRING, TIMESTAMP, decimal_parts, element_type
+from slicewise.hints import close_to, either
 
-ALLOWED = (
-    "literals, columns, + - * /, = <> < <= > >=, AND OR NOT, IS [NOT] NULL, [NOT] IN, BETWEEN, "
-    "CASE, IF, COALESCE, NULLIF, ABS, LEAST, GREATEST, LENGTH, CONCAT, ||, CAST, " + FUNCTIONS
-)
+ALLOWED = "columns, literals, operators, CASE, CAST and the functions that docs/sql.md lists for row logic"
+REWRITE = "rewrite it with what is on the list, or compute it before the topic"
+NAMES = ("IF", "COALESCE", "NULLIF", "ABS", "LEAST", "GREATEST", "LENGTH", "CONCAT", "CAST", *FUNCTIONS)
+"""Functions of row logic, by the names that messages give them."""
 _REASONS: Mapping[type[exp.Expr], str] = {
     exp.Lower: f"LOWER is not on the list: {BOTH_ENGINES} outside of ASCII; ASCII_LOWER leaves the rest alone",
     exp.Upper: f"UPPER is not on the list: {BOTH_ENGINES} outside of ASCII; ASCII_UPPER leaves the rest alone",
@@ -67,7 +69,7 @@ class Typer:
         what: str,
         node: exp.Expr | None,
         expected: str = ALLOWED,
-        next_step: str = "rewrite it with what is on the list, or compute it before the topic",
+        next_step: str = REWRITE,
     ) -> RowLogicRefused:
         """The error of whatever is not allowed, with the position of `node` in the text."""
         start = _start(node)
@@ -88,8 +90,14 @@ class Typer:
         for kind, reason in _REASONS.items():
             if isinstance(node, kind):
                 raise self.refused(reason, node)
-        name = node.name if isinstance(node, exp.Anonymous) else node.key.upper()
-        raise self.refused(f"{name} is not on the list of row logic", node)
+        name = spelled(self.text, node)
+        what = f"{name} is not on the list of row logic"
+        close = close_to(name, NAMES) if isinstance(node, exp.Func) else []
+        raise (
+            self.refused(what, node, next_step=f"did you mean {either(close)}? {REWRITE}")
+            if close
+            else self.refused(what, node)
+        )
 
     # ---- leaves
     def column(self, node: exp.Column) -> Node:
@@ -113,7 +121,12 @@ class Typer:
             if not -(2**63) <= sign * int(raw) < 2**63:
                 raise self.refused(f"{raw} does not fit 64 bits", node, "an int64 or a double")
             return Literal(sign * int(raw), LONG)
-        value = sign * float(raw)
+        try:
+            value = sign * float(raw)
+        except ValueError:
+            raise self.refused(
+                f"{raw} is no number", node, "digits, as in 1.5 or 1.5e3", "correct the number"
+            ) from None
         if value in (float("inf"), float("-inf")):
             raise self.refused(f"{raw} is beyond the largest double", node)
         return Literal(value, DOUBLE)

@@ -65,8 +65,16 @@ class Clauses:
         if "WINDOW" not in self.parts:
             return {}
         parts = self.parts["WINDOW"].split(",")
+        nodes = self.tree.args.get("windows") or []
+        if len(nodes) != len(parts):
+            raise self.sql.refused(
+                "WINDOW begins a clause here",
+                self.sql.tokens().find("WINDOW") or self.tokens.span(),
+                "WINDOW name AS (…), behind WHERE",
+                'a column of that name stands in quotes: "window"',
+            )
         found: dict[str, tuple[exp.Window, Tokens]] = {}
-        for node, tokens in zip(self.tree.args.get("windows") or [], parts, strict=True):
+        for node, tokens in zip(nodes, parts, strict=True):
             if node.name.lower() in {name.lower() for name in found}:
                 raise self.sql.refused(
                     f"window {node.name!r} is defined twice", tokens.span(), "each name once, whatever its case"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from sqlglot.dialects.duckdb import DuckDB
 from sqlglot.parsers.duckdb import DuckDBParser
 
+from slicewise.features.row_dialect import QuietParser
 from slicewise.features.sql.names import kept_names
 
 _KEPT = kept_names()
@@ -16,7 +17,7 @@ class SlicewiseSql(DuckDB):
     class Tokenizer(DuckDB.Tokenizer):
         KEYWORDS = {text: kind for text, kind in DuckDB.Tokenizer.KEYWORDS.items() if text not in ("SESSION", "ANY")}  # noqa: RUF012
 
-    class Parser(DuckDBParser):
+    class Parser(QuietParser):
         FUNCTIONS = {name: made for name, made in DuckDBParser.FUNCTIONS.items() if name not in _KEPT}  # noqa: RUF012
         FUNCTION_PARSERS = {n: read for n, read in DuckDBParser.FUNCTION_PARSERS.items() if n not in _KEPT}  # noqa: RUF012
         NO_PAREN_FUNCTION_PARSERS = {  # noqa: RUF012

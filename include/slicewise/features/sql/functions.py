@@ -7,6 +7,7 @@ the field's names stand beside them where the meaning is the same.
 from __future__ import annotations
 
 import inspect
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -27,6 +28,7 @@ from slicewise.features.sql.names import (
     existing,
     expected_names,
     known_names,
+    meant,
 )
 from slicewise.features.sql.rowlogic import RowLogic
 from slicewise.features.sql.text import Span, SqlText, node_span
@@ -140,7 +142,6 @@ class Functions:
                 call.span,
                 "an aggregate",
             )
-        known = known_names()
         if name in REASONS:
             reason, instead = REASONS[name]
             raise self.sql.refused(
@@ -149,9 +150,7 @@ class Functions:
                 expected_names(),
                 instead,
             )
-        raise self.sql.refused(
-            f"unknown function {call.node.this!r}", call.span, expected_names(), nearest(name, known)
-        )
+        raise self.sql.refused(f"unknown function {call.node.this!r}", call.span, expected_names(), meant(name))
 
     def _spelled(
         self, call: Call, spelling: Spelling, positional: list[exp.Expr], named: dict[str, Any]
@@ -272,6 +271,7 @@ class Functions:
 
 
 _NONE = object()
+_NUMBER = re.compile(r"(\d+\.?\d*|\.\d+)(e[+-]?\d+)?", re.IGNORECASE)
 _CONDITION = ""
 """A column that has no name yet."""
 
@@ -289,7 +289,9 @@ def _all_of(first: exp.Expr, second: exp.Expr | None) -> exp.Expr:
 def _constant(node: exp.Expr) -> Any:
     if isinstance(node, exp.Literal):
         text = str(node.this)
-        return text if node.is_string else int(text) if is_whole(text) else float(text)
+        if node.is_string or is_whole(text):
+            return text if node.is_string else int(text)
+        return float(text) if _NUMBER.fullmatch(text) else _NONE  # what is none, row logic refuses
     if isinstance(node, exp.Boolean):
         return bool(node.this)
     if isinstance(node, exp.Null):

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import inspect
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from slicewise import aggregates
+from slicewise import aggregates, hints
 from slicewise.aggregates import Aggregate
-from slicewise.features.names import listed
 
 _HELPERS = {"canonicalise", "from_spec"}
 
@@ -94,7 +94,16 @@ def known_names() -> list[str]:
 
 def expected_names() -> str:
     """The names that can be called, for messages."""
-    return f"one of {listed(existing(), 60)}, or the field's name of one"
+    return "an aggregate of docs/aggregates.md, or SQL's name of one, as docs/sql.md lists them"
+
+
+def meant(name: str) -> str:
+    """What a function that there is not may be: ours of another system's name, else the nearest names."""
+    ours = re.search(r"sw\.(\w+)\(", hints.ATTRIBUTES.get(name, ""))
+    if ours is not None and ours.group(1) in existing():
+        return f"{name} is {ours.group(1)} here"
+    close = hints.close_to(name, known_names())
+    return f"did you mean {hints.either(close)}?" if close else "name one of those"
 
 
 def kept_names() -> frozenset[str]:

@@ -85,7 +85,7 @@ class RowLogic:
                     "row logic, as in sum(seconds / 60)",
                 )
         try:
-            tree = Typer("", self.kinds, "", self.typed).typed(node)
+            tree = Typer(self.sql.text, self.kinds, "", self.typed).typed(node)
             text = node.sql(dialect="duckdb", comments=False)
             again = self._parsed(text, boolean=boolean)
         except RowLogicRefused as error:

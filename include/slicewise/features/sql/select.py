@@ -14,11 +14,12 @@ from slicewise.features.definitions import Case, Feature, FeatureView, KafkaSour
 from slicewise.features.functions import BY_NAME
 from slicewise.features.naming import Location
 from slicewise.features.planner import plan_source, plan_view
+from slicewise.features.spelled import spelled
 from slicewise.features.sql.clauses import ONE_SOURCE, Clauses, is_distinct_from
 from slicewise.features.sql.functions import Call, Functions, columns_of
 from slicewise.features.sql.grouped import Grouped
 from slicewise.features.sql.lengths import Meant
-from slicewise.features.sql.names import expected_names, known_names
+from slicewise.features.sql.names import expected_names, known_names, meant
 from slicewise.features.sql.rowlogic import RowLogic
 from slicewise.features.sql.statements import Statement, refuse_unknown_options, truth
 from slicewise.features.sql.text import Span, SqlText, Tokens, node_span
@@ -241,7 +242,8 @@ class _Select:
         if what:
             said = f"{what} is not there: nulls are skipped, and values need no order"
         elif isinstance(node, exp.Func):
-            said = f"unknown function {node.sql_name().lower()!r}"
+            name = spelled(self.sql.text, node).lower()
+            return self.sql.refused(f"unknown function {name!r}", tokens.span(), expected_names(), meant(name))
         else:
             said = "this is no aggregate"
         return self.sql.refused(said, tokens.span(), expected_names())

@@ -12,7 +12,7 @@ from sqlglot.errors import SqlglotError, TokenError
 from sqlglot.tokenizer_core import Token
 
 from slicewise.errors import DefinitionError
-from slicewise.features.rowlogic import parser_said
+from slicewise.features.spelled import told
 from slicewise.features.sql.dialect import SlicewiseSql
 
 MAX_TEXT = 1_000_000
@@ -113,8 +113,7 @@ class SqlText:
             starts = [0, *(i + 1 for i, c in enumerate(self.text) if c == "\n")]
             start = starts[min(line, len(starts)) - 1] + column - len(highlight)
             at = Span(max(0, start), max(0, start) + max(1, len(highlight)))
-        said = parser_said(details.get("description") or str(error).partition("\n")[0])
-        return self.refused(f"this is no SQL: {said}", at, next_step="correct the text")
+        return self.refused(f"this is no SQL: {told(error)}", at, next_step="correct the text")
 
 
 @dataclass(frozen=True)
