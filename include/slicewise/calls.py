@@ -37,7 +37,7 @@ def checked_call(make: Callable[Given, Made]) -> Callable[Given, Made]:
 
 def checked_class(kind: Kind) -> Kind:
     """The same class; a call that its fields cannot take is refused at its line."""
-    init: Callable[..., None] = kind.__init__
+    init: Callable[..., None] = vars(kind)["__init__"]
 
     @functools.wraps(init)
     def made(self: object, *args: Any, **kwargs: Any) -> None:
@@ -50,7 +50,7 @@ def checked_class(kind: Kind) -> Kind:
                 raise
             raise refused from None
 
-    kind.__init__ = made
+    type.__setattr__(kind, "__init__", made)
     return kind
 
 

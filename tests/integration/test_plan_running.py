@@ -52,7 +52,9 @@ def test_a_plan_says_what_differs_from_the_deployment(
     kinds = {change["view"]: change["change"] for change in found["changes"]}
     assert kinds == dict.fromkeys(deployed.views, "unchanged") | {"long_haul": "refused"}
     (refused,) = [change for change in found["changes"] if change["change"] == "refused"]
-    assert "row_logic" in refused["reason"]
+    assert (
+        "where is `distance >= 1500 AND NOT cancelled`, was `distance >= 1000 AND NOT cancelled`" in refused["reason"]
+    )
     assert found["compared"] == f"compared with deployment {deployed.digest[:16]}"
     assert operator.dbsize() == before
     operator.close()

@@ -414,7 +414,7 @@ def test_a_changed_unit_under_a_deployed_name_is_refused_with_what_differs() -> 
         refuse_changed_units(more, now)
     assert "new name" in str(refused.value.next_step)
     filtered = planned(view(plays("1h"), where="liked"))
-    with pytest.raises(DefinitionError, match="row_logic"):
+    with pytest.raises(DefinitionError, match="where is `liked`, was none"):
         refuse_changed_units(filtered, now)
     refuse_changed_units(planned(view(plays("1h", "50m"))), now)  # the same unit: no error
 

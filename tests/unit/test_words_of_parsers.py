@@ -126,9 +126,9 @@ def test_it_is_told_as_it_is_written(text: str, what: str, instead: str) -> None
     with pytest.raises(sw.SlicewiseError) as caught:
         parse_expression(text, KINDS, where="where of view 'v'", boolean=True)
     error = caught.value
-    assert what in error.what  # type: ignore[attr-defined]
-    assert instead in error.next_step  # type: ignore[attr-defined]
-    assert len(str(error.expected)) < 120, "no long list of functions"  # type: ignore[attr-defined]
+    assert what in error.what
+    assert instead in str(error.next_step)
+    assert len(str(error.expected)) < 120, "no long list of functions"
 
 
 def test_a_function_of_sql_that_there_is_not_is_answered_with_the_nearest() -> None:

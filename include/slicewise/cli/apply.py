@@ -47,6 +47,7 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
     from slicewise.cli._building import build
     from slicewise.cli.check import proven
     from slicewise.errors import DefinitionError
+    from slicewise.features.by_view import view_changes
     from slicewise.features.explain import changes, refuse_changed_units
     from slicewise.features.plan import plan
     from slicewise.features.probes import whole as with_probes
@@ -71,7 +72,7 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
         wanted = [
             each for each in changes(whole, found.deployment) if each.view in planned.views or each.kind == "removed"
         ]
-        for each in wanted:
+        for each in view_changes(wanted):
             say(f"{each.kind:<10} {each.view:<24} {each.reason}")
         refuse_changed_units(whole, found.deployment)
         gone = [each.view for each in wanted if each.kind == "removed"]

@@ -23,7 +23,7 @@ from slicewise.errors import StoreUnavailable
 from slicewise.settings import Settings, redacted, urls_of
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from slicewise.features.explain import Explained
 
@@ -51,6 +51,7 @@ def _rate(text: str) -> float:
 
 def run(arguments: argparse.Namespace, settings: Settings) -> int:
     from slicewise.cli.check import definitions_of
+    from slicewise.features.by_view import view_changes
     from slicewise.features.explain import TEXT_BYTES, board_changes, changes, explain, published
     from slicewise.features.plan import Deployment, plan
     from slicewise.features.project import load_project
@@ -100,7 +101,7 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
     print()
     print_reads(rows)
     print()
-    for change in every:
+    for change in view_changes(every):
         print(f"{change.view}: {change.kind}; {change.reason}")
     for change in boards:
         print(f"leaderboard {change.view}: {change.kind}; {change.reason}")
@@ -119,7 +120,9 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
 
 
 def print_units(rows: Sequence[Explained]) -> None:
-    """The units of a plan as a table."""
+    """The views of a plan as a table, one row for each."""
+    from slicewise.features.by_view import by_view
+
     header = (
         "view",
         "entity",
@@ -134,24 +137,37 @@ def print_units(rows: Sequence[Explained]) -> None:
         "reads",
         "change",
     )
-    table = [
-        (
-            row.view,
-            row.entity,
-            row.slice,
-            "-" if row.slice == "events" else ", ".join(("slice", *row.levels, "1h", "1d", *(("5d",) * row.pentads))),
-            row.retention,
-            str(row.features),
-            str(len(row.partials)),
-            f"{row.bytes_per_row} B",
-            _size(row.most_bytes_per_row),
-            _size(row.bytes_per_entity),
-            str(row.reads_per_request),
-            row.change.kind,
-        )
-        for row in rows
-    ]
-    print_table(header, table)
+    print_table(header, [_row(group) for group in by_view(rows)])
+
+
+def _row(units: Sequence[Explained]) -> tuple[str, ...]:
+    """The cells of a view: what differs between its units side by side, what adds up as one number."""
+    from slicewise.features.by_view import view_changes
+
+    (change,) = view_changes(unit.change for unit in units)
+    return (
+        units[0].view,
+        units[0].entity,
+        _each(unit.slice for unit in units),
+        _each(_levels(unit) for unit in units),
+        _each(unit.retention for unit in units),
+        str(sum(unit.features for unit in units)),
+        str(sum(len(unit.partials) for unit in units)),
+        _each(f"{unit.bytes_per_row} B" for unit in units),
+        _each(_size(unit.most_bytes_per_row) for unit in units),
+        _size(sum(unit.bytes_per_entity for unit in units)),
+        str(sum(unit.reads_per_request for unit in units)),
+        change.kind,
+    )
+
+
+def _levels(unit: Explained) -> str:
+    return "-" if unit.slice == "events" else ", ".join(("slice", *unit.levels, "1h", "1d", *(("5d",) * unit.pentads)))
+
+
+def _each(texts: Iterable[str]) -> str:
+    """Those that differ, with a plus between them."""
+    return " + ".join(dict.fromkeys(texts))
 
 
 def print_reads(rows: Sequence[Explained]) -> None:

@@ -51,12 +51,11 @@ class Feature:
 
     def __post_init__(self) -> None:
         from slicewise.aggregates import Aggregate
+        from slicewise.features import meant
 
         where = at_place("feature", self.name, self.location)
         check_name(self.name, "a feature", where)
         if not isinstance(self.aggregate, Aggregate):
-            from slicewise.features import meant  # only a mistake needs it
-
             raise DefinitionError(
                 f"{meant.shown(self.aggregate)} is no aggregate",
                 where=where,
@@ -64,8 +63,6 @@ class Feature:
                 next_step=meant.aggregate(self.aggregate),
             )
         if isinstance(self.windows, str) or not isinstance(self.windows, Sequence) or not self.windows:
-            from slicewise.features import meant
-
             raise DefinitionError(
                 f"windows are {self.windows!r}",
                 where=where,

@@ -14,9 +14,9 @@ from slicewise.aggregates.values import is_text
 from slicewise.codec import SEAL_BYTES, Layout
 from slicewise.errors import DefinitionError
 from slicewise.features.dedupe import EventIds
+from slicewise.features.differences import differences
 from slicewise.features.emission import emitted_features, step_us
 from slicewise.features.event_list import EventList
-from slicewise.features.fingerprint import canonical_json, storage_payload
 from slicewise.features.plan import Deployment
 from slicewise.features.reads import WindowReads, fields_of_all, window_reads
 from slicewise.features.schema_change import refusals, reread, schema_changes
@@ -151,11 +151,15 @@ def refuse_changed_units(new: Deployment, deployed: Deployment | None) -> None:
                 expected="columns of the types that they are archived by",
                 next_step="put a column of another name in its place, with paths={…: '$.…'}",
             )
-    refused = [change for change in changes(new, deployed) if change.kind == "refused"]
+    refused: dict[str, list[str]] = {}
+    for change in changes(new, deployed):
+        if change.kind == "refused":
+            refused.setdefault(change.view, []).append(change.reason)
     if refused:
+        told = [f"view {view!r} is deployed with other partials: {'; '.join(why)}" for view, why in refused.items()]
         raise DefinitionError(
-            f"view {refused[0].view!r} is deployed with other partials: {refused[0].reason}",
-            where=", ".join(f"view {change.view!r}" for change in refused),
+            "\n".join(told),
+            where=", ".join(f"view {view!r}" for view in refused),
             expected="what is stored under a name stays: same columns, row logic, partials, slice",
             next_step="deploy the changed view under a new name, and move its readers",
         )
@@ -175,7 +179,7 @@ def _change(unit: Unit, new: Deployment, deployed: Deployment) -> Change:
     others = [each for each in others if (each.event_list is None) == (unit.event_list is None)]
     if others:
         nearest = min(others, key=lambda each: abs(each.slice_us - unit.slice_us))
-        reason = "; ".join(_differences(unit, new, nearest, deployed)) or "it stores other bytes"
+        reason = "; ".join(differences(unit, source, nearest, deployed.source(nearest.source)))
         if then is not None and (read := sorted(reread(source, then) & {*unit.reads, *nearest.reads})):
             what = f"the source's {', '.join(read)} changed: built again from the archive, 503 until then; {reason}"
             return Change(view, "new", what, fingerprint)
@@ -214,23 +218,6 @@ def _over_what_is_stored(unit: Unit, same: Unit, new: Deployment, deployed: Depl
     if unit.definition_fingerprint in stands:
         return Change(view, "unchanged", "nothing to do", fingerprint)
     return Change(view, "definition", "answers from what is stored", fingerprint)
-
-
-def _differences(unit: Unit, new: Deployment, old: Unit, deployed: Deployment) -> list[str]:
-    now = storage_payload(unit, new.source(unit.source))
-    then = storage_payload(old, deployed.source(old.source))
-    found = []
-    for key in sorted({*now, *then}):
-        if now.get(key) == then.get(key):
-            continue
-        if key == "partials":
-            before = {canonical_json(each) for each in then[key]}
-            after = {canonical_json(each) for each in now[key]}
-            found += [f"partial added: {each}" for each in sorted(after - before)]
-            found += [f"partial removed: {each}" for each in sorted(before - after)]
-        else:
-            found.append(f"{key}: {canonical_json(then.get(key))} -> {canonical_json(now.get(key))}")
-    return found
 
 
 def row_bytes(layout: Layout) -> int:

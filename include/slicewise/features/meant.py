@@ -5,7 +5,6 @@ from __future__ import annotations
 import inspect
 
 import slicewise
-from slicewise import hints
 from slicewise.slices import Window
 
 
@@ -17,6 +16,8 @@ def shown(value: object) -> str:
 
 def aggregate(given: object) -> str:
     """What to write instead of what is no aggregate."""
+    from slicewise import hints  # a table that only a mistake needs
+
     name = given if isinstance(given, str) else getattr(given, "__name__", "")
     if callable(given) and name in slicewise.__dir__():
         needed = [each for each in inspect.signature(given).parameters.values() if each.default is each.empty]
