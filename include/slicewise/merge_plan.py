@@ -175,9 +175,9 @@ def days_of(pentad: int) -> range:
 
 
 class HotField(NamedTuple):
-    """A field of a hot hash: a guard, a running partial, a total, or one that is not counted by its name."""
+    """A field of a hot hash: a guard, a running partial, a total, a tail's, or one that is not counted by its name."""
 
-    kind: Literal["l", "r", "t", ""]
+    kind: Literal["l", "r", "t", "q", ""]
     place: Place
     hour: int
     mask: int

@@ -32,6 +32,7 @@ from slicewise.codec import (
     seqs_of,
     unpack_hours,
     unpack_lifetime,
+    unpack_tail,
 )
 from slicewise.cover import Cover, Place
 from slicewise.errors import BeyondRetention, CodecError, DataLoss, StoreUnavailable
@@ -326,6 +327,7 @@ def _add_hot(
     masks: list[int] = []
     ledger, names, values = base.ledger.offsets, part.hot[::2], part.hot[1::2]
     tail: list[bytes] = []
+    left: dict[Place, int] = {}
     if base.tail:
         letters = _letters(names)
         if _EVENT in letters:
@@ -343,9 +345,13 @@ def _add_hot(
             after = int(value) + 1
             if after > ledger.get(place, 0):
                 guards[place] = after
+        elif kind == "q" and base.tail_over:
+            left[place] = max(unpack_tail(value)[0] + 1, left.get(place, 0))
     if counted:
         check_values(counted, RUNNING_HEAD)
         rows.singles(key, RUNNING_HEAD, counted, masks)
+    if left:
+        return guards, _left(left, dict(zip(names, values, strict=True)), base.ledger, guards)
     if not tail:
         return guards, NO_EVENTS
     events = opened(plan, tail)
@@ -362,6 +368,18 @@ def _add_hot(
         if end > ledger.get(place, 0):
             guards[place] = max(end, guards.get(place, 0))
     return guards, TailSeen(len(found.masks), found.newest_us)
+
+
+def _left(
+    ends: Mapping[Place, int], fields: Mapping[bytes, bytes], ledger: Cover, guards: Mapping[Place, int]
+) -> TailSeen:
+    """What a tail of another life brought beyond what is folded. ends: beyond the last event in its fields. One that
+    was skipped, and what lies beyond it, counted in no answer."""
+    lacking = 0
+    for place, end in ends.items():
+        _, skipped = standing(fields, place)
+        lacking += max(0, min(end, skipped) - max(ledger.get(place), guards.get(place, 0)))
+    return TailSeen(0, NO_EVENTS.newest_us, lacking) if lacking else NO_EVENTS
 
 
 _EVENT = b"q"
@@ -410,6 +428,8 @@ def _hot_field(plan: ReadPlan, name: bytes) -> HotField:
             return HotField("r", place, hour, int(plan.hot.masks[region]))
         if parts[0] == b"l" and len(parts) == 3:
             return HotField("l", (parts[1].decode("ascii"), int(parts[2])), 0, NOWHERE)
+        if parts[0] == _EVENT and len(parts) == 4:
+            return HotField("q", (parts[1].decode("ascii"), int(parts[2])), 0, NOWHERE)
     except ValueError as error:
         raise CodecError(f"a hot field that is none: {name[:80]!r}") from error
     if name == b"t":
@@ -419,8 +439,8 @@ def _hot_field(plan: ReadPlan, name: bytes) -> HotField:
     raise CodecError(f"a hot field that is none: {name[:80]!r}")
 
 
-_PASSED_OVER = (_EVENT, b"o", b"x", b"e")
-"""Of a tail: its fields where they do not count, their numbers, and what was skipped, which is asked for by name.
+_PASSED_OVER = (b"o", b"x", b"e")
+"""Of a tail: the numbers of its fields, and what was skipped, which is asked for by name.
 Beside them `m` says how many events there are. `e` and `n` are of the format before, and nobody counts them."""
 _UNCOUNTED = HotField("", ("", 0), 0, NOWHERE)
 

@@ -69,10 +69,13 @@ class TailSeen(NamedTuple):
 
     events: int
     newest_us: int
+    left: int = 0
+    """Offsets up to which a tail of another life of the store brought events that this answer does not contain."""
 
     def and_of(self, other: TailSeen) -> TailSeen:
         """Of both."""
-        return TailSeen(self.events + other.events, max(self.newest_us, other.newest_us))
+        newest_us = max(self.newest_us, other.newest_us)
+        return TailSeen(self.events + other.events, newest_us, self.left + other.left)
 
 
 NO_EVENTS = TailSeen(0, -NEVER)

@@ -17,11 +17,13 @@ from slicewise.serving.answer import Answer, EntityAnswer
 from slicewise.serving.catalog import Catalog
 from slicewise.serving.connection import SyncConnection
 from slicewise.serving.fallback import LastKnown
+from slicewise.serving.pending import Pending
 from slicewise.serving.requests import Entity, checked
 from slicewise.serving.service import FeatureService
 from slicewise.slices import DAY_US
 from slicewise.stores.memory import MemoryServer, open_memory
 from tests.support.in_memory import TOPIC, asked, deploy, deployment, world
+from tests.support.served import Event, batch
 
 
 @pytest.mark.parametrize("initialised", [False, True])
@@ -194,4 +196,99 @@ def test_an_older_reply_of_the_same_life_is_no_loss() -> None:
     advance(server, 100, 200)
     asked(service, connection, "strict")
     assert service.catalog is not None
-    assert service.reached.after(service.catalog, marks, older.incarnation) == {}
+    assert service.reached.after(service.catalog.deployment.sources, marks, older.incarnation) == {}
+
+
+@pytest.mark.parametrize("lives", [1, 2, 3])
+def test_a_ledger_that_was_seen_is_missed_in_all_later_lives_of_the_store(lives: int) -> None:
+    _, server, _, service, connection = world(deployment())
+    advance(server, 0, 100)
+    assert asked(service, connection, "strict").flags == ()
+    server.restart(lost_writes=1)
+    for life in range(lives):
+        with pytest.raises(Recovering, match=f"{100 - life} to go"):
+            asked(service, connection, "strict")
+        advance(server, life, life + 1)
+        server.restart()
+    advance(server, lives, 100)
+    assert asked(service, connection, "strict").flags == ()
+
+
+def folded(server: MemoryServer, user: str, *offsets: int) -> None:
+    """A batch that has not ended: its events are in answers, and the ledger is where it was."""
+    (unit,) = deployment().units
+    now = server.clock.now_us() - 1
+    store = open_memory(server)
+    store.fold(batch(unit, [Event(0, offset, now, {"user": user, "t": now}, TOPIC) for offset in offsets]))
+
+
+def ask(service: FeatureService, connection: SyncConnection, *users: str) -> list[object]:
+    found = connection.run(service.read(checked(None, "strict", [{"user": user} for user in users])))
+    return [result.values[0] for result in found.results]
+
+
+@pytest.mark.parametrize("restarts", [1, 2])
+def test_what_a_running_batch_had_brought_is_missed_where_it_was_answered_and_nowhere_else(restarts: int) -> None:
+    _, server, _, service, connection = world(deployment())
+    folded(server, "ada", 3, 4)
+    folded(server, "bob", 5)
+    assert ask(service, connection, "ada", "eve") == [2, 0]
+    server.restart(lost_writes=2)
+    for _ in range(restarts - 1):
+        assert ask(service, connection, "bob", "eve") == [0, 0]
+        server.restart()
+    assert ask(service, connection, "bob", "eve") == [0, 0], "nobody was told of bob's"
+    with pytest.raises(Recovering, match="5 to go"):
+        ask(service, connection, "eve", "ada")
+    assert asked(service, connection, "declared").flags == ("default",)
+    folded(server, "ada", 3)
+    with pytest.raises(Recovering, match="1 to go"):
+        ask(service, connection, "ada")
+    folded(server, "ada", 4)
+    assert ask(service, connection, "ada") == [2], "all that was answered is there, wherever the ledger is"
+    server.restart(lost_writes=1)
+    with pytest.raises(Recovering):
+        ask(service, connection, "ada")
+    advance(server, 0, 5)
+    assert ask(service, connection, "ada") == [1], "the ledger says so; no fold brought it in this test"
+    server.restart()
+    assert ask(service, connection, "ada") == [1]
+
+
+def test_within_a_life_no_answer_is_missed() -> None:
+    _, server, _, service, connection = world(deployment())
+    folded(server, "ada", 3, 4)
+    older = connection.run(service.read(checked(None, "strict", [{"user": "bob"}])))
+    assert ask(service, connection, "ada") == [2]
+    folded(server, "bob", 2)
+    assert ask(service, connection, "bob", "ada", "eve") == [1, 2, 0]
+    assert older.flags == ()
+
+
+def test_entities_of_whom_too_many_are_ahead_are_missed_together() -> None:
+    ledger, at = Cover({(TOPIC, 0): 5}), (TOPIC, 0)
+    pending = Pending(most=4)
+    for i in range(9):
+        pending.saw("u", b"%d" % i, Cover({at: 10 + i}), ledger)
+    pending.saw("w", b"0", Cover({at: 7}), ledger)
+    assert not pending.recalls
+    pending.restarted()
+    assert pending.lacking("u", b"never", Cover({at: 10}), [TOPIC]) == Cover({at: 17})
+    assert not pending.lacking("u", b"8", Cover({at: 18}), [TOPIC])
+    assert not pending.lacking("v", b"0", ledger, [TOPIC])
+    assert pending.lacking("w", b"0", ledger, [TOPIC])
+    pending.reached(Cover({at: 17}), [TOPIC])
+    assert pending.lacking("u", b"8", Cover({at: 17}), [TOPIC])
+    assert not pending.lacking("u", b"never", Cover({at: 17}), [TOPIC])
+    pending.reached(Cover({at: 18}), [TOPIC])
+    assert not pending.recalls
+
+
+def test_entities_that_the_ledger_has_passed_make_room() -> None:
+    at = (TOPIC, 0)
+    pending = Pending(most=4)
+    for i in range(40):
+        pending.saw("u", b"%d" % i, Cover({at: i + 1}), Cover({at: i}))
+    pending.restarted()
+    assert pending.lacking("u", b"39", Cover({at: 39}), [TOPIC])
+    assert not pending.lacking("u", b"never", Cover(), [TOPIC]), "each is remembered by itself"

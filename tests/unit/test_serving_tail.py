@@ -13,7 +13,7 @@ import slicewise as sw
 from slicewise import token as tokens
 from slicewise.clock import ManualClock
 from slicewise.cover import Cover
-from slicewise.errors import CodecError
+from slicewise.errors import CodecError, Recovering
 from slicewise.features.definitions import Project
 from slicewise.features.plan import plan
 from slicewise.serving.answer import Answer
@@ -93,9 +93,9 @@ def made(random_: random.Random, count: int) -> list[Event]:
 
 
 class World:
-    """A service over a store in memory: some events folded, some compacted, the rest in the tail."""
+    """A service over a store in memory: some events folded, some compacted, the rest in the tail, or yet to come."""
 
-    def __init__(self, seed: int = 3, bound: int = 1_000) -> None:
+    def __init__(self, seed: int = 3, bound: int = 1_000, *, to_come: bool = False) -> None:
         self.server = MemoryServer(ManualClock(NOW))
         self.events = made(random.Random(seed), 60)
         self.served = Served(open_memory(self.server), DEPLOYMENT)
@@ -106,12 +106,18 @@ class World:
         for hour in (NOW // HOUR_US - 1, NOW // HOUR_US - 2):
             self.served.compact(hour, Cover(ends))
         self.served.begin_tail()
-        self.served.tail(self.rest, bound)
+        if not to_come:
+            self.served.tail(self.rest, bound)
         self.service = FeatureService(ManualClock(NOW))
         self.connection = SyncConnection(lambda: open_memory(self.server))
 
     def ask(self, refs: list[str] = REFS, users: Sequence[str] = USERS, min_token: str | None = None) -> Answer:
         request = checked(refs, None, [{"user": user} for user in users], min_token=min_token)
+        return self.connection.run(self.service.read(request))
+
+    def ask_view(self, view: str, users: Sequence[str] = USERS) -> Answer:
+        refs = [ref for ref in REFS if ref.startswith(f"{view}:")]
+        request = checked(refs, None, [{}] if view == "all" else [{"user": user} for user in users])
         return self.connection.run(self.service.read(request))
 
     def hot(self) -> list[dict[bytes, bytes]]:
@@ -175,13 +181,70 @@ def test_a_tail_of_another_life_of_the_store_is_left_out_until_the_next_one_begi
     world = World()
     with_tail = world.ask()
     world.server.restart()
-    alone = world.ask(SLICED)
+    with pytest.raises(Recovering):
+        world.ask(SLICED)
+    alone = world.ask_view("few", ["nobody"])
     assert alone.freshness[0].tail_events == 0
-    folded = [e for e in world.events if e not in world.rest]
-    assert bits(alone) == trained(world.events, alone) == evaluated(folded, SLICED)
     world.served.store = open_memory(world.server)
     world.served.begin_tail()
     assert bits(world.ask()) == bits(with_tail)
+
+
+@pytest.mark.parametrize("view", ["few", "wide", "ever", "all"])
+@pytest.mark.parametrize("remembers", [True, False])
+def test_pending_events_that_were_answered_are_not_taken_back_by_a_restart(view: str, remembers: bool) -> None:
+    """A process that saw no answer before refuses by the fields that the store still holds."""
+    world = World()
+    before = world.ask_view(view)
+    world.server.restart()
+    if not remembers:
+        world.service = FeatureService(ManualClock(NOW))
+    with pytest.raises(Recovering, match="began anew") as refused:
+        world.ask_view(view)
+    assert refused.value.where == f"view {view!r}"
+    world.served.store = open_memory(world.server)
+    world.served.fold(world.rest)
+    after = world.ask_view(view)
+    assert bits(after) == bits(before)
+    bases_grow(before, after)
+
+
+def bases_grow(before: Answer, after: Answer) -> None:
+    for one, other in zip(before.results, after.results, strict=True):
+        for was, now in zip(tokens.decode_all(one.token), tokens.decode_all(other.token), strict=True):
+            assert now.base.dominates(was.base)
+
+
+@pytest.mark.parametrize("view", ["few", "ever", "all", "exact"])
+@pytest.mark.parametrize("restarts", [1, 2])
+def test_answered_events_that_a_crash_took_from_the_tail_are_missed_over_all_lives(view: str, restarts: int) -> None:
+    """Nothing of the newest events is left in the store, and a new tail has begun: its mark counts what it has not
+    brought again yet."""
+    world = World(to_come=True)
+    world.served.fold(world.rest[:10])
+    world.server.restart()
+    world.served.store = open_memory(world.server)
+    world.served.begin_tail()
+    early = world.ask_view(view)
+    stood = len(world.server._undo)
+    world.served.tail(world.rest[10:])
+    before = world.ask_view(view)
+    assert bits(early) != bits(before)
+    world.server.restart(lost_writes=len(world.server._undo) - stood)
+    for _ in range(restarts - 1):
+        if view != "all":
+            world.ask_view(view, ["nobody"])
+        world.server.restart()
+    world.served.store = open_memory(world.server)
+    world.served.begin_tail()
+    if view != "all":
+        assert world.ask_view(view, ["nobody"]).flags == (), "of whom nothing was answered that the ledger lacks"
+    with pytest.raises(Recovering):
+        world.ask_view(view)
+    world.served.tail(world.rest[10:])
+    after = world.ask_view(view)
+    assert bits(after) == bits(before)
+    bases_grow(before, after)
 
 
 def test_events_behind_a_skipped_one_count_once_the_fold_has_it() -> None:

@@ -105,7 +105,7 @@ def readiness(catalog: Catalog, reached: Reached) -> Flow[dict[str, Any]]:
             if unit.storage_fingerprint not in marks.ready:
                 done, total = marks.building.get(unit.storage_fingerprint, (0, 0))
                 reasons.append(f"{on}view {unit.view} is building: {done} of {total} hours")
-        for source, lost in reached.of_node(number).after(catalog, marks, incarnation).items():
+        for source, lost in reached.of_node(number).after(catalog.deployment.sources, marks, incarnation).items():
             reasons.append(f"{on}source {source}: the store lost what it had applied, {lost.events} events to go")
     return {
         "ready": not reasons,

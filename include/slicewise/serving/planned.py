@@ -15,6 +15,9 @@ from slicewise.stores.nodes import node_of
 from slicewise.stores.ports import TagRead
 from slicewise.stores.shapes import ListShape, ReadShape, UnitShape
 
+Target = tuple[int, int, int | None]
+"""(group, entity, partition) that a tag is of."""
+
 
 @dataclass(frozen=True, eq=False)
 class Planned:
@@ -103,12 +106,12 @@ def with_lists(planned: Planned, catalog: Catalog, selection: Selection, mode: R
 
 def reads_of(
     catalog: Catalog, selection: Selection, planned: Planned, request: FeaturesRequest
-) -> tuple[list[tuple[int, int, int | None]], list[TagRead]]:
+) -> tuple[list[Target], list[TagRead]]:
     """Per tag (group, entity, partition), and what is read under it. StoreUnavailable where its node is away."""
     several = bool(catalog.nodes)
     spread = {source: catalog.partitions(source) for _, s, source in selection.groups if s}
     tags_of_groups = entity_tags(selection, request.entities, spread)
-    targets: list[tuple[int, int, int | None]] = []
+    targets: list[Target] = []
     reads: list[TagRead] = []
     for group, by_partition in enumerate(tags_of_groups):
         shape = planned.shapes[group]

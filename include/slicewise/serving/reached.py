@@ -1,19 +1,22 @@
-"""An answer is refused while the store holds less than it is known to have held: right by its token, and older.
+"""An answer is refused while the store holds less than answers held before: right by its token, and older.
 
-Known is what the marks say of a loss (copies kept elsewhere told it), and what this process saw itself: the first reply
-after a loss is judged by it, before anybody has told.
+Known is what the marks say of a loss (copies kept elsewhere told it), and what this process saw itself: ledgers, and
+how far its answers reached beyond them, pending events included. The first reply after a loss is judged by it, before
+anybody has told (docs/adr/0069).
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import Protocol
 
 from slicewise.cover import Cover
 from slicewise.errors import Recovering
-from slicewise.serving.catalog import Catalog, Selection
+from slicewise.serving.catalog import Part, Selection
+from slicewise.serving.pending import Pending
 from slicewise.stores.decisions import still_lost
-from slicewise.stores.ports import Incarnation, Marks
+from slicewise.stores.ports import Incarnation, Marks, Said
 
 
 @dataclass(frozen=True)
@@ -26,26 +29,37 @@ class Lost:
     """The part of what was applied that is held."""
 
 
+class Sourced(Protocol):
+    """A source of the deployment; `features.unit.Source` is one."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def topic(self) -> str: ...
+
+
 @dataclass
 class Reached:
-    """How far the ledgers of replies had come in earlier lives of the store; remembered by this process.
+    """How far replies of one node, and answers made of them, had come in earlier lives of the store; remembered by this
+    process.
 
-    Within one life a smaller ledger is an older reply, and no loss.
+    Within one life a smaller ledger, or base, is an older reply, and no loss.
     """
 
     lost: Mapping[str, Lost] = field(default_factory=dict)
     """Source -> what the newest reply lacks; sources that lack nothing are left out."""
     _life: tuple[Incarnation, int] | None = None
     _before: Cover = field(default_factory=Cover)
-    """The largest that were seen before this life."""
+    """The largest ledgers that were seen before this life."""
     _top: Cover = field(default_factory=Cover)
     """And in it."""
+    _pending: Pending = field(default_factory=Pending)
     _marks: Marks | None = None
     _others: dict[int, Reached] = field(default_factory=dict)
     """Of the store's nodes but the first."""
 
     def of_node(self, number: int) -> Reached:
-        """How far the ledgers of one node had come."""
+        """How far the replies of one node had come."""
         return self if number == 0 else self._others.setdefault(number, Reached())
 
     @property
@@ -56,22 +70,43 @@ class Reached:
             found |= {s: lost for s, lost in each.lost.items() if s not in found or lost.events > found[s].events}
         return found
 
-    def after(self, catalog: Catalog, marks: Marks, incarnation: Incarnation) -> Mapping[str, Lost]:
-        """Source -> what a reply with these marks lacks."""
+    def after(self, sources: Iterable[Sourced], marks: Marks, incarnation: Incarnation) -> Mapping[str, Lost]:
+        """Source -> what a reply with these marks lacks. sources: those that are deployed."""
         if marks is self._marks:
             return self.lost
         life = (incarnation, marks.generation)
         if life != self._life:
             self._before, self._top, self._life = self._before.join(self._top), Cover(), life
+            self._pending.restarted()
         self._top = self._top.join(marks.ledger)
+        self._pending.reached(marks.ledger, marks.topics.values())
         known = self._before.join(marks.known)
         found = {}
-        for source in catalog.deployment.sources if known else ():
+        for source in sources if known else ():
             topic_id = marks.topics.get(source.topic)
             if topic_id is not None and (wanted := still_lost(marks.ledger, known, [topic_id])):
                 found[source.name] = _lost(marks.ledger, wanted)
         self._marks, self.lost = marks, found
         return found
+
+    def answering(self, unit: str, answers: Iterable[tuple[bytes, Cover]], said: Said) -> Lost | None:
+        """Remembers what answers of a unit hold beyond the ledger of the reply that they are made of. What one of them
+        lacks that an answer held in an earlier life: then none is given.
+
+        answers: the entity's tag, and the base.
+        """
+        pending, ledger = self._pending, said.marks.ledger
+        recalls, seen, ahead = pending.recalls, ledger, False
+        for tag, base in answers:
+            if base is not seen:  # most have the ledger's
+                seen, ahead = base, not ledger.dominates(base)
+            if recalls and (wanted := pending.lacking(unit, tag, base, said.marks.topics.values())):
+                return _lost(base, wanted)
+            if ahead:
+                pending.saw(unit, tag, base, ledger)
+        if (said.incarnation, said.marks.generation) != self._life:  # another began while this was merged
+            pending.restarted()
+        return None
 
 
 def check_recovered(selection: Selection, lost: Mapping[str, Lost]) -> None:
@@ -84,6 +119,18 @@ def check_recovered(selection: Selection, lost: Mapping[str, Lost]) -> None:
                 where=f"view {part.unit.view!r}",
                 next_step="ask again: they are being applied",
             )
+
+
+def check_pending(part: Part, lost: Lost | None) -> None:
+    """Refuses an answer without the pending events that answers held before the store began anew: Recovering."""
+    if lost is not None:
+        raise Recovering(
+            f"the store began anew, and answers held events of source {part.unit.source!r} that were not applied yet: "
+            f"{lost.events} to go",
+            progress=lost.progress,
+            where=f"view {part.unit.view!r}",
+            next_step="ask again: they are being applied",
+        )
 
 
 def _lost(ledger: Cover, wanted: Cover) -> Lost:

@@ -30,7 +30,8 @@ from slicewise.serving.assemble import answer_of
 from slicewise.serving.catalog import Catalog, Part, Selection
 from slicewise.serving.fallback import CLOCK_OFF, LastKnown, defaults_of
 from slicewise.serving.freshness import Freshness
-from slicewise.serving.planned import Planned, plan_selection, reads_of, with_lists
+from slicewise.serving.held import check_held
+from slicewise.serving.planned import Planned, Target, plan_selection, reads_of, with_lists
 from slicewise.serving.questions import questions_of
 from slicewise.serving.reached import Reached, check_recovered
 from slicewise.serving.refusals import check_kept, check_min_token, check_named, check_ready, check_whole
@@ -186,7 +187,7 @@ class FeatureService:
         for number, (time_us, marks, incarnation) in reply.said.items():
             now_us = max(now_us, time_us)
             self.freshness.saw(catalog, marks, time_us, number)
-            lost = self.reached.of_node(number).after(catalog, marks, incarnation)
+            lost = self.reached.of_node(number).after(catalog.deployment.sources, marks, incarnation)
             check_ready(selection, marks)
             if lost:
                 check_recovered(selection, lost)
@@ -200,6 +201,7 @@ class FeatureService:
             for plan, (stored, base) in zip(planned.lists, listed, strict=True)
         ]
         check_whole(request, lists, mode, now_us)
+        check_held(self.reached, selection, targets, reads, reply, merged, lists)
         if request.min_token:
             check_min_token(request, merged, lists)
         freshness = self.freshness.of(selection, merged.tail)
@@ -237,7 +239,7 @@ class FeatureService:
         catalog: Catalog,
         planned: Planned,
         selection: Selection,
-        targets: Sequence[tuple[int, int, int | None]],
+        targets: Sequence[Target],
         entities: int,
         reply: ReadReply,
     ) -> Flow[tuple[Merged, list[tuple[list[Stored], Base]]]]:
@@ -282,11 +284,13 @@ class FeatureService:
         found = self._bases.get((number, name))
         if found is None or found[0] is not marks or found[1] is not covers:
             ledger = catalog.ledger_of(marks, part.source_topic)
-            tail = decisions.tail_counts(marks.tails.get(part.unit.source), incarnation, ledger)
+            begun = marks.tails.get(part.unit.source)
+            tail = decisions.tail_counts(begun, incarnation, ledger)
+            over = begun is not None and decisions.tail_over(begun, incarnation)
             start = marks.starts.get(name, Cover())
             if part.unit.event_list is not None:  # it was filled to there, also where its node has yet to apply it
                 ledger = ledger.join(start)
-            base = Base(ledger, start, covers, tail)
+            base = Base(ledger, start, covers, tail, over)
             found = self._bases[number, name] = (marks, covers, base)
         return found[2]
 
@@ -340,9 +344,7 @@ def newest_of(standing: Mapping[int, Marks]) -> dict[int, Marks]:
     return {n: each for n, each in standing.items() if (each.epoch, each.units) == (first.epoch, first.units)}
 
 
-def _stored(
-    part: Part, targets: Sequence[tuple[int, int, int | None]], reply: ReadReply, bases: Mapping[int, Base]
-) -> list[Stored]:
+def _stored(part: Part, targets: Sequence[Target], reply: ReadReply, bases: Mapping[int, Base]) -> list[Stored]:
     """What was read of a part, under each of its tags. bases: of several nodes what each claims."""
     if bases:
         return [

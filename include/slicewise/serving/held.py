@@ -1,0 +1,69 @@
+"""What an answer holds is held against what answers held in earlier lives of the store, node by node."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from slicewise.cover import Cover
+from slicewise.merge import Merged
+from slicewise.merge_list import ListMerged
+from slicewise.merge_tail import TailSeen
+from slicewise.serving.catalog import Part, Selection
+from slicewise.serving.planned import Target
+from slicewise.serving.reached import Lost, Reached, check_pending
+from slicewise.stores.ports import ReadReply, TagRead
+
+
+def check_held(
+    reached: Reached,
+    selection: Selection,
+    targets: Sequence[Target],
+    reads: Sequence[TagRead],
+    reply: ReadReply,
+    merged: Merged,
+    lists: Sequence[ListMerged],
+) -> None:
+    """Refuses an answer without pending events that answers held before the store began anew; remembers what this one
+    holds. targets, reads: of each tag. Raises Recovering."""
+    _check_left(selection, merged.tail)
+    held = [*zip(selection.sliced, merged.base, strict=False)]
+    held += [(part, each.base) for part, each in zip(selection.listed, lists, strict=True)]
+    tagged = _tagged(targets, reads)
+    for part, bases in held:
+        name = part.unit.storage_fingerprint
+        if not reply.nodes:
+            of_group = zip(tagged[part.group], bases, strict=True)
+            check_pending(part, reached.answering(name, of_group, reply.said[0]))
+            continue
+        for number, of_node in _by_node(part, bases, targets, reads, reply.nodes).items():
+            check_pending(part, reached.of_node(number).answering(name, of_node, reply.said[number]))
+
+
+def _check_left(selection: Selection, seen: Sequence[TailSeen]) -> None:
+    """Refuses an answer about an entity whose hash still shows pending events of another life: no memory is needed.
+    seen: per part of slices."""
+    for part, each in zip(selection.sliced, seen, strict=False):
+        if each.left:
+            check_pending(part, Lost(each.left, 0.0))
+
+
+def _tagged(targets: Sequence[Target], reads: Sequence[TagRead]) -> Mapping[int, Sequence[bytes]]:
+    """Group -> per entity its tag; of one that has several, by partition, the first."""
+    found: dict[int, dict[int, bytes]] = {}
+    for (group, entity, _), read in zip(targets, reads, strict=True):
+        found.setdefault(group, {}).setdefault(entity, read.tag)
+    return {group: [*tags.values()] for group, tags in found.items()}
+
+
+def _by_node(
+    part: Part, bases: Sequence[Cover], targets: Sequence[Target], reads: Sequence[TagRead], nodes: Sequence[int]
+) -> Mapping[int, Sequence[tuple[bytes, Cover]]]:
+    """Node -> tag and base of what that node has of the answers of a part. bases: per entity."""
+    found: dict[int, list[tuple[bytes, Cover]]] = {}
+    for (group, entity, partition), read, number in zip(targets, reads, nodes, strict=True):
+        if group == part.group:
+            base = bases[entity]
+            if partition is not None:
+                base = Cover({place: offset for place, offset in base.offsets.items() if place[1] == partition})
+            found.setdefault(number, []).append((read.tag, base))
+    return found
