@@ -209,6 +209,14 @@ def test_pending_events_that_were_answered_are_not_taken_back_by_a_restart(view:
     bases_grow(before, after)
 
 
+def test_a_global_view_is_answered_before_anything_of_its_topic_was_applied() -> None:
+    world = World(to_come=True)
+    empty = MemoryServer(ManualClock(NOW))
+    Served(open_memory(empty), DEPLOYMENT).deploy()
+    world.connection = SyncConnection(lambda: open_memory(empty))
+    assert world.ask_view("all").results[0].values[0] == 0
+
+
 def bases_grow(before: Answer, after: Answer) -> None:
     for one, other in zip(before.results, after.results, strict=True):
         for was, now in zip(tokens.decode_all(one.token), tokens.decode_all(other.token), strict=True):

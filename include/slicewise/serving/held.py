@@ -32,8 +32,9 @@ def check_held(
     for part, bases in held:
         name = part.unit.storage_fingerprint
         if not reply.nodes:
-            of_group = zip(tagged[part.group], bases, strict=True)
-            check_pending(part, reached.answering(name, of_group, reply.said[0]))
+            # of a topic of which nothing was applied yet there are no partitions, so no tags
+            answers = zip(tagged.get(part.group, ()), bases, strict=False)
+            check_pending(part, reached.answering(name, answers, reply.said[0]))
             continue
         for number, of_node in _by_node(part, bases, targets, reads, reply.nodes).items():
             check_pending(part, reached.of_node(number).answering(name, of_node, reply.said[number]))

@@ -223,11 +223,10 @@ def store_killed_meanwhile(run: Run) -> None:
     late(run)
     job = Compaction.of(scene)
     run.some(8, 30)
-    with run.loss():
-        signal_all([scene.server("redis")], signal.SIGKILL)
-        run.kills += 1
-        run.some(0, 2)
-        scene.platform.up("redis")
+    signal_all([scene.server("redis")], signal.SIGKILL)
+    run.kills += 1
+    run.some(0, 2)
+    scene.platform.up("redis")
     job.over()
     scene.await_whole()
     settled(run)
@@ -242,15 +241,14 @@ def old_dump(run: Run) -> None:
     scene.feed.burst(_HOUR)
     scene.await_applied()
     data = scene.store_data
-    with run.loss():
-        before, begun = scene.watch.refused, time.monotonic()
-        signal_all([scene.server("redis")], signal.SIGKILL)
-        run.kills += 1
-        shutil.rmtree(data)
-        data.mkdir()
-        dump.rename(data / "appendonly.aof.1.base.rdb")  # beside an append-only file a dump is not read
-        (data / "appendonly.aof.manifest").write_text("file appendonly.aof.1.base.rdb seq 1 type b\n")
-        run.noticed(begun, lambda: run.refused_since(before))
+    before, begun = scene.watch.refused, time.monotonic()
+    signal_all([scene.server("redis")], signal.SIGKILL)
+    run.kills += 1
+    shutil.rmtree(data)
+    data.mkdir()
+    dump.rename(data / "appendonly.aof.1.base.rdb")  # beside an append-only file a dump is not read
+    (data / "appendonly.aof.manifest").write_text("file appendonly.aof.1.base.rdb seq 1 type b\n")
+    run.noticed(begun, lambda: run.refused_since(before))
     scene.platform.up("redis")
     run.whole(begun)
     settled(run)

@@ -86,9 +86,8 @@ def _nothing_lost(run: Run) -> None:
         before = store.marks().ledger
     time.sleep(_WRITTEN_S)
     begun = time.monotonic()
-    with run.loss():
-        signal_all([scene.server("redis")], signal.SIGKILL)
-        run.kills += 1
+    signal_all([scene.server("redis")], signal.SIGKILL)
+    run.kills += 1
     scene.platform.up("redis")
     with scene.platform.store() as store:
         after = store.marks().ledger
@@ -113,10 +112,9 @@ def _moved_store(run: Run) -> Iterator[Path]:
 
 def _stop_store(run: Run) -> None:
     """It writes all that it has first."""
-    with run.loss():
-        store = run.scene.server("redis")
-        store.signal(signal.SIGTERM)
-        run.scene.wait(lambda: "it runs" if store.alive() else None, "the store to end")
+    store = run.scene.server("redis")
+    store.signal(signal.SIGTERM)
+    run.scene.wait(lambda: "it runs" if store.alive() else None, "the store to end")
 
 
 def checkpoint_disk(run: Run) -> None:

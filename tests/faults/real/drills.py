@@ -169,12 +169,44 @@ def hung_store(run: Run) -> None:
 
 
 def emptied_store(run: Run) -> None:
-    with run.loss():
-        before, begun = run.scene.watch.refused, time.monotonic()
-        with run.scene.operator() as client:
-            client.flushall()
-        run.noticed(begun, lambda: run.refused_since(before))
+    before, begun = run.scene.watch.refused, time.monotonic()
+    with run.scene.operator() as client:
+        client.flushall()
+    run.noticed(begun, lambda: run.refused_since(before))
     run.kills += 1
+    run.whole(begun)
+
+
+def store_killed(run: Run) -> None:
+    """It comes back with all that it was told, while the fold stands still: what answers had of the tail, which then is
+    of another life, is in no ledger yet."""
+    scene = run.scene
+    with run.still(scene.tree(FOLD)):
+        run.some(2, 3)
+        before, begun = scene.watch.refused, time.monotonic()
+        signal_all([scene.server("redis")], signal.SIGKILL)
+        run.kills += 1
+        run.noticed(begun, lambda: run.refused_since(before))
+        scene.platform.up("redis")
+        run.some(2, 4)
+    run.whole(begun)
+
+
+def store_and_serving_killed(run: Run) -> None:
+    """As before, while no tail begins anew; and who answers afterwards has seen no answer."""
+    scene = run.scene
+    with run.still([*scene.tree(FOLD), *scene.tree(TAIL)]):
+        run.some(2, 3)
+        scene.watch.pause()
+        begun = time.monotonic()
+        signal_all([scene.server("redis"), scene.server("serving")], signal.SIGKILL)
+        run.kills += 2
+        scene.platform.up("redis")
+        scene.platform.up("serving")
+        before = scene.watch.refused
+        scene.watch.resume()
+        run.noticed(time.monotonic(), lambda: run.refused_since(before))
+        run.some(2, 4)
     run.whole(begun)
 
 
@@ -220,12 +252,11 @@ def store_lost(run: Run) -> None:
 def _killed_store(run: Run, harm: Callable[[], None]) -> None:
     scene = run.scene
     store = scene.server("redis")
-    with run.loss():
-        before, begun = scene.watch.refused, time.monotonic()
-        signal_all([store], signal.SIGKILL)
-        harm()
-        run.kills += 1
-        run.noticed(begun, lambda: run.refused_since(before))
+    before, begun = scene.watch.refused, time.monotonic()
+    signal_all([store], signal.SIGKILL)
+    harm()
+    run.kills += 1
+    run.noticed(begun, lambda: run.refused_since(before))
     scene.platform.up("redis")
     run.whole(begun)
 

@@ -94,13 +94,3 @@ class Run:
         """It and all that it has by now."""
         signal_all([zombie, *descendants(zombie)], signal.SIGKILL)
         self.kills += 1
-
-    @contextmanager
-    def loss(self) -> Iterator[None]:
-        """The store loses something meanwhile, and answers nothing when it is over: what it answers afterwards is of
-        another life."""
-        self.scene.watch.lost()
-        try:
-            yield
-        finally:
-            self.scene.watch.lost()

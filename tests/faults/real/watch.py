@@ -1,6 +1,6 @@
 """Answers are asked for while a fault lasts, and kept with their tokens: what each had to be is judged afterwards.
 
-Judged at once is only what no later look can tell: that no token goes back within one life of the store.
+Judged at once is only what no later look can tell: that no token goes back, whatever the store lost.
 """
 
 from __future__ import annotations
@@ -83,20 +83,12 @@ def _by_definition(units: Iterable[Unit]) -> Mapping[str, Unit]:
 
 @dataclass
 class Bases:
-    """How far the answers about each entity had come in the present life of the store."""
+    """How far the answers about each entity had come."""
 
-    life: int = 0
     _reached: dict[tuple[str, tuple[str, ...]], Cover] = field(default_factory=dict)
 
-    def lost(self) -> None:
-        """Another life begins, in which answers may contain less."""
-        self.life += 1
-        self._reached.clear()
-
-    def after(self, life: int, unit: str, key: tuple[str, ...], base: Cover) -> str | None:
-        """What went back with an answer that was asked for in this life; None: nothing did."""
-        if life != self.life:
-            return None  # nobody knows in which of the two it was read
+    def after(self, unit: str, key: tuple[str, ...], base: Cover) -> str | None:
+        """What went back with an answer; None: nothing did."""
         before = self._reached.get((unit, key), Cover())
         if not base.dominates(before):
             return f"unit {unit} {key}: the token went back from {dict(before.offsets)} to {dict(base.offsets)}"
@@ -141,12 +133,6 @@ class Watch:
         self._thread.join(_TIMEOUT_S + 5)
         self._client.close()
 
-    def lost(self) -> None:
-        """The store loses something now. To be said before it does, and again when it has."""
-        with self._keeping:
-            self._bases.lost()
-            self._tokens.clear()
-
     def defined(self, *deployments: Deployment) -> None:
         """From now on what is asked may be answered by the definitions of these, and by no others."""
         self._standing = _by_definition(unit for each in deployments for unit in each.units)
@@ -174,20 +160,19 @@ class Watch:
         body: dict[str, Any] = {"features": question.refs, "entities": [dict(zip(names, key, strict=True))]}
         if min_token is not None:
             body["min_token"] = min_token
-        life, standing = self._bases.life, self._standing
+        standing = self._standing
         try:
             given = self._client.post(self._url, json=body)
         except httpx.HTTPError as error:
             self.wrong.append(f"{question.unit.view} {key}: no answer: {error!r}")
             return None
         with self._keeping:
-            return self._kept(question, key, life, standing, given)
+            return self._kept(question, key, standing, given)
 
     def _kept(
         self,
         question: Question,
         key: tuple[str, ...],
-        life: int,
         standing: Mapping[str, Unit],
         given: httpx.Response,
     ) -> Answer | None:
@@ -210,10 +195,9 @@ class Watch:
             return None
         answer = Answer(meant, key, parsed["t"], result)
         self.answers.append(answer)
-        if (why := self._bases.after(life, unit, key, answer.base)) is not None:
+        if (why := self._bases.after(unit, key, answer.base)) is not None:
             self.wrong.append(f"{question.unit.view}: {why}")
-        if life == self._bases.life:
-            self._tokens[unit, key] = result["token"]
+        self._tokens[unit, key] = result["token"]
         return answer
 
     def _run(self) -> None:

@@ -185,6 +185,7 @@ class LifetimeWorld(World):
                     try:
                         base = self.judge_lifetime(unit, entity, found, plan, reply, self.server.incarnation, now=True)
                         self.judged(unit, entity, found, reply, base)
+                        self.check_served(unit, entity, found, base)
                     except (StoreUnavailable, DataLoss, BeyondRetention) as error:
                         raise Wrong(f"{unit.view} entity {entity}: {error.what}") from error
 

@@ -72,7 +72,8 @@ class ListWorld(World):
         for unit in self.units:
             if unit.storage_fingerprint in found.ready and unit.storage_fingerprint in found.starts:
                 for entity in self.here:
-                    self.judge_list(unit, entity, found)
+                    base = self.judge_list(unit, entity, found)
+                    self.check_served(unit, entity, found, base)
 
     def judge_list(self, unit: StoreUnit, entity: int, found: Marks) -> list[int]:
         """Compares a list with the log; its base. Raises Wrong."""

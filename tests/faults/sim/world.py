@@ -25,6 +25,7 @@ from slicewise.stores.ports import FoldBatch, Incarnation, Marks, UnitReply
 from slicewise.stores.steps import Change, Command, Fields, Steps, Whole, Written
 from slicewise.stores.store import Store
 from tests.faults.sim.choices import Choices
+from tests.faults.sim.served import Serving
 from tests.faults.sim.sessions import Sessions
 from tests.faults.sim.timeline import Line
 from tests.support.stored import Event, Identities, StoreDeployment, StoreUnit, cover, fold_batch, place, seen_in, tag
@@ -134,6 +135,7 @@ class World:
         self.shared = False
         self.true: dict[tuple[Any, ...], list[int]] = {}
         """Answers that were found to be true, with their bases; worlds may share it."""
+        self.serving = Serving()
         self._marks: tuple[list[bytes], Marks | None] = ([], None)
 
     def close(self) -> None:
@@ -293,8 +295,16 @@ class World:
                 for entity in self.here:
                     hot, days = entity_keys(found, unit, entity)
                     reply = UnitReply(self.server.execute(Whole(hot)), [self.server.execute(Fields(days, DAY_FIELDS))])
-                    self.judged(unit, entity, found, reply, self.judge(unit, entity, found, reply))
+                    base = self.judge(unit, entity, found, reply)
+                    self.judged(unit, entity, found, reply, base)
+                    self.check_served(unit, entity, found, base)
                     self.check_named(unit, reply.days[0][0], found.generation)
+
+    def check_served(self, unit: StoreUnit, entity: int, found: Marks, base: list[int]) -> None:
+        """What a serving process that is asked now does, which remembers all that it answered."""
+        wrong = self.serving.ask(self.node(entity), unit, entity, found, self.server.incarnation, base)
+        if wrong is not None:
+            raise Wrong(f"{unit.view} entity {entity}: {wrong}")
 
     def judged(self, unit: StoreUnit, entity: int, found: Marks, reply: UnitReply, base: list[int]) -> None:
         """What else must hold of what the store holds now."""
