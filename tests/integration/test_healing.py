@@ -144,6 +144,37 @@ def test_a_store_that_fell_behind_a_deployment_gets_it_again(platform: Platform)
     assert len(marks.starts) == 2
 
 
+@pytest.mark.parametrize("begun", [True, False])
+def test_a_store_that_lost_what_was_applied_under_a_tail_is_awaited_to_the_logs_end(
+    platform: Platform, begun: bool
+) -> None:
+    """What answers held of the tail nobody wrote down: it is below the end of the log."""
+    platform.settings = Settings.load({**platform.settings.to_env(), "SLICEWISE_TAIL": "off"})
+    platform.healer = platform.driver()
+    marks = platform.deploy(platform.deployment)
+    if begun:  # and was switched off since
+        with platform.store() as store:
+            store.begin_tail("plays", marks.ledger, marks.epoch, marks.units)
+    client = redis.Redis.from_url(platform.operator_url)
+    older = {key: client.dump(key) for key in client.scan_iter(match="*")}
+    end = platform.produced(5)
+    applied = Cover({place: offset - 2 for place, offset in end.offsets.items()})
+    platform.applied(applied)
+    platform.look()
+    platform.emptied()
+    for key, dumped in older.items():
+        client.restore(key, 0, dumped)  # type: ignore[arg-type]
+    client.close()
+    awaited = end if begun else applied
+    assert platform.look().known == awaited
+    platform.produced(5)
+    assert platform.look().known == awaited, "the log's end of later was in no answer"
+    platform.applied(applied)
+    assert platform.look().known == (end if begun else Cover())
+    platform.applied(end)
+    assert platform.look().known == Cover()
+
+
 def test_a_ledger_that_the_log_no_longer_reaches_goes_on_where_the_archive_ends(platform: Platform) -> None:
     marks = platform.deploy(platform.deployment)
     end = platform.produced(20)

@@ -76,7 +76,8 @@ class Reached:
             return self.lost
         life = (incarnation, marks.generation)
         if life != self._life:
-            self._before, self._top, self._life = self._before.join(self._top), Cover(), life
+            self._life = life
+            self._restarted()
             self._pending.restarted()
         self._top = self._top.join(marks.ledger)
         self._pending.reached(marks.ledger, marks.topics.values())
@@ -88,6 +89,10 @@ class Reached:
                 found[source.name] = _lost(marks.ledger, wanted)
         self._marks, self.lost = marks, found
         return found
+
+    def _restarted(self) -> None:
+        """What was seen in this life is to be reached in the next, and in all later ones."""
+        self._before, self._top = self._before.join(self._top), Cover()
 
     def answering(self, unit: str, answers: Iterable[tuple[bytes, Cover]], said: Said) -> Lost | None:
         """Remembers what answers of a unit hold beyond the ledger of the reply that they are made of. What one of them

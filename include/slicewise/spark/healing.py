@@ -12,14 +12,14 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from slicewise.cover import Cover
-from slicewise.errors import EpochSuperseded, NotReady
+from slicewise.errors import EpochSuperseded, NotReady, SlicewiseError
 from slicewise.features.plan import Deployment
 from slicewise.settings import Settings
 from slicewise.spark.log import event, warning
 from slicewise.stores import witness
 from slicewise.stores.beginning import Archived, archived_by, beginnings, of_topic, with_probes_ready
 from slicewise.stores.kafka.log import KafkaLog
-from slicewise.stores.ports import Marks, OnlineStore, Renewal
+from slicewise.stores.ports import Incarnation, Marks, OnlineStore, Renewal
 from slicewise.stores.witness import Witness, WitnessFile
 
 
@@ -68,6 +68,8 @@ class Healer:
     _witness: Witness | None = None
     _manifest: str | None = None
     _asked: bool = False
+    _tail_told: tuple[Incarnation, int] | None = None
+    """Life of the store of which was told how far a tail may have come before it."""
 
     def __post_init__(self) -> None:
         self.file = WitnessFile(self.settings.state_dir / "stream")
@@ -134,12 +136,33 @@ class Healer:
     def _told(self, store: OnlineStore, marks: Marks, known: Witness) -> Marks:
         lost = known.lost(marks)
         if lost or marks.known:
-            marks = store.tell_known(lost)
+            marks = store.tell_known(lost.join(self._brought(store, marks, known)))
         if bool(lost) != bool(self.lost):
             events = sum(offset - marks.ledger.get(place) for place, offset in lost.offsets.items())
             warning("store_lost", events=events) if lost else event("store_recovered")
         self.lost = lost
         return marks
+
+    def _brought(self, store: OnlineStore, marks: Marks, known: Witness) -> Cover:
+        """How far a tail may have come in topics of which the store lost what was applied: what it lost of the tail's
+        was in answers too, and lies below the log's end of now. Asked once in a life: later the log ends elsewhere."""
+        lost, life = known.lost(marks), (store.incarnation, marks.generation)
+        if not lost or not (marks.tails or self.settings.tail == "on") or self._tail_told == life:
+            return Cover()
+        named = {topic_id: name for name, topic_id in {**known.topics, **marks.topics}.items()}
+        found = Cover()
+        try:
+            for topic_id in {topic_id for topic_id, _ in lost} & named.keys():
+                found = found.join(of_topic(self._log_end(named[topic_id]), topic_id))
+        except SlicewiseError as error:  # asked again at the next look
+            warning("log_end_unknown", error=str(error))
+            return Cover()
+        self._tail_told = life
+        return found
+
+    def _log_end(self, topic: str) -> Cover:
+        with KafkaLog(self.settings.kafka_bootstrap) as log:
+            return log.latest(topic)
 
     def _deployed(self, store: OnlineStore, marks: Marks, known: Witness) -> Marks:
         if self._manifest is None:

@@ -20,6 +20,7 @@ from tests.faults.sim import (
     nodes,
     repeats,
     schemas,
+    served_mutants,
     tail_lifetime,
     tail_lists,
     tail_mutants,
@@ -74,8 +75,8 @@ class Entry:
 
 
 _ALL: tuple[Entry, ...] = (
-    Entry(history.PLAY, mutants.MUTANTS, meetings.TRIM),
-    Entry(tails.PLAY, tail_mutants.MUTANTS),
+    Entry(history.PLAY, mutants.MUTANTS | served_mutants.OF_SLICES, meetings.TRIM),
+    Entry(tails.PLAY, tail_mutants.MUTANTS | served_mutants.MUTANTS),
     Entry(lists.PLAY, list_mutants.MUTANTS, histories=60),
     Entry(tail_lists.PLAY, list_mutants.TAIL_MUTANTS, histories=30),
     Entry(lifetime_play.PLAY, lifetime_mutants.MUTANTS, (lifetime_stops.LATE,), histories=40),
