@@ -30,6 +30,7 @@ from slicewise.stores.nodes import node_name, node_of
 from slicewise.stores.operations import Operations
 from slicewise.stores.store import Store
 from tests.support.in_memory import deployment
+from tests.support.served import Event, batch
 
 TOPIC = "a" * 32
 P0, P1 = (TOPIC, 0), (TOPIC, 1)
@@ -143,6 +144,24 @@ def test_the_entities_of_a_node_that_was_emptied_are_refused_until_it_has_its_hi
         world.ask(user_of(1))
     world.advance(1, 10)
     assert base_of(world.ask(user_of(1))).get(P0) == 10
+
+
+def test_what_a_running_batch_had_brought_is_missed_on_the_node_that_lost_it() -> None:
+    world = World(deployment())
+    (unit,) = world.deployed.units
+    now = world.clock.now_us() - 1
+    for offset, number in ((5, 0), (6, 1)):
+        columns = {**user_of(number), "t": now}
+        world.connect().fold(batch(unit, [Event(0, offset, now, columns, TOPIC)]))
+    held = world.ask(user_of(0), user_of(1))
+    assert [base_of(held, i).get(P0) for i in (0, 1)] == [6, 7]
+    for server in world.servers:
+        server.restart(lost_writes=1 if server is world.servers[1] else 0)
+    assert world.ask(user_of(0)).flags == ()
+    with pytest.raises(Recovering, match="6 to go"):
+        world.ask(user_of(0), user_of(1))
+    world.advance(1, 7)
+    assert world.ask(user_of(0), user_of(1)).flags == ()
 
 
 def test_a_deployment_that_stopped_between_two_nodes_is_answered_by_those_that_have_it() -> None:

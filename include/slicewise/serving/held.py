@@ -22,22 +22,25 @@ def check_held(
     reply: ReadReply,
     merged: Merged,
     lists: Sequence[ListMerged],
+    ledgers: Sequence[Cover],
 ) -> None:
     """Refuses an answer without pending events that answers held before the store began anew; remembers what this one
-    holds. targets, reads: of each tag. Raises Recovering."""
+    holds. targets, reads: of each tag; ledgers: of the only node, as each part was merged under. Raises Recovering."""
     _check_left(selection, merged.tail)
     held = [*zip(selection.sliced, merged.base, strict=False)]
     held += [(part, each.base) for part, each in zip(selection.listed, lists, strict=True)]
+    if reply.nodes:
+        for part, bases in held:
+            name = part.unit.storage_fingerprint
+            for number, answers in _by_node(part, bases, targets, reads, reply).items():
+                said = reply.said[number]
+                check_pending(part, reached.of_node(number).answering(name, answers, said.marks.ledger, said))
+        return
     tagged = _tagged(targets, reads)
-    for part, bases in held:
-        name = part.unit.storage_fingerprint
-        if not reply.nodes:
-            # of a topic of which nothing was applied yet there are no partitions, so no tags
-            answers = zip(tagged.get(part.group, ()), bases, strict=False)
-            check_pending(part, reached.answering(name, answers, reply.said[0]))
-            continue
-        for number, of_node in _by_node(part, bases, targets, reads, reply.nodes).items():
-            check_pending(part, reached.of_node(number).answering(name, of_node, reply.said[number]))
+    for (part, bases), ledger in zip(held, ledgers, strict=True):
+        # of a topic of which nothing was applied yet there are no partitions, so no tags
+        of_group = zip(tagged.get(part.group, ()), bases, strict=False)
+        check_pending(part, reached.answering(part.unit.storage_fingerprint, of_group, ledger, reply.said[0]))
 
 
 def _check_left(selection: Selection, seen: Sequence[TailSeen]) -> None:
@@ -57,14 +60,15 @@ def _tagged(targets: Sequence[Target], reads: Sequence[TagRead]) -> Mapping[int,
 
 
 def _by_node(
-    part: Part, bases: Sequence[Cover], targets: Sequence[Target], reads: Sequence[TagRead], nodes: Sequence[int]
+    part: Part, bases: Sequence[Cover], targets: Sequence[Target], reads: Sequence[TagRead], reply: ReadReply
 ) -> Mapping[int, Sequence[tuple[bytes, Cover]]]:
-    """Node -> tag and base of what that node has of the answers of a part. bases: per entity."""
+    """Node -> tag and base of what that node has of the answers of a part: its ledger where that is no less. bases: per
+    entity."""
     found: dict[int, list[tuple[bytes, Cover]]] = {}
-    for (group, entity, partition), read, number in zip(targets, reads, nodes, strict=True):
+    for (group, entity, partition), read, number in zip(targets, reads, reply.nodes, strict=True):
         if group == part.group:
-            base = bases[entity]
+            base, ledger = bases[entity], reply.said[number].marks.ledger
             if partition is not None:
                 base = Cover({place: offset for place, offset in base.offsets.items() if place[1] == partition})
-            found.setdefault(number, []).append((read.tag, base))
+            found.setdefault(number, []).append((read.tag, ledger if ledger.dominates(base) else base))
     return found

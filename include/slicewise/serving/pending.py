@@ -65,9 +65,18 @@ class Pending:
             self._now = {k: b for k, b in self._now.items() if not ledger.dominates(b)}
             if 2 * len(self._now) >= self.most:
                 self._together()
-        self._now[each] = base if found is None or base.dominates(found) else found.join(base)
+        self._now[each] = base if found is None else _larger(found, base)
 
     def _together(self) -> None:
         for (unit, _), base in self._now.items():
             self._all_now[unit] = self._all_now.get(unit, _NOTHING).join(base)
         self._now = {}
+
+
+def _larger(found: Cover, base: Cover) -> Cover:
+    """The base, as a rule; both, where it is of an older reply."""
+    offsets = base.offsets
+    for place, offset in found.offsets.items():
+        if offset > offsets.get(place, 0):
+            return found.join(base)
+    return base

@@ -94,20 +94,17 @@ class Reached:
         """What was seen in this life is to be reached in the next, and in all later ones."""
         self._before, self._top = self._before.join(self._top), Cover()
 
-    def answering(self, unit: str, answers: Iterable[tuple[bytes, Cover]], said: Said) -> Lost | None:
+    def answering(self, unit: str, answers: Iterable[tuple[bytes, Cover]], ledger: Cover, said: Said) -> Lost | None:
         """Remembers what answers of a unit hold beyond the ledger of the reply that they are made of. What one of them
         lacks that an answer held in an earlier life: then none is given.
 
-        answers: the entity's tag, and the base.
+        answers: the entity's tag, and the base: this very ledger where it is not ahead of it.
         """
-        pending, ledger = self._pending, said.marks.ledger
-        recalls, seen, ahead = pending.recalls, ledger, False
+        pending, recalls = self._pending, self._pending.recalls
         for tag, base in answers:
-            if base is not seen:  # most have the ledger's
-                seen, ahead = base, not ledger.dominates(base)
             if recalls and (wanted := pending.lacking(unit, tag, base, said.marks.topics.values())):
                 return _lost(base, wanted)
-            if ahead:
+            if base is not ledger:
                 pending.saw(unit, tag, base, ledger)
         if (said.incarnation, said.marks.generation) != self._life:  # another began while this was merged
             pending.restarted()

@@ -201,7 +201,9 @@ class FeatureService:
             for plan, (stored, base) in zip(planned.lists, listed, strict=True)
         ]
         check_whole(request, lists, mode, now_us)
-        check_held(self.reached, selection, targets, reads, reply, merged, lists)
+        parts = () if catalog.nodes else (*selection.sliced, *selection.listed)
+        ledgers = [self._base(catalog, part, 0, reply.said[0]).ledger for part in parts]
+        check_held(self.reached, selection, targets, reads, reply, merged, lists, ledgers)
         if request.min_token:
             check_min_token(request, merged, lists)
         freshness = self.freshness.of(selection, merged.tail)

@@ -75,9 +75,12 @@ class Serving:
         answers = self._answers.setdefault((name, entity), Asked())
         lacks = ledgers.lacks(life, ledger) or answers.lacks(life, base)
         ledgers.given(ledger)
+        answered = cover(*base)
+        if said.marks.ledger.dominates(answered):
+            answered = said.marks.ledger  # as a service has it that reads nothing beyond
         at = self.reached.of_node(node)
         refused = bool(at.after(SOURCES, said.marks, incarnation)) or (
-            at.answering(name, [(tag(entity), cover(*base))], said) is not None
+            at.answering(name, [(tag(entity), answered)], said.marks.ledger, said) is not None
         )
         if refused:
             self.refused += 1
