@@ -73,7 +73,10 @@ class Serving:
         ledgers = self._ledgers.setdefault(node, Asked())
         ledger = [found.ledger.get(place(p)) for p in range(len(base))]
         answers = self._answers.setdefault((name, entity), Asked())
-        lacks = ledgers.lacks(life, ledger) or answers.lacks(life, base)
+        told = [p for p, offset in enumerate(ledger) if found.known.get(place(p)) > offset]
+        lacks = (
+            ledgers.lacks(life, ledger) or answers.lacks(life, base) or (f"by the marks at {told}" if told else None)
+        )
         ledgers.given(ledger)
         answered = cover(*base)
         if said.marks.ledger.dominates(answered):
