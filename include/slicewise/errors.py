@@ -108,6 +108,10 @@ class BodyTooSlow(BadRequest):
     """A request's body did not arrive in time: send it again, whole."""
 
 
+class NotAcceptable(BadRequest):
+    """A request accepts none of the forms that an answer has: ask for one that there is."""
+
+
 class UnknownName(SlicewiseError):
     """A request names a view, feature, feature set or column that does not exist."""
 

@@ -42,11 +42,14 @@ class EntityAnswer:
     entity: Entity
     values: tuple[Any, ...]
     token: str
-    """Tokens of the units that were read, joined; "" where nothing was read (flag `default`)."""
+    """Tokens of the units that were read, joined; "" where nothing was read (flag `default`), or none was asked for."""
     errors: Mapping[str, str] = field(default_factory=dict)
     """Feature -> error code, for values that are null because of an error (`overflow`)."""
     bounds: Mapping[str, Interval] = field(default_factory=dict)
     """Feature -> effective (start_us, end_us) of this entity's own session; empty at its end where none is open."""
+    no_data: tuple[str, ...] = ()
+    """Views of which the read found nothing of this entity: it was never seen, or nothing of it is kept any more.
+    Of a view that is not named, events are kept, if not in these windows."""
 
 
 @dataclass(frozen=True)
@@ -85,6 +88,8 @@ class Answer:
     """Per feature, whether a value may be NaN or infinite."""
     incomplete: tuple[str, ...] = ()
     """Features whose windows may lack events that the log lost before they were archived; a person accepted it."""
+    tokens: bool = True
+    """Whether the API writes the tokens."""
 
     def rows(self) -> Iterator[dict[str, Any]]:
         """One dict per entity: its columns and its features."""
@@ -111,12 +116,15 @@ class Answer:
             wire: dict[str, Any] = {
                 "entity": result.entity,
                 "values": dict(zip(names, values, strict=True)),
-                "token": result.token,
             }
+            if self.tokens:
+                wire["token"] = result.token
             if result.errors:
                 wire["errors"] = result.errors
             if result.bounds:
                 wire["bounds"] = _texts(result.bounds)
+            if result.no_data:
+                wire["no_data"] = result.no_data
             results.append(wire)
         whole: dict[str, Any] = {
             "mode": self.mode,

@@ -24,6 +24,7 @@ from slicewise.serving.gate import Gate
 from slicewise.serving.http import Response, encoded, error_response
 from slicewise.serving.leaderboards import read_leaderboard
 from slicewise.serving.metrics import CONTENT_TYPE, Metrics
+from slicewise.serving.negotiation import HTML_KINDS, JSON_KINDS, check_accepted
 from slicewise.serving.nodes import AsyncNodes
 from slicewise.serving.requests import MAX_BODY_BYTES, FeaturesRequest, parse_body
 from slicewise.serving.service import FeatureService
@@ -146,8 +147,9 @@ class App:
         await send({"type": "http.response.body", "body": body})
 
     async def _features(self, scope: Scope, receive: Receive) -> Response:
-        packed_in, packed_out = _packed(scope)
+        packed_in, packed_out, accept = _packed(scope)
         try:
+            check_accepted(accept, JSON_KINDS)
             body = await _body(scope, receive)
             request = parse_body(body, msgpack=packed_in)
             answer = await self._read(scope, request)
@@ -212,10 +214,11 @@ class App:
             return error_response(error)
         if method not in ("GET", "HEAD"):
             return http.method_refused(method, "GET" if path != "/v1/features" else "GET, POST")
-        packed = _packed(scope)[1]
+        _, packed, accept = _packed(scope)
         try:
             if path in _UNGATED:
                 return await self._page(path)
+            check_accepted(accept, HTML_KINDS if path == "/" or path.startswith(_BOARD_PAGE) else JSON_KINDS)
             ticket = await self.gate.enter(self._client(scope))
             try:
                 if path.startswith(_BOARD):
@@ -291,15 +294,17 @@ def _route(path: str) -> str:
     return path if path in _PAGES else "other"
 
 
-def _packed(scope: Scope) -> tuple[bool, bool]:
-    """Whether the request is msgpack, and whether the answer shall be."""
+def _packed(scope: Scope) -> tuple[bool, bool, bytes]:
+    """Whether the request is msgpack, whether the answer shall be, and what the client accepts."""
     sent = accepted = False
+    accept = b""
     for name, value in scope["headers"]:
         if name == b"content-type":
             sent = value.lower().startswith((http.MSGPACK, b"application/x-msgpack"))
         elif name == b"accept":
-            accepted = http.MSGPACK in value.lower() or b"application/x-msgpack" in value.lower()
-    return sent, accepted
+            accept = b"%s,%s" % (accept, value) if accept else value
+            accepted = http.MSGPACK in accept.lower() or b"application/x-msgpack" in accept.lower()
+    return sent, accepted, accept
 
 
 async def _body(scope: Scope, receive: Receive) -> bytes:

@@ -12,6 +12,7 @@ from slicewise.merge import Merged
 from slicewise.merge_list import ListMerged
 from slicewise.serving.answer import Answer, EntityAnswer, Interval, SourceFreshness
 from slicewise.serving.catalog import Selection
+from slicewise.serving.fallback import remembers
 from slicewise.serving.planned import Planned
 from slicewise.serving.questions import answered
 from slicewise.serving.requests import FeaturesRequest
@@ -28,22 +29,25 @@ def answer_of(
     lists: Sequence[ListMerged],
     freshness: tuple[SourceFreshness, ...],
     questions: Mapping[str, list[list[Any]]],
+    unseen: Mapping[int, tuple[str, ...]],
 ) -> Answer:
     """The answer of merged values: per entity a value per feature, its default where it is null, and a token.
 
-    questions: what `questions_of` found in the request.
+    questions: what `questions_of` found in the request. unseen: per entity the views of which nothing was found.
     """
     refs, n = selection.refs, len(request.entities)
+    named = request.tokens or remembers(selection)  # what is remembered may be asked for with its tokens
     parts = range(len(selection.sliced))
     if n == 1 and not lists and all(type(found) is Listed and not found.errors for found in merged.finished):
         whole = list(chain.from_iterable([found.values for found in merged.finished]))
         row = tuple([whole[place] for place in planned.places])
         if selection.defaults is not None:
             row = tuple([d if v is None else v for v, d in zip(row, selection.defaults, strict=True)])
-        token = tokens.join([merged.token(part, 0) for part in parts])
+        token = tokens.join([merged.token(part, 0) for part in parts]) if named else ""
         (entity_of,) = request.entities
-        one = (EntityAnswer(entity_of, row, token, bounds=_sessions(selection, merged, 0)),)
-        return Answer(refs, mode, t_us, planned.bounds, one, freshness, (), selection.doubles)
+        sessions = _sessions(selection, merged, 0)
+        one = (EntityAnswer(entity_of, row, token, bounds=sessions, no_data=unseen.get(0, ())),)
+        return Answer(refs, mode, t_us, planned.bounds, one, freshness, (), selection.doubles, tokens=request.tokens)
     columns: list[list[Any]] = [[]] * len(refs)
     errors: list[dict[str, str]] = [{} for _ in range(n)]
     known: dict[int, list[Any]] = {}
@@ -77,11 +81,18 @@ def answer_of(
                 columns[position] = [default if v is None else v for v in columns[position]]
     rows = list(zip(*columns, strict=True))
     results = tuple(
-        EntityAnswer(entity, rows[i], _token(merged, lists, i), errors[i], _sessions(selection, merged, i))
+        EntityAnswer(
+            entity,
+            rows[i],
+            _token(merged, lists, i) if named else "",
+            errors[i],
+            _sessions(selection, merged, i),
+            unseen.get(i, ()),
+        )
         for i, entity in enumerate(request.entities)
     )
     flags = ("overflow",) if any(errors) else ()
-    return Answer(refs, mode, t_us, planned.bounds, results, freshness, flags, selection.doubles)
+    return Answer(refs, mode, t_us, planned.bounds, results, freshness, flags, selection.doubles, tokens=request.tokens)
 
 
 def _token(merged: Merged, lists: Sequence[ListMerged], entity: int) -> str:

@@ -53,13 +53,16 @@ class Client:
         at: str | int | datetime | None = None,
         *,
         min_token: str | None = None,
+        tokens: bool = True,
     ) -> Answer:
         """Features of one entity (a mapping) or several, now or at a past instant.
+
+        tokens: False leaves them out, for those who do not keep them; min_token holds all the same.
 
         Raises BadRequest, UnknownName, NotReady, BeyondRetention, BehindToken, StoreUnavailable.
         """
         refs, name = _asked(features)
-        request = checked(refs, name, _entities(entities), at, min_token)
+        request = checked(refs, name, _entities(entities), at, min_token, tokens=tokens)
         answer = self._connection.run(self._service.read(request))
         # a store that did not answer just now is not asked once more
         if time.monotonic() >= self._listen_at and STALE not in answer.flags and DEFAULT not in answer.flags:
@@ -115,6 +118,7 @@ class HttpClient:
         at: str | int | datetime | None = None,
         *,
         min_token: str | None = None,
+        tokens: bool = True,
     ) -> Answer:
         """As `Client.get`, over HTTP. Raises Overloaded too (OverShare: this client alone asks too much).
 
@@ -130,6 +134,8 @@ class HttpClient:
             body["at"] = instant_us(at)
         if min_token is not None:
             body["min_token"] = min_token
+        if not tokens:
+            body["tokens"] = False
         return _answer(self._asked("POST", "/v1/features", msgspec.msgpack.encode(body)))
 
     def leaderboard(self, name: str) -> Leaderboard:
@@ -199,9 +205,10 @@ def _answer(wire: Mapping[str, Any]) -> Answer:
             EntityAnswer(
                 each["entity"],
                 tuple(each["values"][name] for name in features),
-                each["token"],
+                each.get("token", ""),
                 each.get("errors", {}),
                 _bounds(each.get("bounds", {})),
+                tuple(each.get("no_data", ())),
             )
             for each in results
         ),
@@ -219,6 +226,7 @@ def _answer(wire: Mapping[str, Any]) -> Answer:
         flags=tuple(wire["flags"]),
         incomplete=tuple(wire.get("incomplete", ())),
         doubles=tuple(True for _ in features),
+        tokens=all("token" in each for each in results),
     )
 
 

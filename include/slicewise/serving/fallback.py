@@ -30,7 +30,7 @@ class LastKnown:
 
     def keep(self, answer: Answer, selection: Selection) -> None:
         """Remembers an answer, if its feature set may be answered from memory."""
-        if selection.on_failure != STALE or selection.feature_set is None:
+        if selection.feature_set is None or not remembers(selection):
             return
         meaning = _meaning(selection)
         for result in answer.results:
@@ -62,14 +62,21 @@ class LastKnown:
         if lost:
             flags[INCOMPLETE] = None
         incomplete = tuple(ref for ref in selection.refs if ref in lost)
-        return replace(oldest, results=results, flags=(*flags, STALE), incomplete=incomplete)
+        flagged = (*flags, STALE)
+        return replace(oldest, results=results, flags=flagged, incomplete=incomplete, tokens=request.tokens)
+
+
+def remembers(selection: Selection) -> bool:
+    """Whether what is answered may be answered again while the store does not answer."""
+    return selection.on_failure == STALE and selection.feature_set is not None
 
 
 def defaults_of(request: FeaturesRequest, selection: Selection, now_us: int) -> Answer:
     """The declared defaults; null where there is none."""
     values = selection.defaults or (None,) * len(selection.refs)
     results = tuple(EntityAnswer(entity, values, "") for entity in request.entities)
-    return Answer(selection.refs, "live", now_us, {}, results, (), (DEFAULT,), selection.doubles)
+    flags = (DEFAULT,)
+    return Answer(selection.refs, "live", now_us, {}, results, (), flags, selection.doubles, tokens=request.tokens)
 
 
 def _meaning(selection: Selection) -> Meaning:

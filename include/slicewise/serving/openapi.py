@@ -56,13 +56,24 @@ _ANSWER = {
             "type": "array",
             "items": {
                 "type": "object",
-                "required": ["entity", "values", "token"],
+                "required": ["entity", "values"],
                 "properties": {
                     "entity": {"type": "object"},
                     "values": {"type": "object", "additionalProperties": _VALUE},
-                    "token": {"type": "string", "description": "what the answer contains, exactly"},
+                    "token": {
+                        "type": "string",
+                        "description": "what the answer contains, exactly; left out where "
+                        "the request says tokens: false",
+                    },
                     "errors": {"type": "object", "additionalProperties": {"type": "string"}},
                     "bounds": {**_BOUNDS, "description": "of this entity's sessions, in the place of the answer's"},
+                    "no_data": {
+                        "type": "array",
+                        "items": {"type": "string"},
+                        "description": "views of which the read found nothing of this entity: it was never seen, what "
+                        "was kept of it has expired, or it came by a backfill alone and lies outside of the windows. "
+                        "Of a view that is not named the store keeps events, if not in these windows",
+                    },
                 },
             },
         },
@@ -163,7 +174,7 @@ def document() -> dict[str, Any]:
         "info": {"title": "slicewise", "version": __version__},
         "paths": {
             "/v1/features": {
-                "get": _get("What can be asked for"),
+                "get": _get("What can be asked for", 406),
                 "post": {
                     "summary": "Features of entities, live or at a past time",
                     "requestBody": {
@@ -175,15 +186,15 @@ def document() -> dict[str, Any]:
                             "description": "Values with their token",
                             "content": _both({"$ref": "#/components/schemas/Answer"}),
                         },
-                        **_errors(400, 404, 408, 413, 422, 429, 500, 503),
+                        **_errors(400, 404, 406, 408, 413, 422, 429, 500, 503),
                     },
                 },
             },
             "/v1/features/{name}": {
-                "get": _get("A view, a feature view:column, or a feature set", 404),
+                "get": _get("A view, a feature view:column, or a feature set", 404, 406),
                 "parameters": [name],
             },
-            "/v1/leaderboards": {"get": _get("The leaderboards")},
+            "/v1/leaderboards": {"get": _get("The leaderboards", 406)},
             "/v1/leaderboards/{name}": {
                 "get": {
                     "summary": "A leaderboard as it stands",
@@ -192,20 +203,20 @@ def document() -> dict[str, Any]:
                             "description": "Its rows, best first, with the window and the cover that they are of",
                             "content": _both({"$ref": "#/components/schemas/Leaderboard"}),
                         },
-                        **_errors(404, 429, 500, 503),
+                        **_errors(404, 406, 429, 500, 503),
                     },
                 },
                 "parameters": [name],
             },
             "/leaderboards/{name}": {
-                "get": _page("A leaderboard for people, live", "text/html", 404),
+                "get": _page("A leaderboard for people, live", "text/html", 404, 406),
                 "parameters": [name],
             },
             "/healthz": {"get": _get("Whether the process runs")},
             "/readyz": {"get": _get("Whether every view answers, with the reasons why not")},
             "/openapi.json": {"get": _get("This document")},
             "/metrics": {"get": _page("For Prometheus", "text/plain")},
-            "/": {"get": _page("For people", "text/html")},
+            "/": {"get": _page("For people", "text/html", 406)},
         },
         "components": {"schemas": schemas},
     }
@@ -236,6 +247,7 @@ _MEANING = {
     400: "The request is malformed, or its min_token does not name every unit that is read",
     404: "A name does not exist; the nearest that do are named",
     422: "A window reaches before what is kept; the earliest `at` is named",
+    406: "Accept names none of the forms that the answer has",
     408: "The body did not arrive in time",
     413: "The body is too large",
     429: "Overloaded, and this client asks for more than its share; ask less, and again after Retry-After",

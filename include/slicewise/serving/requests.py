@@ -9,10 +9,9 @@ from typing import Any
 
 import msgspec
 
-from slicewise import token as tokens
 from slicewise.clock import END_OF_TIME_US
 from slicewise.errors import BadRequest
-from slicewise.token import Token
+from slicewise.token import Token, decode_all
 
 Scalar = str | int | float | bool | None
 Entity = dict[str, Scalar | list[Scalar]]
@@ -31,7 +30,7 @@ class FeaturesBody(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=Tru
 
     `min_token`: the answer holds at least the events of these tokens (joined by "."), which name
     every unit that is read: 400 where one is not named, 503 while the store is behind; never a
-    remembered or a default answer.
+    remembered or a default answer. `tokens`: false leaves them out of the answer, which is smaller and cheaper then.
     """
 
     features: list[str] | None = None
@@ -39,6 +38,7 @@ class FeaturesBody(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=Tru
     entities: list[Entity] = msgspec.field(default_factory=lambda: [{}])
     at: str | int | None = None
     min_token: str | None = None
+    tokens: bool = True
 
 
 @dataclass(frozen=True)
@@ -52,6 +52,8 @@ class FeaturesRequest:
     at_us: int | None
     """None: live."""
     min_token: tuple[Token, ...] = ()
+    tokens: bool = True
+    """Whether the answer says what it contains."""
 
 
 _JSON = msgspec.json.Decoder(FeaturesBody)
@@ -72,10 +74,10 @@ def parse_body(body: bytes, *, msgpack: bool = False) -> FeaturesRequest:
         raise BadRequest(
             f"the body is no request: {error}",
             where="body",
-            expected='{"features": ["view:column", …], "entities": [{…}, …]}, optionally feature_set, at, min_token',
+            expected='{"features": ["view:column", …], "entities": [{…}, …]}; feature_set, at, min_token, tokens',
             next_step="see /openapi.json",
         ) from error
-    return checked(found.features, found.feature_set, found.entities, found.at, found.min_token)
+    return checked(found.features, found.feature_set, found.entities, found.at, found.min_token, tokens=found.tokens)
 
 
 def checked(
@@ -84,6 +86,8 @@ def checked(
     entities: list[Entity] | tuple[Entity, ...],
     at: str | int | datetime | None = None,
     min_token: str | None = None,
+    *,
+    tokens: bool = True,
 ) -> FeaturesRequest:
     """A request of these parts. Raises BadRequest."""
     if (features is None) == (feature_set is None):
@@ -132,7 +136,8 @@ def checked(
         feature_set,
         tuple(entities),
         None if at is None else instant_us(at),
-        () if min_token is None else tokens.decode_all(min_token),
+        () if min_token is None else decode_all(min_token),
+        tokens,
     )
 
 

@@ -37,6 +37,7 @@ from slicewise.serving.reached import Reached, check_recovered
 from slicewise.serving.refusals import check_kept, check_min_token, check_named, check_ready, check_whole
 from slicewise.serving.requests import FeaturesRequest
 from slicewise.serving.steps import Covers, Flow, Generation, Manifest, Read, Reopen
+from slicewise.serving.unseen import views_without_data
 from slicewise.stores import decisions, joint_marks
 from slicewise.stores.nodes import check_one_set
 from slicewise.stores.ports import Marks, ReadReply, Said
@@ -207,7 +208,8 @@ class FeatureService:
         if request.min_token:
             check_min_token(request, merged, lists)
         freshness = self.freshness.of(selection, merged.tail)
-        answer = answer_of(request, selection, mode, t_us, planned, merged, lists, freshness, questions)
+        unseen = views_without_data(selection, targets, reply.entities, len(request.entities))
+        answer = answer_of(request, selection, mode, t_us, planned, merged, lists, freshness, questions, unseen)
         if lacking := self.freshness.incomplete(selection, planned.bounds):
             answer = replace(answer, incomplete=lacking, flags=(*answer.flags, "incomplete"))
         if mode == "live":
