@@ -184,3 +184,40 @@ def test_a_plan_without_a_platform_says_so_and_reads_well(project: Path, capsys:
     out = capsys.readouterr().out
     assert "nothing runs at redis://127.0.0.1:1/0" in out
     assert re.search(r"listening +user_id +1m .* new", out)
+
+
+@pytest.mark.parametrize(
+    ("file", "text", "told", "line", "instead"),
+    [
+        ("features.py", "import slicewise as sw\nx = 1 / 0\n", "ZeroDivisionError", 2, "correct the definitions"),
+        ("features.py", "import slicewise as sw\nsw.avg('x')\n", "no attribute 'avg'", 2, "sw.mean"),
+        ("features.py", "from slicewise import avg\n", "cannot import name 'avg'", 1, "sw.mean"),
+        ("features.py", "import nothing_of_this_name\n", "ModuleNotFoundError", 1, "correct the definitions"),
+        ("features.py", "\nraise SystemExit(0)\n", "SystemExit: 0", 2, "correct the definitions"),
+        ("features.py", "def f(:\n", "invalid syntax", 1, "correct the line"),
+        ("features.py", "import slicewise as sw\nsw.sum('n', filter='n > 1')\n", "no parameter 'filter'", 2, "where="),
+        ("made/__init__.py", "from . import part\n", "KeyError", 2, "correct the definitions"),
+    ],
+)
+def test_whatever_python_says_of_a_project_is_told_with_its_line_and_no_traceback(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], file: str, text: str, told: str, line: int, instead: str
+) -> None:
+    written = tmp_path / file
+    written.parent.mkdir(exist_ok=True)
+    written.write_text(text)
+    (written.parent / "part.py").write_text("import os\n{}['missing']\n")
+    (tmp_path / "slicewise.toml").write_text(f'definitions = "{written.relative_to(tmp_path).parts[0]}"\n')
+    assert main(["check", str(tmp_path)]) == 1
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert told in err
+    place = written.parent / "part.py" if "part" in text else written
+    assert f"{place}:{line}" in err
+    assert instead in err.rpartition("next step: ")[2]
+    assert "Traceback" not in err
+
+
+def test_a_settings_file_that_is_no_toml_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "slicewise.toml").write_text("definitions = \n")
+    assert main(["check", str(tmp_path)]) == 1
+    assert "slicewise.toml" in capsys.readouterr().err

@@ -7,6 +7,7 @@ which may name the sources that Python declares.
 from __future__ import annotations
 
 import importlib.util
+import re
 import sys
 import tomllib
 import traceback
@@ -64,7 +65,12 @@ def _name(folder: Path) -> str:
     file = folder / PROJECT_FILE
     if not file.is_file():
         return folder.resolve().name
-    named = tomllib.loads(file.read_text(encoding="utf-8")).get("name", folder.resolve().name)
+    try:
+        named = tomllib.loads(file.read_text(encoding="utf-8")).get("name", folder.resolve().name)
+    except (OSError, ValueError) as error:
+        raise DefinitionError(
+            f"it cannot be read: {error}", where=str(file), expected="TOML in UTF-8", next_step="correct the file"
+        ) from error
     if not isinstance(named, str) or not named:
         raise DefinitionError(
             f"name = {named!r}",
@@ -100,7 +106,9 @@ def _module(path: Path) -> ModuleType:
     sys.modules[name] = module  # a package imports its own modules relative to itself
     try:
         spec.loader.exec_module(module)
-    except SlicewiseError:
+    except SlicewiseError as error:
+        if error.where is None:
+            error.where = _line(error, path)
         raise
     except SyntaxError as error:
         raise DefinitionError(
@@ -109,18 +117,31 @@ def _module(path: Path) -> ModuleType:
             expected="Python 3.11",
             next_step="correct the line; nothing was deployed",
         ) from error
-    except Exception as error:  # the user's own code may raise anything
+    except (Exception, SystemExit) as error:  # the user's own code may raise anything, and may try to leave
         raise DefinitionError(
             f"{type(error).__name__}: {error}",
-            where=_line(error, file),
-            next_step="correct the definitions; nothing was deployed",
+            where=_line(error, path),
+            expected="definitions that are imported without an error",
+            next_step=_instead(error) or "correct the definitions; nothing was deployed",
         ) from error
     finally:
         sys.modules.pop(name, None)
     return module
 
 
-def _line(error: BaseException, file: Path) -> str:
+def _line(error: BaseException, definitions: Path) -> str:
+    """The line of the project's own files that was under way last."""
     frames = traceback.extract_tb(error.__traceback__)
-    own = [frame for frame in frames if Path(frame.filename) == file]
-    return f"{file}:{own[-1].lineno}" if own else str(file)
+    own = [frame for frame in frames if Path(frame.filename).is_relative_to(definitions)]
+    return f"{own[-1].filename}:{own[-1].lineno}" if own else str(definitions)
+
+
+def _instead(error: BaseException) -> str | None:
+    """What to write for `from slicewise import …` of another system's name."""
+    missing = re.match(r"cannot import name '(\w+)' from 'slicewise'", str(error))
+    if missing is None:
+        return None
+    import slicewise
+    from slicewise import hints
+
+    return hints.attribute_instead(missing.group(1), slicewise.__dir__())

@@ -34,6 +34,10 @@ def html(catalog: Catalog | None) -> bytes:
     else:
         parts.append(_body(catalog))
     parts.append(
+        "<p class=quiet><code>no_data</code> names the views that keep nothing of an entity; "
+        '<code>"tokens": false</code> leaves tokens out.'
+    )
+    parts.append(
         "<p class=quiet><a href=/openapi.json>OpenAPI</a> · <a href=/v1/features>JSON list</a> · "
         "<a href=/readyz>readiness</a> · <a href=/metrics>metrics</a></html>"
     )
