@@ -54,8 +54,7 @@ class Settings:
     serving_url: str
     airflow_url: str
     runbook_base: str
-    """Address below which docs/runbook.md can be read, for links in alerts and DAGs: of a repository's page, or by
-    default of Airflow, whose page Slicewise shows docs/."""
+    """Address below which docs/runbook.md can be read, as of a repository's page; empty: Airflow's page Slicewise."""
 
     serving_at_once: int
     """Requests that a process of the API has in work together (larger ones count as several); others wait."""
@@ -152,7 +151,7 @@ class Settings:
         redis_url = text("redis_url", "redis://127.0.0.1:6379/0")
         serving_url = text("serving_url", "http://127.0.0.1:8000")
         airflow_url = text("airflow_url", "http://127.0.0.1:8080")
-        runbook_base = text("runbook_base", f"{airflow_url.rstrip('/')}/slicewise")
+        runbook_base = text("runbook_base", "")
         nodes = urls_of(redis_url)
         if len(set(nodes)) < len(nodes):
             raise SettingsError(
@@ -179,7 +178,7 @@ class Settings:
             *(("redis_url", each, ("redis", "rediss", "unix")) for each in nodes),
             ("serving_url", serving_url, ("http", "https")),
             ("airflow_url", airflow_url, ("http", "https")),
-            ("runbook_base", runbook_base, ("http", "https")),
+            *((("runbook_base", runbook_base, ("http", "https")),) if runbook_base else ()),
         ):
             _check_url(_variable(name), value, schemes)
         spark_bin = home / ".venvs" / "spark" / "bin"
@@ -229,6 +228,11 @@ class Settings:
             spark_jars=path("spark_jars", home / ".jars/spark"),
             kafka_jars=path("kafka_jars", home / ".jars/kafka"),
         )
+
+    @property
+    def runbook_url(self) -> str:
+        """Address below which docs/runbook.md can be read: what links in alerts and DAGs begin with."""
+        return self.runbook_base or f"{self.airflow_url.rstrip('/')}/slicewise"
 
     @property
     def catalog_jdbc_uri(self) -> str:

@@ -70,7 +70,7 @@ def main() -> int:
         "",
         "by hand",
         ["this alert was sent to see whether it arrives"],
-        runbook_base=Settings.load().runbook_base,
+        runbook_base=Settings.load().runbook_url,
     )
     found = [tried(channel, told) for channel in channels(os.environ)]
     sys.stdout.write(json.dumps({"text": told.text(), "channels": [each.to_json() for each in found]}) + "\n")

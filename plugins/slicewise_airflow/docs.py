@@ -37,7 +37,7 @@ _FRAME = """<!doctype html>
 def base() -> str:
     """The address below which docs/ can be read; nothing where the settings cannot be read: an alert goes out."""
     try:
-        return Settings.load().runbook_base
+        return Settings.load().runbook_url
     except SettingsError as error:
         warning("settings_not_read", error=error.what)
         return ""

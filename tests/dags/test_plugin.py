@@ -39,7 +39,7 @@ def test_nothing_is_shown_without_a_sign_in(app: FastAPI, path: str) -> None:
 
 @pytest.mark.parametrize("about", [*ANCHORS, *MATTERS])
 def test_the_link_of_an_alert_leads_to_a_heading_that_airflow_shows(app: FastAPI, about: str) -> None:
-    root = Settings.load().runbook_base
+    root = Settings.load().runbook_url
     link = urlsplit(runbook_link(about, root))
     assert link.netloc
     prefix = urlsplit(root).path

@@ -15,6 +15,8 @@ import pytest
 
 from slicewise import cli
 from slicewise.lifecycle.alerts import VARIABLES
+from slicewise.local import airflow_server
+from slicewise.local.state import StateFolder
 from slicewise.settings import Settings
 
 
@@ -106,6 +108,19 @@ def test_without_a_channel_it_says_so_and_which_variables_configure_one(capsys: 
     assert json.loads(capsys.readouterr().out) == {"configured": [], "not_configured": [name for name, _ in VARIABLES]}
 
 
+def test_the_embedded_airflow_gets_the_channels_and_connections_that_are_set(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SLICEWISE_ALERT_SLACK_CONN", "chat")
+    monkeypatch.setenv("AIRFLOW_CONN_CHAT", "given")
+    monkeypatch.setenv("AIRFLOW__CORE__DAGS_FOLDER", "elsewhere")
+    settings, state = Settings.load(), StateFolder(tmp_path / "state")
+    state.create()
+    env = airflow_server.service(settings, state, 8080).environment(settings)
+    assert (env["SLICEWISE_ALERT_SLACK_CONN"], env["AIRFLOW_CONN_CHAT"]) == ("chat", "given")
+    assert env["AIRFLOW__CORE__DAGS_FOLDER"] == str(settings.home / "dags")
+
+
 @pytest.mark.timeout(300)
 def test_each_configured_channel_gets_a_test_alert(
     hook: Any, mail: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
@@ -127,7 +142,7 @@ def test_each_configured_channel_gets_a_test_alert(
     ]
     assert report["channels"][0]["said"] == "200 OK"
     assert report["channels"][1]["said"] == "200 ok"
-    section = f"{Settings.load().runbook_base}/docs/runbook.md#alerts-and-where-they-go"
+    section = f"{Settings.load().runbook_url}/docs/runbook.md#alerts-and-where-they-go"
     posted = dict(hook.posted)
     assert posted["/hidden-word"]["event"] == "alert_test"
     assert posted["/hidden-word"]["runbook"] == section

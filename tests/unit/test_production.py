@@ -117,7 +117,7 @@ def test_the_settings_load() -> None:
     loaded = Settings.load(given)
     assert loaded.catalog_jdbc_uri == "jdbc:postgresql://postgres:5432/catalog"
     assert loaded.spark_master == "spark://spark-master:7077"
-    assert loaded.runbook_base == "http://localhost:8080/slicewise"
+    assert loaded.runbook_url == "http://localhost:8080/slicewise"
 
 
 def test_redis_keeps_what_the_embedded_one_keeps(settings: Settings, state: StateFolder) -> None:

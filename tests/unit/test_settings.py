@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -114,3 +115,15 @@ def test_the_jvm_gets_the_same_catalog(uri: str, jdbc: str) -> None:
 def test_a_catalog_that_the_jvm_cannot_open_is_refused() -> None:
     with pytest.raises(SettingsError, match="SLICEWISE_CATALOG_URI"):
         _ = Settings.load({"SLICEWISE_CATALOG_URI": "mysql://db/catalog"}).catalog_jdbc_uri
+
+
+def test_links_lead_to_airflow_wherever_it_is_unless_a_base_is_set() -> None:
+    embedded = Settings.load({"SLICEWISE_AIRFLOW_URL": "http://127.0.0.1:27054/"})
+    assert embedded.runbook_url == "http://127.0.0.1:27054/slicewise"
+    # the supervisor chooses the port later, and children load what it gives them
+    moved = replace(embedded, airflow_url="http://127.0.0.1:1234")
+    assert Settings.load(moved.to_env()).runbook_url == "http://127.0.0.1:1234/slicewise"
+    named = Settings.load({"SLICEWISE_RUNBOOK_BASE": "https://docs.example.org/slicewise"})
+    assert named.runbook_url == "https://docs.example.org/slicewise"
+    with pytest.raises(SettingsError, match="no usable address"):
+        Settings.load({"SLICEWISE_RUNBOOK_BASE": "docs"})

@@ -14,6 +14,7 @@ from slicewise.local.state import StateFolder
 from slicewise.settings import Settings
 
 NAME = "airflow"
+_GIVEN = ("SLICEWISE_ALERT_", "AIRFLOW_CONN_")
 
 
 def environment(settings: Settings, state: StateFolder, port: int) -> dict[str, str]:
@@ -21,7 +22,10 @@ def environment(settings: Settings, state: StateFolder, port: int) -> dict[str, 
     home = state.path / NAME
     secret = state.secret("airflow")
     fernet = base64.urlsafe_b64encode(hashlib.sha256(secret.encode()).digest()).decode()
+    # what people set for its tasks: where alerts go, and by which connections
+    given = {name: value for name, value in os.environ.items() if name.startswith(_GIVEN)}
     return {
+        **given,
         "PATH": f"{settings.airflow_bin.parent}{os.pathsep}{os.environ.get('PATH', os.defpath)}",
         "AIRFLOW_HOME": str(home),
         "AIRFLOW__CORE__AUTH_MANAGER": (

@@ -205,7 +205,7 @@ def _not_green(settings: Settings, before_us: int) -> ServerError:
     return ServerError(
         f"{what}: {why}",
         where=f"{settings.airflow_url}/dags/check_consistency; reports in {settings.state_dir / 'reports' / 'check'}",
-        next_step=runbook_link(section, settings.runbook_base),
+        next_step=runbook_link(section, settings.runbook_url),
     )
 
 

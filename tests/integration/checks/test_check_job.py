@@ -10,12 +10,14 @@ from collections.abc import Iterator
 from html import unescape
 from pathlib import Path
 from typing import Any
-from urllib.parse import unquote
+from urllib.parse import unquote, urlsplit
 
 import pytest
 import redis
 
 from slicewise.local import deploy
+from slicewise.local.redis_server import operator_url
+from slicewise.local.state import StateFolder
 from slicewise.stores.iceberg.catalog import open_catalog
 from slicewise.stores.iceberg.records import records
 from slicewise.stores.iceberg.schemas import CHECKS
@@ -112,7 +114,9 @@ def test_a_store_that_is_killed_under_the_check_is_waited_for(platform: Stack, t
 
 
 def test_a_check_without_anything_deployed_says_that_it_could_not_be_made(platform: Stack, tmp_path: Path) -> None:
-    with redis.Redis.from_url(platform.settings.redis_url) as client:
+    port = urlsplit(platform.settings.redis_url).port
+    assert port is not None
+    with redis.Redis.from_url(operator_url(StateFolder(platform.settings.state_dir), port)) as client:
         client.flushall()
     report = _check(platform, tmp_path, 1)
     print(report)
