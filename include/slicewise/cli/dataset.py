@@ -1,4 +1,18 @@
-"""build training sets and snapshots, and build one again from its manifest"""
+"""build training sets and snapshots, and build one again from its manifest
+
+A spine is a file of rows to be answered: the entity's columns, `at`, and whatever else is to be kept, such
+as labels. It is Parquet, Feather or CSV. Of a CSV file the entity has the types that its view declares, so
+that user 007 stays 007; `at` is RFC 3339 with a zone, or a column of whole numbers: microseconds since 1970.
+The result is Parquet, or CSV by its name (lists and structs as JSON). docs/training.md says more.
+
+Where the spine asks for more than is archived, the log is archived first: by Spark, some half a minute. --no-archive
+refuses instead.
+
+  slicewise dataset build --spine spine.csv --features churn_v1 --out train.parquet
+  slicewise dataset build --spine served.parquet --features listening:plays_1h --knowledge token --out train.csv
+  slicewise dataset snapshot --features churn_v1 --at 2026-11-21T08:00:00Z --out all.parquet
+  slicewise dataset rebuild train.manifest.json --out again.parquet
+"""
 
 from __future__ import annotations
 
@@ -7,8 +21,14 @@ import json
 import sys
 import time
 from pathlib import Path
+from typing import TYPE_CHECKING
 
+from slicewise.errors import BadRequest
 from slicewise.settings import Settings
+
+if TYPE_CHECKING:
+    from slicewise.training.dataset import DataSet
+    from slicewise.training.offline import Offline
 
 _AT = "aware instant: 2026-11-21T08:00:00Z"
 
@@ -16,7 +36,9 @@ _AT = "aware instant: 2026-11-21T08:00:00Z"
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     actions = parser.add_subparsers(dest="action", required=True, metavar="action")
     build = actions.add_parser("build", help="a training set for a spine")
-    build.add_argument("--spine", required=True, type=Path, help="Parquet file: entity columns, at, labels")
+    build.add_argument(
+        "--spine", required=True, type=Path, help="Parquet, Feather or CSV file: entity columns, at, labels"
+    )
     build.add_argument("--knowledge", default="event_time", choices=("event_time", "token"))
     snapshot = actions.add_parser("snapshot", help="all entities at one or several instants, without a spine")
     snapshot.add_argument("--at", help=_AT)
@@ -28,51 +50,24 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
             "--features", required=True, nargs="+", help='a feature set, or refs "view:column", also comma separated'
         )
         each.add_argument("--deployment", type=Path, help="a deployment's JSON in place of the one that runs")
+        each.add_argument("--no-archive", action="store_true", help="refuse what is not archived yet")
     rebuild = actions.add_parser("rebuild", help="the same bytes once more, from a manifest")
     rebuild.add_argument("manifest", type=Path)
     rebuild.add_argument("--spine", type=Path, help="by default the file beside the manifest")
     for each in (build, snapshot, rebuild):
-        each.add_argument("--out", required=True, type=Path, help="Parquet file; manifest and spine go beside it")
+        each.add_argument(
+            "--out", required=True, type=Path, help="Parquet file, or CSV by its name; manifest and spine go beside it"
+        )
         each.add_argument("--json", action="store_true", help="the report as one JSON object")
 
 
 def run(arguments: argparse.Namespace, settings: Settings) -> int:
-    from slicewise.features.plan import Deployment
-    from slicewise.training import dataset as made
-    from slicewise.training.api import snapshot_instants
-    from slicewise.training.manifest import SPINE_SUFFIX, SUFFIX, Manifest
-    from slicewise.training.offline import Offline
-
     begun = time.monotonic()
+    _refuse_out(arguments)
     again = arguments.action == "rebuild"
-    if again:
-        manifest = Manifest.read(arguments.manifest)
-        deployment: Deployment | None = manifest.deployed()
-    elif arguments.deployment is not None:
-        deployment = Deployment.from_json(arguments.deployment.read_text(encoding="utf-8"))
-    else:
-        deployment = None
-    _say("opening the archive")
-    offline = Offline.open(settings, deployment)
-    if again:
-        name = arguments.manifest.name.removesuffix(SUFFIX)
-        beside = arguments.manifest.with_name(name + SPINE_SUFFIX)
-        _say(f"building {manifest.rows} rows of {len(manifest.features)} features again")
-        spine = arguments.spine or (beside if manifest.spine else None)
-        built = made.rebuild(offline.archive, manifest, spine, str(arguments.manifest))
-    else:
-        features = [each for text in arguments.features for each in text.split(",") if each]
-        wanted = features[0] if len(features) == 1 and ":" not in features[0] else features
-        _say(f"building {', '.join(features)}")
-        if arguments.action == "build":
-            built = made.build_training_set(
-                offline.deployment, offline.archive, arguments.spine, wanted, arguments.knowledge
-            )
-        else:
-            ats = snapshot_instants(arguments.at, arguments.start, arguments.end, arguments.every)
-            built = made.build_snapshot(offline.deployment, offline.archive, wanted, ats)
+    offline, built = _rebuilt(arguments, settings) if again else _built(arguments, settings)
     _say(f"writing {built.table.num_rows} rows")
-    written = built.to_parquet(arguments.out)
+    written = built.write(arguments.out)
     if not again:  # a data set that is built again is the one that was recorded
         offline.record(written, arguments.out.name)
     report = {
@@ -95,5 +90,65 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
     return 0
 
 
-def _say(what: str) -> None:
-    print(f"dataset: {what}", file=sys.stderr, flush=True)
+def _rebuilt(arguments: argparse.Namespace, settings: Settings) -> tuple[Offline, DataSet]:
+    from slicewise.training import dataset as made
+    from slicewise.training.manifest import SPINE_SUFFIX, SUFFIX, Manifest
+    from slicewise.training.offline import Offline
+
+    manifest = Manifest.read(arguments.manifest)
+    _say("opening the archive")
+    offline = Offline.open(settings, manifest.deployed())
+    beside = arguments.manifest.with_name(arguments.manifest.name.removesuffix(SUFFIX) + SPINE_SUFFIX)
+    _say(f"building {manifest.rows} rows of {len(manifest.features)} features again")
+    spine = arguments.spine or (beside if manifest.spine else None)
+    return offline, made.rebuild(offline.archive, manifest, spine, str(arguments.manifest))
+
+
+def _built(arguments: argparse.Namespace, settings: Settings) -> tuple[Offline, DataSet]:
+    from slicewise.features.plan import Deployment
+    from slicewise.training.api import open_snapshot, open_training_set, snapshot_instants
+
+    features = [each for text in arguments.features for each in text.split(",") if each]
+    wanted = features[0] if len(features) == 1 and ":" not in features[0] else features
+    deployment = None
+    if arguments.deployment is not None:
+        deployment = Deployment.from_json(_text_of(arguments.deployment))
+    archive = not arguments.no_archive
+    if arguments.action == "snapshot":
+        ats = snapshot_instants(arguments.at, arguments.start, arguments.end, arguments.every)
+        return open_snapshot(settings, wanted, ats, deployment, archive=archive, say=_say, step=_say)
+    spine, knowledge = arguments.spine, arguments.knowledge
+    return open_training_set(settings, spine, wanted, knowledge, deployment, archive=archive, say=_say, step=_say)
+
+
+def _refuse_out(arguments: argparse.Namespace) -> None:
+    """Before any work: a result that has no place to go, or would stand in the place of what it is made of."""
+    out = arguments.out
+    if not out.parent.is_dir():
+        raise BadRequest(
+            f"there is no folder {out.parent}",
+            where="--out",
+            expected="a folder that exists",
+            next_step="make it first",
+        )
+    spine = getattr(arguments, "spine", None)
+    if spine is not None and out.exists() and spine.exists() and out.samefile(spine):
+        raise BadRequest(
+            f"{out} is the spine", where="--out", expected="a file of its own", next_step="name another file"
+        )
+
+
+def _text_of(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise BadRequest(
+            f"{path} cannot be read: {error.strerror}",
+            where="--deployment",
+            expected="a deployment's JSON",
+            next_step="leave it out to ask for what runs",
+        ) from error
+
+
+def _say(line: str) -> None:
+    print(f"dataset: {line}", file=sys.stderr, flush=True)

@@ -94,12 +94,13 @@ def dataset_arguments(run: Run) -> tuple[str, ...]:
         raise BadRequest(
             f"a training set needs {', '.join(missing)}",
             where="params of build_training_set",
-            expected="spine (a Parquet file), features (a feature set or view:column, comma separated), out",
+            expected="spine (a file of rows), features (a feature set or view:column, comma separated), out",
             next_step="trigger the run with these params",
         )
     knowledge = str(run.params.get("knowledge") or "event_time")
     arguments = ["--spine", str(run.params["spine"]), "--features", str(run.params["features"])]
-    return (*arguments, "--knowledge", knowledge, "--out", str(run.params["out"]), "--json")
+    refusing = () if run.params.get("archive", True) else ("--no-archive",)
+    return (*arguments, "--knowledge", knowledge, "--out", str(run.params["out"]), "--json", *refusing)
 
 
 def _positive(name: str, value: object) -> int:

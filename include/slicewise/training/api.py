@@ -2,16 +2,30 @@
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Callable, Sequence
 from datetime import datetime
+
+import numpy as np
 
 from slicewise.errors import BadRequest
 from slicewise.features.plan import Deployment
 from slicewise.settings import Settings
 from slicewise.slices import parse_duration
+from slicewise.training.archive_job import archive_first
+from slicewise.training.archiving import Need, need_of, pending
+from slicewise.training.ask import Asked, named, resolve
+from slicewise.training.asking import asking, looked_through
 from slicewise.training.dataset import DataSet, build_snapshot, build_training_set
-from slicewise.training.instants import instant_us
-from slicewise.training.offline import Offline
+from slicewise.training.instants import instant_us, text_of
+from slicewise.training.offline import Offline, deployed
 from slicewise.training.snapshots import instants
+
+Say = Callable[[str], None]
+
+
+def _nobody(line: str) -> None:
+    """Where nobody wants to be told."""
 
 
 def training_set(
@@ -21,21 +35,27 @@ def training_set(
     *,
     deployment: Deployment | None = None,
     settings: Settings | None = None,
+    archive: bool = True,
+    progress: Say | None = None,
 ) -> DataSet:
     """The features' values for every row of the spine, as they were known.
 
     spine: entity columns, `at` (aware) and whatever else is to be kept, such as labels; an Arrow
-    table, a pandas frame, a list of dicts or a Parquet file. Rows may repeat, and an entity may
+    table, a pandas frame, a list of dicts or a file (Parquet, Feather or CSV). Rows may repeat, and an entity may
     have several instants; unknown entities have empty aggregates. features: a feature set or its
     name, or refs such as ["listening:plays_7d"]. knowledge: "event_time", all that is known now of
     events before `at`; "token", exactly what the answers contained whose tokens stand in the
-    column `token`. deployment: in place of the one that runs.
+    column `token`. deployment: in place of the one that runs. archive: where the spine asks for more than is
+    archived, the log is archived first, by Spark; False refuses instead. progress: is given what is done, line by
+    line; to standard error by default.
 
-    Raises BadRequest, UnknownName, and where the spine asks for more than is archived, an error
-    that says from when.
+    Raises BadRequest and UnknownName before anything but the store's deployment is read; NothingArchived where the log
+    holds nothing either; ServerError and SettingsError where it could not be archived.
     """
-    offline = Offline.open(settings or Settings.load(), deployment)
-    return build_training_set(offline.deployment, offline.archive, spine, features, knowledge)
+    settings = settings or Settings.load()
+    return open_training_set(
+        settings, spine, features, knowledge, deployment, archive=archive, say=progress or to_stderr
+    )[1]
 
 
 def snapshot(
@@ -47,13 +67,82 @@ def snapshot(
     every: str | None = None,
     deployment: Deployment | None = None,
     settings: Settings | None = None,
+    archive: bool = True,
+    progress: Say | None = None,
 ) -> DataSet:
     """The features of every entity that has events in some window, at each of the instants.
 
     Either `at`, or start, start + every, … before end; aware. Other arguments as of training_set.
     """
-    offline = Offline.open(settings or Settings.load(), deployment)
-    return build_snapshot(offline.deployment, offline.archive, features, snapshot_instants(at, start, end, every))
+    settings, ats = settings or Settings.load(), snapshot_instants(at, start, end, every)
+    return open_snapshot(settings, features, ats, deployment, archive=archive, say=progress or to_stderr)[1]
+
+
+def open_training_set(
+    settings: Settings,
+    spine: object,
+    features: object,
+    knowledge: str,
+    deployment: Deployment | None = None,
+    *,
+    archive: bool,
+    say: Say,
+    step: Say = _nobody,
+) -> tuple[Offline, DataSet]:
+    """What training_set gives, and the offline side that it came from.
+
+    Each step opens more than the one before, so that what is wrong is said by the first that can see it. say: is told
+    what is archived; step: of each step.
+    """
+    given = looked_through(spine, features, knowledge)
+    question = asking(deployment or deployed(settings), given, features, knowledge)
+    rows = question.spine
+    step(f"the spine has {len(rows):,} rows, `at` from {text_of(rows.at_us.min())} to {text_of(rows.at_us.max())}")
+    step("opening the archive")
+    offline = Offline.open(settings, question.deployment)
+    if archive:
+        bring_archive(settings, offline, question.asked, need_of(question.asked, rows.at_us, question.tokens), say)
+    step(f"building {len(question.refs)} features")
+    return offline, build_training_set(offline.deployment, offline.archive, rows, features, knowledge)
+
+
+def open_snapshot(
+    settings: Settings,
+    features: object,
+    ats_us: Sequence[int],
+    deployment: Deployment | None = None,
+    *,
+    archive: bool,
+    say: Say,
+    step: Say = _nobody,
+) -> tuple[Offline, DataSet]:
+    """What snapshot gives, in the same way."""
+    named(features)
+    known = deployment or deployed(settings)
+    refs, asked = resolve(known, features)
+    step("opening the archive")
+    offline = Offline.open(settings, known)
+    if archive:
+        bring_archive(settings, offline, asked, need_of(asked, np.array(sorted(ats_us), np.int64), None), say)
+    step(f"building {len(refs)} features")
+    return offline, build_snapshot(known, offline.archive, features, ats_us)
+
+
+def bring_archive(settings: Settings, offline: Offline, asked: Sequence[Asked], need: Need, say: Say) -> None:
+    """Archives what these features need and no archive holds yet; nothing where all is there.
+
+    Raises BadRequest for instants in the future, NothingArchived, StoreUnavailable, ServerError, SettingsError.
+    """
+    archive = offline.archive
+    some = pending(offline.deployment, archive, archive, asked, need, offline.clock.now_us())
+    if some:
+        archive_first(settings, some, archive, say)
+
+
+def to_stderr(line: str) -> None:
+    """A line of progress for people."""
+    sys.stderr.write(f"dataset: {line}\n")
+    sys.stderr.flush()
 
 
 def snapshot_instants(

@@ -9,11 +9,15 @@ from typing import Protocol
 import pyarrow as pa
 
 from slicewise.cover import Cover
-from slicewise.errors import BadRequest
+from slicewise.errors import BadRequest, DataLoss
 from slicewise.features.unit import Source
 from slicewise.holes import Hole
 from slicewise.token import Token
-from slicewise.training.instants import as_timestamps
+from slicewise.training.instants import text_of
+
+
+class NothingArchived(DataLoss):
+    """A source has no archive yet: archive it, then ask again."""
 
 
 @dataclass(frozen=True)
@@ -36,7 +40,7 @@ class Archive(Protocol):
     """The events of sources, as the hourly archive keeps them."""
 
     def reaches(self, source: str) -> Archived:
-        """How far the archive of this source reaches now. Raises DataLoss if there is none."""
+        """How far the archive of this source reaches now. Raises NothingArchived if there is none."""
         ...
 
     def confirmed(self, source: Source, archived: Archived) -> Archived:
@@ -66,10 +70,10 @@ def refuse_beyond(source: str, archived: Archived, latest_us: int) -> None:
     """Refuse an `at` after the archive was taken: events before it may not be archived yet."""
     if latest_us > archived.until_us:
         raise BadRequest(
-            f"`at` of {_text(latest_us)} is later than the archive of {source!r}",
+            f"`at` of {text_of(latest_us)} is later than the archive of {source!r}",
             where="at",
-            expected=f"`at` up to {_text(archived.until_us)}",
-            next_step=_ARCHIVE_NOW,
+            expected=f"`at` up to {text_of(archived.until_us)}",
+            next_step=ARCHIVE_NOW,
         )
 
 
@@ -87,16 +91,9 @@ def refuse_unarchived(source: str, archived: Archived, tokens: Sequence[Token]) 
                 f"offsets up to {wanted.get(behind[0])} of partition {partition} (topic {topic}), "
                 f"archived are those below {archived.cover.get(behind[0])}",
                 where="token",
-                expected=f"tokens of answers up to {_text(archived.until_us)}",
-                next_step=_ARCHIVE_NOW,
+                expected=f"tokens of answers up to {text_of(archived.until_us)}",
+                next_step=ARCHIVE_NOW,
             )
 
 
-_ARCHIVE_NOW = "archive now (the first step of compact_slices: run that DAG), then ask again"
-
-
-def _text(instant: int) -> str:
-    import numpy as np
-
-    stamp: str = as_timestamps(np.array([instant], np.int64))[0].as_py().isoformat()
-    return stamp
+ARCHIVE_NOW = "ask without --no-archive (archive=False), or run the DAG compact_slices, which archives first"

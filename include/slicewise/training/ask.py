@@ -46,22 +46,9 @@ def resolve(deployment: Deployment, features: object) -> tuple[tuple[str, ...], 
     features: a feature set (object or name), or a list of refs "view:column". Raises UnknownName
     and BadRequest.
     """
-    refs = _refs(deployment, features)
-    if not refs:
-        raise BadRequest(
-            "no features",
-            where="features",
-            expected='refs such as "view:column"',
-            next_step="name what the training set is to hold",
-        )
-    twice = sorted({ref for ref in refs if refs.count(ref) > 1})
-    if twice:
-        raise BadRequest(
-            f"{', '.join(twice)} stand twice",
-            where="features",
-            expected="each feature once",
-            next_step="leave each out once",
-        )
+    refs = named(features)
+    if isinstance(refs, str):
+        refs = deployment.feature_set(refs).features
     units: dict[str, tuple[Unit, list[PlannedFeature]]] = {}
     for ref in refs:
         unit, feature = deployment.resolve(ref)
@@ -69,13 +56,39 @@ def resolve(deployment: Deployment, features: object) -> tuple[tuple[str, ...], 
     return refs, tuple(Asked(unit, tuple(some)) for unit, some in units.values())
 
 
-def _refs(deployment: Deployment, features: object) -> tuple[str, ...]:
+def named(features: object) -> tuple[str, ...] | str:
+    """The refs that are asked for, or the name of a feature set, which a deployment knows. Raises BadRequest."""
+    if isinstance(features, str) and ":" not in features and features:
+        return features
+    refs = _refs(features)
+    if not refs:
+        raise BadRequest(
+            "no features", where="features", expected='refs such as "view:column"', next_step="name at least one"
+        )
+    for ref in refs:
+        if ":" not in ref:
+            raise BadRequest(
+                f"{ref!r} is no feature",
+                where="features",
+                expected='refs such as "view:column"',
+                next_step="ask for a feature set by its name alone, or for features by their refs",
+            )
+    twice = sorted({ref for ref in refs if refs.count(ref) > 1})
+    if twice:
+        raise BadRequest(
+            f"{', '.join(twice)} stand twice",
+            where="features",
+            expected="each feature once",
+            next_step="leave the second out",
+        )
+    return refs
+
+
+def _refs(features: object) -> tuple[str, ...]:
     if isinstance(features, FeatureSet):
         return tuple(features.features)
     if isinstance(features, str):
-        if ":" in features:
-            return (features,)
-        return deployment.feature_set(features).features
+        return (features,) if features else ()
     if isinstance(features, Sequence) and all(isinstance(ref, str) for ref in features):
         return tuple(features)
     raise BadRequest(
@@ -106,7 +119,7 @@ def reach(
 ) -> dict[str, Archived]:
     """How far each source is read, for instants up to `latest_us` (None: none are asked for).
 
-    Raises DataLoss where nothing is archived.
+    Raises NothingArchived where nothing is archived.
     """
     found = {}
     for name in sorted({each.unit.source for each in asked}):
@@ -142,7 +155,7 @@ def answer_spine(
             bounds = _by_mode(each, spine, mode)
             own = None
         else:
-            own = [_of_unit(unit, row, some) for row, some in enumerate(tokens)]
+            own = tokens_of(unit, tokens)
             refuse_unarchived(unit.source, reached, own)
             bounds = _recorded(each, own)
         events = read_unit(deployment, archive, unit, bounds, reached.seq, spine)
@@ -172,7 +185,7 @@ def incomplete(
             slice_us = each.unit.slice_us
             bounds = {f.column: bounds_columns(f.window, "event_time", at_us, slice_us) for f in each.features}
         else:
-            bounds = _recorded(each, [_of_unit(each.unit, row, some) for row, some in enumerate(tokens)])
+            bounds = _recorded(each, tokens_of(each.unit, tokens))
         for feature in each.features:
             start, end = bounds[feature.column]
             touched = np.zeros(len(start), np.bool_)
@@ -209,6 +222,11 @@ def _by_mode(asked: Asked, spine: Spine, mode: Mode) -> dict[str, Bounds]:
     return {
         feature.column: bounds_columns(feature.window, mode, spine.at_us, unit.slice_us) for feature in asked.features
     }
+
+
+def tokens_of(unit: Unit, tokens: Sequence[Sequence[Token]]) -> list[Token]:
+    """Per row the token of this unit. Raises BadRequest where a row has none."""
+    return [_of_unit(unit, row, some) for row, some in enumerate(tokens)]
 
 
 def _of_unit(unit: Unit, row: int, tokens: Sequence[Token]) -> Token:

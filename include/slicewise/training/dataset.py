@@ -20,18 +20,15 @@ from slicewise.features.plan import Deployment
 from slicewise.slices import Mode
 from slicewise.token import Token
 from slicewise.training.archive import Archive, Archived
-from slicewise.training.ask import KNOWLEDGE, Asked, answer_spine, entity_types, incomplete, reach, resolve
-from slicewise.training.manifest import (
-    SPINE_SUFFIX,
-    SUFFIX,
-    Manifest,
-    beside,
-    described,
-)
-from slicewise.training.questions import question_types, refuse_questions
+from slicewise.training.ask import Asked, answer_spine, entity_types, incomplete, reach, resolve
+from slicewise.training.asking import asking
+from slicewise.training.csv_form import csv_bytes
+from slicewise.training.manifest import SPINE_SUFFIX, SUFFIX, Manifest, beside, described
+from slicewise.training.questions import questions_of, refuse_questions
 from slicewise.training.ranges import Ints
 from slicewise.training.snapshots import answer_snapshot
 from slicewise.training.spine import AT, Spine, read_spine
+from slicewise.training.tables import is_csv
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -62,9 +59,21 @@ class DataSet:
 
     def to_parquet(self, path: str | Path) -> Manifest:
         """Write the table, and beside it its manifest and spine; the manifest that was written."""
-        target = Path(path)
-        content = parquet_bytes(self.table)
-        manifest = replace(self.manifest, content=hashlib.sha256(content).hexdigest())
+        return self._write(Path(path), parquet_bytes(self.table))
+
+    def to_csv(self, path: str | Path) -> Manifest:
+        """The same as CSV: lists and structs as JSON, doubles with the digits that give the same double again.
+
+        The manifest's `content` stays that of the table as Parquet.
+        """
+        return self._write(Path(path), csv_bytes(self.table))
+
+    def write(self, path: str | Path) -> Manifest:
+        """`to_csv` where the name ends in .csv, else `to_parquet`."""
+        return self.to_csv(path) if is_csv(Path(path)) else self.to_parquet(path)
+
+    def _write(self, target: Path, content: bytes) -> Manifest:
+        manifest = replace(self.manifest, content=hashlib.sha256(parquet_bytes(self.table)).hexdigest())
         target.write_bytes(content)
         if self.spine is not None:
             beside(target, SPINE_SUFFIX).write_bytes(parquet_bytes(self.spine.table))
@@ -93,27 +102,13 @@ def build_training_set(
     archived: how far each source is read; None reads all that is archived now. mode: of bounds by event time;
     "row" is for a query's rows alone, which no manifest rebuilds.
     """
-    if knowledge not in KNOWLEDGE:
-        raise BadRequest(
-            f"knowledge {knowledge!r}",
-            where="knowledge",
-            expected="event_time (all that is known now) or token (what an answer contained)",
-            next_step="write knowledge= as one of them, or leave it out",
-        )
-    refs, asked = resolve(deployment, features)
-    rows = spine if isinstance(spine, Spine) else read_spine(spine, entity_types(asked), _questions(asked))
+    question = asking(deployment, spine, features, knowledge)
+    refs, asked, rows = question.refs, question.asked, question.spine
     timely = knowledge == "event_time" and len(rows) > 0
     reached = archived or reach(deployment, archive, asked, int(rows.at_us.max()) if timely else None)
     finished = answer_spine(deployment, archive, reached, asked, rows, knowledge, mode)
     table = rows.table
     for ref in refs:
-        if ref in table.column_names:
-            raise BadRequest(
-                f"the spine has a column {ref!r} already",
-                where="spine",
-                expected="no column of that name",
-                next_step="rename it",
-            )
         table = table.append_column(ref, finished[ref].values)
     manifest = Manifest(
         "training_set",
@@ -143,7 +138,7 @@ def build_snapshot(
     features stand in every row.
     """
     refs, asked = resolve(deployment, features)
-    refuse_questions(_questions(asked))
+    refuse_questions(questions_of(asked))
     ats = tuple(sorted(set(ats_us)))
     reached = archived or reach(deployment, archive, asked, ats[-1] if ats else None)
     table, finished = answer_snapshot(deployment, archive, reached, asked, ats)
@@ -175,7 +170,7 @@ def rebuild(archive: Archive, manifest: Manifest, spine: object | None, where: s
         again = build_snapshot(deployment, archive, list(manifest.features), manifest.ats_us, manifest.archived())
     else:
         _, asked = resolve(deployment, list(manifest.features))
-        rows = read_spine(spine, entity_types(asked), _questions(asked))
+        rows = read_spine(spine, entity_types(asked), questions_of(asked))
         if rows.digest() != manifest.spine:
             raise BadRequest(
                 "the spine is not the one that the data set was built for",
@@ -212,10 +207,6 @@ def _lacking(
     for ref, rows in found.items():
         log.warning("data_set_incomplete", feature=ref, rows=rows)
     return found
-
-
-def _questions(asked: Sequence[Asked]) -> dict[str, str]:
-    return question_types((each.unit, each.features) for each in asked)
 
 
 def _units(asked: Sequence[Asked]) -> dict[str, str]:

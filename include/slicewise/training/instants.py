@@ -110,3 +110,9 @@ def _parsed(values: Sequence[object], where: str) -> Ints:
 def as_timestamps(values: Ints) -> pa.Array:
     """Microseconds UTC as an Arrow timestamp column."""
     return pa.array(values, pa.int64()).cast(TIMESTAMP)
+
+
+def text_of(instant: int) -> str:
+    """Microseconds UTC as RFC 3339 text, for people."""
+    text: str = as_timestamps(np.array([instant], np.int64))[0].as_py().isoformat()
+    return text

@@ -122,5 +122,5 @@ def described(archived: Mapping[str, Archived]) -> dict[str, dict[str, Any]]:
 
 
 def beside(path: Path, suffix: str) -> Path:
-    """The file that belongs to a data set's Parquet file: churn.parquet -> churn.manifest.json."""
-    return path.with_name(path.name.removesuffix(".parquet") + suffix)
+    """The file that belongs to a data set's file: churn.parquet, or churn.csv -> churn.manifest.json."""
+    return path.with_name(path.name.removesuffix(".parquet").removesuffix(".csv") + suffix)

@@ -15,7 +15,7 @@ from slicewise.errors import DataLoss, NotReady, StoreUnavailable
 from slicewise.features.plan import Deployment
 from slicewise.features.unit import Source
 from slicewise.settings import Settings
-from slicewise.training.archive import Archived
+from slicewise.training.archive import ARCHIVE_NOW, Archived, NothingArchived
 from slicewise.training.manifest import Manifest
 
 _LOG_TIMEOUT_S = 5.0
@@ -38,11 +38,11 @@ class IcebergArchive:
         table = load(self.catalog, source)
         state = archive_state(table) if table is not None else None
         if state is None or state.snapshot_id is None or not state.seq:
-            raise DataLoss(
+            raise NothingArchived(
                 f"nothing of {source!r} is archived",
                 where=f"log.{source}",
                 expected="at least one archive",
-                next_step="archive now (the first step of compact_slices: run that DAG)",
+                next_step=ARCHIVE_NOW,
             )
         until = archived_until_us(self.catalog, source, state.seq)
         assert until is not None, "a seq comes from its cover rows"
@@ -60,6 +60,17 @@ class IcebergArchive:
             log.warning("archive_not_confirmed", source=source.name, error=error.what)
             return archived
         return replace(archived, until_us=now) if archived.cover.dominates(latest) else archived
+
+    def pending(self, source: Source) -> int:
+        """Offsets that the log holds and the archive does not. Raises StoreUnavailable, TopicGone."""
+        from slicewise.stores.iceberg.log import archive_state, load
+        from slicewise.stores.kafka.log import KafkaLog
+
+        table = load(self.catalog, source.name)
+        archived = archive_state(table).cover if table is not None else Cover()
+        log = KafkaLog(self.bootstrap, timeout_s=_LOG_TIMEOUT_S)
+        first, end = log.earliest(source.topic), log.latest(source.topic)
+        return sum(max(0, offset - max(first.get(place), archived.get(place))) for place, offset in end.offsets.items())
 
     def events(self, source: Source, columns: Sequence[str], start_us: int, end_us: int, seq: int) -> pa.Table:
         """See Archive."""

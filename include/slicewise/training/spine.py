@@ -12,13 +12,14 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from slicewise.errors import BadRequest, SlicewiseError
 from slicewise.features.types import BOOLEAN, DATE, STRING, TIMESTAMP, arrow_type
 from slicewise.token import Token, decode_all
 from slicewise.training.instants import as_timestamps, times_us
 from slicewise.training.ranges import Ints
+from slicewise.training.tables import csv_texts, is_csv, read_table
+from slicewise.training.texts import instants_of_texts, typed_texts
 from slicewise.training.wire import days
 
 AT, TOKEN = "at", "token"
@@ -39,24 +40,7 @@ class Spine:
 
     def tokens(self) -> list[tuple[Token, ...]]:
         """Per row the tokens of its `token` column, one per unit. Raises BadRequest."""
-        if TOKEN not in self.table.column_names:
-            raise BadRequest(
-                "the spine has no tokens",
-                where="spine",
-                expected=f"a column {TOKEN!r} with the tokens that answers carried",
-                next_step='add it, or ask with knowledge="event_time"',
-            )
-        out = []
-        for row, text in enumerate(self.table[TOKEN].to_pylist()):
-            if not isinstance(text, str):
-                raise BadRequest(
-                    f"{text!r} is no token",
-                    where=f"spine, column {TOKEN!r}, row {row}",
-                    expected="the text that an answer carried",
-                    next_step="drop the row",
-                )
-            out.append(decode_all(text))
-        return out
+        return tokens_in(self.table)
 
     def digest(self) -> str:
         """SHA-256 of the spine's Arrow form: equal spines, equal digests, in every process."""
@@ -66,15 +50,82 @@ class Spine:
         return hashlib.sha256(sink.getvalue()).hexdigest()
 
 
+def tokens_in(table: pa.Table) -> list[tuple[Token, ...]]:
+    """Per row the tokens of the column `token`. Raises BadRequest."""
+    if TOKEN not in table.column_names:
+        raise BadRequest(
+            "the spine has no tokens",
+            where="spine",
+            expected=f"a column {TOKEN!r} with the tokens that answers carried",
+            next_step='add it, or ask with knowledge="event_time"',
+        )
+    out = []
+    for row, text in enumerate(table[TOKEN].to_pylist()):
+        if not isinstance(text, str):
+            raise BadRequest(
+                f"{text!r} is no token",
+                where=f"spine, column {TOKEN!r}, row {row}",
+                expected="the text that an answer carried",
+                next_step="drop the row",
+            )
+        try:
+            out.append(decode_all(text))
+        except BadRequest as error:
+            where = f"spine, column {TOKEN!r}, row {row}"
+            raise BadRequest(error.what, where=where, expected=error.expected, next_step=error.next_step) from error
+    return out
+
+
+@dataclass(frozen=True)
+class Given:
+    """A spine as it was given: a table whose `at` holds instants; nobody has looked at its entity yet.
+
+    is_text: its columns are texts of a file that has no types.
+    """
+
+    table: pa.Table
+    at_us: Ints
+    is_text: bool = False
+
+
+def given_spine(given: object, others: Sequence[str] = ()) -> Given:
+    """What can be seen of a spine without knowing what is asked of it. others: columns that it needs, if known.
+
+    given: as of read_spine. Raises BadRequest for what is no table, for a name that stands twice, without `at`, and for
+    an `at` that is null, no instant or without zone.
+    """
+    is_text = isinstance(given, str | Path) and is_csv(Path(given))
+    table = csv_texts(Path(str(given)), "spine") if is_text else as_table(given, "spine")
+    names = table.column_names
+    twice = sorted({name for name in names if names.count(name) > 1})
+    if twice:
+        raise BadRequest(
+            f"two columns are named {twice[0]!r}", where="spine", expected="each name once", next_step="rename one"
+        )
+    if AT not in names:
+        missing = [name for name in (*others, AT) if name not in names]
+        raise BadRequest(
+            f"the spine lacks {', '.join(missing)}",
+            where="spine",
+            expected=f"the columns {', '.join(dict.fromkeys((*others, AT)))}"
+            if others
+            else "the entity's columns, and at",
+            next_step=f"add {'it' if len(missing) == 1 else 'them'}; it has {', '.join(names) or 'no columns'}",
+        )
+    where = f"spine, column {AT!r}"
+    return Given(table, times_us(instants_of_texts(table[AT]) if is_text else table[AT], where), is_text)
+
+
 def read_spine(given: object, entity: Mapping[str, str], questions: Mapping[str, str] = MappingProxyType({})) -> Spine:
-    """The spine in an Arrow table, a pandas frame, a list of dicts, or a Parquet file's path.
+    """The spine in an Arrow table, a pandas frame, a list of dicts, or a file's path (Parquet, Feather or CSV).
 
     entity: declared type of each entity column. questions: of each column that features are asked by,
     which may hold nulls, and lists. Raises BadRequest for a missing column, a null, a
     value that is not of its column's type, and an instant without zone.
     """
-    table = as_table(given, "spine")
-    missing = [name for name in (*entity, *questions, AT) if name not in table.column_names]
+    found = given if isinstance(given, Given) else given_spine(given, (*entity, *questions))
+    table = found.table
+    missing = [name for name in (*entity, *questions) if name not in table.column_names]
     if missing:
         raise BadRequest(
             f"the spine lacks {', '.join(missing)}",
@@ -82,15 +133,16 @@ def read_spine(given: object, entity: Mapping[str, str], questions: Mapping[str,
             expected=f"the columns {', '.join(dict.fromkeys((*entity, *questions, AT)))}",
             next_step=f"add them; it has {', '.join(table.column_names) or 'no columns'}",
         )
+    if found.is_text:
+        table = typed_texts(table, {**questions, **entity}, (AT, TOKEN))
     for name, kind in entity.items():
         table = _put(table, name, typed(table[name], name, kind, "spine"))
     for name, kind in questions.items():
         if name not in entity:
             table = _put(table, name, _asked(table[name], name, kind, "spine"))
-    at_us = times_us(table[AT], f"spine, column {AT!r}")
-    table = _put(table, AT, pa.chunked_array([as_timestamps(at_us)]))
+    table = _put(table, AT, pa.chunked_array([as_timestamps(found.at_us)]))
     # What pandas writes beside a schema differs from version to version, and says nothing here.
-    return Spine(table.replace_schema_metadata(None).combine_chunks(), at_us)
+    return Spine(table.replace_schema_metadata(None).combine_chunks(), found.at_us)
 
 
 def as_table(given: object, where: str) -> pa.Table:
@@ -100,7 +152,7 @@ def as_table(given: object, where: str) -> pa.Table:
     if isinstance(given, pa.RecordBatch):
         return pa.Table.from_batches([given])
     if isinstance(given, str | Path):
-        return _file(Path(given), where)
+        return read_table(Path(given), where)
     if hasattr(given, "to_arrow"):  # polars
         return pa.table(given.to_arrow())
     if type(given).__module__.startswith("pandas") and hasattr(given, "columns"):
@@ -110,7 +162,7 @@ def as_table(given: object, where: str) -> pa.Table:
     raise BadRequest(
         f"{type(given).__name__} is no table",
         where=where,
-        expected="an Arrow table, a pandas frame, a list of dicts or the path of a Parquet file",
+        expected="an Arrow table, a pandas frame, a list of dicts or the path of a file",
         next_step="give the rows in one of these forms",
     )
 
@@ -176,18 +228,6 @@ def _mistyped(column: pa.ChunkedArray, name: str, kind: str, where: str) -> Slic
         expected=f"{kind}, as the view's entity is declared",
         next_step="cast the column",
     )
-
-
-def _file(path: Path, where: str) -> pa.Table:
-    try:
-        return pq.read_table(path)
-    except (OSError, pa.ArrowInvalid) as error:
-        raise BadRequest(
-            f"{path} cannot be read as Parquet: {error}",
-            where=where,
-            expected="a Parquet file",
-            next_step="save the spine again as Parquet",
-        ) from error
 
 
 def _listed(rows: Sequence[Any], where: str) -> pa.Table:

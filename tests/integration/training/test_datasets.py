@@ -153,4 +153,4 @@ def test_a_quiet_source_is_complete_until_its_log_holds_more(settings: Settings,
     assert built.table[REFS[0]].to_pylist() == [0]
     produce(1)
     with pytest.raises(BadRequest, match="later than the archive"):
-        sw.training_set(later, REFS[:1], deployment=DEPLOYMENT, settings=connected)
+        sw.training_set(later, REFS[:1], deployment=DEPLOYMENT, settings=connected, archive=False)

@@ -80,3 +80,9 @@ def test_a_training_set_is_built_from_its_params() -> None:
         *("--spine", "s.parquet", "--features", "churn_v1"),
         *("--knowledge", "token", "--out", "o.parquet", "--json"),
     )
+
+
+def test_a_training_set_archives_what_its_spine_needs_unless_the_run_says_no() -> None:
+    params = {"spine": "s.csv", "features": "churn_v1", "out": "o.csv"}
+    assert "--no-archive" not in dataset_arguments(run(**params, archive=True))
+    assert "--no-archive" in dataset_arguments(run(**params, archive=False))

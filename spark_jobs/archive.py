@@ -1,0 +1,40 @@
+"""Archives the log up to now, as the first step of every compaction does, and nothing else.
+
+    python spark_jobs/archive.py [--source NAME …] [--json]
+
+Without --source: every source that is deployed. What is archived already is left alone, so that a run without new
+events commits nothing. With --json the last line of standard output is the report.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from typing import TYPE_CHECKING
+
+from slicewise.spark.job import run_job
+
+if TYPE_CHECKING:
+    from slicewise.spark.context import Context
+    from slicewise.spark.report import Report
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--source", action="append", help="a source's name; all that are deployed by default")
+    parser.add_argument("--json", action="store_true")
+    given = parser.parse_args()
+
+    def work(context: Context) -> Report:
+        from slicewise.spark.report import Report
+
+        report = Report("archive")
+        for source in given.source or [each.name for each in context.deployment.declared.sources]:
+            report.add_archive(context.archive(source))
+        return report
+
+    return run_job("archive", work, imports=("slicewise.spark.archive",), as_json=given.json)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,164 @@
+"""What a spine needs is archived before it is answered; what nothing can bring is refused with the next step."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pytest
+
+import slicewise as sw
+from slicewise.cover import Cover
+from slicewise.errors import BadRequest, SlicewiseError, StoreUnavailable, TopicGone
+from slicewise.features.definitions import Project
+from slicewise.features.plan import plan
+from slicewise.features.unit import Source
+from slicewise.slices import HOUR_US
+from slicewise.token import Token
+from slicewise.training.archive import Archived, NothingArchived
+from slicewise.training.archive_job import failure, outcome
+from slicewise.training.archiving import Need, lacking, need_of, pending, plan_text
+from slicewise.training.ask import resolve
+
+TOPIC = "a" * 32
+NOW = 100 * HOUR_US
+PLAYS = sw.KafkaSource("plays", schema={"user": "string", "at_us": "timestamp_us"}, timestamp="at_us")
+DEPLOYMENT = plan(
+    Project.of(
+        "mine",
+        [
+            sw.FeatureView(
+                "users", source=PLAYS, entity=["user"], features=[sw.Feature("n", sw.count(), windows=["1h"])]
+            )
+        ],
+    )
+)
+ASKED = resolve(DEPLOYMENT, ["users:n_1h"])[1]
+REACHED = Archived(3, Cover({(TOPIC, 0): 10}), 90 * HOUR_US, 1)
+
+
+@dataclass(frozen=True)
+class Side:
+    """An archive that reaches so far, and a log of so many offsets; `fails` instead of saying how many."""
+
+    reached: Archived | None
+    offsets: int = 0
+    fails: SlicewiseError | None = None
+
+    def reaches(self, source: str) -> Archived:
+        if self.reached is None:
+            raise NothingArchived(f"nothing of {source!r} is archived")
+        return self.reached
+
+    def confirmed(self, _: Source, archived: Archived) -> Archived:
+        return archived if self.offsets or self.fails else replace(archived, until_us=NOW)
+
+    def pending(self, _: Source) -> int:
+        if self.fails is not None:
+            raise self.fails
+        return self.offsets
+
+    def events(self, *_: object) -> None:
+        raise AssertionError("no event is read to decide")
+
+    below = events
+
+
+def to_archive(side: Side, need: Need) -> list[tuple[str, int]]:
+    return [(p.source.name, p.offsets) for p in pending(DEPLOYMENT, side, side, ASKED, need, NOW)]  # type: ignore[arg-type]
+
+
+def test_only_what_the_rows_need_is_archived() -> None:
+    #   archived |-------------------| 90 h .......... now 100 h
+    assert to_archive(Side(REACHED, 5), Need(90 * HOUR_US)) == []
+    assert to_archive(Side(REACHED, 5), Need(90 * HOUR_US + 1)) == [("plays", 5)]
+    assert to_archive(Side(REACHED), Need(95 * HOUR_US)) == [], "a quiet log has nothing to archive"
+    assert to_archive(Side(None, 7), Need(1)) == [("plays", 7)], "the first archive, whatever `at` is"
+    assert to_archive(Side(REACHED, 5), Need(NOW)) == [("plays", 5)]
+
+
+def test_tokens_ask_for_what_they_contain() -> None:
+    known, beyond = (Need(None, 0, {"plays": Cover({(TOPIC, 0): end})}) for end in (10, 11))
+    assert to_archive(Side(REACHED, 5), known) == []
+    assert to_archive(Side(REACHED, 5), beyond) == [("plays", 5)]
+    assert to_archive(Side(REACHED, 0), beyond) == [], "no log of ours has it: refused by its row later"
+
+
+def test_what_tokens_contain_is_that_of_all_rows_hours_ahead_included() -> None:
+    unit = DEPLOYMENT.units[0]
+    tokens = [
+        [Token(unit.storage_fingerprint, unit.definition_fingerprint, "live", Cover({(TOPIC, p): 3 + p}), ahead, {})]
+        for p, ahead in ((0, {}), (1, {5: Cover({(TOPIC, 0): 9})}))
+    ]
+    need = need_of(ASKED, np.array([1, 2], np.int64), tokens)
+    assert need.latest_us is None
+    assert need.covers == {"plays": Cover({(TOPIC, 0): 9, (TOPIC, 1): 4})}
+    latest = need_of(ASKED, np.array([5, 9, 7], np.int64), None)
+    assert (latest.latest_us, latest.latest_row) == (9, 1)
+    with pytest.raises(BadRequest, match="no token of row 0"):
+        need_of(ASKED, np.array([1], np.int64), [[replace(tokens[0][0], unit="f" * 16)]])
+
+
+def test_the_future_is_no_reason_to_archive() -> None:
+    with pytest.raises(BadRequest, match="lies in the future") as refused:
+        to_archive(Side(REACHED, 5), Need(NOW + 1, 8))
+    assert "row 8" in str(refused.value)
+    assert "next step" in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("side", "kind", "says"),
+    [
+        (Side(None), NothingArchived, "its topic holds no event"),
+        (Side(None, fails=TopicGone("gone")), NothingArchived, "no topic 'plays'"),
+        (Side(None, fails=StoreUnavailable("silent")), NothingArchived, "its log does not answer: silent"),
+        (Side(REACHED, fails=StoreUnavailable("silent")), StoreUnavailable, "lags, and its log does not answer"),
+        (Side(REACHED, fails=TopicGone("gone")), StoreUnavailable, "lags, and the broker has no topic"),
+    ],
+)
+def test_what_cannot_be_archived_is_refused_with_the_next_step(side: Side, kind: type, says: str) -> None:
+    with pytest.raises(kind, match=says) as refused:
+        to_archive(side, Need(95 * HOUR_US))
+    assert refused.value.next_step
+    assert refused.value.expected
+
+
+def test_the_plan_says_why_and_how_much() -> None:
+    some = pending(DEPLOYMENT, Side(REACHED, 12_345), Side(REACHED, 12_345), ASKED, Need(95 * HOUR_US), NOW)  # type: ignore[arg-type]
+    (line,) = plan_text(some)
+    assert line.startswith("archiving plays first: it is archived until 1970-01-04T18:00:00+00:00")
+    assert line.endswith("12,345 offsets to go")
+    assert lacking("plays", None, Need(1)) == "nothing of it is archived yet"
+
+
+REPORT = '{"job": "archive", "archived": [{"source": "plays", "seq": 2, "events": 1200, "bad": %s}]}'
+
+
+@pytest.mark.parametrize(
+    ("said", "shown"),
+    [
+        (REPORT % "{}", ["archived plays: 1,200 offsets"]),
+        (
+            REPORT % '{"not_json": 3}',
+            ["archived plays: 1,200 offsets (3 not_json: bad records, kept aside)"],
+        ),
+        ("a line of Spark", []),
+    ],
+)
+def test_what_was_archived_is_told_bad_records_too(said: str, shown: list[str]) -> None:
+    assert outcome(f"2026-11-21T08:00:00 INFO archived source=plays\n{said}\n") == shown
+
+
+@pytest.mark.parametrize(
+    ("said", "why"),
+    [
+        (
+            "WARN Utils\n2026 WARNING job_failed job=archive error=x\n5 offsets are gone\n  where: topic\n",
+            "5 offsets are gone\n  where: topic",
+        ),
+        ("java.lang.Error: no heap\n\n", "java.lang.Error: no heap"),
+        ("", "it said nothing"),
+    ],
+)
+def test_a_failed_job_is_told_by_its_own_error(said: str, why: str) -> None:
+    assert failure(said) == why
