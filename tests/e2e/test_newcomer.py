@@ -1,4 +1,4 @@
-"""What a newcomer does, in their order: run, run again, a feature of one's own, a crash of everything, down.
+"""What a newcomer does, in their order: run, run again, a feature of one's own, the tutorial, a crash, down.
 
 On the whole platform, Airflow included, with a small share of the example's year in the past.
 """
@@ -6,6 +6,7 @@ On the whole platform, Airflow included, with a small share of the example's yea
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import signal
 import time
@@ -23,12 +24,14 @@ from slicewise.replay.flights import year
 from slicewise.replay.schedule import Pace, Schedule
 from slicewise.settings import Settings
 from slicewise.slices import DAY_US
+from tests.support.pages import page_script
 from tests.support.stack import Stack, stack
 
 pytestmark = [pytest.mark.server, pytest.mark.spark, pytest.mark.airflow, pytest.mark.timeout(3600)]
 
 HOME = Path(__file__).resolve().parents[2]
 EXAMPLE = HOME / "examples" / "flights"
+walk = page_script("walk")
 SHARE = 0.06
 """Of the year, before the start. Compressed into a day that is almost an hour and a half: one or two
 full hours to compact, by the time of the day."""
@@ -101,22 +104,32 @@ def test_a_feature_of_ones_own_answers_within_minutes(platform: Stack) -> None:
     assert all(value > 0 for value in values), "the history was not built"
 
 
-def test_a_project_of_ones_own_stands_beside_the_example(platform: Stack, tmp_path: Path) -> None:
+def test_the_tutorial_goes_from_a_topic_of_ones_own_to_a_training_set_beside_the_example(
+    platform: Stack, tmp_path: Path
+) -> None:
     begun = time.monotonic()
-    folder = tmp_path / "mine"
-    platform.cli("init", str(folder))
-    mine = Stack(platform.settings.state_dir, folder, SETTINGS)
-    mine.cli("check")
-    mine.cli("apply")
-    print(f"from init to a deployed project: {time.monotonic() - begun:.0f} s")
-    listed = mine.cli("plan", "--json").stdout
-    plan = json.loads(listed.splitlines()[-1])
-    first = plan["units"][0]
+    page = (HOME / "docs" / "tutorial.md").read_text(encoding="utf-8")
+    env = {name: value for name, value in os.environ.items() if not name.startswith("SLICEWISE_")}
+    env |= {name: value for name, value in platform.given.items() if name != "SLICEWISE_PROJECT"}
+    shell = walk.Shell(tmp_path, walk.reader_env(env), timeout_s=1200)
+    for step in walk.steps(page):
+        if step.file:
+            shell.write(step.file, step.text)
+            continue
+        said = walk.scrubbed(shell.type(step.commands), tmp_path)
+        print(f"[{time.monotonic() - begun:.0f} s] {step.commands}{said}")
+        if step.output is None or not step.is_exact:
+            continue
+        wanted, deadline = walk.masked(step.output), time.monotonic() + 180
+        while walk.masked(said) != wanted:  # drivers that run already read the new topic within seconds
+            assert time.monotonic() < deadline, f"{step.commands}\n{said}\nand not\n{step.output}"
+            time.sleep(1)
+            said = walk.scrubbed(shell.type(step.commands), tmp_path)
+    print(f"from init to a training set: {time.monotonic() - begun:.0f} s")
+    mine = Stack(platform.settings.state_dir, tmp_path / "plays", SETTINGS)
+    plan = json.loads(mine.cli("plan", "--json").stdout.splitlines()[-1])
     assert all(change["change"] == "unchanged" for change in plan["changes"])
-    answer = mine.ask(
-        features=[f"{first['view']}:{_a_column(mine, first['view'])}"],
-        entities=[{name.strip(): "nobody" for name in first["entity"].split(",")}],
-    )
+    answer = mine.ask(features=[f"listening:{_a_column(mine, 'listening')}"], entities=[{"user_id": "nobody"}])
     assert answer["results"][0]["values"] is not None
     assert platform.ask(features=["carrier:flights_1h"], entities=[{"carrier": "UA"}])["results"]
 

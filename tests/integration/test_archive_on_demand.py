@@ -1,4 +1,4 @@
-"""A training set right after `apply`: what its spine needs is archived first, by the real job, whoever else archives."""
+"""A training set right after `apply`: what its spine needs is archived first, by the real job, beside any other."""
 
 from __future__ import annotations
 
@@ -85,6 +85,12 @@ def archived(platform: Stack) -> tuple[int, int]:
     return archive_state(table).seq, sum(records_by_hour(table).values())
 
 
+def test_who_deploys_where_no_stream_runs_is_told(platform: Stack) -> None:
+    said = platform.cli("apply", "--no-wait").stdout
+    assert "stream     does not run" in said
+    assert "slicewise stream ensure" in said
+
+
 def test_where_nothing_can_be_archived_the_error_says_what_to_do(platform: Stack, tmp_path: Path) -> None:
     given = spine(tmp_path)
     _, said = build(platform, given, tmp_path / "o.csv", check=False)
@@ -103,7 +109,7 @@ def test_where_nothing_can_be_archived_the_error_says_what_to_do(platform: Stack
     assert not (tmp_path / "o.csv").exists()
 
 
-def test_an_archive_that_takes_too_long_is_stopped_and_the_next_goes_on(platform: Stack, tmp_path: Path) -> None:
+def test_an_archive_that_takes_too_long_is_stopped_and_the_next_goes_on(platform: Stack) -> None:
     offline = Offline.open(platform.settings)
     _, asked = resolve(offline.deployment, FEATURES.split(","))
     need = Need(offline.clock.now_us())
@@ -175,13 +181,13 @@ def test_what_is_archived_is_not_archived_again(platform: Stack, tmp_path: Path)
     assert rows(tmp_path / "p.csv")[0]["listening:plays_1h"] == "5"
 
 
-def test_a_failed_job_is_told_with_its_reason_and_log(platform: Stack, tmp_path: Path) -> None:
+def test_a_failed_job_is_told_with_its_reason_and_log(platform: Stack) -> None:
     produce(platform, [6.0])
     offline = Offline.open(platform.settings)
     _, asked = resolve(offline.deployment, FEATURES.split(","))
     now = offline.clock.now_us()
     (one,) = pending(offline.deployment, offline.archive, offline.archive, asked, Need(now), now)
     other = replace(one, source=replace(one.source, name="paused"))  # which nobody deployed
-    with pytest.raises(ServerError, match="archiving failed: .*paused") as failed:
+    with pytest.raises(ServerError, match=r"archiving failed: .*paused") as failed:
         archive_first(platform.settings, [other], offline.archive, print)
     assert failed.value.where == str(platform.settings.state_dir / "logs" / "archive.log")

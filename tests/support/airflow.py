@@ -107,7 +107,9 @@ class AirflowStack(Stack):
 
     @cached_property
     def deployed(self) -> bool:
-        self.cli("apply", "--no-wait")
+        said = self.cli("apply", timeout_s=PATIENCE_S).stdout
+        assert "stream     Airflow starts it" in said, said
+        assert "stream     up after" in said, said
         return True
 
     @cached_property
@@ -115,7 +117,7 @@ class AirflowStack(Stack):
         """ingest_stream runs, and everything is applied."""
         assert self.deployed
         assert self.events
-        self.api.unpause("ingest_stream")
+        assert not self.api.is_paused("ingest_stream"), "the first deployment hands the stream over"
         self.wait_applied("plays", PATIENCE_S)
         return True
 

@@ -3,7 +3,8 @@
 What the project computes by code of its own is tried first, as slicewise check does, and the plan is shown.
 A new view is picked up by the stream at once; its history is built from the archive by Airflow's
 backfill_view, and it answers when that stands. A changed unit under the name of a deployed view is
-refused, with the reason; nothing is written then.
+refused, with the reason; nothing is written then. The first deployment hands the stream to Airflow, and waits
+until it reads the project's topics, which are made where they are missing; --no-wait leaves the stream as it is.
 
 A source's schema changes in place: records wait for some five seconds, and from the offsets that are told then every
 part judges by the new schema, below them by the one before. A column added, one removed that no view reads, required,
@@ -44,6 +45,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace, settings: Settings) -> int:
+    from slicewise.cli import _streaming
     from slicewise.cli._building import build
     from slicewise.cli.check import proven
     from slicewise.errors import DefinitionError
@@ -97,6 +99,10 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
     if stream.stream_status(settings).running:
         stream.ensure_emission(settings)  # it is to publish what is new, or has nothing to do any more
         stream.ensure_probes(settings)
+    elif found.deployment is None and not arguments.no_wait:
+        _streaming.begin(settings, [each.name for each in planned.sources], say)
+    else:
+        _streaming.tell_stopped(say)  # somebody stopped it, or starts it later
     if left:
         build(settings, planned.views, say, wait=not arguments.no_wait, command="slicewise apply")
     if arguments.json:

@@ -70,8 +70,11 @@ Features over streaming events, declared in `features.py`.
 
     slicewise check     # types and tests; needs no server
     slicewise plan      # slices, sizes, and what deploying would change
-    slicewise apply     # deploy onto the running platform (make run starts one)
+    slicewise up        # start the platform; what runs already stays
+    slicewise apply     # deploy this folder's project onto it; the first time the stream starts too
     slicewise load      # produce made-up plays to the topic, to try it
+
+docs/tutorial.md of slicewise goes on from here: a producer of your own, answers, a training set.
 
 Edit `features.py`: a source is a topic with its columns, a view is features over one entity key,
 a feature is an aggregate over windows. Its column is `<feature>_<window>`, as in `plays_10m`.

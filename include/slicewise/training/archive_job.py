@@ -21,6 +21,7 @@ from slicewise.training.archiving import Log, Pending, plan_text
 PATIENCE_S = 1800.0
 """An archive that takes longer is stopped: what it committed stays, and the next goes on from there."""
 _TOLD_EVERY_S = 5.0
+"""At first; later less often, the longer it takes."""
 _LOOKED_EVERY_S = 0.2
 
 
@@ -90,7 +91,7 @@ def _wait(
                 expected="an archive up to now",
                 next_step="ask again: it goes on where it stopped",
             )
-        if now - told >= _TOLD_EVERY_S:
+        if now - told >= max(_TOLD_EVERY_S, (told - begun) / 2):
             told = now
             for each in some:
                 say(f"archiving {each.source.name}: {_left(log, each)}, {now - begun:.0f} s")

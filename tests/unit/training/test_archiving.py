@@ -65,7 +65,7 @@ class Side:
 
 
 def to_archive(side: Side, need: Need) -> list[tuple[str, int]]:
-    return [(p.source.name, p.offsets) for p in pending(DEPLOYMENT, side, side, ASKED, need, NOW)]  # type: ignore[arg-type]
+    return [(p.source.name, p.offsets) for p in pending(DEPLOYMENT, side, side, ASKED, need, NOW)]
 
 
 def test_only_what_the_rows_need_is_archived() -> None:
@@ -116,7 +116,7 @@ def test_the_future_is_no_reason_to_archive() -> None:
         (Side(REACHED, fails=TopicGone("gone")), StoreUnavailable, "lags, and the broker has no topic"),
     ],
 )
-def test_what_cannot_be_archived_is_refused_with_the_next_step(side: Side, kind: type, says: str) -> None:
+def test_what_cannot_be_archived_is_refused(side: Side, kind: type[SlicewiseError], says: str) -> None:
     with pytest.raises(kind, match=says) as refused:
         to_archive(side, Need(95 * HOUR_US))
     assert refused.value.next_step
@@ -124,7 +124,7 @@ def test_what_cannot_be_archived_is_refused_with_the_next_step(side: Side, kind:
 
 
 def test_the_plan_says_why_and_how_much() -> None:
-    some = pending(DEPLOYMENT, Side(REACHED, 12_345), Side(REACHED, 12_345), ASKED, Need(95 * HOUR_US), NOW)  # type: ignore[arg-type]
+    some = pending(DEPLOYMENT, Side(REACHED, 12_345), Side(REACHED, 12_345), ASKED, Need(95 * HOUR_US), NOW)
     (line,) = plan_text(some)
     assert line.startswith("archiving plays first: it is archived until 1970-01-04T18:00:00+00:00")
     assert line.endswith("12,345 offsets to go")

@@ -1,0 +1,154 @@
+"""Walks a page as a reader would: types its commands, in order, in an empty folder, and keeps what they print.
+
+    python docs/walk.py docs/tutorial.md                 in a folder of its own; writes the outputs into the page
+    python docs/walk.py docs/tutorial.md --folder DIR    in this one, which stays
+
+A block ```sh is typed, in one shell: folders and variables stay from one to the next. A block of code after
+`<!-- file: NAME -->` is written to that file. After commands, `<!-- prints -->`, a block ```text and `<!-- end -->`
+hold what they print; `<!-- prints, such as -->` what differs from one platform to another.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+ROOT = Path(__file__).resolve().parents[1]
+PART = re.compile(
+    r"<!-- file: (?P<name>\S+) -->\n```\w+\n(?P<text>.*?)```\n"
+    r"|```sh\n(?P<commands>.*?)```\n"
+    r"(?:<!-- prints(?P<such>, such as)? -->\n```text\n(?P<output>.*?)```\n<!-- end -->)?",
+    re.DOTALL,
+)
+
+
+@dataclass(frozen=True)
+class Step:
+    """Commands and what the page says that they print, or a file and its text."""
+
+    commands: str = ""
+    output: str | None = None
+    is_exact: bool = True
+    """Else what it prints depends on the platform."""
+    file: str = ""
+    text: str = ""
+    span: tuple[int, int] = (0, 0)
+    """Of `output` in the page."""
+
+
+def steps(page: str) -> Iterator[Step]:
+    """What a reader does, in the page's order."""
+    for found in PART.finditer(page):
+        if found["name"]:
+            yield Step(file=found["name"], text=found["text"])
+        else:
+            yield Step(found["commands"], found["output"], not found["such"], span=found.span("output"))
+
+
+@dataclass
+class Shell:
+    """A shell whose folder and variables outlive each block."""
+
+    folder: Path
+    env: Mapping[str, str]
+    timeout_s: float = 900.0
+    kept: Path = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.kept = self.folder / ".shell"
+        self.kept.write_text("", encoding="utf-8")
+
+    def type(self, commands: str) -> str:
+        """What they print, on both streams, as they come. Raises CalledProcessError where one of them fails."""
+        keep = f'{{ declare -px; echo "cd \\"$PWD\\""; }} > "{self.kept}"'
+        script = f'. "{self.kept}"\nset -euo pipefail\n{commands}\n{keep}\n'
+        done = subprocess.run(
+            ["bash", "-c", script],
+            cwd=self.folder,
+            env=dict(self.env),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            check=False,
+            timeout=self.timeout_s,
+        )
+        if done.returncode:
+            raise subprocess.CalledProcessError(done.returncode, commands, done.stdout)
+        return done.stdout
+
+    def write(self, name: str, text: str) -> None:
+        """A file in the folder in which the reader stands now."""
+        self.type(f"cat > {name} <<'END-OF-FILE'\n{text}END-OF-FILE")
+
+
+def reader_env(env: Mapping[str, str]) -> dict[str, str]:
+    """The environment of a reader who did what the page asks for: the platform's programs are on the PATH."""
+    bin_folder = ROOT / ".venvs" / "platform" / "bin"
+    return {**env, "PATH": f"{bin_folder}:{env['PATH']}", "COLUMNS": "118", "NO_COLOR": "1"}
+
+
+def walked(page: str, folder: Path) -> str:
+    """The page with all that it prints made anew."""
+    shell, pieces, done = Shell(folder, reader_env(os.environ)), [], 0
+    for step in steps(page):
+        if step.file:
+            shell.write(step.file, step.text)
+            continue
+        print(step.commands, end="", flush=True)
+        said = shell.type(step.commands)
+        if step.output is not None:
+            begin, end = step.span
+            pieces += [page[done:begin], scrubbed(said, folder)]
+            done = end
+    return "".join([*pieces, page[done:]])
+
+
+def scrubbed(text: str, folder: Path) -> str:
+    """Text without this machine's folders in it."""
+    for name, short in ((folder, "."), (ROOT, "slicewise"), (Path.home(), "~")):
+        text = text.replace(str(name), short)
+    lines = [line.rstrip() for line in text.strip("\n").splitlines()]
+    return "\n".join(lines) + "\n"
+
+
+VOLATILE = (
+    re.compile(r"\d{4}-\d\d-\d\dT[\d:.]+(Z|\+00:00)"),
+    re.compile(r'(?<="token": )"[^"]*"'),
+    re.compile(r"127\.0\.0\.1:\d+"),
+    re.compile(r'(?<=: )\d+(?=,?\n)(?<!_10m": \d)') if False else re.compile(r"(?<=\"lag_events\": )\S+"),
+)
+"""What differs from one walk to another, whatever the platform."""
+
+
+def masked(text: str) -> str:
+    """Text without what differs from one walk to another."""
+    for form in VOLATILE:
+        text = form.sub("*", text)
+    return text
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("page", type=Path)
+    parser.add_argument("--folder", type=Path, help="an empty one; by default one that is gone afterwards")
+    arguments = parser.parse_args()
+    page = arguments.page.read_text(encoding="utf-8")
+    with TemporaryDirectory() as own:
+        try:
+            made = walked(page, (arguments.folder or Path(own)).resolve())
+        except subprocess.CalledProcessError as error:
+            print(f"ended with {error.returncode}: {error.cmd}{error.output}", file=sys.stderr)
+            return 1
+    arguments.page.write_text(made, encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
