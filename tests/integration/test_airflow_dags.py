@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import time
 from collections.abc import Iterator
@@ -131,12 +132,15 @@ def test_maintenance_keeps_every_table(platform: AirflowStack) -> None:
     assert report["job"] == "maintain"
 
 
-def test_a_training_set_is_built_from_params(platform: AirflowStack) -> None:
+def test_a_training_set_is_built_from_params_and_archives_first_what_it_needs(platform: AirflowStack) -> None:
     assert platform.compacted
+    now = time.time_ns() // 1_000
+    play = {"user_id": "late", "song_id": "song 0", "seconds": 1.0, "played_at": now - 60_000_000}
+    platform.produce("plays", [(0, json.dumps(play).encode(), now // 1_000)])
     spine, out = platform.project / "spine.parquet", platform.project / "set.parquet"
     at = (platform.hours[-1] + 1) * HOUR_US
-    users = [f"user {n}" for n in range(USERS)]
-    instants = pa.array([at] * USERS, pa.timestamp("us", tz="UTC"))
+    users = [f"user {n}" for n in range(USERS)] + ["late"]
+    instants = pa.array([at] * USERS + [time.time_ns() // 1_000], pa.timestamp("us", tz="UTC"))
     pq.write_table(pa.table({"user_id": users, "at": instants}), spine)
     report = platform.do(
         "build_training_set",
@@ -145,10 +149,12 @@ def test_a_training_set_is_built_from_params(platform: AirflowStack) -> None:
         features="listening:plays_1d,listening:seconds_1h",
         out=str(out),
     )
-    assert report["rows"] == USERS
+    assert report["rows"] == USERS + 1
     built = pq.read_table(out)
     [plays] = [name for name in built.column_names if name.endswith("plays_1d")]
-    assert sum(built.column(plays).to_pylist()) == EVENTS
+    *before, late = built.column(plays).to_pylist()
+    assert sum(before) == EVENTS
+    assert late == 1, "archived a moment ago, by the task"
 
 
 def test_the_page_shows_stream_views_and_jobs(platform: AirflowStack) -> None:

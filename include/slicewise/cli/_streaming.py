@@ -10,7 +10,7 @@ from slicewise.local import stream, supervisor
 from slicewise.local.airflow_api import AirflowApi
 from slicewise.settings import Settings
 
-PATIENCE_S = 300.0
+PATIENCE_S = 900.0
 _DAG = "ingest_stream"
 _TOLD_EVERY_S = 10.0
 
@@ -49,14 +49,14 @@ def waiting_for(settings: Settings, sources: Collection[str]) -> str | None:
     for name in (stream.NAME, *((stream.TAIL,) if settings.tail == "on" else ())):
         found = stream.driver_status(settings, name)
         if not found.running:
-            return f"{name} is not started yet"
+            return f"the driver {name} is not started yet"
         if not found.well:
-            return f"{name} starts Spark"
+            return f"the driver {name} starts Spark"
         said = found.heartbeat.get("sources", {})
         if left := sorted(set(sources) - set(said)):
-            return f"{name} has not read {', '.join(left)} yet"
+            return f"the driver {name} has not read {', '.join(left)} yet"
         if waits := [str(each["waiting"]) for each in said.values() if each.get("waiting")]:
-            return f"{name} waits: {waits[0]}"
+            return f"the driver {name} waits: {waits[0]}"
     return None
 
 
