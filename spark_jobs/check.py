@@ -15,7 +15,7 @@ import argparse
 import json
 import sys
 import traceback
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
@@ -60,7 +60,8 @@ def main() -> int:
     name, started_us = given.run or uuid4().hex[:12], clock.now_us()
     try:
         with session_of(settings, "check", _IMPORTS) as session:
-            gate, report = _checked(given, settings, clock, session, name)
+            seconds = {"start": round((clock.now_us() - started_us) / 1e6, 3)}
+            gate, report = _checked(given, settings, clock, session, name, seconds)
     except Exception as error:  # noqa: BLE001 - whatever keeps it from comparing, nothing is proved, and that is said
         what = error.what if isinstance(error, SlicewiseError) else f"{type(error).__name__}: {error}"
         log.warning("job_failed", job="check", error=str(error) if isinstance(error, SlicewiseError) else what)
@@ -73,11 +74,17 @@ def main() -> int:
 
 
 def _checked(
-    given: argparse.Namespace, settings: Settings, clock: Clock, session: SparkSession, name: str
+    given: argparse.Namespace,
+    settings: Settings,
+    clock: Clock,
+    session: SparkSession,
+    name: str,
+    seconds: dict[str, float],
 ) -> tuple[Gate, dict[str, Any]]:
-    from slicewise.checks.gate import judge
+    from slicewise.checks.gate import imported, judge
     from slicewise.checks.online import HttpReader
     from slicewise.checks.patience import Patience
+    from slicewise.checks.phases import timed
     from slicewise.checks.record import rows_of
     from slicewise.checks.report import summary, write_report
     from slicewise.checks.run import CheckRun
@@ -99,10 +106,15 @@ def _checked(
 
         reader = HttpReader(settings.serving_url, patience=patience)
         sample = max(0, given.sample)
-        outcome = CheckRun(session, deployment, reader, archived, table, clock, name, sample).execute(given.views)
+        checked = CheckRun(session, deployment, reader, archived, table, clock, name, sample, seconds=seconds)
+        with imported():
+            outcome = checked.execute(given.views)
     finally:
         archives.close()
-    gate = judge(outcome)
+    with timed(seconds, "gate", clock):
+        gate = judge(outcome)
+    outcome = replace(outcome, seconds=dict(seconds))
+    log.event("check_phases", **outcome.seconds)
     append(catalog, CHECKS, rows_of(outcome, gate))
     report = summary(outcome, gate) | {"waits": patience.waits}
     if given.report is not None:

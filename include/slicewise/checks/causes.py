@@ -14,17 +14,8 @@ from slicewise.checks import parts
 from slicewise.checks.doubts import TELLING, Doubt, beside, engines_of, gives, is_rounded, is_tied, session_starts
 from slicewise.checks.model import Cause
 from slicewise.checks.queries import BY_SQL
-from slicewise.checks.recompute import (
-    ANY_COVER,
-    BASE_ALONE,
-    NOT_LATE,
-    TOKEN,
-    Held,
-    Part,
-    Recomputation,
-    Recomputed,
-    WindowOf,
-)
+from slicewise.checks.questions import ANY_COVER, BASE_ALONE, NOT_LATE, TOKEN, Held, Part, Recomputed, WindowOf
+from slicewise.checks.recompute import Recomputation
 from slicewise.slices import HOUR_US
 
 MOST_CUTS = 48
@@ -199,10 +190,11 @@ def _matching(
 ) -> dict[int, list[_Tried]]:
     """All changes of each doubt that give its answer, in their order."""
     given = list(tried)
-    numbered, windows = _numbered(each for each in given if not doubts[each.doubt].gap_us)
+    numbered, _ = _numbered(each for each in given if not doubts[each.doubt].gap_us)
     aside = {(each.doubt, each.change.cause): beside(doubts[each.doubt].each, each.change.cause) for each in numbered}
-    asked = [*(doubts[each.doubt].each for each in numbered), *(one for some in aside.values() for one in some)]
-    results = recomputation.of(windows, asked) if windows else Recomputed()
+    asked = [(each.window, doubts[each.doubt].each) for each in numbered]
+    asked += [(each.window, one) for each in numbered for one in aside[each.doubt, each.change.cause]]
+    results = recomputation.of(asked) if asked else Recomputed()
     pairs = ((doubts[each.doubt], each.window) for each in numbered) if with_engine else ()
     engines = engines_of(recomputation, pairs, results)
     found: dict[int, list[_Tried]] = {}

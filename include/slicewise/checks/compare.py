@@ -16,7 +16,8 @@ from slicewise.checks.exact import plain_sum_agrees
 from slicewise.checks.judges import judged
 from slicewise.checks.model import Cause, Compared, PlainSum, Verdict
 from slicewise.checks.queries import BY_SQL, Aggregated, aggregated
-from slicewise.checks.recompute import TOKEN, Asked, Recomputation, WindowOf
+from slicewise.checks.questions import TOKEN, Asked, WindowOf
+from slicewise.checks.recompute import Recomputation
 from slicewise.checks.values import canonical, typed, value_of
 from slicewise.features.unit import PlannedFeature, Unit
 
@@ -54,8 +55,7 @@ def compare(recomputation: Recomputation, reads: Sequence[Read]) -> tuple[list[C
     """All values of these reads against the recomputation's, and ordinary sums beside the exact ones."""
     unit = recomputation.unit
     values = list(_values(unit, reads))
-    windows = list({value.window.w: value.window for value in values}.values())
-    found = recomputation.of(windows, (value.each for value in values))
+    found = recomputation.of((value.window, value.each) for value in values)
     offline = {id(value): found.value(value.window.w, value.each) for value in values}
     engines = _engines(recomputation, values, offline)
     moved = _moved_sessions(recomputation, values)

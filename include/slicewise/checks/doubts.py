@@ -10,7 +10,8 @@ from typing import Any
 from slicewise.checks import declared, engine
 from slicewise.checks.model import Cause, Compared
 from slicewise.checks.queries import Aggregated, aggregated
-from slicewise.checks.recompute import Recomputation, Recomputed, WindowOf
+from slicewise.checks.questions import Recomputed, WindowOf
+from slicewise.checks.recompute import Recomputation
 from slicewise.checks.values import canonical, typed, value_of
 from slicewise.features.unit import PlannedFeature
 

@@ -28,17 +28,18 @@ def recomputed(
 
     asked: the values that an aggregate of members is asked for.
     """
-    number = {w: i for i, w in enumerate(ws)}
-    groups = np.array([number[w] for w in rows["w"].to_pylist()], np.int64)
-    topics = rows["topic_id"].to_pylist()
+    order = np.argsort(ws)
+    groups = order[np.searchsorted(np.array(ws)[order], rows["w"].to_numpy())].astype(np.int64)
+    topic = rows["topic_id"].combine_chunks().dictionary_encode()
+    topics, which = topic.dictionary.to_pylist(), topic.indices.to_numpy()
     columns = {
         name: canonicalise(rows[f"v_{name}"].combine_chunks().cast(aggregate.type_of(name)))
         for name in aggregate.inputs
     }
     events = Rows(
         rows["t"].to_numpy().astype(np.int64),
-        np.array([int(topic[:16], 16) for topic in topics], np.uint64),
-        np.array([int(topic[16:], 16) for topic in topics], np.uint64),
+        np.array([int(topic[:16], 16) for topic in topics], np.uint64)[which],
+        np.array([int(topic[16:], 16) for topic in topics], np.uint64)[which],
         rows["p"].to_numpy().astype(np.int32),
         rows["o"].to_numpy().astype(np.int64),
         columns,

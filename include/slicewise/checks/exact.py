@@ -38,12 +38,38 @@ def mean_doubles(values: Iterable[float]) -> float | None:
 
 
 def exact_sum(numbers: Iterable[float]) -> Fraction:
-    """The sum of finite doubles as a rational number."""
+    """The sum of finite doubles as a rational number.
+
+    `math.fsum` rounds the exact sum once. Taken from the numbers again it leaves the exact rest: some rounds later,
+    each of 53 bits or more, nothing is left.
+    """
+    left, total = list(numbers), Fraction(0)
+    while True:
+        try:
+            part = math.fsum(left)
+        except OverflowError:  # a partial sum of fsum's, not necessarily the sum
+            return total + _by_integers(left)
+        if part == 0:
+            return total
+        total += Fraction(part)
+        left.append(-part)
+
+
+def _by_integers(numbers: Iterable[float]) -> Fraction:
     total = 0
     for number in numbers:
         numerator, denominator = number.as_integer_ratio()
         total += numerator << (_UNIT - denominator.bit_length() + 1)
     return Fraction(total, 1 << _UNIT)
+
+
+HALF = 32
+"""SQL sums longs in two halves, neither of which can overflow: the upper bits, and so many lower ones."""
+
+
+def of_halves(upper: int, lower: int) -> int:
+    """The exact sum of longs from the sums of their halves."""
+    return (upper << HALF) + lower
 
 
 def sum_longs(values: Iterable[int]) -> int | None:
@@ -56,7 +82,12 @@ def sum_longs(values: Iterable[int]) -> int | None:
 def mean_longs(values: Iterable[int]) -> float | None:
     """The exact sum over the count, rounded once half-even."""
     numbers = list(values)
-    return _as_double(Fraction(sum(numbers), len(numbers))) + 0.0 if numbers else None
+    return mean_of_total(sum(numbers), len(numbers)) if numbers else None
+
+
+def mean_of_total(total: int, n: int) -> float:
+    """A sum of n longs over n, rounded once half-even."""
+    return _as_double(Fraction(total, n)) + 0.0
 
 
 def sum_decimals(values: Iterable[Decimal]) -> Decimal | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 from typing import Any, Protocol
 
@@ -155,6 +155,8 @@ class Outcome:
     notes: tuple[str, ...] = ()
     repeats: tuple[Repeats, ...] = ()
     """Of the sources whose events count once by their id."""
+    seconds: Mapping[str, float] = field(default_factory=dict)
+    """How long each phase took."""
 
     def wrong(self) -> tuple[Compared, ...]:
         """What is not equal."""

@@ -13,7 +13,7 @@ from itertools import islice
 from typing import NamedTuple
 
 from slicewise.checks.model import Cause
-from slicewise.checks.recompute import Held, Part, WindowOf
+from slicewise.checks.questions import Held, Part, WindowOf
 from slicewise.slices import HOUR_US
 
 MOST_PARTS = 200

@@ -1,8 +1,8 @@
 """The SQL of the recomputation: every aggregate by Spark's own means, with its own total order of events.
 
 It reads what a feature's definition says (kind, columns, k) and shares nothing with the code that
-accumulates. Tables: `check_rows` holds the rows of each question's window, with columns `who`,
-`w`, `seq`, `t`, `topic_id`, `p`, `o` and `v_<column>`.
+accumulates. Tables: `check_rows` holds the rows of each question's window, with columns `w`, `asks`,
+`seq`, `t`, `topic_id`, `p`, `o` and `v_<column>`; a bit of `asks` says that the window is asked by an aggregate.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from slicewise.checks.exact import HALF
 from slicewise.features.types import DOUBLE, LONG, STRING, TIMESTAMP
 from slicewise.features.unit import Source, Unit
 from slicewise.slices import HOUR_US
@@ -176,45 +177,55 @@ def asked(viewed_rows: str, column: str, run: str, limit: int) -> str:
     return f"SELECT value FROM ({values}) ORDER BY {digest} LIMIT {limit}"
 
 
+def sum_in_python(each: Aggregated, kinds: Mapping[str, str]) -> bool:
+    """Whether it is an exact sum or mean that SQL has no means for: of doubles and decimals."""
+    return each.kind in ("sum", "mean") and kinds[each["column"]] != LONG
+
+
 def simple(aggregates: Iterable[Aggregated], kinds: Mapping[str, str]) -> tuple[str, dict[str, str]] | None:
-    """One query of all aggregates that need no order and no distinct; and its column per key."""
+    """One query of all aggregates that need no order and no distinct; and its column per key.
+
+    A sum or mean of longs has its halves and number of values as `_upper`, `_lower` and `_n` of its column; of a sum of
+    doubles `_plain` and `_n` are the ordinary sum and the number of values.
+    """
     expressions: list[str] = []
     names: dict[str, str] = {}
     for number, each in enumerate(aggregates):
-        text = _simple(each, kinds)
-        if text is not None:
+        texts = _simple(each, kinds)
+        if texts:
             names[each.key] = f"a{number}"
-            expressions.append(f"{text} AS a{number}")
-            if each.kind == "sum" and kinds[each["column"]] == DOUBLE:
-                value = f"`v_{each['column']}`"
-                expressions.append(f"sum({value}) AS a{number}_plain, count({value}) AS a{number}_n")
-                expressions.append(f"check_absolute_sum(collect_list({value})) AS a{number}_absolute")
+            expressions += [f"{text} AS a{number}{name}" for name, text in texts.items()]
     if not expressions:
         return None
-    return f"SELECT who, w, {', '.join(expressions)} FROM {ROWS} GROUP BY who, w", names
+    return f"SELECT w, {', '.join(expressions)} FROM {ROWS} GROUP BY w", names
 
 
-def _simple(each: Aggregated, kinds: Mapping[str, str]) -> str | None:
+def _simple(each: Aggregated, kinds: Mapping[str, str]) -> dict[str, str]:
     if each.kind == "count":
-        return "count(*)" if each["column"] is None else f"count(`v_{each['column']}`)"
+        return {"": "count(*)" if each["column"] is None else f"count(`v_{each['column']}`)"}
     if each.kind not in SIMPLE:
-        return None
-    value, kind = f"`v_{each['column']}`", kinds[each["column"]]
+        return {}
+    value = f"`v_{each['column']}`"
     if each.kind not in ("sum", "mean"):
-        return f"{each.kind}({value})"
-    if kind == DOUBLE:
-        return f"check_{each.kind}_doubles(collect_list({value}))"
-    if kind == LONG:
-        return f"check_{each.kind}_longs(collect_list({value}))"
-    return f"check_{each.kind}_decimals(collect_list(cast({value} AS string)))"
+        return {"": f"{each.kind}({value})"}
+    if kinds[each["column"]] == LONG:
+        halves = {"_upper": f"shiftright({value}, {HALF})", "_lower": f"{value} & {(1 << HALF) - 1}L"}
+        return {name: f"sum({half})" for name, half in halves.items()} | {"_n": f"count({value})"}
+    if each.kind == "sum" and kinds[each["column"]] == DOUBLE:
+        return {"_plain": f"sum({value})", "_n": f"count({value})"}
+    return {}
 
 
-def distinct(each: Aggregated, kinds: Mapping[str, str]) -> str:
-    """How many distinct values, and how many bytes of text they are together."""
+def distinct(each: Aggregated, kinds: Mapping[str, str], asks: int) -> str:
+    """How many distinct values, and how many bytes of text they are together, of windows with this bit of `asks`."""
     value = f"`v_{each['column']}`"
     size = f"octet_length({value})" if kinds[each["column"]] == STRING else "0"
-    values = f"SELECT DISTINCT who, w, {value} FROM {ROWS} WHERE {value} IS NOT NULL"
-    return f"SELECT who, w, count(*) AS n, sum({size}) AS bytes FROM ({values}) GROUP BY who, w"
+    values = f"SELECT DISTINCT w, {value} FROM {ROWS} WHERE {_asks(asks)} AND {value} IS NOT NULL"
+    return f"SELECT w, count(*) AS n, sum({size}) AS bytes FROM ({values}) GROUP BY w"
+
+
+def _asks(bit: int) -> str:
+    return f"(asks & {bit}L) <> 0"
 
 
 def sessions(gap_us: int) -> str:
@@ -226,8 +237,8 @@ def sessions(gap_us: int) -> str:
     return f"SELECT w, nth, min(t) AS first_t, max(t) AS last_t FROM ({numbered}) GROUP BY w, nth"
 
 
-def ranked(each: Aggregated) -> str:
-    """The chosen rows of each group in their order: `place` from 1, `rank_by`, `payload`."""
+def ranked(each: Aggregated, asks: int) -> str:
+    """The chosen rows in their order, of windows with this bit of `asks`: `place` from 1, `rank_by`, `payload`."""
     if each.kind == "last_k":
         value = f"`v_{each['column']}`"
         rank, payload, order, present = "NULL", value, NEWEST, f"{value} IS NOT NULL"
@@ -236,18 +247,22 @@ def ranked(each: Aggregated) -> str:
         direction = "DESC" if each.kind in ("argmax", "top_k") else "ASC"
         order, present = f"{rank} {direction}, {ORDER}", f"{rank} IS NOT NULL"
     k = each.parameters.get("k", 1)
-    place = f"row_number() OVER (PARTITION BY who, w ORDER BY {order})"
-    rows = f"SELECT who, w, {rank} AS rank_by, {payload} AS payload, {place} AS place FROM {ROWS} WHERE {present}"
-    return f"SELECT * FROM ({rows}) WHERE place <= {k} ORDER BY who, w, place"
+    place = f"row_number() OVER (PARTITION BY w ORDER BY {order})"
+    rows = f"SELECT * FROM {ROWS} WHERE {_asks(asks)} AND {present}"
+    if each.kind in ("argmin", "argmax"):
+        # only those of the best rank are put in order
+        best = f"SELECT w AS best_w, {each.kind[3:]}({rank}) AS best FROM ({rows}) GROUP BY w"
+        rows = f"SELECT /*+ BROADCAST(b) */ r.* FROM ({rows}) r JOIN ({best}) b ON w = best_w AND {rank} = best"
+    placed = f"SELECT w, {rank} AS rank_by, {payload} AS payload, {place} AS place FROM ({rows})"
+    return f"SELECT * FROM ({placed}) WHERE place <= {k} ORDER BY w, place"
 
 
-def raw(each: Aggregated) -> Sequence[str]:
-    """Columns that the engine's own recomputation of an approximate aggregate needs."""
-    return ("who", "w", "t", "topic_id", "p", "o", *(f"`v_{name}`" for name in each.inputs))
+def raw(each: Aggregated, asks: Iterable[int]) -> str:
+    """Columns that the engine's own recomputation of an approximate aggregate needs, of these windows."""
+    columns = ", ".join(("w", "t", "topic_id", "p", "o", *(f"`v_{name}`" for name in each.inputs)))
+    return f"SELECT {columns} FROM {ROWS} WHERE w IN ({', '.join(map(str, asks))})"
 
 
-def whole(each: Aggregated) -> str:
-    """Per window the rows that a judge is given, in no order, as one list of structs, and where it ends."""
-    columns = ", ".join(["t", "topic_id", "p", "o", *(f"`v_{name}`" for name in each.inputs)])
-    rows = f"SELECT w, collect_list(struct({columns})) AS found FROM {ROWS} GROUP BY w"
-    return f"SELECT r.w, r.found, i.end_us FROM ({rows}) r JOIN check_windows i ON i.w = r.w"
+def whole(columns: Iterable[str], asks: int) -> str:
+    """These columns of the rows of windows with this bit of `asks`, all of a window together."""
+    return f"SELECT {', '.join(('w', *columns))} FROM {ROWS} WHERE {_asks(asks)} DISTRIBUTE BY w SORT BY w"

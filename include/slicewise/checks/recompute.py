@@ -6,114 +6,41 @@ the token and its time lies in the window's bounds.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from decimal import Decimal
-from typing import Any, NamedTuple
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.functions import udf
 
 from slicewise.checks import exact, queries, repeats, row_functions
 from slicewise.checks.bounds import searched_from
 from slicewise.checks.declared import Distinct
-from slicewise.checks.judges import END, Row, judged
+from slicewise.checks.in_python import ABSOLUTE, IDENTITY, SCHEMA, InPython
 from slicewise.checks.queries import ROWS, Aggregated
-from slicewise.checks.values import canonical, value_of
-from slicewise.features.types import arrow_type
+from slicewise.checks.questions import (
+    ANY_COVER,
+    BASE_ALONE,
+    NOT_LATE,
+    TOKEN,
+    Asked,
+    Held,
+    Part,
+    PlainSum,
+    Question,
+    Recomputed,
+    WindowOf,
+)
+from slicewise.checks.values import value_of
+from slicewise.features.types import DOUBLE, arrow_type
 from slicewise.features.unit import Source, Unit
 from slicewise.slices import HOUR_US
 from slicewise.token import Token
 
-TOKEN, ANY_COVER, BASE_ALONE, NOT_LATE = "token", "any", "base", "not_late"
-"""Rules by which an event takes part: the token's; whatever its offset; the base without hours
-ahead; the token's, but without events that came after their hour was over."""
-
-
-@dataclass(frozen=True)
-class Asked:
-    """One answer that was read online: `who` numbers it."""
-
-    who: int
-    entity: Mapping[str, Any]
-    token: Token
-
-
-class Part(NamedTuple):
-    """Events that a store keeps, or loses, together: of an interval, and of what is not None beside it."""
-
-    start_us: int
-    end_us: int
-    topic_id: str | None = None
-    partition: int | None = None
-    first: int | None = None
-    """The lowest of their offsets."""
-    last: int | None = None
-    after_seq: int | None = None
-    """Archived after it."""
-    to_seq: int | None = None
-    """Archived by it, or before."""
-    late: bool = False
-    """Only what came after its hour was over."""
-
-
-class Held(NamedTuple):
-    """The events of an answer of one slice and place that one archive brought, in time or late."""
-
-    number: int
-    topic_id: str
-    partition: int
-    seq: int
-    late: bool
-    offsets: Sequence[int]
-    """Ascending, the first `queries.MOST_OFFSETS` of them."""
-    n: int
-    """How many they are."""
-
-
-@dataclass(frozen=True)
-class WindowOf:
-    """An interval of one answer under a rule: `w` numbers it. rows: only the last so many of its rows (0: all).
-
-    part: these events count `times` (0: not at all). A part that lies outside counts once less: what is doubled stands
-    in the store a second time, and maybe within.
-    """
-
-    w: int
-    who: int
-    rule: str
-    start_us: int
-    end_us: int
-    rows: int = 0
-    part: Part | None = None
-    times: int = 1
-
-
-@dataclass(frozen=True)
-class PlainSum:
-    """An ordinary sum beside the exact one; n values, absolute: Σ|x|."""
-
-    plain: float | None
-    exact: float | None
-    n: int
-    absolute: float
-
-
-@dataclass(frozen=True)
-class Recomputed:
-    """Values by (w, aggregate's key); where no event takes part there is no entry."""
-
-    values: Mapping[tuple[int, str], Any] = field(default_factory=dict)
-    plain_sums: Mapping[tuple[int, str], PlainSum] = field(default_factory=dict)
-
-    def value(self, w: int, each: Aggregated) -> Any:
-        """The value of an aggregate over a window; of no events null, and 0 of a count."""
-        if (w, each.key) in self.values:
-            return self.values[w, each.key]
-        if each.kind not in queries.BY_SQL:
-            return judged((), each.parameters)
-        return {"count": 0, "distinct_count": Distinct(0, 0)}.get(each.kind)
+_IN_PYTHON, _MOST_ASKS = 1, 62
+"""The bit of windows that are asked by what Python answers; and how many other bits there are."""
+_MOST_COLUMNS = 24
+"""Aggregates of one query: what Spark compiles of more becomes slow, and then too long."""
 
 
 @dataclass
@@ -126,10 +53,12 @@ class Recomputation:
     table: str
     asked: Sequence[Asked]
     _rows: DataFrame | None = None
+    _joined: DataFrame | None = None
+    _windows: frozenset[WindowOf] = frozenset()
+    """Those whose rows `_joined` holds."""
 
     def __post_init__(self) -> None:
         self.kinds = queries.kinds_of(self.unit, self.source)
-        _register(self.spark)
         row_functions.register(self.spark, self.unit)
 
     def __enter__(self) -> Recomputation:
@@ -161,63 +90,59 @@ class Recomputation:
             "LEFT JOIN check_base b ON b.who = a.who AND b.topic_id = v.topic_id AND b.p = v.p "
             "LEFT JOIN check_ahead h ON h.who = a.who AND h.topic_id = v.topic_id AND h.p = v.p "
             f"AND h.hour = {hour}"
-        ).persist()
+        )
         self._rows.createOrReplaceTempView("check_known")
         return self
 
     def __exit__(self, *_: object) -> None:
-        if self._rows is not None:
-            self._rows.unpersist()
+        for each in (self._joined, self._rows):
+            if each is not None:
+                each.unpersist()
 
-    def of(self, windows: Sequence[WindowOf], aggregates: Iterable[Aggregated]) -> Recomputed:
-        """Every aggregate over every window."""
-        wanted = list({each.key: each for each in aggregates}.values())
-        joined = self._join(windows)
+    def of(self, questions: Iterable[Question]) -> Recomputed:
+        """Every aggregate over the window that it is asked of, and over no other."""
+        pairs = {(window.w, each.key): (window, each) for window, each in questions}
+        bits = _bits(each for _, each in pairs.values())
+        asks: dict[WindowOf, int] = {}
+        for window, each in pairs.values():
+            asks[window] = asks.get(window, 0) | self._bit(each, bits)
+        self._join(asks)
+        wanted = {each.key: each for _, each in pairs.values()}
         values: dict[tuple[int, str], Any] = {}
-        plain: dict[tuple[int, str], PlainSum] = {}
-        try:
-            self._simple(wanted, values, plain)
-            for each in wanted:
-                if each.kind not in queries.BY_SQL:
-                    values |= {(w, each.key): value for w, value in self._judged(each).items()}
-                elif each.kind == "distinct_count":
-                    for row in self._rows_of(queries.distinct(each, self.kinds)):
-                        values[row["w"], each.key] = Distinct(row["n"], int(row["bytes"]))
-                elif (row_values := self._ranked(each)) is not None:
-                    values |= {(w, each.key): value for w, value in row_values.items()}
-        finally:
-            joined.unpersist()
-        return Recomputed(values, plain)
+        simple = self._simple([each for each in wanted.values() if each.kind in queries.SIMPLE], values)
+        self._in_python(list(pairs.values()), values)
+        for each in wanted.values():
+            if each.kind == "distinct_count":
+                for row in self._rows_of(queries.distinct(each, self.kinds, bits[each.key])):
+                    values[row["w"], each.key] = Distinct(row["n"], int(row["bytes"]))
+            elif each.kind in queries.RANKED:
+                values |= {(w, each.key): value for w, value in self._ranked(each, bits[each.key]).items()}
+        plain = {
+            (w, key): PlainSum(value, values.get((w, key)), n, values[w, _absolute(wanted[key]).key])
+            for (w, key), (value, n) in simple.items()
+            if (w, key) in pairs
+        }
+        return Recomputed(pairs.keys(), {pair: values[pair] for pair in pairs if pair in values}, plain)
 
     def raw(self, windows: Sequence[WindowOf], each: Aggregated) -> pa.Table:
         """The rows of windows with an aggregate's columns, for a recomputation by the engine."""
-        joined = self._join(windows)
-        try:
-            return self.spark.sql(f"SELECT {', '.join(queries.raw(each))} FROM {ROWS}").toArrow()
-        finally:
-            joined.unpersist()
+        if not self._windows.issuperset(windows):
+            self._join(dict.fromkeys(windows, 0))
+        return self.spark.sql(queries.raw(each, sorted({window.w for window in windows}))).toArrow()
 
     def held(self, windows: Sequence[WindowOf]) -> dict[int, list[Held]]:
         """Of each window what a store may keep together, newest first; of long ones the newest."""
-        joined = self._join(windows)
-        try:
-            rows = self._rows_of(queries.held(self.unit.slice_us))
-        finally:
-            joined.unpersist()
+        self._join(dict.fromkeys(windows, 0))
         found: dict[int, list[Held]] = {}
-        for row in rows:
+        for row in self._rows_of(queries.held(self.unit.slice_us)):
             found.setdefault(row["w"], []).append(Held(*(row[name] for name in queries.HELD)))
         return found
 
     def sessions(self, windows: Sequence[WindowOf], gap_us: int) -> dict[int, tuple[int, int]]:
         """Of each window with events, when the first and last event of its latest session were."""
-        joined = self._join(windows)
-        try:
-            rows = self._rows_of(queries.sessions(gap_us))
-        finally:
-            joined.unpersist()
+        self._join(dict.fromkeys(windows, 0))
         found: dict[int, tuple[int, int]] = {}
-        for row in rows:
+        for row in self._rows_of(queries.sessions(gap_us)):
             found[row["w"]] = max(found.get(row["w"], (row["first_t"], row["last_t"])), (row["first_t"], row["last_t"]))
         return found
 
@@ -228,9 +153,16 @@ class Recomputation:
             is_session = feature.window.kind == "session"
             yield searched_from(feature.window, self.unit.slice_us, end) if is_session else start
 
-    def _join(self, windows: Sequence[WindowOf]) -> DataFrame:
+    def _join(self, asks: Mapping[WindowOf, int]) -> None:
+        """Makes `check_rows`: the rows of these windows, each with the bits of what is asked of its window."""
+        if self._joined is not None:
+            assert self._rows is not None
+            self._joined.unpersist()
+            self._rows.persist()  # of what agrees the first rows are all that is asked for
+        windows = list(asks)
         columns = {
             "w": pa.array([each.w for each in windows], pa.int64()),
+            "asks": pa.array(list(asks.values()), pa.int64()),
             "who": pa.array([each.who for each in windows], pa.int64()),
             "rule": pa.array([each.rule for each in windows], pa.string()),
             "start_us": pa.array([each.start_us for each in windows], pa.int64()),
@@ -240,8 +172,11 @@ class Recomputation:
             "times": pa.array([each.times for each in windows], pa.int32()),
         }
         self._table("check_windows", columns)
+        values = sorted({name for name, _ in (*self.unit.given_types, *self.unit.functions)})
+        read = ("t", "topic_id", "p", "o", "seq", "in_time", *(f"`v_{name}`" for name in values))
         text = (
-            f"SELECT k.*, i.w, i.most, {queries.INSIDE} AS inside, {queries.THERE} AS there, i.times "
+            f"SELECT i.w, i.asks, i.most, {', '.join(f'k.{name}' for name in read)}, "
+            f"{queries.INSIDE} AS inside, {queries.THERE} AS there, i.times "
             f"FROM check_known k JOIN check_windows i ON i.who = k.who AND ({queries.INSIDE} "
             f"OR {queries.ADDED} AND {queries.THERE}) WHERE CASE i.rule "
             f"WHEN '{TOKEN}' THEN k.in_token WHEN '{ANY_COVER}' THEN TRUE "
@@ -251,33 +186,62 @@ class Recomputation:
             text = queries.partly(text)
         if any(each.rows for each in windows):
             text = queries.last_rows(text)
-        joined = self.spark.sql(text).persist()
-        joined.createOrReplaceTempView(ROWS)
-        return joined
+        kept = ", ".join(("w", "asks", *read))
+        self._joined, self._windows = self.spark.sql(f"SELECT {kept} FROM ({text})").persist(), frozenset(windows)
+        self._joined.createOrReplaceTempView(ROWS)
+
+    def _bit(self, each: Aggregated, bits: Mapping[str, int]) -> int:
+        in_python = each.kind not in queries.BY_SQL or queries.sum_in_python(each, self.kinds)
+        return _IN_PYTHON if in_python else bits.get(each.key, 0)
 
     def _simple(
-        self,
-        wanted: Sequence[Aggregated],
-        values: dict[tuple[int, str], Any],
-        plain: dict[tuple[int, str], PlainSum],
-    ) -> None:
-        query = queries.simple(wanted, self.kinds)
-        if query is None:
-            return
-        text, names = query
-        for row in self._rows_of(text):
-            for key, name in names.items():
-                values[row["w"], key] = row[name]
-                if f"{name}_plain" in row:
-                    plain[row["w"], key] = PlainSum(
-                        row[f"{name}_plain"], row[name], row[f"{name}_n"], row[f"{name}_absolute"]
-                    )
+        self, wanted: Sequence[Aggregated], values: dict[tuple[int, str], Any]
+    ) -> dict[tuple[int, str], tuple[float | None, int]]:
+        """Enters what SQL answers; of sums of doubles the ordinary sum and the number of values."""
+        plain: dict[tuple[int, str], tuple[float | None, int]] = {}
+        for first in range(0, len(wanted), _MOST_COLUMNS):
+            some = wanted[first : first + _MOST_COLUMNS]
+            query = queries.simple(some, self.kinds)
+            for row in self._rows_of(query[0]) if query is not None else ():
+                for each in (each for each in some if query is not None and each.key in query[1]):
+                    name = query[1][each.key]
+                    if f"{name}_plain" in row:
+                        plain[row["w"], each.key] = row[f"{name}_plain"], row[f"{name}_n"]
+                    else:
+                        values[row["w"], each.key] = _finished(each.kind, name, row)
+        return plain
 
-    def _ranked(self, each: Aggregated) -> dict[int, Any] | None:
-        if each.kind not in queries.RANKED:
-            return None
+    def _in_python(self, questions: Sequence[Question], values: dict[tuple[int, str], Any]) -> None:
+        """Enters what Python answers, of all windows in one round."""
+        asked = list(_with_absolute(self._of_python(questions), self.kinds))
+        if not asked:
+            return
+        numbers: dict[str, int] = {}
+        aggregates = list({each.key: each for _, each in asked}.values())
+        for each in aggregates:
+            numbers[each.key] = len(numbers)
+        wanted: dict[int, list[int]] = {}
+        for window, each in asked:
+            wanted.setdefault(window.w, []).append(numbers[each.key])
+        ends = {window.w: window.end_us for window, _ in asked}
+        judges = any(each.kind not in queries.BY_SQL and each.kind != ABSOLUTE for each in aggregates)
+        read = [f"`v_{name}`" for name in sorted({name for each in aggregates for name in each.inputs})]
+        rows = self.spark.sql(queries.whole([*(IDENTITY if judges else ()), *read], _IN_PYTHON))
+        answers = rows.mapInArrow(InPython(aggregates, self.kinds, wanted, ends), SCHEMA).toArrow()
+        for w, number, value in zip(*(answers[name].to_pylist() for name in answers.column_names), strict=True):
+            values[w, aggregates[number].key] = value_of(value)
+
+    def _of_python(self, questions: Sequence[Question]) -> Iterator[Question]:
+        for window, each in questions:
+            if queries.sum_in_python(each, self.kinds):
+                # a sum that is asked beside a feature names no columns that it reads
+                yield window, Aggregated(each.key, each.kind, each.parameters, (each["column"],))
+            elif each.kind not in queries.BY_SQL:
+                yield window, each
+
+    def _ranked(self, each: Aggregated, asks: int) -> dict[int, Any]:
         found: dict[int, Any] = {}
-        for row in self._rows_of(queries.ranked(each)):
+        for row in self._rows_of(queries.ranked(each, asks)):
             if each.kind in ("argmin", "argmax"):
                 found[row["w"]] = row["payload"]
             elif each.kind == "last_k":
@@ -285,12 +249,6 @@ class Recomputation:
             else:
                 found.setdefault(row["w"], []).append({"by": row["rank_by"], "payload": row["payload"]})
         return found
-
-    def _judged(self, each: Aggregated) -> dict[int, Any]:
-        said = udf(_Judged(each.parameters, each.inputs), "binary", useArrow=False)
-        rows = self.spark.sql(queries.whole(each)).select("w", said("found", "end_us").alias("said"))
-        found = rows.toArrow().to_pylist()
-        return {row["w"]: value_of(row["said"]) for row in found}
 
     def _rows_of(self, text: str) -> list[dict[str, Any]]:
         rows: list[dict[str, Any]] = self.spark.sql(text).toArrow().to_pylist()
@@ -322,19 +280,36 @@ class Recomputation:
         )
 
 
-@dataclass(frozen=True)
-class _Judged:
-    """What Spark's workers call per window; the value travels as its canonical bytes."""
+def _bits(aggregates: Iterable[Aggregated]) -> dict[str, int]:
+    """Of aggregates with a query of their own the bit by which their windows are known; the last is shared by all that
+    are left, so that more is looked at than was asked for."""
+    own = dict.fromkeys(each.key for each in aggregates if each.kind in queries.RANKED or each.kind == "distinct_count")
+    return {key: _IN_PYTHON << min(number, _MOST_ASKS) for number, key in enumerate(own, 1)}
 
-    spec: Mapping[str, Any]
-    inputs: tuple[str, ...]
 
-    def __call__(self, found: Sequence[Sequence[Any]], end_us: int) -> bytes:
-        rows = [
-            Row(t, topic, partition, offset, dict(zip(self.inputs, values, strict=True)))
-            for t, topic, partition, offset, *values in found
-        ]
-        return canonical(judged(rows, {**self.spec, END: end_us}))
+def _absolute(each: Aggregated) -> Aggregated:
+    """What is asked beside a sum of doubles, for the error that an ordinary one may have."""
+    column = each["column"]
+    return Aggregated(f"{ABSOLUTE} of {column!r}", ABSOLUTE, {"kind": ABSOLUTE, "column": column}, (column,))
+
+
+def _with_absolute(questions: Iterable[Question], kinds: Mapping[str, str]) -> Iterator[Question]:
+    told = set()
+    for window, each in questions:
+        yield window, each
+        if each.kind == "sum" and kinds[each["column"]] == DOUBLE and (window.w, each["column"]) not in told:
+            told.add((window.w, each["column"]))
+            yield window, _absolute(each)
+
+
+def _finished(kind: str, name: str, row: Mapping[str, Any]) -> Any:
+    """The value of a row's column; of a sum or mean of longs, from its halves."""
+    if f"{name}_upper" not in row:
+        return row[name]
+    if not row[f"{name}_n"]:
+        return None
+    total = exact.of_halves(row[f"{name}_upper"], row[f"{name}_lower"])
+    return exact.sum_longs([total]) if kind == "sum" else exact.mean_of_total(total, row[f"{name}_n"])
 
 
 _NO_PART = Part(0, 0)
@@ -364,33 +339,3 @@ def _offsets(rows: Iterable[tuple[int, int, tuple[str, int], int]]) -> dict[str,
         "p": pa.array([partition for _, _, (_, partition), _ in listed], pa.int32()),
         "o": pa.array([offset for _, _, _, offset in listed], pa.int64()),
     }
-
-
-def _register(spark: SparkSession) -> None:
-    """The check's own functions, by name; decimals travel as text."""
-    functions: dict[str, tuple[Callable[..., Any], str]] = {
-        "check_sum_doubles": (exact.sum_doubles, "double"),
-        "check_mean_doubles": (exact.mean_doubles, "double"),
-        "check_sum_longs": (exact.sum_longs, "bigint"),
-        "check_mean_longs": (exact.mean_longs, "double"),
-        "check_absolute_sum": (exact.absolute_sum, "double"),
-        "check_sum_decimals": (_text_sum, "string"),
-        "check_mean_decimals": (_text_mean, "string"),
-    }
-    for name, (function, kind) in functions.items():
-        spark.udf.register(name, function, kind)
-
-
-def _text_sum(values: Sequence[str]) -> str | None:
-    total = exact.sum_decimals(Decimal(value) for value in values)
-    return None if total is None else format(total, "f")
-
-
-def _text_mean(values: Sequence[str]) -> str | None:
-    numbers = [Decimal(value) for value in values]
-    if not numbers:
-        return None
-    exponent = numbers[0].as_tuple().exponent
-    assert isinstance(exponent, int)
-    mean = exact.mean_decimals(numbers, 4 - exponent)
-    return None if mean is None else format(mean, "f")

@@ -76,6 +76,7 @@ def summary(outcome: Outcome, gate: Gate) -> dict[str, Any]:
         "plain_sums_off": sum(not each.agrees for each in outcome.plain_sums),
         "sample": outcome.sample,
         "took_ms": (outcome.finished_us - outcome.started_us) // 1_000,
+        "seconds": dict(outcome.seconds),
         "repeats": [each.to_json() for each in outcome.repeats],
         "expectations": {each.name: each.met for each in gate.expectations},
         "notes": list(outcome.notes),

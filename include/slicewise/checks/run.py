@@ -9,9 +9,11 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from datetime import date
 from decimal import Decimal
+from threading import Lock, local
 from typing import Any
 
 from pyspark.sql import SparkSession
@@ -30,7 +32,9 @@ from slicewise.checks.model import (
     Repeats,
     Verdict,
 )
-from slicewise.checks.recompute import Asked, Recomputation
+from slicewise.checks.phases import timed
+from slicewise.checks.questions import Asked
+from slicewise.checks.recompute import Recomputation
 from slicewise.checks.repeats import repeats
 from slicewise.checks.values import canonical
 from slicewise.clock import Clock
@@ -44,6 +48,8 @@ from slicewise.token import Token
 MODES = ("live", "at")
 MEMBERS = 24
 """How many values that were seen somewhere the features that are asked are asked for."""
+LANES = 2
+"""Units that are sampled, and recomputed, side by side: Spark plans one query while another one runs."""
 _BACK_US = HOUR_US
 """How far back a past instant may lie, where the source's lateness leaves room for it."""
 
@@ -67,52 +73,78 @@ class CheckRun:
     sample: int
     modes: Sequence[str] = MODES
     notes: list[str] = field(default_factory=list)
+    seconds: dict[str, float] = field(default_factory=dict)
+    """How long each phase took."""
+    _own: local = field(default_factory=local, init=False, repr=False, compare=False)
+    _catalog: Lock = field(default_factory=Lock, init=False, repr=False, compare=False)
 
     def execute(self, views: Sequence[str] = ()) -> Outcome:
         """Check every unit (of these views; by default of all)."""
         started = self.clock.now_us()
         units = [unit for unit in self.deployment.declared.units if not views or unit.view in views]
-        read: list[tuple[Unit, list[Read]]] = []
         compared: list[Compared] = []
         skipped: set[str] = set()
-        for unit in units:
-            entities = self._entities(unit)
-            if not entities:
-                # The archive was just brought up to the end of the log: there is nothing to compare,
-                # as at night or before a source's first event. If no view has any, the gate is red.
-                skipped.add(unit.view)
-                self.notes.append(f"view {unit.view}: not checked, no event of it lies in what is kept")
-                continue
-            try:
-                reads = self._read(unit, entities, compared)
-                refs = {f"{unit.view}:{feature.column}" for feature in unit.features}
-                if reads and all(refs <= each.incomplete for each in reads):
-                    skipped.add(unit.view)
-                else:
-                    read.append((unit, reads))
-            except NotReady as error:
-                skipped.add(unit.view)
-                self.notes.append(f"view {unit.view}: not checked, {error.what}")
+        with timed(self.seconds, "read", self.clock):
+            read = self._answers(units, compared, skipped)
         sums: list[PlainSum] = []
-        covers = {source: self.archived(source) for source in sorted({unit.source for unit, _ in read})}
+        with timed(self.seconds, "archive", self.clock):
+            covers = {source: self.archived(source) for source in sorted({unit.source for unit, _ in read})}
         for unit, reads in read:
             _refuse_unarchived(unit, covers[unit.source], reads)
-            rows, plain = self._compare(unit, reads)
-            compared += rows
-            sums += plain
+        with timed(self.seconds, "recompute", self.clock), ThreadPoolExecutor(LANES) as lanes:
+            for rows, plain in lanes.map(lambda each: self._compare(*each), read):
+                compared += rows
+                sums += plain
         expected = tuple(sorted({unit.view for unit in units} - skipped))
         again = tuple(self._repeats(covers))
         self.notes.extend(note for each in again for note in each.notes())
         return Outcome(
             self.run, started, self.clock.now_us(), self.sample, expected, tuple(compared), tuple(sums),
-            tuple(self.notes), again,
+            tuple(self.notes), again, dict(self.seconds),
         )  # fmt: skip
+
+    def _answers(
+        self, units: Sequence[Unit], compared: list[Compared], skipped: set[str]
+    ) -> list[tuple[Unit, list[Read]]]:
+        """Samples entities of all units, and reads their answers unit after unit."""
+        read: list[tuple[Unit, list[Read]]] = []
+        with ThreadPoolExecutor(LANES) as lanes:
+            sampled = zip(units, lanes.map(self._entities, units), strict=True)
+            for unit, entities in sampled:
+                self._answered(unit, entities, read, compared, skipped)
+        return read
+
+    def _answered(
+        self,
+        unit: Unit,
+        entities: Sequence[Mapping[str, Any]],
+        read: list[tuple[Unit, list[Read]]],
+        compared: list[Compared],
+        skipped: set[str],
+    ) -> None:
+        if not entities:
+            # The archive was just brought up to the end of the log: there is nothing to compare,
+            # as at night or before a source's first event. If no view has any, the gate is red.
+            skipped.add(unit.view)
+            self.notes.append(f"view {unit.view}: not checked, no event of it lies in what is kept")
+            return
+        try:
+            reads = self._read(unit, entities, compared)
+        except NotReady as error:
+            skipped.add(unit.view)
+            self.notes.append(f"view {unit.view}: not checked, {error.what}")
+            return
+        refs = {f"{unit.view}:{feature.column}" for feature in unit.features}
+        if reads and all(refs <= each.incomplete for each in reads):
+            skipped.add(unit.view)
+        else:
+            read.append((unit, reads))
 
     def _repeats(self, sources: Iterable[str]) -> Iterator[Repeats]:
         for name in sources:
             source = self.deployment.source(name)
             if source.dedupe is not None:
-                found = repeats(self.spark, self.table(name), source, source.dedupe, self.clock.now_us())
+                found = repeats(self.spark, self._log(name), source, source.dedupe, self.clock.now_us())
                 log.event("check_repeats", **found.to_json())
                 yield found
 
@@ -159,18 +191,20 @@ class CheckRun:
             return [{}]
         found = self._sampled(unit)
         if not found:  # before the first archive there is nothing to sample from
-            self.archived(unit.source)
+            with self._catalog:
+                self.archived(unit.source)
             found = self._sampled(unit)
         return found
 
     def _sampled(self, unit: Unit) -> list[Mapping[str, Any]]:
         source = self.deployment.source(unit.source)
         now = self.clock.now_us()
-        events = queries.archived(self.table(unit.source), source, 0, now + source.most_ahead_us)
-        row_functions.register(self.spark, unit)
+        events = queries.archived(self._log(unit.source), source, 0, now + source.most_ahead_us)
+        spark = self._session()
+        row_functions.register(spark, unit)
         viewed = queries.viewed(unit, source, events)
         text = queries.sampled(unit, viewed, self.run, self.sample, now - unit.retention_us)
-        rows: list[dict[str, Any]] = self.spark.sql(text).toArrow().to_pylist()
+        rows: list[dict[str, Any]] = spark.sql(text).toArrow().to_pylist()
         found = [{name: _wire(row[f"e_{name}"]) for name, _ in unit.entity} for row in rows]
         return sorted(found, key=repr)
 
@@ -179,11 +213,23 @@ class CheckRun:
         source = self.deployment.source(unit.source)
         found: dict[str, list[Any]] = {}
         for column in sorted({c for f in unit.features if (c := engine.asked_by(f.aggregate)) is not None}):
-            events = queries.archived(self.table(unit.source), source, 0, self.clock.now_us() + source.most_ahead_us)
-            row_functions.register(self.spark, unit)
+            events = queries.archived(self._log(unit.source), source, 0, self.clock.now_us() + source.most_ahead_us)
+            spark = self._session()
+            row_functions.register(spark, unit)
             text = queries.asked(queries.viewed(unit, source, events), column, self.run, MEMBERS)
-            members = [row["value"] for row in self.spark.sql(text).toArrow().to_pylist()]
+            members = [row["value"] for row in spark.sql(text).toArrow().to_pylist()]
             found[column] = members + declared.strangers(dict(unit.input_types)[column], self.run)
+        return found
+
+    def _log(self, source: str) -> str:
+        with self._catalog:  # it may have to make the table
+            return self.table(source)
+
+    def _session(self) -> SparkSession:
+        """A lane's own: views and functions of the recomputation have names, which are a session's."""
+        if not hasattr(self._own, "spark"):
+            self._own.spark = self.spark.newSession()
+        found: SparkSession = self._own.spark
         return found
 
     def _past(self, unit: Unit) -> int:
@@ -196,7 +242,7 @@ class CheckRun:
             return [], []
         source = self.deployment.source(unit.source)
         asked = [read.asked for read in reads]
-        with Recomputation(self.spark, unit, source, self.table(unit.source), asked) as recomputation:
+        with Recomputation(self._session(), unit, source, self._log(unit.source), asked) as recomputation:
             rows, plain = compare(recomputation, reads)
         log.event("check_compared", view=unit.view, unit=unit.storage_fingerprint, values=len(rows))
         return rows, plain

@@ -12,7 +12,7 @@ import pytest
 from slicewise.checks.doubts import Doubt, is_rounded
 from slicewise.checks.model import Cause
 from slicewise.checks.parts import MOST_PARTS, Tried, tried
-from slicewise.checks.recompute import TOKEN, Held, Part, WindowOf
+from slicewise.checks.questions import TOKEN, Held, Part, WindowOf
 from slicewise.checks.values import canonical
 from slicewise.slices import HOUR_US, MINUTE_US
 

@@ -1,0 +1,68 @@
+"""Of the rows that Spark's workers get, every window's are answered as one, however they are cut into batches."""
+
+from __future__ import annotations
+
+import math
+from decimal import Decimal
+from fractions import Fraction
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from slicewise.checks.in_python import ABSOLUTE, InPython
+from slicewise.checks.queries import aggregated
+from slicewise.checks.values import value_of
+
+KINDS = {"x": "double", "d": "decimal(10,2)", "s": "string"}
+ASKED = [
+    aggregated({"kind": "sum", "column": "x"}, ["x"]),
+    aggregated({"kind": "mean", "column": "x"}, ["x"]),
+    aggregated({"kind": ABSOLUTE, "column": "x"}, ["x"]),
+    aggregated({"kind": "mean", "column": "d"}, ["d"]),
+    aggregated({"kind": "last", "column": "s"}, ["s"]),
+    aggregated({"kind": "decay_count", "column": None, "half_life": "1s"}),
+]
+# (w, t, offset, x, d, s): windows 3, 4 and 9 in turn, the rows of each in no order
+ROWS: list[tuple[int, int, int, float | None, Decimal | None, str | None]] = [
+    (3, 5, 1, 0.1, Decimal("0.01"), "b"),
+    (3, 4, 0, 0.2, None, "a"),
+    (3, 6, 2, -0.3, Decimal("0.02"), None),
+    (4, 1, 0, None, Decimal("1.00"), "only"),
+    (9, 2, 1, 1e300, None, "y"),
+    (9, 2, 0, -1e300, None, "x"),
+]
+
+
+def _answers(size: int, wanted: dict[int, list[int]]) -> dict[tuple[int, int], Any]:
+    names = ("w", "t", "o", "v_x", "v_d", "v_s")
+    types = (pa.int64(), pa.int64(), pa.int64(), pa.float64(), pa.decimal128(10, 2), pa.string())
+    columns = {n: pa.array([row[i] for row in ROWS], types[i]) for i, n in enumerate(names)}
+    rows = pa.table({**columns, "topic_id": ["a"] * len(ROWS), "p": pa.array([0] * len(ROWS), pa.int32())})
+    asked = InPython(ASKED, KINDS, wanted, dict.fromkeys(wanted, 1_000_000))
+    found: dict[tuple[int, int], Any] = {}
+    for batch in asked(rows.to_batches(max_chunksize=size)):
+        for row in batch.to_pylist():
+            assert (row["w"], row["number"]) not in found
+            found[row["w"], row["number"]] = value_of(row["value"])
+    return found
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 4, 6])
+def test_a_window_that_goes_on_in_the_next_batch_is_answered_once_and_whole(size: int) -> None:
+    everything = list(range(len(ASKED)))
+    found = _answers(size, dict.fromkeys((3, 4, 9), everything))
+    assert [found[3, n] for n in everything[:5]] == [
+        math.fsum([0.1, 0.2, -0.3]),
+        float(sum(map(Fraction, (0.1, 0.2, -0.3)), Fraction(0)) / 3),
+        math.fsum([0.1, 0.2, 0.3]),
+        "0.015000",
+        "b",
+    ]
+    assert [found[4, n] for n in everything[:5]] == [None, None, 0.0, "1.000000", "only"]
+    assert [found[9, n] for n in everything[:5]] == [0.0, 0.0, 2e300, None, "y"]
+    assert found[3, 5] == pytest.approx(3 * 0.5, rel=1e-4)
+
+
+def test_windows_are_answered_what_they_are_asked_and_no_more() -> None:
+    assert set(_answers(2, {3: [4], 9: [0, 1], 7: [2]})) == {(3, 4), (9, 0), (9, 1)}
