@@ -22,14 +22,17 @@ def views_without_data(
     that came by the stream. targets: (group, entity, partition) of each reply; a spread group has none of a topic
     without an applied event.
     """
+    spread = any(each[1] for each in selection.groups)
+    if not spread and _all_hot(replies):
+        return _NONE  # of almost every read
     empty = [
         (group, entity, position)
         for (group, entity, _), units in zip(targets, replies, strict=True)
         for position, unit in enumerate(units)
         if not unit.hot and not _has_any(unit)
     ]
-    groups = {group for group, _, _ in targets}
-    bare = [part for part in selection.parts if part.group not in groups] if len(groups) < len(selection.groups) else []
+    groups = {group for group, _, _ in targets} if spread else set()
+    bare = [part for part in selection.parts if part.group not in groups] if spread else []
     if not empty and not bare:
         return _NONE
     names = {(part.group, part.position): part.unit.view for part in selection.parts}
@@ -45,6 +48,15 @@ def views_without_data(
     for entity, view in sorted(nothing):
         found[entity] = (*found.get(entity, ()), view)
     return found
+
+
+def _all_hot(replies: Sequence[Sequence[UnitReply]]) -> bool:
+    """Whether each hot hash holds something."""
+    for units in replies:
+        for unit in units:
+            if not unit[0]:
+                return False
+    return True
 
 
 def _has_any(unit: UnitReply) -> bool:
