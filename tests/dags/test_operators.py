@@ -215,8 +215,8 @@ def looked(monkeypatch: pytest.MonkeyPatch, status: Callable[[], StoreStatus], *
     async def fired() -> Any:
         return await anext(trigger.run())
 
-    event: dict[str, Any] = asyncio.run(fired()).payload
-    return json.loads(json.dumps(event))  # as Airflow stores it
+    event: dict[str, Any] = json.loads(json.dumps(asyncio.run(fired()).payload))  # as Airflow stores it
+    return event
 
 
 def test_late_probes_and_a_lost_tail_are_two_alerts_with_a_section_each(

@@ -92,7 +92,7 @@ def test_parts_that_are_ill_in_turn_lose_the_stream_and_are_told() -> None:
 # ------------------------------------------------------------------ what starts
 def after_apply(seconds: float, **parts: str) -> Health:
     """The first leaderboard was deployed at NOW; so long after it nothing was published by a driver yet."""
-    return health(int(NOW + seconds * SECOND), **{"deployed": str(NOW)} | parts)
+    return health(int(NOW + seconds * SECOND), BOARDS, **{"deployed": str(NOW)} | parts)
 
 
 def watched(*, ensured: float | None, until: float, spoke: float | None = None) -> list[tuple[float, Watch]]:
@@ -146,7 +146,7 @@ def test_the_words_of_the_driver_before_are_not_those_of_one_that_starts(driver:
 def test_a_driver_that_fails_after_its_start_has_no_grace() -> None:
     failed = said(NOW + SECOND, state="failed", last_error="no room")
     parts = {"emit_plays": failed, "started_emit": str(NOW), "deployed": str(NOW)}
-    assert health(NOW + 2 * SECOND, **parts).reasons == ("emission: plays: the driver gave up: no room",)
+    assert health(NOW + 2 * SECOND, BOARDS, **parts).reasons == ("emission: plays: the driver gave up: no room",)
 
 
 def test_a_prober_that_starts_is_not_late() -> None:
