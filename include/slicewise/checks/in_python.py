@@ -101,7 +101,10 @@ def _judged_rows(rows: pa.Table) -> list[Row]:
     columns = [name.removeprefix("v_") for name in names]
     values = zip(*(rows[name].to_pylist() for name in names), strict=True) if names else ((),) * rows.num_rows
     identity = zip(*(rows[name].to_pylist() for name in IDENTITY), strict=True)
-    return [Row(*place, dict(zip(columns, each, strict=True))) for place, each in zip(identity, values, strict=True)]
+    return [
+        Row(t, topic, partition, offset, dict(zip(columns, each, strict=True)))
+        for (t, topic, partition, offset), each in zip(identity, values, strict=True)
+    ]
 
 
 def _decimal_mean(values: Sequence[Decimal]) -> Decimal | None:

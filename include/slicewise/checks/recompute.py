@@ -202,9 +202,12 @@ class Recomputation:
         for first in range(0, len(wanted), _MOST_COLUMNS):
             some = wanted[first : first + _MOST_COLUMNS]
             query = queries.simple(some, self.kinds)
-            for row in self._rows_of(query[0]) if query is not None else ():
-                for each in (each for each in some if query is not None and each.key in query[1]):
-                    name = query[1][each.key]
+            if query is None:
+                continue
+            text, names = query
+            for row in self._rows_of(text):
+                for each in (each for each in some if each.key in names):
+                    name = names[each.key]
                     if f"{name}_plain" in row:
                         plain[row["w"], each.key] = row[f"{name}_plain"], row[f"{name}_n"]
                     else:
