@@ -178,6 +178,10 @@ bench-reader: setup ## what a record costs whose source had other schemas before
 bench-rebuild: setup ## an emptied store built again, beside the replay from the log (options: BENCH="--users 100 --json file")
 	@$(PY) -m benchmarks.rebuild $(BENCH)
 
+.PHONY: bench-run
+bench-run: setup ## what a newcomer waits for: make run from nothing, step by step, and once more (options: BENCH="--share 0.06 --json file")
+	@$(PY) -m benchmarks.cold_run $(BENCH)
+
 .PHONY: bench-surge
 bench-surge: setup ## ten times the usual rate, an hour's backlog, more requests than can be answered (options: BENCH="--quick")
 	@$(PY) -m benchmarks.surge $(BENCH)

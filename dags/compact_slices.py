@@ -6,7 +6,8 @@ Redis, and the totals of days that are over. A scheduled run goes on with other 
 events made dirty; the rest stays dirty for the next run.
 
 **Backfill**: choose *Backfill* above and a range of hours, or trigger one run with an hour as its
-partition key. A backfill run takes its hour alone. Running an hour again changes no value.
+partition key. The first run of a backfill takes the other dirty hours along; a later one whose hour
+is clean by then starts no Spark and says so. Running an hour again changes no value.
 Each task's log and its XCom list the slices: events, entities, late events, bytes.
 [Runbook](docs/runbook.md#compaction-fails)
 """
@@ -20,7 +21,7 @@ from slicewise_airflow.alerts import over_within, page
 from slicewise_airflow.docs import page_of
 from slicewise_airflow.spark import SparkJob
 
-from slicewise.lifecycle.jobs import compact_arguments
+from slicewise.lifecycle.jobs import compact_arguments, may_be_clean
 
 with DAG(
     dag_id="compact_slices",
@@ -33,7 +34,7 @@ with DAG(
     tags=["slicewise", "compaction"],
     params={
         "from_raw": Param(False, type="boolean", description="recompute from raw events; gives the same bytes"),
-        "only": Param(False, type="boolean", description="this hour alone, as a backfill does"),
+        "only": Param(False, type="boolean", description="this hour alone"),
         "max_hours": Param(24, type="integer", minimum=1, description="most hours in one run"),
     },
     default_args={"owner": "slicewise", "on_failure_callback": page},
@@ -42,6 +43,7 @@ with DAG(
         task_id="compact",
         job="compact",
         arguments=compact_arguments,
+        unless_clean=may_be_clean,
         retries=2,
         retry_delay=timedelta(seconds=20),
         execution_timeout=timedelta(minutes=50),

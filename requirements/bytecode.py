@@ -3,8 +3,8 @@
     .venvs/spark/bin/python requirements/bytecode.py installed
     .venvs/platform/bin/python requirements/bytecode.py ours include dags plugins
 
-Where writing bytecode is forbidden (PYTHONDONTWRITEBYTECODE) a process that finds none compiles all that it imports, each
-time anew. What is found is read all the same.
+Where writing bytecode is forbidden (PYTHONDONTWRITEBYTECODE) a process that finds none compiles all that it imports,
+each time anew. What is found is read all the same.
 """
 
 from __future__ import annotations

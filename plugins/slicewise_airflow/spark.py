@@ -67,20 +67,34 @@ class SparkJob(SparkSubmitOperator):  # type: ignore[misc]  # Airflow is opaque 
     """Runs `spark_jobs/<job>.py` with the arguments that `arguments(run)` gives.
 
     The Airflow connection `spark_default` names the master; without one it is the setting
-    `spark_master`. Returns the job's report (XCom), and logs the slices that it lists.
+    `spark_master`. Returns the job's report (XCom), and logs the slices that it lists. Where
+    `unless_clean(run)` names an hour that is clean, nothing is submitted.
     """
 
-    def __init__(self, *, job: str, arguments: Callable[[Run], Sequence[str]], **kwargs: Any) -> None:
+    def __init__(
+        self,
+        *,
+        job: str,
+        arguments: Callable[[Run], Sequence[str]],
+        unless_clean: Callable[[Run], str | None] = lambda _: None,
+        **kwargs: Any,
+    ) -> None:
         kwargs.setdefault("name", f"slicewise-{job}")
         super().__init__(**kwargs)
         self.job = job
         self.arguments = arguments
+        self.unless_clean = unless_clean
         self._reader = ReportReader()
 
     def execute(self, context: Any) -> dict[str, object]:
         from slicewise.spark.conf import job_conf
 
         settings = Settings.load()
+        if hour := self.unless_clean(run_of(context)):
+            from slicewise_airflow.clean import clean_report
+
+            if found := clean_report(settings, context, hour):
+                return found
         self.application = str(settings.home / "spark_jobs" / f"{self.job}.py")
         self.application_args = list(self.arguments(run_of(context)))
         self.env_vars = settings.to_env() | {

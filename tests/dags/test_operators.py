@@ -65,7 +65,7 @@ def test_a_job_is_submitted_with_the_decided_arguments_and_returns_its_report(pr
     given = program("submit", 'noise\n{"hours": 1, "slices": [{"slice": 5, "events": 2}]}\nmore noise')
     assert job().execute(context()) == {"hours": 1, "slices": [{"slice": 5, "events": 2}]}
     words = given.read_text().split()
-    assert words[-4:] == ["--hour", "2026-11-21T08", "--json", "--only"]
+    assert words[-3:] == ["--hour", "2026-11-21T08", "--json"]
     assert words[words.index("--master") + 1] == "local[2]"
     assert any(word.endswith("spark_jobs/compact.py") for word in words)
 

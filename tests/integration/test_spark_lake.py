@@ -18,6 +18,7 @@ from slicewise.features.unit import Unit
 from slicewise.lifecycle.archiving import Extent
 from slicewise.lifecycle.sweep import rules_of, verdict
 from slicewise.local import rebuilding
+from slicewise.local.clean_hour import why_not_clean
 from slicewise.slices import DAY_US, HOUR_US
 from slicewise.spark import backfill_run
 from slicewise.spark.archive import Archiver, committed
@@ -29,7 +30,7 @@ from slicewise.spark.maintain_run import Maintenance
 from slicewise.spark.report import hour_text
 from slicewise.spark.streaming import plan_stream
 from slicewise.stores.iceberg import slices
-from slicewise.stores.iceberg.log import archive_state, load, newest_by_hour, scan_events
+from slicewise.stores.iceberg.log import archive_state, archived_until_us, load, newest_by_hour, scan_events
 from slicewise.stores.iceberg.slices import Header
 from slicewise.stores.kafka.log import KafkaLog
 from slicewise.stores.redis import sweep as store_sweep
@@ -287,6 +288,67 @@ def test_compaction_moves_finished_hours_and_late_events_join_them(
             check(shared, unit, stand + late)
             totals = context.unit_table(unit).total(hour // 24)
             assert totals == len(expected(stand, [name for name, _ in unit.entity], unit.slice_us))
+
+
+def test_an_hour_is_clean_for_whoever_asked_before_the_archive_that_it_was_compacted_from(shared: Lake) -> None:
+    shared.topic("asked")
+    deployment = shared.deploy(by_user(shared, "asked"))
+    hour = over(3) // HOUR_US
+    shared.produce("asked", events(over(3), 300))  # 85 minutes: two hours
+    shared.fold(deployment, "asked")
+    asked_us = shared.clock.now_us()
+    told = [why_not_clean(shared.settings, hour, asked_us)]
+    with shared.context() as context:
+        context.archive("asked")
+        told.append(why_not_clean(shared.settings, hour, asked_us))
+        compact(context, Request(hour))
+    told += [why_not_clean(shared.settings, each, asked_us) for each in (hour, hour + 1)]
+    assert told == [
+        "source 'asked' was not archived since it was asked for",
+        "events of view 'asked_by_user'",
+        None,
+        None,
+    ]
+
+    # nobody wrote anything since: whoever asks now is answered too
+    assert why_not_clean(shared.settings, hour, shared.clock.now_us()) is None
+    shared.produce("asked", events(over(3) + MINUTE_US, 3))
+    shared.fold(deployment, "asked")
+    later_us = shared.clock.now_us()
+    assert why_not_clean(shared.settings, hour, later_us) == "source 'asked' was not archived since it was asked for"
+    with shared.context() as context:
+        compact(context, Request(hour + 1, only=True))  # archives them, and leaves the hour as it stands
+        assert why_not_clean(shared.settings, hour, later_us) == "events of view 'asked_by_user'"
+        assert why_not_clean(shared.settings, hour + 1, later_us) is None
+        compact(context, Request(hour))
+    assert why_not_clean(shared.settings, hour, later_us) is None
+
+
+def test_an_archive_that_did_not_reach_its_goal_vouches_for_nobody(
+    shared: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shared.topic("halfway", partitions=1)
+    shared.deploy(by_user(shared, "halfway"))
+    shared.produce("halfway", events(over(3), 20))
+    asked_us, done = shared.clock.now_us(), list[str]()
+
+    def once(write: Callable[[], None], what: str) -> None:
+        if done:
+            raise ConnectionError("the job died here")
+        committed(write, what)
+        done.append(what)
+
+    with shared.context() as context:
+        with monkeypatch.context() as patch:
+            patch.setattr("slicewise.spark.archive.committed", once)
+            with pytest.raises(ConnectionError, match="died here"):
+                archiver(shared, context, "halfway").run(max_events=5)
+        table = load(context.catalog, "halfway")
+        assert table is not None
+        assert (archive_state(table).seq, archived_until_us(table)) == (1, 0)
+        archiver(shared, context, "halfway").run(max_events=5)
+        table.refresh()
+        assert archived_until_us(table) >= asked_us
 
 
 def test_an_archive_ahead_of_a_stream_that_is_down_is_not_counted_again_by_the_stream(shared: Lake) -> None:

@@ -6,14 +6,17 @@ import json
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from threading import Thread
+from threading import Event, Thread
 
 import pytest
 
 from slicewise.errors import BadRequest, ServerError, UnknownName
+from slicewise.local import airflow_http
 from slicewise.local.airflow_api import AirflowApi
 
 Answer = tuple[int, dict[str, object]]
+SILENT = 0
+"""Instead of a status: no answer, until the test is over."""
 
 
 class Scripted(BaseHTTPRequestHandler):
@@ -21,6 +24,7 @@ class Scripted(BaseHTTPRequestHandler):
 
     script: dict[tuple[str, str], list[Answer]]
     asked: list[tuple[str, str, dict[str, object]]]
+    released: Event
 
     def _answer(self) -> None:
         size = int(self.headers.get("Content-Length") or 0)
@@ -29,6 +33,9 @@ class Scripted(BaseHTTPRequestHandler):
         self.asked.append((self.command, path, body))
         answers = self.script.get((self.command, path), [(404, {"detail": "no such thing"})])
         status, found = answers.pop(0) if len(answers) > 1 else answers[0]
+        if status == SILENT:
+            self.released.wait(10.0)
+            return
         raw = json.dumps(found).encode()
         self.send_response(status)
         self.send_header("Content-Type", "application/json")
@@ -46,9 +53,11 @@ class Scripted(BaseHTTPRequestHandler):
 def airflow() -> Iterator[Callable[..., AirflowApi]]:
     opened: list[tuple[ThreadingHTTPServer, AirflowApi]] = []
 
+    released = Event()
+
     def make(script: dict[tuple[str, str], list[Answer]]) -> AirflowApi:
         token: dict[tuple[str, str], list[Answer]] = {("GET", "/auth/token"): [(200, {"access_token": "t"})]}
-        handler = type("Handler", (Scripted,), {"script": token | script, "asked": []})
+        handler = type("Handler", (Scripted,), {"script": token | script, "asked": [], "released": released})
         server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
         Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
         api = AirflowApi(f"http://127.0.0.1:{server.server_port}", sleep=lambda _: None)
@@ -57,6 +66,7 @@ def airflow() -> Iterator[Callable[..., AirflowApi]]:
         return api
 
     yield make
+    released.set()
     for server, api in opened:
         api.close()
         server.shutdown()
@@ -87,6 +97,44 @@ def test_a_server_that_stays_unwell_is_an_error_with_a_next_step(airflow: Callab
     api = airflow({("GET", "/api/v2/dags/d"): [(500, {"detail": "broken"})]})
     with pytest.raises(ServerError, match="500 broken"):
         api.is_paused("d")
+
+
+def test_who_gets_no_answer_in_time_asks_again(
+    airflow: Callable[..., AirflowApi], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(airflow_http, "TIMEOUT_S", 1.0)
+    api = airflow({("GET", "/api/v2/dags/d"): [(SILENT, {}), (200, {"is_paused": True})]})
+    assert api.is_paused("d")
+
+
+def test_what_makes_something_is_not_asked_again_where_nobody_knows_whether_it_did(
+    airflow: Callable[..., AirflowApi], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(airflow_http, "TIMEOUT_S", 1.0)
+    keys = {"backfills": [{"partition_key": "2026-11-21T08:00:00"}]}
+    script = {
+        ("POST", "/api/v2/backfills/dry_run"): [(200, keys)],
+        ("GET", RUNS): [(200, {"dag_runs": []})],
+        ("POST", "/api/v2/backfills"): [(SILENT, {}), (200, {})],
+    }
+    api = airflow(script)
+    hour = datetime(2026, 11, 21, 8, tzinfo=UTC)
+    with pytest.raises(ServerError, match="no answer within 1 s"):
+        api.backfill("d", hour, hour, timeout_s=20)
+
+
+@pytest.mark.parametrize(
+    ("after", "due"), [(None, False), ("2026-11-21T09:00:00Z", True), ("2026-11-21T09:00:01Z", False)]
+)
+def test_a_run_is_due_once_its_time_has_come(airflow: Callable[..., AirflowApi], after: str | None, due: bool) -> None:
+    api = airflow({("GET", "/api/v2/dags/d"): [(200, {"next_dagrun_run_after": after})]})
+    assert api.is_due("d", int(datetime(2026, 11, 21, 9, tzinfo=UTC).timestamp() * 1e6)) is due
+
+
+def test_one_request_says_which_dags_are_paused(airflow: Callable[..., AirflowApi]) -> None:
+    dags = [{"dag_id": "a", "is_paused": True}, {"dag_id": "b", "is_paused": False}]
+    api = airflow({("GET", "/api/v2/dags"): [(200, {"dags": dags[:1]}), (200, {"dags": dags})]})
+    assert api.wait_for_dags(["a", "b"]) == {"a": True, "b": False}
 
 
 def test_what_is_asked_wrongly_is_not_asked_again(airflow: Callable[..., AirflowApi]) -> None:

@@ -51,7 +51,13 @@ def test_an_edit_of_equal_length_and_time_is_seen(tmp_path: Path) -> None:
     module.write_text("print('new')\n")
     os.utime(module, ns=(before.st_atime_ns, before.st_mtime_ns))
     told = subprocess.run(
-        [python, "-c", "import edited"], cwd=module.parent, env={}, capture_output=True, text=True, check=True, timeout=60
+        [python, "-c", "import edited"],
+        cwd=module.parent,
+        env={},
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=60,
     )
     assert told.stdout == "new\n"
 
@@ -59,6 +65,8 @@ def test_an_edit_of_equal_length_and_time_is_seen(tmp_path: Path) -> None:
 def test_a_file_of_ours_that_does_not_compile_is_told(tmp_path: Path) -> None:
     (tmp_path / "wrong.py").write_text("def\n")
     python, script = str(ROOT / ".venvs/platform/bin/python"), str(ROOT / "requirements" / "bytecode.py")
-    done = subprocess.run([python, script, "ours", str(tmp_path)], capture_output=True, text=True, check=False, timeout=60)
+    done = subprocess.run(
+        [python, script, "ours", str(tmp_path)], capture_output=True, text=True, check=False, timeout=60
+    )
     assert done.returncode == 1
     assert "wrong.py" in done.stdout

@@ -37,7 +37,7 @@ def _table(report: object) -> None:
     from rich.console import Console
     from rich.table import Table
 
-    from slicewise.local.main_job import Report
+    from slicewise.local.run_report import Report
 
     assert isinstance(report, Report)
     table = Table(title="slicewise", show_header=False)

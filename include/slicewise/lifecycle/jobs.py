@@ -44,6 +44,24 @@ def hour_of(text: str) -> str:
     return hour
 
 
+def hour_number(text: str) -> int:
+    """An hour as `hour_of` takes it, counted since 1970. Raises BadRequest."""
+    hour = datetime.strptime(hour_of(text), "%Y-%m-%dT%H").replace(tzinfo=UTC)
+    return int(hour.timestamp()) // 3600
+
+
+def may_be_clean(run: Run) -> str | None:
+    """The hour of a run that another run of its backfill may have taken with its own; None where the run has work of
+    its own in any case.
+
+    A run at a day's first hour also adds up the day before, whose last hour may have had no events.
+    """
+    if run.run_type != "backfill" or not run.partition_key or run.params.get("only") or run.params.get("from_raw"):
+        return None
+    hour = hour_of(run.partition_key)
+    return None if hour_number(hour) % 24 == 0 else hour
+
+
 def last_finished_hour(now: datetime) -> str:
     """The hour that ended last at `now` (aware)."""
     start = now.astimezone(UTC).replace(minute=0, second=0, microsecond=0) - timedelta(hours=1)
@@ -53,13 +71,13 @@ def last_finished_hour(now: datetime) -> str:
 def compact_arguments(run: Run) -> tuple[str, ...]:
     """Arguments of spark_jobs/compact.py.
 
-    A scheduled run compacts its hour and then other dirty ones; a backfill takes its hour alone,
-    so that its runs do not repeat each other's work. A run that a person starts without a key is
-    about the hour that ended last.
+    A run compacts its hour and then other dirty ones, a backfill's too: what one takes, the others
+    find clean (`may_be_clean`). A run that a person starts without a key is about the hour that
+    ended last.
     """
     hour = hour_of(run.partition_key) if run.partition_key else last_finished_hour(run.run_after)
     arguments = ["--hour", hour, "--json"]
-    if run.run_type == "backfill" or run.params.get("only"):
+    if run.params.get("only"):
         arguments.append("--only")
     if run.params.get("from_raw"):
         arguments += ["--from", "raw"]

@@ -34,6 +34,8 @@ class DagRun:
     partition_key: str | None
     seconds: float | None
     """None until it is over."""
+    queued_at: str | None = None
+    """ISO 8601: when it was asked for, the last time."""
 
     @property
     def over(self) -> bool:
@@ -78,18 +80,23 @@ class AirflowApi:
 
     def dag_ids(self) -> frozenset[str]:
         """The DAGs that Airflow has parsed."""
+        return frozenset(self.paused_by_dag())
+
+    def paused_by_dag(self) -> dict[str, bool]:
+        """Whether each DAG that Airflow has parsed is paused: one request for all."""
         answer = self._http.send("GET", "/api/v2/dags", params={"limit": 200})
-        return frozenset(dag["dag_id"] for dag in answer["dags"])
+        return {str(dag["dag_id"]): bool(dag["is_paused"]) for dag in answer["dags"]}
 
     def import_errors(self) -> tuple[str, ...]:
         """DAG files that do not load, with the reason."""
         answer = self._http.send("GET", "/api/v2/importErrors", params={"limit": 100})
         return tuple(f"{e['filename']}: {e['stack_trace']}" for e in answer["import_errors"])
 
-    def wait_for_dags(self, names: Sequence[str], timeout_s: float = 120.0) -> None:
-        """Returns when all of `names` are parsed. Raises ServerError naming those that are not."""
+    def wait_for_dags(self, names: Sequence[str], timeout_s: float = 120.0) -> dict[str, bool]:
+        """Returns when all of `names` are parsed: whether each DAG is paused. Raises ServerError naming those that are
+        not."""
         deadline = time.monotonic() + timeout_s
-        while missing := set(names) - self.dag_ids():
+        while missing := set(names) - (found := self.paused_by_dag()).keys():
             if time.monotonic() > deadline:
                 errors = "; ".join(self.import_errors()) or "no import errors"
                 raise ServerError(
@@ -98,10 +105,16 @@ class AirflowApi:
                     next_step="look at the log of the dag processor",
                 )
             self._sleep(0.5)
+        return found
 
     # ------------------------------------------------------------- DAGs and runs
     def is_paused(self, dag_id: str) -> bool:
         return bool(self._http.send("GET", f"/api/v2/dags/{dag_id}")["is_paused"])
+
+    def is_due(self, dag_id: str, now_us: int) -> bool:
+        """Whether the schedule begins a run as soon as the DAG is not paused."""
+        after = self._http.send("GET", f"/api/v2/dags/{dag_id}").get("next_dagrun_run_after")
+        return after is not None and datetime.fromisoformat(after).timestamp() * 1e6 <= now_us
 
     def pause(self, dag_id: str) -> None:
         """The scheduler starts no new run."""
@@ -292,4 +305,5 @@ def _run(raw: Mapping[str, Any]) -> DagRun:
         state=str(raw["state"]),
         partition_key=raw.get("partition_key"),
         seconds=raw.get("duration"),
+        queued_at=raw.get("queued_at"),
     )

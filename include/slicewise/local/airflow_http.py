@@ -36,7 +36,7 @@ class AirflowHttp:
         self._http.close()
 
     def send(self, method: str, path: str, *, tries: int | None = None, **more: Any) -> dict[str, Any]:
-        """Asks, again after a server error where that is safe: Airflow's SQLite is locked at times."""
+        """Asks, again after a server error or none in time where that is safe: Airflow's SQLite is locked at times."""
         left = tries or (1 if method == "POST" else TRIES)
         while True:
             left -= 1
@@ -63,6 +63,12 @@ class AirflowHttp:
         try:
             query = {k: str(v) for k, v in (params or {}).items()}
             answer = self._http.request(method, path, params=query, json=json, headers=headers)
+        except httpx.ReadTimeout as error:  # it runs, on a machine that is busy: a run of minutes does not end for that
+            raise Unwell(
+                f"{method} {path}: no answer within {TIMEOUT_S:g} s",
+                where=self.url,
+                next_step="is the machine overloaded? slicewise status",
+            ) from error
         except httpx.HTTPError as error:
             raise self._unreachable(error) from error
         if answer.status_code == 401 and signed and again:  # the token is a day old at most
@@ -107,7 +113,7 @@ class AirflowHttp:
 
 
 class Unwell(ServerError):
-    """Airflow answered that it could not."""
+    """Airflow answered that it could not, or did not answer in time."""
 
 
 class Conflict(BadRequest):

@@ -116,7 +116,13 @@ def _prepare(settings: Settings, folder: Path, port: int, controller_port: int) 
 def _format(settings: Settings, folder: Path, server: Path) -> None:
     cluster = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
     # --ignore-formatted: a format that was cut off half way is finished
-    argv = [*_java(settings, folder), "kafka.tools.StorageTool", "format", "--ignore-formatted"]
+    argv = [
+        *_java(settings, folder),
+        "-XX:TieredStopAtLevel=1",
+        "kafka.tools.StorageTool",
+        "format",
+        "--ignore-formatted",
+    ]
     try:
         done = subprocess.run(
             [*argv, f"--cluster-id={cluster}", "-c", str(server)],

@@ -65,6 +65,18 @@ def up(settings: Settings, say: Say, only: Iterable[str] | None = None) -> Setti
     return platform.settings
 
 
+def begin(settings: Settings, say: Say, only: Iterable[str]) -> None:
+    """Starts those of `only` that do not run, and waits for none of them: `up` does. Raises ServerError."""
+    chosen, state = set(only), StateFolder(settings.state_dir)
+    state.create()
+    with state.locked():
+        platform = _build_for_start(settings, state)
+        for name, service in platform.services.items():
+            if name in chosen and control.running(service, state) is None:
+                say(f"{name:<8} starting, meanwhile")
+                control.start(service, state, platform.settings)
+
+
 def _check_nodes(settings: Settings, known: str | None) -> None:
     """Another number of nodes is another, empty store: nobody means that of a folder that has one."""
     if known is not None and known != str(settings.store_nodes):
@@ -159,6 +171,12 @@ def clean(settings: Settings, say: Say) -> None:
     down(settings, say)
     StateFolder(settings.state_dir).remove()
     say(f"removed {settings.state_dir}")
+
+
+def runs(settings: Settings, name: str) -> bool:
+    """Whether one of our services has a process; nothing is asked of it."""
+    service = services.build(settings).services.get(name)
+    return service is not None and control.running(service, StateFolder(settings.state_dir)) is not None
 
 
 def status(settings: Settings) -> list[ServiceStatus]:

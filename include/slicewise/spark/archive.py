@@ -32,7 +32,7 @@ from slicewise.spark.parse import parsed
 from slicewise.spark.streaming import kafka_options
 from slicewise.stores.iceberg.catalog import Catalog, IcebergTable, ensure
 from slicewise.stores.iceberg.holes import accepted
-from slicewise.stores.iceberg.log import ArchiveState, archive_state, bad_records, remember_schemas
+from slicewise.stores.iceberg.log import UNTIL, ArchiveState, archive_state, bad_records, remember_schemas
 from slicewise.stores.iceberg.schemas import BAD, COVER, EVENTS, GOOD, LOG, OPS, log_table
 from slicewise.stores.kafka.log import KafkaLog
 
@@ -101,7 +101,8 @@ class Archiver:
                 break
             log.check_topic(topic, topic_id)
             try:
-                self._commit(state, topic_id, extent, taken_us, removed)
+                is_last = all(extent.end[place[1]] >= offset for place, offset in goal.offsets.items())
+                self._commit(state, topic_id, extent, taken_us, removed, is_last=is_last)
             except CommitConflict as conflict:
                 attempts += 1
                 warning("archive_conflict", source=self.source.name, attempt=attempts)
@@ -136,7 +137,14 @@ class Archiver:
         return {name: kind for name, kind in types if name in names}
 
     def _commit(
-        self, state: ArchiveState, topic_id: str, extent: Extent, taken_us: int, removed: Mapping[str, str]
+        self,
+        state: ArchiveState,
+        topic_id: str,
+        extent: Extent,
+        taken_us: int,
+        removed: Mapping[str, str],
+        *,
+        is_last: bool = False,
     ) -> None:
         seq = state.seq + 1
         cover = state.cover.join(Cover({(topic_id, p): offset for p, offset in extent.end.items()}))
@@ -163,6 +171,8 @@ class Archiver:
             .option("isolation-level", "serializable")
             .option("snapshot-property.slicewise.archive-seq", str(seq))
         )
+        if is_last:
+            writer = writer.option(f"snapshot-property.{UNTIL}", str(taken_us))
         if state.snapshot_id is not None:
             writer = writer.option("validate-from-snapshot-id", str(state.snapshot_id))
         committed(lambda: writer.overwrite(F.expr(f"archive_seq = {seq}L")), f"archive {seq}")

@@ -51,6 +51,7 @@ class Request:
 def compact(context: Context, request: Request) -> Report:
     """Runs it. The report's `dirty` counts the unit-hours that stay dirty. Event lists are never compacted."""
     report = Report("compact")
+    over_until = context.store.time_us() // HOUR_US  # before the archive: what comes later may not be in it
     wanted = [unit for unit in context.deployment.declared.units if request.wants(unit)]
     units = [unit for unit in wanted if unit.event_list is None]
     for source in dict.fromkeys(unit.source for unit in wanted):
@@ -76,6 +77,7 @@ def compact(context: Context, request: Request) -> Report:
     report.more = {
         "hour": hour_text(request.hour) if request.hour is not None else None,
         "dirty": dirty,
+        "over_until": hour_text(over_until),
         "covers_trimmed": trimmed,
     }
     return report

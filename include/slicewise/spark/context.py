@@ -13,14 +13,14 @@ from slicewise.clock import Clock
 from slicewise.errors import NotReady
 from slicewise.features.plan import Deployment
 from slicewise.features.unit import Source, Unit
-from slicewise.lifecycle.compaction import NOTHING, Compacted, UnitHours, holds
-from slicewise.lifecycle.lifetime import Reached, kept_from, reached
+from slicewise.lifecycle.compaction import UnitHours
+from slicewise.lifecycle.hours import first_kept, unit_hours
+from slicewise.lifecycle.lifetime import Reached, reached
 from slicewise.settings import Settings
-from slicewise.slices import HOUR_US
 from slicewise.spark.archive import Archived, Archiver
 from slicewise.spark.compaction import UnitTable
 from slicewise.spark.swapping import StoreRef
-from slicewise.stores.decisions import check_clock, expiry_s
+from slicewise.stores.decisions import check_clock
 from slicewise.stores.holes import tell
 from slicewise.stores.iceberg.catalog import Catalog
 from slicewise.stores.iceberg.log import ArchiveState, load, newest_by_hour
@@ -108,15 +108,10 @@ class Context:
         archive = self.archives[unit.source]
         starts = self.marks.starts_of([unit.storage_fingerprint])
         swapped = self.store.swapped(unit)
-        compacted = {
-            hour: Compacted(
-                each.seq, holds(each.seq, each.cover, starts, archive.contained, swapped.get(hour, NOTHING))
-            )
-            for hour, each in headers.items()
-        }
+        stands = {hour: (each.seq, each.cover) for hour, each in headers.items()}
         newest = newest_by_hour(table, archive.snapshot_id) if table is not None else {}
         totals = self.store.lifetime_seqs(unit) if unit.lifetime else ()
-        return UnitHours(newest, compacted, swapped, self.kept_from(unit), totals)
+        return unit_hours(newest, stands, starts, archive.contained, swapped, self.kept_from(unit), totals)
 
     def trim_covers(self, source: str) -> int:
         """Lets the store forget which covers no hour of the source's units names; how many."""
@@ -136,12 +131,7 @@ class Context:
 
     def kept_from(self, unit: Unit) -> int:
         """First hour of which the store still keeps anything by itself."""
-        if unit.lifetime:  # nothing expires: what is older is in totals, or will be before the unit is ready
-            return kept_from(self.store.marks(), unit.storage_fingerprint, self.horizon_due(unit))
-        hour = (self.store.time_us() - unit.retention_us) // HOUR_US - 1
-        while expiry_s((hour + 1) * HOUR_US, unit.retention_us) * 1_000_000 <= self.store.time_us():
-            hour += 1
-        return hour
+        return first_kept(unit, self.store.marks(), self.store.time_us())
 
 
 def _terms(deployment: Deployment, marks: Marks) -> dict[str, int]:

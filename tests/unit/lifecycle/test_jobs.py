@@ -13,9 +13,11 @@ from slicewise.lifecycle.jobs import (
     check_arguments,
     compact_arguments,
     dataset_arguments,
+    hour_number,
     hour_of,
     last_finished_hour,
     maintain_arguments,
+    may_be_clean,
 )
 
 AT = datetime(2026, 11, 21, 9, 0, tzinfo=UTC)
@@ -29,9 +31,31 @@ def test_a_scheduled_run_takes_its_hour_and_then_other_dirty_ones() -> None:
     assert compact_arguments(run()) == ("--hour", "2026-11-21T08", "--json")
 
 
-def test_a_backfill_run_takes_its_hour_alone() -> None:
-    assert compact_arguments(run("backfill"))[-1] == "--only"
-    assert "--only" not in compact_arguments(run("manual"))
+def test_a_backfills_first_run_takes_the_others_hours_along() -> None:
+    assert compact_arguments(run("backfill")) == ("--hour", "2026-11-21T08", "--json")
+
+
+def test_an_hour_of_a_backfill_may_be_clean_by_the_time_that_its_run_begins() -> None:
+    assert may_be_clean(run("backfill")) == "2026-11-21T08"
+
+
+@pytest.mark.parametrize(
+    "own",
+    [
+        run("scheduled"),  # archives what came, whatever is clean
+        run("manual"),
+        run("backfill", None),
+        run("backfill", only=True),
+        run("backfill", from_raw=True),  # what stands is to be made anew
+        run("backfill", "2026-11-21T00:00:00"),  # adds up the day before
+    ],
+)
+def test_other_runs_have_work_of_their_own(own: Run) -> None:
+    assert may_be_clean(own) is None
+
+
+def test_an_hour_is_counted_since_1970() -> None:
+    assert hour_number("1970-01-02T03:00:00Z") == 27
 
 
 def test_a_run_without_a_key_is_about_the_hour_that_ended_last() -> None:

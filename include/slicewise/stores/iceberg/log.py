@@ -27,6 +27,9 @@ from slicewise.stores.iceberg.schemas import BAD, COVER, GOOD, LOG
 
 _SCHEMAS = "slicewise.schemas"
 """Property of a log table."""
+UNTIL = "slicewise.archived-until-us"
+"""Property of a snapshot that brought an archive's last part: what the log had by then, of the clock of its job, is
+archived. Snapshots of maintenance have none."""
 
 
 @dataclass(frozen=True)
@@ -83,6 +86,13 @@ def archive_state(table: IcebergTable) -> ArchiveState:
                 next_step="roll the table back to the snapshot before the second commit, or ask its owner",
             )
     return ArchiveState(snapshot.snapshot_id, {n: Cover(each) for n, each in offsets.items()})
+
+
+def archived_until_us(table: IcebergTable) -> int:
+    """The instant by which the newest snapshot holds all that the log had; 0 where it does not say."""
+    snapshot = table.current_snapshot()
+    told = None if snapshot is None or snapshot.summary is None else snapshot.summary.additional_properties.get(UNTIL)
+    return int(told) if told else 0
 
 
 def remember_schemas(table: IcebergTable, source: Source) -> None:

@@ -1,0 +1,42 @@
+"""What is known of a unit's hours follows from headers, archive and marks, whoever has read them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+from slicewise.cover import Cover
+from slicewise.features.unit import Unit
+from slicewise.lifecycle.compaction import NOTHING, Compacted, UnitHours, holds
+from slicewise.lifecycle.lifetime import kept_from
+from slicewise.slices import HOUR_US
+from slicewise.stores.decisions import expiry_s
+from slicewise.stores.lifetime import first_horizon
+from slicewise.stores.ports import Marks
+
+
+def unit_hours(
+    newest: Mapping[int, int],
+    headers: Mapping[int, tuple[int, Cover]],
+    starts: Sequence[Cover],
+    contained: Callable[[Cover], int],
+    swapped: Mapping[int, int],
+    kept_from: int,
+    totals: tuple[int, ...],
+) -> UnitHours:
+    """newest, swapped, kept_from, totals: as in `UnitHours`; headers: hour -> seq and cover of what stands; starts,
+    contained: as in `compaction.holds`."""
+    compacted = {
+        hour: Compacted(seq, holds(seq, cover, starts, contained, swapped.get(hour, NOTHING)))
+        for hour, (seq, cover) in headers.items()
+    }
+    return UnitHours(newest, compacted, swapped, kept_from, totals)
+
+
+def first_kept(unit: Unit, marks: Marks, now_us: int) -> int:
+    """First hour of which the store still keeps anything by itself."""
+    if unit.lifetime:  # nothing expires: what is older is in totals, or will be before the unit is ready
+        return kept_from(marks, unit.storage_fingerprint, first_horizon(now_us, unit.retention_us))
+    hour = (now_us - unit.retention_us) // HOUR_US - 1
+    while expiry_s((hour + 1) * HOUR_US, unit.retention_us) * 1_000_000 <= now_us:
+        hour += 1
+    return hour

@@ -1,0 +1,54 @@
+"""The stream has caught up when its ledger holds all that the logs held once the past was loaded; not before it was."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from slicewise.clock import Clock
+from slicewise.cover import Cover
+from slicewise.features.plan import Deployment
+from slicewise.settings import Settings
+from slicewise.stores.kafka.log import KafkaLog
+from slicewise.stores.kafka.producer import last_records
+from slicewise.stores.ports import OnlineStore
+
+LOADED_WITHIN_MS = 120_000
+"""A replay is at its live part when its newest event arrived so lately. The example's longest night without a flight
+lasts a minute of the compressed year."""
+
+
+def is_loaded(newest_ms: int | None, now_ms: int) -> bool:
+    """Whether a replay whose newest event arrived at newest_ms (None: there is none) has loaded the past."""
+    return newest_ms is not None and now_ms - newest_ms <= LOADED_WITHIN_MS
+
+
+@dataclass
+class CatchingUp:
+    """What is left for the stream. replayed: topics that a replay fills, from the past to now."""
+
+    settings: Settings
+    deployment: Deployment
+    replayed: frozenset[str]
+    clock: Clock
+    on_event: Callable[[], None]
+    """Called at each look that finds any event applied."""
+    _end: Cover | None = field(default=None)
+
+    def reason(self, store: OnlineStore, log: KafkaLog) -> str | None:
+        """Why the stream has not caught up; None where it has."""
+        ledger = store.marks().ledger
+        if ledger:
+            self.on_event()
+        if self._end is None and any(not self._is_loaded(topic, log) for topic in sorted(self.replayed)):
+            return f"the past is being loaded, {sum(ledger.offsets.values()):,} events applied"
+        if self._end is None:
+            ends = (log.latest(source.topic).offsets for source in self.deployment.declared.sources)
+            self._end = Cover({place: offset for end in ends for place, offset in end.items()})
+        left = sum(max(0, offset - ledger.get(place)) for place, offset in self._end.offsets.items())
+        return f"{left:,} of {sum(self._end.offsets.values()):,} events to go" if left else None
+
+    def _is_loaded(self, topic: str, log: KafkaLog) -> bool:
+        ends = last_records(self.settings.kafka_bootstrap, topic, range(log.partitions(topic)))
+        newest = max((each.time_ms for each in ends.values()), default=None)
+        return is_loaded(newest, self.clock.now_us() // 1000)

@@ -1,0 +1,96 @@
+"""An hour is clean when all that the log had when it was asked for is archived, and nothing of it is dirty by that.
+
+All is read from the catalog's and the store's own records, without Spark. Where they do not say it, the hour is not
+called clean: a job then looks, and writes what is missing (docs/adr/0076).
+"""
+
+from __future__ import annotations
+
+from uuid import uuid4
+
+from slicewise.clock import Clock
+from slicewise.features.plan import Deployment
+from slicewise.features.unit import Unit
+from slicewise.lifecycle.compaction import UnitHours
+from slicewise.lifecycle.hours import first_kept, unit_hours
+from slicewise.settings import Settings
+from slicewise.stores.decisions import CLOCK_OFF_US
+from slicewise.stores.iceberg import slices
+from slicewise.stores.iceberg.catalog import Catalog, open_catalog
+from slicewise.stores.iceberg.log import ArchiveState, archive_state, archived_until_us, load, newest_by_hour
+from slicewise.stores.iceberg.records import append
+from slicewise.stores.iceberg.schemas import RUNS
+from slicewise.stores.kafka.log import KafkaLog
+from slicewise.stores.ports import Marks, OnlineStore
+from slicewise.stores.redis import open_store
+
+
+def why_not_clean(settings: Settings, hour: int, asked_us: int) -> str | None:
+    """Why a compaction of the hour may find something to do; None where it would find nothing.
+
+    asked_us: all events that the log had by then count.
+    """
+    store = open_store(settings.redis_url)
+    try:
+        marks = store.marks()
+        manifest = store.manifest(marks.units) if marks.units else None
+        if manifest is None:
+            return "nothing is deployed"
+        deployment, catalog, now_us = Deployment.from_json(manifest), open_catalog(settings), store.time_us()
+        store.hold({name: marks.terms.get(name, 0) for name in (u.storage_fingerprint for u in deployment.units)})
+        for source in dict.fromkeys(unit.source for unit in deployment.declared.units):
+            log = load(catalog, source)
+            state = archive_state(log) if log is not None else ArchiveState(None, {})
+            if log is None or not (
+                archived_until_us(log) >= asked_us + _margin_us(settings)
+                or _is_at_the_end(settings, deployment.source(source).topic, state)
+            ):
+                return f"source {source!r} was not archived since it was asked for"
+            newest = newest_by_hour(log)
+            for unit in deployment.declared.units:
+                if unit.source == source and unit.event_list is None:
+                    hours = _hours(catalog, store, marks, unit, state, newest, now_us)
+                    if (found := hours.dirty(hour)) is not None:
+                        return f"{found.why.value} of view {unit.view!r}"
+        return None
+    finally:
+        store.close()
+
+
+def recorded(settings: Settings, clock: Clock) -> str:
+    """Enters a run that found nothing to do among all others; its id."""
+    run_id = uuid4().hex
+    append(
+        open_catalog(settings), RUNS, [{"run_id": run_id, "job": "compact", "time": clock.now_us(), "outcome": "clean"}]
+    )
+    return run_id
+
+
+def _is_at_the_end(settings: Settings, topic: str, state: ArchiveState) -> bool:
+    """Whether nothing is in the log that the archive lacks: of a topic that rests nothing is archived any more."""
+    with KafkaLog(settings.kafka_bootstrap) as log:
+        return state.cover.dominates(log.latest(topic))
+
+
+def _margin_us(settings: Settings) -> int:
+    """By how much the clock that dates archives may be ahead of the one that dates questions: on one machine they are
+    the same."""
+    local = any(f"//{host}" in settings.airflow_url for host in ("127.0.0.1", "localhost"))
+    return 0 if local and settings.spark_master.startswith("local") else 2 * CLOCK_OFF_US
+
+
+def _hours(
+    catalog: Catalog,
+    store: OnlineStore,
+    marks: Marks,
+    unit: Unit,
+    archive: ArchiveState,
+    newest: dict[int, int],
+    now_us: int,
+) -> UnitHours:
+    table = slices.load(catalog, unit.storage_fingerprint)
+    headers = {} if table is None else {hour: (each.seq, each.cover) for hour, each in slices.headers(table).items()}
+    starts = marks.starts_of([unit.storage_fingerprint])
+    totals = store.lifetime_seqs(unit) if unit.lifetime else ()
+    kept = first_kept(unit, marks, now_us)
+    return unit_hours(newest, headers, starts, archive.contained, store.swapped(unit), kept, totals)

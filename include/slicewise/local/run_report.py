@@ -1,0 +1,91 @@
+"""What a newcomer is shown at the end of the main job, from what store and servers say then."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from slicewise.features import own
+from slicewise.features.plan import Deployment
+from slicewise.lifecycle.health import StreamStatus
+from slicewise.lifecycle.overview import freshness_of
+from slicewise.local import deploy, first_answer
+from slicewise.settings import Settings
+from slicewise.stores.redis.status import StoreStatus, read_status
+
+
+@dataclass(frozen=True)
+class Report:
+    """What a newcomer is shown at the end."""
+
+    events_in: int
+    views: int
+    features: int
+    hours_compacted: int
+    values_checked: int
+    mismatches: int
+    freshness_p50_ms: float | None
+    freshness_p99_ms: float | None
+    example: dict[str, Any]
+    addresses: dict[str, str]
+    seconds: dict[str, float] = field(default_factory=dict)
+    """Step -> seconds after the beginning at which it was done."""
+    changed: tuple[str, ...] = field(default_factory=tuple)
+    """What this run did; empty where everything was done already."""
+
+
+class Seconds:
+    """When each step was done, in seconds after the beginning."""
+
+    def __init__(self, monotonic: Callable[[], float] = time.monotonic) -> None:
+        self._monotonic, self._begun = monotonic, monotonic()
+        self.of: dict[str, float] = {}
+
+    def done(self, step: str) -> None:
+        """The first time that it is said counts."""
+        self.of.setdefault(step, round(self._monotonic() - self._begun, 2))
+
+
+def report_of(settings: Settings, deployment: Deployment, changed: Sequence[str]) -> Report:
+    status = read_status(settings.redis_url, ["check"])
+    check = job_report(status, "check")
+    streams = [each for each in freshness_of(status) if each.source != own.SOURCE]
+    with deploy.connected(settings) as store:
+        marks = store.marks()
+    topics = {marks.topics.get(source.topic) for source in deployment.declared.sources}
+    hours = {hour for swapped in status.swapped.values() for hour in swapped}
+    return Report(
+        events_in=sum(offset for (topic, _), offset in marks.ledger.offsets.items() if topic in topics),
+        views=len(deployment.views),
+        features=sum(len(unit.features) for unit in deployment.declared.units),
+        hours_compacted=len(hours),
+        values_checked=int(check.get("values", 0)),
+        mismatches=int(check.get("mismatches", 0)),
+        freshness_p50_ms=_worst(streams, "freshness_p50_ms"),
+        freshness_p99_ms=_worst(streams, "freshness_p99_ms"),
+        example=first_answer.example(settings, deployment),
+        addresses={
+            "features": settings.serving_url,
+            "Airflow": settings.airflow_url,
+            "check report": str(settings.state_dir / "reports" / "check"),
+        },
+        changed=tuple(changed),
+    )
+
+
+def _worst(streams: Sequence[StreamStatus], name: str) -> float | None:
+    values = [getattr(each, name) for each in streams if getattr(each, name) is not None]
+    return max(values, default=None)
+
+
+def job_record(status: StoreStatus, job: str) -> dict[str, Any]:
+    """What the job's last run left: ok, at_us and its report; empty where it left nothing."""
+    text = status.parts.get(f"job:{job}")
+    return dict(json.loads(text)) if text else {}
+
+
+def job_report(status: StoreStatus, job: str) -> dict[str, Any]:
+    return dict(job_record(status, job).get("report", {}))
