@@ -100,6 +100,21 @@ def test_reasons_stand_at_the_top() -> None:
     assert shown(stopped)["said"] == "The stream is stopped on purpose."
 
 
+def test_a_platform_that_starts_is_neither_well_nor_ill() -> None:
+    starting = ["emission: plays: its driver was started 4 s ago"]
+    health = {"reasons": [], "stopped": False, "well": False, "starting": starting}
+    said = shown(FOUND | {"health": health})["said"]
+    assert said.startswith("The stream is starting.")
+    assert "Starting: emission: plays: its driver was started 4 s ago" in said
+
+
+@pytest.mark.parametrize(("result", "words"), [("red", "red: values differ"), ("not_made", "could not be made")])
+def test_a_check_that_could_not_be_made_is_shown_as_that(result: str, words: str) -> None:
+    report = {"result": result, "why": "because"}
+    job = {"job": "check", "ok": False, "age_s": 7200.0, "report": report}
+    assert f"check | {words} | 2.0 h ago | result {result}, why because" in shown(FOUND | {"jobs": [job]})["jobs"]
+
+
 def test_an_empty_platform_says_what_to_do_next() -> None:
     page = shown(FOUND | {"streams": [], "views": [], "jobs": []})
     assert "Unpause the DAG ingest_stream" in page["streams"]
