@@ -104,6 +104,9 @@ class Settings:
     bad_percent: int
     """An alert is raised where more than so many percent of the records that an archive brought are bad."""
 
+    watch: str
+    """on: a small process starts embedded servers again that die (docs/adr/0071); off: `slicewise up` does."""
+
     redis_maxmemory: str
     """As Redis writes it: 2gb; of each node."""
     store_nodes: int
@@ -215,6 +218,7 @@ class Settings:
             probe_limit_ms=number("probe_limit_ms", 30_000),
             probes_metrics=_checked_address("SLICEWISE_PROBES_METRICS", text("probes_metrics", "127.0.0.1:0")),
             bad_percent=number("bad_percent", 1, 0),
+            watch=_choice("SLICEWISE_WATCH", text("watch", "on"), ("on", "off")),
             redis_maxmemory=text("redis_maxmemory", "4gb"),
             store_nodes=store_nodes,
             kafka_retention_ms=number("kafka_retention_ms", DEFAULT_RETENTION_MS, -1),

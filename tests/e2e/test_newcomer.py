@@ -19,7 +19,7 @@ import pytest
 
 from slicewise.features.plan import plan
 from slicewise.features.project import load_project
-from slicewise.local import process
+from slicewise.local import process, services
 from slicewise.replay.flights import year
 from slicewise.replay.schedule import Pace, Schedule
 from slicewise.settings import Settings
@@ -144,7 +144,10 @@ def _a_column(platform: Stack, view: str) -> str:
 
 def test_after_everything_was_killed_at_once_run_resumes_with_nothing_lost(platform: Stack) -> None:
     before = run(platform)
-    for birth in process.marked(platform.settings.state_dir):
+    watchers = process.marked(platform.settings.state_dir, services.WATCH)
+    assert watchers
+    # first: at once means that nobody is left who starts the others again
+    for birth in (*watchers, *process.marked(platform.settings.state_dir)):
         birth.signal(signal.SIGKILL)
     deadline = time.monotonic() + 30
     while process.marked(platform.settings.state_dir):

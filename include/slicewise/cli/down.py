@@ -1,4 +1,12 @@
-"""stop all that runs, the stream and Airflow's children included"""
+"""stop all that runs, the stream and Airflow's children included, or the named services alone
+
+A service that is named stays down until `slicewise up` starts it: the watcher leaves alone what was stopped here. What
+is Airflow's (stream, tail, emit, probes) it starts again: pause `ingest_stream`, or run `stop_stream`.
+
+  slicewise down             all; no process is left
+  slicewise down redis       one server (redis: all nodes of the store)
+  slicewise down watch       nobody starts servers again that die, until the next slicewise up
+"""
 
 from __future__ import annotations
 
@@ -10,10 +18,9 @@ from slicewise.settings import Settings
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    del parser
+    parser.add_argument("service", nargs="*", help="only these: redis (all nodes), kafka, serving, airflow, watch, …")
 
 
 def run(arguments: argparse.Namespace, settings: Settings) -> int:
-    del arguments
-    supervisor.down(settings, say)
+    supervisor.down(settings, say, only=arguments.service or None)
     return 0

@@ -27,7 +27,7 @@ from slicewise.local.airflow_server import NAME as AIRFLOW
 from slicewise.local.catching_up import CatchingUp
 from slicewise.local.control import Say
 from slicewise.local.run_report import Report, Seconds, job_record, job_report, report_of
-from slicewise.local.services import REPLAY, STREAM
+from slicewise.local.services import REPLAY, STREAM, WATCH
 from slicewise.local.stream import ensure_driver, stream_status
 from slicewise.settings import Settings
 from slicewise.slices import HOUR_US
@@ -46,7 +46,7 @@ def run(settings: Settings, say: Say) -> Report:
     seconds = Seconds()
     planned = plan(load_project(settings.definitions))  # what is wrong in it is said before anything starts
     changed: list[str] = []
-    settings = supervisor.up(settings, say, only=("redis", "kafka", "serving"))
+    settings = supervisor.up(settings, say, only=("redis", "kafka", "serving", WATCH))
     seconds.done("stores and API up")
     deployment = _deployed(settings, planned, say, changed)
     seconds.done("deployed")

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from slicewise.local import airflow_server, health, kafka_broker, ports, redis_server, stream
+from slicewise.local import airflow_server, health, kafka_broker, ports, redis_server, stream, watch
 from slicewise.local.ports import HOST
 from slicewise.local.service import Service
 from slicewise.local.state import StateFolder
@@ -20,6 +20,7 @@ EMIT = stream.EMIT
 PROBES = stream.PROBES
 TAIL = stream.TAIL
 REPLAY = "replay"
+WATCH = watch.NAME
 
 # Every port that a service listens on.
 PORTS: Mapping[str, tuple[str, ...]] = {
@@ -35,9 +36,9 @@ SETTING: Mapping[str, str] = {
     SERVING: "serving_url",
     airflow_server.NAME: "airflow_url",
 }
-NAMES = (*PORTS, STREAM, TAIL, EMIT, PROBES, REPLAY)
+NAMES = (*PORTS, STREAM, TAIL, EMIT, PROBES, REPLAY, WATCH)
 # Started by their owner, and down for as long as nobody wants them.
-ON_DEMAND = frozenset({STREAM, TAIL, EMIT, PROBES, REPLAY})
+ON_DEMAND = frozenset({STREAM, TAIL, EMIT, PROBES, REPLAY, WATCH})
 
 
 def ports_of(settings: Settings) -> Mapping[str, tuple[str, ...]]:
@@ -106,6 +107,7 @@ def build(
     for name in (STREAM, TAIL, EMIT, PROBES):
         services[name] = stream.service(settings, state, name)
     services[REPLAY] = _replay(settings, state)
+    services[WATCH] = _watch(settings, state, here)
     return Platform(state, settings, services, external)
 
 
@@ -143,6 +145,20 @@ def _replay(settings: Settings, state: StateFolder) -> Service:
         after=(kafka_broker.NAME,),
         stop_order=15,
         always_on=False,
+    )
+
+
+def _watch(settings: Settings, state: StateFolder, servers: Sequence[str]) -> Service:
+    """Who starts servers again that die; it comes last, and is gone first: it fights neither `up` nor `down`."""
+    return Service(
+        name=WATCH,
+        argv=(str(settings.platform_python), "-m", "slicewise.local.watch", *servers),
+        cwd=state.path,
+        health=lambda _: None,
+        address="",
+        after=tuple(servers),
+        stop_order=0,
+        always_on=settings.watch == "on",
     )
 
 

@@ -40,6 +40,10 @@ class StateFolder:
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         (self.path / _SIGN).touch()
 
+    def exists(self) -> bool:
+        """Whether it stands; not while somebody else's folder is in its place."""
+        return (self.path / _SIGN).exists()
+
     def pid_file(self, service: str) -> Path:
         return self.path / "pids" / f"{service}.json"
 

@@ -1,4 +1,7 @@
-"""Up twice changes nothing, down leaves no process, status tells what is and not what was noted."""
+"""Up twice changes nothing, down leaves no process, status tells what is and not what was noted.
+
+No process of this stays to supervise; what dies, the watcher has started again by `revive` (docs/adr/0071).
+"""
 
 from __future__ import annotations
 
@@ -11,9 +14,12 @@ from typing import Any
 
 import psutil
 
+from slicewise.clock import SystemClock
 from slicewise.errors import NotReady, ServerError, SettingsError, StoreUnavailable
 from slicewise.features.names import unknown
-from slicewise.local import control, services, stream
+from slicewise.lifecycle import restarts
+from slicewise.lifecycle.restarts import Restarts
+from slicewise.local import control, services, stream, watch
 from slicewise.local.control import Say
 from slicewise.local.process import Birth, descendants
 from slicewise.local.redis_server import NAME as REDIS
@@ -46,10 +52,7 @@ def up(settings: Settings, say: Say, only: Iterable[str] | None = None) -> Setti
     only: names of services to start, "redis" of all nodes of the store; all that are always on by default. Raises
     ServerError, SettingsError, UnknownName.
     """
-    nodes = redis_names(settings.store_nodes)
-    chosen = None if only is None else {each for name in only for each in (nodes if name == REDIS else [name])}
-    for name in sorted((chosen or set()) - set(services.names_of(settings))):
-        raise unknown("service", name, services.names_of(settings), "slicewise up")
+    chosen = _chosen(settings, only, "slicewise up")
     state = StateFolder(settings.state_dir)
     state.create()
     with state.locked():
@@ -58,6 +61,7 @@ def up(settings: Settings, say: Say, only: Iterable[str] | None = None) -> Setti
             service
             for service in platform.services.values()
             if (service.always_on if chosen is None else service.name in chosen)
+            and (service.name != services.WATCH or settings.watch == "on")
         ]
         for name, address in platform.external.items():
             say(f"{name:<8} external at {address.rpartition('@')[2]}")
@@ -75,6 +79,17 @@ def begin(settings: Settings, say: Say, only: Iterable[str]) -> None:
             if name in chosen and control.running(service, state) is None:
                 say(f"{name:<8} starting, meanwhile")
                 control.start(service, state, platform.settings)
+
+
+def _chosen(settings: Settings, only: Iterable[str] | None, command: str) -> set[str] | None:
+    """Raises UnknownName."""
+    if only is None:
+        return None
+    nodes = redis_names(settings.store_nodes)
+    chosen = {each for name in only for each in (nodes if name == REDIS else [name])}
+    for name in sorted(chosen - set(services.names_of(settings))):
+        raise unknown("service", name, services.names_of(settings), command)
+    return chosen
 
 
 def _check_nodes(settings: Settings, known: str | None) -> None:
@@ -136,8 +151,22 @@ def _at(service: Service) -> str:
     return f" at {service.address}" if service.address else ""
 
 
-def down(settings: Settings, say: Say) -> None:
-    """Stops all, the stream too, then whatever they left behind."""
+def revive(settings: Settings, name: str) -> bool:
+    """Starts a server that died, where it was; whether it did. One without a pid file was stopped on purpose, and one
+    that runs was started by somebody else: neither is touched. Does not wait until it is well. Raises ServerError."""
+    state = StateFolder(settings.state_dir)
+    with state.locked():
+        service = services.build(settings).services.get(name)
+        if service is None or not state.pid_file(name).exists() or control.running(service, state) is not None:
+            return False
+        control.start(service, state, settings)
+    return True
+
+
+def down(settings: Settings, say: Say, only: Iterable[str] | None = None) -> None:
+    """Stops all, the stream too, then whatever they left behind. only: names of services to stop, which nobody starts
+    again but `up` or their owner. Raises UnknownName."""
+    chosen = _chosen(settings, only, "slicewise down")
     state = StateFolder(settings.state_dir)
     if not state.path.exists():
         say("nothing runs")
@@ -146,12 +175,14 @@ def down(settings: Settings, say: Say) -> None:
     with state.locked():
         known = services.build(settings).services
         stopped = 0
-        by_order = sorted(known.values(), key=lambda service: service.stop_order)
+        meant = [each for each in known.values() if chosen is None or each.name in chosen]
+        by_order = sorted(meant, key=lambda service: service.stop_order)
         for _, together in groupby(by_order, key=lambda service: service.stop_order):
             wave = list(together)
             with ThreadPoolExecutor(len(wave)) as pool:
                 stopped += sum(pool.map(lambda each: _stop(each, state, say), wave))
-        stopped += control.sweep(state)
+        if chosen is None:
+            stopped += control.sweep(state)
     if not stopped:
         say("nothing runs")
 
@@ -195,14 +226,15 @@ def _status_of(name: str, platform: Platform, state: StateFolder) -> ServiceStat
         return ServiceStatus(name, "external", "", address, None, None, None, "")
     service = platform.services.get(name)
     birth = control.running(service, state) if service else None
+    again = restarts.said(watch.read(state).get(name, Restarts()), SystemClock().now_us())
     if service is None or birth is None:
         why = _idle(name, platform)
-        state_now, detail = ("down", "") if why is None else ("idle", why)
+        state_now, detail = ("down", again) if why is None else ("idle", why)
         return ServiceStatus(name, state_now, detail, "", None, None, None, log)
     reason = service.health(birth.pid)
     usage = _usage(birth)
     says = _SAYS.get(name)
-    said = says(stream.driver_status(platform.settings, name).heartbeat) if says is not None else ""
+    said = says(stream.driver_status(platform.settings, name).heartbeat) if says is not None else again
     return ServiceStatus(
         name,
         "up" if reason is None else "ill",
@@ -230,6 +262,8 @@ def _idle(name: str, platform: Platform) -> str | None:
     """Why nothing asks for a service that does not run; None where something does, or the store cannot say."""
     if name == services.TAIL and platform.settings.tail == "off":
         return "off (SLICEWISE_TAIL)"
+    if name == services.WATCH and platform.settings.watch == "off":
+        return "off (SLICEWISE_WATCH)"
     redis = platform.services.get(REDIS)
     if name not in _WANTED or (redis is not None and control.running(redis, platform.state) is None):
         return None
