@@ -45,7 +45,10 @@ def _app() -> FastAPI:
 
 
 def _status() -> tuple[dict[str, Any], int]:
+    from dataclasses import asdict
+
     from slicewise.errors import SlicewiseError
+    from slicewise.lifecycle.findings import findings
     from slicewise.lifecycle.health import Limits
     from slicewise.lifecycle.overview import JOBS, overview
     from slicewise.settings import Settings
@@ -54,10 +57,11 @@ def _status() -> tuple[dict[str, Any], int]:
     try:
         settings = Settings.load()
         limits = Limits(probe_ms=float(settings.probe_limit_ms))
-        found = overview(read_status(settings.redis_url, JOBS), limits)
+        status = read_status(settings.redis_url, JOBS)
     except SlicewiseError as error:
         return {"error": {"what": error.what, "next_step": error.next_step}}, 503
-    return found.to_json() | {"serving_url": settings.serving_url}, 200
+    told = [asdict(each) for each in findings(status, limits)]
+    return overview(status, limits).to_json() | {"findings": told, "serving_url": settings.serving_url}, 200
 
 
 class SlicewisePage(AirflowPlugin):  # type: ignore[misc]  # Airflow is opaque to the type checker here

@@ -27,6 +27,7 @@ from slicewise.lifecycle.health import Part
 from slicewise.log import warning
 from slicewise_airflow.channels import tell
 from slicewise_airflow.docs import base
+from slicewise_airflow.record import remember
 
 CHECK = "check_consistency"
 
@@ -108,6 +109,7 @@ def over_within(limit: timedelta) -> DeadlineAlert:
 
 def _page(told: Alert) -> None:
     warning(told.event, **{name: value for name, value in told.fields().items() if name != "event"})
+    remember(told.fields())
     for channel in channels(os.environ):
         try:
             tell(channel, told)

@@ -1,15 +1,17 @@
-"""What a job reported last can be seen on the platform's page; a store that is down does not fail the job."""
+"""What jobs reported last and what was told can be seen on the platform's page; a store that is down fails no job."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
 from slicewise.clock import SystemClock
-from slicewise.errors import StoreUnavailable
-from slicewise.lifecycle.overview import job_record
+from slicewise.errors import SlicewiseError, StoreUnavailable
+from slicewise.lifecycle import alerted
+from slicewise.lifecycle.overview import job_record, unready_units
 from slicewise.log import warning
 from slicewise.settings import Settings
-from slicewise.stores.redis.status import record_part
+from slicewise.stores import phases
+from slicewise.stores.redis.status import amend_part, read_status, record_part
 
 
 def record(settings: Settings, job: str, report: Mapping[str, object], *, ok: bool) -> None:
@@ -19,3 +21,27 @@ def record(settings: Settings, job: str, report: Mapping[str, object], *, ok: bo
         record_part(settings.redis_url, f"job:{job}", text)
     except StoreUnavailable as error:
         warning("job_not_recorded", job=job, reason=error.what)
+
+
+def remember(told: Mapping[str, str]) -> None:
+    """Leaves an alert (its fields) among those of the last day."""
+    now_us = SystemClock().now_us()
+    try:
+        url = Settings.load().redis_url
+        amend_part(url, alerted.PART, lambda text: alerted.remembered(text, told, now_us))
+    except SlicewiseError as error:
+        warning("alert_not_remembered", reason=error.what)
+
+
+def starting(settings: Settings, view: object) -> None:
+    """Says of the views that a backfill is to build that its application starts: it says more once it runs."""
+
+    def put(part: str, text: str) -> None:
+        record_part(settings.redis_url, part, text)
+
+    try:
+        units = unready_units(read_status(settings.redis_url))
+        wanted = {unit: phases.STARTING for unit, of in units.items() if view in (None, "", of)}
+        phases.say(put, wanted, SystemClock().now_us())
+    except StoreUnavailable as error:
+        warning("phase_not_recorded", reason=error.what)

@@ -31,7 +31,7 @@ from slicewise.lifecycle.reports import (
 from slicewise.log import event
 from slicewise.settings import Settings
 from slicewise_airflow.alerts import page_records
-from slicewise_airflow.record import record
+from slicewise_airflow.record import record, starting
 
 log = logging.getLogger("slicewise.jobs")
 
@@ -106,6 +106,8 @@ class SparkJob(SparkSubmitOperator):  # type: ignore[misc]  # Airflow is opaque 
         self._spark_binary = str(settings.spark_submit)
         self._default_connection(settings.spark_master)
         event("job_submitted", job=self.job, arguments=" ".join(self.application_args))
+        if self.job == "backfill":
+            starting(settings, dict(context["params"]).get("view"))
         try:
             with self._classes(settings, context) as option:
                 conf = job_conf(settings, classes=option)

@@ -15,6 +15,8 @@ from airflow.sdk import CronPartitionTimetable
 from airflow.sdk._shared.module_loading import import_string
 from slicewise_airflow import alerts
 
+from slicewise.lifecycle.findings import DAGS, EVERY_S
+from slicewise.lifecycle.overview import JOBS
 from slicewise.settings import Settings
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -128,6 +130,13 @@ def test_a_red_check_is_never_retried_into_green(bag: DagBag) -> None:
 def test_a_continuous_dag_has_a_start_so_that_its_second_run_is_made(bag: DagBag) -> None:
     assert bag.dags["ingest_stream"].start_date is not None
     assert bag.dags["ingest_stream"].max_active_runs == 1
+
+
+def test_jobs_are_overdue_by_the_schedules_that_their_dags_have(bag: DagBag) -> None:
+    every_s = {"0 * * * *": 3_600, "20 * * * *": 3_600, "15 */6 * * *": 21_600, "40 3 * * *": 86_400}
+    assert {job: every_s[bag.dags[DAGS[job]].timetable.summary] for job in EVERY_S} == EVERY_S
+    assert set(DAGS.values()) <= set(bag.dags)
+    assert set(DAGS) == set(JOBS)
 
 
 def test_what_runs_by_the_clock_has_a_deadline_that_its_triggerer_can_call(bag: DagBag) -> None:

@@ -115,6 +115,35 @@ def test_a_check_that_could_not_be_made_is_shown_as_that(result: str, words: str
     assert f"check | {words} | 2.0 h ago | result {result}, why because" in shown(FOUND | {"jobs": [job]})["jobs"]
 
 
+def test_what_is_wrong_stands_with_where_to_look_and_well_means_all_of_it() -> None:
+    now = {
+        "part": "view carrier",
+        "text": "answers 503",
+        "look": "docs/runbook.md#a-view-stays-in-building",
+        "now": True,
+    }
+    past = {
+        "part": "alert <b>x</b>",
+        "text": "a check was red",
+        "look": "docs/runbook.md#the-check-is-red",
+        "now": False,
+    }
+    page = shown(FOUND | {"findings": [now, past]})
+    assert page["said"] == "The stream is well."
+    assert "Not well now" in page["found"]
+    assert "view carrier | answers 503 | docs/runbook.md#a-view-stays-in-building" in page["found"]
+    assert "Within the last day, or accepted" in page["found"]
+    assert "alert <b>x</b> | a check was red" in page["found"]
+    assert shown(FOUND | {"findings": [past]})["said"] == "All is well."
+    ill = {"reasons": ["flights: no heartbeat for 31 s"], "stopped": False, "well": False}
+    assert "not well" in shown(FOUND | {"findings": [], "health": ill})["said"]
+
+
+def test_a_view_that_is_built_says_what_it_waits_for() -> None:
+    views = [FOUND["views"][0] | {"waits": "0 of 24 hours; Spark computes hours 1 to 24 of 24 (for 90 s)"}]
+    assert "building, 25 %: 0 of 24 hours; Spark computes" in shown(FOUND | {"views": views})["views"]
+
+
 def test_an_empty_platform_says_what_to_do_next() -> None:
     page = shown(FOUND | {"streams": [], "views": [], "jobs": []})
     assert "Unpause the DAG ingest_stream" in page["streams"]

@@ -13,6 +13,7 @@ from slicewise.features.definitions import Project
 from slicewise.features.plan import plan
 from slicewise.serving.client import Client
 from slicewise.slices import MINUTE_US
+from slicewise.stores import phases
 from tests.integration.serving_support import deployment, everyone, listening, serving
 from tests.support.served import TOPIC, Event, Served
 from tests.support.servers import RedisServer
@@ -74,6 +75,11 @@ def test_a_unit_whose_history_is_being_built_is_not_answered(own_redis: RedisSer
         assert value(post(url, BODY)) == 1  # another view answers all the while
         reasons = httpx.get(url + "/readyz", trust_env=False, timeout=30).json()["reasons"]
         assert "view listening is building: 1 of 4 hours" in reasons
+        phases.say(whole.store.put_status, {unit.storage_fingerprint: "Spark computes hours"}, whole.store.time_us())
+        deadline = time.monotonic() + 60
+        while "is building, 25%: Spark computes hours (for " not in post(url, body).json()["error"]["what"]:
+            assert time.monotonic() < deadline, "nobody listened to what the build waits for"
+            time.sleep(0.1)
 
 
 def test_a_store_that_goes_away_is_an_error_and_its_return_is_found_by_a_new_connection(

@@ -38,6 +38,13 @@ def test_status_tells_the_truth_when_nothing_runs(
     assert {row["name"]: row["state"] for row in rows} == dict.fromkeys(services.NAMES, "down") | {"tail": state}
 
 
+def test_status_says_what_its_exit_codes_mean(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        cli.main(["status", "--help"])
+    told = capsys.readouterr().out
+    assert "0 all is well; 1 a service that is always on is not up; 3 all are up, and something else" in told
+
+
 def test_down_with_nothing_running_succeeds(capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["down"]) == 0
     assert "nothing runs" in capsys.readouterr().out

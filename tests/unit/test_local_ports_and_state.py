@@ -99,6 +99,17 @@ def test_a_server_that_the_user_names_is_not_started_by_us(tmp_path: Path) -> No
     assert platform.settings.redis_url == "redis://store:6379/0"
 
 
+def test_a_server_that_the_user_names_stays_theirs_for_every_later_command(tmp_path: Path) -> None:
+    StateFolder(tmp_path).create()
+    env = {"SLICEWISE_STATE": str(tmp_path), "SLICEWISE_REDIS_URL": "redis://store:6379/0"}
+    services.build(Settings.load(env), services.chooser({}), env=env)
+    assert dict(services.build(Settings.load(env), env=env).external) == {"redis": "redis://store:6379/0"}
+    anew = {"SLICEWISE_STATE": str(tmp_path)}
+    platform = services.build(Settings.load(anew), services.chooser({}), env=anew)
+    assert dict(platform.external) == {}, "who no longer names one has ours"
+    assert "redis" in platform.services
+
+
 def test_what_the_supervisor_hands_to_its_children_is_not_a_server_of_the_user(tmp_path: Path) -> None:
     StateFolder(tmp_path).create()
     env = {"SLICEWISE_STATE": str(tmp_path)}

@@ -9,23 +9,32 @@ from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from typing import Protocol
 
+from slicewise.clock import SystemClock
 from slicewise.errors import ServerError
 from slicewise.local import deploy
 from slicewise.local.airflow_api import AirflowApi, DagRun
 from slicewise.settings import Settings
+from slicewise.stores import phases
 
 PATIENCE_S = 1800.0
 _DAG = "backfill_view"
+_LONG_US = 600_000_000
 
 
 class Job(Protocol):
     """A run of the job."""
 
     where: str
+    since_us: int
+    """What was said of a build before this, nobody at work said."""
 
     def begin(self) -> None: ...
     def over(self) -> bool | None:
         """None while it runs; else whether it ended well."""
+        ...
+
+    def waits(self) -> str:
+        """What it waits for before it says so itself; empty where that is not known."""
         ...
 
 
@@ -36,6 +45,9 @@ class ByAirflow:
         self._airflow, self._conf = airflow, {"view": view} if view else {}
         self.where = f"{airflow.url}/dags/{_DAG}"
         self._run: DagRun | None = None
+        self._now: DagRun | None = None
+        # a run that is under way already may say of a view what it did long before this one is its turn
+        self.since_us = SystemClock().now_us() - _LONG_US
         airflow.unpause(_DAG)
 
     def begin(self) -> None:
@@ -43,8 +55,13 @@ class ByAirflow:
 
     def over(self) -> bool | None:
         assert self._run is not None
-        now = self._airflow.run(self._run.dag_id, self._run.run_id)
+        self._now = now = self._airflow.run(self._run.dag_id, self._run.run_id)
         return now.well if now.over else None
+
+    def waits(self) -> str:
+        if self._now is None or self._now.state == "queued":
+            return f"queued in Airflow: runs of {_DAG} come one after another"
+        return "Airflow starts its tasks"
 
 
 class Here:
@@ -56,6 +73,7 @@ class Here:
         self._env = os.environ | settings.to_env()
         self.where = str(settings.state_dir / "logs" / "backfill.log")
         self._process: subprocess.Popen[bytes] | None = None
+        self.since_us = SystemClock().now_us()
 
     def begin(self) -> None:
         with open(self.where, "ab") as log:  # noqa: PTH123
@@ -65,6 +83,9 @@ class Here:
         assert self._process is not None
         code = self._process.poll()
         return None if code is None else code == 0
+
+    def waits(self) -> str:
+        return phases.STARTING
 
     def end(self) -> None:
         """Whatever is left of it."""
@@ -87,20 +108,21 @@ def build(
     with _job(settings, view, here) as job:
         job.begin()
         say(f"building the history: {job.where}")
-        said: dict[str, tuple[int, int]] = {}
+        said: dict[str, str] = {}
         deadline = time.monotonic() + PATIENCE_S
         while wait or here:
             over = job.over()  # before the marks: a run that is over has written its own
             with deploy.connected(settings) as store:
                 found = deploy.standing(store)
-            standing = deploy.require_units(found)
-            left = {name: at for name, at in deploy.building(standing, found.marks).items() if name in views}
+                standing = deploy.require_units(found)
+                left = deploy.waiting(store, standing, found.marks, job.waits(), job.since_us)
+            left = {name: text for name, text in left.items() if name in views}
             if not left:
                 return
-            if left != said:
-                said = left
-                for name, (done, total) in left.items():
-                    say(f"building   {name:<24} {f'{done} of {total} hours' if total else 'queued'}")
+            for name, text in left.items():
+                if said.get(name) != text:
+                    say(f"building   {name:<24} {text}")
+            said = left
             if over is False:
                 raise ServerError(
                     f"{_DAG} failed: {', '.join(left)} not built",

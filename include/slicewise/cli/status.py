@@ -1,15 +1,31 @@
-"""show each part as it is now; exits with 1 unless all that is always on is up"""
+"""show each part as it is now: services, views, jobs, and what is wrong, with where to look
+
+First a line per service, then per view whether it answers (or how far its history is and what it waits for) and per job
+how its last run ended. Then what is not well now: views that answer 503, a stream that hangs, lags or lost events,
+answers that are late, jobs that failed or are overdue, servers that die again and again. Then what was within the last
+day: alerts, restarts, and losses that somebody accepted.
+
+Exit status: 0 all is well; 1 a service that is always on is not up; 3 all are up, and something else is not well.
+
+  slicewise status
+  slicewise status --json    a list: rows of kind service, view, job and finding (state ill: now; past: within a day)
+"""
 
 from __future__ import annotations
 
 import argparse
 import dataclasses
 import json
+from collections.abc import Iterator
+from typing import Any
 
+from slicewise.lifecycle.overview import ViewLine
 from slicewise.local import supervisor
-from slicewise.local.services import ON_DEMAND
+from slicewise.local.findings import Picture, picture
 from slicewise.local.supervisor import ServiceStatus
 from slicewise.settings import Settings
+
+NOT_WELL = 3
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -17,21 +33,77 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace, settings: Settings) -> int:
-    rows = supervisor.status(settings)
+    found = picture(settings, supervisor.status(settings))
     if arguments.json:
-        print(json.dumps([dataclasses.asdict(row) for row in rows]))
+        services = [dataclasses.asdict(row) | {"kind": "service"} for row in found.services]
+        print(json.dumps([*services, *_rows(found)]))
     else:
-        for row in rows:
-            print(_line(row))
-    return 0 if all(row.state in ("up", "external") for row in rows if row.name not in ON_DEMAND) else 1
+        _show(found)
+    if not found.up:
+        return 1
+    return 0 if found.well else NOT_WELL
+
+
+def _rows(found: Picture) -> Iterator[dict[str, Any]]:
+    """What is no service, in the form of services: name, state, detail, and in `log` where to look."""
+    empty = {"address": "", "pid": None, "uptime_s": None, "memory_bytes": None, "log": ""}
+    if found.overview is not None:
+        for view, lines in _views(found):
+            state, detail = _view(lines)
+            yield empty | {"kind": "view", "name": view, "state": state, "detail": detail}
+        for job in found.overview.jobs:
+            figures = {"age_s": job.age_s, "report": dict(job.report)}
+            state = "well" if job.ok else "failed"
+            yield empty | {"kind": "job", "name": job.job, "state": state, "detail": _ago(job.age_s)} | figures
+    for each in found.findings:
+        state = "ill" if each.now else "past"
+        yield empty | {"kind": "finding", "name": each.part, "state": state, "detail": each.text, "log": each.look}
+
+
+def _show(found: Picture) -> None:
+    for row in found.services:
+        print(_line(row))
+    if found.overview is not None:
+        for view, lines in _views(found):
+            print("{:<8} {:<24} {:<8} {}".format("view", view, *_view(lines)))
+        for job in found.overview.jobs:
+            print(f"{'job':<8} {job.job:<24} {'well' if job.ok else 'failed':<8} {_ago(job.age_s)}")
+    for title, now in (("not well", True), ("within the last day, or accepted", False)):
+        some = [each for each in found.findings if each.now is now]
+        if some:
+            print(f"{title}:")
+        for each in some:
+            print(f"  {each.part}: {each.text}\n      see {each.look}")
+    if found.well:
+        print("all is well")
+
+
+def _views(found: Picture) -> Iterator[tuple[str, list[ViewLine]]]:
+    lines = found.overview.views if found.overview is not None else ()
+    for view in dict.fromkeys(each.view for each in lines):
+        yield view, [each for each in lines if each.view == view]
+
+
+def _view(lines: list[ViewLine]) -> tuple[str, str]:
+    """State and detail of a view, of all its units."""
+    left = [each for each in lines if not each.ready]
+    if left:
+        return "building", "; ".join(dict.fromkeys(each.waits for each in left))
+    newest = max((each.newest_hour for each in lines if each.newest_hour), default=None)
+    hours = max(each.hours for each in lines)
+    return "ready", f"{hours} hours compacted, the newest {newest}" if newest else "no hour compacted yet"
 
 
 def _line(row: ServiceStatus) -> str:
     uptime = "" if row.uptime_s is None else _span(row.uptime_s)
     memory = "" if row.memory_bytes is None else f"{row.memory_bytes / 2**20:.0f} MiB"
     pid = "" if row.pid is None else str(row.pid)
-    said = row.detail or row.address
+    said = f"{row.address}  {row.detail}" if row.state == "up" and row.address else row.detail or row.address
     return f"{row.name:<8} {row.state:<8} {pid:>8} {uptime:>8} {memory:>9}  {said}".rstrip()
+
+
+def _ago(seconds: float) -> str:
+    return f"{_span(seconds)} ago"
 
 
 def _span(seconds: float) -> str:

@@ -15,6 +15,7 @@ from slicewise.lifecycle.health import Beginning, Health, Limits, StreamStatus, 
 from slicewise.lifecycle.probing import ProbeStatus, late
 from slicewise.lifecycle.tail import lives
 from slicewise.slices import HOUR_US
+from slicewise.stores import phases
 from slicewise.stores.redis.status import DEPLOYED, StoreStatus
 
 JOBS = ("compact", "check", "backfill", "maintain", "sweep")
@@ -33,6 +34,8 @@ class ViewLine:
     """Hours that are compacted."""
     newest_hour: str | None
     """Start of the newest compacted hour, `2026-11-21T08Z`."""
+    waits: str = ""
+    """Of a unit that is not ready: how far it is, and what it waits for."""
 
 
 @dataclass(frozen=True)
@@ -119,8 +122,13 @@ def lost_events(status: StoreStatus) -> int:
 
 def unready(status: StoreStatus) -> tuple[str, ...]:
     """Views whose history is not built."""
-    found = (unit for unit in status.units if f"y:{unit['storage_fingerprint']}" not in status.marks)
-    return tuple(dict.fromkeys(str(unit["view"]) for unit in found))
+    return tuple(dict.fromkeys(unready_units(status).values()))
+
+
+def unready_units(status: StoreStatus) -> dict[str, str]:
+    """Unit -> its view, of those whose history is not built."""
+    named = {str(unit["storage_fingerprint"]): str(unit["view"]) for unit in status.units}
+    return {unit: view for unit, view in named.items() if f"y:{unit}" not in status.marks}
 
 
 def _lost(status: StoreStatus) -> tuple[str, ...]:
@@ -214,7 +222,14 @@ def _view(unit: Mapping[str, Any], status: StoreStatus) -> ViewLine:
         built=1.0 if ready else (_number(built[0].encode()) or 0) / total,
         hours=len(hours),
         newest_hour=_hour(max(hours)) if hours else None,
+        waits="" if ready else _waits(fingerprint, status),
     )
+
+
+def _waits(unit: str, status: StoreStatus) -> str:
+    done, _, total = status.marks.get(f"b:{unit}", b"").partition(b"/")
+    phase = phases.parse(status.parts.get(f"{phases.PART}{unit}"))
+    return f"{phases.progress(_number(done) or 0, _number(total) or 0)}; {phases.waits_for(phase, status.now_us)}"
 
 
 def _jobs(status: StoreStatus) -> tuple[JobLine, ...]:

@@ -15,6 +15,7 @@ from slicewise.features import own
 from slicewise.features.plan import Deployment
 from slicewise.log import warning
 from slicewise.settings import Settings
+from slicewise.stores import phases
 from slicewise.stores.beginning import archived_by, beginnings, with_probes_ready
 from slicewise.stores.kafka.log import KafkaLog
 from slicewise.stores.ports import Marks, OnlineStore
@@ -93,6 +94,19 @@ def building(deployment: Deployment, marks: Marks) -> dict[str, tuple[int, int]]
     for unit in deployment.units:
         if unit.storage_fingerprint not in marks.ready:
             left[unit.view] = marks.building.get(unit.storage_fingerprint, (0, 0))
+    return left
+
+
+def waiting(store: OnlineStore, deployment: Deployment, marks: Marks, job: str, since_us: int) -> dict[str, str]:
+    """View -> how far its build is and what it waits for, of those whose history is not built. job: what counts where
+    nobody has said that of a unit since since_us."""
+    left: dict[str, str] = {}
+    for unit in deployment.units:
+        name = unit.storage_fingerprint
+        if name not in marks.ready:
+            phase = phases.parse(store.status(f"{phases.PART}{name}"))
+            text = phase.text if phase is not None and phase.at_us >= since_us else job
+            left[unit.view] = f"{phases.progress(*marks.building.get(name, (0, 0)))}; {text}"
     return left
 
 

@@ -76,11 +76,12 @@ def build(
     state = StateFolder(settings.state_dir)
     ports, nodes = ports_of(settings), redis_server.names(settings.store_nodes)
     remembered, written = state.ports(), state.addresses()
-    # set by the user, and not merely what our own supervisor handed to its children
+    # set by the user, and not merely what our own supervisor handed to its children: that has a port of ours
     external = {
         name: getattr(settings, setting)
         for name, setting in SETTING.items()
-        if env.get(f"SLICEWISE_{setting.upper()}", written.get(setting)) != written.get(setting)
+        if (given := env.get(f"SLICEWISE_{setting.upper()}")) is not None
+        and (given != written.get(setting) or not all(port in remembered for port in PORTS[name]))
     }
     if choose_port is not None:
         remembered = {

@@ -15,6 +15,7 @@ from slicewise.merge_tail import NO_EVENTS, TailSeen
 from slicewise.serving.answer import SourceFreshness
 from slicewise.serving.catalog import Catalog, Selection
 from slicewise.serving.steps import Flow, Status
+from slicewise.stores.phases import PART, Phase, parse
 from slicewise.stores.ports import Marks
 
 
@@ -31,6 +32,8 @@ class Freshness:
     _known: dict[str, SourceFreshness] = field(default_factory=dict)
     tails: dict[str, int] = field(default_factory=dict)
     """Source -> time of the latest event that an answer had from its tail."""
+    phases: dict[str, Phase] = field(default_factory=dict)
+    """Unit that is not ready -> what its build waits for."""
 
     def saw(self, catalog: Catalog, marks: Marks, time_us: int, node: int = 0) -> None:
         """A reply's marks, of one node at its time."""
@@ -80,6 +83,19 @@ class Freshness:
             self._known[source.name] = SourceFreshness(source.name, known.ledger_advanced_us, lag, heartbeat)
             text = yield Status(f"holes:{source.name}")
             self._take_in(source.name, text)
+        yield from self._listen_to_builds(catalog)
+
+    def _listen_to_builds(self, catalog: Catalog) -> Flow[None]:
+        ready = [marks.ready for marks in self._marks.values()]
+        units = dict.fromkeys(unit.storage_fingerprint for unit in catalog.deployment.units)
+        found: dict[str, Phase] = {}
+        for unit in units:
+            if any(unit not in each for each in ready):
+                text: str | None = yield Status(f"{PART}{unit}")
+                phase = parse(text)
+                if phase is not None:
+                    found[unit] = phase
+        self.phases = found
 
     def _take_in(self, source: str, text: str | None) -> None:
         try:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from slicewise import token as tokens
 from slicewise.cover import Place
@@ -16,18 +16,22 @@ from slicewise.serving.planned import Planned
 from slicewise.serving.requests import FeaturesRequest, instant_text
 from slicewise.slices import HOUR_US, ceil, resolution
 from slicewise.stores.decisions import kept_from_us
+from slicewise.stores.phases import Phase, waits_for
 from slicewise.stores.ports import Marks
 
 
-def check_ready(selection: Selection, marks: Marks) -> None:
-    """Refuses a view whose history is not built yet: NotReady with its progress."""
+def check_ready(selection: Selection, marks: Marks, phases: Mapping[str, Phase], now_us: int) -> None:
+    """Refuses a view whose history is not built yet: NotReady with its progress, and what it waits for if that is
+    known. phases: per unit; now_us: the store's time."""
     for part in selection.parts:
         name = part.unit.storage_fingerprint
         if name not in marks.ready:
             done, total = marks.building.get(name, (0, 0))
             progress = done / total if total else 0.0
+            phase = phases.get(name)
+            why = "" if phase is None else f": {waits_for(phase, now_us)}"
             raise NotReady(
-                f"view {part.unit.view!r} is building, {progress:.0%}",
+                f"view {part.unit.view!r} is building, {progress:.0%}{why}",
                 progress=progress,
                 where=f"unit {name}",
                 next_step="ask again when its history is built",

@@ -189,7 +189,7 @@ class FeatureService:
             now_us = max(now_us, time_us)
             self.freshness.saw(catalog, marks, time_us, number)
             lost = self.reached.of_node(number).after(catalog.deployment.sources, marks, incarnation)
-            check_ready(selection, marks)
+            check_ready(selection, marks, self.freshness.phases, time_us)
             if lost:
                 check_recovered(selection, lost)
         check_kept(planned, mode, t_us, now_us)

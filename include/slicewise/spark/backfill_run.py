@@ -21,6 +21,7 @@ from slicewise.spark.list_fill import fill
 from slicewise.spark.log import event, warning
 from slicewise.spark.report import Report
 from slicewise.spark.totals import filling_of, first_totals
+from slicewise.stores import phases
 from slicewise.stores.decisions import START_SEQ
 from slicewise.stores.iceberg import slices
 from slicewise.stores.iceberg.log import load, records_by_hour
@@ -38,10 +39,14 @@ def backfill(context: Context, view: str | None) -> Report:
     wanted = {unit.storage_fingerprint: unit for unit in some}  # views may share an event list
     units = [unit for name, unit in wanted.items() if name not in context.marks.ready]
     for source in dict.fromkeys(unit.source for unit in units):
+        _say(context, units, f"the archive takes in what the log of source {source} holds")
         report.add_archive(context.archive(source))
     # what is built soonest answers soonest
     units.sort(key=lambda unit: (unit.lifetime, unit.retention_us))
-    built = [_build(context, unit, report) for unit in units]
+    built = []
+    for number, unit in enumerate(units):
+        _say(context, units[number + 1 :], f"its turn comes after view {unit.view}")
+        built.append(_build(context, unit, report))
     report.more = {"units": built, "ready": all(each["ready"] for each in built)}
     return report
 
@@ -50,6 +55,7 @@ def _build(context: Context, unit: Unit, report: Report) -> dict[str, object]:
     start = context.marks.starts[unit.storage_fingerprint]
     archive = context.archives[unit.source]
     if not archive.cover.dominates(start):
+        _say(context, [unit], "the archive is behind the place from which the stream brings its events")
         raise GapRefused(
             "the archive has not reached the unit's start cover",
             where=f"unit {unit.storage_fingerprint} of view {unit.view!r}",
@@ -68,7 +74,10 @@ def _build(context: Context, unit: Unit, report: Report) -> dict[str, object]:
     context.store.mark_building(unit, 0, len(hours))
     for begin in range(0, len(hours), TOGETHER):
         some = hours[begin : begin + TOGETHER]
+        some_hours = f"hours {begin + 1} to {begin + len(some)} of {len(hours)}"
+        _say(context, [unit], f"Spark computes {some_hours}")
         standing, fills = _written(table, filling, some, events)
+        _say(context, [unit], f"{some_hours} are written to the store")
         done = context.store.swapped(unit)
         todo = [hour for hour in some if done.get(hour, NOTHING) < standing[hour].seq]
         own = Header(START_SEQ, start)
@@ -78,12 +87,16 @@ def _build(context: Context, unit: Unit, report: Report) -> dict[str, object]:
         run.bring(named, {hour: standing[hour].seq for hour in todo}, kept_from, dict.fromkeys(todo, "backfill"))
         left += report.left_over - before
         context.store.mark_building(unit, begin + len(some), len(hours))
+    _say(context, [unit], "totals of days are written to the store")
     if unit.lifetime and not first_totals(context, table, report, filling):
         left += 1
     _total(context, table, hours, report)
     if not left:
         context.store.mark_ready(unit, start, _views(context))
+        _say(context, [unit], phases.OVER)
         event("unit_ready", unit=unit.storage_fingerprint, view=unit.view, hours=len(hours))
+    else:
+        _say(context, [unit], "entities that the stream changed meanwhile are left to the next run")
     took_ms = int((time.monotonic() - begun) * 1000)
     figures = {"entities": report.entities - entities, "bytes": size, "took_ms": took_ms}
     named_as = {"source": unit.source, "view": unit.view, "unit": unit.storage_fingerprint}
@@ -98,6 +111,12 @@ def _build(context: Context, unit: Unit, report: Report) -> dict[str, object]:
     }
 
 
+def _say(context: Context, units: Sequence[Unit], text: str) -> None:
+    """What these units wait for, to whoever asks."""
+    named = {unit.storage_fingerprint: text for unit in units}
+    phases.say(context.store.put_status, named, context.clock.now_us())
+
+
 def _total(context: Context, table: UnitTable, hours: Sequence[int], report: Report) -> None:
     """Totals of all days that are over, before the first read: without them it would fetch every hour."""
     kept_from, now_hour = context.kept_from(table.unit), context.store.time_us() // HOUR_US
@@ -108,8 +127,10 @@ def _total(context: Context, table: UnitTable, hours: Sequence[int], report: Rep
 
 def _fill(context: Context, unit: Unit, start: Cover) -> dict[str, object]:
     context.store.mark_building(unit, 0, 1)
+    _say(context, [unit], "Spark writes its events to the store")
     done = fill(context, unit, start)
     context.store.mark_ready(unit, start, _views(context))
+    _say(context, [unit], phases.OVER)
     event("unit_ready", unit=unit.storage_fingerprint, view=unit.view, events=done.applied)
     return {
         "view": unit.view,

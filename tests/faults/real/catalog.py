@@ -19,6 +19,7 @@ from tests.faults.real import (
     planted,
     scheduled,
     schemas,
+    watched,
 )
 from tests.faults.real.run import Run
 from tests.faults.real.scene import Scene, scene
@@ -116,6 +117,13 @@ STAGES = (
             Drill("full-store", "Redis takes no more (maxmemory, noeviction)", drills.full_store),
             Drill("store-disk", "the disk of Redis's append-only file is full", disks.store_disk, _LOSS),
             Drill("kill-broker", "SIGKILL of the broker", drills.kill_broker),
+            Drill(
+                "watched-servers",
+                "SIGKILL of Redis, then of the broker, which the watcher starts again",
+                watched.servers_watched,
+                times=2,
+                quick=True,
+            ),
             Drill("kill-worker", "SIGKILL of the Python workers of the fold's tasks", drills.kill_worker, times=2),
             Drill("kill-executor", "SIGKILL of an executor of the fold, on a cluster", cluster.kill_executor, times=2),
             Drill("partition-added", "a partition is added to the topic", drills.partition_added),

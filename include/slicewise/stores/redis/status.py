@@ -14,6 +14,7 @@ from typing import Any
 
 from slicewise.errors import StoreUnavailable
 from slicewise.settings import redacted, urls_of
+from slicewise.stores import phases
 from slicewise.stores.keys import MARKS, manifest_key, status_key, swapped_hours, swapped_key, unit_name
 
 DEPLOYED = "deployed"
@@ -31,8 +32,9 @@ class StoreStatus:
     manifest: Mapping[str, Any] = field(default_factory=dict)
     """The deployment's JSON; empty before the first `apply`."""
     parts: Mapping[str, str] = field(default_factory=dict)
-    """Part (`stream:<source>`, `tail:<source>`, `emit:<source>`, `job:<name>`) -> what it said last. Of `deployed`,
-    `ensured:<driver>` and `started:<driver>` the instant, in microseconds by the store's clock."""
+    """Part (`stream:<source>`, `tail:<source>`, `emit:<source>`, `holes:<source>`, `building:<unit>`, `job:<name>`,
+    `alerts`) -> what it said last. Of `deployed`, `ensured:<driver>` and `started:<driver>` the instant, in
+    microseconds by the store's clock."""
     swapped: Mapping[str, Mapping[int, int]] = field(default_factory=dict)
     """Unit -> compacted hour, counted since the epoch -> archive seq."""
     wanting: tuple[str, ...] = ()
@@ -154,10 +156,26 @@ def _set_instants(client: Any, parts: Sequence[str]) -> None:
     client.mset({status_key(part): str(seconds * 1_000_000 + micros) for part in parts})
 
 
+def amend_part(url: str, part: str, change: Callable[[str | None], str], *, timeout_s: float = 5.0) -> None:
+    """Changes what a part says by what it said, on every node that answers; `change` may be called again where
+    somebody else changed it meanwhile. Raises StoreUnavailable where none answers."""
+    key = status_key(part)
+    _on_every_node(url, timeout_s, lambda client: client.transaction(lambda pipe: _amend(pipe, key, change), key))
+
+
+def _amend(pipe: Any, key: bytes, change: Callable[[str | None], str]) -> None:
+    said = pipe.get(key)
+    pipe.multi()
+    pipe.set(key, change(None if said is None else said.decode()))
+
+
 def _drivers(status: StoreStatus) -> list[str]:
-    always = [f"{part}:{each}" for each in status.sources for part in ("stream", "tail")]
+    always = [f"{part}:{each}" for each in status.sources for part in ("stream", "tail", "holes")]
+    fingerprints = [str(unit["storage_fingerprint"]) for unit in status.units]
+    building = [f"{phases.PART}{unit}" for unit in fingerprints if f"y:{unit}" not in status.marks]
+    emitted = [f"emit:{each}" for each in status.emitted]
     beginnings = [f"{fact}:{driver}" for driver in DRIVERS for fact in ("ensured", "started")]
-    return [*always, *(f"emit:{each}" for each in status.emitted), "probes", DEPLOYED, *beginnings]
+    return [*always, *emitted, "probes", "alerts", DEPLOYED, *beginnings, *building]
 
 
 def _parts(client: Any, names: Sequence[str]) -> dict[str, str]:

@@ -1,0 +1,51 @@
+"""Alerts of the last day stand in the store, so that who looks later sees what was told while nobody looked.
+
+One text (`sw:status:alerts`), changed whole: old ones go, and one that comes again and again is a line with a count.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
+
+PART = "alerts"
+DAY_US = 86_400_000_000
+_MOST = 50
+
+
+@dataclass(frozen=True)
+class Alerted:
+    """An alert, as often as it was told."""
+
+    event: str
+    subject: str
+    """DAG and task, or the DAG of a run."""
+    error: str
+    """Of the last time."""
+    runbook: str
+    at_us: int
+    """When it was told last."""
+    times: int = 1
+
+
+def remembered(text: str | None, fields: Mapping[str, str], now_us: int) -> str:
+    """The text with one more alert (fields of `Alert.fields`)."""
+    subject = f"{fields['dag']}.{fields['task']}" if fields["task"] else fields["dag"]
+    fresh = Alerted(fields["event"], subject, fields["error"], fields["runbook"], now_us)
+    kept = []
+    for each in recent(text, now_us):
+        if (each.event, each.subject) == (fresh.event, fresh.subject):
+            fresh = replace(fresh, times=each.times + 1)
+        else:
+            kept.append(each)
+    return json.dumps([asdict(each) for each in (*kept, fresh)[-_MOST:]], sort_keys=True)
+
+
+def recent(text: str | None, now_us: int) -> tuple[Alerted, ...]:
+    """Those of the last day, the latest last; a text that cannot be read holds none."""
+    try:
+        found = tuple(Alerted(**each) for each in json.loads(text or "[]"))
+        return tuple(each for each in found if now_us - DAY_US < int(each.at_us))
+    except (ValueError, TypeError):
+        return ()

@@ -1,0 +1,71 @@
+"""What is wrong with a platform is found in its processes and in its store, and told with where to look."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from slicewise.errors import SlicewiseError
+from slicewise.lifecycle import restarts
+from slicewise.lifecycle.findings import Finding, findings
+from slicewise.lifecycle.health import Limits
+from slicewise.lifecycle.overview import JOBS, Overview, overview
+from slicewise.local import services, watch
+from slicewise.local.redis_server import NAME as REDIS
+from slicewise.local.state import StateFolder
+from slicewise.local.supervisor import ServiceStatus
+from slicewise.settings import Settings
+from slicewise.stores.redis.status import read_status
+
+
+@dataclass(frozen=True)
+class Picture:
+    """A platform as it is now."""
+
+    services: Sequence[ServiceStatus]
+    overview: Overview | None
+    """What the store holds; None where it was not asked, or does not answer."""
+    findings: tuple[Finding, ...]
+
+    @property
+    def up(self) -> bool:
+        """Whether all servers that are always on are up."""
+        wanted = [each for each in self.services if each.name not in services.ON_DEMAND]
+        return all(each.state in ("up", "external") for each in wanted)
+
+    @property
+    def well(self) -> bool:
+        """Whether nothing is wrong now."""
+        return self.up and not any(each.now for each in self.findings)
+
+
+def picture(settings: Settings, rows: Sequence[ServiceStatus]) -> Picture:
+    """Of a platform whose services are `rows`; asks the store, and changes nothing."""
+    found = _of_servers(settings, rows)
+    stores = [each for each in rows if each.name == REDIS]
+    if not any(each.state in ("up", "external") for each in stores):
+        return Picture(rows, None, found)
+    limits = Limits(probe_ms=float(settings.probe_limit_ms))
+    try:
+        status = read_status(settings.redis_url, JOBS)
+    except SlicewiseError as error:
+        return Picture(rows, None, (*found, Finding("store", error.what, stores[0].log or "slicewise up")))
+    return Picture(rows, overview(status, limits), (*found, *findings(status, limits)))
+
+
+def _of_servers(settings: Settings, rows: Sequence[ServiceStatus]) -> tuple[Finding, ...]:
+    state = StateFolder(settings.state_dir)
+    kept = watch.read(state)
+    found = []
+    for row in rows:
+        died = row.state == "down" and state.pid_file(row.name).exists()
+        if row.state == "ill":
+            found.append(Finding(row.name, row.detail, row.log))
+        elif row.name == services.WATCH and died:
+            found.append(Finding(row.name, "it died: servers that die stay down", "slicewise up"))
+        elif died and row.name not in services.ON_DEMAND:
+            found.append(Finding(row.name, f"it died; {row.detail or 'nobody starts it again'}", row.log))
+        elif row.state == "up" and row.name in kept and kept[row.name].at_us:
+            loops = kept[row.name].in_a_row >= restarts.LOOP
+            found.append(Finding(row.name, row.detail, row.log, now=loops))
+    return tuple(found)

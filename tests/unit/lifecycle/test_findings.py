@@ -1,0 +1,152 @@
+"""Whatever is wrong is a finding, with words and where to look; what is well has none."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+from slicewise import holes
+from slicewise.holes import Hole
+from slicewise.lifecycle import alerted
+from slicewise.lifecycle.alerts import alert
+from slicewise.lifecycle.findings import ALLOWED_S, EVERY_S, Finding, findings
+from slicewise.lifecycle.health import Limits
+from slicewise.lifecycle.overview import job_record
+from slicewise.stores.phases import Phase
+from slicewise.stores.redis.status import StoreStatus
+
+NOW = 1_700_000_000_000_000
+HOUR_US = 3_600_000_000
+UNIT, NEW = "a" * 16, "b" * 16
+UNITS = [
+    {"view": "by_carrier", "storage_fingerprint": UNIT, "source": "flights"},
+    {"view": "by_route", "storage_fingerprint": NEW, "source": "flights"},
+]
+STREAM = json.dumps({"state": "running", "heartbeat_us": NOW, "lag": 0})
+WELL = StoreStatus(
+    NOW,
+    {"generation": b"3", "epoch": b"2", f"y:{UNIT}": b"1", f"y:{NEW}": b"1"},
+    {"sources": [{"name": "flights"}], "units": UNITS},
+    {"stream:flights": STREAM},
+    {UNIT: {}, NEW: {}},
+)
+
+
+def told(status: StoreStatus) -> tuple[Finding, ...]:
+    return findings(status, Limits())
+
+
+def having(**parts: str) -> StoreStatus:
+    return replace(WELL, parts={**WELL.parts, **parts})
+
+
+def building(phase: str | None, done: bytes = b"0/24") -> StoreStatus:
+    parts = WELL.parts if phase is None else {**WELL.parts, f"building:{NEW}": phase}
+    return replace(WELL, marks={f"y:{UNIT}": b"1", f"b:{NEW}": done}, parts=parts)
+
+
+def test_nothing_is_found_where_all_is_well() -> None:
+    assert told(WELL) == ()
+
+
+def test_a_view_that_is_not_ready_says_that_it_answers_503_and_what_it_waits_for() -> None:
+    (found,) = told(building(Phase("Spark computes hours 1 to 24 of 24", NOW - 90_000_000).to_json()))
+    assert (found.part, found.look, found.now) == ("view by_route", "docs/runbook.md#a-view-stays-in-building", True)
+    assert found.text == "answers 503: building, 0 of 24 hours; Spark computes hours 1 to 24 of 24 (for 90 s)"
+
+
+def test_a_view_that_nobody_builds_says_so_and_a_job_that_fell_silent_too() -> None:
+    (found,) = told(building(None, done=b""))
+    assert "not begun; no job is at work" in found.text
+    (found,) = told(building(Phase("Spark computes", NOW - HOUR_US).to_json()))
+    assert "for 60 min; is its job still at work?" in found.text
+    (found,) = told(building("torn"))
+    assert "no job is at work" in found.text
+    (found,) = told(building(Phase("", NOW).to_json()))
+    assert "no job is at work" in found.text, "what was said of a build that is over is not said of the next"
+
+
+def test_a_stream_that_is_not_well_is_found_with_its_reason() -> None:
+    old = json.dumps({"state": "running", "heartbeat_us": NOW - 300_000_000, "lag": 0})
+    (found,) = told(having(**{"stream:flights": old}))
+    assert found == Finding(
+        "stream", "flights: no heartbeat for 300 s", "docs/runbook.md#the-stream-is-not-well", now=True
+    )
+    stopped = json.dumps({"state": "stopped", "heartbeat_us": NOW, "lag": 0})
+    (found,) = told(having(**{"stream:flights": stopped}))
+    assert not found.now
+
+
+def test_thresholds_of_lag_and_freshness_are_found() -> None:
+    slow = {"state": "running", "heartbeat_us": NOW, "lag": 9, "events_per_s": 0, "freshness_p99_ms": 60_000}
+    found = findings(having(**{"stream:flights": json.dumps(slow)}), Limits(lag_events=5, freshness_p99_ms=1_000))
+    assert [each.text for each in found] == [
+        "flights: 9 events behind, and none are being applied",
+        "flights: freshness p99 60000 ms",
+    ]
+
+
+def test_lost_events_are_found_with_their_own_page() -> None:
+    (found,) = told(replace(WELL, marks={**WELL.marks, "w:aa:0": b"30", "g:aa:0": b"10"}))
+    assert "20 events to go" in found.text
+    assert found.look == "docs/runbook.md#the-store-lost-what-it-had"
+
+
+def test_a_job_whose_last_run_failed_is_found() -> None:
+    text = job_record({"mismatches": 1}, ok=False, at_us=NOW - 60_000_000)
+    (found,) = told(having(**{"job:check": text}))
+    assert found == Finding("job check", "its last run failed, 1 min ago", "docs/runbook.md#the-check-is-red")
+
+
+def test_a_job_is_overdue_once_its_schedule_and_its_time_are_over() -> None:
+    for job, every_s in EVERY_S.items():
+        due_us = int((every_s + ALLOWED_S) * 1e6)
+        at = job_record({}, ok=True, at_us=NOW - due_us)
+        assert told(having(**{f"job:{job}": at})) == ()
+        late = job_record({}, ok=True, at_us=NOW - due_us - 1)
+        (found,) = told(having(**{f"job:{job}": late}))
+        assert found.text.startswith("overdue: it runs every ")
+        assert found.now
+    once = job_record({}, ok=True, at_us=NOW - 100 * HOUR_US)
+    assert told(having(**{"job:backfill": once})) == (), "it runs when there is something to build"
+
+
+def test_accepted_losses_are_told_and_those_that_cannot_be_read_are_wrong() -> None:
+    hole = Hole("flights", "aa", 0, 10, 130, 0, 9, "ann", "retention", NOW)
+    (found,) = told(having(**{"holes:flights": holes.to_json([hole])}))
+    assert (found.text, found.look, found.now) == (
+        "120 offsets are lost for good, accepted by ann",
+        "slicewise hole",
+        False,
+    )
+    assert told(having(**{"holes:flights": holes.to_json([])})) == ()
+    (found,) = told(having(**{"holes:flights": "torn"}))
+    assert found.now
+
+
+def test_alerts_of_the_last_day_are_told_and_older_ones_are_forgotten() -> None:
+    fields = alert("check_consistency", "check", "run", "3 values differ").fields()
+    text = alerted.remembered(None, fields, NOW - 23 * HOUR_US)
+    text = alerted.remembered(text, fields, NOW - 2 * HOUR_US)
+    (found,) = told(having(alerts=text))
+    assert found == Finding(
+        "alert task_failed",
+        "check_consistency.check at 2023-11-14 20:13 UTC, 2 times: 3 values differ",
+        "docs/runbook.md#the-check-is-red",
+        now=False,
+    )
+    later = told(replace(having(alerts=text), now_us=NOW + 23 * HOUR_US))
+    assert not [each for each in later if each.part.startswith("alert")]
+    assert told(having(alerts="torn")) == ()
+
+
+def test_alerts_that_are_remembered_stay_few() -> None:
+    text: str | None = None
+    for number in range(200):
+        text = alerted.remembered(text, alert(f"dag{number}", "t", "r", "e").fields(), NOW + number)
+    assert len(alerted.recent(text, NOW + 200)) == 50
+
+
+def test_nothing_deployed_is_no_fault() -> None:
+    (found,) = told(StoreStatus(NOW))
+    assert (found.text, found.now) == ("nothing is deployed", False)
