@@ -36,12 +36,10 @@ def remember(told: Mapping[str, str]) -> None:
 def starting(settings: Settings, view: object) -> None:
     """Says of the views that a backfill is to build that its application starts: it says more once it runs."""
 
-    def put(part: str, text: str) -> None:
-        record_part(settings.redis_url, part, text)
-
+    now_us = SystemClock().now_us()
     try:
         units = unready_units(read_status(settings.redis_url))
         wanted = {unit: phases.STARTING for unit, of in units.items() if view in (None, "", of)}
-        phases.say(put, wanted, SystemClock().now_us())
+        amend_part(settings.redis_url, phases.PART, lambda text: phases.changed(text, wanted, now_us))
     except StoreUnavailable as error:
         warning("phase_not_recorded", reason=error.what)

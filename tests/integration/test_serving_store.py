@@ -75,7 +75,8 @@ def test_a_unit_whose_history_is_being_built_is_not_answered(own_redis: RedisSer
         assert value(post(url, BODY)) == 1  # another view answers all the while
         reasons = httpx.get(url + "/readyz", trust_env=False, timeout=30).json()["reasons"]
         assert "view listening is building: 1 of 4 hours" in reasons
-        phases.say(whole.store.put_status, {unit.storage_fingerprint: "Spark computes hours"}, whole.store.time_us())
+        said = {unit.storage_fingerprint: "Spark computes hours"}
+        whole.store.put_status(phases.PART, phases.changed(None, said, whole.store.time_us()))
         deadline = time.monotonic() + 60
         while "is building, 25%: Spark computes hours (for " not in post(url, body).json()["error"]["what"]:
             assert time.monotonic() < deadline, "nobody listened to what the build waits for"

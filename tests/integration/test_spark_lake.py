@@ -29,6 +29,7 @@ from slicewise.spark.context import Context
 from slicewise.spark.maintain_run import Maintenance
 from slicewise.spark.report import hour_text
 from slicewise.spark.streaming import plan_stream
+from slicewise.stores import phases
 from slicewise.stores.iceberg import slices
 from slicewise.stores.iceberg.log import archive_state, archived_until_us, load, newest_by_hour, scan_events
 from slicewise.stores.iceberg.slices import Header
@@ -412,8 +413,25 @@ def test_a_backfill_builds_a_new_unit_from_exactly_what_lies_below_its_start(sha
     new = events(over(4), 40, 30_000_000)
     shared.produce("filled", new)
     shared.fold(deployment, "filled")
-    with shared.context() as context:
+    said: list[str] = []
+    with shared.context() as context, pytest.MonkeyPatch.context() as patched:
+        put = context.store.put_status
+
+        def noted(name: str, text: str) -> None:
+            put(name, text)
+            found = phases.said(context.store.status(phases.PART)).get(unit.storage_fingerprint)
+            said.extend([found.text] if name == phases.PART and found is not None else [])
+
+        patched.setattr(context.store, "put_status", noted)
         report = backfill(context, "filled_by_song")
+        assert phases.said(context.store.status(phases.PART)) == {}, "it is over"
+    hours = f"hours 1 to {len(report.hours)} of {len(report.hours)}"
+    assert said == [
+        "the archive takes in what the log of source filled holds",
+        f"Spark computes {hours}",
+        f"{hours} are written to the store",
+        "totals of days are written to the store",
+    ]
     assert report.more["ready"] is True
     assert {each["seq"] for each in report.hours} == {0}
     ended = {each["played"] // DAY_US for each in old} - {now // DAY_US}

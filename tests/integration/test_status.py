@@ -69,7 +69,7 @@ def test_all_servers_up_is_not_well_while_a_view_is_refused(
         assert left
         whole.store.mark_building(left[0], 3, 12)
         said = {unit.storage_fingerprint: "Spark computes hours" for unit in left}
-        phases.say(whole.store.put_status, said, whole.store.time_us())
+        whole.store.put_status(phases.PART, phases.changed(None, said, whole.store.time_us()))
 
         code, found = status(capsys)
         assert code == 3

@@ -228,7 +228,7 @@ def _view(unit: Mapping[str, Any], status: StoreStatus) -> ViewLine:
 
 def _waits(unit: str, status: StoreStatus) -> str:
     done, _, total = status.marks.get(f"b:{unit}", b"").partition(b"/")
-    phase = phases.parse(status.parts.get(f"{phases.PART}{unit}"))
+    phase = phases.said(status.parts.get(phases.PART)).get(unit)
     return f"{phases.progress(_number(done) or 0, _number(total) or 0)}; {phases.waits_for(phase, status.now_us)}"
 
 

@@ -101,10 +101,11 @@ def waiting(store: OnlineStore, deployment: Deployment, marks: Marks, job: str, 
     """View -> how far its build is and what it waits for, of those whose history is not built. job: what counts where
     nobody has said that of a unit since since_us."""
     left: dict[str, str] = {}
+    said = phases.said(store.status(phases.PART))
     for unit in deployment.units:
         name = unit.storage_fingerprint
         if name not in marks.ready:
-            phase = phases.parse(store.status(f"{phases.PART}{name}"))
+            phase = said.get(name)
             text = phase.text if phase is not None and phase.at_us >= since_us else job
             left[unit.view] = f"{phases.progress(*marks.building.get(name, (0, 0)))}; {text}"
     return left

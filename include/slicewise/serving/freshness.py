@@ -15,7 +15,7 @@ from slicewise.merge_tail import NO_EVENTS, TailSeen
 from slicewise.serving.answer import SourceFreshness
 from slicewise.serving.catalog import Catalog, Selection
 from slicewise.serving.steps import Flow, Status
-from slicewise.stores.phases import PART, Phase, parse
+from slicewise.stores.phases import PART, Phase, said
 from slicewise.stores.ports import Marks
 
 
@@ -86,16 +86,12 @@ class Freshness:
         yield from self._listen_to_builds(catalog)
 
     def _listen_to_builds(self, catalog: Catalog) -> Flow[None]:
-        ready = [marks.ready for marks in self._marks.values()]
-        units = dict.fromkeys(unit.storage_fingerprint for unit in catalog.deployment.units)
-        found: dict[str, Phase] = {}
-        for unit in units:
-            if any(unit not in each for each in ready):
-                text: str | None = yield Status(f"{PART}{unit}")
-                phase = parse(text)
-                if phase is not None:
-                    found[unit] = phase
-        self.phases = found
+        units = {unit.storage_fingerprint for unit in catalog.deployment.units}
+        if all(units <= marks.ready for marks in self._marks.values()):
+            self.phases = {}
+            return
+        text: str | None = yield Status(PART)
+        self.phases = said(text)
 
     def _take_in(self, source: str, text: str | None) -> None:
         try:

@@ -1,22 +1,22 @@
-"""What a view whose history is not built waits for: a text per unit in the store, which falls with the data.
+"""What views whose history is not built wait for: one text in the store, which falls with the data.
 
-Who is at work says it (`sw:status:building:<unit>`); readers show it beside the progress, with its age. Light:
-Airflow's page imports it.
+Who is at work says it (`sw:status:building`); readers show it beside the progress, with its age. It has those units
+alone that are being built, so nothing is left of views that go. Light: Airflow's page imports it.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
 
-PART = "building:"
-"""And a unit's storage fingerprint."""
+PART = "building"
 NOBODY = "no job is at work: Airflow's backfill_view looks every two minutes"
 STARTING = "its Spark application starts"
 OVER = ""
-"""The text of a unit that is ready: what was said before it is not said of its next build."""
+"""Of a unit that is ready: what was said of its build is not said of its next."""
 _SILENT_US = 600_000_000
+_KEPT_US = 86_400_000_000
 
 
 @dataclass(frozen=True)
@@ -27,18 +27,20 @@ class Phase:
     at_us: int
     """By the clock of who said it."""
 
-    def to_json(self) -> str:
-        return json.dumps({"text": self.text, "at_us": self.at_us}, sort_keys=True)
 
-
-def parse(text: str | None) -> Phase | None:
-    """None where nothing was said, or nothing that can be read: it explains, and decides nothing."""
+def said(text: str | None) -> dict[str, Phase]:
+    """Unit -> what was said of it; none where that cannot be read: it explains, and decides nothing."""
     try:
-        raw = json.loads(text or "")
-        found = Phase(str(raw["text"]), int(raw["at_us"]))
-    except (ValueError, TypeError, KeyError):
-        return None
-    return found if found.text else None
+        return {str(unit): Phase(str(raw["text"]), int(raw["at_us"])) for unit, raw in json.loads(text or "{}").items()}
+    except (ValueError, TypeError, KeyError, AttributeError):
+        return {}
+
+
+def changed(text: str | None, units: Mapping[str, str], now_us: int) -> str:
+    """The text with these said of units (fingerprint -> text); what is over, or a day old, is left out."""
+    found = said(text) | {unit: Phase(each, now_us) for unit, each in units.items()}
+    kept = {unit: each for unit, each in found.items() if each.text and now_us - _KEPT_US < each.at_us}
+    return json.dumps({unit: asdict(each) for unit, each in kept.items()}, sort_keys=True)
 
 
 def waits_for(phase: Phase | None, now_us: int) -> str:
@@ -53,12 +55,6 @@ def waits_for(phase: Phase | None, now_us: int) -> str:
 def progress(done: int, total: int) -> str:
     """How far a build is; a unit of events is one piece."""
     return f"{done} of {total} hours" if total > 1 else "not begun" if not total else "begun"
-
-
-def say(put: Callable[[str, str], None], units: Mapping[str, str], now_us: int) -> None:
-    """Puts a text of each unit (fingerprint -> text)."""
-    for unit, text in units.items():
-        put(f"{PART}{unit}", Phase(text, now_us).to_json())
 
 
 def _span(seconds: int) -> str:

@@ -25,6 +25,7 @@ def servers_watched(run: Run) -> None:
                     scene.watch.lost()  # it answers nothing now, and what it answers afterwards is of another life
                 run.kills += 1
                 run.noticed(begun, lambda name=name, before=before: _starts(run, name) > before)  # type: ignore[misc]
+                scene.wait(lambda name=name: None if scene.is_up(name) else "it is not up", name)  # type: ignore[misc]
                 run.whole(begun)
     finally:
         supervisor.down(scene.platform.settings, print, only=[watch.NAME])

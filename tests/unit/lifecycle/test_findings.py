@@ -12,7 +12,7 @@ from slicewise.lifecycle.alerts import alert
 from slicewise.lifecycle.findings import ALLOWED_S, EVERY_S, Finding, findings
 from slicewise.lifecycle.health import Limits
 from slicewise.lifecycle.overview import job_record
-from slicewise.stores.phases import Phase
+from slicewise.stores.phases import OVER, changed, said
 from slicewise.stores.redis.status import StoreStatus
 
 NOW = 1_700_000_000_000_000
@@ -40,8 +40,8 @@ def having(**parts: str) -> StoreStatus:
     return replace(WELL, parts={**WELL.parts, **parts})
 
 
-def building(phase: str | None, done: bytes = b"0/24") -> StoreStatus:
-    parts = WELL.parts if phase is None else {**WELL.parts, f"building:{NEW}": phase}
+def building(said: str | None, done: bytes = b"0/24") -> StoreStatus:
+    parts = WELL.parts if said is None else {**WELL.parts, "building": said}
     return replace(WELL, marks={f"y:{UNIT}": b"1", f"b:{NEW}": done}, parts=parts)
 
 
@@ -50,7 +50,7 @@ def test_nothing_is_found_where_all_is_well() -> None:
 
 
 def test_a_view_that_is_not_ready_says_that_it_answers_503_and_what_it_waits_for() -> None:
-    (found,) = told(building(Phase("Spark computes hours 1 to 24 of 24", NOW - 90_000_000).to_json()))
+    (found,) = told(building(changed(None, {NEW: "Spark computes hours 1 to 24 of 24"}, NOW - 90_000_000)))
     assert (found.part, found.look, found.now) == ("view by_route", "docs/runbook.md#a-view-stays-in-building", True)
     assert found.text == "answers 503: building, 0 of 24 hours; Spark computes hours 1 to 24 of 24 (for 90 s)"
 
@@ -58,12 +58,16 @@ def test_a_view_that_is_not_ready_says_that_it_answers_503_and_what_it_waits_for
 def test_a_view_that_nobody_builds_says_so_and_a_job_that_fell_silent_too() -> None:
     (found,) = told(building(None, done=b""))
     assert "not begun; no job is at work" in found.text
-    (found,) = told(building(Phase("Spark computes", NOW - HOUR_US).to_json()))
+    (found,) = told(building(changed(None, {NEW: "Spark computes"}, NOW - HOUR_US)))
     assert "for 60 min; is its job still at work?" in found.text
     (found,) = told(building("torn"))
     assert "no job is at work" in found.text
-    (found,) = told(building(Phase("", NOW).to_json()))
+    before = changed(None, {NEW: "Spark computes", UNIT: "its turn"}, NOW)
+    over = changed(before, {NEW: OVER}, NOW)
+    (found,) = told(building(over))
     assert "no job is at work" in found.text, "what was said of a build that is over is not said of the next"
+    assert set(said(over)) == {UNIT}
+    assert said(changed(over, {}, NOW + 24 * HOUR_US)) == {}, "nothing is left of what nobody builds any more"
 
 
 def test_a_stream_that_is_not_well_is_found_with_its_reason() -> None:

@@ -14,7 +14,6 @@ from typing import Any
 
 from slicewise.errors import StoreUnavailable
 from slicewise.settings import redacted, urls_of
-from slicewise.stores import phases
 from slicewise.stores.keys import MARKS, manifest_key, status_key, swapped_hours, swapped_key, unit_name
 
 DEPLOYED = "deployed"
@@ -32,7 +31,7 @@ class StoreStatus:
     manifest: Mapping[str, Any] = field(default_factory=dict)
     """The deployment's JSON; empty before the first `apply`."""
     parts: Mapping[str, str] = field(default_factory=dict)
-    """Part (`stream:<source>`, `tail:<source>`, `emit:<source>`, `holes:<source>`, `building:<unit>`, `job:<name>`,
+    """Part (`stream:<source>`, `tail:<source>`, `emit:<source>`, `holes:<source>`, `job:<name>`, `building`,
     `alerts`) -> what it said last. Of `deployed`, `ensured:<driver>` and `started:<driver>` the instant, in
     microseconds by the store's clock."""
     swapped: Mapping[str, Mapping[int, int]] = field(default_factory=dict)
@@ -171,11 +170,9 @@ def _amend(pipe: Any, key: bytes, change: Callable[[str | None], str]) -> None:
 
 def _drivers(status: StoreStatus) -> list[str]:
     always = [f"{part}:{each}" for each in status.sources for part in ("stream", "tail", "holes")]
-    fingerprints = [str(unit["storage_fingerprint"]) for unit in status.units]
-    building = [f"{phases.PART}{unit}" for unit in fingerprints if f"y:{unit}" not in status.marks]
     emitted = [f"emit:{each}" for each in status.emitted]
     beginnings = [f"{fact}:{driver}" for driver in DRIVERS for fact in ("ensured", "started")]
-    return [*always, *emitted, "probes", "alerts", DEPLOYED, *beginnings, *building]
+    return [*always, *emitted, "probes", "alerts", "building", DEPLOYED, *beginnings]
 
 
 def _parts(client: Any, names: Sequence[str]) -> dict[str, str]:
