@@ -113,6 +113,8 @@ def _build(context: Context, unit: Unit, report: Report) -> dict[str, object]:
 
 def _say(context: Context, units: Sequence[Unit], text: str) -> None:
     """What these units wait for, to whoever asks."""
+    if not units:
+        return
     named = {unit.storage_fingerprint: text for unit in units}
     text_now = phases.changed(context.store.status(phases.PART), named, context.clock.now_us())
     context.store.put_status(phases.PART, text_now)
