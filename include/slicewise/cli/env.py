@@ -1,9 +1,9 @@
 """print where the servers are, for a shell: eval "$(slicewise env)"
 
-  eval "$(slicewise env)"                               sets the addresses in this shell
-  curl -s "$SLICEWISE_SERVING_URL/healthz"              asks the prediction API
-  kcat -b "$SLICEWISE_KAFKA_BOOTSTRAP" -L               any client of Kafka finds the broker
-  slicewise env --json                                  for programs
+eval "$(slicewise env)"                               sets the addresses in this shell
+curl -s "$SLICEWISE_SERVING_URL/healthz"              asks the prediction API
+kcat -b "$SLICEWISE_KAFKA_BOOTSTRAP" -L               any client of Kafka finds the broker
+slicewise env --json                                  for programs
 """
 
 from __future__ import annotations
