@@ -274,6 +274,7 @@ def _windows() -> str:
         rows.append([f"`<feature>_{window.column_suffix()}`", _meaning(window), *cells])
     head = ["column", "", "live", "at", "event_time"]
     kinds: list[Callable[..., Window]] = [sw.sliding, sw.tumbling, sw.hopping, sw.session, sw.lifetime]
+    kinds += [sw.exact_range, sw.rows]
     said = [
         f"- `sw.{each.__name__}{_signature(each)}`: {' '.join(str(inspect.getdoc(each)).split())}" for each in kinds
     ]

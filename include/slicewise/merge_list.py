@@ -32,11 +32,13 @@ GUARD, LOW = b"l:", b"w"
 
 
 class Span(NamedTuple):
-    """What a window holds: events of [start, end), the latest `rows` of them (0: all)."""
+    """What a window holds: events of [start, end), the latest `rows` of them (0: all), whose ages are counted from
+    `instant_us`."""
 
     start_us: int
     end_us: int
     rows: int
+    instant_us: int
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,7 +78,8 @@ def plan_list(unit: Unit, features: Sequence[PlannedFeature], mode: ReadMode, t_
     finishers: dict[Finisher, int] = {}
     for planned in features:
         start, end = slices.bounds(planned.window, mode, t_us, unit.slice_us)
-        span_of.append(found.setdefault(Span(start, end, planned.window.rows), len(found)))
+        span = Span(start, end, planned.window.rows, end - slices.holds_end(planned.window, mode))
+        span_of.append(found.setdefault(span, len(found)))
     finisher_of = tuple(finishers.setdefault(Finisher(f.partial, f.aggregate), len(finishers)) for f in features)
     spans = tuple(found)
     bounds = {f.column: spans[i][:2] for f, i in zip(features, span_of, strict=True)}
@@ -99,7 +102,7 @@ def _ranges(spans: Sequence[Span]) -> tuple[tuple[int, int, int], ...]:
     """Ranges of time that do not meet, and per end of a rows window the newest rows: together all that any of the
     spans holds."""
     found: list[tuple[int, int, int]] = []
-    for start, end, _ in sorted(span for span in spans if not span.rows):
+    for start, end, *_ in sorted(span for span in spans if not span.rows):
         if found and start <= found[-1][1] + 1:
             found[-1] = (found[-1][0], max(found[-1][1], end - 1), 0)
         else:
@@ -235,5 +238,5 @@ def _finish(plan: ListPlan, rows: Rows, first: Int64, beyond: Int64) -> tuple[Fi
     chosen, partials = rows.take(taken), plan.unit.layout.partials
     wanted = sorted({finisher.partial for finisher in plan.finishers})
     columns = {i: partials[i].accumulate_columns(chosen, groups, len(first)) for i in wanted}
-    ends = np.tile(np.array([span.end_us for span in plan.spans], np.int64), len(first) // len(plan.spans))
+    ends = np.tile(np.array([span.instant_us for span in plan.spans], np.int64), len(first) // len(plan.spans))
     return tuple(each.aggregate.finish_columns_at(columns[each.partial], lambda: ends) for each in plan.finishers)

@@ -230,7 +230,8 @@ def tumbling(length: str, *, open: bool = False, offset: str | None = None) -> W
 @checked_call
 def hopping(length: str, *, every: str, open: bool = False, offset: str | None = None) -> Window:  # noqa: A002
     """Windows of `length` that end at each multiple of `every`, which is at most the length; of
-    `offset` ago, where one is given."""
+    `offset` ago, where one is given. Where `every` does not divide the length, they begin between the
+    multiples."""
     length_us, every_us = parse_duration(length), parse_duration(every)
     if every_us > length_us:
         raise DefinitionError(
@@ -286,7 +287,8 @@ def exact_range(length: str, *, closed: Closed = "both", offset: str | None = No
 
 @checked_call
 def rows(count: int, *, offset: str | None = None) -> Window:
-    """The last `count` events at or before the reading, in the total order of events."""
+    """The last `count` events at or before the reading, by event time; of one instant those that are
+    last by topic, partition and offset."""
     if isinstance(count, bool) or not isinstance(count, int) or not 0 < count <= MAX_ROWS:
         raise DefinitionError(
             f"a window of {count!r} rows",
@@ -406,6 +408,18 @@ def bounds(window: Window, mode: Mode, t_us: int, slice_us: int) -> tuple[int, i
     """
     start, end = _bounds(window, mode, t_us, slice_us, min)
     return int(start), int(end)
+
+
+def holds_end(window: Window, mode: Mode) -> bool:
+    """Whether the last instant of the window's bounds is the one that was asked for, and in the window.
+
+    Ages are then counted from that instant, which is a microsecond before the half-open end; of other windows from
+    the end itself. So an exact window's ages are those at t - offset, whichever ends are closed; and so are those of
+    a query's row, which holds the events of its own instant.
+    """
+    if window.kind == "exact":
+        return window.closed in ("both", "right")
+    return window.kind == "rows" or (mode == "row" and (window.open or not window.hop_us))
 
 
 def bounds_columns(

@@ -101,6 +101,35 @@ def test_the_archive_and_a_file_of_the_same_events_give_the_same_rows(
     print(f"{compared} rows compared")
 
 
+GLOBAL = """CREATE FEATURE VIEW everything WITH (global = TRUE) AS
+            SELECT count(*) OVER (ORDER BY SLICE(bought_at) RANGE INTERVAL '1 hour' PRECEDING) AS n_1h FROM purchases"""
+
+
+def test_a_global_view_over_the_archive_has_a_row_per_event(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    print(f"seed {SEED}")
+    monkeypatch.setenv("SLICEWISE_STATE", str(tmp_path / "state"))
+    monkeypatch.setenv("SLICEWISE_KAFKA_BOOTSTRAP", "127.0.0.1:1")
+    monkeypatch.chdir(EXAMPLE)
+    given = events(60)
+    source = plan_source(load_project(EXAMPLE / "views.sql").sources[0])
+    archive(open_catalog(Settings.load()), source, TOPIC, 1, given, [], TAKEN)
+    asked = ["--start", text(START), "--end", text(TAKEN), "--limit", "0"]
+    capsys.readouterr()
+    assert main(["sql", GLOBAL, *asked, "--json"]) == 0
+    (answer,) = (json.loads(line) for line in capsys.readouterr().out.splitlines())
+    times = sorted(event["bought_at"] for event in given)
+    step = 5 * 60 * 1_000_000  # the window's slice
+    expected = [sum((t - HOUR_US) // step * step <= other <= t for other in times) for t in times]
+    assert [row["n_1h"] for row in answer["rows"]] == expected
+    assert main(["sql", GLOBAL, *asked]) == 0
+    shown = capsys.readouterr().out.splitlines()
+    assert shown[0].split() == ["bought_at", "n_1h"]
+    assert shown[-1] == "60 rows"
+    assert [int(line.split()[1]) for line in shown[1:-1]] == expected
+
+
 def test_what_is_not_archived_yet_is_refused(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

@@ -193,6 +193,47 @@ def test_a_window_that_a_full_list_cannot_hold_is_refused_with_the_earliest_at()
     assert bench.ask(["small:n_exact_1h"], [{"user": "bob"}]).values() == {"small:n_exact_1h": 0}
 
 
+@pytest.mark.parametrize("spread", [False, True])
+def test_evaluate_is_beyond_capacity_exactly_where_serving_refuses(spread: bool) -> None:
+    #  a list of five: every window by itself, at instants around and between the events
+    windows = [sw.exact_range("8s"), sw.exact_range("8s", closed="right"), sw.rows(5), sw.rows(2, offset="3s")]
+    view = FeatureView(
+        "kept", source=plays, entity=["user"], capacity=5, spread=spread,
+        features=[sw.Feature("n", sw.count(), windows)],
+    )  # fmt: skip
+    bench = Bench(view)
+    made = [
+        Event(o % 2, o // 2, NOW - (14 - o) * SECOND_US, {"user": "ann", "song": "a", "seconds": 1.0})
+        for o in range(14)
+    ]
+    bench.served.fold(made)
+    refs = refs_of(bench.deployment, "kept")
+    refused = 0
+    for back_us in (0, 1, *(SECOND_US * i + j for i in range(1, 16) for j in (0, 1))):
+        at = NOW - back_us
+        found = evaluated(view, made, at, "at", user="ann")
+        by_event_time = evaluated(view, made, at, "event_time", user="ann")
+        for ref in refs:
+            try:
+                served = bench.ask([ref], [{"user": "ann"}], at).values()[ref]
+            except BeyondRetention:
+                refused += 1
+                assert found[ref] is None, (ref, back_us)
+                assert by_event_time[ref] is not None, "a training set answers from the archive"
+            else:
+                assert found[ref] == by_event_time[ref] == served, (ref, back_us)
+    assert 0 < refused < 4 * 32
+    rows = [{**e.columns, "played_at": e.time_us, "partition": e.partition, "offset": e.offset} for e in made]
+    queries = [{"user": "ann", "at": NOW, "mode": mode} for mode in ("live", "event_time")] + [
+        {"user": "bob", "at": NOW}
+    ]
+    notes = sw.evaluate(view, rows, queries).schema.metadata or {}
+    short = {False: "n_exact_8s=2, n_exact_8s_right=2", True: ""}[spread]
+    assert notes[b"slicewise.beyond_capacity"].decode() == short
+    wanted = "n_exact_8s: beyond_capacity, n_exact_8s_right: beyond_capacity" if short else ""
+    assert notes[b"slicewise.errors"].decode() == wanted
+
+
 def test_a_window_of_time_that_begins_before_what_is_kept_is_refused() -> None:
     feature = sw.Feature("n", sw.count(), [sw.exact_range("1h")])
     only = FeatureView("only", source=plays, entity=["user"], features=[feature])

@@ -194,7 +194,7 @@ def bottom_k(payload: str, *, by: str, k: int, where: str | None = None) -> Aggr
 
 @checked_call
 def first(column: str, *, where: str | None = None) -> Aggregate:
-    """The earliest value that is not null.
+    """The earliest value that is not null: of the first event by event time, not of the first to arrive.
 
     Example: `sw.first("song")`
     """
@@ -203,7 +203,8 @@ def first(column: str, *, where: str | None = None) -> Aggregate:
 
 @checked_call
 def last(column: str, *, where: str | None = None) -> Aggregate:
-    """The latest value that is not null.
+    """The latest value that is not null: of the last event by event time, not of the last to arrive; of one
+    instant the last by topic, partition and offset.
 
     Example: `sw.last("stars")`
     """

@@ -1,4 +1,4 @@
-"""A decaying sum is the exact sum of value · weight(its instant), divided once by the weight of the window's end.
+"""A decaying sum is the exact sum of value · weight(its instant), divided once by that of the instant of ages.
 
 Weights have one landmark for ever (`halving`), so that no partial is ever rewritten as time passes.
 """
@@ -279,7 +279,8 @@ def _half_life(given: object, where: str) -> str:
 @register(_sums)
 @dataclass(frozen=True)
 class DecaySum(Decayed):
-    """Sum in which a value weighs 2^(-age / half_life); age: from the event to the window's end.
+    """Sum in which a value weighs 2^(-age / half_life); age: from the event to the window's end, in exact windows
+    and rows to the instant that is asked for, less the offset.
 
     Null without values. The nearest double to the exact quotient (half to even) of the weights,
     each of which is within 2^-33 of the power that it stands for. Beyond the largest double null

@@ -67,7 +67,7 @@ def _examples(cls: type[Any]) -> Sequence[Invertible]:
 @register(_examples)
 @dataclass(frozen=True)
 class Histogram(Invertible):
-    """How many values lie in each bin: struct<under, bins: list, over>; a null is in none, NaN is over.
+    """How many values lie in each bin: struct<under, bins: list, over>; a null is in none.
 
     edges: ascending; bin i holds edges[i] <= value < edges[i + 1], `over` all from the last edge
     on. A number is an int, a float (by its exact value) or a Decimal. Partial: `bin` (0 is under),

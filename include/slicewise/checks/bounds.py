@@ -50,6 +50,13 @@ def may_be(window: Window, slice_us: int, start_us: int, end_us: int, at_us: int
     return any((start_us, end_us) == _present(window, slice_us, t, end_us) for t in instants)
 
 
+def ages_from_us(window: Window, end_us: int) -> int:
+    """The instant that an answer's ages are counted from: the one that was asked for where it lies in the window, else
+    where the window ends."""
+    asked_for_lies_inside = window.kind == "rows" or (window.kind == "exact" and window.closed in ("both", "right"))
+    return end_us - 1 if asked_for_lies_inside else end_us
+
+
 def _may_be_exact(window: Window, start_us: int, end_us: int, at_us: int | None) -> bool:
     """Closed at the reading's own microsecond; a live one may have been at any."""
     if window.kind == "rows":

@@ -9,7 +9,7 @@ from itertools import zip_longest
 from typing import Any
 
 from slicewise.checks import declared, engine
-from slicewise.checks.bounds import may_be, searched_from
+from slicewise.checks.bounds import ages_from_us, may_be, searched_from
 from slicewise.checks.causes import causes_of
 from slicewise.checks.doubts import Doubt, session_starts
 from slicewise.checks.exact import plain_sum_agrees
@@ -119,15 +119,15 @@ def _added(values: Sequence[_Value], rows: Sequence[Compared]) -> dict[int, int]
 def _values(unit: Unit, reads: Sequence[Read]) -> Iterable[_Value]:
     questions = reads[0].questions if reads else {}
     specs = {feature.column: _asked(feature, questions) for feature in unit.features}
-    numbers: dict[tuple[int, int, int, int], WindowOf] = {}
+    numbers: dict[tuple[int, int, int, int, int], WindowOf] = {}
     for read in reads:
         for feature in unit.features:
             if f"{unit.view}:{feature.column}" in read.incomplete:
                 continue
             start, end = read.asked.token.bounds[feature.column]
-            rows = feature.window.rows
-            key = (read.asked.who, start, end, rows)
-            window = numbers.setdefault(key, WindowOf(len(numbers), read.asked.who, TOKEN, start, end, rows))
+            rows, back = feature.window.rows, end - ages_from_us(feature.window, end)
+            key = (read.asked.who, start, end, rows, back)
+            window = numbers.setdefault(key, WindowOf(len(numbers), key[0], TOKEN, *key[1:4], back_us=back))
             yield _Value(read, feature, specs[feature.column], window)
 
 

@@ -32,13 +32,14 @@ IDENTITY = ("t", "topic_id", "p", "o")
 class InPython:
     """Called by Spark's workers with their rows: per window and number of an aggregate its value's canonical bytes.
 
-    wanted: of each window that is asked the aggregates' numbers. ends: where windows end, in microseconds.
+    wanted: of each window that is asked the aggregates' numbers. ages_from: of each the instant that ages are counted
+    from, in microseconds.
     """
 
     aggregates: Sequence[Aggregated]
     kinds: Mapping[str, str]
     wanted: Mapping[int, Sequence[int]]
-    ends: Mapping[int, int]
+    ages_from: Mapping[int, int]
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for w, rows in _by_window(batches):
@@ -61,7 +62,7 @@ class InPython:
             else:
                 if judges is None:
                     judges = _judged_rows(rows)
-                yield judged(judges, {**each.parameters, END: self.ends[w]})
+                yield judged(judges, {**each.parameters, END: self.ages_from[w]})
 
     def _sum(self, each: Aggregated, values: Sequence[Any]) -> Any:
         if each.kind == ABSOLUTE:

@@ -82,23 +82,21 @@ def _good(table: str, source: Source) -> str:
 def viewed(unit: Unit, source: Source, events: str) -> str:
     """The rows that the view takes of `events`: entity columns e_, and what aggregates read as v_.
 
-    Row logic's text is the definition, and shared; a double's negative zero is zero.
+    Row logic's text is the definition, and shared; a double's negative zero is zero. A computed double that is not
+    finite leaves the row out, whether or not an aggregate of this unit reads it.
     """
     computed = dict(unit.columns)
     kinds = kinds_of(unit, source)
     values = {}
-    for name in sorted({name for name, _ in unit.given_types}):
+    doubles = {name for name in computed if kinds[name] == DOUBLE}
+    for name in sorted({name for name, _ in unit.given_types} | doubles):
         text = f"({computed[name].spark(_column)})" if name in computed else _column(name)
         values[name] = f"CASE WHEN {text} = 0 THEN 0D ELSE {text} END" if kinds[name] == DOUBLE else text
     entity = [f"{_column(name)} AS `e_{name}`" for name, _ in unit.entity]
     selected = ", ".join([*entity, *(f"{text} AS `v_{name}`" for name, text in values.items())])
     # the events are named: Spark reads `(…) WHERE (a_column)` as a name WHERE with a list of columns
     where = f"AS archived WHERE ({unit.where.spark(_column)})" if unit.where is not None else ""
-    finite = [
-        f"coalesce(`v_{name}` BETWEEN -{MAX_DOUBLE} AND {MAX_DOUBLE}, TRUE)"
-        for name in values
-        if name in computed and kinds[name] == DOUBLE
-    ]
+    finite = [f"coalesce(`v_{name}` BETWEEN -{MAX_DOUBLE} AND {MAX_DOUBLE}, TRUE)" for name in sorted(doubles)]
     known = [f"`e_{name}` IS NOT NULL" for name, _ in unit.entity]
     kept = " AND ".join([*finite, *known]) or "TRUE"
     event_id = "" if unit.dedupe is None else f", {_column(unit.dedupe.column)} AS {EVENT_ID}"

@@ -66,7 +66,8 @@ class WindowOf:
     """An interval of one answer under a rule: `w` numbers it. rows: only the last so many of its rows (0: all).
 
     part: these events count `times` (0: not at all). A part that lies outside counts once less: what is doubled stands
-    in the store a second time, and maybe within.
+    in the store a second time, and maybe within. back_us: how long before the end the instant lies that ages are
+    counted from.
     """
 
     w: int
@@ -77,6 +78,7 @@ class WindowOf:
     rows: int = 0
     part: Part | None = None
     times: int = 1
+    back_us: int = 0
 
 
 Question = tuple[WindowOf, Aggregated]

@@ -226,11 +226,11 @@ class Recomputation:
         wanted: dict[int, list[int]] = {}
         for window, each in asked:
             wanted.setdefault(window.w, []).append(numbers[each.key])
-        ends = {window.w: window.end_us for window, _ in asked}
+        ages_from = {window.w: window.end_us - window.back_us for window, _ in asked}
         judges = any(each.kind not in queries.BY_SQL and each.kind != ABSOLUTE for each in aggregates)
         read = [f"`v_{name}`" for name in sorted({name for each in aggregates for name in each.inputs})]
         rows = self.spark.sql(queries.whole([*(IDENTITY if judges else ()), *read], _IN_PYTHON))
-        answers = rows.mapInArrow(InPython(aggregates, self.kinds, wanted, ends), SCHEMA).toArrow()
+        answers = rows.mapInArrow(InPython(aggregates, self.kinds, wanted, ages_from), SCHEMA).toArrow()
         for w, number, value in zip(*(answers[name].to_pylist() for name in answers.column_names), strict=True):
             values[w, aggregates[number].key] = value_of(value)
 

@@ -47,7 +47,8 @@ class KafkaSource:
     of the Kafka record. max_lateness,
     max_ahead: how far an event's time may lie before and after the time of its Kafka record;
     beyond, the record is kept aside with its reason. required: columns that may not be null (the
-    timestamp never may). allow_nan: double columns in which NaN and infinities are values.
+    timestamp never may). allow_nan: double columns in which NaN and infinities are values, which sw.count counts and
+    row logic reads; no other aggregate reads such a column, since no sum of them could be checked.
     topic: the source's name by default. dedupe: sw.dedupe("event_id") where a producer may send an event again.
     """
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
 from typing import TypeVar
@@ -15,10 +15,12 @@ from slicewise.aggregates.membership import answer_type, asking
 from slicewise.errors import DefinitionError, SlicewiseError
 from slicewise.features.dedupe import refuse_by_event
 from slicewise.features.definitions import FeatureSet, FeatureView, KafkaSource, Project
+from slicewise.features.dialects import MAX_DOUBLE
 from slicewise.features.emission import Emission, Emit, emitted
 from slicewise.features.event_list import kept_for, shared
 from slicewise.features.expression import RowExpression
 from slicewise.features.fingerprint import condition_column
+from slicewise.features.finite import may_be_infinite
 from slicewise.features.names import listed, nearest
 from slicewise.features.naming import OF_QUESTIONS, refuse_cases
 from slicewise.features.paths import column_paths
@@ -129,6 +131,10 @@ def plan_view(view: FeatureView, source: Source) -> tuple[Unit, ...]:
         refuse_by_event([each[0] for each in exact], view.emit is not None, view.place)
     sliced = [each for each in wanted if not each[2].is_exact]
     computed = columns | conditions
+    # What refuses a row refuses it in the whole view: each unit computes it, whatever its own features read.
+    made = _used(functions, wanted)
+    read = _used(computed, wanted, dict(made))
+    refusing = {name for name, e in read if may_be_infinite(e.tree, source.allow_nan)}
     emission = _emission(view, sliced)
     units = [
         build_unit(
@@ -138,8 +144,8 @@ def plan_view(view: FeatureView, source: Source) -> tuple[Unit, ...]:
             spread=view.spread or not entity,
             slice_us=slice_us,
             where=where,
-            columns=_used(computed, sliced, functions),
-            functions=_used(functions, sliced),
+            columns=_used(computed, sliced, dict(made), refusing),
+            functions=made,
             features=tuple(group),
             levels=_levels(group, slice_us),
             retention_us=max(reach_us(w, slice_us) for _, _, w, _ in group) + source.max_lateness_us,
@@ -157,8 +163,8 @@ def plan_view(view: FeatureView, source: Source) -> tuple[Unit, ...]:
             spread=view.spread or not entity,
             slice_us=1,
             where=where,
-            columns=_used(computed, exact, functions),
-            functions=_used(functions, exact),
+            columns=_used(computed, exact, dict(made), refusing),
+            functions=made,
             features=tuple(exact),
             levels=(),
             retention_us=max(kept.range_us, kept.late_us),
@@ -188,10 +194,11 @@ def _used(
     columns: Mapping[str, _Column],
     wanted: Sequence[_Wanted],
     functions: Mapping[str, RowFunction] = MappingProxyType({}),
+    beside: Collection[str] = (),
 ) -> tuple[tuple[str, _Column], ...]:
-    """The computed columns that these features read, or that row functions of theirs do."""
-    names = {column for *_, aggregate in wanted for column in aggregate.inputs}
-    names |= {column for name, function in functions.items() if name in names for column in function.reads}
+    """The computed columns that these features read, or that row functions do; and those beside them."""
+    names = {column for *_, aggregate in wanted for column in aggregate.inputs} | {*beside}
+    names |= {column for function in functions.values() for column in function.reads}
     return tuple((name, e) for name, e in columns.items() if name in names)
 
 
@@ -316,8 +323,9 @@ def _check_aggregate(aggregate: Aggregate, source: Source, computed: Mapping[str
             raise DefinitionError(
                 f"{aggregate.describe()} reads {column!r}, which allows NaN and infinities",
                 where=place,
-                expected="finite values",
-                next_step=f'compute a column from it, such as "CASE WHEN ABS({column}) < 1e308 THEN {column} END"',
+                expected="finite values; sw.count alone reads a column that allows others",
+                next_step="compute a column of what is finite: "
+                f'"CASE WHEN ABS({column}) <= {MAX_DOUBLE} THEN {column} END"',
             )
     try:
         aggregate.bind({name: arrow_type(kind) for name, kind in kinds.items()})

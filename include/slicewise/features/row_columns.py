@@ -48,7 +48,8 @@ def row_logic(unit: Unit, events: pa.Table, carried: Sequence[str]) -> tuple[pa.
         result = engine.sql(text).to_arrow_table()
     kinds |= {name: expression.kind for name, expression in computed.items()}
     kept, refused = _accepted(_typed(result, kinds), entity, tuple(computed))
-    return _with_functions(unit, kept, refused)
+    beside = [name for name in computed if name not in dict(unit.given_types)]  # there to refuse rows by
+    return _with_functions(unit, kept.drop_columns(beside), refused)
 
 
 def _with_functions(unit: Unit, table: pa.Table, refused: Mapping[str, int]) -> tuple[pa.Table, Mapping[str, int]]:

@@ -163,7 +163,7 @@ def answer_spine(
         numbers = events.entities.numbers(spine.table)
         if own is None:
             bounds = settled(events, each.features, numbers, bounds)
-        question = Question(numbers, bounds, covers)
+        question = Question(numbers, bounds, covers, mode)
         some_finished = answer(events, each.features, question)
         finished |= {
             each.ref(feature): answered(feature, some_finished[feature.column], spine.table)

@@ -12,6 +12,8 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
 
 from slicewise.aggregates import Columns, Finished
 from slicewise.errors import BadRequest, DefinitionError
@@ -19,6 +21,7 @@ from slicewise.features.definitions import FeatureView, Project
 from slicewise.features.plan import plan
 from slicewise.features.unit import PlannedFeature, Unit
 from slicewise.slices import Mode, bounds_columns
+from slicewise.training.capacity import beyond_capacity
 from slicewise.training.entities import entities_of
 from slicewise.training.given import typed_events
 from slicewise.training.local import Bounds, Question, UnitEvents, answer
@@ -33,6 +36,9 @@ MODES: tuple[Mode, ...] = ("event_time", "at", "live")
 MODE = "mode"
 REFUSED = b"slicewise.refused"
 ERRORS = b"slicewise.errors"
+CAPACITY = b"slicewise.beyond_capacity"
+BEYOND_CAPACITY = "beyond_capacity"
+"""Error code: the window reaches events that the view's `capacity` leaves out of what is kept online."""
 
 
 def evaluate(view: FeatureView, events: object, queries: object) -> pa.Table:
@@ -46,10 +52,15 @@ def evaluate(view: FeatureView, events: object, queries: object) -> pa.Table:
     A query also has the columns that features are asked by (`sw.bloom("song_id", …)` by `song_id`):
     a value, or a list of values.
 
+    Exact windows see what an online read would: of an entity's events the latest `capacity`. A window that reaches
+    before them is null in the modes "at" and "live", where serving refuses it; by event time it is answered, as a
+    training set does from the archive. Either way it is named in the metadata.
+
     Returns one row per query: entity columns, what was asked, `at`, and a column per feature and window. Schema
     metadata: `slicewise.refused`, records and values that the platform would refuse, by reason;
-    `slicewise.errors`, features whose value is null because of an error. Raises DefinitionError
-    and BadRequest.
+    `slicewise.errors`, features whose value is null because of an error; `slicewise.beyond_capacity`, features with
+    the number of queries whose window reaches before what the view's `capacity` keeps. Raises DefinitionError and
+    BadRequest.
     """
     if not isinstance(view, FeatureView):
         raise DefinitionError(
@@ -62,6 +73,8 @@ def evaluate(view: FeatureView, events: object, queries: object) -> pa.Table:
     spine = read_spine(queries, dict(units[0].entity), asked)
     modes = _modes(spine.table)
     finished: dict[str, Finished] = {}
+    online = np.array([mode != "event_time" for mode in modes], np.bool_)
+    beyond: dict[str, int] = {}
     refusals = dict(refused)
     for unit in units:
         known = entities_of(spine.table, [name for name, _ in unit.entity])
@@ -75,8 +88,11 @@ def evaluate(view: FeatureView, events: object, queries: object) -> pa.Table:
             some = answer(own, unit.features, question, _Transit(unit))
         else:
             some = answer(_listed(own), unit.features, question)
+            for column, rows in beyond_capacity(own, unit.features, question).items():
+                beyond[column] = int(rows.sum())
+                some[column] = _without(some[column], rows & online)
         finished |= {f.column: answered(f, some[f.column], spine.table) for f in unit.features}
-    return _table(view, spine, (*dict(units[0].entity), *asked), finished, refusals)
+    return _table(view, spine, (*dict(units[0].entity), *asked), finished, refusals, beyond)
 
 
 @dataclass(frozen=True)
@@ -95,6 +111,12 @@ def _listed(own: UnitEvents) -> UnitEvents:
     members = own.unit.members
     rows = members.decode(members.encode(own.source.rows))
     return replace(own, source=SortedRows(own.source.entity, rows))
+
+
+def _without(finished: Finished, rows: NDArray[np.bool_]) -> Finished:
+    """With null, and the error, in these rows."""
+    kept = pc.if_else(pa.array(~rows), finished.values, pa.scalar(None, finished.values.type))
+    return Finished(kept, {**finished.errors, **dict.fromkeys(np.flatnonzero(rows).tolist(), BEYOND_CAPACITY)})
 
 
 def _modes(table: pa.Table) -> list[Mode]:
@@ -129,6 +151,7 @@ def _table(
     names: Sequence[str],
     finished: Mapping[str, Finished],
     refused: Mapping[str, int],
+    beyond: Mapping[str, int],
 ) -> pa.Table:
     columns: dict[str, Any] = {name: spine.table[name] for name in (*names, AT)}
     order = [column for feature in view.features for column in feature.columns()]
@@ -137,5 +160,6 @@ def _table(
     notes = {
         REFUSED: ", ".join(f"{reason}={refused[reason]}" for reason in sorted(refused)).encode(),
         ERRORS: ", ".join(errors).encode(),
+        CAPACITY: ", ".join(f"{column}={beyond[column]}" for column in sorted(beyond)).encode(),
     }
     return pa.table(columns).replace_schema_metadata(notes)

@@ -13,7 +13,7 @@ import numpy as np
 
 from slicewise.aggregates import Columns, Finished
 from slicewise.features.unit import PlannedFeature, Unit
-from slicewise.slices import SLICES
+from slicewise.slices import SLICES, holds_end
 from slicewise.training.knowledge import Covers
 from slicewise.training.last import last_rows
 from slicewise.training.question import Bounds as Bounds
@@ -41,13 +41,14 @@ def answer(
         if feature.window.rows:
             partials[feature.column] = last_rows(events, feature, question)
     return {
-        f.column: f.aggregate.finish_columns_at(partials[f.column], functools.partial(_ends, question, f.column))
+        f.column: f.aggregate.finish_columns_at(partials[f.column], functools.partial(_ends, question, f))
         for f in features
     }
 
 
-def _ends(question: Question, column: str) -> Ints:
-    return question.bounds[column][1]
+def _ends(question: Question, feature: PlannedFeature) -> Ints:
+    """The instants that ages are counted from."""
+    return question.bounds[feature.column][1] - holds_end(feature.window, question.mode)
 
 
 def _partials(

@@ -122,8 +122,10 @@ def _each(unit: Unit, kept: pa.Table) -> pa.Table:
     time = np.asarray(kept["event_time"].to_numpy(), np.int64)
     order = np.argsort(time, kind="stable")
     _refuse_many(len(order))
-    entity = kept.select([name for name, _ in unit.entity]).take(pa.array(order))
-    return entity.append_column(AT, as_timestamps(time[order]))
+    at = as_timestamps(time[order])
+    if not unit.entity:  # a table without columns has no rows that a column could stand beside
+        return pa.table({AT: at})
+    return kept.select([name for name, _ in unit.entity]).take(pa.array(order)).append_column(AT, at)
 
 
 def _ends(unit: Unit, kept: pa.Table, windows: Sequence[Window], begin: int, end: int) -> pa.Table:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from slicewise.cover import Place
 from slicewise.features.unit import Unit
+from slicewise.slices import Mode
 from slicewise.training.entities import Entities
 from slicewise.training.knowledge import Covers
 from slicewise.training.ranges import Ints
@@ -35,12 +36,14 @@ class UnitEvents:
 class Question:
     """What is asked: per row the entity's number (negative: unknown), and bounds per feature column.
 
-    covers: what each row knows; None where all events at hand are known.
+    covers: what each row knows; None where all events at hand are known. mode: by which the bounds were made; those
+    of exact windows are the same in every mode.
     """
 
     entity: Ints
     bounds: Mapping[str, Bounds]
     covers: Covers | None = None
+    mode: Mode = "event_time"
 
     def take(self, rows: Ints) -> Question:
         """These rows, in this order."""
@@ -48,4 +51,5 @@ class Question:
             self.entity[rows],
             {name: (start[rows], end[rows]) for name, (start, end) in self.bounds.items()},
             None if self.covers is None else self.covers.take(rows),
+            self.mode,
         )

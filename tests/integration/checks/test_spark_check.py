@@ -142,7 +142,8 @@ class OracleReader:
             intervals[feature.column] = (start + self.move_bounds, end)
             wrong = self.falsify.get((ref, mode))
             asked = entity.get("song")
-            value = wrong(own, start, end) if wrong else self._value(unit.view, feature.feature, chosen, end, asked)
+            aged = t - feature.window.offset_us if feature.window.is_exact else end  # the instant that is asked for
+            value = wrong(own, start, end) if wrong else self._value(unit.view, feature.feature, chosen, aged, asked)
             values[ref] = _as_served(value)
         covers = {hour: Cover(offsets) for hour, offsets in ahead.items()}
         text = tokens.encode(

@@ -61,15 +61,23 @@ REFUSALS: dict[str, tuple[str, str]] = {
     ),
     # ---- frames of nothing, and of what is no number
     "rows before the future": (
-        "this frame of ROWS",
+        "ROWS without a whole number of rows",
         over("PARTITION BY user_id ORDER BY ts ›ROWS BETWEEN -1 PRECEDING AND CURRENT ROW"),
     ),
+    "rows that end before the row": (
+        "ROWS that end before the current row",
+        over("PARTITION BY user_id ORDER BY ts ›ROWS BETWEEN 9 PRECEDING AND 1 PRECEDING"),
+    ),
+    "rows without some": (
+        "ROWS with EXCLUDE",
+        over("PARTITION BY user_id ORDER BY ts ›ROWS BETWEEN 9 PRECEDING AND CURRENT ROW EXCLUDE CURRENT ROW"),
+    ),
     "rows as text": (
-        "this frame of ROWS",
+        "ROWS without a whole number of rows",
         over("PARTITION BY user_id ORDER BY ts ›ROWS BETWEEN '5' PRECEDING AND CURRENT ROW"),
     ),
     "rows that are computed": (
-        "this frame of ROWS",
+        "ROWS without a whole number of rows",
         over("PARTITION BY user_id ORDER BY ts ›ROWS BETWEEN 1 + 1 PRECEDING AND CURRENT ROW"),
     ),
     "the current row alone": (
@@ -217,7 +225,10 @@ REFUSALS: dict[str, tuple[str, str]] = {
         ),
     ),
     "groups": ("groups of peers", over("PARTITION BY user_id ORDER BY SLICE(ts) ›GROUPS 3 PRECEDING")),
-    "rows of slices": ("", over("PARTITION BY user_id ORDER BY SLICE(ts) ›ROWS 3 PRECEDING")),
+    "rows of slices": (
+        "ROWS over SLICE(ts): slices know no single rows",
+        over("PARTITION BY user_id ORDER BY SLICE(ts) ›ROWS 3 PRECEDING"),
+    ),
     "exclude": (
         "EXCLUDE",
         over("PARTITION BY user_id ORDER BY SLICE(ts) ›RANGE INTERVAL '1' HOUR PRECEDING EXCLUDE CURRENT ROW"),
@@ -272,6 +283,10 @@ REFUSALS: dict[str, tuple[str, str]] = {
     "a hop longer than its window": (
         "misses events",
         "SELECT count(*) AS n FROM plays GROUP BY user_id, ›HOP(ts, INTERVAL '1' HOUR, INTERVAL '10' MINUTE)",
+    ),
+    "a hop that its window is no multiple of": (
+        "SQL's would begin at each multiple of the hop, ours end there",
+        "SELECT count(*) AS n FROM plays GROUP BY user_id, ›HOP(ts, INTERVAL '25' MINUTE, INTERVAL '1' HOUR)",
     ),
     "a window over another time": (
         "not over the event time",

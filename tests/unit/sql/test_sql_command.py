@@ -121,6 +121,52 @@ def test_a_lifetime_holds_all_events_up_to_each_of_them(capsys: pytest.CaptureFi
     assert [(row["n_lifetime"], row["spent_lifetime_offset_1h"]) for row in answer["rows"]] == [(2, None), (3, 42.5)]
 
 
+GLOBAL = """CREATE FEATURE VIEW everything WITH (global = TRUE) AS
+            SELECT count(*) OVER (ORDER BY SLICE(bought_at) RANGE INTERVAL '1 hour' PRECEDING) AS n_1h,
+                   sum(price) OVER (ORDER BY bought_at RANGE BETWEEN INTERVAL '1' HOUR PRECEDING AND CURRENT ROW)
+                     AS spent_exact_1h
+            FROM purchases"""
+"""All events together: no column says whose a row is."""
+
+
+def test_a_global_view_has_a_row_per_event(capsys: pytest.CaptureFixture[str]) -> None:
+    #  events: 08:05, 08:20, 08:40, 08:41 (for nothing), 09:10, 11:30, 11:45, 12:00
+    expected = [
+        ("08:05", 1, 4.5),
+        ("08:20", 2, 34.5),
+        ("08:40", 3, 44.4),
+        ("08:41", 4, 44.4),
+        ("09:10", 4, 52.4),
+        ("11:30", 1, 24.0),
+        ("11:45", 2, 28.5),
+        ("12:00", 3, 56.5),
+    ]
+    (answer,) = rows(capsys, GLOBAL, "--over", str(EVENTS))
+    assert [(row["bought_at"][11:16], row["n_1h"], row["spent_exact_1h"]) for row in answer["rows"]] == expected
+    assert list(answer["rows"][0]) == ["bought_at", "n_1h", "spent_exact_1h"]
+    assert main(["sql", GLOBAL, "--over", str(EVENTS)]) == 0
+    shown = capsys.readouterr().out.splitlines()
+    assert shown[0].split() == ["bought_at", "n_1h", "spent_exact_1h"]
+    assert shown[1].split() == ["2026-11-20T08:05:00Z", "1", "4.5"]
+    assert shown[-1] == "8 rows"
+    assert rows(capsys, GLOBAL, "--over", str(EVENTS), "--start", "2030-01-01T00:00:00Z")[0]["rows"] == []
+
+
+def test_a_decay_ages_to_the_row(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    file = tmp_path / "e.jsonl"
+    times = ["08:00:00", "08:00:01", "08:00:03"]
+    file.write_text(
+        "".join(json.dumps({"user_id": "a", "price": 1, "bought_at": f"2026-11-20T{t}Z"}) + "\n" for t in times)
+    )
+    for order in ("SLICE(bought_at)", "bought_at"):
+        over = f"(PARTITION BY user_id ORDER BY {order} RANGE BETWEEN INTERVAL '1' MINUTE PRECEDING AND CURRENT ROW)"
+        query = f"SELECT decay_sum(price, half_life => '1s') OVER {over} FROM purchases"
+        (answer,) = rows(capsys, query, "--over", str(file))
+        (column,) = set(answer["rows"][0]) - {"user_id", "bought_at"}
+        #  08:00:00 1   08:00:01 1 + 1/2   08:00:03 1 + 1/4 + 1/8
+        assert [row[column] for row in answer["rows"]] == [1.0, 1.5, 1.375]
+
+
 def test_at_an_instant_there_is_a_row_per_entity(capsys: pytest.CaptureFixture[str]) -> None:
     query = f"SELECT count(*) {SLIDING.format('1 day')} AS n_1d FROM purchases"
     (answer,) = rows(capsys, query, "--over", str(EVENTS), "--at", "2026-11-20T09:00:00Z")

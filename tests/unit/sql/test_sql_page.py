@@ -39,7 +39,7 @@ def test_the_page_is_current(index: int, capsys: pytest.CaptureFixture[str], mon
 
 
 def test_the_page_has_what_it_should() -> None:
-    assert len(SHOWN) == 6
+    assert len(SHOWN) == 10
     assert {kind for kind, _, _ in SHOWN} == {"output", "error"}
 
 

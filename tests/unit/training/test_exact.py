@@ -56,11 +56,6 @@ def chosen(events: Sequence[OracleEvent], window: Window, at: int, user: str | N
     ]
 
 
-def ends_of(window: Window, at: int) -> int:
-    """Where it ends, which a decay is told at: right behind a closed end."""
-    return at + 1 if window.rows or window.closed in ("both", "right") else at
-
-
 def instants(events: Sequence[dict[str, Any]], count: int) -> list[int]:
     """The times of events, and right beside them; and where windows begin at one."""
     rng = np.random.default_rng(SEED)
@@ -87,7 +82,7 @@ def test_evaluate_is_brute_force_for_every_aggregate(entity: list[str]) -> None:
             inside = chosen(raw, window, int(query["at"]), query.get("user"))
             for name in AGGREGATES:
                 column = f"{name}_{window.column_suffix()}"
-                assert same(row[column], expected(name, inside, ends_of(window, int(query["at"])))), (
+                assert same(row[column], expected(name, inside, int(query["at"]))), (
                     column,
                     query,
                     row[column],
@@ -122,7 +117,7 @@ def test_a_training_set_by_token_holds_exactly_the_last_rows_that_the_token_hold
         for window in WINDOWS:
             inside = chosen(known, window, at, user)
             for name in AGGREGATES:
-                right = expected(name, inside, ends_of(window, at))
+                right = expected(name, inside, at)
                 assert same(row[f"exact:{name}_{window.column_suffix()}"], right), (name, window, user)
 
 

@@ -28,7 +28,8 @@ class Row(NamedTuple):
 
 
 END = "end_us"
-"""What a judge finds beside the parameters where there are rows: the end of the window, in microseconds."""
+"""What a judge finds beside the parameters where there are rows: the instant that ages are counted from, in
+microseconds: the end of the window, of an exact one that holds the instant asked for that instant."""
 
 Judge = Callable[[Sequence[Row], Mapping[str, Any]], Any]
 """(rows in total order, the aggregate's own description of kind and parameters) -> the finished value."""

@@ -115,6 +115,15 @@ class Grouped:
                 "first how far it moves, then how long it is, the first no more than the second",
                 "swap them, if that is what is meant",
             )
+        if length % every:
+            raise self.sql.refused(
+                f"a window of {format_duration(length)} is no multiple of its hop of {format_duration(every)}: "
+                "SQL's would begin at each multiple of the hop, ours end there",
+                tokens.span(),
+                "a length that is a multiple of the hop: both are the same windows then",
+                f'in Python: sw.hopping("{format_duration(length)}", every="{format_duration(every)}") ends at each '
+                "multiple of its hop",
+            )
         return Meant(_Hopping(is_open), (length, every, *back), tokens.span())
 
     def _session(self, lengths: list[int], named: Mapping[str, exp.Expr], tokens: Tokens) -> Meant:

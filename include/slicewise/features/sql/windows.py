@@ -176,11 +176,14 @@ class Windows:
     def _rows(self, start: Any, end: Any, span: Span, sliced: bool, spec: exp.Expr) -> Meant:
         counted = isinstance(start, exp.Literal) and not start.is_string
         text = str(start.this) if counted else ""
-        plain = end is None or isinstance(end, str)
-        if sliced or not plain or not is_whole(text) or spec.args.get("exclude") is not None:
-            raise self.sql.refused(
-                "this frame of ROWS", span, f"ORDER BY {self.timestamp} ROWS BETWEEN 9 PRECEDING AND CURRENT ROW"
-            )
+        for wrong, why in (
+            (sliced, f"ROWS over {SLICE}({self.timestamp}): slices know no single rows"),
+            (not (end is None or isinstance(end, str)), "ROWS that end before the current row"),
+            (not is_whole(text), "ROWS without a whole number of rows"),
+            (spec.args.get("exclude") is not None, "ROWS with EXCLUDE"),
+        ):
+            if wrong:
+                raise self.sql.refused(why, span, f"ORDER BY {self.timestamp} ROWS BETWEEN 9 PRECEDING AND CURRENT ROW")
         return Meant(lambda: slices.rows(int(text) + 1), (), span)
 
     def _frame_span(self, tokens: Tokens) -> Span:
