@@ -132,7 +132,7 @@ def test_what_is_wrong_stands_with_where_to_look_and_well_means_all_of_it() -> N
     assert page["said"] == "The stream is well."
     assert "Not well now" in page["found"]
     assert "view carrier | answers 503 | docs/runbook.md#a-view-stays-in-building" in page["found"]
-    assert "Within the last day, or accepted" in page["found"]
+    assert "Of the last day, accepted, or starting" in page["found"]
     assert "alert <b>x</b> | a check was red" in page["found"]
     assert shown(FOUND | {"findings": [past]})["said"] == "All is well."
     ill = {"reasons": ["flights: no heartbeat for 31 s"], "stopped": False, "well": False}

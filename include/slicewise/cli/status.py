@@ -2,13 +2,13 @@
 
 First a line per service, then per view whether it answers (or how far its history is and what it waits for) and per job
 how its last run ended. Then what is not well now: views that answer 503, a stream that hangs, lags or lost events,
-answers that are late, jobs that failed or are overdue, servers that die again and again. Then what was within the last
-day: alerts, restarts, and losses that somebody accepted.
+answers that are late, jobs that failed or are overdue, servers that die again and again. Then what is not wrong now:
+alerts and restarts of the last day, losses that somebody accepted, and what is starting beside right answers.
 
 Exit status: 0 all is well; 1 a service that is always on is not up; 3 all are up, and something else is not well.
 
   slicewise status
-  slicewise status --json    a list: rows of kind service, view, job and finding (state ill: now; past: within a day)
+  slicewise status --json    a list: rows of kind service, view, job and finding (state ill: wrong now; else past)
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ def _show(found: Picture) -> None:
             print("{:<8} {:<24} {:<8} {}".format("view", view, *_view(lines)))
         for job in found.overview.jobs:
             print(f"{'job':<8} {job.job:<24} {'well' if job.ok else 'failed':<8} {_ago(job.age_s)}")
-    for title, now in (("not well", True), ("within the last day, or accepted", False)):
+    for title, now in (("not well", True), ("of the last day, accepted, or starting", False)):
         some = [each for each in found.findings if each.now is now]
         if some:
             print(f"{title}:")

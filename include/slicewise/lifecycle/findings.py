@@ -13,9 +13,9 @@ from slicewise import holes
 from slicewise.errors import CodecError
 from slicewise.features import own
 from slicewise.lifecycle import alerted
-from slicewise.lifecycle.alerts import RUNBOOK, aging_kind, runbook_link
+from slicewise.lifecycle.alerts import runbook_link
 from slicewise.lifecycle.health import Limits
-from slicewise.lifecycle.overview import JobLine, ViewLine, health_of, lost_events, overview
+from slicewise.lifecycle.overview import JobLine, ViewLine, beginning_of, health_of, overview
 from slicewise.stores.redis.status import StoreStatus
 
 HOUR_S = 3600.0
@@ -41,7 +41,7 @@ class Finding:
     look: str
     """Where to look: a page of the runbook, a log, or a command."""
     now: bool = True
-    """It is so now; else it happened within a day, or somebody accepted it."""
+    """It is wrong now; else it happened within a day, was accepted, or starts while answers are right."""
 
 
 def findings(status: StoreStatus, limits: Limits) -> tuple[Finding, ...]:
@@ -51,8 +51,9 @@ def findings(status: StoreStatus, limits: Limits) -> tuple[Finding, ...]:
     found = overview(status, limits)
     return (
         *_views(found.views),
-        *_stream(status, limits),
+        *_parts(status, limits),
         *(each for job in found.jobs for each in _job(job)),
+        *_never(status),
         *_holes(status),
         *_alerts(status),
     )
@@ -64,30 +65,50 @@ def _views(views: tuple[ViewLine, ...]) -> list[Finding]:
     return [Finding(f"view {view}", f"answers 503: building, {text}", look) for view, text in waits.items()]
 
 
-def _stream(status: StoreStatus, limits: Limits) -> list[Finding]:
+def _parts(status: StoreStatus, limits: Limits) -> list[Finding]:
+    """Of the stream and what runs beside it, each reason with the section of its part."""
     health = health_of(status, limits)
     if health.stopped:
         return [Finding("stream", "stopped on purpose: answers grow old", "slicewise stream ensure", now=False)]
-    lost = f"{RUNBOOK}#the-store-lost-what-it-had"
-    page = runbook_link("ingest_stream")
-    reasons = [
-        Finding("stream", each, lost if each.startswith("store: it lost") and lost_events(status) else page)
-        for each in health.reasons
-    ]
-    return [*reasons, *(Finding("stream", each, runbook_link(aging_kind([each]))) for each in health.aging)]
+    told = [Finding(part, each, runbook_link(part)) for part, reasons in health.parts.items() for each in reasons]
+    if not health.parts:  # none of a part: what of the stream cannot be read
+        told = [Finding("stream", each, runbook_link("stream")) for each in health.reasons]
+    waits = [Finding("stream", each, runbook_link("stream")) for each in health.starting]
+    return [*told, *waits, *(Finding("starting", each, "slicewise status", now=False) for each in health.warming)]
 
 
 def _job(job: JobLine) -> list[Finding]:
-    dag, subject = DAGS[job.job], f"job {job.job}"
     found = []
     if not job.ok:
-        found.append(Finding(subject, f"its last run failed, {_ago(job.age_s)}", runbook_link(dag)))
-    every_s = EVERY_S.get(job.job)
-    if every_s is not None and job.age_s > every_s + ALLOWED_S:
-        often = "every hour" if every_s == HOUR_S else f"every {every_s / HOUR_S:.0f} hours"
-        text = f"overdue: it runs {often}, and reported last {_ago(job.age_s)}; is {dag} paused, is Airflow up?"
-        found.append(Finding(subject, text, runbook_link(dag)))
+        red = job.job == "check" and job.report.get("mismatches")
+        look = runbook_link("check_red" if red else DAGS[job.job])
+        found.append(Finding(f"job {job.job}", f"its last run failed, {_ago(job.age_s)}", look))
+    if _due(job.job, job.age_s):
+        found.append(_overdue(job.job, f"reported last {_ago(job.age_s)}"))
     return found
+
+
+def _never(status: StoreStatus) -> list[Finding]:
+    """Jobs that have not reported once although the last deployment has stood for long."""
+    deployed_us = beginning_of(status, "stream").deployed_us
+    if not deployed_us:
+        return []
+    age_s = (status.now_us - deployed_us) / 1e6
+    missing = [job for job in EVERY_S if f"job:{job}" not in status.parts and _due(job, age_s)]
+    return [_overdue(job, "has never reported") for job in missing]
+
+
+def _overdue(job: str, said: str) -> Finding:
+    every_s, dag = EVERY_S[job], DAGS[job]
+    often = "every hour" if every_s == HOUR_S else f"every {every_s / HOUR_S:.0f} hours"
+    return Finding(
+        f"job {job}", f"overdue: it runs {often}, and {said}; is {dag} paused, is Airflow up?", runbook_link(dag)
+    )
+
+
+def _due(job: str, age_s: float) -> bool:
+    """Whether a job that was heard of, or might have begun, so long ago should have reported since."""
+    return job in EVERY_S and age_s > EVERY_S[job] + ALLOWED_S
 
 
 def _holes(status: StoreStatus) -> list[Finding]:

@@ -8,7 +8,7 @@ from dataclasses import replace
 from slicewise import holes
 from slicewise.holes import Hole
 from slicewise.lifecycle import alerted
-from slicewise.lifecycle.alerts import alert
+from slicewise.lifecycle.alerts import alert, matter_alert
 from slicewise.lifecycle.findings import ALLOWED_S, EVERY_S, Finding, findings
 from slicewise.lifecycle.health import Limits
 from slicewise.lifecycle.overview import job_record
@@ -93,7 +93,7 @@ def test_thresholds_of_lag_and_freshness_are_found() -> None:
 def test_lost_events_are_found_with_their_own_page() -> None:
     (found,) = told(replace(WELL, marks={**WELL.marks, "w:aa:0": b"30", "g:aa:0": b"10"}))
     assert "20 events to go" in found.text
-    assert found.look == "docs/runbook.md#the-store-lost-what-it-had"
+    assert (found.part, found.look) == ("store", "docs/runbook.md#the-store-is-not-well")
 
 
 def test_a_job_whose_last_run_failed_is_found() -> None:
@@ -129,13 +129,13 @@ def test_accepted_losses_are_told_and_those_that_cannot_be_read_are_wrong() -> N
 
 
 def test_alerts_of_the_last_day_are_told_and_older_ones_are_forgotten() -> None:
-    fields = alert("check_consistency", "check", "run", "3 values differ").fields()
+    fields = matter_alert("check_red", "check_consistency", "check", "run", ["3 values differ"]).fields()
     text = alerted.remembered(None, fields, NOW - 23 * HOUR_US)
     text = alerted.remembered(text, fields, NOW - 2 * HOUR_US)
     (found,) = told(having(alerts=text))
     assert found == Finding(
-        "alert task_failed",
-        "check_consistency.check at 2023-11-14 20:13 UTC, 2 times: 3 values differ",
+        "alert check_red",
+        "check_consistency.check at 2023-11-14 20:13 UTC, 2 times: the check is red: 3 values differ",
         "docs/runbook.md#the-check-is-red",
         now=False,
     )
@@ -149,6 +149,29 @@ def test_alerts_that_are_remembered_stay_few() -> None:
     for number in range(200):
         text = alerted.remembered(text, alert(f"dag{number}", "t", "r", "e").fields(), NOW + number)
     assert len(alerted.recent(text, NOW + 200)) == 50
+
+
+def test_a_check_that_could_not_be_made_is_no_red_one() -> None:
+    (found,) = told(having(**{"job:check": job_record({}, ok=False, at_us=NOW)}))
+    assert found.look == "docs/runbook.md#the-check-could-not-be-made"
+
+
+def test_jobs_that_never_reported_are_overdue_once_the_deployment_has_stood_for_long() -> None:
+    young = having(deployed=str(NOW - int((EVERY_S["compact"] + ALLOWED_S) * 1e6)))
+    assert told(young) == ()
+    old = having(deployed=str(NOW - 8 * HOUR_US), **{"job:check": job_record({}, ok=True, at_us=NOW)})
+    found = told(old)
+    assert [each.part for each in found] == ["job compact", "job sweep"]
+    assert all("has never reported" in each.text for each in found)
+
+
+def test_what_starts_beside_right_answers_is_told_and_not_wrong() -> None:
+    stream = json.dumps({"state": "running", "heartbeat_us": NOW, "lag": 0, "tail": "on"})
+    status = having(**{"stream:flights": stream, "deployed": str(NOW - 5_000_000), "ensured:tail": str(NOW)})
+    (found,) = told(status)
+    assert (found.part, found.now) == ("starting", False)
+    (found,) = told(replace(status, parts={"deployed": str(NOW), "ensured:stream": str(NOW)}))
+    assert (found.part, found.now) == ("stream", True)
 
 
 def test_nothing_deployed_is_no_fault() -> None:
