@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pytest
@@ -39,7 +39,7 @@ plays = sw.KafkaSource(
     timestamp="played_at",
     max_lateness="1d",
 )
-CLOSED = ("both", "left", "right", "neither")
+CLOSED: tuple[Literal["both", "left", "right", "neither"], ...] = ("both", "left", "right", "neither")
 EXACT: list[sw.Window | str] = [
     *(sw.exact_range("10m", closed=closed) for closed in CLOSED),
     *(sw.exact_range("10m", closed=closed, offset="1us") for closed in CLOSED),
@@ -144,7 +144,7 @@ def test_an_answer_its_token_and_evaluate_count_ages_from_the_instant_asked_for(
     served.deploy()
     served.fold(EVENTS)
     connection = SyncConnection(lambda: open_memory(server))
-    users = [{"user": user} for user in ("ann", "bob", "nobody")]
+    users: list[dict[str, Any]] = [{"user": user} for user in ("ann", "bob", "nobody")]
     at = None if back_us is None else NOW - back_us
     answer = connection.run(FeatureService(clock).read(checked(REFS, None, users, at=at)))
     mode, t = ("live", NOW) if at is None else ("at", at)

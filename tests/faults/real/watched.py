@@ -21,8 +21,6 @@ def servers_watched(run: Run) -> None:
                 run.some(0.5, 3)
                 before, begun = _starts(run, name), time.monotonic()
                 signal_all([scene.server(name)], signal.SIGKILL)
-                if name == "redis":
-                    scene.watch.lost()  # it answers nothing now, and what it answers afterwards is of another life
                 run.kills += 1
                 run.noticed(begun, lambda name=name, before=before: _starts(run, name) > before)  # type: ignore[misc]
                 scene.wait(lambda name=name: None if scene.is_up(name) else "it is not up", name)  # type: ignore[misc]

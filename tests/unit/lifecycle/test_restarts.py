@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import pytest
 
@@ -80,6 +81,8 @@ def test_starts_of_the_last_day_are_kept_and_few() -> None:
 def test_what_is_kept_is_read_as_it_was_written() -> None:
     kept = {"redis": Restarts((NOW, NOW + 1), 2, NOW + 9, "why"), "kafka": Restarts()}
     assert restarts.from_json(json.loads(json.dumps(restarts.to_json(kept)))) == kept
-    for torn in ({"redis": {}}, {"redis": {"at_us": 3, "in_a_row": 0, "next_us": None, "error": ""}}, {"redis": "x"}):
+    no_list = {"at_us": 3, "in_a_row": 0, "next_us": None, "error": ""}
+    broken: tuple[dict[str, Any], ...] = ({"redis": {}}, {"redis": no_list}, {"redis": "x"})
+    for torn in broken:
         with pytest.raises((ValueError, TypeError, KeyError, AttributeError)):
             restarts.from_json(torn)
