@@ -17,6 +17,8 @@ from slicewise.local.airflow_api import AirflowApi
 Answer = tuple[int, dict[str, object]]
 SILENT = 0
 """Instead of a status: no answer, until the test is over."""
+CLOSED = 1
+"""Instead of a status: the connection is closed, as one that rested."""
 
 
 class Scripted(BaseHTTPRequestHandler):
@@ -33,6 +35,9 @@ class Scripted(BaseHTTPRequestHandler):
         self.asked.append((self.command, path, body))
         answers = self.script.get((self.command, path), [(404, {"detail": "no such thing"})])
         status, found = answers.pop(0) if len(answers) > 1 else answers[0]
+        if status == CLOSED:
+            self.close_connection = True
+            return
         if status == SILENT:
             self.released.wait(10.0)
             return
@@ -104,6 +109,11 @@ def test_who_gets_no_answer_in_time_asks_again(
 ) -> None:
     monkeypatch.setattr(airflow_http, "TIMEOUT_S", 1.0)
     api = airflow({("GET", "/api/v2/dags/d"): [(SILENT, {}), (200, {"is_paused": True})]})
+    assert api.is_paused("d")
+
+
+def test_who_finds_its_connection_closed_asks_again(airflow: Callable[..., AirflowApi]) -> None:
+    api = airflow({("GET", "/api/v2/dags/d"): [(CLOSED, {}), (200, {"is_paused": True})]})
     assert api.is_paused("d")
 
 

@@ -63,9 +63,11 @@ class AirflowHttp:
         try:
             query = {k: str(v) for k, v in (params or {}).items()}
             answer = self._http.request(method, path, params=query, json=json, headers=headers)
-        except httpx.ReadTimeout as error:  # it runs, on a machine that is busy: a run of minutes does not end for that
+        except (httpx.ReadTimeout, httpx.ReadError, httpx.RemoteProtocolError) as error:
+            # it runs, on a busy machine, or closed a connection that rested: a run of minutes does not end for that
+            late = isinstance(error, httpx.ReadTimeout)
             raise Unwell(
-                f"{method} {path}: no answer within {TIMEOUT_S:g} s",
+                f"{method} {path}: {f'no answer within {TIMEOUT_S:g} s' if late else error}",
                 where=self.url,
                 next_step="is the machine overloaded? slicewise status",
             ) from error
