@@ -219,6 +219,14 @@ def looked(monkeypatch: pytest.MonkeyPatch, status: Callable[[], StoreStatus], *
     return event
 
 
+def alerts_in(caplog: pytest.LogCaptureFixture) -> list[str]:
+    """The alerts of the log; beside each stands that no store is there to remember it."""
+    lines = [line.getMessage() for line in caplog.records if line.levelname == "WARNING"]
+    alerts = [line for line in lines if not line.startswith("alert_not_remembered ")]
+    assert len(lines) == 2 * len(alerts)
+    return alerts
+
+
 def test_late_probes_and_a_lost_tail_are_two_alerts_with_a_section_each(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -231,7 +239,7 @@ def test_late_probes_and_a_lost_tail_are_two_alerts_with_a_section_each(
     event = looked(monkeypatch, lambda: status, for_s=60)
     assert event["outcome"] == "aging"
     StreamHealth(task_id="watch", for_s=60).done({"task_instance": INSTANCE}, event)
-    told = [line.getMessage() for line in caplog.records if line.levelname == "WARNING"]
+    told = alerts_in(caplog)
     assert [line.split()[0] for line in told] == ["tail_lost", "answers_late"]
     assert "#the-tail-is-lost" in told[0]
     assert "probe is in no answer" not in told[0]
@@ -245,7 +253,7 @@ def test_a_watch_that_fails_pages_each_part_by_itself(caplog: pytest.LogCaptureF
     with pytest.raises(StreamNotWell) as failed:
         StreamHealth(task_id="watch", for_s=60).done({"task_instance": INSTANCE}, event)
     page({"task_instance": INSTANCE, "exception": failed.value})
-    told = [line.getMessage() for line in caplog.records if line.levelname == "WARNING"]
+    told = alerts_in(caplog)
     assert [line.split()[0] for line in told] == ["task_failed", "emission_lost", "answers_late"]
     sections = ["#the-stream-is-not-well", "#nothing-is-published", "#answers-are-not-fresh"]
     assert all(section in line for section, line in zip(sections, told, strict=True))
@@ -306,7 +314,7 @@ def test_a_check_that_could_not_be_made_is_not_red(
     caplog.clear()
     instance = SimpleNamespace(dag_id="check_consistency", task_id="check", run_id="r", log_url="")
     page({"task_instance": instance, "exception": failed.value})
-    [told] = [line.getMessage() for line in caplog.records if line.levelname == "WARNING"]
+    [told] = alerts_in(caplog)
     event, anchor = (
         ("check_red", "the-check-is-red") if kind is CheckRed else ("check_not_made", "the-check-could-not-be-made")
     )

@@ -37,7 +37,10 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
         asked = None
     if arguments.asked and (asked is None or asked.tzinfo is None):
         raise BadRequest(
-            f"{arguments.asked!r} is no instant", where="--asked", expected="as in 2026-11-21T11:30:00+00:00"
+            f"{arguments.asked!r} is no instant",
+            where="--asked",
+            expected="as in 2026-11-21T11:30:00+00:00",
+            next_step="give an instant with its zone",
         )
     asked_us = clock.now_us() if asked is None else round(asked.timestamp() * 1_000_000)
     why = clean_hour.why_not_clean(settings, hour_number(arguments.hour), asked_us)

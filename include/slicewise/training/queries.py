@@ -26,7 +26,7 @@ from slicewise.training.entities import entities_of
 from slicewise.training.instants import as_timestamps
 from slicewise.training.rows import IDENTITY_COLUMNS, KAFKA_TIME, events_of, row_logic
 from slicewise.training.snapshots import MAX_ROWS
-from slicewise.training.spine import AT
+from slicewise.training.spine import AT, Given, given_spine
 
 WINDOW_END = "window_end"
 _FOR_EVER = 2**62
@@ -110,11 +110,16 @@ def query_rows(
     kept, _ = row_logic(unit, events_of(archive, source, unit, *span, reached.seq), span)
     known = {source.name: reached}
     if complete:
-        asked = _ends(unit, kept, windows, begin, min(end, reached.until_us))
+        asked = _spine(_ends(unit, kept, windows, begin, min(end, reached.until_us)))
         return _rows(view, WINDOW_END, build_training_set(deployment, archive, asked, refs, "event_time", known))
-    asked = _each(unit, kept)
+    asked = _spine(_each(unit, kept))
     built = build_training_set(deployment, archive, asked, refs, "event_time", known, mode="row")
     return _rows(view, source.timestamp, built)
+
+
+def _spine(asked: pa.Table) -> Given:
+    """The rows as a spine that may be empty: a query without rows is no mistake of its reader's."""
+    return given_spine(asked)
 
 
 def _each(unit: Unit, kept: pa.Table) -> pa.Table:
