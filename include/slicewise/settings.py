@@ -119,6 +119,8 @@ class Settings:
 
     replay_share: str
     """Part of the example's year that lies before the first start and is loaded at once: 0.8."""
+    plays_rate: int
+    """Plays of the example's songs a second, which the main job begins beside the flights; 0: neither."""
 
     spark_master: str
     """Where bounded jobs and the stream run: local[2], or spark://host:port."""
@@ -224,6 +226,7 @@ class Settings:
             kafka_retention_ms=number("kafka_retention_ms", DEFAULT_RETENTION_MS, -1),
             kafka_partitions=number("kafka_partitions", 2),
             replay_share=text("replay_share", "0.8"),
+            plays_rate=number("plays_rate", 20, 0),
             spark_master=text("spark_master", "local[2]"),
             platform_python=path("platform_python", home / ".venvs/platform/bin/python"),
             spark_python=path("spark_python", spark_bin / "python"),

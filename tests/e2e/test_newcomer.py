@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import httpx
 import psutil
 import pytest
 
@@ -73,14 +74,31 @@ def test_run_brings_everything_up_and_its_figures_are_true(platform: Stack) -> N
     report = run(platform)
     print({name: value for name, value in report.items() if name not in ("example", "addresses")})
     assert report["events_in"] >= Schedule(year(), Pace(share=SHARE), base_us=0).due(round(SHARE * DAY_US))
-    assert report["views"] == len(plan(load_project(platform.settings.definitions)).views)
+    assert report["views"] == len(plan(load_project(platform.settings.definitions)).views) + 1, "and the songs'"
     assert report["hours_compacted"] >= began_s // 3600 - (began_s - SHARE * 86_400) // 3600
     assert report["values_checked"] > 0
     assert report["mismatches"] == 0
     assert report["example"]["status"] == 200
     states = {each.name: each.state for each in platform.status()}
-    idle = {"emit": "idle"} | ({"tail": "idle"} if platform.settings.tail == "off" else {})
-    assert states == dict.fromkeys(pids(platform), "up") | idle
+    assert states == dict.fromkeys(pids(platform), "up") | ({"tail": "idle"} if platform.settings.tail == "off" else {})
+
+
+def test_the_songs_that_are_played_most_stand_on_a_live_board(platform: Stack) -> None:
+    board = run(platform)["board"]
+    windows: set[str] = set()
+    assert board == sorted(board, key=lambda row: -row[1])
+    deadline = time.monotonic() + 60
+    while len(windows) < 3:
+        answer = httpx.get(f"{platform.settings.serving_url}/v1/leaderboards/top_songs", timeout=30).json()
+        assert time.monotonic() < deadline, f"the board stands still: {answer}"
+        if answer["rows"]:
+            windows.add(answer["end"])
+            assert len(answer["rows"]) == 10
+            values = [row["value"] for row in answer["rows"]]
+            assert values == sorted(values, reverse=True)
+        time.sleep(0.3)
+    page = httpx.get(f"{platform.settings.serving_url}/leaderboards/top_songs", timeout=30)
+    assert page.status_code == 200
 
 
 def test_a_second_run_changes_nothing(platform: Stack) -> None:

@@ -215,3 +215,64 @@ def test_a_load_is_what_its_seed_says(kafka_broker: KafkaBroker) -> None:
         row = json.loads(record.value)
         assert (row["user_id"], row["song_id"], row["seconds"]) in wanted
         assert row["played_at"] <= record.time_ms * 1000 + 1_000_000, "a backlog lies in the past"
+
+
+@pytest.mark.parametrize("ended_by", [signal.SIGTERM, signal.SIGKILL])
+def test_a_live_load_goes_on_with_the_plays_that_are_due_however_it_ended(
+    kafka_broker: KafkaBroker, ended_by: signal.Signals
+) -> None:
+    topic, log = created(kafka_broker)
+    options = ("--live", "--rate", "200", "--users", "50", "--songs", "9", "--seed", "11")
+    command = [str(Path(sys.executable).with_name("slicewise")), "load", "--topic", topic, *options]
+    env = {**os.environ, "SLICEWISE_KAFKA_BOOTSTRAP": kafka_broker.bootstrap}
+    firsts, ends = [], [0]
+    for _ in range(2):
+        with subprocess.Popen(command, env=env, stderr=subprocess.PIPE, text=True) as load:
+            try:
+                assert load.stderr is not None
+                firsts.append(int(load.stderr.readline().rpartition("first=")[2]))
+                deadline = time.monotonic() + 60
+                while sum(log.latest(topic).offsets.values()) < ends[-1] + 20:
+                    assert time.monotonic() < deadline, "no play came"
+                    time.sleep(0.1)
+            finally:
+                load.send_signal(ended_by)
+                _, said = load.communicate(timeout=60)
+        assert load.returncode == (0 if ended_by == signal.SIGTERM else -ended_by), said
+        ends.append(sum(log.latest(topic).offsets.values()))
+    plays = Plays(seed=11, users=50, songs=9, rate=200.0, start_us=0)
+    due = int(time.time() * plays.rate) + 1
+    numbers = {value: number for number, value in enumerate(plays.json(firsts[0], due - firsts[0]), firsts[0])}
+    written = sorted(numbers[value] for value in values(kafka_broker, topic))
+    assert len(written) == len(set(written)) == ends[-1], "no play comes twice"
+    gap = next(number for number in written if number >= firsts[1])
+    assert gap == firsts[1]
+    assert [n for n in written if n < gap] == list(range(firsts[0], written[written.index(gap) - 1] + 1))
+    assert [n for n in written if n >= gap] == list(range(gap, written[-1] + 1))
+
+
+def values(broker: KafkaBroker, topic: str) -> list[bytes]:
+    """All that stands in a topic that nobody writes to any more."""
+    options = {"bootstrap.servers": broker.bootstrap, "group.id": uuid.uuid4().hex, "enable.partition.eof": True}
+    consumer = Consumer(options)
+    consumer.assign([TopicPartition(topic, p, 0) for p in range(PARTITIONS)])
+    found: list[bytes] = []
+    ended = 0
+    while ended < PARTITIONS:
+        message = consumer.poll(20)
+        assert message is not None, "the broker stopped answering"
+        value = message.value()
+        if message.error() or value is None:
+            ended += 1
+        else:
+            found.append(value)
+    consumer.close()
+    return found
+
+
+def test_a_live_load_needs_a_rate(kafka_broker: KafkaBroker) -> None:
+    command = [str(Path(sys.executable).with_name("slicewise")), "load", "--live", "--rate", "0"]
+    env = {**os.environ, "SLICEWISE_KAFKA_BOOTSTRAP": kafka_broker.bootstrap}
+    done = subprocess.run(command, env=env, capture_output=True, text=True, check=False)
+    assert done.returncode != 0
+    assert "--rate 20 --live" in done.stderr

@@ -15,8 +15,15 @@ const program = ['/usr/bin/chromium', '/usr/bin/chromium-browser', '/usr/bin/goo
 const wait = { timeout: 60_000 }
 let addresses, profile, browser, page
 
+// what it prints counts: its exit status also tells of what no page needs
 function platform () {
-  const out = execFileSync(join(root, '.venvs/platform/bin/slicewise'), ['status', '--json'], { encoding: 'utf8' })
+  let out
+  try {
+    out = execFileSync(join(root, '.venvs/platform/bin/slicewise'), ['status', '--json'], { encoding: 'utf8' })
+  } catch (error) {
+    if (!error.stdout) throw error
+    out = error.stdout
+  }
   const parsed = JSON.parse(out)
   const services = Array.isArray(parsed) ? parsed : parsed.services
   return Object.fromEntries(services.map(each => [each.name, each.address]))

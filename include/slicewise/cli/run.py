@@ -54,6 +54,8 @@ def _table(report: object) -> None:
         table.add_row(name, value)
     console = Console()
     console.print(table)
+    if report.board:
+        console.print("played most in the last ten seconds:", ", ".join(f"{song} {n:g}" for song, n in report.board))
     if report.example:
         console.print("one answer, to POST /v1/features with", markup=False)
         console.print_json(json.dumps(report.example["request"]), indent=None)

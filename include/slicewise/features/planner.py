@@ -55,6 +55,8 @@ from slicewise.slices import (
     resolution,
 )
 
+# A Python value of exactly this type is a value of that Arrow type.
+_PLAIN: Mapping[type, pa.DataType] = {float: pa.float64(), bool: pa.bool_(), str: pa.string()}
 _Wanted = tuple[str, str, Window, Aggregate]
 _Column = TypeVar("_Column", RowExpression, RowFunction)
 
@@ -419,7 +421,8 @@ def _defaults(declared: FeatureSet, outputs: dict[str, pa.DataType]) -> list[tup
                 raise TypeError(value)  # Arrow would cut its fraction off
             if isinstance(value, float) and not math.isfinite(value):
                 raise ValueError(value)  # no number of JSON
-            pa.scalar(value, outputs[refs[0]])
+            if _PLAIN.get(type(value)) != outputs[refs[0]]:
+                pa.scalar(value, outputs[refs[0]])  # imports pandas, half a second, where that is installed
         except (pa.ArrowInvalid, pa.ArrowTypeError, TypeError, ValueError, OverflowError) as error:
             raise DefinitionError(
                 f"the default {value!r} of {refs[0]!r} is no {outputs[refs[0]]}",

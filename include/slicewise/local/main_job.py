@@ -21,13 +21,13 @@ from slicewise.features.probes import whole
 from slicewise.features.project import load_project
 from slicewise.lifecycle.alerts import runbook_link
 from slicewise.lifecycle.jobs import hour_number
-from slicewise.local import deploy, first_answer, services, supervisor
+from slicewise.local import deploy, first_answer, services, songs, supervisor
 from slicewise.local.airflow_api import AirflowApi, DagRun
 from slicewise.local.airflow_server import NAME as AIRFLOW
 from slicewise.local.catching_up import CatchingUp
 from slicewise.local.control import Say
 from slicewise.local.run_report import Report, Seconds, job_record, job_report, report_of
-from slicewise.local.services import REPLAY, STREAM, WATCH
+from slicewise.local.services import PLAYS, REPLAY, STREAM, WATCH
 from slicewise.local.stream import ensure_driver, stream_status
 from slicewise.settings import Settings
 from slicewise.slices import HOUR_US
@@ -37,8 +37,8 @@ from slicewise.stores.redis.status import StoreStatus, read_status
 
 # Those that run by their own schedule once they are unpaused.
 SCHEDULED = ("compact_slices", "backfill_view", "check_consistency", "maintain_iceberg", "sweep_expired")
-REPLAYED_TOPIC = "flights"
 _PATIENCE_S = 1800.0
+_BOARD_WITHIN_S = 60.0
 
 
 def run(settings: Settings, say: Say) -> Report:
@@ -50,11 +50,13 @@ def run(settings: Settings, say: Say) -> Report:
     seconds.done("stores and API up")
     deployment = _deployed(settings, planned, say, changed)
     seconds.done("deployed")
-    if any(source.topic == REPLAYED_TOPIC for source in deployment.sources):
-        _replayed(settings, say, changed)
+    if any(source.topic == songs.FLIGHTS_TOPIC for source in deployment.sources):
+        _started(settings, REPLAY, "loading the flights of the past, then live", say, changed)
     was_streaming = _streaming(settings, say, changed)
+    if was_streaming and job_record(read_status(settings.redis_url, ["check"]), "check").get("ok"):
+        seconds.done("caught up")  # a run before saw it: since then the stream counts what comes
     supervisor.begin(settings, say, only=(AIRFLOW,))  # the events flow meanwhile
-    if stream_status(settings).running:
+    if "caught up" not in seconds.of and stream_status(settings).running:
         _caught_up(settings, deployment, was_streaming, say, seconds)
     settings = supervisor.up(settings, say, only=(AIRFLOW,))
     seconds.done("Airflow up")
@@ -63,6 +65,8 @@ def run(settings: Settings, say: Say) -> Report:
         _handed_over(settings, airflow, paused["ingest_stream"], was_streaming, say, changed)
         if "caught up" not in seconds.of:
             _caught_up(settings, deployment, was_streaming, say, seconds)
+        if songs.has_songs(settings, deployment):
+            _started(settings, PLAYS, "songs: playing, live", say, changed)
         _compacted(settings, deployment, airflow, say, changed)
         seconds.done("hours compacted")
         _checked(settings, airflow, say, changed)
@@ -71,6 +75,8 @@ def run(settings: Settings, say: Say) -> Report:
             if dag in SCHEDULED and is_paused:
                 airflow.unpause(dag)
                 changed.append(f"scheduled {dag}")
+        if songs.has_songs(settings, deployment) and changed:
+            _board_stands(settings, say)
     report = report_of(settings, deployment, changed)
     seconds.done("summary")
     return replace(report, seconds=seconds.of)
@@ -80,8 +86,12 @@ def _deployed(settings: Settings, planned: Deployment, say: Say, changed: list[s
     with deploy.connected(settings) as store:
         found = deploy.standing(store)
         if found.deployment is None:
-            say(f"deploying {planned.project}: {len(planned.views)} views")
+            beside = songs.songs_beside(settings, planned)
+            of_songs = "" if beside is None else f", and {beside.project} beside them"
+            say(f"deploying {planned.project}: {len(planned.views)} views{of_songs}")
             first = whole(planned, None, probes=settings.probes == "on")
+            if beside is not None:
+                first = whole(beside, first, probes=settings.probes == "on")
             deploy.deploy(settings, store, first, found.marks.epoch)
             changed.append("deployed")
             return first
@@ -90,13 +100,23 @@ def _deployed(settings: Settings, planned: Deployment, say: Say, changed: list[s
     return found.deployment
 
 
-def _replayed(settings: Settings, say: Say, changed: list[str]) -> None:
-    """The past is loaded and the live events flow: one process does both, and goes on where the topic ends."""
-    if supervisor.runs(settings, REPLAY):
+def _started(settings: Settings, producer: str, words: str, say: Say, changed: list[str]) -> None:
+    """A producer of the example's events runs; it goes on where its topic ends."""
+    if supervisor.runs(settings, producer):
         return
-    say("loading the flights of the past, then live")
-    supervisor.up(settings, say, only=[REPLAY])
-    changed.append("loaded")
+    say(words)
+    supervisor.up(settings, say, only=[producer])
+    changed.append(f"started {producer}")
+
+
+def _board_stands(settings: Settings, say: Say) -> None:
+    """Until the songs' board has rows, or it takes too long: the page tells by itself when they come."""
+    deadline, shown = time.monotonic() + _BOARD_WITHIN_S, songs.board_shown(settings)
+    while not shown.rows and time.monotonic() < deadline:
+        time.sleep(0.5)
+        shown = songs.board_shown(settings)
+    rows = ", ".join(f"{song} ({plays:g})" for song, plays in shown.rows[:3])
+    say(f"played most, live at {shown.page}: {rows or 'no board yet'}")
 
 
 def _streaming(settings: Settings, say: Say, changed: list[str]) -> bool:
@@ -132,7 +152,7 @@ def _handed_over(
 def _caught_up(settings: Settings, deployment: Deployment, was_streaming: bool, say: Say, seconds: Seconds) -> None:
     """Until the ledger has reached the end that the logs have once the past is loaded. Of a stream that was started
     just now the first answer that says something is told at once."""
-    topics = frozenset(source.topic for source in deployment.sources) & {REPLAYED_TOPIC}
+    topics = frozenset(source.topic for source in deployment.sources) & {songs.FLIGHTS_TOPIC}
     left = CatchingUp(settings, deployment, topics, SystemClock(), lambda: seconds.done("first event in"))
     with KafkaLog(settings.kafka_bootstrap) as log, deploy.connected(settings) as store:
 

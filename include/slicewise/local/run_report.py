@@ -12,7 +12,7 @@ from slicewise.features import own
 from slicewise.features.plan import Deployment
 from slicewise.lifecycle.health import StreamStatus
 from slicewise.lifecycle.overview import freshness_of
-from slicewise.local import deploy, first_answer
+from slicewise.local import deploy, first_answer, songs
 from slicewise.settings import Settings
 from slicewise.stores.redis.status import StoreStatus, read_status
 
@@ -31,6 +31,8 @@ class Report:
     freshness_p99_ms: float | None
     example: dict[str, Any]
     addresses: dict[str, str]
+    board: list[tuple[str, float]] = field(default_factory=list)
+    """The songs that are played most now, and their plays; empty without songs."""
     seconds: dict[str, float] = field(default_factory=dict)
     """Step -> seconds after the beginning at which it was done."""
     changed: tuple[str, ...] = field(default_factory=tuple)
@@ -56,6 +58,7 @@ def report_of(settings: Settings, deployment: Deployment, changed: Sequence[str]
     with deploy.connected(settings) as store:
         marks = store.marks()
     topics = {marks.topics.get(source.topic) for source in deployment.declared.sources}
+    shown = songs.board_shown(settings) if songs.has_songs(settings, deployment) else None
     hours = {hour for swapped in status.swapped.values() for hour in swapped}
     return Report(
         events_in=sum(offset for (topic, _), offset in marks.ledger.offsets.items() if topic in topics),
@@ -69,9 +72,11 @@ def report_of(settings: Settings, deployment: Deployment, changed: Sequence[str]
         example=first_answer.example(settings, deployment),
         addresses={
             "features": settings.serving_url,
+            **({"top songs, live": shown.page} if shown is not None else {}),
             "Airflow": settings.airflow_url,
             "check report": str(settings.state_dir / "reports" / "check"),
         },
+        board=list(shown.rows) if shown is not None else [],
         changed=tuple(changed),
     )
 

@@ -20,6 +20,7 @@ EMIT = stream.EMIT
 PROBES = stream.PROBES
 TAIL = stream.TAIL
 REPLAY = "replay"
+PLAYS = "plays"
 WATCH = watch.NAME
 
 # Every port that a service listens on.
@@ -36,9 +37,9 @@ SETTING: Mapping[str, str] = {
     SERVING: "serving_url",
     airflow_server.NAME: "airflow_url",
 }
-NAMES = (*PORTS, STREAM, TAIL, EMIT, PROBES, REPLAY, WATCH)
+NAMES = (*PORTS, STREAM, TAIL, EMIT, PROBES, REPLAY, PLAYS, WATCH)
 # Started by their owner, and down for as long as nobody wants them.
-ON_DEMAND = frozenset({STREAM, TAIL, EMIT, PROBES, REPLAY, WATCH})
+ON_DEMAND = frozenset({STREAM, TAIL, EMIT, PROBES, REPLAY, PLAYS, WATCH})
 
 
 def ports_of(settings: Settings) -> Mapping[str, tuple[str, ...]]:
@@ -107,7 +108,11 @@ def build(
     services = {name: _service(name, settings, state, remembered) for name in here}
     for name in (STREAM, TAIL, EMIT, PROBES):
         services[name] = stream.service(settings, state, name)
-    services[REPLAY] = _replay(settings, state)
+    for name, command in (
+        (REPLAY, ("replay", "--share", settings.replay_share)),
+        (PLAYS, ("load", "--live", "--rate", str(settings.plays_rate), "--users", "10000", "--songs", "1000")),
+    ):
+        services[name] = _example(settings, state, name, command)
     services[WATCH] = _watch(settings, state, here)
     return Platform(state, settings, services, external)
 
@@ -135,11 +140,11 @@ def _address(name: str, remembered: Mapping[str, int]) -> str:
     return schemes.get(_setter(name), "http://{}:{}").format(HOST, port)
 
 
-def _replay(settings: Settings, state: StateFolder) -> Service:
-    """The example's events: the past at once, then live; it goes on where its topic ends."""
+def _example(settings: Settings, state: StateFolder, name: str, command: Sequence[str]) -> Service:
+    """A producer of the example's events, which goes on for ever, and after a stop where it was."""
     return Service(
-        name=REPLAY,
-        argv=(str(settings.platform_python.parent / "slicewise"), REPLAY, "--share", settings.replay_share),
+        name=name,
+        argv=(str(settings.platform_python.parent / "slicewise"), *command),
         cwd=state.path,
         health=lambda _: None,
         address="",
