@@ -43,6 +43,13 @@ def run(broker: KafkaBroker, topic: str, *options: str) -> None:
 
 def read(broker: KafkaBroker, topic: str) -> list[Logged]:
     """All committed events, in log order per partition."""
+    return [
+        (json.loads(value)["number"], partition, time_ms, value) for partition, time_ms, value in records(broker, topic)
+    ]
+
+
+def records(broker: KafkaBroker, topic: str) -> list[tuple[int, int, bytes]]:
+    """(partition, time_ms, value) of all that is committed, in log order per partition."""
     consumer = Consumer(
         {
             "bootstrap.servers": broker.bootstrap,
@@ -52,7 +59,7 @@ def read(broker: KafkaBroker, topic: str) -> list[Logged]:
         }
     )
     consumer.assign([TopicPartition(topic, p, 0) for p in range(PARTITIONS)])
-    found: list[Logged] = []
+    found: list[tuple[int, int, bytes]] = []
     ends = 0
     while ends < PARTITIONS:
         message = consumer.poll(20)
@@ -63,7 +70,7 @@ def read(broker: KafkaBroker, topic: str) -> list[Logged]:
         value, partition = message.value(), message.partition()
         assert value is not None
         assert partition is not None
-        found.append((json.loads(value)["number"], partition, message.timestamp()[1], value))
+        found.append((partition, message.timestamp()[1], value))
     consumer.close()
     return found
 
@@ -243,31 +250,12 @@ def test_a_live_load_goes_on_with_the_plays_that_are_due_however_it_ended(
     plays = Plays(seed=11, users=50, songs=9, rate=200.0, start_us=0)
     due = int(time.time() * plays.rate) + 1
     numbers = {value: number for number, value in enumerate(plays.json(firsts[0], due - firsts[0]), firsts[0])}
-    written = sorted(numbers[value] for value in values(kafka_broker, topic))
+    written = sorted(numbers[value] for *_, value in records(kafka_broker, topic))
     assert len(written) == len(set(written)) == ends[-1], "no play comes twice"
     gap = next(number for number in written if number >= firsts[1])
     assert gap == firsts[1]
     assert [n for n in written if n < gap] == list(range(firsts[0], written[written.index(gap) - 1] + 1))
     assert [n for n in written if n >= gap] == list(range(gap, written[-1] + 1))
-
-
-def values(broker: KafkaBroker, topic: str) -> list[bytes]:
-    """All that stands in a topic that nobody writes to any more."""
-    options = {"bootstrap.servers": broker.bootstrap, "group.id": uuid.uuid4().hex, "enable.partition.eof": True}
-    consumer = Consumer(options)
-    consumer.assign([TopicPartition(topic, p, 0) for p in range(PARTITIONS)])
-    found: list[bytes] = []
-    ended = 0
-    while ended < PARTITIONS:
-        message = consumer.poll(20)
-        assert message is not None, "the broker stopped answering"
-        value = message.value()
-        if message.error() or value is None:
-            ended += 1
-        else:
-            found.append(value)
-    consumer.close()
-    return found
 
 
 def test_a_live_load_needs_a_rate(kafka_broker: KafkaBroker) -> None:

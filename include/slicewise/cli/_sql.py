@@ -15,14 +15,14 @@ from slicewise.aggregates.membership import asking
 from slicewise.cli._table import print_table, shortened
 from slicewise.cli.check import definitions_of
 from slicewise.cli.plan import print_units
-from slicewise.errors import BadRequest, DefinitionError, SlicewiseError
+from slicewise.errors import BadRequest, SlicewiseError
 from slicewise.features.definitions import FeatureView, KafkaSource
 from slicewise.features.explain import explain
 from slicewise.features.naming import Location
 from slicewise.features.planner import plan_source
 from slicewise.features.project import load_project
 from slicewise.features.python_form import python_form
-from slicewise.features.sql import Definitions, event_time_named, read_definitions, sources_named
+from slicewise.features.sql import Definitions, event_time_named, read_definitions, sources_named, text_of
 from slicewise.serving.values import converter, json_safe
 from slicewise.settings import Settings
 from slicewise.slices import HOUR_US
@@ -69,16 +69,7 @@ class Session:
     # ---- statements
     def run_file(self, file: Path) -> None:
         """Runs a file of statements."""
-        try:
-            text = file.read_text(encoding="utf-8")
-        except (OSError, UnicodeDecodeError) as error:
-            raise DefinitionError(
-                str(error),
-                where=str(file),
-                expected="a file of SQL in UTF-8",
-                next_step="name a file that can be read, saved as UTF-8",
-            ) from error
-        self.run(text, str(file))
+        self.run(text_of(file), str(file))
 
     def run(self, text: str, name: str) -> None:
         """Runs statements: declares their sources, shows their queries."""

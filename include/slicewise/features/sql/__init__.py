@@ -86,8 +86,14 @@ def read_file(
     tests: Mapping[str | None, Sequence[Case]] | None = None,
 ) -> Definitions:
     """What a file declares. Raises DefinitionError."""
+    own = Location(str(file), 1)
+    return read_definitions(text_of(file), str(file), own, sources, tests or {}, own_lines=True)
+
+
+def text_of(file: Path) -> str:
+    """The statements of a file. Raises DefinitionError."""
     try:
-        text = file.read_text(encoding="utf-8")
+        return file.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise DefinitionError(
             str(error),
@@ -95,7 +101,6 @@ def read_file(
             expected="a file of SQL in UTF-8",
             next_step="name a file that can be read, saved as UTF-8",
         ) from error
-    return read_definitions(text, str(file), Location(str(file), 1), sources, tests or {}, own_lines=True)
 
 
 def read_definitions(
@@ -219,4 +224,5 @@ __all__ = [
     "sources_named",
     "sql",
     "sql_views",
+    "text_of",
 ]
