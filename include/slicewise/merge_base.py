@@ -26,8 +26,8 @@ class Base:
     """Archive seq -> cover. A seq that is not there raises KeyError: load the map again."""
     tail: bool = False
     """Whether the tail counts: the source's began at or below the ledger, on the incarnation that replied."""
-    tail_over: bool = False
-    """Whether the source's tail was of another life of the store: what it left counted then, and does not now."""
+    tail_left: bool = False
+    """Whether fields of a tail are of another life of the store: they counted then, and do not now."""
     _floors: dict[tuple[int, Place], int] = field(default_factory=dict)
     _ahead: dict[tuple[int, int | None], Cover | None] = field(default_factory=dict)
     _held: dict[int | None, Cover] = field(default_factory=dict)

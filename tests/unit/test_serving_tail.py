@@ -192,11 +192,17 @@ def test_a_tail_of_another_life_of_the_store_is_left_out_until_the_next_one_begi
 
 @pytest.mark.parametrize("view", ["few", "wide", "ever", "all"])
 @pytest.mark.parametrize("remembers", [True, False])
-def test_pending_events_that_were_answered_are_not_taken_back_by_a_restart(view: str, remembers: bool) -> None:
-    """A process that saw no answer before refuses by the fields that the store still holds."""
+@pytest.mark.parametrize("switched_off", [False, True])
+def test_pending_events_that_were_answered_are_not_taken_back_by_a_restart(
+    view: str, remembers: bool, switched_off: bool
+) -> None:
+    """A process that saw no answer before refuses by the fields that the store still holds, also where no tail begins
+    any more and the driver has removed the mark of the last."""
     world = World()
     before = world.ask_view(view)
     world.server.restart()
+    if switched_off:
+        assert open_memory(world.server).end_tail(DEPLOYMENT.sources[0].name)
     if not remembers:
         world.service = FeatureService(ManualClock(NOW))
     with pytest.raises(Recovering, match="began anew") as refused:

@@ -290,11 +290,11 @@ class FeatureService:
             ledger = catalog.ledger_of(marks, part.source_topic)
             begun = marks.tails.get(part.unit.source)
             tail = decisions.tail_counts(begun, incarnation, ledger)
-            over = begun is not None and decisions.tail_over(begun, incarnation)
+            left = decisions.tail_left(begun, incarnation)
             start = marks.starts.get(name, Cover())
             if part.unit.event_list is not None:  # it was filled to there, also where its node has yet to apply it
                 ledger = ledger.join(start)
-            base = Base(ledger, start, covers, tail, over)
+            base = Base(ledger, start, covers, tail, left)
             found = self._bases[number, name] = (marks, covers, base)
         return found[2]
 

@@ -425,6 +425,12 @@ def tail_over(tail: TailStart, incarnation: Incarnation) -> bool:
     return tail.incarnation != incarnation
 
 
+def tail_left(tail: TailStart | None, incarnation: Incarnation) -> bool:
+    """Whether fields of a tail that stand in the store are of a life before this one. That of this life has its mark
+    for as long as the life lasts; without any, the mark of another life went before its fields did."""
+    return tail is None or tail_over(tail, incarnation)
+
+
 def check_node(found: Marks, node: str) -> None:
     """Whether a connection to this node (`Marks.node`; "" for a store of one) found its marks. SettingsError."""
     if found.node != node:
