@@ -49,7 +49,7 @@ FOUND: dict[str, Any] = {
     "views": [
         {
             "view": "carrier",
-            "unit": "a" * 16,
+            "units": ["a" * 16, "b" * 16],
             "ready": False,
             "built": 0.256,
             "hours": 19,
@@ -88,7 +88,7 @@ def test_figures_are_shown_as_text() -> None:
     page = shown(FOUND)
     assert page["said"] == "The stream is well."
     assert "<b>flights</b> | running | 12,345 | 2,000 | 128 ms | – | 0 s ago" in page["streams"]
-    assert "carrier | aaaaaaaaaaaaaaaa | building, 25 % | 19 | 2026-11-21T08Z" in page["views"]
+    assert "carrier | aaaaaaaaaaaaaaaa, bbbbbbbbbbbbbbbb | building, 25 % | 19 | 2026-11-21T08Z" in page["views"]
     assert "check | failed | 2.0 h ago | mismatches 1" in page["jobs"]
     assert "epoch 2, generation 3; as of 2023-11-14T22:13:20.000Z" in page["foot"]
 

@@ -48,9 +48,9 @@ def _rows(found: Picture) -> Iterator[dict[str, Any]]:
     """What is no service, in the form of services: name, state, detail, and in `log` where to look."""
     empty = {"address": "", "pid": None, "uptime_s": None, "memory_bytes": None, "log": ""}
     if found.overview is not None:
-        for view, lines in _views(found):
-            state, detail = _view(lines)
-            yield empty | {"kind": "view", "name": view, "state": state, "detail": detail}
+        for view in found.overview.views:
+            state, detail = _view(view)
+            yield empty | {"kind": "view", "name": view.view, "state": state, "detail": detail}
         for job in found.overview.jobs:
             figures = {"age_s": job.age_s, "report": dict(job.report)}
             state = "well" if job.ok else "failed"
@@ -64,8 +64,8 @@ def _show(found: Picture) -> None:
     for row in found.services:
         print(_line(row))
     if found.overview is not None:
-        for view, lines in _views(found):
-            print("{:<8} {:<24} {:<8} {}".format("view", view, *_view(lines)))
+        for view in found.overview.views:
+            print("{:<8} {:<24} {:<8} {}".format("view", view.view, *_view(view)))
         for job in found.overview.jobs:
             print(f"{'job':<8} {job.job:<24} {'well' if job.ok else 'failed':<8} {_ago(job.age_s)}")
     for title, now in (("not well", True), ("of the last day, accepted, or starting", False)):
@@ -78,20 +78,12 @@ def _show(found: Picture) -> None:
         print("all is well")
 
 
-def _views(found: Picture) -> Iterator[tuple[str, list[ViewLine]]]:
-    lines = found.overview.views if found.overview is not None else ()
-    for view in dict.fromkeys(each.view for each in lines):
-        yield view, [each for each in lines if each.view == view]
-
-
-def _view(lines: list[ViewLine]) -> tuple[str, str]:
-    """State and detail of a view, of all its units."""
-    left = [each for each in lines if not each.ready]
-    if left:
-        return "building", "; ".join(dict.fromkeys(each.waits for each in left))
-    newest = max((each.newest_hour for each in lines if each.newest_hour), default=None)
-    hours = max(each.hours for each in lines)
-    return "ready", f"{hours} hours compacted, the newest {newest}" if newest else "no hour compacted yet"
+def _view(view: ViewLine) -> tuple[str, str]:
+    """State and detail."""
+    if not view.ready:
+        return "building", view.waits
+    newest = view.newest_hour
+    return "ready", f"{view.hours} hours compacted, the newest {newest}" if newest else "no hour compacted yet"
 
 
 def _line(row: ServiceStatus) -> str:

@@ -61,8 +61,9 @@ def findings(status: StoreStatus, limits: Limits) -> tuple[Finding, ...]:
 
 def _views(views: tuple[ViewLine, ...]) -> list[Finding]:
     look = runbook_link(DAGS["backfill"])
-    waits = {each.view: each.waits for each in views if not each.ready}
-    return [Finding(f"view {view}", f"answers 503: building, {text}", look) for view, text in waits.items()]
+    return [
+        Finding(f"view {each.view}", f"answers 503: building, {each.waits}", look) for each in views if not each.ready
+    ]
 
 
 def _parts(status: StoreStatus, limits: Limits) -> list[Finding]:

@@ -23,19 +23,19 @@ JOBS = ("compact", "check", "backfill", "maintain", "sweep")
 
 @dataclass(frozen=True)
 class ViewLine:
-    """One unit of a view."""
+    """A view, of all units that it is stored in."""
 
     view: str
-    unit: str
+    units: tuple[str, ...]
     ready: bool
     built: float
-    """Part of its history that is built, from 0 to 1."""
+    """Part of its history that is built, from 0 to 1, of the unit that is behind."""
     hours: int
-    """Hours that are compacted."""
+    """Hours that are compacted, of the unit that has most."""
     newest_hour: str | None
     """Start of the newest compacted hour, `2026-11-21T08Z`."""
     waits: str = ""
-    """Of a unit that is not ready: how far it is, and what it waits for."""
+    """Of units that are not ready: how far they are, and what they wait for."""
 
 
 @dataclass(frozen=True)
@@ -197,7 +197,7 @@ def overview(status: StoreStatus, limits: Limits) -> Overview:
         health=health_of(status, limits),
         streams=streams,
         probes=probes,
-        views=tuple(_view(unit, status) for unit in status.units if unit.get("project") != own.PROJECT),
+        views=_views(status),
         jobs=_jobs(status),
         tails=tuple(each for each in streams_of(status, "tail")[0] if each.state != "stopped"),
     )
@@ -209,21 +209,31 @@ def job_record(report: Mapping[str, object], *, ok: bool, at_us: int) -> str:
     return json.dumps({"ok": ok, "at_us": at_us, "report": short}, sort_keys=True)
 
 
-def _view(unit: Mapping[str, Any], status: StoreStatus) -> ViewLine:
-    fingerprint = str(unit["storage_fingerprint"])
-    hours = status.swapped.get(fingerprint, {})
-    ready = f"y:{fingerprint}" in status.marks
-    built = status.marks.get(f"b:{fingerprint}", b"0/1").decode().partition("/")
-    total = _number(built[2].encode()) or 1
+def _views(status: StoreStatus) -> tuple[ViewLine, ...]:
+    units: dict[str, list[str]] = {}
+    for unit in status.units:
+        if unit.get("project") != own.PROJECT:
+            units.setdefault(str(unit["view"]), []).append(str(unit["storage_fingerprint"]))
+    return tuple(_view(view, tuple(each), status) for view, each in units.items())
+
+
+def _view(view: str, units: tuple[str, ...], status: StoreStatus) -> ViewLine:
+    hours = [status.swapped.get(unit, {}) for unit in units]
+    left = [unit for unit in units if f"y:{unit}" not in status.marks]
     return ViewLine(
-        view=str(unit["view"]),
-        unit=fingerprint,
-        ready=ready,
-        built=1.0 if ready else (_number(built[0].encode()) or 0) / total,
-        hours=len(hours),
-        newest_hour=_hour(max(hours)) if hours else None,
-        waits="" if ready else _waits(fingerprint, status),
+        view=view,
+        units=units,
+        ready=not left,
+        built=min((_built(unit, status) for unit in left), default=1.0),
+        hours=max(map(len, hours)),
+        newest_hour=max((_hour(max(each)) for each in hours if each), default=None),
+        waits="; ".join(dict.fromkeys(_waits(unit, status) for unit in left)),
     )
+
+
+def _built(unit: str, status: StoreStatus) -> float:
+    done, _, total = status.marks.get(f"b:{unit}", b"").partition(b"/")
+    return (_number(done) or 0) / (_number(total) or 1)
 
 
 def _waits(unit: str, status: StoreStatus) -> str:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
+from slicewise.lifecycle.findings import findings
 from slicewise.lifecycle.health import Limits
 from slicewise.lifecycle.overview import health_of, job_record, overview
 from slicewise.slices import HOUR_US
@@ -27,6 +29,26 @@ def test_views_show_what_is_built_and_compacted() -> None:
     ready, building = overview(stored(), Limits()).views
     assert (ready.ready, ready.built, ready.hours, ready.newest_hour) == (True, 1.0, 2, "2023-11-14T21Z")
     assert (building.ready, building.built, building.hours, building.newest_hour) == (False, 0.25, 0, None)
+
+
+def test_a_view_that_is_stored_in_two_units_is_one_line_until_both_are_built() -> None:
+    hour, other = NOW // HOUR_US, "c" * 16
+    units = [{"view": "by_carrier", "storage_fingerprint": each} for each in (UNIT, NEW)]
+    units.insert(1, {"view": "by_route", "storage_fingerprint": other})
+    marks = {f"y:{UNIT}": b"1", f"y:{other}": b"1", f"b:{NEW}": b"3/12"}
+    status = StoreStatus(NOW, marks, {**MANIFEST, "units": units}, {}, {UNIT: {hour - 1: 4}, NEW: {hour - 3: 2}})
+    carrier, route = overview(status, Limits()).views
+    assert (carrier.view, carrier.units, route.view, route.units) == ("by_carrier", (UNIT, NEW), "by_route", (other,))
+    assert (carrier.ready, carrier.built, carrier.hours, carrier.newest_hour) == (False, 0.25, 1, "2023-11-14T21Z")
+    assert carrier.waits.startswith("3 of 12 hours; ")
+    assert (route.ready, route.waits) == (True, "")
+    (finding,) = [each for each in findings(status, Limits()) if each.part.startswith("view ")]
+    assert "3 of 12 hours" in finding.text
+    neither = replace(status, marks={f"b:{UNIT}": b"1/12", f"b:{NEW}": b"3/12"})
+    (found, _) = overview(neither, Limits()).views
+    assert found.built == 1 / 12
+    assert "1 of 12 hours" in found.waits
+    assert "3 of 12 hours" in found.waits
 
 
 def test_an_unread_status_is_a_reason_and_not_an_exception() -> None:
