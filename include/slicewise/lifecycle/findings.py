@@ -15,7 +15,15 @@ from slicewise.features import own
 from slicewise.lifecycle import alerted
 from slicewise.lifecycle.alerts import runbook_link
 from slicewise.lifecycle.health import Limits
-from slicewise.lifecycle.overview import JobLine, ViewLine, beginning_of, health_of, overview
+from slicewise.lifecycle.overview import (
+    JobLine,
+    ViewLine,
+    beginning_of,
+    health_of,
+    overview,
+    store_reasons,
+    unready_units,
+)
 from slicewise.stores.redis.status import StoreStatus
 
 HOUR_S = 3600.0
@@ -52,7 +60,7 @@ def findings(status: StoreStatus, limits: Limits) -> tuple[Finding, ...]:
     return (
         *_views(found.views),
         *_parts(status, limits),
-        *(each for job in found.jobs for each in _job(job)),
+        *(each for job in found.jobs for each in _job(job, status)),
         *_never(status),
         *_holes(status),
         *_alerts(status),
@@ -70,7 +78,8 @@ def _parts(status: StoreStatus, limits: Limits) -> list[Finding]:
     """Of the stream and what runs beside it, each reason with the section of its part."""
     health = health_of(status, limits)
     if health.stopped:
-        return [Finding("stream", "stopped on purpose: answers grow old", "slicewise stream ensure", now=False)]
+        lacks = [Finding("store", each, runbook_link("store")) for each in store_reasons(status)]
+        return [Finding("stream", "stopped on purpose: answers grow old", "slicewise stream ensure", now=False), *lacks]
     told = [Finding(part, each, runbook_link(part)) for part, reasons in health.parts.items() for each in reasons]
     if not health.parts:  # none of a part: what of the stream cannot be read
         told = [Finding("stream", each, runbook_link("stream")) for each in health.reasons]
@@ -78,12 +87,14 @@ def _parts(status: StoreStatus, limits: Limits) -> list[Finding]:
     return [*told, *waits, *(Finding("starting", each, "slicewise status", now=False) for each in health.warming)]
 
 
-def _job(job: JobLine) -> list[Finding]:
+def _job(job: JobLine, status: StoreStatus) -> list[Finding]:
     found = []
-    if not job.ok:
+    # a build runs where a view is not ready: without one, none comes that would end well
+    over = job.job == "backfill" and not unready_units(status)
+    if not job.ok and not (over and job.age_s > 24 * HOUR_S):
         red = job.job == "check" and job.report.get("mismatches")
         look = runbook_link("check_red" if red else DAGS[job.job])
-        found.append(Finding(f"job {job.job}", f"its last run failed, {_ago(job.age_s)}", look))
+        found.append(Finding(f"job {job.job}", f"its last run failed, {_ago(job.age_s)}", look, now=not over))
     if _due(job.job, job.age_s):
         found.append(_overdue(job.job, f"reported last {_ago(job.age_s)}"))
     return found

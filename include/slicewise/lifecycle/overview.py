@@ -97,7 +97,7 @@ def health_of(status: StoreStatus, limits: Limits) -> Health:
     return Health.of(
         {
             "stream": replace(judged, reasons=(*judged.reasons, *unread)),
-            "store": Health((*status.wanting, *_lost(status))),
+            "store": Health(store_reasons(status)),
             "emission": _emission(status, limits),
             "tail": _tail(status, streams, limits),
             "probes": _probes(status, limits),
@@ -129,6 +129,11 @@ def unready_units(status: StoreStatus) -> dict[str, str]:
     """Unit -> its view, of those whose history is not built."""
     named = {str(unit["storage_fingerprint"]): str(unit["view"]) for unit in status.units}
     return {unit: view for unit, view in named.items() if f"y:{unit}" not in status.marks}
+
+
+def store_reasons(status: StoreStatus) -> tuple[str, ...]:
+    """What is wrong with the store itself, whether or not a stream runs."""
+    return (*status.wanting, *_lost(status))
 
 
 def _lost(status: StoreStatus) -> tuple[str, ...]:

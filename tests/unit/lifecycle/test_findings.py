@@ -81,6 +81,27 @@ def test_a_stream_that_is_not_well_is_found_with_its_reason() -> None:
     assert not found.now
 
 
+def test_a_stream_that_is_stopped_on_purpose_hides_nothing_of_the_store() -> None:
+    stopped = json.dumps({"state": "stopped", "heartbeat_us": NOW, "lag": 0})
+    lost = {**WELL.marks, "w:aa:0": b"30", "g:aa:0": b"10"}
+    status = replace(having(**{"stream:flights": stopped}), marks=lost, wanting=("node 2 does not answer",))
+    found = told(status)
+    assert [(each.part, each.now) for each in found] == [("stream", False), ("store", True), ("store", True)]
+    assert "node 2 does not answer" in found[1].text
+    assert "20 events to go" in found[2].text, "each answer is a 503, and nobody applies them again"
+
+
+def test_a_build_that_failed_is_no_fault_any_more_once_nothing_is_left_to_build() -> None:
+    failed = job_record({}, ok=False, at_us=NOW - 60_000_000)
+    (found,) = told(having(**{"job:backfill": failed}))
+    assert not found.now, "its view was built since, or is gone; no run comes that would report another end"
+    status = building(changed(None, {NEW: "Spark computes"}, NOW))
+    found = told(replace(status, parts={**status.parts, "job:backfill": failed}))[-1]
+    assert (found.part, found.now) == ("job backfill", True)
+    day_ago = job_record({}, ok=False, at_us=NOW - 25 * HOUR_US)
+    assert told(having(**{"job:backfill": day_ago})) == ()
+
+
 def test_thresholds_of_lag_and_freshness_are_found() -> None:
     slow = {"state": "running", "heartbeat_us": NOW, "lag": 9, "events_per_s": 0, "freshness_p99_ms": 60_000}
     found = findings(having(**{"stream:flights": json.dumps(slow)}), Limits(lag_events=5, freshness_p99_ms=1_000))
