@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from slicewise.clock import ManualClock
+from slicewise.lifecycle import restarts
 from slicewise.local import process, watch
 from slicewise.local.process import Birth
 from slicewise.local.state import StateFolder
@@ -26,6 +28,8 @@ class World:
         self.clock = ManualClock(NOW)
         self.started: list[str] = []
         self.error = ""
+        self.meanwhile: Callable[[], None] | None = None
+        """What somebody else does before a start could be made."""
 
     def watcher(self) -> Watcher:
         return Watcher(self.state, ("redis", "kafka"), self._start, self.clock)
@@ -38,8 +42,11 @@ class World:
     def died(self, name: str) -> None:
         process.write_pid_file(self.state.pid_file(name), Birth(os.getpid(), "another-boot:1"))
 
-    def _start(self, name: str) -> str:
+    def _start(self, name: str) -> str | None:
         self.started.append(name)
+        if self.meanwhile is not None:
+            self.meanwhile()
+            return None
         return self.error
 
 
@@ -83,6 +90,36 @@ def test_another_watcher_goes_on_with_the_waits_of_the_one_before(world: World) 
     world.clock.advance(S)
     world.watcher().look()
     assert world.started == ["redis", "redis"]
+
+
+def test_what_somebody_else_stopped_or_started_meanwhile_was_not_restarted(world: World) -> None:
+    """`down` and `up` end a server, or find a dead one, before the file says so."""
+    watcher = world.watcher()
+    world.died("redis")
+    world.meanwhile = lambda: world.state.pid_file("redis").unlink()
+    watcher.look()
+    watcher.look()
+    found = watch.read(world.state)["redis"]
+    assert (found.at_us, found.in_a_row, found.next_us) == ((), 0, None)
+    world.died("redis")
+    world.meanwhile = lambda: world.lives("redis")
+    watcher.look()
+    watcher.look()
+    found = watch.read(world.state)["redis"]
+    assert (found.at_us, found.in_a_row, found.next_us) == ((), 0, None)
+    assert restarts.said(found, NOW) == ""
+
+
+def test_what_cannot_be_revived_is_tried_ever_later(world: World) -> None:
+    """A pid file of a server that is not ours any more: its address was set to another's."""
+    watcher = world.watcher()
+    world.died("redis")
+    world.meanwhile = lambda: None
+    for _ in range(20):
+        watcher.look()
+        world.clock.advance(S // 2)
+    assert len(world.started) == 4, "at once, and after 1, 2 and 4 s"
+    assert watch.read(world.state)["redis"].at_us == ()
 
 
 def test_a_start_that_fails_is_kept_with_its_reason(world: World) -> None:

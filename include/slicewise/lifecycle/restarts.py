@@ -75,6 +75,12 @@ def started(kept: Restarts, now_us: int, error: str = "") -> Restarts:
     return Restarts(at_us, in_a_row, now_us + wait_us(in_a_row) if error else None, error)
 
 
+def needless(kept: Restarts) -> Restarts:
+    """After a start that was not made: somebody else had stopped the server, or started it. No restart is told of it;
+    it makes the next one wait all the same, so that what stays so is not tried at each look."""
+    return replace(kept, in_a_row=kept.in_a_row + 1, next_us=None)
+
+
 def said(kept: Restarts, now_us: int) -> str:
     """For people; empty where there is nothing to say."""
     times = [each for each in kept.at_us if now_us - DAY_US < each]

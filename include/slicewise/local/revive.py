@@ -9,17 +9,18 @@ import sys
 
 from slicewise.errors import SlicewiseError
 from slicewise.local import supervisor
+from slicewise.local.watch import NEEDLESS
 from slicewise.settings import Settings
 
 
 def main(name: str) -> int:
-    """0 where nothing is to be done any more, else 1 with the reason in the first line of standard error."""
+    """0 where it was started, NEEDLESS where that was not to be done any more, else 1 with the reason in the first line
+    of standard error."""
     try:
-        supervisor.revive(Settings.load(), name)
+        return 0 if supervisor.revive(Settings.load(), name) else NEEDLESS
     except (SlicewiseError, OSError) as error:
         sys.stderr.write(f"{error}\n")
         return 1
-    return 0
 
 
 if __name__ == "__main__":

@@ -26,9 +26,11 @@ from slicewise.settings import Settings
 
 NAME = "watch"
 EVERY_S = 0.5
+NEEDLESS = 3
+"""Exit status of a start that somebody else made needless."""
 
-Revive = Callable[[str], str]
-"""Starts a dead server by its name; why that failed, or ""."""
+Revive = Callable[[str], str | None]
+"""Starts a dead server by its name; why that failed, or "". None: somebody else stopped or started it meanwhile."""
 
 
 class Watcher:
@@ -45,11 +47,14 @@ class Watcher:
             self._keep(name, kept)
             if not kept.due(self._clock.now_us()):
                 continue
-            warning("server_died", service=name, in_a_row=kept.in_a_row)
             begun_us = self._clock.now_us()
             begun = restarts.started(kept, begun_us)
             self._keep(name, begun)  # before it is tried: a watcher that ends meanwhile has tried
             error = self._revive(name)
+            if error is None:  # `down` ends a server before it removes the file
+                self._keep(name, restarts.needless(kept))
+                continue
+            warning("server_died", service=name, in_a_row=kept.in_a_row)
             if error:
                 warning("start_failed", service=name, error=error)
                 self._keep(name, restarts.started(kept, begun_us, error))
@@ -90,12 +95,14 @@ def _file(state: StateFolder) -> Path:
     return state.path / NAME / "restarts.json"
 
 
-def _revived(name: str) -> str:
+def _revived(name: str) -> str | None:
     """By a process of its own, which inherits what this one was started with."""
     argv = [sys.executable, "-m", "slicewise.local.revive", name]
     done = subprocess.run(argv, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, check=False)
     lines = done.stderr.strip().splitlines()
     sys.stderr.write(done.stderr)
+    if done.returncode == NEEDLESS:
+        return None
     return "" if done.returncode == 0 else (lines[0] if lines else f"exit status {done.returncode}")
 
 
