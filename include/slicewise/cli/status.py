@@ -38,7 +38,7 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
         services = [dataclasses.asdict(row) | {"kind": "service"} for row in found.services]
         print(json.dumps([*services, *_rows(found)]))
     else:
-        _show(found)
+        show(found)
     if not found.up:
         return 1
     return 0 if found.well else NOT_WELL
@@ -60,7 +60,7 @@ def _rows(found: Picture) -> Iterator[dict[str, Any]]:
         yield empty | {"kind": "finding", "name": each.part, "state": state, "detail": each.text, "log": each.look}
 
 
-def _show(found: Picture) -> None:
+def show(found: Picture) -> None:
     for row in found.services:
         print(_line(row))
     if found.overview is not None:
@@ -74,7 +74,8 @@ def _show(found: Picture) -> None:
             print(f"{title}:")
         for each in some:
             print(f"  {each.part}: {each.text}\n      see {each.look}")
-    if found.well:
+    # a stream that somebody stopped is no fault, and answers grow old
+    if found.well and not (found.overview is not None and found.overview.health.stopped):
         print("all is well")
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from slicewise.errors import SlicewiseError
 from slicewise.lifecycle import restarts
+from slicewise.lifecycle.alerts import runbook_link
 from slicewise.lifecycle.findings import Finding, findings
 from slicewise.lifecycle.health import Limits
 from slicewise.lifecycle.overview import JOBS, Overview, overview
@@ -15,7 +16,8 @@ from slicewise.local.redis_server import NAME as REDIS
 from slicewise.local.state import StateFolder
 from slicewise.local.supervisor import ServiceStatus
 from slicewise.settings import Settings
-from slicewise.stores.redis.status import read_status
+from slicewise.stores.redis.status import StoreStatus, read_status
+from slicewise.stores.witness import WitnessFile
 
 
 @dataclass(frozen=True)
@@ -50,7 +52,8 @@ def picture(settings: Settings, rows: Sequence[ServiceStatus]) -> Picture:
         status = read_status(settings.redis_url, JOBS)
     except SlicewiseError as error:
         return Picture(rows, None, (*found, Finding("store", error.what, stores[0].log or "slicewise up")))
-    return Picture(rows, overview(status, limits), (*found, *findings(status, limits)))
+    told = (*found, *emptied(settings, status), *findings(status, limits))
+    return Picture(rows, overview(status, limits), told)
 
 
 def _of_servers(settings: Settings, rows: Sequence[ServiceStatus]) -> tuple[Finding, ...]:
@@ -69,3 +72,12 @@ def _of_servers(settings: Settings, rows: Sequence[ServiceStatus]) -> tuple[Find
             loops = kept[row.name].in_a_row >= restarts.LOOP
             found.append(Finding(row.name, row.detail, row.log, now=loops))
     return tuple(found)
+
+
+def emptied(settings: Settings, status: StoreStatus) -> tuple[Finding, ...]:
+    """Of a store without a deployment where the stream's copy has one: a new store is well, one that lost it is not."""
+    known = None if status.marks.get("units") else WitnessFile(settings.state_dir / "stream").read()
+    if known is None or not known.units:
+        return ()
+    text = "it lost what was deployed: each answer is a 503 until the stream has brought it back"
+    return (Finding("store", text, runbook_link("store")),)
