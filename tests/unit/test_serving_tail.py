@@ -261,6 +261,32 @@ def test_answered_events_that_a_crash_took_from_the_tail_are_missed_over_all_liv
     bases_grow(before, after)
 
 
+def test_what_a_global_view_answered_is_missed_also_once_another_partition_has_begun() -> None:
+    """Its entity has a tag of each partition of which something was applied: those become more."""
+    world = World(to_come=True)
+    world.server = MemoryServer(ManualClock(NOW))
+    world.connection = SyncConnection(lambda: open_memory(world.server))
+    columns = {"user": "ann", "shop": "a", "price": 1.0}
+    first, second, third = (Event(1, offset, NOW - 5 * SECOND_US, columns) for offset in range(3))
+    other = Event(0, 0, NOW - 5 * SECOND_US, columns)
+    served = world.served = Served(open_memory(world.server), DEPLOYMENT)
+    served.deploy()
+    served.fold([first])
+    served.begin_tail()
+    stood = len(world.server._undo)
+    served.tail([second, third])
+    before = world.ask_view("all")
+    world.server.restart(lost_writes=len(world.server._undo) - stood)
+    with pytest.raises(Recovering):
+        world.ask_view("all")
+    served.store = open_memory(world.server)
+    served.fold([other])
+    with pytest.raises(Recovering):
+        world.ask_view("all")
+    served.fold([second, third])
+    bases_grow(before, world.ask_view("all"))
+
+
 def test_events_behind_a_skipped_one_count_once_the_fold_has_it() -> None:
     world = World(bound=3)
     answer = world.ask(SLICED)

@@ -11,6 +11,7 @@ from slicewise.merge_tail import TailSeen
 from slicewise.serving.catalog import Part, Selection
 from slicewise.serving.planned import Target
 from slicewise.serving.reached import Lost, Reached, check_pending
+from slicewise.stores.keys import whole_entity
 from slicewise.stores.ports import ReadReply, TagRead
 
 
@@ -52,10 +53,12 @@ def _check_left(selection: Selection, seen: Sequence[TailSeen]) -> None:
 
 
 def _tagged(targets: Sequence[Target], reads: Sequence[TagRead]) -> Mapping[int, Sequence[bytes]]:
-    """Group -> per entity its tag; of one that has several, by partition, the first."""
+    """Group -> per entity its tag; of one that has several, by partition, what they have in common: their number grows
+    with the partitions of which something was applied."""
     found: dict[int, dict[int, bytes]] = {}
-    for (group, entity, _), read in zip(targets, reads, strict=True):
-        found.setdefault(group, {}).setdefault(entity, read.tag)
+    for (group, entity, partition), read in zip(targets, reads, strict=True):
+        tag = read.tag if partition is None else whole_entity(read.tag)
+        found.setdefault(group, {}).setdefault(entity, tag)
     return {group: [*tags.values()] for group, tags in found.items()}
 
 

@@ -96,6 +96,11 @@ def entity_tags(
     ]
 
 
+def whole_entity(tag: bytes) -> bytes:
+    """A partition's tag without the partition."""
+    return tag.rpartition(b";p=")[0]
+
+
 def unit_name(fingerprint: str, term: int) -> str:
     """The unit in its keys, in one of its terms. A unit that comes back begins another term, so
     that what is left of the first, and what is still being written for it, lies where nobody
