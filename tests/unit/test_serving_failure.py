@@ -284,6 +284,20 @@ def test_entities_of_whom_too_many_are_ahead_are_missed_together() -> None:
     assert not pending.recalls
 
 
+def test_what_many_lives_left_is_bounded_too() -> None:
+    """A store that dies again and again, under a stream that does not come to apply anything."""
+    at, ledger = (TOPIC, 0), Cover()
+    pending = Pending(most=4)
+    for life in range(20):
+        for i in range(2):
+            pending.saw("u", b"%d" % (2 * life + i), Cover({at: 1 + i}), ledger)
+        pending.restarted()
+        assert len(pending._before) <= 4
+    assert pending.lacking("u", b"0", Cover({at: 1}), [TOPIC]) == Cover({at: 2}), "all of them together"
+    pending.reached(Cover({at: 2}), [TOPIC])
+    assert not pending.recalls
+
+
 def test_entities_that_the_ledger_has_passed_make_room() -> None:
     at = (TOPIC, 0)
     pending = Pending(most=4)

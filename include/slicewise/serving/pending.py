@@ -6,7 +6,7 @@ for as long as the next batch takes. So little is remembered, and nothing of ans
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from slicewise.cover import Cover
@@ -39,9 +39,11 @@ class Pending:
         """Another life of the store begins: what answers held is to be reached in it, and in all later ones."""
         for each, base in self._now.items():
             self._before[each] = self._before.get(each, _NOTHING).join(base)
-        for unit, base in self._all_now.items():
-            self._all_before[unit] = self._all_before.get(unit, _NOTHING).join(base)
+        _join(self._all_before, self._all_now.items())
         self._now, self._all_now = {}, {}
+        if len(self._before) > self.most:  # lives that follow each other faster than the ledger comes on
+            _join(self._all_before, _units_of(self._before))
+            self._before = {}
 
     def reached(self, ledger: Cover, topics: Iterable[str]) -> None:
         """Forgets of earlier lives what the ledger holds. topics: ids of those that stand."""
@@ -68,9 +70,17 @@ class Pending:
         self._now[each] = base if found is None else _larger(found, base)
 
     def _together(self) -> None:
-        for (unit, _), base in self._now.items():
-            self._all_now[unit] = self._all_now.get(unit, _NOTHING).join(base)
+        _join(self._all_now, _units_of(self._now))
         self._now = {}
+
+
+def _units_of(bases: Mapping[Answered, Cover]) -> Iterator[tuple[str, Cover]]:
+    return ((unit, base) for (unit, _), base in bases.items())
+
+
+def _join(together: dict[str, Cover], bases: Iterable[tuple[str, Cover]]) -> None:
+    for unit, base in bases:
+        together[unit] = together.get(unit, _NOTHING).join(base)
 
 
 def _larger(found: Cover, base: Cover) -> Cover:
