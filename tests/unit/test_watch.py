@@ -122,6 +122,26 @@ def test_what_cannot_be_revived_is_tried_ever_later(world: World) -> None:
     assert watch.read(world.state)["redis"].at_us == ()
 
 
+def test_what_cannot_be_kept_is_started_all_the_same(world: World, caplog: pytest.LogCaptureFixture) -> None:
+    """A full disk, here a file in the folder's place: what was done is known while this process lives."""
+    world.died("redis")
+    (world.state.path / watch.NAME).write_text("")
+    watcher = world.watcher()
+    watcher.look()
+    world.died("kafka")
+    watcher.look()
+    assert world.started == ["redis", "kafka"]
+    assert caplog.text.count("restarts_not_kept") == 1
+    world.clock.advance(S)
+    watcher.look()
+    assert world.started == ["redis", "kafka", "redis"]
+    (world.state.path / watch.NAME).unlink()
+    for _ in range(2):
+        world.clock.advance(2 * S)
+        watcher.look()
+    assert watch.read(world.state)["redis"].in_a_row == 3
+
+
 def test_a_start_that_fails_is_kept_with_its_reason(world: World) -> None:
     world.died("redis")
     world.error = "no memory"

@@ -39,6 +39,8 @@ class Watcher:
     def __init__(self, state: StateFolder, names: Sequence[str], revive: Revive, clock: Clock) -> None:
         self._state, self._names, self._revive, self._clock = state, names, revive, clock
         self._kept = read(state)
+        self._unkept = ""
+        """Why what was done could not be written last."""
 
     def look(self) -> None:
         """Has what died and is due started again, in the given order: those first that others come after."""
@@ -66,7 +68,13 @@ class Watcher:
     def _keep(self, name: str, kept: Restarts) -> None:
         if self._kept.get(name, Restarts()) != kept:
             self._kept = {**self._kept, name: kept}
-            _write(self._state, self._kept)
+            try:
+                _write(self._state, self._kept)
+                self._unkept = ""
+            except OSError as error:  # a full disk keeps nobody down: it is known while this process lives
+                if str(error) != self._unkept:
+                    warning("restarts_not_kept", error=str(error))
+                self._unkept = str(error)
 
     def _seen(self, name: str, kept: Restarts) -> Restarts:
         file = self._state.pid_file(name)
