@@ -26,8 +26,9 @@ class Base:
     """Archive seq -> cover. A seq that is not there raises KeyError: load the map again."""
     tail: bool = False
     """Whether the tail counts: the source's began at or below the ledger, on the incarnation that replied."""
-    tail_left: bool = False
-    """Whether fields of a tail are of another life of the store: they counted then, and do not now."""
+    tail_left: str = ""
+    """Id of the topic whose fields of a tail are of another life of the store: they counted then, and do not now. ""
+    where those of this life count; of a topic that is gone nothing comes again."""
     _floors: dict[tuple[int, Place], int] = field(default_factory=dict)
     _ahead: dict[tuple[int, int | None], Cover | None] = field(default_factory=dict)
     _held: dict[int | None, Cover] = field(default_factory=dict)

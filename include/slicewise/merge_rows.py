@@ -345,7 +345,7 @@ def _add_hot(
             after = int(value) + 1
             if after > ledger.get(place, 0):
                 guards[place] = after
-        elif kind == "q" and base.tail_left:
+        elif kind == "q" and place[0] == base.tail_left:
             left[place] = max(unpack_tail(value)[0] + 1, left.get(place, 0))
     if counted:
         check_values(counted, RUNNING_HEAD)

@@ -287,6 +287,26 @@ def test_what_a_global_view_answered_is_missed_also_once_another_partition_has_b
     bases_grow(before, world.ask_view("all"))
 
 
+@pytest.mark.parametrize("view", ["few", "wide", "ever"])
+@pytest.mark.parametrize("remembers", [True, False])
+def test_pending_events_of_a_topic_that_is_gone_are_waited_for_by_nobody(view: str, remembers: bool) -> None:
+    """It was deleted and made again: what the log of before held beyond the ledger does not come again."""
+    world = World()
+    world.ask_view(view)
+    world.server.restart()
+    with pytest.raises(Recovering):
+        world.ask_view(view)
+    if not remembers:
+        world.service = FeatureService(ManualClock(NOW))
+    store = open_memory(world.server)
+    marks = store.deploy(
+        DEPLOYMENT, store.marks().epoch, topics={source.topic: "6" * 32 for source in DEPLOYMENT.sources}
+    )
+    for unit in DEPLOYMENT.units:
+        store.mark_ready(unit, marks.starts[unit.storage_fingerprint], {unit.view: [unit.storage_fingerprint]})
+    assert world.ask_view(view).flags == ()
+
+
 def test_events_behind_a_skipped_one_count_once_the_fold_has_it() -> None:
     world = World(bound=3)
     answer = world.ask(SLICED)

@@ -290,7 +290,7 @@ class FeatureService:
             ledger = catalog.ledger_of(marks, part.source_topic)
             begun = marks.tails.get(part.unit.source)
             tail = decisions.tail_counts(begun, incarnation, ledger)
-            left = decisions.tail_left(begun, incarnation)
+            left = marks.topics.get(part.source_topic, "") if decisions.tail_left(begun, incarnation) else ""
             start = marks.starts.get(name, Cover())
             if part.unit.event_list is not None:  # it was filled to there, also where its node has yet to apply it
                 ledger = ledger.join(start)
