@@ -16,10 +16,12 @@ import sysconfig
 from collections.abc import Sequence
 from py_compile import PycInvalidationMode
 
-# No process of the platform imports these; to compile them would be half of the work.
+# No process of the platform imports these; to compile them would be half of the work. Paths are whole ones: where the
+# project itself stands, say below /home/me/test/, leaves nothing out.
 LEFT_OUT = re.compile(
-    r"/(tests?|testing/_private|lexers|styles|hive_metastore|mypy|mypyc|libcst|altair|schemathesis|lib2to3)/"
-    r"|/polars/(?!_)|/site-packages/(pip|setuptools)/"
+    r"/site-packages/(?:(?:[^/]+/)*"
+    r"(?:tests?|testing/_private|lexers|styles|hive_metastore|mypy|mypyc|libcst|altair|schemathesis|lib2to3)/"
+    r"|polars/(?!_)|(?:pip|setuptools)/)"
 )
 
 

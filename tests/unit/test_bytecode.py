@@ -62,6 +62,24 @@ def test_an_edit_of_equal_length_and_time_is_seen(tmp_path: Path) -> None:
     assert told.stdout == "new\n"
 
 
+@pytest.mark.parametrize("place", ["home/me/slicewise", "home/test/mypy/slicewise"])
+def test_where_the_project_stands_leaves_no_package_out(place: str, tmp_path: Path) -> None:
+    site = tmp_path / place / ".venvs/platform/lib/python3.11/site-packages"
+    for name in ("some/core.py", "some/tests/helpers.py", "polars/frame.py", "polars/_plr.py", "pip/main.py"):
+        (site / name).parent.mkdir(parents=True, exist_ok=True)
+        (site / name).write_text("x = 1\n")
+    script = ROOT / "requirements" / "bytecode.py"
+    text = (
+        "import runpy, sys, sysconfig; "
+        f"sysconfig.get_path = lambda _: {str(site)!r}; sys.argv = ['', 'installed']; "
+        f"runpy.run_path({str(script)!r}, run_name='__main__')"
+    )
+    python = str(ROOT / ".venvs/platform/bin/python")
+    subprocess.run([python, "-c", text], check=True, timeout=60)
+    compiled = sorted(each.name.partition(".")[0] for each in site.rglob("*.pyc"))
+    assert compiled == ["_plr", "core"]
+
+
 def test_a_file_of_ours_that_does_not_compile_is_told(tmp_path: Path) -> None:
     (tmp_path / "wrong.py").write_text("def\n")
     python, script = str(ROOT / ".venvs/platform/bin/python"), str(ROOT / "requirements" / "bytecode.py")
