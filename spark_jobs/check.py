@@ -85,7 +85,7 @@ def _checked(
     from slicewise.checks.online import HttpReader
     from slicewise.checks.patience import Patience
     from slicewise.checks.phases import timed
-    from slicewise.checks.record import rows_of
+    from slicewise.checks.record import kept, rows_of
     from slicewise.checks.report import summary, write_report
     from slicewise.checks.run import CheckRun
     from slicewise.stores.iceberg.catalog import ensure, open_catalog
@@ -115,10 +115,15 @@ def _checked(
         gate = judge(outcome)
     outcome = replace(outcome, seconds=dict(seconds))
     log.event("check_phases", **outcome.seconds)
-    append(catalog, CHECKS, rows_of(outcome, gate))
     report = summary(outcome, gate) | {"waits": patience.waits}
-    if given.report is not None:
-        report["report"] = str(write_report(outcome, gate, given.report))
+
+    def written() -> None:
+        if given.report is not None:
+            report["report"] = str(write_report(outcome, gate, given.report))
+
+    for keep in (lambda: append(catalog, CHECKS, rows_of(outcome, gate)), written):
+        if said := kept(outcome, keep):
+            report["notes"].append(said)
     return gate, report
 
 

@@ -162,6 +162,11 @@ class Outcome:
         """What is not equal."""
         return tuple(row for row in self.compared if row.verdict is not Verdict.EQUAL)
 
+    @property
+    def differs(self) -> bool:
+        """Whether anything was found to differ: this stands, whatever else goes wrong in the run."""
+        return bool(self.wrong()) or not all(each.agrees for each in self.plain_sums)
+
     def per_million(self) -> float:
         """Values that are not equal, per million compared."""
         return 1e6 * len(self.wrong()) / len(self.compared) if self.compared else 0.0

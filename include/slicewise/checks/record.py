@@ -3,14 +3,29 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from typing import Any
 
+from slicewise import log
 from slicewise.checks.gate import Gate
 from slicewise.checks.model import Outcome
 from slicewise.checks.report import feature_lines, summary
 from slicewise.checks.values import shown
 
 MOST_RECORDED = 10_000
+
+
+def kept(outcome: Outcome, keep: Callable[[], None]) -> str:
+    """Why a run could not be kept; nothing where it was. Raises what `keep` raises where no value differs: a proof that
+    is kept nowhere is none, but a difference is one wherever it is told."""
+    try:
+        keep()
+    except Exception as error:
+        if not outcome.differs:
+            raise
+        log.warning("check_not_kept", error=f"{type(error).__name__}: {error}")
+        return f"not kept, {type(error).__name__}: {error}"
+    return ""
 
 
 def rows_of(outcome: Outcome, gate: Gate) -> list[dict[str, Any]]:

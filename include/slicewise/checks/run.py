@@ -91,17 +91,29 @@ class CheckRun:
             covers = {source: self.archived(source) for source in sorted({unit.source for unit, _ in read})}
         for unit, reads in read:
             _refuse_unarchived(unit, covers[unit.source], reads)
+        failed: list[Exception] = []
         with timed(self.seconds, "recompute", self.clock), ThreadPoolExecutor(LANES) as lanes:
-            for rows, plain in lanes.map(lambda each: self._compare(*each), read):
+            for unit, found in [(unit, lanes.submit(self._compare, unit, reads)) for unit, reads in read]:
+                try:
+                    rows, plain = found.result()
+                except Exception as error:  # noqa: BLE001 - raised below, unless another unit's values differ
+                    failed.append(error)
+                    self.notes.append(f"view {unit.view}: not checked, {_what(error)}")
+                    continue
                 compared += rows
                 sums += plain
         expected = tuple(sorted({unit.view for unit in units} - skipped))
-        again = tuple(self._repeats(covers))
+        again: list[Repeats] = []
+        if not failed:
+            again.extend(self._repeats(covers))
         self.notes.extend(note for each in again for note in each.notes())
-        return Outcome(
+        outcome = Outcome(
             self.run, started, self.clock.now_us(), self.sample, expected, tuple(compared), tuple(sums),
-            tuple(self.notes), again, dict(self.seconds),
+            tuple(self.notes), tuple(again), dict(self.seconds),
         )  # fmt: skip
+        if failed and not outcome.differs:
+            raise failed[0]
+        return outcome
 
     def _answers(
         self, units: Sequence[Unit], compared: list[Compared], skipped: set[str]
@@ -246,6 +258,10 @@ class CheckRun:
             rows, plain = compare(recomputation, reads)
         log.event("check_compared", view=unit.view, unit=unit.storage_fingerprint, values=len(rows))
         return rows, plain
+
+
+def _what(error: Exception) -> str:
+    return error.what if isinstance(error, SlicewiseError) else f"{type(error).__name__}: {error}"
 
 
 def _unanswered(unit: Unit, entity: Mapping[str, Any], mode: str, error: SlicewiseError) -> Compared:

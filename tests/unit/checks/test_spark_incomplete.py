@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, cast
 
 import pytest
@@ -11,12 +12,15 @@ import slicewise as sw
 from slicewise import token as tokens
 from slicewise.checks import compare, run
 from slicewise.checks.gate import judge
-from slicewise.checks.model import Compared, PlainSum, Predicted
+from slicewise.checks.model import Compared, Outcome, PlainSum, Predicted, Verdict
+from slicewise.checks.record import kept
+from slicewise.checks.report import summary
 from slicewise.clock import ManualClock
 from slicewise.cover import Cover
 from slicewise.features.definitions import Project
 from slicewise.features.plan import plan
 from slicewise.features.unit import Unit
+from slicewise.lifecycle.checking import judged
 
 # great_expectations imports what Python 3.11 deprecates
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
@@ -70,6 +74,62 @@ def test_where_nothing_is_left_to_compare_the_check_is_not_green(monkeypatch: py
     outcome = made.execute()
     assert (columns, outcome.expected_views) == ([], ())
     assert not judge(outcome).green
+
+
+TWO = plan(
+    Project.of(
+        "p",
+        [
+            sw.FeatureView(name, source=_source, entity=[], features=[sw.Feature("n", sw.count(), windows=["10m"])])
+            for name in ("first", "second")
+        ],
+    )
+)
+
+
+def _row(verdict: Verdict) -> Compared:
+    return Compared("first", "n_10m", "{}", "live", 0, 1, b"\x01", b"\x02", verdict)
+
+
+@pytest.mark.parametrize("agrees", [True, False])
+@pytest.mark.parametrize("verdict", [Verdict.EQUAL, Verdict.MISMATCH])
+def test_what_was_found_to_differ_stands_where_another_view_cannot_be_compared(
+    monkeypatch: pytest.MonkeyPatch, verdict: Verdict, agrees: bool
+) -> None:
+    def compared(_: run.CheckRun, unit: Unit, reads: object) -> tuple[list[Compared], list[PlainSum]]:
+        if unit.view == "second":
+            raise MemoryError("no heap is left")
+        return [_row(verdict)], [PlainSum("first", "n_10m", "{}", agrees)]
+
+    made, _ = checked(monkeypatch, set())
+    monkeypatch.setattr(run.CheckRun, "_compare", compared)
+    monkeypatch.setattr(run.CheckRun, "_read", lambda *_: [])
+    made = replace(made, deployment=TWO)
+    if verdict is Verdict.EQUAL and agrees:
+        with pytest.raises(MemoryError):
+            made.execute()
+        return
+    outcome = made.execute()
+    assert outcome.compared == (_row(verdict),)
+    assert "view second: not checked, MemoryError: no heap is left" in outcome.notes
+    gate = judge(outcome)
+    assert not gate.green
+    assert judged(summary(outcome, gate), "").result == "red"
+
+
+@pytest.mark.parametrize("verdict", [Verdict.EQUAL, Verdict.MISMATCH])
+def test_a_difference_that_cannot_be_kept_is_told_all_the_same(verdict: Verdict) -> None:
+    outcome = Outcome("r", 0, 1, 1, ("first",), (_row(verdict),), ())
+
+    def keep() -> None:
+        raise OSError("no space is left")
+
+    if verdict is Verdict.EQUAL:
+        with pytest.raises(OSError, match="no space"):
+            kept(outcome, keep)
+    else:
+        assert kept(outcome, keep) == "not kept, OSError: no space is left"
+    assert kept(outcome, lambda: None) == ""
 
 
 def test_a_view_that_could_not_be_read_is_still_expected(monkeypatch: pytest.MonkeyPatch) -> None:
