@@ -96,7 +96,7 @@ def _row(verdict: Verdict) -> Compared:
 def test_what_was_found_to_differ_stands_where_another_view_cannot_be_compared(
     monkeypatch: pytest.MonkeyPatch, verdict: Verdict, agrees: bool
 ) -> None:
-    def compared(_: run.CheckRun, unit: Unit, reads: object) -> tuple[list[Compared], list[PlainSum]]:
+    def compared(_: run.CheckRun, unit: Unit, _reads: object) -> tuple[list[Compared], list[PlainSum]]:
         if unit.view == "second":
             raise MemoryError("no heap is left")
         return [_row(verdict)], [PlainSum("first", "n_10m", "{}", agrees)]
