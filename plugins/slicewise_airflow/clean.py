@@ -21,8 +21,8 @@ def clean_report(settings: Settings, context: Any, hour: str) -> dict[str, objec
         if asked is None:
             return None
         report = run_command("hour", hour, "--asked", asked, "--record", "--json")
-    except SlicewiseError as error:
-        warning("hour_not_told", hour=hour, error=error.what)
+    except (SlicewiseError, OSError) as error:  # also a program that is not there: the job needs none of it
+        warning("hour_not_told", hour=hour, error=error.what if isinstance(error, SlicewiseError) else str(error))
         return None
     event("hour_told", hour=hour, outcome=report["outcome"], why=report.get("why", ""))
     return report if report["outcome"] == "clean" else None

@@ -22,7 +22,7 @@ from slicewise_airflow.stream import StreamHealth, StreamHealthTrigger, StreamNo
 
 from slicewise.features import own
 from slicewise.lifecycle.checking import CheckNotMade, CheckRed
-from slicewise.lifecycle.jobs import compact_arguments
+from slicewise.lifecycle.jobs import compact_arguments, may_be_clean
 from slicewise.lifecycle.reports import JobFailed, ReportMissing
 from slicewise.settings import Settings
 from slicewise.spark.classes import leaving
@@ -321,6 +321,31 @@ def test_a_check_that_could_not_be_made_is_not_red(
     assert told.startswith(f"{event} ")
     assert told.count(words.partition(":")[0]) == 1
     assert f"#{anchor}" in told
+
+
+def test_a_job_is_submitted_where_nobody_can_say_whether_its_hour_is_clean(
+    program: Any, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    class Asked:
+        """Of Airflow, since when the run was asked for; the program that looks is not there."""
+
+        def __init__(self, _url: str) -> None: ...
+
+        def __enter__(self) -> Asked:
+            return self
+
+        def __exit__(self, *_: object) -> None: ...
+
+        def run(self, *_: str) -> SimpleNamespace:
+            return SimpleNamespace(queued_at="2026-11-21T09:00:00Z")
+
+    monkeypatch.setattr("slicewise_airflow.clean.AirflowApi", Asked)
+    program("submit", '{"hours": 1}')
+    told = context()
+    told["dag_run"].dag_id, told["dag_run"].run_id = "compact_slices", "r"
+    asking = SparkJob(task_id="compact", job="compact", arguments=compact_arguments, unless_clean=may_be_clean)
+    assert asking.execute(told) == {"hours": 1}
+    assert "hour_not_told" in caplog.text
 
 
 def test_many_bad_records_page_and_fail_no_task(caplog: pytest.LogCaptureFixture) -> None:
