@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from itertools import zip_longest
 from typing import Any
 
+from slicewise import log
 from slicewise.checks import declared, engine
 from slicewise.checks.bounds import ages_from_us, may_be, searched_from
 from slicewise.checks.causes import causes_of
@@ -79,7 +80,8 @@ def _with_causes(
     rows: Sequence[Compared],
     moved: Mapping[int, WindowOf],
 ) -> list[Compared]:
-    """Every difference has a cause then; beyond `MOST_CLASSIFIED` of them it says that none was looked for."""
+    """Every difference has a cause then; beyond `MOST_CLASSIFIED` of them, and where the search fails, it is
+    unclassified."""
     wrong = [i for i, row in enumerate(rows) if row.verdict is not Verdict.EQUAL and not row.cause]
     if not wrong:
         return list(rows)
@@ -87,7 +89,10 @@ def _with_causes(
     chosen = _in_turns(wrong, rows)[:MOST_CLASSIFIED]
     doubts = [_doubt(values[i], rows[i], added, moved.get(id(values[i]))) for i in chosen]
     causes = dict.fromkeys(wrong, Cause.UNCLASSIFIED)
-    causes |= dict(zip(chosen, causes_of(recomputation, doubts), strict=True))
+    try:
+        causes |= dict(zip(chosen, causes_of(recomputation, doubts), strict=True))
+    except Exception as error:  # noqa: BLE001 - what differs is known, whatever the search for its cause ran into
+        log.warning("check_causes_not_found", differences=len(chosen), error=f"{type(error).__name__}: {error}")
     return [replace(row, cause=causes[i]) if i in causes else row for i, row in enumerate(rows)]
 
 

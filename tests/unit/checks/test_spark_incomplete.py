@@ -12,7 +12,7 @@ import slicewise as sw
 from slicewise import token as tokens
 from slicewise.checks import compare, run
 from slicewise.checks.gate import judge
-from slicewise.checks.model import Compared, Outcome, PlainSum, Predicted, Verdict
+from slicewise.checks.model import Cause, Compared, Outcome, PlainSum, Predicted, Verdict
 from slicewise.checks.record import kept
 from slicewise.checks.report import summary
 from slicewise.clock import ManualClock
@@ -115,6 +115,22 @@ def test_what_was_found_to_differ_stands_where_another_view_cannot_be_compared(
     gate = judge(outcome)
     assert not gate.green
     assert judged(summary(outcome, gate), "").result == "red"
+
+
+def test_a_difference_stands_where_the_search_for_its_cause_fails(monkeypatch: pytest.MonkeyPatch) -> None:
+    def searched(*_: object) -> list[Cause]:
+        raise MemoryError("no heap is left")
+
+    unit, reader = DEPLOYMENT.units[0], Reader(set())
+    [answer] = reader.read([SHORT, LONG], [{}], None)
+    read = compare.Read(compare.Asked(0, {}, answer.tokens[0]), answer.values, "live", None, answer.text)
+    values = [*compare._values(unit, [read])]
+    monkeypatch.setattr(compare, "causes_of", searched)
+    rows = compare._with_causes(cast("Any", None), values, [_row(Verdict.MISMATCH), _row(Verdict.EQUAL)], {})
+    assert [(row.verdict, row.cause) for row in rows] == [
+        (Verdict.MISMATCH, Cause.UNCLASSIFIED),
+        (Verdict.EQUAL, Cause.NONE),
+    ]
 
 
 @pytest.mark.parametrize("verdict", [Verdict.EQUAL, Verdict.MISMATCH])
