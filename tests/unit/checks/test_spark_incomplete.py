@@ -13,6 +13,7 @@ from slicewise import token as tokens
 from slicewise.checks import compare, run
 from slicewise.checks.gate import judge
 from slicewise.checks.model import Cause, Compared, Outcome, PlainSum, Predicted, Verdict
+from slicewise.checks.questions import Asked
 from slicewise.checks.record import kept
 from slicewise.checks.report import summary
 from slicewise.clock import ManualClock
@@ -123,7 +124,7 @@ def test_a_difference_stands_where_the_search_for_its_cause_fails(monkeypatch: p
 
     unit, reader = DEPLOYMENT.units[0], Reader(set())
     [answer] = reader.read([SHORT, LONG], [{}], None)
-    read = compare.Read(compare.Asked(0, {}, answer.tokens[0]), answer.values, "live", None, answer.text)
+    read = compare.Read(Asked(0, {}, answer.tokens[0]), answer.values, "live", None, answer.text)
     values = [*compare._values(unit, [read])]
     monkeypatch.setattr(compare, "causes_of", searched)
     rows = compare._with_causes(cast("Any", None), values, [_row(Verdict.MISMATCH), _row(Verdict.EQUAL)], {})
