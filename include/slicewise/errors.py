@@ -92,6 +92,10 @@ class UnknownAttribute(DefinitionError, AttributeError):
     """slicewise has no such name: write the one that it has."""
 
 
+class FunctionRaised(UserWarning):
+    """A function of the user's own raised on some events: its value is null there, or the row is left out."""
+
+
 class SettingsError(SlicewiseError):
     """A setting is missing or malformed, or a program that it names is not there."""
 

@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 
 from slicewise.aggregates.functions import BUILTINS, METHODS, check_body
+from slicewise.aggregates.raised import TEXT, written
 from slicewise.errors import DefinitionError
 
 NEEDED: Mapping[str, int] = {"empty": 0, "accumulate": 2, "combine": 2, "finish": 1}
@@ -67,7 +68,7 @@ class OwnClass:
             "__name__": "definition",
             "np": np,
         }
-        exec(compile(tree, "<definition>", "exec", flags, dont_inherit=True), space)
+        exec(compile(tree, TEXT, "exec", flags, dont_inherit=True), space)
         made: type[Any] = space[self.name]
         return made
 
@@ -111,7 +112,9 @@ def text_of(made: type) -> str:
         if isinstance(node, ast.ClassDef) and node.name == made.__name__ and node.lineno <= first <= _end(node):
             if node.decorator_list:
                 raise _refused(f"{node.name} has a decorator", "a plain class: it is frozen as it is", node.name)
-            return textwrap.dedent("".join(lines[node.lineno - 1 : _end(node)])).rstrip() + "\n"
+            text = textwrap.dedent("".join(lines[node.lineno - 1 : _end(node)])).rstrip() + "\n"
+            written(text, functions[0].__code__.co_filename, range(node.lineno, _end(node) + 1))
+            return text
     raise _refused(f"the source of {made.__name__} cannot be found", "a class of a file", made.__name__)
 
 

@@ -22,6 +22,7 @@ from slicewise.aggregates.fields import IDENTITY, Field, Fixed, Items
 from slicewise.aggregates.functions import check_text, compiled
 from slicewise.aggregates.limits import check_whole
 from slicewise.aggregates.ragged import Int64, Ragged
+from slicewise.aggregates.raised import NULL, tell
 from slicewise.aggregates.ranking import choose, identity_order, rows_order
 from slicewise.aggregates.values import ORDERED, ValueType, flat, is_ordered
 from slicewise.errors import DefinitionError
@@ -227,9 +228,14 @@ class Ordered(Aggregate):
             folded = init()
             for values in zip(*columns, strict=True):
                 folded = step(folded, dict(zip(self.columns, values, strict=True)))
-            return self._given(final(folded))
-        except Exception:  # noqa: BLE001 - what a user's function raises is a value's error, told by its code
+            given = final(folded)
+            found = self._given(given)
+        except Exception as error:  # noqa: BLE001 - what a user's function raises is a value's error, told by its code
+            tell(self.source, final, error, NULL)
             return Failed(FUNCTION)
+        if isinstance(found, Failed):
+            tell(self.source, final, f"gave {given!r:.80}, and output is {self.output}", NULL)
+        return found
 
     @cached_property
     def _functions(self) -> tuple[Callable[..., Any], ...]:

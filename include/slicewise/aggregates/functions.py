@@ -15,6 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from types import FunctionType, MappingProxyType
 from typing import Any
 
+from slicewise.aggregates.raised import TEXT, written
 from slicewise.errors import DefinitionError
 
 BUILTINS: Mapping[str, Any] = {
@@ -50,7 +51,14 @@ _REFUSED: Mapping[type[ast.AST], str] = {
 def source_of(functions: Sequence[Callable[..., Any]], arguments: Sequence[int]) -> str:
     """Their source as one text; arguments: how many each takes. Raises DefinitionError for what cannot be kept as
     text."""
-    return "\n\n".join(_text(function, n) for function, n in zip(functions, arguments, strict=True))
+    texts = [_text(function, n) for function, n in zip(functions, arguments, strict=True)]
+    text = "\n\n".join(texts)
+    lines: list[int] = []
+    for function, each in zip(functions, texts, strict=True):
+        first = function.__code__.co_firstlineno
+        lines += [*range(first, first + each.count("\n")), 0, 0]  # and the empty lines before the next
+    written(text, functions[0].__code__.co_filename, lines)
+    return text
 
 
 def _text(function: object, arguments: int) -> str:
@@ -138,7 +146,7 @@ def _module(node: ast.Attribute, modules: Mapping[str, frozenset[str]]) -> str |
 def compiled(text: str, modules: Mapping[str, Any] = MappingProxyType({})) -> Mapping[str, Callable[..., Any]]:
     """The functions of a text that was checked, by name."""
     space: dict[str, Any] = {"__builtins__": dict(BUILTINS), **modules}
-    exec(compile(text, "<definition>", "exec", __future__.annotations.compiler_flag, dont_inherit=True), space)
+    exec(compile(text, TEXT, "exec", __future__.annotations.compiler_flag, dont_inherit=True), space)
     return {name: made for name, made in space.items() if isinstance(made, FunctionType)}
 
 

@@ -24,6 +24,7 @@ from slicewise.aggregates.folding import OUTPUTS as ARROW
 from slicewise.aggregates.own_examples import EXAMPLES
 from slicewise.aggregates.own_values import answer_of, family, field_of, loaded, size, stored
 from slicewise.aggregates.ragged import Int64
+from slicewise.aggregates.raised import NULL, tell
 from slicewise.aggregates.values import ValueType
 from slicewise.errors import CodecError, DefinitionError
 
@@ -239,9 +240,10 @@ class Own(Aggregate):
             return state
         try:
             own = self._object
-            return self._state(state[0] + 1, own.accumulate(self._given(state) if state[0] else own.empty(), event))
-        except Exception:  # noqa: BLE001 - what a user's method raises is a failed partial
-            return self._failed
+            given = own.accumulate(self._given(state) if state[0] else own.empty(), event)
+            return self._kept("accumulate", state[0] + 1, given)
+        except Exception as error:  # noqa: BLE001 - what a user's method raises is a failed partial
+            return self._raised("accumulate", error)
 
     def combine(self, a: State, b: State) -> State:
         if not a[0] or not b[0]:
@@ -249,9 +251,9 @@ class Own(Aggregate):
         if a[0] < 0 or b[0] < 0:
             return self._failed
         try:
-            return self._state(a[0] + b[0], self._object.combine(self._given(a), self._given(b)))
-        except Exception:  # noqa: BLE001 - as above
-            return self._failed
+            return self._kept("combine", a[0] + b[0], self._object.combine(self._given(a), self._given(b)))
+        except Exception as error:  # noqa: BLE001 - as above
+            return self._raised("combine", error)
 
     def finish(self, state: State) -> Any:
         if state[0] == 0:
@@ -259,9 +261,14 @@ class Own(Aggregate):
         if state[0] < 0:
             return Failed(FUNCTION)
         try:
-            return answer_of(self._object.finish(self._given(state)), self.own.output)
-        except Exception:  # noqa: BLE001 - as above
+            given = self._object.finish(self._given(state))
+            found = answer_of(given, self.own.output)
+        except Exception as error:  # noqa: BLE001 - as above
+            self._raised("finish", error)
             return Failed(FUNCTION)
+        if isinstance(found, Failed):
+            self._raised("finish", f"gave {given!r:.80}, and output is {self.own.output}")
+        return found
 
     def from_columns(self, partials: Columns) -> list[State]:
         states = super().from_columns(partials)
@@ -281,6 +288,19 @@ class Own(Aggregate):
     def _given(self, state: State) -> tuple[Any, ...]:
         """A stored state as its class has it."""
         return tuple(loaded(value, kind) for value, kind in zip(state[1:], self.own.fields.values(), strict=True))
+
+    def _raised(self, method: str, did: BaseException | str) -> State:
+        """The failed state, once it is told why."""
+        tell(self.source, getattr(self._object, method), did, NULL)
+        return self._failed
+
+    def _kept(self, method: str, n: int, given: Any) -> State:
+        """What a method gave as it is stored; told where it is not of the declared fields."""
+        state = self._state(n, given)
+        if state[0] < 0:
+            kinds = dict(self.own.fields)
+            self._raised(method, f"gave {given!r:.80}, and the fields are {kinds}, of at most {MOST_BYTES >> 20} MiB")
+        return state
 
     def _state(self, n: int, given: Any) -> State:
         """A class's state as it is stored; failed where it is not of the declared fields."""
@@ -305,9 +325,9 @@ class InvertibleOwn(Own, Invertible):
         if not part[0]:
             return whole
         try:
-            return self._state(whole[0] - part[0], self._object.deduct(self._given(whole), self._given(part)))
-        except Exception:  # noqa: BLE001 - what a user's method raises is a failed partial
-            return self._failed
+            return self._kept("deduct", whole[0] - part[0], self._object.deduct(self._given(whole), self._given(part)))
+        except Exception as error:  # noqa: BLE001 - what a user's method raises is a failed partial
+            return self._raised("deduct", error)
 
     def deduct_columns(self, whole: Columns, part: Columns) -> Columns:
         pairs = zip(self.from_columns(whole), self.from_columns(part), strict=True)

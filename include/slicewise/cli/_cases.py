@@ -24,12 +24,14 @@ class Difference:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of a case. error: why it could not be run. refused: records left out, by reason."""
+    """What became of a case. error: why it could not be run. refused: records left out, by reason.
+    raised: what functions of the user's own raised on these events."""
 
     name: str
     differences: tuple[Difference, ...] = ()
     error: str | None = None
     refused: str = ""
+    raised: tuple[str, ...] = ()
 
     @property
     def passed(self) -> bool:
@@ -53,7 +55,7 @@ def run_case(view: FeatureView, case: Case, number: int) -> Outcome:
 
 
 def _answered(view: FeatureView, case: Case, name: str, place: str) -> Outcome:
-    from slicewise.training.evaluate import REFUSED, evaluate
+    from slicewise.training.evaluate import REFUSED, evaluated
 
     columns = [column for feature in view.features for column in feature.columns()]
     for column in case.expect:
@@ -65,7 +67,7 @@ def _answered(view: FeatureView, case: Case, name: str, place: str) -> Outcome:
                 next_step=nearest(column, columns),
             )
     query = {**_entity(view, case, place), "at": instant(case.at, place), "mode": case.mode}
-    table = evaluate(view, [dict(event) for event in case.events], [query])
+    table, raised = evaluated(view, [dict(event) for event in case.events], [query])
     row = table.to_pylist()[0]
     differences = tuple(
         Difference(column, wanted, row[column])
@@ -73,7 +75,7 @@ def _answered(view: FeatureView, case: Case, name: str, place: str) -> Outcome:
         if not _same(row[column], wanted)
     )
     metadata = table.schema.metadata or {}
-    return Outcome(name, differences, refused=metadata.get(REFUSED, b"").decode())
+    return Outcome(name, differences, refused=metadata.get(REFUSED, b"").decode(), raised=tuple(raised))
 
 
 def _entity(view: FeatureView, case: Case, place: str) -> Mapping[str, Any]:

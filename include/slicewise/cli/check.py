@@ -75,6 +75,7 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
                         "passed": outcome.passed,
                         "error": outcome.error,
                         "refused": outcome.refused,
+                        "raised": list(outcome.raised),
                         "differences": [
                             {"column": d.column, "expected": repr(d.expected), "answered": repr(d.answered)}
                             for d in outcome.differences
@@ -92,6 +93,8 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
                     print(f"       {d.column}: expected {d.expected!r}, answered {d.answered!r}")
                 if outcome.error:
                     print("       " + outcome.error.replace("\n", "\n       "))
+                for text in outcome.raised:
+                    print("       warning: " + text.replace("\n", "\n       "))
                 if outcome.refused and not outcome.passed:
                     print(f"       left out: {outcome.refused}")
     if arguments.json:

@@ -22,6 +22,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from slicewise.aggregates.functions import check_text, compiled
+from slicewise.aggregates.raised import LEFT_OUT, tell, written
 from slicewise.aggregates.values import canonicalise
 from slicewise.calls import checked_call
 from slicewise.errors import DefinitionError, written_at
@@ -95,6 +96,10 @@ _FAMILIES: Mapping[str, Callable[[pa.DataType], bool]] = {
 Flags = NDArray[np.bool_]
 
 
+class _Untyped(TypeError):
+    """A row function gave something else than its column."""
+
+
 @dataclass(frozen=True)
 class RowFunction:
     """name, source: the function and its text. reads: the columns that it is given. output: the type that it gives.
@@ -159,8 +164,10 @@ class RowFunction:
             return pa.array([], kind), np.ones(0, np.bool_)
         try:
             values = self._typed(_callable(self.source, self.name)(*arrays), n)
-        except Exception:  # noqa: BLE001 (whatever a user's function raises is of its row alone)
+        except Exception as error:  # noqa: BLE001 (whatever a user's function raises is of its row alone)
             if n == 1:
+                did = f"gave {error}" if isinstance(error, _Untyped) else error
+                tell(self.source, _callable(self.source, self.name), did, LEFT_OUT)
                 return pa.nulls(1, kind), np.zeros(1, np.bool_)
             half = n // 2
             first, there = self._of([array.slice(0, half) for array in arrays], half)
@@ -176,11 +183,16 @@ class RowFunction:
         if isinstance(given, pa.ChunkedArray):
             given = given.combine_chunks()
         if isinstance(given, list):
-            given = pa.array(given, kind)
-        if not isinstance(given, pa.Array) or len(given) != n:
-            raise TypeError("a row function gives one value for each row")
+            try:
+                given = pa.array(given, kind)
+            except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError) as error:
+                raise _Untyped(f"{given!r:.80}, and output is {self.output}") from error
+        if not isinstance(given, pa.Array):
+            raise _Untyped(f"{given!r:.80}, and is to give an array or a list")
+        if len(given) != n:
+            raise _Untyped(f"{len(given)} values of {n} row{'s' if n > 1 else ''}")
         if not (_FAMILIES[self.output](given.type) or pa.types.is_null(given.type)):
-            raise TypeError(f"{given.type} is not {self.output}")
+            raise _Untyped(f"an array of {given.type}, and output is {self.output}")
         return canonicalise(given.cast(kind))
 
 
@@ -232,7 +244,10 @@ def row_function(bare: object = None, /, *, output: str | None = None) -> Callab
         for argument in (*node.args.posonlyargs, *node.args.args):
             argument.annotation = None
         names = tuple(argument.arg for argument in (*node.args.posonlyargs, *node.args.args))
-        return RowFunction(node.name, ast.unparse(node) + "\n", names, output)
+        text = ast.unparse(node) + "\n"
+        first = function.__code__.co_firstlineno
+        written(text, function.__code__.co_filename, _lines(text, node, first - 1))
+        return RowFunction(node.name, text, names, output)
 
     return made
 
@@ -243,6 +258,22 @@ def computed(
     """Per function its column, and for which rows it has a value."""
     found = {name: function.of(columns) for name, function in functions}
     return {name: values for name, (values, _) in found.items()}, {name: there for name, (_, there) in found.items()}
+
+
+def _lines(text: str, node: ast.FunctionDef, before: int) -> list[int]:
+    """Per line of the text the line where it was written; before: the lines before the function's own first."""
+    (again,) = ast.parse(text).body
+    assert isinstance(again, ast.FunctionDef)
+    found = [node.lineno + before] * text.count("\n")
+    for one, other in zip(_statements(again), _statements(node), strict=False):
+        end = one.end_lineno or one.lineno
+        found[one.lineno - 1 : end] = [other.lineno + before] * (end - one.lineno + 1)
+    return found
+
+
+def _statements(node: ast.FunctionDef) -> list[ast.stmt]:
+    """What a function does, what stands inside another statement after it."""
+    return [each for each in ast.walk(node) if isinstance(each, ast.stmt) and each is not node]
 
 
 @lru_cache(maxsize=64)

@@ -6,6 +6,9 @@ that the platform runs, without a server.
 
 from __future__ import annotations
 
+import json
+import warnings
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -16,7 +19,8 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from slicewise.aggregates import Columns, Finished
-from slicewise.errors import BadRequest, DefinitionError
+from slicewise.aggregates.raised import Raised, listening
+from slicewise.errors import BadRequest, DefinitionError, FunctionRaised
 from slicewise.features.definitions import FeatureView, Project
 from slicewise.features.plan import plan
 from slicewise.features.unit import PlannedFeature, Unit
@@ -37,6 +41,7 @@ MODE = "mode"
 REFUSED = b"slicewise.refused"
 ERRORS = b"slicewise.errors"
 CAPACITY = b"slicewise.beyond_capacity"
+RAISED = b"slicewise.raised"
 BEYOND_CAPACITY = "beyond_capacity"
 """Error code: the window reaches events that the view's `capacity` leaves out of what is kept online."""
 
@@ -59,9 +64,30 @@ def evaluate(view: FeatureView, events: object, queries: object) -> pa.Table:
     Returns one row per query: entity columns, what was asked, `at`, and a column per feature and window. Schema
     metadata: `slicewise.refused`, records and values that the platform would refuse, by reason;
     `slicewise.errors`, features whose value is null because of an error; `slicewise.beyond_capacity`, features with
-    the number of queries whose window reaches before what the view's `capacity` keeps. Raises DefinitionError and
-    BadRequest.
+    the number of queries whose window reaches before what the view's `capacity` keeps; `slicewise.raised`, what
+    functions of the user's own raised and where, as JSON. Each of these is a warning, too (FunctionRaised). Raises
+    DefinitionError and BadRequest.
     """
+    table, raised = evaluated(view, events, queries)
+    for text in raised:
+        warnings.warn(text, FunctionRaised, stacklevel=3)
+    return table
+
+
+def evaluated(view: FeatureView, events: object, queries: object) -> tuple[pa.Table, Sequence[str]]:
+    """What evaluate gives, and what functions of the user's own raised, for people."""
+    with listening() as heard:
+        table = _evaluated(view, events, queries)
+    raised = _told(heard)
+    notes = {**(table.schema.metadata or {}), RAISED: json.dumps(raised, ensure_ascii=False).encode()}
+    return table.replace_schema_metadata(notes), raised
+
+
+def _told(heard: Counter[Raised]) -> list[str]:
+    return sorted(each.told(times) for each, times in heard.items())
+
+
+def _evaluated(view: FeatureView, events: object, queries: object) -> pa.Table:
     if not isinstance(view, FeatureView):
         raise DefinitionError(
             f"{view!r} is no view", where="sw.evaluate", expected="a sw.FeatureView", next_step="give the view itself"
