@@ -23,6 +23,7 @@ from slicewise.aggregates.columns import Columns, Values
 from slicewise.aggregates.events import Event, Rows
 from slicewise.aggregates.few import Few
 from slicewise.aggregates.fields import Field, Fixed, Items
+from slicewise.aggregates.kinds import named
 from slicewise.aggregates.ragged import Int64, Ragged, RaggedBytes
 from slicewise.errors import DefinitionError
 
@@ -108,7 +109,7 @@ class Aggregate(ABC):
             expected = self.accepts(column, types[column])
             if expected is not None:
                 raise DefinitionError(
-                    f"{self.describe()} cannot read column {column!r} of type {types[column]}",
+                    f"{self.describe()} cannot read column {column!r} of type {named(types[column])}",
                     expected=expected,
                     next_step="convert it in the view's columns, or choose another aggregate",
                 )

@@ -96,7 +96,7 @@ def _evaluated(view: FeatureView, events: object, queries: object) -> pa.Table:
     units = deployment.view(view.name)
     typed, refused = typed_events(deployment.source(units[0].source), events)
     asked = question_types((unit, unit.features) for unit in units)
-    spine = read_spine(queries, dict(units[0].entity), asked)
+    spine = read_spine(queries, dict(units[0].entity), asked, "queries")
     modes = _modes(spine.table)
     finished: dict[str, Finished] = {}
     online = np.array([mode != "event_time" for mode in modes], np.bool_)

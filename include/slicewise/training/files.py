@@ -17,6 +17,7 @@ from slicewise.features.definitions import KafkaSource
 from slicewise.features.naming import Location, check_name, refuse_reserved
 from slicewise.features.paths import column_paths
 from slicewise.features.types import DATE, KAFKA_TIME, STRING, TIMESTAMP, arrow_type, column_type, time_form
+from slicewise.training import faults
 
 PLACES = ("partition", "offset", "kafka_time")
 """What a file may hold beside the source's columns: where its events stood in the log."""
@@ -63,7 +64,7 @@ def read_events(path: Path, source: KafkaSource | None) -> FileEvents:
         table = reader(path, source)
     except (OSError, pa.ArrowException) as error:
         raise BadRequest(
-            f"the file cannot be read: {str(error).partition(chr(10))[0]}",
+            f"the file cannot be read: {faults.of_file(error)}",
             where=str(path),
             expected=f"{path.suffix} with the columns of the source" if source else f"a file of {path.suffix}",
             next_step="correct the file, or save it again",

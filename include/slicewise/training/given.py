@@ -15,12 +15,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from slicewise.aggregates.kinds import named
 from slicewise.errors import BadRequest
 from slicewise.features.types import DATE, TIMESTAMP, arrow_type, element_type
 from slicewise.features.unit import Source
+from slicewise.training import faults
 from slicewise.training.instants import as_timestamps, instant_us, instants_us, is_time
 from slicewise.training.ranges import Ints
-from slicewise.training.spine import as_table
+from slicewise.training.tables import as_table
 from slicewise.training.wire import Flags, days, is_list, within
 
 TOPIC = "0" * 32
@@ -128,22 +130,26 @@ def _values(table: pa.Table, name: str, kind: str) -> pa.Array:
         column = days(column, where)
     if not _fits(column.type, target):
         raise BadRequest(
-            f"the column is of type {column.type}",
+            f"the column is of type {named(column.type)}",
             where=where,
             expected=kind,
             next_step="give values of the type that the source's schema declares",
         )
+    if pa.types.is_floating(column.type) and pa.types.is_decimal(target):
+        column = _written(column, where, kind)
     try:
-        if pa.types.is_floating(column.type) and pa.types.is_decimal(target):
-            column = _written(column)
         return column.cast(target)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
-        raise BadRequest(
-            f"a value does not fit: {error}",
-            where=where,
-            expected=kind,
-            next_step="correct the value, or declare another type in the source's schema",
-        ) from error
+        raise _unfit(*faults.of_cast(column, target), where, kind) from error
+
+
+def _unfit(what: str, row: int | None, where: str, kind: str) -> BadRequest:
+    return BadRequest(
+        what,
+        where=where if row is None else f"{where}, row {row}",
+        expected=kind,
+        next_step="correct the value, or declare another type in the source's schema",
+    )
 
 
 _SAME: tuple[Callable[[pa.DataType], bool], ...] = (
@@ -167,11 +173,15 @@ def _fits(given: pa.DataType, target: pa.DataType) -> bool:
     return bool(pa.types.is_integer(given) or pa.types.is_floating(given) or pa.types.is_decimal(given))
 
 
-def _written(column: pa.Array) -> pa.Array:
+def _written(column: pa.Array, where: str, kind: str) -> pa.Array:
     """Doubles as the decimals that JSON writes for them: a cast would round away what a record is refused for."""
-    if not pc.all(pc.is_finite(column)).as_py():
-        raise pa.ArrowInvalid("NaN and infinities are no decimals")
-    return pa.array([None if value is None else Decimal(repr(value)) for value in column.to_pylist()])
+    target = arrow_type(kind)
+    values = [None if value is None else Decimal(repr(value)) for value in column.to_pylist()]
+    try:
+        return pa.array(values, target)
+    except faults.CANNOT_CONVERT as error:
+        row = next(i for i, value in enumerate(values) if not faults.fits(value, target))
+        raise _unfit(f"a value does not fit: {column[row].as_py()!r}", row, where, kind) from error
 
 
 def _instants(source: Source, column: pa.Array, where: str) -> tuple[pa.Array, Flags]:
@@ -219,7 +229,7 @@ def _offsets(table: pa.Table, name: str, default: Ints) -> pa.Array:
     if not pa.types.is_null(column.type):
         if not pa.types.is_integer(column.type):
             raise BadRequest(
-                f"the column is of type {column.type}",
+                f"the column is of type {named(column.type)}",
                 where=f"events, column {name!r}",
                 expected="integers",
                 next_step="cast the column to int64, or leave it out",

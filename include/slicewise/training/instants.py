@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from slicewise.aggregates.kinds import named
 from slicewise.clock import END_OF_TIME_US
 from slicewise.errors import BadRequest
 from slicewise.training.ranges import Ints
@@ -80,7 +81,7 @@ def instants_us(column: pa.ChunkedArray, where: str) -> Ints:
     if pa.types.is_timestamp(kind):
         if kind.tz is None:
             raise BadRequest(
-                f"the column is of type {kind}: it has no time zone",
+                "the column is of type timestamp: it has no time zone",
                 where=where,
                 expected=_EXPECTED,
                 next_step="localise it (pandas: .dt.tz_localize) to the zone that it was taken in",
@@ -100,7 +101,7 @@ def instants_us(column: pa.ChunkedArray, where: str) -> Ints:
         return np.asarray(column.cast(pa.int64()).to_numpy(), np.int64)
     if pa.types.is_string(kind) or pa.types.is_large_string(kind):
         return _parsed(column.to_pylist(), where)
-    raise BadRequest(f"the column is of type {kind}", where=where, expected=_EXPECTED, next_step=_NEXT)
+    raise BadRequest(f"the column is of type {named(kind)}", where=where, expected=_EXPECTED, next_step=_NEXT)
 
 
 def _parsed(values: Sequence[object], where: str) -> Ints:

@@ -8,21 +8,22 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
+from slicewise.aggregates.kinds import named
 from slicewise.errors import BadRequest, SlicewiseError
 from slicewise.features.types import BOOLEAN, DATE, STRING, TIMESTAMP, arrow_type
 from slicewise.token import Token, decode_all
 from slicewise.training.instants import as_timestamps, times_us
 from slicewise.training.ranges import Ints
-from slicewise.training.tables import csv_texts, is_csv, read_table
+from slicewise.training.tables import as_table, csv_texts, is_csv
 from slicewise.training.texts import instants_of_texts, typed_texts
 from slicewise.training.wire import days
 
 AT, TOKEN = "at", "token"
+SPINE = "spine"
 
 
 @dataclass(frozen=True)
@@ -88,83 +89,63 @@ class Given:
     is_text: bool = False
 
 
-def given_spine(given: object, others: Sequence[str] = ()) -> Given:
+def given_spine(given: object, others: Sequence[str] = (), where: str = SPINE) -> Given:
     """What can be seen of a spine without knowing what is asked of it. others: columns that it needs, if known.
 
     given: as of read_spine. Raises BadRequest for what is no table, for a name that stands twice, without `at`, and for
     an `at` that is null, no instant or without zone.
     """
     is_text = isinstance(given, str | Path) and is_csv(Path(given))
-    table = csv_texts(Path(str(given)), "spine") if is_text else as_table(given, "spine")
+    table = csv_texts(Path(str(given)), where) if is_text else as_table(given, where)
     names = table.column_names
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
         raise BadRequest(
-            f"two columns are named {twice[0]!r}", where="spine", expected="each name once", next_step="rename one"
+            f"two columns are named {twice[0]!r}", where=where, expected="each name once", next_step="rename one"
         )
     if AT not in names:
         missing = [name for name in (*others, AT) if name not in names]
         raise BadRequest(
-            f"the spine lacks {', '.join(missing)}",
-            where="spine",
+            f"the {where if where == SPINE else f'table of {where}'} lacks {', '.join(missing)}",
+            where=where,
             expected=f"the columns {', '.join(dict.fromkeys((*others, AT)))}"
             if others
             else "the entity's columns, and at",
             next_step=f"add {'it' if len(missing) == 1 else 'them'}; it has {', '.join(names) or 'no columns'}",
         )
-    where = f"spine, column {AT!r}"
-    return Given(table, times_us(instants_of_texts(table[AT]) if is_text else table[AT], where), is_text)
+    column = f"{where}, column {AT!r}"
+    return Given(table, times_us(instants_of_texts(table[AT]) if is_text else table[AT], column), is_text)
 
 
-def read_spine(given: object, entity: Mapping[str, str], questions: Mapping[str, str] = MappingProxyType({})) -> Spine:
+def read_spine(
+    given: object, entity: Mapping[str, str], questions: Mapping[str, str] = MappingProxyType({}), where: str = SPINE
+) -> Spine:
     """The spine in an Arrow table, a pandas frame, a list of dicts, or a file's path (Parquet, Feather or CSV).
 
     entity: declared type of each entity column. questions: of each column that features are asked by,
     which may hold nulls, and lists. Raises BadRequest for a missing column, a null, a
     value that is not of its column's type, and an instant without zone.
     """
-    found = given if isinstance(given, Given) else given_spine(given, (*entity, *questions))
+    found = given if isinstance(given, Given) else given_spine(given, (*entity, *questions), where)
     table = found.table
     missing = [name for name in (*entity, *questions) if name not in table.column_names]
     if missing:
         raise BadRequest(
-            f"the spine lacks {', '.join(missing)}",
-            where="spine",
+            f"the {where if where == SPINE else f'table of {where}'} lacks {', '.join(missing)}",
+            where=where,
             expected=f"the columns {', '.join(dict.fromkeys((*entity, *questions, AT)))}",
-            next_step=f"add them; it has {', '.join(table.column_names) or 'no columns'}",
+            next_step=f"add {'it' if len(missing) == 1 else 'them'}; it has {', '.join(table.column_names) or 'none'}",
         )
     if found.is_text:
         table = typed_texts(table, {**questions, **entity}, (AT, TOKEN))
     for name, kind in entity.items():
-        table = _put(table, name, typed(table[name], name, kind, "spine"))
+        table = _put(table, name, typed(table[name], name, kind, where))
     for name, kind in questions.items():
         if name not in entity:
-            table = _put(table, name, _asked(table[name], name, kind, "spine"))
+            table = _put(table, name, _asked(table[name], name, kind, where))
     table = _put(table, AT, pa.chunked_array([as_timestamps(found.at_us)]))
     # What pandas writes beside a schema differs from version to version, and says nothing here.
     return Spine(table.replace_schema_metadata(None).combine_chunks(), found.at_us)
-
-
-def as_table(given: object, where: str) -> pa.Table:
-    """An Arrow table of what a caller may hand in. Raises BadRequest for all else."""
-    if isinstance(given, pa.Table):
-        return given
-    if isinstance(given, pa.RecordBatch):
-        return pa.Table.from_batches([given])
-    if isinstance(given, str | Path):
-        return read_table(Path(given), where)
-    if hasattr(given, "to_arrow"):  # polars
-        return pa.table(given.to_arrow())
-    if type(given).__module__.startswith("pandas") and hasattr(given, "columns"):
-        return pa.Table.from_pandas(given, preserve_index=False)
-    if isinstance(given, Sequence) and all(isinstance(row, Mapping) for row in given):
-        return _listed(given, where)
-    raise BadRequest(
-        f"{type(given).__name__} is no table",
-        where=where,
-        expected="an Arrow table, a pandas frame, a list of dicts or the path of a file",
-        next_step="give the rows in one of these forms",
-    )
 
 
 def typed(column: pa.ChunkedArray, name: str, kind: str, where: str) -> pa.ChunkedArray:
@@ -223,42 +204,11 @@ def _family(kind: pa.DataType) -> str:
 
 def _mistyped(column: pa.ChunkedArray, name: str, kind: str, where: str) -> SlicewiseError:
     return BadRequest(
-        f"the column is of type {column.type}",
+        f"the column is of type {named(column.type)}",
         where=f"{where}, column {name!r}",
         expected=f"{kind}, as the view's entity is declared",
         next_step="cast the column",
     )
-
-
-def _listed(rows: Sequence[Any], where: str) -> pa.Table:
-    names = list(dict.fromkeys(name for row in rows for name in row))
-    columns: dict[str, pa.Array] = {}
-    if rows and not names:
-        raise BadRequest(
-            f"{len(rows)} rows without a column", where=where, expected="dicts of columns", next_step="leave them out"
-        )
-    for name in names:
-        if not isinstance(name, str):
-            raise BadRequest(
-                f"a column named {name!r}", where=where, expected="names as text", next_step="rename the column"
-            )
-        try:
-            columns[name] = pa.array([row.get(name) for row in rows])
-        except OverflowError as error:
-            raise BadRequest(
-                "a whole number beyond 64 bits",
-                where=f"{where}, column {name!r}",
-                expected="-2^63 to 2^63 - 1",
-                next_step="give it as the type that the source's schema declares",
-            ) from error
-        except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
-            raise BadRequest(
-                f"values of several types: {error}",
-                where=f"{where}, column {name!r}",
-                expected="one type per column",
-                next_step="give the column one type",
-            ) from error
-    return pa.table(columns)
 
 
 def _put(table: pa.Table, name: str, column: pa.ChunkedArray) -> pa.Table:

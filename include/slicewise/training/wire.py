@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from slicewise.errors import BadRequest
 from slicewise.features.types import DOUBLE, FLOAT, RANGES, element_type
+from slicewise.training import faults
 
 Flags = NDArray[np.bool_]
 _FIRST_DAY, _LAST_DAY = -719_162, 2_932_896
@@ -55,8 +56,12 @@ def _cast_days(column: pa.Array, where: str) -> pa.Array:
     try:
         return column.cast(pa.date32())
     except pa.ArrowInvalid as error:
+        what, row = faults.of_cast(column, pa.date32())
         raise BadRequest(
-            f"a value is no date: {error}", where=where, expected="yyyy-mm-dd", next_step="write the date so"
+            what,
+            where=where if row is None else f"{where}, row {row}",
+            expected="a date as yyyy-mm-dd",
+            next_step="write the date so",
         ) from error
 
 

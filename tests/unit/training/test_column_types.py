@@ -164,7 +164,7 @@ def test_lists_and_numbers_with_fractions_are_no_entities(column: str, kind: str
 
 def test_an_aggregate_that_takes_no_lists_says_so() -> None:
     one = sw.FeatureView("v", source=source(), entity=["user"], features=[sw.Feature("x", sw.max("tags"), ["1h"])])
-    with pytest.raises(DefinitionError, match="cannot read column 'tags' of type list") as caught:
+    with pytest.raises(DefinitionError, match="cannot read column 'tags' of type array<string>") as caught:
         plan(Project.of("p", [one]))
     assert caught.value.expected
     assert caught.value.next_step
