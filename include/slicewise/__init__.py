@@ -14,7 +14,7 @@ __version__ = "0.1.0"
 
 _DEFINITIONS = ("Feature", "FeatureSet", "FeatureView", "KafkaSource", "case")
 _WINDOWS = ("Window", "exact_range", "hopping", "lifetime", "rows", "session", "sliding", "tumbling")
-_AGGREGATES = (
+AGGREGATES = (
     "argmax",
     "argmin",
     "bloom",
@@ -56,7 +56,7 @@ _HOME = {
     "Aggregate": "slicewise.aggregates.users",
     **dict.fromkeys(_DEFINITIONS, "slicewise.features.definitions"),
     **dict.fromkeys(_WINDOWS, "slicewise.slices"),
-    **dict.fromkeys(_AGGREGATES, "slicewise.aggregates"),
+    **dict.fromkeys(AGGREGATES, "slicewise.aggregates"),
     "Emit": "slicewise.features.emission",
     "dedupe": "slicewise.features.dedupe",
     "evaluate": "slicewise.training.evaluate",

@@ -1,10 +1,10 @@
-"""A call with wrong arguments is refused as a definition is: with its place, what it takes, and what to write."""
+"""A call with wrong arguments is refused with its place, what it takes, and what to write."""
 
 from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, ParamSpec, TypeVar
 
 from slicewise.errors import DefinitionError, UnknownAttribute, WrongCall, written_at
@@ -13,6 +13,7 @@ Given = ParamSpec("Given")
 Made = TypeVar("Made")
 Kind = TypeVar("Kind", bound=type)
 _HIDDEN = ("self", "location")
+MOST_SHOWN = 120
 
 
 def checked_call(make: Callable[Given, Made]) -> Callable[Given, Made]:
@@ -35,6 +36,21 @@ def checked_call(make: Callable[Given, Made]) -> Callable[Given, Made]:
     return made
 
 
+def checked_arguments(ask: Callable[Given, Made]) -> Callable[Given, Made]:
+    """The same function; a call that it cannot take is refused at its line. What else it refuses has its own place."""
+
+    @functools.wraps(ask)
+    def asked(*args: Given.args, **kwargs: Given.kwargs) -> Made:
+        try:
+            return ask(*args, **kwargs)
+        except TypeError as error:
+            if isinstance(error, WrongCall) or (refused := _refused(ask, f"sw.{ask.__name__}", args, kwargs)) is None:
+                raise
+            raise refused from None
+
+    return asked
+
+
 def checked_class(kind: Kind) -> Kind:
     """The same class; a call that its fields cannot take is refused at its line."""
     init: Callable[..., None] = vars(kind)["__init__"]
@@ -52,6 +68,23 @@ def checked_class(kind: Kind) -> Kind:
 
     type.__setattr__(kind, "__init__", made)
     return kind
+
+
+def shown(value: object) -> str:
+    """A value for a message, in a line: what is long, or has no text of its own, by its kind and name."""
+    if isinstance(value, type):
+        return f"the class {value.__name__}"
+    name = getattr(value, "__name__", None)
+    if callable(value) and isinstance(name, str):
+        built_in = "built-in " if inspect.isbuiltin(value) else ""
+        return "a lambda" if name == "<lambda>" else f"the {built_in}function {name}"
+    text = repr(value)
+    named = getattr(value, "name", None)
+    if type(value).__module__.startswith("slicewise.") and isinstance(named, str):
+        return f"sw.{type(value).__name__} {named!r}"
+    if " object at 0x" in text:
+        return f"an instance of {type(value).__name__}"
+    return text if len(text) <= MOST_SHOWN else f"{text[:MOST_SHOWN]}…"
 
 
 def locate(error: DefinitionError, what: str) -> None:
@@ -74,13 +107,19 @@ def unknown_attribute(name: str, known: Iterable[str]) -> UnknownAttribute:
     )
 
 
+def misfit(make: Callable[..., object], name: str, args: Sequence[object], kwargs: Mapping[str, object]) -> str | None:
+    """What is wrong with the arguments of a call that is written in other words than Python's; None: nothing."""
+    refused = _refused(make, name, tuple(args), kwargs)
+    return None if refused is None else refused.what
+
+
 def _refused(
     make: Callable[..., object], name: str, args: tuple[object, ...], kwargs: Mapping[str, object]
 ) -> WrongCall | None:
     """What is wrong with the call; None: nothing."""
     from slicewise import hints  # a table that only a mistake needs
 
-    signature = inspect.signature(make)
+    signature, plain_name = inspect.signature(make), name.removeprefix("sw.")
     try:
         signature.bind(*args, **kwargs)
     except TypeError:
@@ -94,7 +133,9 @@ def _refused(
         if given not in parameters:
             meant = hints.parameter_instead(given, [key for key in shown if key not in kwargs])
             what = f"{name} has no parameter {given!r}"
-            return _wrong(name, what, parameters, f"write {meant}=" if meant else f"leave {given}= out")
+            then = f"write {meant}=" if meant else f"leave {given}= out"
+            then = hints.ELSEWHERE.get((plain_name, given), then)
+            return _wrong(name, what, parameters, then)
     if len(args) > len(plain):
         n, most = len(args) - ("self" in plain), len(plain) - ("self" in plain)
         named = [key for key in shown if key not in plain and key not in kwargs]
@@ -109,7 +150,8 @@ def _refused(
         for key, each in parameters.items()
         if each.default is each.empty and key not in kwargs and key not in plain[: len(args)]
     ]
-    wanted = "; ".join(hints.EXAMPLES.get(key, f"{key}=…") for key in missing)
+    examples = {key: hints.EXAMPLES_OF.get((plain_name, key)) or hints.EXAMPLES.get(key) for key in missing}
+    wanted = "; ".join(text or f"{key}=…" for key, text in examples.items())
     return _wrong(name, f"{name} lacks {hints.either(missing).replace(' or ', ' and ')}", parameters, f"add {wanted}")
 
 

@@ -85,7 +85,7 @@ class DefinitionError(SlicewiseError):
 
 
 class WrongCall(DefinitionError, TypeError):
-    """A definition is called with arguments that it does not take: correct the call."""
+    """A definition, or what asks it, is called with arguments that it does not take: correct the call."""
 
 
 class UnknownAttribute(DefinitionError, AttributeError):

@@ -33,7 +33,7 @@ ATTRIBUTES: Mapping[str, str] = {
     ),
     **_same('sw.count(where="…")', "count_if", "countif", "count_where"),
     **_same('sw.sum("column", where="…")', "sum_if", "sumif"),
-    **_same("sw.count()", "size", "count_star", "n", "num_events"),
+    **_same("sw.count()", "size", "count_star", "n", "num_events", "len"),
     **_same('sw.sum("column")', "total", "add"),
     **_same('sw.min("column")', "minimum", "least"),
     **_same('sw.max("column")', "maximum", "greatest"),
@@ -144,12 +144,50 @@ PARAMETERS: Mapping[str, tuple[str, ...]] = {
     "emit": ("sink", "output_topic", "publish", "output"),
     "defaults": ("default", "fill", "fallback", "default_values"),
     "view": ("feature_view", "source"),
+    "redis_url": ("url", "redis", "host", "address", "connection_string"),
+    "spine": ("entity_df", "entities", "labels", "df"),
     "closed": ("inclusive", "bounds", "ends"),
     "open": ("current", "incomplete", "include_current", "partial"),
     "count": ("n", "rows", "k", "size"),
     "within": ("window", "ttl", "period", "for_"),
 }
 """A parameter, and what it is called elsewhere."""
+
+_QUERY = 'give it in each query: {"user_id": "ann", "at": "2026-01-31T12:00:00Z", "mode": "live"}'
+_COLUMN = 'give it to the aggregate: sw.sum("seconds")'
+_CONDITION = 'give it to the aggregate: sw.count(where="seconds > 30")'
+_DEFAULT = 'give it to the set that is read: sw.FeatureSet(…, defaults={"plays_1h": 0})'
+_ARCHIVE = "leave it out: training sets are made of the archive of the same source"
+
+
+def _of(function: str, instead: str, *names: str) -> dict[tuple[str, str], str]:
+    return {(function, name): instead for name in names}
+
+
+ELSEWHERE: Mapping[tuple[str, str], str] = {
+    **_of("evaluate", "give it to the view: sw.FeatureView(…, capacity=…)", "capacity"),
+    **_of("evaluate", "leave it out: all features of the view are answered", "features"),
+    **_of("evaluate", _QUERY, "at", "mode", "entity", "entities"),
+    **_of("Feature", _COLUMN, "column", "columns", "field", "on", "input_column", "value"),
+    **_of("Feature", _CONDITION, "where", "filter", "condition"),
+    **_of("Feature", _DEFAULT, "default", "fill", "fill_value", "default_value"),
+    **_of("Feature", "leave it out: it follows from the aggregate", "dtype"),
+    **_of("FeatureView", "leave it out: what is kept follows from the longest window", "ttl"),
+    **_of("FeatureView", "give it to the source: sw.KafkaSource(…)", "schema", "timestamp", "max_lateness"),
+    **_of(
+        "FeatureView", 'give it to each feature: sw.Feature("plays", sw.count(), windows=["1h"])', "windows", "window"
+    ),
+    **_of("FeatureView", _ARCHIVE, "batch_source", "offline", "offline_store"),
+    **_of("FeatureView", "leave it out: a view that is applied is served", "online"),
+    **_of(
+        "KafkaSource",
+        "leave it out: it is a setting, SLICEWISE_KAFKA_BOOTSTRAP",
+        *("bootstrap_servers", "kafka_bootstrap_servers", "brokers", "servers"),
+    ),
+    **_of("decay_sum", 'say how long a value takes to count half: half_life="1h"', "alpha", "com", "span"),
+    **_of("decay_count", 'say how long an event takes to count half: half_life="1h"', "alpha", "com", "span"),
+}
+"""A parameter that belongs elsewhere: what to do, by the function that it was given to and its name."""
 
 EXAMPLES: Mapping[str, str] = {
     "name": '"name", what it is called',
@@ -174,15 +212,25 @@ EXAMPLES: Mapping[str, str] = {
     "gap": '"30m", the silence that ends a session',
     "length": '"1h", how long the window is',
     "count": "10, how many rows",
-    "view": "view=listening, a sw.FeatureView or its name",
+    "view": "view=listening, a sw.FeatureView",
     "events": 'events=[{"user_id": "ann", …}], in log order',
     "at": 'at="2026-01-31T12:00:00Z", the instant of the reading',
     "expect": 'expect={"plays_10m": 3}',
     "topic": '"topic-name"',
+    "x": '"seconds", one column',
+    "y": '"stars", the other column',
+    "queries": 'queries=[{"user_id": "ann", "at": "2026-01-31T12:00:00Z"}]',
+    "spine": 'spine="spine.csv", or a table with the entity and at',
     "columns": 'columns=["seconds"], what an event has for the functions',
     "output": 'output="double", the type of the answer',
 }
 """What a missing parameter looks like."""
+
+EXAMPLES_OF: Mapping[tuple[str, str], str] = {
+    (function, "features"): 'features="churn_v1", a feature set, or refs: features=["listening:plays_7d"]'
+    for function in ("training_set", "snapshot")
+}
+"""What it looks like where the same word means something else, by the function and the parameter."""
 
 
 def close_to(name: str, known: Iterable[str], n: int = 3) -> list[str]:

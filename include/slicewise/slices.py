@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
-from slicewise.calls import checked_call, checked_class
+from slicewise.calls import checked_call, checked_class, shown
 from slicewise.errors import DefinitionError, written_at
 
 if TYPE_CHECKING:
@@ -74,7 +74,7 @@ def parse_duration(text: str) -> int:
         total = sum(int(digits) * size for digits, (_, size) in zip(matched.groups(), _UNITS, strict=True) if digits)
     if not 0 < total <= _LONGEST_US:
         raise DefinitionError(
-            f"{text!r} is no duration",
+            f"{shown(text)} is no duration",
             expected="a positive number and a unit of w d h m s ms us, as in 10m, 7d or 1h30m",
             next_step="write it so, at most 10000d",
         )

@@ -93,7 +93,8 @@ def test_sql_and_python_answer_a_name_of_the_field_alike() -> None:
 
 
 def test_every_parameter_of_the_hints_exists() -> None:
-    known = {name for _, made in makers() for name in inspect.signature(made).parameters}
+    asked = (sw.evaluate, sw.training_set, sw.snapshot, sw.Client)
+    known = {name for made in (*(each for _, each in makers()), *asked) for name in inspect.signature(made).parameters}
     assert set(hints.PARAMETERS) <= known
     assert set(hints.EXAMPLES) <= known
 
@@ -227,9 +228,7 @@ def odd() -> list[object]:
 def makers() -> Iterator[tuple[str, Callable[..., Any]]]:
     """What a definition is made of."""
     left_out = {
-        "evaluate",
-        "training_set",
-        "snapshot",
+        *("evaluate", "training_set", "snapshot"),
         "Client",
         "SlicewiseError",
         "Aggregate",
@@ -336,3 +335,86 @@ def test_no_value_in_any_parameter_ends_in_a_bare_python_error(name: str) -> Non
                     raise AssertionError(f"sw.{name}({changed.name}={value!r}) is not placed: {error}") from error
             except Exception as error:
                 raise AssertionError(f"sw.{name}({changed.name}={value!r}): {error!r}") from error
+
+
+# ---- what asks a definition
+
+ASKED: dict[str, tuple[Callable[[], object], str, str]] = {
+    "nothing to evaluate": (lambda: ANY.evaluate(), "sw.evaluate lacks view, events and queries", "queries=[{"),
+    "a view's capacity": (
+        lambda: ANY.evaluate(view(), [], [], capacity=5), "sw.evaluate has no parameter 'capacity'", "to the view",
+    ),
+    "the mode of all queries": (
+        lambda: ANY.evaluate(view(), [], [], mode="live"), "sw.evaluate has no parameter 'mode'", "in each query",
+    ),
+    "no training set": (
+        lambda: ANY.training_set(), "sw.training_set lacks spine and features", 'features="churn_v1"',
+    ),
+    "a training set of another system": (
+        lambda: ANY.training_set(entity_df=[], features="x"), "sw.training_set has no parameter 'entity_df'", "spine",
+    ),
+    "a snapshot": (lambda: ANY.snapshot("churn", "now"), "sw.snapshot is given 2 arguments", "at=…"),
+    "a client": (lambda: ANY.Client(url="redis://"), "sw.Client has no parameter 'url'", "redis_url="),
+    "a condition of a feature": (
+        lambda: ANY.Feature("n", sw.count(), ["1h"], where="n > 1"), "has no parameter 'where'", "sw.count(where=",
+    ),
+    "a column of a feature": (
+        lambda: ANY.Feature("n", column="n", aggregate="sum", windows=["1h"]), "no parameter 'column'", "sw.sum(",
+    ),
+    "a default of a feature": (
+        lambda: ANY.Feature("n", sw.count(), ["1h"], default=0), "no parameter 'default'", "defaults={",
+    ),
+    "a time to live": (lambda: view(ttl="1d"), "sw.FeatureView has no parameter 'ttl'", "the longest window"),
+    "brokers": (lambda: source(bootstrap_servers="b"), "no parameter 'bootstrap_servers'", "SLICEWISE_KAFKA_BOOTSTRAP"),
+    "a share that decays": (lambda: ANY.decay_sum("n", alpha=0.5), "no parameter 'alpha'", "half_life="),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ASKED)
+def test_what_asks_is_refused_as_what_defines(name: str) -> None:
+    call, what, instead = ASKED[name]
+    with pytest.raises(WrongCall) as caught:
+        call()
+    assert what in caught.value.what
+    assert __file__ in str(caught.value.where)
+    assert caught.value.expected
+    assert instead in str(caught.value.next_step)
+
+
+def test_a_parameter_that_belongs_elsewhere_is_none_of_the_function() -> None:
+    for function, name in (*hints.ELSEWHERE, *hints.EXAMPLES_OF):
+        takes = name in inspect.signature(getattr(sw, function)).parameters
+        assert takes == ((function, name) in hints.EXAMPLES_OF), (function, name)
+
+
+def some(n: int) -> int:
+    return n
+
+
+@pytest.mark.parametrize(
+    ("make", "what"),
+    [
+        (lambda: view(source=view()), "source is sw.FeatureView 'v'"),
+        (lambda: view(source=ANY.KafkaSource), "source is the class KafkaSource"),
+        (lambda: view(where=lambda row: row), "where is a lambda"),
+        (lambda: view(columns={"x": some}), "the computed column 'x' is the function some"),
+        (lambda: source(schema={"user_id": str}), "the class str is no column type"),
+        (lambda: source(schema=[("user_id", "string")]), "schema is [('user_id', 'string')]"),
+        (lambda: source(schema={}), "a source has no columns"),
+        (lambda: view(owner=object()), "owner is an instance of object"),
+        (lambda: ANY.Feature("n", sw.count(), [sw.tumbling]), "sw.tumbling, without its parentheses, is no window"),
+        (lambda: ANY.FeatureSet("s", [view()] * 50), "features is [FeatureView("),
+        (lambda: ANY.sql("SELECT 1", sources=source()), "sources is sw.KafkaSource 'plays'"),
+        (lambda: ANY.sql_views("views.sql"), "the SQL is 'views.sql', the name of a file"),
+        (lambda: ANY.Client(5), "redis_url is 5"),
+        (lambda: ANY.Feature("n", len, ["1h"]), "the built-in function len is no aggregate"),
+    ],
+)
+def test_what_stands_there_is_shown_in_a_line(make: Callable[[], object], what: str) -> None:
+    with pytest.raises(sw.SlicewiseError) as caught:
+        make()
+    assert what in caught.value.what
+    assert len(caught.value.what) < 200
+    assert " at 0x" not in str(caught.value)
+    assert "sw.Client" not in str(caught.value.next_step)
+    assert caught.value.next_step

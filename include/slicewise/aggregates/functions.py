@@ -16,6 +16,7 @@ from types import FunctionType, MappingProxyType
 from typing import Any
 
 from slicewise.aggregates.raised import TEXT, written
+from slicewise.calls import shown
 from slicewise.errors import DefinitionError
 
 BUILTINS: Mapping[str, Any] = {
@@ -63,7 +64,7 @@ def source_of(functions: Sequence[Callable[..., Any]], arguments: Sequence[int])
 
 def _text(function: object, arguments: int) -> str:
     if not isinstance(function, FunctionType) or function.__name__ == "<lambda>":
-        raise _refused(repr(function), "a function that is written with def in the project's module")
+        raise _refused(shown(function), "a function that is written with def in the project's module")
     if function.__closure__ or "<locals>" in function.__qualname__:
         raise _refused(f"{function.__name__}, which is made inside another function", "a function of its own")
     try:

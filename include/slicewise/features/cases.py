@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from slicewise.calls import checked_call
+from slicewise.calls import checked_call, shown
 from slicewise.clock import END_OF_TIME_US
 from slicewise.errors import DefinitionError
 from slicewise.features.naming import Location, check_mapping, frozen, written_at
@@ -52,7 +52,7 @@ class Case:
             )
         if isinstance(self.events, str | Mapping) or not isinstance(self.events, Sequence):
             raise DefinitionError(
-                f"events is {self.events!r}",
+                f"events is {shown(self.events)}",
                 where=where,
                 expected='a list of dicts: events=[{"user_id": "ann", …}]',
                 next_step="put the events in [ ], each a dict of the source's columns",
@@ -108,7 +108,7 @@ def instant(at: object, where: str) -> dt.datetime:
     except (ValueError, OverflowError):
         pass  # a day that does not exist is refused like any other text
     raise DefinitionError(
-        f"at is {at!r}",
+        f"at is {shown(at)}",
         where=where,
         expected='RFC 3339 with zone ("2026-01-31T12:00:00Z"), or integer microseconds, from 1970 on',
         next_step="write the instant so; a time without zone is another instant in every place",

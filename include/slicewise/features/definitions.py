@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from slicewise.calls import checked_class
+from slicewise.calls import checked_class, shown
 from slicewise.errors import DefinitionError
 from slicewise.features.cases import Case, case
 from slicewise.features.emission import Emit
@@ -64,11 +64,19 @@ class Feature:
             )
         if isinstance(self.windows, str) or not isinstance(self.windows, Sequence) or not self.windows:
             raise DefinitionError(
-                f"windows are {self.windows!r}",
+                f"windows are {shown(self.windows)}",
                 where=where,
                 expected='a list with at least one window: windows=["10m", sw.tumbling("1h")]',
                 next_step=meant.windows(self.windows),
             )
+        for each in self.windows:
+            if callable(each):
+                raise DefinitionError(
+                    f"{meant.shown(each)} is no window",
+                    where=where,
+                    expected='a window such as "1h" or sw.tumbling("1h")',
+                    next_step=f'call it: sw.{getattr(each, "__name__", "tumbling")}("1h")',
+                )
         with placed(where):
             windows = tuple(as_window(window) for window in self.windows)
         object.__setattr__(self, "windows", windows)
@@ -123,7 +131,7 @@ class FeatureView:
         check_name(self.name, "a view", where)
         if not isinstance(self.source, KafkaSource):
             raise DefinitionError(
-                f"source is {self.source!r}",
+                f"source is {shown(self.source)}",
                 where=where,
                 expected="a sw.KafkaSource",
                 next_step="declare the topic as a sw.KafkaSource, and give that object",
@@ -153,7 +161,7 @@ class FeatureView:
         self._check_columns([c for f in self.features for c in f.columns()])
         if self.where is not None and not isinstance(self.where, str):
             raise DefinitionError(
-                f"where is {self.where!r}",
+                f"where is {shown(self.where)}",
                 where=where,
                 expected='row logic as text, as "seconds > 30", or none',
                 next_step="write the condition in quotes, or leave where= out",
@@ -189,7 +197,7 @@ class FeatureView:
                 )
             if not isinstance(self.columns[column], str) and not _is_row_function(self.columns[column]):
                 raise DefinitionError(
-                    f"the computed column {column!r} is {self.columns[column]!r}",
+                    f"the computed column {column!r} is {shown(self.columns[column])}",
                     where=where,
                     expected='row logic as text ("seconds / 60"), or a function of sw.row_function',
                     next_step="write the expression in quotes",

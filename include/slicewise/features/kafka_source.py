@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from slicewise.calls import checked_class
+from slicewise.calls import checked_class, shown
 from slicewise.errors import DefinitionError
 from slicewise.features.dedupe import Dedupe
 from slicewise.features.names import nearest
@@ -106,7 +106,14 @@ class KafkaSource:
             )
 
     def _check_schema(self, where: str) -> None:
-        if not isinstance(self.schema, Mapping) or not self.schema:
+        if not isinstance(self.schema, Mapping):
+            raise DefinitionError(
+                f"schema is {shown(self.schema)}",
+                where=where,
+                expected='a dict of columns and their types: schema={"user_id": "string", …}',
+                next_step="write it as a dict: dict(…) makes one of pairs",
+            )
+        if not self.schema:
             raise DefinitionError(
                 "a source has no columns",
                 where=where,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from slicewise.calls import checked_class
+from slicewise.calls import checked_class, shown
 from slicewise.errors import DefinitionError
 from slicewise.features.naming import Location, at_place, check_name, check_owner, placed, written_at
 from slicewise.slices import DAY_US, parse_duration
@@ -56,14 +56,14 @@ class Leaderboard:
         check_owner(self.owner, where)
         if not isinstance(self.view, FeatureView | str):
             raise DefinitionError(
-                f"view is {self.view!r}",
+                f"view is {shown(self.view)}",
                 where=where,
                 expected="a sw.FeatureView or its name",
                 next_step="give the view that has the feature, or its name in quotes",
             )
         if not isinstance(self.by, str):
             raise DefinitionError(
-                f"by is {self.by!r}",
+                f"by is {shown(self.by)}",
                 where=where,
                 expected='a feature column, as "plays_10s"',
                 next_step="name a column of the view: <feature>_<window>",

@@ -5,13 +5,16 @@ from __future__ import annotations
 import inspect
 
 import slicewise
+from slicewise import calls
 from slicewise.slices import Window
 
 
 def shown(value: object) -> str:
     """A value for a message: a function or class of sw by its name there."""
     name = getattr(value, "__name__", None)
-    return f"sw.{name}, without its parentheses," if callable(value) and name in slicewise.__dir__() else repr(value)
+    if callable(value) and name in slicewise.__dir__():
+        return f"sw.{name}, without its parentheses,"
+    return calls.shown(value)
 
 
 def aggregate(given: object) -> str:
@@ -24,7 +27,7 @@ def aggregate(given: object) -> str:
         return f"call it: sw.{name}({'…' if needed else ''})"
     if isinstance(given, type):
         return f"call it with the columns that it reads: {name}(…)"
-    return hints.attribute_instead(name, slicewise.__dir__()) or 'write sw.count(), or sw.sum("column")'
+    return hints.attribute_instead(name, slicewise.AGGREGATES) or 'write sw.count(), or sw.sum("column")'
 
 
 def windows(given: object) -> str:

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from types import MappingProxyType
 from typing import Any
 
+from slicewise.calls import shown
 from slicewise.errors import DefinitionError, Location, written_at
 
 __all__ = [
@@ -46,7 +47,7 @@ def check_name(name: object, what: str, where: str) -> None:
     """Refuse what is no name: names become columns, keys and file names."""
     if not isinstance(name, str) or not _NAME.fullmatch(name):
         raise DefinitionError(
-            f"{name!r} is no name of {what}",
+            f"{shown(name)} is no name of {what}",
             where=where,
             expected="a letter, then letters, digits and _, at most 63",
             next_step="rename it",
@@ -57,7 +58,10 @@ def check_owner(owner: object, where: str) -> None:
     """Refuse what names nobody."""
     if owner is not None and (not isinstance(owner, str) or not owner.strip()):
         raise DefinitionError(
-            f"owner is {owner!r}", where=where, expected='a text, as owner="team-music", or none', next_step="name one"
+            f"owner is {shown(owner)}",
+            where=where,
+            expected='a text, as owner="team-music", or none',
+            next_step="name one",
         )
 
 
@@ -65,7 +69,7 @@ def check_truth(value: object, what: str, where: str | None) -> None:
     """Refuse what is neither True nor False: "no" is true to Python."""
     if not isinstance(value, bool):
         raise DefinitionError(
-            f"{what} is {value!r}", where=where, expected=f"{what}=True or {what}=False", next_step="write it so"
+            f"{what} is {shown(value)}", where=where, expected=f"{what}=True or {what}=False", next_step="write it so"
         )
 
 
@@ -78,7 +82,7 @@ def check_mapping(value: object, what: str, where: str, example: str) -> None:
     """Refuse what is no mapping of names."""
     if not isinstance(value, Mapping) or not all(isinstance(name, str) for name in value):
         raise DefinitionError(
-            f"{what} is {value!r}",
+            f"{what} is {shown(value)}",
             where=where,
             expected=f"a dict of names: {what}={example}",
             next_step=f"write {what}={example}",
@@ -90,7 +94,7 @@ def texts(value: Sequence[str], what: str, where: str) -> tuple[str, ...]:
     has no order, or is used up when it is read."""
     if isinstance(value, str) or not isinstance(value, Sequence) or not all(isinstance(v, str) for v in value):
         raise DefinitionError(
-            f"{what} is {value!r}",
+            f"{what} is {shown(value)}",
             where=where,
             expected=f"a list of texts: {what}=[…]",
             next_step=f"put it in [ ]: {what}=[{value!r}]"

@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from slicewise.aggregates.functions import check_text, compiled
 from slicewise.aggregates.raised import LEFT_OUT, tell, written
 from slicewise.aggregates.values import canonicalise
-from slicewise.calls import checked_call
+from slicewise.calls import checked_call, shown
 from slicewise.errors import DefinitionError, written_at
 from slicewise.features.types import TIMESTAMP, arrow_type
 
@@ -218,7 +218,7 @@ def row_function(bare: object = None, /, *, output: str | None = None) -> Callab
         plain = isinstance(function, FunctionType) and function.__name__ != "<lambda>"
         if not plain or function.__closure__ or "<locals>" in function.__qualname__:
             raise DefinitionError(
-                f"{function!r} cannot be kept as text",
+                f"{shown(function)} cannot be kept as text",
                 where=at,
                 expected="a function that is written with def in the project's module",
                 next_step="move it to the top of the module",

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+from slicewise.calls import shown
 from slicewise.errors import DefinitionError
 
 if TYPE_CHECKING:
@@ -79,7 +80,7 @@ def wire_type(text: str) -> str:
     Raises DefinitionError for a type that is none.
     """
     if not isinstance(text, str):
-        raise DefinitionError(f"{text!r} is no column type", expected=_KNOWN, next_step="write one of these")
+        raise DefinitionError(f"{shown(text)} is no column type", expected=_KNOWN, next_step="write one of these")
     lowered = text.strip().lower()
     narrow = _NARROW_ALIASES.get(lowered, lowered)
     if narrow in RANGES or narrow == FLOAT:
@@ -98,7 +99,7 @@ def wire_type(text: str) -> str:
         element = wire_type(listed[1])
         if element != TIMESTAMP and element_type(element) is None:
             return f"array<{element}>"
-    raise DefinitionError(f"{text!r} is no column type", expected=_KNOWN, next_step="change the schema")
+    raise DefinitionError(f"{shown(text)} is no column type", expected=_KNOWN, next_step="change the schema")
 
 
 def element_type(kind: str) -> str | None:

@@ -14,8 +14,9 @@ import httpx
 import msgspec
 
 from slicewise import errors, log
+from slicewise.calls import checked_class, shown
 from slicewise.clock import Clock, SystemClock
-from slicewise.errors import SlicewiseError, StoreUnavailable
+from slicewise.errors import BadRequest, SlicewiseError, StoreUnavailable
 from slicewise.serving.answer import Answer, EntityAnswer, SourceFreshness
 from slicewise.serving.connection import SyncConnection
 from slicewise.serving.fallback import DEFAULT, STALE
@@ -30,6 +31,7 @@ Features = str | Sequence[str]
 Entities = Mapping[str, Any] | Sequence[Mapping[str, Any]]
 
 
+@checked_class
 class Client:
     """Reads features from the online store in this process. Used by one thread at a time.
 
@@ -42,6 +44,13 @@ class Client:
             from slicewise.settings import Settings
 
             redis_url = Settings.load().redis_url
+        if not isinstance(redis_url, str):
+            raise BadRequest(
+                f"redis_url is {shown(redis_url)}",
+                where="sw.Client",
+                expected='the address of the store: "redis://host:6379/0"',
+                next_step="leave it out for the one of the settings",
+            )
         self._service = FeatureService(clock or SystemClock())
         self._connection = SyncConnection.to(redis_url, timeout_s)
         self._listen_at = 0.0

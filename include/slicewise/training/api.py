@@ -8,6 +8,7 @@ from datetime import datetime
 
 import numpy as np
 
+from slicewise.calls import checked_arguments
 from slicewise.errors import BadRequest
 from slicewise.features.plan import Deployment
 from slicewise.settings import Settings
@@ -28,6 +29,7 @@ def _nobody(line: str) -> None:
     """Where nobody wants to be told."""
 
 
+@checked_arguments
 def training_set(
     spine: object,
     features: object,
@@ -58,6 +60,7 @@ def training_set(
     )[1]
 
 
+@checked_arguments
 def snapshot(
     features: object,
     *,

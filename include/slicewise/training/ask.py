@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from slicewise.aggregates import Finished
+from slicewise.calls import shown
 from slicewise.errors import BadRequest
 from slicewise.features.definitions import FeatureSet
 from slicewise.features.plan import Deployment
@@ -92,7 +93,7 @@ def _refs(features: object) -> tuple[str, ...]:
     if isinstance(features, Sequence) and all(isinstance(ref, str) for ref in features):
         return tuple(features)
     raise BadRequest(
-        f"{features!r} names no features",
+        f"{shown(features)} names no features",
         where="features",
         expected='the name of a feature set, or a list of refs such as ["view:column"]',
         next_step="name what the training set is to hold",

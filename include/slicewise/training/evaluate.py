@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from slicewise.aggregates import Columns, Finished
 from slicewise.aggregates.raised import Raised, listening
+from slicewise.calls import checked_arguments, shown
 from slicewise.errors import BadRequest, DefinitionError, FunctionRaised
 from slicewise.features.definitions import FeatureView, Project
 from slicewise.features.plan import plan
@@ -46,6 +47,7 @@ BEYOND_CAPACITY = "beyond_capacity"
 """Error code: the window reaches events that the view's `capacity` leaves out of what is kept online."""
 
 
+@checked_arguments
 def evaluate(view: FeatureView, events: object, queries: object) -> pa.Table:
     """What the view answers to each query, given these events in log order.
 
@@ -90,7 +92,10 @@ def _told(heard: Counter[Raised]) -> list[str]:
 def _evaluated(view: FeatureView, events: object, queries: object) -> pa.Table:
     if not isinstance(view, FeatureView):
         raise DefinitionError(
-            f"{view!r} is no view", where="sw.evaluate", expected="a sw.FeatureView", next_step="give the view itself"
+            f"{shown(view)} is no view",
+            where="sw.evaluate",
+            expected="a sw.FeatureView",
+            next_step="give the view itself",
         )
     deployment = plan(Project.of("evaluate", [view]))
     units = deployment.view(view.name)

@@ -33,7 +33,7 @@ REFUSALS: dict[str, tuple[str, str]] = {
     "a value that depends on order": ("order of work", selected(f"›any_value(song) {W} AS x_1h")),
     "a null where SQL has one": ("nulls are skipped", selected(f"›first_value(song) {W} AS x_1h")),
     "several of max_by": ("takes 2 arguments", selected(f"max_by(song, seconds, ›3) {W} AS x_1h")),
-    "a missing parameter": ("'k'", selected(f"›last_k(song) {W} AS x_1h")),
+    "a missing parameter": ("lacks k", selected(f"›last_k(song) {W} AS x_1h")),
     "a parameter that is none": ("no parameter 'kk'", selected(f"last_k(song, kk => ›3) {W} AS x_1h")),
     "a parameter out of bounds": ("k is 0", selected(f"›last_k(song, k => 0) {W} AS x_1h")),
     "a type that the aggregate cannot take": ("cannot read column 'song'", selected(f"›sum(song) {W} AS x_1h")),

@@ -402,3 +402,69 @@ def test_the_example_is_a_project_in_sql_alone(capsys: pytest.CaptureFixture[str
     assert main(["check", "--json"]) == 0
     report = json.loads(capsys.readouterr().out)
     assert [view["view"] for view in report["views"]] == ["baskets", "hourly", "latest", "visits"]
+
+
+@pytest.mark.parametrize(
+    ("query", "what", "instead"),
+    [
+        (
+            "SELECT user_id, count(*) FROM purchases WINDOW TUMBLING (SIZE 1 HOUR) GROUP BY user_id EMIT CHANGES",
+            "this is no SQL",
+            "GROUP BY key, TUMBLE(ts, INTERVAL '1' HOUR)",
+        ),
+        (
+            (
+                "SELECT user_id, count(*) FROM purchases WINDOW HOPPING (SIZE 1 HOUR, ADVANCE BY 10 MINUTES) "
+                "GROUP BY user_id"
+            ),
+            "this is no SQL",
+            "GROUP BY key, HOP(",
+        ),
+        (
+            (
+                "SELECT user_id, sum(price) FROM TABLE(TUMBLE(TABLE purchases, DESCRIPTOR(bought_at), INTERVAL '1' HOUR"
+                ")) GROUP BY user_id"
+            ),
+            "FROM is no function here",
+            "GROUP BY …, TUMBLE(",
+        ),
+        (
+            (
+                "SELECT user_id, sum(price) OVER (PARTITION BY user_id ORDER BY bought_at ROWS 5 PRECEDING) "
+                "FROM (SELECT * FROM purchases)"
+            ),
+            "FROM",
+            "row logic goes into WHERE",
+        ),
+        ("CREATE STREAM s (user_id VARCHAR) WITH (kafka_topic='x')", "CREATE STREAM is no definition", "CREATE SOURCE"),
+    ],
+)
+def test_sql_of_other_systems_is_answered_with_ours(
+    capsys: pytest.CaptureFixture[str], query: str, what: str, instead: str
+) -> None:
+    folder = Path(__file__).parents[3] / "examples" / "purchases"
+    assert main(["sql", query, "--over", str(folder / "purchases.csv"), "--project", str(folder)]) == 1
+    told = capsys.readouterr().err
+    assert what in told
+    assert "where: " in told
+    assert "expected: " in told
+    assert instead in told.partition("next step: ")[2]
+
+
+@pytest.mark.parametrize(
+    ("call", "what"),
+    [
+        ("avg()", "avg lacks column"),
+        ("top_k(item, 3)", "top_k is given 2 arguments without a name, and takes 1"),
+        ("top_k(item, by => price)", "top_k lacks k"),
+        ("avg(price, 2)", "AVG takes 1 argument here"),
+    ],
+)
+def test_a_wrong_call_is_told_in_our_words(capsys: pytest.CaptureFixture[str], call: str, what: str) -> None:
+    folder = Path(__file__).parents[3] / "examples" / "purchases"
+    window = "OVER (PARTITION BY user_id ORDER BY SLICE(bought_at) RANGE INTERVAL '1' HOUR PRECEDING)"
+    assert main(["sql", f"SELECT user_id, {call} {window} FROM purchases", "--project", str(folder)]) == 1
+    told = capsys.readouterr().err
+    assert f"slicewise sql: {what}\n" in told
+    assert "expected: " in told
+    assert "next step: " in told

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from slicewise.calls import checked_call
+from slicewise.calls import checked_call, shown
 from slicewise.errors import DefinitionError
 from slicewise.features.definitions import Case, FeatureView, KafkaSource
 from slicewise.features.names import nearest
@@ -63,6 +63,13 @@ def sql_views(
             _check_tests(cases, location)
     given: dict[str | None, Sequence[Case]] = {}
     given.update(tests or {})
+    if isinstance(text, str) and text.strip().lower().endswith(".sql") and len(text.split()) == 1:
+        raise DefinitionError(
+            f"the SQL is {text!r}, the name of a file",
+            where=str(location),
+            expected="statements, or the Path of a file",
+            next_step=f"write sw.sql_views(Path({text.strip()!r}))",
+        )
     if isinstance(text, Path):
         file = text if text.is_absolute() else Path(location.file).parent / text
         read = read_file(file, sources, given)
@@ -118,7 +125,7 @@ def read_definitions(
     """
     if not isinstance(text, str):
         raise DefinitionError(
-            f"the SQL is {text!r}", where=name, expected="a text: CREATE FEATURE VIEW …", next_step="quote it"
+            f"the SQL is {shown(text)}", where=name, expected="a text: CREATE FEATURE VIEW …", next_step="quote it"
         )
     sources = _sources(sources, name)
     whole = SqlText(text, name)
@@ -170,7 +177,10 @@ def _sources(sources: object, name: str) -> tuple[KafkaSource, ...]:
     wrong = [each for each in given if not isinstance(each, KafkaSource)]
     if wrong:
         raise DefinitionError(
-            f"sources is {sources!r}", where=name, expected="sources=[sw.KafkaSource(…), …]", next_step="put it in [ ]"
+            f"sources is {shown(sources)}",
+            where=name,
+            expected="sources=[sw.KafkaSource(…), …]",
+            next_step="put it in [ ]",
         )
     return tuple(each for each in given if isinstance(each, KafkaSource))
 
@@ -178,7 +188,7 @@ def _sources(sources: object, name: str) -> tuple[KafkaSource, ...]:
 def _check_tests(tests: object, location: Location) -> None:
     if not isinstance(tests, Sequence) or not all(isinstance(each, Case) for each in tests):
         raise DefinitionError(
-            f"tests is {tests!r}",
+            f"tests is {shown(tests)}",
             where=str(location),
             expected="tests=[sw.case(…), …]",
             next_step="put each test in a sw.case(…), and these in [ ]",

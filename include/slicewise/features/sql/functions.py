@@ -15,6 +15,7 @@ from typing import Any
 from sqlglot import exp
 
 from slicewise.aggregates import Aggregate
+from slicewise.calls import misfit
 from slicewise.errors import DefinitionError
 from slicewise.features.names import nearest
 from slicewise.features.sql.lengths import interval, is_whole
@@ -74,19 +75,20 @@ class Functions:
                     f"{made.__name__}{_plain(signature)}",
                     nearest(name, signature.parameters),
                 )
-        try:
-            signature.bind(*arguments, **keywords)
-        except TypeError as error:
+        wrong = misfit(made, str(call.node.this), arguments, keywords)
+        if wrong is not None:
             raise self.sql.refused(
-                f"{call.node.this}: {error}", call.span, f"{made.__name__}{_plain(signature)}", "correct the arguments"
-            ) from error
+                wrong, call.span, f"{made.__name__}{_plain(signature)}", "write it so; what has => is given by its name"
+            )
         try:
             aggregate = made(*arguments, **keywords)
         except DefinitionError as error:
             raise self.sql.refused(error.what, call.span, error.expected, error.next_step) from error
         except (TypeError, ValueError, AttributeError) as error:  # an argument of a kind that the function never had
             raise self.sql.refused(
-                f"{call.node.this}: {error}", call.span, f"{made.__name__}{_plain(signature)}"
+                f"{call.node.this} has an argument that it cannot take",
+                call.span,
+                f"{made.__name__}{_plain(signature)}",
             ) from error
         texts = [n for n in columns_of(aggregate) if n not in used and n in self.logic.kinds]
         if texts:
@@ -164,9 +166,10 @@ class Functions:
             )
         if len(positional) > len(spelling.order):
             more = node_span(positional[len(spelling.order)]) or call.span
+            most = len(spelling.order)
             instead = {"argmax": "top_k", "argmin": "bottom_k"}.get(spelling.function)
             raise self.sql.refused(
-                f"{call.name.upper()} takes {len(spelling.order)} arguments here",
+                f"{call.name.upper()} takes {most} argument{'s' if most > 1 else ''} here",
                 more,
                 f"{call.name}({', '.join(spelling.order)})",
                 f"{instead}(payload, by => column, k => 3) answers several" if instead else None,

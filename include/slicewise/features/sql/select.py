@@ -57,7 +57,10 @@ def source_of(statement: Statement) -> str | None:
     """The name that stands behind FROM, if a single name does."""
     tokens = statement.body
     places = [i for i in tokens.outside("FROM") if not is_distinct_from(tokens, i)]
-    return str(tokens[places[0] + 1].text) if places and places[0] + 1 < len(tokens) else None
+    if not places or places[0] + 1 >= len(tokens):
+        return None
+    name, then = (tokens.word(places[0] + i) if places[0] + i < len(tokens) else "" for i in (1, 2))
+    return None if "(" in (name, then) else str(tokens[places[0] + 1].text)
 
 
 class _Select:

@@ -72,7 +72,12 @@ def _statement(tokens: Tokens) -> Statement:
             FORMS,
             "leave it out; `slicewise plan` says what deploying the text changes",
         )
-    hint = {"TABLE": "CREATE SOURCE", "VIEW": "CREATE FEATURE VIEW", "MATERIALIZED": "CREATE FEATURE VIEW"}.get(second)
+    hint = {
+        "TABLE": "CREATE SOURCE",
+        "STREAM": "CREATE SOURCE",
+        "VIEW": "CREATE FEATURE VIEW",
+        "MATERIALIZED": "CREATE FEATURE VIEW",
+    }.get(second)
     raise tokens.sql.refused(
         f"CREATE {tokens[1].text if len(tokens) > 1 else ''} is no definition",
         tokens.at(1),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -17,6 +18,12 @@ from slicewise.features.sql.dialect import SlicewiseSql
 
 MAX_TEXT = 1_000_000
 _WIDTH = 110
+_WINDOW_CLAUSE = re.compile(r"\bWINDOW\s+(TUMBLING|HOPPING|SESSION)\s*\(", re.IGNORECASE)
+_HERE = {
+    "TUMBLING": "GROUP BY key, TUMBLE(ts, INTERVAL '1' HOUR)",
+    "HOPPING": "GROUP BY key, HOP(ts, INTERVAL '10' MINUTE, INTERVAL '1' HOUR)",
+    "SESSION": "GROUP BY key, SESSION(ts, INTERVAL '30' MINUTE, INTERVAL '1' DAY)",
+}
 FROM_EXPECTED = "write what is expected at the caret; docs/sql.md shows whole views"
 FROM_DOCS = "take it out; docs/sql.md shows what can stand here"
 
@@ -113,7 +120,8 @@ class SqlText:
             starts = [0, *(i + 1 for i, c in enumerate(self.text) if c == "\n")]
             start = starts[min(line, len(starts)) - 1] + column - len(highlight)
             at = Span(max(0, start), max(0, start) + max(1, len(highlight)))
-        return self.refused(f"this is no SQL: {told(error)}", at, next_step="correct the text")
+        whole = "SELECT … FROM source … GROUP BY …, TUMBLE(ts, INTERVAL '1' HOUR), or OVER (…)"
+        return self.refused(f"this is no SQL: {told(error)}", at, whole, _elsewhere(self.text) or "correct the text")
 
 
 @dataclass(frozen=True)
@@ -197,3 +205,9 @@ def node_span(node: exp.Expr) -> Span | None:
     if not known:
         return None
     return Span(min(m["start"] for m in known), max(m["end"] for m in known) + 1)
+
+
+def _elsewhere(text: str) -> str | None:
+    """What to write for a clause of another system's SQL."""
+    found = _WINDOW_CLAUSE.search(text)
+    return f"write {_HERE[found[1].upper()]}" if found else None
