@@ -120,6 +120,7 @@ def definition(text: str) -> None:
         ("abs(n, n) = 1", "2 arguments are given here, and at most 1 are taken", "correct the text"),
         ("n > 1.5e", "1.5e is no number", "correct the number"),
         ("datefoo(d) = 1", "datefoo is not on the list", "did you mean"),
+        ('a = "tea"', "unknown column 'tea'", "a text stands in single quotes: 'tea'"),
     ],
 )
 def test_it_is_told_as_it_is_written(text: str, what: str, instead: str) -> None:

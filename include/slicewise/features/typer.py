@@ -108,7 +108,11 @@ class Typer:
             return self.defined[name].tree
         if name not in self.columns:
             known = {*self.columns, *self.defined}
-            raise self.refused(f"unknown column {name!r}", node, "one of " + listed(known), nearest(name, known))
+            then = nearest(name, known)
+            if node.this.args.get("quoted"):
+                text = name.replace("'", "''")
+                then = f"a text stands in single quotes: '{text}'; in double quotes it is the name of a column"
+            raise self.refused(f"unknown column {name!r}", node, "one of " + listed(known), then)
         return ColumnRef(name, self.columns[name])
 
     def literal(self, node: exp.Literal, sign: int = 1) -> Node:
