@@ -76,7 +76,7 @@ def shown(value: object) -> str:
         return f"the class {value.__name__}"
     name = getattr(value, "__name__", None)
     if callable(value) and isinstance(name, str):
-        built_in = "built-in " if inspect.isbuiltin(value) else ""
+        built_in = "built-in " if type(value) is type(len) else ""
         return "a lambda" if name == "<lambda>" else f"the {built_in}function {name}"
     text = repr(value)
     named = getattr(value, "name", None)

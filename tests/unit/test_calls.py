@@ -93,7 +93,7 @@ def test_sql_and_python_answer_a_name_of_the_field_alike() -> None:
 
 
 def test_every_parameter_of_the_hints_exists() -> None:
-    asked = (sw.evaluate, sw.training_set, sw.snapshot, sw.Client)
+    asked: tuple[Callable[..., Any], ...] = (sw.evaluate, sw.training_set, sw.snapshot, sw.Client)
     known = {name for made in (*(each for _, each in makers()), *asked) for name in inspect.signature(made).parameters}
     assert set(hints.PARAMETERS) <= known
     assert set(hints.EXAMPLES) <= known

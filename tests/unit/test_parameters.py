@@ -68,7 +68,7 @@ OPTIONS: list[tuple[str, Callable[..., object], str, object, str, str]] = [
     ("a view", view, "owner", " ", "owner is ' '", "a text"),
     ("a view", view, "where", True, "where is True", "row logic as text"),
     ("a view", view, "entity", {"user_id"}, "entity is {'user_id'}", "a list of texts"),
-    ("a view", view, "entity", iter(["user_id"]), "entity is <list_iterator", "a list of texts"),
+    ("a view", view, "entity", iter(["user_id"]), "entity is an instance of list_iterator", "a list of texts"),
     ("a view", view, "columns", {5: "seconds"}, "columns is {5:", "a dict of names"),
     ("a source", source, "owner", ["me"], "owner is ['me']", "a text"),
     ("a source", source, "timestamp", ["at_us"], "timestamp is ['at_us']", "the name of a column"),

@@ -167,7 +167,7 @@ def test_what_may_differ_between_machines_or_runs_is_refused(text: str, says: st
 @pytest.mark.parametrize(
     ("made", "says"),
     [
-        (lambda: view(per_item=per_item, label=_plain), "is <function"),
+        (lambda: view(per_item=per_item, label=_plain), "is the function _plain"),
         (lambda: sw.row_function(output="float")(_plain), "one of long"),
         (lambda: sw.row_function(output="long")(lambda x: x), "kept as text"),
         (lambda: sw.row_function(output="long")(_later), "def, without async"),
