@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import socket
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -108,6 +109,20 @@ def test_what_was_stopped_on_purpose_stays_down_and_what_up_starts_is_watched_ag
     supervisor.up(settings, said.append, only=["redis"])
     wait(back(settings, "redis", kill(settings, "redis")))
     assert row(settings, services.WATCH).pid == watcher
+
+
+def test_a_server_whose_port_was_taken_is_brought_back_where_it_went(settings: Settings) -> None:
+    supervisor.up(settings, print, only=("redis", "watch"))
+    supervisor.down(settings, print, only=("redis",))
+    state = StateFolder(settings.state_dir)
+    port = state.ports()["redis"]
+    with socket.create_server(("127.0.0.1", port)):
+        supervisor.up(settings, print, only=("redis",))
+        moved = state.ports()["redis"]
+        assert moved != port
+        before = kill(settings, "redis")
+        wait(back(settings, "redis", before))
+    assert state.ports()["redis"] == moved
 
 
 def test_a_watcher_that_was_killed_goes_on_with_the_next_up_by_what_it_had_kept(settings: Settings) -> None:

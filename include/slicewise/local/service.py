@@ -31,6 +31,8 @@ class Service:
     address: str
     """What a person opens or a client connects to."""
     env: Mapping[str, str] = field(default_factory=dict)
+    without: tuple[str, ...] = ()
+    """Variables that the process is not given: it asks the state folder, each time, where our servers are."""
     prepare: Callable[[], None] = lambda: None
     """Writes configuration; runs before each start, with the service down."""
     after: tuple[str, ...] = ()
@@ -61,7 +63,7 @@ class Service:
             "SPT_NOENV": "1",
             "NO_PROXY": "127.0.0.1,localhost",
             "no_proxy": "127.0.0.1,localhost",
-            **settings.to_env(),
+            **{name: value for name, value in settings.to_env().items() if name not in self.without},
             SERVICE: self.name,
             **self.env,
         }

@@ -163,6 +163,7 @@ def _watch(settings: Settings, state: StateFolder, servers: Sequence[str]) -> Se
         health=lambda _: None,
         address="",
         after=tuple(servers),
+        without=tuple(f"SLICEWISE_{SETTING[name].upper()}" for name in servers if name in SETTING),
         stop_order=0,
         always_on=settings.watch == "on",
     )
