@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 import slicewise as sw
-from slicewise import _AGGREGATES
+from slicewise import AGGREGATES
 from slicewise.aggregates import Aggregate
 from slicewise.aggregates.conditional import only
 from slicewise.errors import DefinitionError
@@ -51,7 +51,7 @@ def unit(**aggregates: Aggregate) -> Unit:
     return found
 
 
-@pytest.mark.parametrize("name", _AGGREGATES)
+@pytest.mark.parametrize("name", AGGREGATES)
 def test_every_aggregate_takes_a_condition(name: str) -> None:
     parameter = inspect.signature(getattr(sw, name)).parameters["where"]
     assert parameter.kind is inspect.Parameter.KEYWORD_ONLY
