@@ -1,6 +1,6 @@
 """How soon an event is in an HTTP answer, at steady loads: the tail, the fold alone, and the usual recipe, in one run.
 
-    make bench-freshness [BENCH="--rates 2000 --seconds 60 --only tail fold --json FILE --doc docs/benchmarks.md"]
+    make bench-freshness [BENCH="--rates 2000 --only tail fold --json FILE --doc docs/benchmarks/freshness.md"]
     make bench-freshness BENCH=--away     the store stands still for half a minute, then dies and comes back
     make bench-freshness BENCH=--hot      one user and a view of all get 20,000 events/s
 

@@ -1,6 +1,6 @@
 """Ten times the usual rate for a minute, a stream that was down for an hour, and more requests than can be answered.
 
-    make bench-surge [BENCH="--json FILE --doc docs/benchmarks.md"]
+    make bench-surge [BENCH="--json FILE --doc docs/benchmarks/operation.md"]
     make bench-surge BENCH=--quick        small, in two minutes: that it works, not how fast
 
 Fold and tail, broker, store, API, producers and readers share this machine. Lag, memory and batches are watched all the

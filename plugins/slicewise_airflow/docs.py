@@ -16,7 +16,7 @@ from slicewise.settings import Settings
 if TYPE_CHECKING:
     from markdown_it.token import Token
 
-_NAME = re.compile(r"(?:adr/)?[\w-]+\.md")
+_NAME = re.compile(r"(?:[\w-]+/)?[\w-]+\.md")
 _FRAME = """<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
 <title>{title}</title>
