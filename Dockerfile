@@ -22,7 +22,7 @@ WORKDIR /opt/slicewise
 COPY Makefile pyproject.toml pom.xml pom-broker.xml requirements.txt LICENSE ./
 COPY requirements requirements
 COPY include/slicewise/__init__.py include/slicewise/__init__.py
-COPY include/slicewise/spark/java include/slicewise/spark/java
+COPY include/slicewise/jvm/src/main/java include/slicewise/jvm/src/main/java
 RUN make setup PYTHON=/usr/local/bin/python3.11
 # Iceberg on S3, which the embedded platform does without
 ARG ICEBERG_AWS_BUNDLE=org.apache.iceberg:iceberg-aws-bundle:1.12.0

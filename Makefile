@@ -37,7 +37,7 @@ AIRFLOW_STAMP  := .venvs/airflow/.made-$(call key,requirements.txt)
 SPARK_JARS     := .jars/spark/.made-$(call key,pom.xml)
 KAFKA_JARS     := .jars/kafka/.made-$(call key,pom-broker.xml)
 JUNIT_JARS     := .jars/junit/.made-$(call key,pom-junit.xml)
-READER         := include/slicewise/spark/java
+READER         := include/slicewise/jvm/src/main/java
 READER_SOURCES := $(sort $(wildcard $(READER)/io/slicewise/spark/*.java))
 READER_JAR     := .jars/spark/.made-reader-$(call key,$(READER_SOURCES))
 OURS           := $(wildcard include dags plugins)
@@ -68,10 +68,10 @@ clean: ## stop everything and forget its state (environments and jars stay)
 
 # ----------------------------------------------------------------- tests
 # A test runs in the environment that carries what it imports: tests/dags in
-# Airflow's, files named test_spark_*.py in Spark's, all others in the
+# Airflow's, folders named spark in Spark's, all others in the
 # platform's (tests/conftest.py selects).
 PYTEST := -m pytest -p no:cacheprovider
-SERVERLESS := tests/unit tests/laws tests/contract tests/architecture tests/faults
+SERVERLESS := tests/unit tests/laws tests/contract tests/architecture tests/simulation tests/drills
 
 .PHONY: test-fast
 test-fast: setup ## what needs no server, but for the longest searches, in under two minutes
@@ -84,8 +84,8 @@ SIM_SEED ?=
 
 .PHONY: test-sim
 test-sim: setup ## random histories of the store's protocol (SIM_SECONDS=180, at least SIM_LEAST=1000; nightly 1800; SIM_SEED=1), and every pair of stops
-	@$(PY) -m tests.faults.sim --stops
-	@$(PY) -m tests.faults.sim --seconds $(SIM_SECONDS) --least $(SIM_LEAST) $(SIM_SEED:%=--seed %)
+	@$(PY) -m tests.simulation --stops
+	@$(PY) -m tests.simulation --seconds $(SIM_SECONDS) --least $(SIM_LEAST) $(SIM_SEED:%=--seed %)
 
 FULL ?=
 
@@ -94,7 +94,7 @@ check-full: setup ## 15 million values of flights, plays and random histories ag
 	@$(PY) -m tests.full $(FULL)
 
 # Each drill keeps a line in RECORDS (docs/drills.jsonl); `--table` makes the table of docs/faults.md of them.
-FAULTS := tests.faults.real $(RECORDS:%=--records %)
+FAULTS := tests.drills $(RECORDS:%=--records %)
 
 .PHONY: test-faults
 test-faults: setup ## faults on real processes, and answers meanwhile (TIME=1800 seconds, SEED=1, ONLY="kill-tail …", RECORDS=file)
@@ -102,7 +102,7 @@ test-faults: setup ## faults on real processes, and answers meanwhile (TIME=1800
 
 .PHONY: test-drills
 test-drills: setup ## the quick ones of test-faults, with one kill each (SEED=1)
-	@$(PY) -m tests.faults.real --quick $(SEED:%=--seed %)
+	@$(PY) -m tests.drills --quick $(SEED:%=--seed %)
 
 # Compiled in a folder that no other make has, against what the drivers load.
 .PHONY: test-java
@@ -110,7 +110,7 @@ test-java: setup $(JUNIT_JARS) ## the tests of what runs in the JVM
 	@part=.jars/tests.$$$$.part; trap 'rm -rf "$$part"' EXIT; jdk="$${JAVA_HOME:+$$JAVA_HOME/bin/}"; \
 	  classes="$(PYSPARK_JARS)/*:.jars/spark/slicewise-spark.jar:$$(echo .jars/junit/*.jar)"; \
 	  "$${jdk}javac" --release 17 -Xlint:all,-path -Werror -proc:none -encoding UTF-8 \
-	    -cp "$$classes" -d "$$part" tests/java/io/slicewise/spark/*.java; \
+	    -cp "$$classes" -d "$$part" include/slicewise/jvm/src/test/java/io/slicewise/spark/*.java; \
 	  "$${jdk}java" -XX:+UseSerialGC -XX:TieredStopAtLevel=1 -cp "$$part:$$classes" \
 	    org.junit.platform.console.ConsoleLauncher execute --scan-classpath "$$part" --fail-if-no-tests \
 	    --disable-banner --disable-ansi-colors --details=summary

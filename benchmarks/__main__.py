@@ -23,7 +23,7 @@ from benchmarks.whole.document import render, write_doc
 from benchmarks.whole.figures import Figure
 from benchmarks.whole.options import Options
 from benchmarks.whole.servers import say
-from slicewise.local import redis_server
+from slicewise.local.servers import redis as redis_server
 from slicewise.settings import Settings
 
 SECTIONS: Mapping[str, Callable[[Options], tuple[list[Figure], dict[str, Any]]]] = {

@@ -28,9 +28,9 @@ from benchmarks.whole import machine
 from benchmarks.whole.document import write_doc
 from slicewise import aggregates as agg
 from slicewise.aggregates import Aggregate, Columns, Rows
-from slicewise.aggregates.membership import asking
+from slicewise.aggregates.sketches.membership import asking
 from slicewise.codec import Layout
-from slicewise.local import redis_server
+from slicewise.local.servers import redis as redis_server
 from slicewise.settings import Settings
 
 SIZES = (100, 1_000, 10_000, 100_000, 1_000_000)

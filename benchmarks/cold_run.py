@@ -27,7 +27,8 @@ from benchmarks.whole import machine
 from benchmarks.whole.document import publish
 from benchmarks.whole.figures import Figure
 from benchmarks.whole.servers import say
-from slicewise.local import process, redis_server
+from slicewise.local.servers import process
+from slicewise.local.servers import redis as redis_server
 from slicewise.settings import Settings
 
 FIRST_ANSWER_S, SUMMARY_S, AGAIN_S = 45.0, 150.0, 3.0

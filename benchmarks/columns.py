@@ -31,12 +31,12 @@ from benchmarks.whole import machine
 from benchmarks.whole.document import publish
 from benchmarks.whole.figures import Figure
 from slicewise import aggregates as agg
-from slicewise.aggregates.conditional import only
-from slicewise.aggregates.own_examples import EXAMPLES
+from slicewise.aggregates.combinators.conditional import only
+from slicewise.aggregates.custom.examples import EXAMPLES
 from slicewise.codec import Layout
-from slicewise.local import redis_server
+from slicewise.local.servers import redis as redis_server
 from slicewise.settings import Settings
-from slicewise.spark.fold import entities_of
+from slicewise.spark.microbatch.apply import entities_of
 
 GROUPS = (100, 10_000)
 LEAST = 2.0

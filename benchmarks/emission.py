@@ -21,10 +21,10 @@ from typing import Any
 
 from confluent_kafka import Producer
 
-from slicewise.cover import Cover
-from slicewise.local import stream
-from slicewise.stores.kafka.log import KafkaLog
-from slicewise.stores.kafka.publisher import Kept, ProgressLog
+from slicewise.local.servers import stream
+from slicewise.offsets.vector import Cover
+from slicewise.stores.log.publisher import Kept, ProgressLog
+from slicewise.stores.log.topics import KafkaLog
 from tests.support.stack import Stack, stack
 
 HOP_US = 10_000_000

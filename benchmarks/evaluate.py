@@ -26,7 +26,7 @@ from benchmarks.whole import machine
 from benchmarks.whole.document import publish
 from benchmarks.whole.figures import Figure
 from slicewise.aggregates import Aggregate
-from slicewise.local import redis_server
+from slicewise.local.servers import redis as redis_server
 from slicewise.settings import Settings
 
 MOST_MS = 500.0
@@ -101,7 +101,7 @@ def measure(n: int) -> list[Figure]:
     """A figure per view and call."""
     given, asked = events(n), queries()
     evaluate = sw.evaluate
-    importlib.import_module("slicewise.features.planner")  # what a first call imports is part of the import
+    importlib.import_module("slicewise.features.plan.planner")  # what a first call imports is part of the import
     figures = []
     for each in VIEWS:
         taken = []

@@ -27,7 +27,7 @@ from benchmarks.whole import machine
 from benchmarks.whole.document import keep, publish
 from benchmarks.whole.figures import Figure
 from benchmarks.whole.servers import pair, say
-from slicewise.local import redis_server
+from slicewise.local.servers import redis as redis_server
 from slicewise.settings import Settings
 
 SIDES = (RECIPE, FOLD, TAIL)

@@ -19,7 +19,7 @@ from benchmarks.freshness_sides import TAIL, Asked, listening, our_drivers, tail
 from benchmarks.whole import probes
 from benchmarks.whole.figures import Figure
 from benchmarks.whole.servers import PROJECTS, TOPIC, load, measure, pid_of, say
-from slicewise.local import supervisor
+from slicewise.local.servers import supervisor
 from tests.support.stack import Stack, stack
 
 USERS = 5_000

@@ -18,8 +18,8 @@ from benchmarks.whole import probes
 from benchmarks.whole.figures import Figure, Spread
 from benchmarks.whole.servers import PROJECTS, TOPIC, load, measure, pid_of, say
 from slicewise.local.deploy import standing
-from slicewise.stores.keys import TAIL_COUNT, entity_tags, hot_key, status_key
-from slicewise.stores.redis import open_store
+from slicewise.stores.online.keys import TAIL_COUNT, entity_tags, hot_key, status_key
+from slicewise.stores.online.redis import open_store
 from tests.support.stack import Stack, stack
 
 HOT, OTHERS = 20_000.0, 500.0

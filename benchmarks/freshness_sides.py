@@ -20,9 +20,9 @@ import psutil
 
 from benchmarks.whole import probes
 from benchmarks.whole.servers import PATIENCE_S, TOPIC, Recipe, load, measure, pid_of, say, until
-from slicewise.local import stream
+from slicewise.local.servers import stream
 from slicewise.settings import Settings
-from slicewise.stores.kafka.log import KafkaLog
+from slicewise.stores.log.topics import KafkaLog
 from tests.support.stack import Stack
 
 FOLD, TAIL, ONE, RECIPE = "fold", "tail", "one", "recipe"

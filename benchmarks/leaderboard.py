@@ -24,12 +24,12 @@ from typing import Any
 import numpy as np
 
 from benchmarks.whole.servers import TOPIC, cpu_by_program, pid_of, process, say, until
-from slicewise.codec.board import Board
-from slicewise.local import stream
-from slicewise.stores.kafka.log import KafkaLog
-from slicewise.stores.keys import entity_tags
-from slicewise.stores.ports import OnlineStore
-from slicewise.stores.redis import open_store
+from slicewise.codec.leaderboards import Board
+from slicewise.local.servers import stream
+from slicewise.stores.log.topics import KafkaLog
+from slicewise.stores.online.keys import entity_tags
+from slicewise.stores.online.port import OnlineStore
+from slicewise.stores.online.redis import open_store
 from tests.support.stack import Stack, stack
 
 S = 1_000_000

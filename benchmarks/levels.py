@@ -28,13 +28,13 @@ from benchmarks.whole import machine
 from benchmarks.whole.document import publish
 from benchmarks.whole.figures import Figure
 from slicewise.clock import ManualClock
-from slicewise.local import redis_server
-from slicewise.merge_known import KNOWN_BYTES, Known
-from slicewise.serving.connection import SyncConnection
-from slicewise.serving.requests import FeaturesRequest, checked
-from slicewise.serving.service import FeatureService
+from slicewise.local.servers import redis as redis_server
+from slicewise.reading.cache import KNOWN_BYTES, Known
+from slicewise.serving.answering.requests import FeaturesRequest, checked
+from slicewise.serving.answering.service import FeatureService
+from slicewise.serving.connection.factory import SyncConnection
 from slicewise.settings import Settings
-from slicewise.slices import DAY_US, HOUR_US, MINUTE_US
+from slicewise.windows.slices import DAY_US, HOUR_US, MINUTE_US
 from tests.support.served import Served
 from tests.support.servers import RedisServer, running
 

@@ -16,13 +16,13 @@ import pyarrow as pa
 import slicewise as sw
 from slicewise.aggregates import Aggregate, Columns, Rows
 from slicewise.codec import pack_slices, pack_total
-from slicewise.cover import Cover
-from slicewise.features.definitions import Project
-from slicewise.features.plan import Deployment, plan
-from slicewise.features.unit import Unit
-from slicewise.slices import DAY_US, HOUR_US, MINUTE_US
-from slicewise.stores import keys
-from slicewise.stores.ports import FoldBatch, HourEntry
+from slicewise.features.declare.definitions import Project
+from slicewise.features.plan.deployment import Deployment, plan
+from slicewise.features.plan.unit import Unit
+from slicewise.offsets.vector import Cover
+from slicewise.stores.online import keys
+from slicewise.stores.online.port import FoldBatch, HourEntry
+from slicewise.windows.slices import DAY_US, HOUR_US, MINUTE_US
 from tests.support.served import TOPIC, Served, accumulated
 
 SEED = 11

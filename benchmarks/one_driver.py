@@ -14,9 +14,9 @@ import threading
 from slicewise.clock import SystemClock
 from slicewise.settings import Settings
 from slicewise.spark.driver import Driver
-from slicewise.spark.log import to_stderr
-from slicewise.spark.session import stream_session
-from slicewise.spark.tail_driver import TailDriver
+from slicewise.spark.realtime.driver import TailDriver
+from slicewise.spark.runtime.log import to_stderr
+from slicewise.spark.runtime.session import stream_session
 
 SLOTS = 34
 """Two of the fold, and what the tail's own session has at least."""

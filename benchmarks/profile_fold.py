@@ -22,10 +22,10 @@ import pyarrow.compute as pc
 
 from benchmarks.whole.servers import PROJECTS
 from benchmarks.whole.windows import made
-from slicewise.features.plan import plan
+from slicewise.features.plan.deployment import plan
 from slicewise.features.project import load_project
-from slicewise.spark.fold import Placed, SourceRows, batch_of
-from slicewise.stores.redis import open_store
+from slicewise.spark.microbatch.apply import Placed, SourceRows, batch_of
+from slicewise.stores.online.redis import open_store
 from tests.support.stack import Stack
 
 TOPIC_ID = "5" * 32

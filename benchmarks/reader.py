@@ -26,14 +26,14 @@ from pyspark.sql import functions as F  # noqa: N812 (the name everybody uses)
 from benchmarks.whole import machine
 from benchmarks.whole.document import publish
 from benchmarks.whole.figures import Figure
-from slicewise.cover import Cover
-from slicewise.features.schema_change import placed, succeeded
-from slicewise.features.unit import Source
-from slicewise.local import redis_server
+from slicewise.features.plan.schema_change import placed, succeeded
+from slicewise.features.plan.unit import Source
+from slicewise.local.servers import redis as redis_server
+from slicewise.offsets.vector import Cover
 from slicewise.settings import Settings
-from slicewise.slices import DAY_US
-from slicewise.spark.parse import parsed
-from slicewise.spark.session import job_session
+from slicewise.spark.records.parse import parsed
+from slicewise.spark.runtime.session import job_session
+from slicewise.windows.slices import DAY_US
 
 TOPIC_ID = "5" * 32
 NOW_US = 1_790_000_000_000_000

@@ -28,10 +28,10 @@ from benchmarks.whole.figures import Figure
 from benchmarks.whole.history import HOURS, SEED, STEPS, produce
 from benchmarks.whole.servers import PROJECTS, TOPIC, say, until
 from benchmarks.whole.streaming import our_stream
-from slicewise.local import redis_server
-from slicewise.local.state import StateFolder
+from slicewise.local.servers import redis as redis_server
+from slicewise.local.servers.state import StateFolder
 from slicewise.settings import Settings
-from slicewise.slices import HOUR_US
+from slicewise.windows.slices import HOUR_US
 from tests.support.stack import Stack
 
 COMPARED = 50

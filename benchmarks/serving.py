@@ -25,9 +25,9 @@ from typing import Any
 import redis
 
 from benchmarks import serving_data
-from slicewise.local import ports
+from slicewise.local.servers import ports
 from slicewise.serving.client import Client
-from tests.integration.serving_support import serving
+from tests.integration.serving.support import serving
 from tests.support.servers import RedisServer, running
 
 BUCKET_S = 300

@@ -6,10 +6,10 @@ import random
 import time
 
 import slicewise as sw
-from slicewise.cover import Cover
-from slicewise.features.definitions import Project
-from slicewise.features.plan import Deployment, plan
-from slicewise.slices import HOUR_US, MINUTE_US
+from slicewise.features.declare.definitions import Project
+from slicewise.features.plan.deployment import Deployment, plan
+from slicewise.offsets.vector import Cover
+from slicewise.windows.slices import HOUR_US, MINUTE_US
 from tests.support.served import TOPIC, Event, Served
 
 USERS = 50

@@ -17,12 +17,12 @@ from pathlib import Path
 import numpy as np
 import redis
 
-from slicewise.slices import HOUR_US
-from slicewise.stores import keys
-from slicewise.stores.ports import EntityRead, FoldBatch, UnitRead
-from slicewise.stores.redis import open_store
-from slicewise.stores.steps import Change
-from slicewise.stores.store import Store
+from slicewise.stores.online import keys
+from slicewise.stores.online.port import EntityRead, FoldBatch, UnitRead
+from slicewise.stores.online.redis import open_store
+from slicewise.stores.online.steps import Change
+from slicewise.stores.online.store import Store
+from slicewise.windows.slices import HOUR_US
 from tests.support.servers import RedisServer
 from tests.support.stored import (
     Event,

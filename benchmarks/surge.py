@@ -30,9 +30,9 @@ from benchmarks.whole.document import publish
 from benchmarks.whole.figures import Figure
 from benchmarks.whole.servers import PROJECTS, TOPIC, load, pid_of, say, until
 from benchmarks.whole.streaming import our_stream
-from slicewise.local import redis_server
+from slicewise.local.servers import redis as redis_server
 from slicewise.settings import Settings
-from slicewise.stores.kafka.log import KafkaLog
+from slicewise.stores.log.topics import KafkaLog
 from tests.support.stack import Stack, stack
 
 SETTLE_S = 4.0

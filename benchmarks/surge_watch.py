@@ -19,8 +19,8 @@ from benchmarks.whole.figures import Spread
 from benchmarks.whole.http_load import OPEN, Sample, Spec, post
 from benchmarks.whole.servers import TOPIC, measure
 from slicewise.settings import Settings
-from slicewise.stores.kafka.log import KafkaLog
-from slicewise.stores.redis import open_store
+from slicewise.stores.log.topics import KafkaLog
+from slicewise.stores.online.redis import open_store
 
 LOOK_S = 0.25
 MEMORY_EVERY = 8

@@ -26,13 +26,13 @@ from benchmarks.serving import over_http
 from benchmarks.whole import machine
 from benchmarks.whole.document import publish
 from benchmarks.whole.figures import Figure
-from slicewise.features.definitions import Project
-from slicewise.features.plan import Deployment, plan
-from slicewise.local import redis_server
+from slicewise.features.declare.definitions import Project
+from slicewise.features.plan.deployment import Deployment, plan
+from slicewise.local.servers import redis as redis_server
 from slicewise.settings import Settings
-from slicewise.slices import MINUTE_US, SECOND_US
-from slicewise.stores import keys
-from tests.integration.serving_support import serving
+from slicewise.stores.online import keys
+from slicewise.windows.slices import MINUTE_US, SECOND_US
+from tests.integration.serving.support import serving
 from tests.support.served import TOPIC, Event, Served, rows_of, tags_of
 from tests.support.servers import RedisServer, running
 from tests.support.stored import tail_fields

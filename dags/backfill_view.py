@@ -34,9 +34,9 @@ with DAG(
     @task.short_circuit(retries=2, retry_delay=timedelta(seconds=5))  # type: ignore[untyped-decorator]
     def wanted() -> bool:
         """Is any view not ready? A look at the store's marks."""
-        from slicewise.lifecycle.overview import unready
+        from slicewise.lifecycle.health.overview import unready
         from slicewise.settings import Settings
-        from slicewise.stores.redis.status import read_status
+        from slicewise.stores.online.redis.status import read_status
 
         return bool(unready(read_status(Settings.load().redis_url)))
 

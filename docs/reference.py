@@ -24,10 +24,10 @@ import pyarrow as pa
 
 import slicewise as sw
 from slicewise import aggregates as agg
-from slicewise.aggregates.membership import answer_type, asking
+from slicewise.aggregates.sketches.membership import answer_type, asking
 from slicewise.codec import Layout
 from slicewise.errors import DefinitionError
-from slicewise.slices import EARLIEST_US, Window, bounds, format_duration
+from slicewise.windows.slices import EARLIEST_US, Window, bounds, format_duration
 
 PAGE = Path(__file__).parent / "aggregates.md"
 SCHEMA = {

@@ -48,11 +48,11 @@ def _status() -> tuple[dict[str, Any], int]:
     from dataclasses import asdict
 
     from slicewise.errors import SlicewiseError
-    from slicewise.lifecycle.findings import findings
-    from slicewise.lifecycle.health import Limits
-    from slicewise.lifecycle.overview import JOBS, overview
+    from slicewise.lifecycle.health.findings import findings
+    from slicewise.lifecycle.health.judge import Limits
+    from slicewise.lifecycle.health.overview import JOBS, overview
     from slicewise.settings import Settings
-    from slicewise.stores.redis.status import read_status
+    from slicewise.stores.online.redis.status import read_status
 
     try:
         settings = Settings.load()

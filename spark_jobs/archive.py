@@ -12,11 +12,11 @@ import argparse
 import sys
 from typing import TYPE_CHECKING
 
-from slicewise.spark.job import run_job
+from slicewise.spark.lake.job import run_job
 
 if TYPE_CHECKING:
-    from slicewise.spark.context import Context
-    from slicewise.spark.report import Report
+    from slicewise.spark.lake.context import Context
+    from slicewise.spark.lake.report import Report
 
 
 def main() -> int:
@@ -26,14 +26,14 @@ def main() -> int:
     given = parser.parse_args()
 
     def work(context: Context) -> Report:
-        from slicewise.spark.report import Report
+        from slicewise.spark.lake.report import Report
 
         report = Report("archive")
         for source in given.source or [each.name for each in context.deployment.declared.sources]:
             report.add_archive(context.archive(source))
         return report
 
-    return run_job("archive", work, imports=("slicewise.spark.archive",), as_json=given.json)
+    return run_job("archive", work, imports=("slicewise.spark.lake.archive",), as_json=given.json)
 
 
 if __name__ == "__main__":

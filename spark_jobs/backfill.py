@@ -12,11 +12,11 @@ import argparse
 import sys
 from typing import TYPE_CHECKING
 
-from slicewise.spark.job import run_job
+from slicewise.spark.lake.job import run_job
 
 if TYPE_CHECKING:
-    from slicewise.spark.context import Context
-    from slicewise.spark.report import Report
+    from slicewise.spark.lake.context import Context
+    from slicewise.spark.lake.report import Report
 
 
 def main() -> int:
@@ -26,11 +26,11 @@ def main() -> int:
     given = parser.parse_args()
 
     def work(context: Context) -> Report:
-        from slicewise.spark.backfill_run import backfill
+        from slicewise.spark.lake.backfill import backfill
 
         return backfill(context, given.view)
 
-    return run_job("backfill", work, imports=("slicewise.spark.backfill_run",), as_json=given.json)
+    return run_job("backfill", work, imports=("slicewise.spark.lake.backfill",), as_json=given.json)
 
 
 if __name__ == "__main__":

@@ -24,25 +24,25 @@ from slicewise import log
 from slicewise.clock import SystemClock
 from slicewise.errors import SlicewiseError, StoreUnavailable
 from slicewise.settings import Settings
-from slicewise.spark.job import session_of
+from slicewise.spark.lake.job import session_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from slicewise.checks.gate import Gate
+    from slicewise.checks.report.gate import Gate
     from slicewise.clock import Clock
-    from slicewise.cover import Cover
-    from slicewise.features.plan import Deployment
-    from slicewise.spark.context import Context
-    from slicewise.stores.iceberg.catalog import Catalog
+    from slicewise.features.plan.deployment import Deployment
+    from slicewise.offsets.vector import Cover
+    from slicewise.spark.lake.context import Context
+    from slicewise.stores.lake.catalog import Catalog
 
 _IMPORTS = (
-    "slicewise.spark.context",
+    "slicewise.spark.lake.context",
     "slicewise.checks.run",
     "slicewise.checks.online",
-    "slicewise.checks.gate",
-    "slicewise.checks.record",
-    "slicewise.checks.report",
+    "slicewise.checks.report.gate",
+    "slicewise.checks.report.record",
+    "slicewise.checks.report.page",
 )
 GREEN, FAILED, RED = 0, 1, 2
 
@@ -81,16 +81,16 @@ def _checked(
     name: str,
     seconds: dict[str, float],
 ) -> tuple[Gate, dict[str, Any]]:
-    from slicewise.checks.gate import imported, judge
     from slicewise.checks.online import HttpReader
     from slicewise.checks.patience import Patience
     from slicewise.checks.phases import timed
-    from slicewise.checks.record import kept, rows_of
-    from slicewise.checks.report import summary, write_report
+    from slicewise.checks.report.gate import imported, judge
+    from slicewise.checks.report.page import summary, write_report
+    from slicewise.checks.report.record import kept, rows_of
     from slicewise.checks.run import CheckRun
-    from slicewise.stores.iceberg.catalog import ensure, open_catalog
-    from slicewise.stores.iceberg.records import append
-    from slicewise.stores.iceberg.schemas import CHECKS, LOG, log_table
+    from slicewise.stores.lake.catalog import ensure, open_catalog
+    from slicewise.stores.lake.records import append
+    from slicewise.stores.lake.schemas import CHECKS, LOG, log_table
 
     catalog, patience = open_catalog(settings), Patience()
     archives = _Archives(session, settings, catalog, clock)
@@ -154,7 +154,7 @@ class _Archives:
             context.store.close()
 
     def _open(self) -> Context:
-        from slicewise.spark.context import Context
+        from slicewise.spark.lake.context import Context
 
         if self.context is None:
             self.context = Context.open(self.session, self.settings, self.catalog, self.clock)
@@ -164,7 +164,7 @@ class _Archives:
 def not_made(name: str, started_us: int, now_us: int, why: str, folder: Path | None) -> dict[str, Any]:
     """The report of a check that compared nothing, and says why; as a page too, so that the newest is not an older
     run's."""
-    from slicewise.checks.unmade import summary, write_report
+    from slicewise.checks.report.unmade import summary, write_report
 
     report = summary(name, started_us, now_us, why)
     if folder is not None:

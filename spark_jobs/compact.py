@@ -12,11 +12,11 @@ import argparse
 import sys
 from typing import TYPE_CHECKING
 
-from slicewise.spark.job import run_job
+from slicewise.spark.lake.job import run_job
 
 if TYPE_CHECKING:
-    from slicewise.spark.context import Context
-    from slicewise.spark.report import Report
+    from slicewise.spark.lake.context import Context
+    from slicewise.spark.lake.report import Report
 
 
 def main() -> int:
@@ -30,14 +30,14 @@ def main() -> int:
     given = parser.parse_args()
 
     def work(context: Context) -> Report:
-        from slicewise.spark.compact_run import MAX_HOURS, Request, compact
-        from slicewise.spark.report import parse_hour
+        from slicewise.spark.lake.compact_run import MAX_HOURS, Request, compact
+        from slicewise.spark.lake.report import parse_hour
 
         hour = parse_hour(given.hour) if given.hour else None
         most = MAX_HOURS if given.max_hours is None else given.max_hours
         return compact(context, Request(hour, given.only, given.origin == "raw", most, tuple(given.units)))
 
-    return run_job("compact", work, imports=("slicewise.spark.compact_run",), as_json=given.json)
+    return run_job("compact", work, imports=("slicewise.spark.lake.compact_run",), as_json=given.json)
 
 
 if __name__ == "__main__":

@@ -11,8 +11,8 @@ import sys
 
 from slicewise.clock import SystemClock
 from slicewise.settings import Settings
-from slicewise.spark.emit_driver import EmissionDriver
-from slicewise.spark.log import to_stderr
+from slicewise.spark.emission.driver import EmissionDriver
+from slicewise.spark.runtime.log import to_stderr
 
 if __name__ == "__main__":
     to_stderr()

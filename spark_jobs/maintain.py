@@ -14,9 +14,9 @@ import sys
 from slicewise.clock import SystemClock
 from slicewise.log import to_stderr
 from slicewise.settings import Settings
-from slicewise.spark.job import session_of
+from slicewise.spark.lake.job import session_of
 
-_IMPORTS = ("slicewise.spark.maintain_run", "slicewise.stores.iceberg.records")
+_IMPORTS = ("slicewise.spark.lake.maintain", "slicewise.stores.lake.records")
 
 
 def main() -> int:
@@ -27,10 +27,10 @@ def main() -> int:
     to_stderr()
     settings, clock = Settings.load(), SystemClock()
     with session_of(settings, "maintain", _IMPORTS) as session:
-        from slicewise.spark.maintain_run import Maintenance
-        from slicewise.stores.iceberg.catalog import open_catalog
-        from slicewise.stores.iceberg.records import append
-        from slicewise.stores.iceberg.schemas import RUNS
+        from slicewise.spark.lake.maintain import Maintenance
+        from slicewise.stores.lake.catalog import open_catalog
+        from slicewise.stores.lake.records import append
+        from slicewise.stores.lake.schemas import RUNS
 
         catalog = open_catalog(settings)
         report = Maintenance(session, settings, catalog, clock, given.keep_days).run()

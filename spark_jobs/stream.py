@@ -13,8 +13,8 @@ import sys
 from slicewise.clock import SystemClock
 from slicewise.settings import Settings
 from slicewise.spark.driver import Driver
-from slicewise.spark.log import to_stderr
-from slicewise.spark.share import Share
+from slicewise.spark.runtime.log import to_stderr
+from slicewise.spark.runtime.share import Share
 
 if __name__ == "__main__":
     to_stderr()

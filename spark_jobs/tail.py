@@ -11,8 +11,8 @@ import sys
 
 from slicewise.clock import SystemClock
 from slicewise.settings import Settings
-from slicewise.spark.log import to_stderr
-from slicewise.spark.tail_driver import TailDriver
+from slicewise.spark.realtime.driver import TailDriver
+from slicewise.spark.runtime.log import to_stderr
 
 if __name__ == "__main__":
     to_stderr()

@@ -1,6 +1,6 @@
 """A test is collected by the environment that carries what it imports, and by no other.
 
-tests/dags belongs to the Airflow environment, files named test_spark_*.py to Spark's, all others
+tests/dags belongs to the Airflow environment, every folder named `spark` to Spark's, all others
 to the platform's; `make test` runs all three, so that nothing is left out. tests/cluster needs Debian
 packages: who names it has them (`make test-cluster`).
 """
@@ -20,23 +20,23 @@ ENVIRONMENT = "spark" if find_spec("great_expectations") else "airflow" if find_
 LONGEST = (
     "e2e/test_whole.py",
     "e2e/test_newcomer.py",
-    "integration/test_airflow_dags.py",
+    "integration/local/test_airflow_dags.py",
     "integration/checks/test_check_job.py",
-    "faults/sim/test_histories.py",
-    "integration/test_replay.py",
-    "integration/test_sql_served.py",
-    "integration/test_leaderboards.py",
-    "integration/test_emission.py",
-    "integration/test_tail_service.py",
-    "integration/test_freshness_probed.py",
-    "integration/test_stream_service.py",
-    "integration/test_embedded_airflow.py",
-    "integration/test_embedded_servers.py",
-    "parity/test_spark_formats.py",
-    "parity/test_spark_record_reader.py",
-    "integration/checks/test_spark_check.py",
-    "integration/test_spark_lake.py",
-    "integration/test_spark_lifetime.py",
+    "simulation/test_histories.py",
+    "integration/local/test_replay.py",
+    "integration/sql/test_served.py",
+    "integration/emission/test_leaderboards.py",
+    "integration/emission/test_emission.py",
+    "integration/stream/test_realtime_service.py",
+    "integration/stream/test_freshness_probed.py",
+    "integration/stream/test_stream_service.py",
+    "integration/local/test_embedded_airflow.py",
+    "integration/local/test_embedded_servers.py",
+    "parity/spark/test_formats.py",
+    "parity/spark/test_record_reader.py",
+    "integration/checks/spark/test_check.py",
+    "integration/spark/test_lake.py",
+    "integration/spark/test_lifetime.py",
 )
 """Files that take minutes. Where files run side by side these begin first, else the last one runs alone; of Spark's the
 formats, since a JVM that read Avro for another file before waits half a minute for each schema that never comes."""
@@ -58,7 +58,7 @@ def environment_of(path: Path) -> str:
     """The environment that a test file runs in."""
     if "dags" in path.relative_to(TESTS).parts[:1]:
         return "airflow"
-    return "spark" if path.name.startswith("test_spark_") else "platform"
+    return "spark" if "spark" in path.relative_to(TESTS).parts[:-1] else "platform"
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:

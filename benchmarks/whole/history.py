@@ -23,7 +23,7 @@ from benchmarks.whole.http_load import CLOSED, OPEN, Connection, Spec, get, post
 from benchmarks.whole.options import Options
 from benchmarks.whole.servers import TOPIC, Recipe, cpu_by_program, measure, pair, per_unit, pid_of, say, until
 from benchmarks.whole.streaming import our_stream
-from slicewise.slices import HOUR_US, MINUTE_US
+from slicewise.windows.slices import HOUR_US, MINUTE_US
 from tests.support.stack import Stack
 
 HOURS = 26

@@ -20,8 +20,8 @@ from typing import IO, Any
 import psutil
 import redis
 
-from slicewise.local import ports
-from slicewise.local.process import Birth, descendants, wait_gone
+from slicewise.local.servers import ports
+from slicewise.local.servers.process import Birth, descendants, wait_gone
 from slicewise.settings import Settings
 from tests.support.stack import Stack
 

@@ -18,9 +18,9 @@ from benchmarks.whole import probes
 from benchmarks.whole.figures import Figure, shares
 from benchmarks.whole.options import Options
 from benchmarks.whole.servers import TOPIC, Recipe, cpu_by_program, load, measure, pair, per_unit, pid_of, say, until
-from slicewise.local.stream import stream_status
-from slicewise.stores.kafka.log import KafkaLog
-from slicewise.stores.redis import open_store
+from slicewise.local.servers.stream import stream_status
+from slicewise.stores.log.topics import KafkaLog
+from slicewise.stores.online.redis import open_store
 from tests.support.stack import Stack
 
 HEADROOM_S = 20.0

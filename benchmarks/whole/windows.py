@@ -22,15 +22,15 @@ from benchmarks.whole.figures import Figure
 from benchmarks.whole.options import Options
 from benchmarks.whole.servers import HOME, Recipe, pair, say, spark_env
 from benchmarks.whole.streaming import our_stream
-from slicewise.features.definitions import Project
-from slicewise.features.plan import Deployment, plan
-from slicewise.features.unit import Unit
+from slicewise.features.declare.definitions import Project
+from slicewise.features.plan.deployment import Deployment, plan
+from slicewise.features.plan.unit import Unit
 from slicewise.local import deploy
 from slicewise.replay.songs import Plays
-from slicewise.slices import MINUTE_US
-from slicewise.spark.fold import Placed, SourceRows, batch_of
-from slicewise.stores.kafka.log import KafkaLog
-from slicewise.stores.ports import OnlineStore
+from slicewise.spark.microbatch.apply import Placed, SourceRows, batch_of
+from slicewise.stores.log.topics import KafkaLog
+from slicewise.stores.online.port import OnlineStore
+from slicewise.windows.slices import MINUTE_US
 from tests.support.stack import Stack
 
 COUNTS = (1, 10, 60, 1440)

@@ -53,20 +53,20 @@ AGGREGATES = (
     "variance",
 )
 _HOME = {
-    "Aggregate": "slicewise.aggregates.users",
-    **dict.fromkeys(_DEFINITIONS, "slicewise.features.definitions"),
-    **dict.fromkeys(_WINDOWS, "slicewise.slices"),
+    "Aggregate": "slicewise.aggregates.custom.users",
+    **dict.fromkeys(_DEFINITIONS, "slicewise.features.declare.definitions"),
+    **dict.fromkeys(_WINDOWS, "slicewise.windows.slices"),
     **dict.fromkeys(AGGREGATES, "slicewise.aggregates"),
-    "Emit": "slicewise.features.emission",
-    "dedupe": "slicewise.features.dedupe",
+    "Emit": "slicewise.features.declare.emission",
+    "dedupe": "slicewise.features.schema.dedupe",
     "evaluate": "slicewise.training.evaluate",
     "sql": "slicewise.features.sql",
     "sql_views": "slicewise.features.sql",
     "snapshot": "slicewise.training",
     "training_set": "slicewise.training",
     "Client": "slicewise.serving.client",
-    "row_function": "slicewise.features.row_function",
-    "Leaderboard": "slicewise.features.leaderboard",
+    "row_function": "slicewise.features.rowlogic.row_function",
+    "Leaderboard": "slicewise.features.declare.leaderboard",
     "SlicewiseError": "slicewise.errors",
 }
 
@@ -107,30 +107,30 @@ if TYPE_CHECKING:
     from slicewise.aggregates import top_k as top_k
     from slicewise.aggregates import top_k_frequent as top_k_frequent
     from slicewise.aggregates import variance as variance
-    from slicewise.aggregates.users import Aggregate as Aggregate
+    from slicewise.aggregates.custom.users import Aggregate as Aggregate
     from slicewise.errors import SlicewiseError as SlicewiseError
-    from slicewise.features.dedupe import dedupe as dedupe
-    from slicewise.features.definitions import Feature as Feature
-    from slicewise.features.definitions import FeatureSet as FeatureSet
-    from slicewise.features.definitions import FeatureView as FeatureView
-    from slicewise.features.definitions import KafkaSource as KafkaSource
-    from slicewise.features.definitions import case as case
-    from slicewise.features.emission import Emit as Emit
-    from slicewise.features.leaderboard import Leaderboard as Leaderboard
-    from slicewise.features.row_function import row_function as row_function
+    from slicewise.features.declare.definitions import Feature as Feature
+    from slicewise.features.declare.definitions import FeatureSet as FeatureSet
+    from slicewise.features.declare.definitions import FeatureView as FeatureView
+    from slicewise.features.declare.definitions import KafkaSource as KafkaSource
+    from slicewise.features.declare.definitions import case as case
+    from slicewise.features.declare.emission import Emit as Emit
+    from slicewise.features.declare.leaderboard import Leaderboard as Leaderboard
+    from slicewise.features.rowlogic.row_function import row_function as row_function
+    from slicewise.features.schema.dedupe import dedupe as dedupe
     from slicewise.features.sql import sql as sql
     from slicewise.features.sql import sql_views as sql_views
     from slicewise.serving.client import Client as Client
-    from slicewise.slices import exact_range as exact_range
-    from slicewise.slices import hopping as hopping
-    from slicewise.slices import lifetime as lifetime
-    from slicewise.slices import rows as rows
-    from slicewise.slices import session as session
-    from slicewise.slices import sliding as sliding
-    from slicewise.slices import tumbling as tumbling
     from slicewise.training import snapshot as snapshot
     from slicewise.training import training_set as training_set
     from slicewise.training.evaluate import evaluate as evaluate
+    from slicewise.windows.slices import exact_range as exact_range
+    from slicewise.windows.slices import hopping as hopping
+    from slicewise.windows.slices import lifetime as lifetime
+    from slicewise.windows.slices import rows as rows
+    from slicewise.windows.slices import session as session
+    from slicewise.windows.slices import sliding as sliding
+    from slicewise.windows.slices import tumbling as tumbling
 
 
 def __getattr__(name: str) -> Any:

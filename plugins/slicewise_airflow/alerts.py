@@ -14,16 +14,9 @@ from typing import Any
 from airflow.sdk import AsyncCallback, DeadlineAlert, DeadlineReference
 from airflow.sdk.exceptions import AirflowException
 
-from slicewise.lifecycle.alerts import (
-    Alert,
-    Matter,
-    alert,
-    channels,
-    deadline_alert,
-    matter_alert,
-)
 from slicewise.lifecycle.checking import CheckRed
-from slicewise.lifecycle.health import Part
+from slicewise.lifecycle.health.alerts import Alert, Matter, alert, channels, deadline_alert, matter_alert
+from slicewise.lifecycle.health.judge import Part
 from slicewise.log import warning
 from slicewise_airflow.channels import tell
 from slicewise_airflow.docs import base

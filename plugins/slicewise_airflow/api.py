@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 
 from slicewise.errors import ServerError
-from slicewise.local.airflow_api import AirflowApi, DagRun
+from slicewise.local.airflow.api import AirflowApi, DagRun
 from slicewise.log import event
 from slicewise.settings import Settings
 

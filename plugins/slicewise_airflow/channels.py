@@ -14,7 +14,7 @@ import re
 import sys
 from typing import Any
 
-from slicewise.lifecycle.alerts import Alert, Channel, Delivery, channels, matter_alert
+from slicewise.lifecycle.health.alerts import Alert, Channel, Delivery, channels, matter_alert
 from slicewise.settings import Settings
 
 _ADDRESS = re.compile(r"\w+://\S+")

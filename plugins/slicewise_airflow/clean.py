@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from slicewise.errors import SlicewiseError
-from slicewise.local.airflow_api import AirflowApi
+from slicewise.local.airflow.api import AirflowApi
 from slicewise.log import event, warning
 from slicewise.settings import Settings
 from slicewise_airflow.commands import run_command

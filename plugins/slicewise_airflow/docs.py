@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from slicewise.errors import SettingsError
-from slicewise.lifecycle.alerts import RUNBOOK
+from slicewise.lifecycle.health.alerts import RUNBOOK
 from slicewise.log import warning
 from slicewise.settings import Settings
 

@@ -6,12 +6,12 @@ from collections.abc import Mapping
 
 from slicewise.clock import SystemClock
 from slicewise.errors import SlicewiseError, StoreUnavailable
-from slicewise.lifecycle import alerted
-from slicewise.lifecycle.overview import job_record, unready_units
+from slicewise.lifecycle.health import alerted
+from slicewise.lifecycle.health.overview import job_record, unready_units
 from slicewise.log import warning
 from slicewise.settings import Settings
-from slicewise.stores import phases
-from slicewise.stores.redis.status import amend_part, read_status, record_part
+from slicewise.stores.online.model import phases
+from slicewise.stores.online.redis.status import amend_part, read_status, record_part
 
 
 def record(settings: Settings, job: str, report: Mapping[str, object], *, ok: bool) -> None:

@@ -87,7 +87,7 @@ class SparkJob(SparkSubmitOperator):  # type: ignore[misc]  # Airflow is opaque 
         self._reader = ReportReader()
 
     def execute(self, context: Any) -> dict[str, object]:
-        from slicewise.spark.conf import job_conf
+        from slicewise.spark.runtime.conf import job_conf
 
         settings = Settings.load()
         if hour := self.unless_clean(run_of(context)):
@@ -141,7 +141,7 @@ class SparkJob(SparkSubmitOperator):  # type: ignore[misc]  # Airflow is opaque 
 
         A task that is tried again does neither, and makes a new one due: the archive may be why it failed.
         """
-        from slicewise.spark.classes import forget, leaving, sharing
+        from slicewise.spark.runtime.classes import forget, leaving, sharing
 
         if getattr(context.get("ti"), "try_number", 1) > 1:
             forget(settings)

@@ -13,9 +13,9 @@ from airflow.sdk.exceptions import AirflowSkipException
 from airflow.triggers.base import BaseTrigger, TriggerEvent
 
 from slicewise.errors import SlicewiseError
-from slicewise.lifecycle.health import Health, Limits
-from slicewise.lifecycle.overview import health_of
-from slicewise.lifecycle.watch import Watch
+from slicewise.lifecycle.health.judge import Health, Limits
+from slicewise.lifecycle.health.overview import health_of
+from slicewise.lifecycle.health.watch import Watch
 from slicewise.log import event as log_event
 from slicewise_airflow.alerts import NotWell, page_parts
 
@@ -82,7 +82,7 @@ class StreamHealthTrigger(BaseTrigger):  # type: ignore[misc]  # Airflow is opaq
 def look(limits: Limits) -> Health:
     """One look at the stream, through the status that its drivers write into the store."""
     from slicewise.settings import Settings
-    from slicewise.stores.redis.status import read_status
+    from slicewise.stores.online.redis.status import read_status
 
     try:
         settings = Settings.load()

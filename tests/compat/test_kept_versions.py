@@ -15,15 +15,15 @@ import pytest
 import redis
 
 from slicewise.clock import ManualClock
-from slicewise.features.plan import Deployment
+from slicewise.features.plan.deployment import Deployment
 from slicewise.serving.client import HttpClient
-from slicewise.stores.redis import open_store
+from slicewise.stores.online.redis import open_store
+from slicewise.training.archiving.offline import IcebergArchive
 from slicewise.training.dataset import build_training_set, parquet_bytes, rebuild
 from slicewise.training.manifest import SPINE_SUFFIX, SUFFIX, Manifest, beside
-from slicewise.training.offline import IcebergArchive
 from tests.fixtures import kept
 from tests.fixtures.answers import ask, board, deployment_of, parsed, refs_of, slices
-from tests.integration.serving_support import serving
+from tests.integration.serving.support import serving
 from tests.support.servers import RedisServer
 
 VERSIONS = kept.versions()

@@ -11,13 +11,13 @@ import pytest
 import redis
 
 from slicewise.clock import SystemClock
-from slicewise.slices import HOUR_US
-from slicewise.stores.joint import JointOperations
-from slicewise.stores.memory import MemoryServer, open_memory
-from slicewise.stores.nodes import Nodes, On, node_of
-from slicewise.stores.redis import open_store
-from slicewise.stores.steps import Change, Command, Steps, drive
-from slicewise.stores.store import Store
+from slicewise.stores.online.memory.store import MemoryServer, open_memory
+from slicewise.stores.online.redis import open_store
+from slicewise.stores.online.routing import Nodes, On, node_of
+from slicewise.stores.online.sharded.operations import JointOperations
+from slicewise.stores.online.steps import Change, Command, Steps, drive
+from slicewise.stores.online.store import Store
+from slicewise.windows.slices import HOUR_US
 from tests.support.servers import RedisServer, running
 from tests.support.stored import StoreDeployment, StoreUnit
 

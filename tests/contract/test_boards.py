@@ -5,9 +5,9 @@ from __future__ import annotations
 import time
 from dataclasses import replace
 
-from slicewise.codec.board import Board, BoardRow
-from slicewise.cover import Cover
-from slicewise.stores import keys
+from slicewise.codec.leaderboards import Board, BoardRow
+from slicewise.offsets.vector import Cover
+from slicewise.stores.online import keys
 from tests.contract.conftest import Bench
 from tests.support.stored import cover
 

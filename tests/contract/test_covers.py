@@ -7,9 +7,9 @@ from collections.abc import Sequence
 import pytest
 
 from slicewise.errors import DataLoss, GapRefused, IncarnationChanged
-from slicewise.slices import HOUR_US
-from slicewise.stores import keys
-from slicewise.stores.steps import ABSENT, Change, Command, Fields, KeyChange, Whole
+from slicewise.stores.online import keys
+from slicewise.stores.online.steps import ABSENT, Change, Command, Fields, KeyChange, Whole
+from slicewise.windows.slices import HOUR_US
 from tests.contract.conftest import Bench, new_unit, racing
 from tests.support.stored import Event, cover, fold_batch, hour_entry
 

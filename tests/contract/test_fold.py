@@ -8,11 +8,11 @@ from collections.abc import Sequence
 import pytest
 
 from slicewise.errors import EpochSuperseded, StoreUnavailable
-from slicewise.slices import HOUR_US, MINUTE_US
-from slicewise.stores import keys
-from slicewise.stores.ports import EntityRead, UnitRead, UnitReply
-from slicewise.stores.steps import Command, Fields
-from slicewise.stores.store import Store
+from slicewise.stores.online import keys
+from slicewise.stores.online.port import EntityRead, UnitRead, UnitReply
+from slicewise.stores.online.steps import Command, Fields
+from slicewise.stores.online.store import Store
+from slicewise.windows.slices import HOUR_US, MINUTE_US
 from tests.contract.conftest import Bench, new_unit, racing
 from tests.support.stored import (
     Event,

@@ -9,13 +9,13 @@ from dataclasses import replace
 import numpy as np
 
 from slicewise import codec
-from slicewise.features.dedupe import EventIds
-from slicewise.slices import HOUR_US, MINUTE_US
-from slicewise.stores import keys
-from slicewise.stores.ids import unremembered
-from slicewise.stores.ports import FoldBatch, FoldOutcome, Ids
-from slicewise.stores.steps import Command, Fields
-from slicewise.stores.store import Store
+from slicewise.features.schema.dedupe import EventIds
+from slicewise.stores.online import keys
+from slicewise.stores.online.operations.ids import unremembered
+from slicewise.stores.online.port import FoldBatch, FoldOutcome, Ids
+from slicewise.stores.online.steps import Command, Fields
+from slicewise.stores.online.store import Store
+from slicewise.windows.slices import HOUR_US, MINUTE_US
 from tests.contract.conftest import Bench, new_unit, racing
 from tests.contract.test_fold import seen
 from tests.support.repeats import Sent, duplicates

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from slicewise.cover import Cover
 from slicewise.errors import GapRefused
-from slicewise.stores.ports import Renewal
-from slicewise.stores.store import Store
+from slicewise.offsets.vector import Cover
+from slicewise.stores.online.port import Renewal
+from slicewise.stores.online.store import Store
 from tests.contract.conftest import Bench, new_unit
 from tests.support.stored import TOPIC, Event, StoreDeployment, cover, fold_batch
 

@@ -9,11 +9,11 @@ import pytest
 
 from slicewise import codec
 from slicewise.errors import GapRefused
-from slicewise.slices import DAY_US, HOUR_US, PENTAD_DAYS
-from slicewise.stores import keys
-from slicewise.stores.ports import EntityRead, Horizon, LifetimeEntry, UnitRead, UnitReply
-from slicewise.stores.steps import Change, Command
-from slicewise.stores.store import Store
+from slicewise.stores.online import keys
+from slicewise.stores.online.port import EntityRead, Horizon, LifetimeEntry, UnitRead, UnitReply
+from slicewise.stores.online.steps import Change, Command
+from slicewise.stores.online.store import Store
+from slicewise.windows.slices import DAY_US, HOUR_US, PENTAD_DAYS
 from tests.contract.conftest import Bench, new_unit, racing
 from tests.support.stored import (
     TOPIC,

@@ -8,11 +8,11 @@ from collections.abc import Sequence
 import pytest
 
 from slicewise.errors import EpochSuperseded, GapRefused, StoreUnavailable
-from slicewise.features.event_list import EventList
-from slicewise.slices import DAY_US, HOUR_US, MINUTE_US
-from slicewise.stores import keys
-from slicewise.stores.decisions import LIST_SLACK_S
-from slicewise.stores.steps import Command, Fields
+from slicewise.features.declare.event_list import EventList
+from slicewise.stores.online import keys
+from slicewise.stores.online.rules.decisions import LIST_SLACK_S
+from slicewise.stores.online.steps import Command, Fields
+from slicewise.windows.slices import DAY_US, HOUR_US, MINUTE_US
 from tests.contract.conftest import Bench, node_with, racing
 from tests.support.stored import (
     Event,
@@ -213,8 +213,8 @@ def test_lists_expire_by_their_newest_event_and_those_of_rows_never(bench: Bench
 
 def expiries(bench: Bench, unit: StoreUnit) -> tuple[int | None, int | None]:
     """Seconds at which hash and sorted set expire."""
-    from slicewise.stores.memory import MemoryNode
-    from slicewise.stores.redis.adapter import RedisNode
+    from slicewise.stores.online.memory.store import MemoryNode
+    from slicewise.stores.online.redis.adapter import RedisNode
     from tests.support.stored import tag
 
     names = (unit.storage_fingerprint, bench.store.generation)

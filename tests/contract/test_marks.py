@@ -6,7 +6,6 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
-from slicewise.cover import Cover
 from slicewise.errors import (
     DefinitionError,
     EpochSuperseded,
@@ -15,11 +14,12 @@ from slicewise.errors import (
     NotReady,
     StoreUnavailable,
 )
-from slicewise.slices import DAY_US, HOUR_US
-from slicewise.stores import keys
-from slicewise.stores.ports import EntityRead, Incarnation, Marks, TailStart, UnitRead
-from slicewise.stores.steps import Command, Whole
-from slicewise.stores.store import Store
+from slicewise.offsets.vector import Cover
+from slicewise.stores.online import keys
+from slicewise.stores.online.port import EntityRead, Incarnation, Marks, TailStart, UnitRead
+from slicewise.stores.online.steps import Command, Whole
+from slicewise.stores.online.store import Store
+from slicewise.windows.slices import DAY_US, HOUR_US
 from tests.contract.conftest import Bench, new_unit, racing
 from tests.support.stored import (
     TOPIC,

@@ -9,11 +9,11 @@ import time
 import redis
 
 from slicewise.errors import StoreUnavailable
-from slicewise.slices import DAY_US, HOUR_US
-from slicewise.stores import keys
-from slicewise.stores.ports import EntityRead, TagRead, UnitRead
-from slicewise.stores.redis import AsyncReader, open_store
-from slicewise.stores.shapes import ReadShape, UnitShape
+from slicewise.stores.online import keys
+from slicewise.stores.online.port import EntityRead, TagRead, UnitRead
+from slicewise.stores.online.redis import AsyncReader, open_store
+from slicewise.stores.online.shapes import ReadShape, UnitShape
+from slicewise.windows.slices import DAY_US, HOUR_US
 from tests.contract.conftest import Bench
 from tests.support.servers import RedisServer
 from tests.support.stored import Event, fold_batch, tag

@@ -13,11 +13,11 @@ import pytest
 import redis
 
 from slicewise.errors import IncarnationChanged, StoreUnavailable
-from slicewise.slices import HOUR_US
-from slicewise.stores import keys
-from slicewise.stores.ports import EntityRead, UnitRead
-from slicewise.stores.redis import AsyncReader, open_store
-from slicewise.stores.store import Store
+from slicewise.stores.online import keys
+from slicewise.stores.online.port import EntityRead, UnitRead
+from slicewise.stores.online.redis import AsyncReader, open_store
+from slicewise.stores.online.store import Store
+from slicewise.windows.slices import HOUR_US
 from tests.contract.conftest import Bench, new_unit
 from tests.support.servers import RedisServer
 from tests.support.stored import Event, StoreUnit, cover, fold_batch, hour_entry, running_of, seen_in, tag
@@ -149,7 +149,7 @@ def test_nobody_there_is_an_error_that_says_where() -> None:
 def test_two_processes_that_fold_the_same_log_bring_it_in_once(deployed: Bench) -> None:
     program = """
 import sys
-from slicewise.stores.redis import open_store
+from slicewise.stores.online.redis import open_store
 from tests.support.stored import Event, StoreUnit, fold_batch
 url, fingerprint, hour_us, width = sys.argv[1], sys.argv[2], int(sys.argv[3]), int(sys.argv[4])
 unit = StoreUnit(storage_fingerprint=fingerprint)

@@ -9,16 +9,16 @@ from typing import Any, cast
 import pytest
 
 import slicewise as sw
-from slicewise.cover import Cover
 from slicewise.errors import EpochSuperseded
-from slicewise.features.definitions import Project
-from slicewise.features.plan import Deployment, plan
-from slicewise.features.projects import joined
-from slicewise.stores import versions
-from slicewise.stores.kafka.log import KafkaLog
-from slicewise.stores.ports import Marks
-from slicewise.stores.store import Store
-from slicewise.stores.versions import LEASE_S, record_places, settled
+from slicewise.features.declare.definitions import Project
+from slicewise.features.plan.deployment import Deployment, plan
+from slicewise.features.plan.projects import joined
+from slicewise.offsets.vector import Cover
+from slicewise.stores.log.topics import KafkaLog
+from slicewise.stores.online.port import Marks
+from slicewise.stores.online.store import Store
+from slicewise.stores.recovery import schema_places as versions
+from slicewise.stores.recovery.schema_places import LEASE_S, record_places, settled
 from tests.support.stored import TOPIC, cover
 
 OTHER = "e" * 32

@@ -8,13 +8,13 @@ from dataclasses import replace
 import pytest
 
 from slicewise import codec
-from slicewise.cover import Cover
 from slicewise.errors import DataLoss, GapRefused
-from slicewise.slices import DAY_US, HOUR_US, PENTAD_DAYS, PENTAD_US
-from slicewise.stores import keys
-from slicewise.stores.ports import EntityRead, UnitRead, UnitReply
-from slicewise.stores.steps import Command, Whole
-from slicewise.stores.store import Store
+from slicewise.offsets.vector import Cover
+from slicewise.stores.online import keys
+from slicewise.stores.online.port import EntityRead, UnitRead, UnitReply
+from slicewise.stores.online.steps import Command, Whole
+from slicewise.stores.online.store import Store
+from slicewise.windows.slices import DAY_US, HOUR_US, PENTAD_DAYS, PENTAD_US
 from tests.contract.conftest import Bench, new_unit, racing
 from tests.support.stored import (
     Event,

@@ -13,14 +13,14 @@ from hypothesis import strategies as st
 from slicewise import codec
 from slicewise.clock import SystemClock
 from slicewise.errors import CodecError, EpochSuperseded, StoreUnavailable
-from slicewise.features.event_list import EventList
-from slicewise.slices import HOUR_US
-from slicewise.stores import keys
-from slicewise.stores.memory import MemoryNode, MemoryServer, open_memory
-from slicewise.stores.ports import LifetimeEntry, TailOutcome, UnitReply
-from slicewise.stores.redis.adapter import RedisNode
-from slicewise.stores.steps import ABSENT, Change, Command, Fields, KeyChange, Passed
-from slicewise.stores.store import Store
+from slicewise.features.declare.event_list import EventList
+from slicewise.stores.online import keys
+from slicewise.stores.online.memory.store import MemoryNode, MemoryServer, open_memory
+from slicewise.stores.online.port import LifetimeEntry, TailOutcome, UnitReply
+from slicewise.stores.online.redis.adapter import RedisNode
+from slicewise.stores.online.steps import ABSENT, Change, Command, Fields, KeyChange, Passed
+from slicewise.stores.online.store import Store
+from slicewise.windows.slices import HOUR_US
 from tests.contract.conftest import Backend, Bench, new_unit, node_with, racing
 from tests.contract.test_fold import hot
 from tests.support.stored import (

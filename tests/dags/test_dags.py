@@ -15,8 +15,8 @@ from airflow.sdk import CronPartitionTimetable
 from airflow.sdk._shared.module_loading import import_string
 from slicewise_airflow import alerts
 
-from slicewise.lifecycle.findings import DAGS, EVERY_S
-from slicewise.lifecycle.overview import JOBS
+from slicewise.lifecycle.health.findings import DAGS, EVERY_S
+from slicewise.lifecycle.health.overview import JOBS
 from slicewise.settings import Settings
 
 ROOT = Path(__file__).resolve().parents[2]

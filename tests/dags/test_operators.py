@@ -25,8 +25,8 @@ from slicewise.lifecycle.checking import CheckNotMade, CheckRed
 from slicewise.lifecycle.jobs import compact_arguments, may_be_clean
 from slicewise.lifecycle.reports import JobFailed, ReportMissing
 from slicewise.settings import Settings
-from slicewise.spark.classes import leaving
-from slicewise.stores.redis.status import StoreStatus
+from slicewise.spark.runtime.classes import leaving
+from slicewise.stores.online.redis.status import StoreStatus
 
 
 def context(run_type: str = "backfill", **params: object) -> dict[str, Any]:
@@ -167,7 +167,7 @@ def test_a_batch_that_hangs_under_a_live_heartbeat_fails_the_watch(monkeypatch: 
     said = {"state": "running", "heartbeat_us": now, "lag": {"0": 7}, "progress_us": now - 200_000_000}
     manifest = {"sources": [{"name": "flights"}]}
     status = StoreStatus(now, manifest=manifest, parts={"stream:flights": json.dumps(said)})
-    monkeypatch.setattr("slicewise.stores.redis.status.read_status", lambda _url: status)
+    monkeypatch.setattr("slicewise.stores.online.redis.status.read_status", lambda _url: status)
     task = StreamHealth(task_id="watch", for_s=60, every_s=0.001)
     with pytest.raises(TaskDeferred) as deferred:
         task.execute({"params": {}})
@@ -206,7 +206,7 @@ INSTANCE = SimpleNamespace(dag_id="ingest_stream", task_id="watch", run_id="r", 
 
 def looked(monkeypatch: pytest.MonkeyPatch, status: Callable[[], StoreStatus], **given: Any) -> dict[str, Any]:
     """What a watch that looks every millisecond says of stores that answer so; its grace is over."""
-    monkeypatch.setattr("slicewise.stores.redis.status.read_status", lambda _url: status())
+    monkeypatch.setattr("slicewise.stores.online.redis.status.read_status", lambda _url: status())
     with pytest.raises(TaskDeferred) as deferred:
         StreamHealth(task_id="watch", every_s=0.001, **given).execute({"params": {}})
     trigger = deferred.value.trigger

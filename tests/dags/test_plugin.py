@@ -11,7 +11,7 @@ from airflow import plugins_manager
 from fastapi import FastAPI
 from fastapi.testclient import TestClient
 
-from slicewise.lifecycle.alerts import ANCHORS, MATTERS, runbook_link
+from slicewise.lifecycle.health.alerts import ANCHORS, MATTERS, runbook_link
 from slicewise.settings import Settings
 
 ROOT = Path(__file__).resolve().parents[2]

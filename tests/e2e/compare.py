@@ -17,9 +17,9 @@ from typing import Any
 import pyarrow as pa
 
 from slicewise.aggregates import Aggregate, Event
-from slicewise.features.plan import Deployment
-from slicewise.features.unit import PlannedFeature, Unit
-from slicewise.token import decode_all
+from slicewise.features.plan.deployment import Deployment
+from slicewise.features.plan.unit import PlannedFeature, Unit
+from slicewise.offsets.token import decode_all
 from tests.e2e.payments import SHOPS
 from tests.laws import oracle as laws
 from tests.support import moments, oracle

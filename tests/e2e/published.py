@@ -10,8 +10,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from slicewise.features.plan import Deployment
-from slicewise.local import stream
+from slicewise.features.plan.deployment import Deployment
+from slicewise.local.servers import stream
 from tests.e2e.compare import Count
 from tests.support.stack import Stack
 

@@ -18,13 +18,13 @@ import httpx
 import psutil
 import pytest
 
-from slicewise.features.plan import plan
+from slicewise.features.plan.deployment import plan
 from slicewise.features.project import load_project
-from slicewise.local import process, services
+from slicewise.local.servers import process, services
 from slicewise.replay.flights import year
 from slicewise.replay.schedule import Pace, Schedule
 from slicewise.settings import Settings
-from slicewise.slices import DAY_US
+from slicewise.windows.slices import DAY_US
 from tests.support.pages import page_script
 from tests.support.stack import Stack, stack
 

@@ -19,11 +19,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from slicewise.features.plan import Deployment
-from slicewise.local import deploy, stream
+from slicewise.features.plan.deployment import Deployment
+from slicewise.local import deploy
+from slicewise.local.servers import stream
+from slicewise.offsets.token import decode_all
 from slicewise.settings import Settings
-from slicewise.stores.ports import Marks
-from slicewise.token import decode_all
+from slicewise.stores.online.port import Marks
 from tests.e2e.compare import Count, compare, spine
 from tests.e2e.payments import CARDS, PARTITIONS, Produced, parse, payments
 from tests.e2e.published import check_published

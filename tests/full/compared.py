@@ -18,14 +18,14 @@ import pyarrow as pa
 
 from slicewise.aggregates import Event
 from slicewise.codec.plain import converter
-from slicewise.features.unit import PlannedFeature, Unit
-from slicewise.serving.answer import Answer
-from slicewise.serving.requests import MAX_ENTITIES, MAX_VALUES
-from slicewise.slices import DAY_US, EARLIEST_US, HOUR_US, MINUTE_US
-from slicewise.token import Token, decode_all
-from slicewise.training.given import TOPIC
-from slicewise.training.knowledge import Covers
-from slicewise.training.local import Question, answer
+from slicewise.features.plan.unit import PlannedFeature, Unit
+from slicewise.offsets.token import Token, decode_all
+from slicewise.serving.answering.answer import Answer
+from slicewise.serving.answering.requests import MAX_ENTITIES, MAX_VALUES
+from slicewise.training.answering.knowledge import Covers
+from slicewise.training.answering.local import Question, answer
+from slicewise.training.tables.given import TOPIC
+from slicewise.windows.slices import DAY_US, EARLIEST_US, HOUR_US, MINUTE_US
 from tests.full.histories import SOURCES, History
 from tests.full.opinion import Known
 from tests.full.world import Part, World

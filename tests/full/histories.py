@@ -12,12 +12,12 @@ from random import Random
 from typing import Any
 
 import slicewise as sw
-from slicewise.features.definitions import FeatureView, KafkaSource, Project
-from slicewise.features.plan import Deployment, plan
+from slicewise.features.declare.definitions import FeatureView, KafkaSource, Project
+from slicewise.features.plan.deployment import Deployment, plan
 from slicewise.features.project import load_project
 from slicewise.replay.flights import YEAR_US, year
 from slicewise.replay.songs import Plays
-from slicewise.slices import DAY_US, HOUR_US, MINUTE_US
+from slicewise.windows.slices import DAY_US, HOUR_US, MINUTE_US
 
 ROOT = Path(__file__).resolve().parents[2]
 PARTITIONS = 2

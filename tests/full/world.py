@@ -16,23 +16,23 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from slicewise.clock import ManualClock
-from slicewise.cover import Cover, Place
-from slicewise.features.row_columns import row_logic
-from slicewise.features.unit import Unit
+from slicewise.features.plan.row_columns import row_logic
+from slicewise.features.plan.unit import Unit
 from slicewise.lifecycle.compaction import days_to_total
-from slicewise.serving.answer import Answer
-from slicewise.serving.connection import SyncConnection
-from slicewise.serving.requests import checked
-from slicewise.serving.service import FeatureService
-from slicewise.slices import HOUR_US, MINUTE_US
-from slicewise.spark.fold import Placed, SourceRows, batch_of, list_batch_of
-from slicewise.spark.partials import Accumulate, Combine, UnitRef, Whole
-from slicewise.spark.swapping import HourRows
-from slicewise.stores.iceberg.schemas import unit_entity
-from slicewise.stores.memory import MemoryServer, open_memory
-from slicewise.training.given import TOPIC, typed_events
-from slicewise.training.question import UnitEvents
-from slicewise.training.rows import IDENTITY_COLUMNS, KAFKA_TIME, unit_events
+from slicewise.offsets.vector import Cover, Place
+from slicewise.serving.answering.answer import Answer
+from slicewise.serving.answering.requests import checked
+from slicewise.serving.answering.service import FeatureService
+from slicewise.serving.connection.factory import SyncConnection
+from slicewise.spark.lake.partials import Accumulate, Combine, UnitRef, Whole
+from slicewise.spark.lake.publish_hours import HourRows
+from slicewise.spark.microbatch.apply import Placed, SourceRows, batch_of, list_batch_of
+from slicewise.stores.lake.schemas import unit_entity
+from slicewise.stores.online.memory.store import MemoryServer, open_memory
+from slicewise.training.answering.question import UnitEvents
+from slicewise.training.answering.rows import IDENTITY_COLUMNS, KAFKA_TIME, unit_events
+from slicewise.training.tables.given import TOPIC, typed_events
+from slicewise.windows.slices import HOUR_US, MINUTE_US
 from tests.full.histories import BEGIN_US, PARTITIONS, History
 
 

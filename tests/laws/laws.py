@@ -24,8 +24,8 @@ from slicewise.aggregates import (
     count,
     last_k,
 )
-from slicewise.aggregates.columns import Values
-from slicewise.aggregates.ragged import Int64
+from slicewise.aggregates.kernel.columns import Values
+from slicewise.aggregates.kernel.ragged import Int64
 from slicewise.codec import Layout
 from tests.laws import oracle
 from tests.laws.values import Error

@@ -10,14 +10,14 @@ import numpy as np
 import pyarrow as pa
 
 from slicewise.aggregates import Aggregate, Columns, Event, Finished, Ragged, Rows, State
-from slicewise.aggregates.booleans import BoolOr
-from slicewise.aggregates.counting import Count
-from slicewise.aggregates.distinct import DistinctCount
-from slicewise.aggregates.fields import Field, Fixed
-from slicewise.aggregates.latest import FirstK, LastK
-from slicewise.aggregates.ragged import Int64
-from slicewise.aggregates.ranked import ArgMax
-from slicewise.aggregates.sums import Sum
+from slicewise.aggregates.exact.booleans import BoolOr
+from slicewise.aggregates.exact.counting import Count
+from slicewise.aggregates.exact.sums import Sum
+from slicewise.aggregates.kernel.fields import Field, Fixed
+from slicewise.aggregates.kernel.ragged import Int64
+from slicewise.aggregates.ordering.latest import FirstK, LastK
+from slicewise.aggregates.ordering.ranked import ArgMax
+from slicewise.aggregates.sketches.distinct import DistinctCount
 from tests.laws import laws
 
 

@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from slicewise import aggregates as agg
 from slicewise.aggregates import Aggregate, Columns, Rows
-from slicewise.aggregates.conditional import only
+from slicewise.aggregates.combinators.conditional import only
 
 TYPES = {
     "d": pa.decimal128(12, 3),

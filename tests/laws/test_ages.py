@@ -15,16 +15,16 @@ import pytest
 
 import slicewise as sw
 from slicewise.clock import ManualClock
-from slicewise.features.definitions import Project
-from slicewise.features.plan import plan
-from slicewise.serving.connection import SyncConnection
-from slicewise.serving.requests import checked
-from slicewise.serving.service import FeatureService
-from slicewise.slices import DAY_US, MINUTE_US, SECOND_US, as_window
-from slicewise.stores.memory import MemoryServer, open_memory
+from slicewise.features.declare.definitions import Project
+from slicewise.features.plan.deployment import plan
+from slicewise.serving.answering.requests import checked
+from slicewise.serving.answering.service import FeatureService
+from slicewise.serving.connection.factory import SyncConnection
+from slicewise.stores.online.memory.store import MemoryServer, open_memory
 from slicewise.training.dataset import build_snapshot, build_training_set
-from slicewise.training.instants import as_timestamps
 from slicewise.training.queries import query_rows
+from slicewise.training.tables.instants import as_timestamps
+from slicewise.windows.slices import DAY_US, MINUTE_US, SECOND_US, as_window
 from tests.support import oracle
 from tests.support.logged import given, served_archive
 from tests.support.oracle import OracleEvent

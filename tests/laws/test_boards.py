@@ -11,16 +11,16 @@ import pytest
 
 import slicewise as sw
 from slicewise.clock import ManualClock
-from slicewise.codec.board import Board
-from slicewise.cover import Cover
-from slicewise.features.definitions import Project
-from slicewise.features.plan import Deployment, plan
-from slicewise.lifecycle.boards import BoardSink
-from slicewise.lifecycle.emission import EmittedView, Tick, emitted_views
-from slicewise.lifecycle.view_emission import QUIET_US, Progress, ViewEmission
-from slicewise.stores.keys import entity_tags
-from slicewise.stores.memory import MemoryServer, open_memory
-from slicewise.stores.ports import BoardStore
+from slicewise.codec.leaderboards import Board
+from slicewise.emission.leaderboards import BoardSink
+from slicewise.emission.ticks import EmittedView, Tick, emitted_views
+from slicewise.emission.view import QUIET_US, Progress, ViewEmission
+from slicewise.features.declare.definitions import Project
+from slicewise.features.plan.deployment import Deployment, plan
+from slicewise.offsets.vector import Cover
+from slicewise.stores.online.keys import entity_tags
+from slicewise.stores.online.memory.store import MemoryServer, open_memory
+from slicewise.stores.online.port import BoardStore
 from tests.laws.test_emission import BEGIN, TOPIC, Event, S, events_of, records
 
 K = 2

@@ -10,9 +10,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from slicewise.aggregates import REGISTRY, Aggregate, Event
-from slicewise.aggregates.buckets import Bucketed
-from slicewise.aggregates.conditional import only
-from slicewise.aggregates.membership import asking
+from slicewise.aggregates.combinators.buckets import Bucketed
+from slicewise.aggregates.combinators.conditional import only
+from slicewise.aggregates.sketches.membership import asking
 from tests.laws import laws
 from tests.laws.events import events
 

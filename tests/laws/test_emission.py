@@ -13,13 +13,13 @@ import pytest
 
 import slicewise as sw
 from slicewise.aggregates import Rows
-from slicewise.cover import Cover
-from slicewise.features.definitions import Project
-from slicewise.features.plan import plan
-from slicewise.features.unit import Unit
-from slicewise.lifecycle.emission import Correction, EmittedView, Tick, emitted_views
-from slicewise.lifecycle.view_emission import QUIET_US, Progress, Records, Taken, ViewEmission, resumed, trusted
-from slicewise.slices import Window
+from slicewise.emission.ticks import Correction, EmittedView, Tick, emitted_views
+from slicewise.emission.view import QUIET_US, Progress, Records, Taken, ViewEmission, resumed, trusted
+from slicewise.features.declare.definitions import Project
+from slicewise.features.plan.deployment import plan
+from slicewise.features.plan.unit import Unit
+from slicewise.offsets.vector import Cover
+from slicewise.windows.slices import Window
 
 S = 1_000_000
 BEGIN = 1_767_225_600 * S

@@ -16,15 +16,22 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from slicewise import codec, merge_few, merge_tail
-from slicewise import token as tokens
+from slicewise import codec
 from slicewise.aggregates import REGISTRY, Aggregate, Event, Failed, Finished, Rows, count, span
-from slicewise.aggregates.few import Listed
+from slicewise.aggregates.scalar import Listed
 from slicewise.codec import Layout, Members, Room
-from slicewise.cover import Cover, Place
-from slicewise.merge import Base, JointPlan, Merged, Stored, merge
-from slicewise.merge_plan import ReadPlan, plan_read
-from slicewise.slices import (
+from slicewise.offsets import token as tokens
+from slicewise.offsets.vector import Cover, Place
+from slicewise.reading import pending as merge_tail
+from slicewise.reading import scalar as merge_few
+from slicewise.reading.answer import Base, JointPlan, Merged, Stored, merge
+from slicewise.reading.plan import ReadPlan, plan_read
+from slicewise.training.answering.entities import Entities
+from slicewise.training.answering.knowledge import Covers
+from slicewise.training.answering.local import answer
+from slicewise.training.answering.question import Question, UnitEvents
+from slicewise.training.answering.tree import SortedRows
+from slicewise.windows.slices import (
     DAY_US,
     HOUR_US,
     MINUTE_US,
@@ -37,11 +44,6 @@ from slicewise.slices import (
     sliding,
     tumbling,
 )
-from slicewise.training.entities import Entities
-from slicewise.training.knowledge import Covers
-from slicewise.training.local import answer
-from slicewise.training.question import Question, UnitEvents
-from slicewise.training.tree import SortedRows
 from tests.laws import oracle
 from tests.laws.events import edges_of
 from tests.laws.laws import same

@@ -15,8 +15,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from slicewise.local.airflow_api import AirflowApi, DagRun
-from slicewise.slices import HOUR_US
+from slicewise.local.airflow.api import AirflowApi, DagRun
+from slicewise.windows.slices import HOUR_US
 from tests.support.stack import Stack
 
 HOURS = 2

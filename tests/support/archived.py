@@ -7,11 +7,11 @@ from typing import Any
 
 from pyiceberg.catalog.sql import SqlCatalog
 
-from slicewise.cover import Cover, Place
-from slicewise.features.unit import Source
-from slicewise.slices import HOUR_US
-from slicewise.stores.iceberg.records import append
-from slicewise.stores.iceberg.schemas import COVER, GOOD, log_table
+from slicewise.features.plan.unit import Source
+from slicewise.offsets.vector import Cover, Place
+from slicewise.stores.lake.records import append
+from slicewise.stores.lake.schemas import COVER, GOOD, log_table
+from slicewise.windows.slices import HOUR_US
 
 
 def cover_of(events: Sequence[Mapping[str, Any]], topic_id: str) -> Cover:

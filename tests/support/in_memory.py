@@ -6,16 +6,16 @@ from typing import NamedTuple
 
 import slicewise as sw
 from slicewise.clock import ManualClock
-from slicewise.cover import Cover
 from slicewise.errors import StoreUnavailable
-from slicewise.features.definitions import Project
-from slicewise.features.plan import Deployment, plan
-from slicewise.serving.answer import Answer
-from slicewise.serving.connection import SyncConnection
-from slicewise.serving.requests import checked
-from slicewise.serving.service import FeatureService
-from slicewise.stores.memory import MemoryServer, open_memory
-from slicewise.stores.store import Store
+from slicewise.features.declare.definitions import Project
+from slicewise.features.plan.deployment import Deployment, plan
+from slicewise.offsets.vector import Cover
+from slicewise.serving.answering.answer import Answer
+from slicewise.serving.answering.requests import checked
+from slicewise.serving.answering.service import FeatureService
+from slicewise.serving.connection.factory import SyncConnection
+from slicewise.stores.online.memory.store import MemoryServer, open_memory
+from slicewise.stores.online.store import Store
 
 TOPIC = "a" * 32
 

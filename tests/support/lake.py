@@ -19,21 +19,21 @@ from pyspark.sql import SparkSession
 import slicewise as sw
 from slicewise import codec
 from slicewise.clock import SystemClock
-from slicewise.cover import Cover
-from slicewise.features.definitions import Project
-from slicewise.features.plan import Deployment, plan
-from slicewise.features.unit import Unit
+from slicewise.features.declare.definitions import Project
+from slicewise.features.plan.deployment import Deployment, plan
+from slicewise.features.plan.unit import Unit
+from slicewise.offsets.vector import Cover
 from slicewise.settings import Settings
-from slicewise.slices import HOUR_US
-from slicewise.spark.context import Context
-from slicewise.spark.session import stream_session
-from slicewise.spark.status import Metrics, SourceStatus
-from slicewise.spark.streaming import SourceQuery, plan_stream
-from slicewise.stores import keys
-from slicewise.stores.iceberg.catalog import open_catalog
-from slicewise.stores.kafka.log import KafkaLog
-from slicewise.stores.ports import EntityRead, OnlineStore, UnitRead
-from slicewise.stores.redis import open_store
+from slicewise.spark.lake.context import Context
+from slicewise.spark.microbatch.status import Metrics, SourceStatus
+from slicewise.spark.microbatch.streaming import SourceQuery, plan_stream
+from slicewise.spark.runtime.session import stream_session
+from slicewise.stores.lake.catalog import open_catalog
+from slicewise.stores.log.topics import KafkaLog
+from slicewise.stores.online import keys
+from slicewise.stores.online.port import EntityRead, OnlineStore, UnitRead
+from slicewise.stores.online.redis import open_store
+from slicewise.windows.slices import HOUR_US
 from tests.support.servers import KafkaBroker, RedisServer, running
 
 COLUMNS = {"user_id": "string", "song_id": "string", "n": "int64", "played": "timestamp_us"}

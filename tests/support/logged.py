@@ -7,11 +7,11 @@ from typing import Any
 
 import pyarrow as pa
 
-from slicewise.cover import Cover, Place
-from slicewise.features.unit import Source
+from slicewise.features.plan.unit import Source
+from slicewise.offsets.vector import Cover, Place
 from slicewise.training.archive import Archived
-from slicewise.training.given import typed_events
 from slicewise.training.queries import GivenArchive
+from slicewise.training.tables.given import typed_events
 from tests.support.served import TOPIC, Event
 
 

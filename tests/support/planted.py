@@ -15,10 +15,10 @@ import redis
 
 from slicewise.checks.model import Cause
 from slicewise.codec import pack_running, pack_slices, pack_total, unpack_running, unpack_slices, unpack_total
-from slicewise.features.unit import Unit
-from slicewise.slices import DAY_US, HOUR_US, MINUTE_US
-from slicewise.stores import keys
-from slicewise.stores.ports import OnlineStore
+from slicewise.features.plan.unit import Unit
+from slicewise.stores.online import keys
+from slicewise.stores.online.port import OnlineStore
+from slicewise.windows.slices import DAY_US, HOUR_US, MINUTE_US
 from tests.support.served import Event, accumulated, hour_entries, rows_of
 
 

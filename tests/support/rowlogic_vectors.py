@@ -17,8 +17,8 @@ from datetime import date, timedelta
 from decimal import ROUND_HALF_UP, Context, Decimal, localcontext
 from typing import Any
 
-from slicewise.features.expression import Call, ColumnRef, Literal, Node
-from slicewise.features.rowlogic import parse_expression
+from slicewise.features.rowlogic.expression import Call, ColumnRef, Literal, Node
+from slicewise.features.rowlogic.reader import parse_expression
 
 SCHEMA = {
     "a": "long",

@@ -13,14 +13,14 @@ import pyarrow as pa
 
 from slicewise.aggregates import Columns, Rows
 from slicewise.codec import pack_slices, pack_total
-from slicewise.cover import Cover, Place
-from slicewise.features.plan import Deployment
-from slicewise.features.types import arrow_type
-from slicewise.features.unit import Unit
-from slicewise.slices import HOUR_US, MINUTE_US
-from slicewise.stores import keys
-from slicewise.stores.ports import FoldBatch, HourEntry, ListBatch, OnlineStore, TailBatch
-from slicewise.stores.redis.adapter import open_store
+from slicewise.features.plan.deployment import Deployment
+from slicewise.features.plan.unit import Unit
+from slicewise.features.schema.types import arrow_type
+from slicewise.offsets.vector import Cover, Place
+from slicewise.stores.online import keys
+from slicewise.stores.online.port import FoldBatch, HourEntry, ListBatch, OnlineStore, TailBatch
+from slicewise.stores.online.redis.adapter import open_store
+from slicewise.windows.slices import HOUR_US, MINUTE_US
 
 TOPIC = "5" * 32
 

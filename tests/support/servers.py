@@ -20,13 +20,13 @@ from typing import TypeVar
 import psutil
 import pytest
 
-from slicewise.local import control, services
-from slicewise.local import kafka_broker as broker
-from slicewise.local import redis_server as store
-from slicewise.local.ports import HOST
-from slicewise.local.process import Birth, wait_gone
-from slicewise.local.service import Service
-from slicewise.local.state import StateFolder
+from slicewise.local.servers import control, services
+from slicewise.local.servers import kafka as broker
+from slicewise.local.servers import redis as store
+from slicewise.local.servers.ports import HOST
+from slicewise.local.servers.process import Birth, wait_gone
+from slicewise.local.servers.service import Service
+from slicewise.local.servers.state import StateFolder
 from slicewise.settings import Settings
 
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from slicewise.clock import ManualClock
-from slicewise.cover import Cover
-from slicewise.stores.memory import MemoryServer, open_memory
-from slicewise.stores.nodes import node_name, node_of
-from slicewise.stores.operations import Operations
-from slicewise.stores.store import Store
+from slicewise.offsets.vector import Cover
+from slicewise.stores.online.memory.store import MemoryServer, open_memory
+from slicewise.stores.online.operations.bound import Operations
+from slicewise.stores.online.routing import node_name, node_of
+from slicewise.stores.online.store import Store
 from tests.support.stored import TOPIC, StoreDeployment, StoreUnit, cover, tag
 
 NOW_US = 1_700_000_000_000_000

@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 (the name everybody uses)
 
-from slicewise.features.unit import Source
+from slicewise.features.plan.unit import Source
 from tests.support.sql_values import END_OF_TIME_US, reason_of, value_of
 
 MAX_VALUE_BYTES = 1 << 20

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from pyspark.sql import Column
 from pyspark.sql import functions as F  # noqa: N812 (the name everybody uses)
 
-from slicewise.features.unit import Source
+from slicewise.features.plan.unit import Source
 
 END_OF_TIME_US = 253_402_300_800_000_000
 """Event times lie in [1970, 10000): the first microsecond that is refused."""

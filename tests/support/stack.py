@@ -20,13 +20,14 @@ from typing import IO, Any
 import httpx
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 
-from slicewise.local import control, redis_server, stream, supervisor
-from slicewise.local.process import descendants, wait_gone
-from slicewise.local.state import StateFolder
+from slicewise.local.servers import control, stream, supervisor
+from slicewise.local.servers import redis as redis_server
+from slicewise.local.servers.process import descendants, wait_gone
+from slicewise.local.servers.state import StateFolder
 from slicewise.settings import Settings
-from slicewise.stores.kafka.log import KafkaLog
-from slicewise.stores.ports import OnlineStore
-from slicewise.stores.redis import open_store
+from slicewise.stores.log.topics import KafkaLog
+from slicewise.stores.online.port import OnlineStore
+from slicewise.stores.online.redis import open_store
 
 WAIT_S = 300.0
 

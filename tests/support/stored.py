@@ -15,21 +15,22 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from slicewise import codec
-from slicewise.aggregates.base import Aggregate, Finished, State
-from slicewise.aggregates.columns import Columns
-from slicewise.aggregates.counting import Count
-from slicewise.aggregates.events import Event as AlgebraEvent
-from slicewise.aggregates.events import Rows
-from slicewise.aggregates.fields import Field, Items
-from slicewise.aggregates.ragged import Ragged
+from slicewise.aggregates.contract import Aggregate, Finished, State
+from slicewise.aggregates.exact.counting import Count
+from slicewise.aggregates.kernel.columns import Columns
+from slicewise.aggregates.kernel.events import Event as AlgebraEvent
+from slicewise.aggregates.kernel.events import Rows
+from slicewise.aggregates.kernel.fields import Field, Items
+from slicewise.aggregates.kernel.ragged import Ragged
 from slicewise.codec import Layout
-from slicewise.cover import Cover, Place
-from slicewise.features.event_list import EventList
-from slicewise.slices import HOUR_US, MINUTE_US
-from slicewise.stores import keys, memory_tail
-from slicewise.stores.ports import FoldBatch, HourEntry, ListBatch, ReadReply, TagRead, TailBatch, UnitReply
-from slicewise.stores.shapes import ListShape, ReadShape
-from slicewise.stores.store import Store
+from slicewise.features.declare.event_list import EventList
+from slicewise.offsets.vector import Cover, Place
+from slicewise.stores.online import keys
+from slicewise.stores.online.memory import pending as memory_tail
+from slicewise.stores.online.port import FoldBatch, HourEntry, ListBatch, ReadReply, TagRead, TailBatch, UnitReply
+from slicewise.stores.online.shapes import ListShape, ReadShape
+from slicewise.stores.online.store import Store
+from slicewise.windows.slices import HOUR_US, MINUTE_US
 
 Int64 = NDArray[np.int64]
 TOPIC = "0123456789abcdef0123456789abcdef"

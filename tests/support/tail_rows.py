@@ -17,15 +17,15 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import BinaryType, IntegerType, LongType, StructField, StructType
 
 import slicewise as sw
-from slicewise.cover import Cover
-from slicewise.features.definitions import Project
-from slicewise.features.plan import Deployment, plan
+from slicewise.features.declare.definitions import Project
+from slicewise.features.plan.deployment import Deployment, plan
+from slicewise.offsets.vector import Cover
 from slicewise.settings import Settings
-from slicewise.spark.fold import Placed, SourceRows, taken
-from slicewise.spark.streaming import StreamPlan, frame_of
-from slicewise.spark.tail_spec import spec_of
-from slicewise.stores.ports import Incarnation, OnlineStore, TailBatch
-from slicewise.stores.redis import open_store
+from slicewise.spark.microbatch.apply import Placed, SourceRows, taken
+from slicewise.spark.microbatch.streaming import StreamPlan, frame_of
+from slicewise.spark.realtime.spec import spec_of
+from slicewise.stores.online.port import Incarnation, OnlineStore, TailBatch
+from slicewise.stores.online.redis import open_store
 
 TOPIC = "0123456789abcdef0123456789abcdef"
 PARTITIONS = 2

@@ -6,43 +6,34 @@ from collections.abc import Callable, Sequence
 from decimal import Decimal
 from typing import Any
 
-from slicewise.aggregates.base import (
-    OVERFLOW,
-    REGISTRY,
-    Aggregate,
-    Failed,
-    Finished,
-    Invertible,
-    State,
-    from_spec,
-)
-from slicewise.aggregates.bloom_filters import Bloom, BloomFill
-from slicewise.aggregates.booleans import BoolAnd, BoolOr
-from slicewise.aggregates.buckets import Bucketed
-from slicewise.aggregates.columns import Columns
-from slicewise.aggregates.conditional import only
-from slicewise.aggregates.counting import Count
-from slicewise.aggregates.cuckoo_filters import Cuckoo
-from slicewise.aggregates.decay import DecayCount, DecaySum
-from slicewise.aggregates.distinct import DistinctCount
-from slicewise.aggregates.events import Event, Rows
-from slicewise.aggregates.extremes import Max, Min
-from slicewise.aggregates.fields import IDENTITY, Field, Fixed, Items, Texts
-from slicewise.aggregates.folding import Ordered
-from slicewise.aggregates.frequent import TopKFrequent
-from slicewise.aggregates.functions import source_of
-from slicewise.aggregates.histograms import Histogram
-from slicewise.aggregates.latest import First, FirstK, Last, LastK, LastKDistinct
-from slicewise.aggregates.moments import Kurtosis, Skewness, Stddev, Variance
-from slicewise.aggregates.own import Own
-from slicewise.aggregates.pairs import Correlation, Covariance, LinearTrend
-from slicewise.aggregates.quantile import Quantiles
-from slicewise.aggregates.ragged import Ragged, RaggedBytes
-from slicewise.aggregates.ranked import ArgMax, ArgMin, BottomK, TopK
-from slicewise.aggregates.spans import Span
-from slicewise.aggregates.sums import Mean, Sum
+from slicewise.aggregates.combinators.buckets import Bucketed
+from slicewise.aggregates.combinators.conditional import only
+from slicewise.aggregates.combinators.histograms import Histogram
+from slicewise.aggregates.contract import OVERFLOW, REGISTRY, Aggregate, Failed, Finished, Invertible, State, from_spec
+from slicewise.aggregates.custom.folding import Ordered
+from slicewise.aggregates.custom.functions import source_of
+from slicewise.aggregates.custom.own import Own
+from slicewise.aggregates.exact.booleans import BoolAnd, BoolOr
+from slicewise.aggregates.exact.counting import Count
+from slicewise.aggregates.exact.decay import DecayCount, DecaySum
+from slicewise.aggregates.exact.moments import Kurtosis, Skewness, Stddev, Variance
+from slicewise.aggregates.exact.pairs import Correlation, Covariance, LinearTrend
+from slicewise.aggregates.exact.spans import Span
+from slicewise.aggregates.exact.sums import Mean, Sum
+from slicewise.aggregates.kernel.columns import Columns
+from slicewise.aggregates.kernel.events import Event, Rows
+from slicewise.aggregates.kernel.fields import IDENTITY, Field, Fixed, Items, Texts
+from slicewise.aggregates.kernel.ragged import Ragged, RaggedBytes
+from slicewise.aggregates.kernel.values import canonicalise
+from slicewise.aggregates.ordering.extremes import Max, Min
+from slicewise.aggregates.ordering.latest import First, FirstK, Last, LastK, LastKDistinct
+from slicewise.aggregates.ordering.ranked import ArgMax, ArgMin, BottomK, TopK
+from slicewise.aggregates.sketches.bloom_filters import Bloom, BloomFill
+from slicewise.aggregates.sketches.cuckoo_filters import Cuckoo
+from slicewise.aggregates.sketches.distinct import DistinctCount
+from slicewise.aggregates.sketches.frequent import TopKFrequent
+from slicewise.aggregates.sketches.quantile import Quantiles
 from slicewise.aggregates.texts import check_texts, listed
-from slicewise.aggregates.values import canonicalise
 from slicewise.calls import checked_call
 
 

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from slicewise.aggregates.fields import SIGN_BIT
+from slicewise.aggregates.kernel.fields import SIGN_BIT
 
 Values = list[Any] | NDArray[Any]
 

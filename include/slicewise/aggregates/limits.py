@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from slicewise.errors import DefinitionError
 
+COUNTABLE = "an integer, decimal, boolean, text, timestamp(us) or date column; doubles are no categories"
+
 
 def check_whole(name: str, value: object, least: int, most: int, where: str) -> None:
     """Refuse what is no integer from least to most; truth values are none."""

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Set
 from dataclasses import fields
 from typing import Any
 
-from slicewise.aggregates.base import Aggregate
+from slicewise.aggregates.contract import Aggregate
 from slicewise.errors import DefinitionError
 
 _TEXTS = {"str": str, "str | None": str | None, "tuple[str, ...]": tuple}

@@ -8,7 +8,7 @@ from enum import StrEnum
 from typing import Any, Protocol
 
 from slicewise.checks.values import canonical, value_of
-from slicewise.token import Token
+from slicewise.offsets.token import Token
 
 
 class Verdict(StrEnum):

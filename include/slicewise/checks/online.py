@@ -22,7 +22,7 @@ from slicewise.errors import (
     StoreUnavailable,
     UnknownArchive,
 )
-from slicewise.token import decode_all
+from slicewise.offsets.token import decode_all
 
 PATH = "/v1/features"
 MAX_ENTITIES = 500

@@ -19,8 +19,8 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from slicewise import log
-from slicewise.checks import declared, engine, queries, row_functions
-from slicewise.checks.compare import Read, compare
+from slicewise.checks.compare import engine
+from slicewise.checks.compare.run import Read, compare
 from slicewise.checks.model import (
     NO_ANSWER,
     Cause,
@@ -33,17 +33,18 @@ from slicewise.checks.model import (
     Verdict,
 )
 from slicewise.checks.phases import timed
-from slicewise.checks.questions import Asked
-from slicewise.checks.recompute import Recomputation
-from slicewise.checks.repeats import repeats
+from slicewise.checks.recompute import declared, queries, row_functions
+from slicewise.checks.recompute.questions import Asked
+from slicewise.checks.recompute.repeats import repeats
+from slicewise.checks.recompute.run import Recomputation
 from slicewise.checks.values import canonical
 from slicewise.clock import Clock
-from slicewise.cover import Cover
 from slicewise.errors import BeyondRetention, CodecError, DataLoss, NotReady, SlicewiseError, UnknownArchive
-from slicewise.features.plan import Deployment
-from slicewise.features.unit import Unit
-from slicewise.slices import HOUR_US
-from slicewise.token import Token
+from slicewise.features.plan.deployment import Deployment
+from slicewise.features.plan.unit import Unit
+from slicewise.offsets.token import Token
+from slicewise.offsets.vector import Cover
+from slicewise.windows.slices import HOUR_US
 
 MODES = ("live", "at")
 MEMBERS = 24

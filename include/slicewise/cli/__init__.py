@@ -1,6 +1,6 @@
-"""Every command is a module of this package, found by its name; it says its own help and arguments.
+"""Every command is a module of one of the three folders, found by its name; it says its own help and arguments.
 
-To add `slicewise <name>`, add `cli/<name>.py` with a docstring (its first line is the help),
+To add `slicewise <name>`, add `<folder>/<name>.py` with a docstring (its first line is the help),
 `add_arguments(parser)` and `run(arguments, settings) -> int` (the exit code). What is heavy is
 imported inside run, so that the other commands start at once.
 """
@@ -12,10 +12,13 @@ import importlib
 import pkgutil
 import sys
 from collections.abc import Sequence
+from functools import cache
 from types import ModuleType
 
 from slicewise.errors import SlicewiseError
 from slicewise.settings import Settings
+
+FOLDERS = ("define", "operate", "data")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -28,7 +31,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     commands = parser.add_subparsers(dest="command", required=True, metavar="command")
     modules: dict[str, ModuleType] = {}
     for name in chosen:
-        modules[name] = importlib.import_module(f"{__name__}.{name.replace('-', '_')}")
+        modules[name] = importlib.import_module(command_modules()[name])
         text = _first_line(modules[name])
         form = argparse.RawDescriptionHelpFormatter  # examples stand in lines of their own
         parsed = commands.add_parser(name, help=text, description=modules[name].__doc__, formatter_class=form)
@@ -46,8 +49,19 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def command_names() -> list[str]:
     """All commands, as they are typed."""
-    modules = sorted(each.name for each in pkgutil.iter_modules(__path__))
-    return [name.replace("_", "-") for name in modules if not name.startswith("_")]
+    return sorted(command_modules())
+
+
+@cache
+def command_modules() -> dict[str, str]:
+    """Command, as it is typed -> its module."""
+    return {
+        each.name.replace("_", "-"): f"{__name__}.{folder}.{each.name}"
+        for folder in FOLDERS
+        for path in __path__
+        for each in pkgutil.iter_modules([f"{path}/{folder}"])
+        if not each.name.startswith("_")
+    }
 
 
 def _first_line(module: ModuleType) -> str:

@@ -32,7 +32,6 @@ from slicewise.codec.envelopes import (
     unpack_slices,
     unpack_total,
 )
-from slicewise.codec.few import FewRows, Row
 from slicewise.codec.hours import Hours, pack_hours, unpack_hours
 from slicewise.codec.ids import IDS_HEAD, NOTHING, Remembered, pack_ids, unpack_ids
 from slicewise.codec.layout import CODEC_VERSION, Layout
@@ -45,8 +44,7 @@ from slicewise.codec.members import (
     identity_time,
     score_of,
 )
-from slicewise.codec.skips import pack_skip, unpack_skip
-from slicewise.codec.tails import (
+from slicewise.codec.pending import (
     ROOM,
     TAIL_HEAD,
     TAIL_SIZE,
@@ -57,6 +55,8 @@ from slicewise.codec.tails import (
     unpack_tail,
     unpack_tail_head,
 )
+from slicewise.codec.scalar import FewRows, Row
+from slicewise.codec.skips import pack_skip, unpack_skip
 
 __all__ = [
     "CODEC_VERSION",

@@ -16,12 +16,12 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from slicewise.aggregates.base import Aggregate
-from slicewise.aggregates.columns import Columns, Values
-from slicewise.aggregates.fields import Field, Fixed, Items, Texts
-from slicewise.aggregates.ragged import Int64, Ragged, RaggedBytes, offsets_of
+from slicewise.aggregates.contract import Aggregate
+from slicewise.aggregates.kernel.columns import Columns, Values
+from slicewise.aggregates.kernel.fields import Field, Fixed, Items, Texts
+from slicewise.aggregates.kernel.ragged import Int64, Ragged, RaggedBytes, offsets_of
 from slicewise.codec.envelopes import Raw
-from slicewise.codec.few import FewRows, Row
+from slicewise.codec.scalar import FewRows, Row
 from slicewise.errors import CodecError, DefinitionError
 
 CODEC_VERSION = 1

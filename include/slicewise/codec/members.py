@@ -18,12 +18,12 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from slicewise.aggregates.alone import FewEvents, ManyEvents
-from slicewise.aggregates.events import Rows
-from slicewise.aggregates.fields import IDENTITY, SIGN_BIT
-from slicewise.aggregates.ragged import offsets_of, runs
-from slicewise.aggregates.values import ValueType
-from slicewise.codec.listed import ListType, stored_type
-from slicewise.codec.tails import OFFSET_OF, TAIL_HEAD, TAIL_HEAD_FORM, TAIL_SIZE, unpack_tail
+from slicewise.aggregates.kernel.events import Rows
+from slicewise.aggregates.kernel.fields import IDENTITY, SIGN_BIT
+from slicewise.aggregates.kernel.ragged import offsets_of, runs
+from slicewise.aggregates.kernel.values import ValueType
+from slicewise.codec.arrays import ListType, stored_type
+from slicewise.codec.pending import OFFSET_OF, TAIL_HEAD, TAIL_HEAD_FORM, TAIL_SIZE, unpack_tail
 from slicewise.errors import CodecError
 
 MEMBERS_VERSION = 1

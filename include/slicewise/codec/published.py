@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from slicewise.codec.plain import converter, json_safe
-from slicewise.cover import Cover
+from slicewise.offsets.vector import Cover
 
 _ESCAPED = '["\\\\\\x00-\\x1f]'
 Errors = Mapping[str, Mapping[int, str]]

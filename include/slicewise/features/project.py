@@ -16,7 +16,7 @@ from pathlib import Path
 from types import ModuleType
 
 from slicewise.errors import DefinitionError, SlicewiseError
-from slicewise.features.definitions import KafkaSource, Project
+from slicewise.features.declare.definitions import KafkaSource, Project
 from slicewise.settings import PROJECT_FILE
 
 SQL = ".sql"

@@ -7,10 +7,10 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from slicewise.cover import Cover, Place
 from slicewise.errors import DataLoss
-from slicewise.features.unit import Source
-from slicewise.holes import Hole
+from slicewise.features.plan.unit import Source
+from slicewise.offsets.gaps import Hole
+from slicewise.offsets.vector import Cover, Place
 
 _ACCEPT = "accept the loss, recorded and flagged (slicewise hole), and keep the log longer"
 

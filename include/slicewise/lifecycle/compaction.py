@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 
-from slicewise.cover import Cover
+from slicewise.offsets.vector import Cover
 
 
 class Why(Enum):

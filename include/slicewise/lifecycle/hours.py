@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-from slicewise.cover import Cover
-from slicewise.features.unit import Unit
+from slicewise.features.plan.unit import Unit
 from slicewise.lifecycle.compaction import NOTHING, Compacted, UnitHours, holds
 from slicewise.lifecycle.lifetime import kept_from
-from slicewise.slices import HOUR_US
-from slicewise.stores.decisions import expiry_s
-from slicewise.stores.lifetime import first_horizon
-from slicewise.stores.ports import Marks
+from slicewise.offsets.vector import Cover
+from slicewise.stores.online.operations.publish_total import first_horizon
+from slicewise.stores.online.port import Marks
+from slicewise.stores.online.rules.decisions import expiry_s
+from slicewise.windows.slices import HOUR_US
 
 
 def unit_hours(

@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from slicewise.cover import Cover
 from slicewise.lifecycle.compaction import UnitHours
-from slicewise.stores.decisions import HOURS_PER_DAY
-from slicewise.stores.ports import Marks
+from slicewise.offsets.vector import Cover
+from slicewise.stores.online.port import Marks
+from slicewise.stores.online.rules.decisions import HOURS_PER_DAY
 
 STOPPED_DAYS = 14
 """So long a backfill may have stood still."""

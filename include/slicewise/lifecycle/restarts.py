@@ -1,6 +1,7 @@
 """A server that died is started again: at once, then ever later while it dies again, and never one that was stopped.
 
-Decisions only, over what is kept per server from look to look: the watcher (`local/watch.py`) looks, starts and keeps.
+Decisions only, over what is kept per server from look to look: the watcher (`local/servers/watch.py`) looks, starts
+and keeps.
 """
 
 from __future__ import annotations

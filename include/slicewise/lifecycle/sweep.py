@@ -13,9 +13,9 @@ from datetime import UTC, datetime
 from enum import Enum
 from typing import Any
 
-from slicewise.slices import DAY_US
-from slicewise.stores.keys import TAIL_FIELDS
-from slicewise.stores.ports import Marks
+from slicewise.stores.online.keys import TAIL_FIELDS
+from slicewise.stores.online.port import Marks
+from slicewise.windows.slices import DAY_US
 
 SLACK_S = 7_200
 _SLICE = re.compile(rb"r:(\d+):.+", re.DOTALL)

@@ -8,8 +8,8 @@ from typing import Any
 
 from slicewise.errors import ServerError
 from slicewise.lifecycle.reports import ReportReader
-from slicewise.local import airflow_server
-from slicewise.local.state import StateFolder
+from slicewise.local.servers import airflow as airflow_server
+from slicewise.local.servers.state import StateFolder
 from slicewise.settings import Settings
 
 _TIMEOUT_S = 180.0

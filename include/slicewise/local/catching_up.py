@@ -6,12 +6,12 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from slicewise.clock import Clock
-from slicewise.cover import Cover
-from slicewise.features.plan import Deployment
+from slicewise.features.plan.deployment import Deployment
+from slicewise.offsets.vector import Cover
 from slicewise.settings import Settings
-from slicewise.stores.kafka.log import KafkaLog
-from slicewise.stores.kafka.producer import last_records
-from slicewise.stores.ports import OnlineStore
+from slicewise.stores.log.producer import last_records
+from slicewise.stores.log.topics import KafkaLog
+from slicewise.stores.online.port import OnlineStore
 
 LOADED_WITHIN_MS = 120_000
 """A replay is at its live part when its newest event arrived so lately. The example's longest night without a flight

@@ -9,20 +9,20 @@ from __future__ import annotations
 from uuid import uuid4
 
 from slicewise.clock import Clock
-from slicewise.features.plan import Deployment
-from slicewise.features.unit import Unit
+from slicewise.features.plan.deployment import Deployment
+from slicewise.features.plan.unit import Unit
 from slicewise.lifecycle.compaction import UnitHours
 from slicewise.lifecycle.hours import first_kept, unit_hours
 from slicewise.settings import Settings
-from slicewise.stores.decisions import CLOCK_OFF_US
-from slicewise.stores.iceberg import slices
-from slicewise.stores.iceberg.catalog import Catalog, open_catalog
-from slicewise.stores.iceberg.log import ArchiveState, archive_state, archived_until_us, load, newest_by_hour
-from slicewise.stores.iceberg.records import append
-from slicewise.stores.iceberg.schemas import RUNS
-from slicewise.stores.kafka.log import KafkaLog
-from slicewise.stores.ports import Marks, OnlineStore
-from slicewise.stores.redis import open_store
+from slicewise.stores.lake import slices
+from slicewise.stores.lake.archive import ArchiveState, archive_state, archived_until_us, load, newest_by_hour
+from slicewise.stores.lake.catalog import Catalog, open_catalog
+from slicewise.stores.lake.records import append
+from slicewise.stores.lake.schemas import RUNS
+from slicewise.stores.log.topics import KafkaLog
+from slicewise.stores.online.port import Marks, OnlineStore
+from slicewise.stores.online.redis import open_store
+from slicewise.stores.online.rules.decisions import CLOCK_OFF_US
 
 
 def why_not_clean(settings: Settings, hour: int, asked_us: int) -> str | None:

@@ -12,16 +12,16 @@ from dataclasses import dataclass
 
 from slicewise.errors import NotReady, ServerError, StoreUnavailable
 from slicewise.features import own
-from slicewise.features.plan import Deployment
+from slicewise.features.plan.deployment import Deployment
 from slicewise.log import warning
 from slicewise.settings import Settings
-from slicewise.stores import phases
-from slicewise.stores.beginning import archived_by, beginnings, with_probes_ready
-from slicewise.stores.kafka.log import KafkaLog
-from slicewise.stores.ports import Marks, OnlineStore
-from slicewise.stores.redis import open_store
-from slicewise.stores.redis.status import DEPLOYED, record_instants
-from slicewise.stores.versions import settled
+from slicewise.stores.log.topics import KafkaLog
+from slicewise.stores.online.model import phases
+from slicewise.stores.online.port import Marks, OnlineStore
+from slicewise.stores.online.redis import open_store
+from slicewise.stores.online.redis.status import DEPLOYED, record_instants
+from slicewise.stores.recovery.beginning import archived_by, beginnings, with_probes_ready
+from slicewise.stores.recovery.schema_places import settled
 
 
 @dataclass(frozen=True)

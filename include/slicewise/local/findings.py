@@ -7,17 +7,17 @@ from dataclasses import dataclass
 
 from slicewise.errors import SlicewiseError
 from slicewise.lifecycle import restarts
-from slicewise.lifecycle.alerts import runbook_link
-from slicewise.lifecycle.findings import Finding, findings
-from slicewise.lifecycle.health import Limits
-from slicewise.lifecycle.overview import JOBS, Overview, overview
-from slicewise.local import services, watch
-from slicewise.local.redis_server import NAME as REDIS
-from slicewise.local.state import StateFolder
-from slicewise.local.supervisor import ServiceStatus
+from slicewise.lifecycle.health.alerts import runbook_link
+from slicewise.lifecycle.health.findings import Finding, findings
+from slicewise.lifecycle.health.judge import Limits
+from slicewise.lifecycle.health.overview import JOBS, Overview, overview
+from slicewise.local.servers import services, watch
+from slicewise.local.servers.redis import NAME as REDIS
+from slicewise.local.servers.state import StateFolder
+from slicewise.local.servers.supervisor import ServiceStatus
 from slicewise.settings import Settings
-from slicewise.stores.redis.status import StoreStatus, read_status
-from slicewise.stores.witness import WitnessFile
+from slicewise.stores.online.model.metadata_backup import WitnessFile
+from slicewise.stores.online.redis.status import StoreStatus, read_status
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from slicewise.errors import ServerError
-from slicewise.features.plan import Deployment
+from slicewise.features.plan.deployment import Deployment
 from slicewise.settings import Settings
 
 

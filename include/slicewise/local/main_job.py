@@ -16,24 +16,25 @@ from datetime import UTC, datetime
 
 from slicewise.clock import SystemClock
 from slicewise.errors import ServerError, StoreUnavailable
-from slicewise.features.plan import Deployment, plan
-from slicewise.features.probes import whole
+from slicewise.features.plan.deployment import Deployment, plan
+from slicewise.features.plan.probes import whole
 from slicewise.features.project import load_project
-from slicewise.lifecycle.alerts import runbook_link
+from slicewise.lifecycle.health.alerts import runbook_link
 from slicewise.lifecycle.jobs import hour_number
-from slicewise.local import deploy, first_answer, services, songs, supervisor
-from slicewise.local.airflow_api import AirflowApi, DagRun
-from slicewise.local.airflow_server import NAME as AIRFLOW
+from slicewise.local import deploy, first_answer, songs
+from slicewise.local.airflow.api import AirflowApi, DagRun
 from slicewise.local.catching_up import CatchingUp
-from slicewise.local.control import Say
 from slicewise.local.run_report import Report, Seconds, job_record, job_report, report_of
-from slicewise.local.services import PLAYS, REPLAY, STREAM, WATCH
-from slicewise.local.stream import ensure_driver, stream_status
+from slicewise.local.servers import services, supervisor
+from slicewise.local.servers.airflow import NAME as AIRFLOW
+from slicewise.local.servers.control import Say
+from slicewise.local.servers.services import PLAYS, REPLAY, STREAM, WATCH
+from slicewise.local.servers.stream import ensure_driver, stream_status
 from slicewise.settings import Settings
-from slicewise.slices import HOUR_US
-from slicewise.stores.kafka.log import KafkaLog
-from slicewise.stores.kafka.times import first_time_us
-from slicewise.stores.redis.status import StoreStatus, read_status
+from slicewise.stores.log.times import first_time_us
+from slicewise.stores.log.topics import KafkaLog
+from slicewise.stores.online.redis.status import StoreStatus, read_status
+from slicewise.windows.slices import HOUR_US
 
 # Those that run by their own schedule once they are unpaused.
 SCHEDULED = ("compact_slices", "backfill_view", "check_consistency", "maintain_iceberg", "sweep_expired")

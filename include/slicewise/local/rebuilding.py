@@ -11,11 +11,11 @@ from slicewise.features.names import unknown
 from slicewise.local import deploy
 from slicewise.log import event
 from slicewise.settings import Settings
-from slicewise.slices import HOUR_US
-from slicewise.stores.iceberg import slices
-from slicewise.stores.iceberg.catalog import Catalog, open_catalog
-from slicewise.stores.iceberg.records import built
-from slicewise.stores.ports import OnlineStore, Renewal
+from slicewise.stores.lake import slices
+from slicewise.stores.lake.catalog import Catalog, open_catalog
+from slicewise.stores.lake.records import built
+from slicewise.stores.online.port import OnlineStore, Renewal
+from slicewise.windows.slices import HOUR_US
 
 Connect = Callable[[Settings], AbstractContextManager[OnlineStore]]
 

@@ -9,12 +9,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from slicewise.features import own
-from slicewise.features.plan import Deployment
-from slicewise.lifecycle.health import StreamStatus
-from slicewise.lifecycle.overview import freshness_of
+from slicewise.features.plan.deployment import Deployment
+from slicewise.lifecycle.health.judge import StreamStatus
+from slicewise.lifecycle.health.overview import freshness_of
 from slicewise.local import deploy, first_answer, songs
 from slicewise.settings import Settings
-from slicewise.stores.redis.status import StoreStatus, read_status
+from slicewise.stores.online.redis.status import StoreStatus, read_status
 
 
 @dataclass(frozen=True)

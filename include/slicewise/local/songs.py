@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from slicewise.features.plan import Deployment, plan
+from slicewise.features.plan.deployment import Deployment, plan
 from slicewise.features.project import load_project
 from slicewise.settings import Settings
 

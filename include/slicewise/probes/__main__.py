@@ -20,8 +20,8 @@ from slicewise.probes.asking import Api
 from slicewise.probes.figures import Metrics, Recent
 from slicewise.probes.prober import PATIENCE_S, Prober
 from slicewise.settings import Settings
-from slicewise.stores.kafka.producer import PromptWriter
-from slicewise.stores.redis.status import record_part
+from slicewise.stores.log.producer import PromptWriter
+from slicewise.stores.online.redis.status import record_part
 
 PART = "probes"
 TELL_S = 2.0

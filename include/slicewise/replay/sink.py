@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from slicewise.replay.schedule import Event, partition_of
-from slicewise.stores.kafka.producer import Record
+from slicewise.stores.log.producer import Record
 
 
 class Writer(Protocol):

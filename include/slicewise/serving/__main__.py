@@ -28,13 +28,13 @@ def main() -> None:
     signal.signal(signal.SIGTERM, lambda *_: None)
     log.event("serving_starts", host=host, port=port, workers=workers)
     uvicorn.run(
-        "slicewise.serving.app:create",
+        "slicewise.serving.http.app:create",
         factory=True,
         host=host,
         port=port,
         workers=workers,
-        loop="slicewise.serving.loop:Loop",
-        http="slicewise.serving.protocol:Protocol",
+        loop="slicewise.serving.connection.loop:Loop",
+        http="slicewise.serving.http.protocol:Protocol",
         ws="none",
         lifespan="on",
         access_log=False,

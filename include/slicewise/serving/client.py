@@ -17,13 +17,13 @@ from slicewise import errors, log
 from slicewise.calls import checked_class, shown
 from slicewise.clock import Clock, SystemClock
 from slicewise.errors import BadRequest, SlicewiseError, StoreUnavailable
-from slicewise.serving.answer import Answer, EntityAnswer, SourceFreshness
-from slicewise.serving.connection import SyncConnection
-from slicewise.serving.fallback import DEFAULT, STALE
-from slicewise.serving.leaderboards import Leaderboard, LeaderboardRow, read_leaderboard
-from slicewise.serving.requests import Entity, checked, instant_us
-from slicewise.serving.service import FeatureService
-from slicewise.slices import parse_duration
+from slicewise.serving.answering.answer import Answer, EntityAnswer, SourceFreshness
+from slicewise.serving.answering.leaderboards import Leaderboard, LeaderboardRow, read_leaderboard
+from slicewise.serving.answering.memory.fallback import DEFAULT, STALE
+from slicewise.serving.answering.requests import Entity, checked, instant_us
+from slicewise.serving.answering.service import FeatureService
+from slicewise.serving.connection.factory import SyncConnection
+from slicewise.windows.slices import parse_duration
 
 LISTEN_EVERY_S = 1.0
 Features = str | Sequence[str]

@@ -17,20 +17,20 @@ from pyspark.sql import SparkSession
 
 from slicewise.clock import Clock
 from slicewise.errors import DataLoss, EpochSuperseded, NotReady, SettingsError, SlicewiseError, StoreUnavailable
-from slicewise.features.plan import Deployment
-from slicewise.lifecycle.health import StreamStatus
-from slicewise.lifecycle.tail import lives
+from slicewise.features.plan.deployment import Deployment
+from slicewise.lifecycle.health.judge import StreamStatus
+from slicewise.lifecycle.health.realtime import lives
 from slicewise.settings import Settings
-from slicewise.spark.healing import Healer, Healing
-from slicewise.spark.log import event, warning
-from slicewise.spark.session import stream_session
-from slicewise.spark.share import Share
-from slicewise.spark.status import Metrics, SourceStatus, write_heartbeat
-from slicewise.spark.streaming import SourceQuery, forget_checkpoints, plan_stream
-from slicewise.stores.kafka.log import KafkaLog
-from slicewise.stores.ports import Marks, OnlineStore
-from slicewise.stores.redis import open_store
-from slicewise.stores.versions import LEASE_S, record_places
+from slicewise.spark.microbatch.healing import Healer, Healing
+from slicewise.spark.microbatch.status import Metrics, SourceStatus, write_heartbeat
+from slicewise.spark.microbatch.streaming import SourceQuery, forget_checkpoints, plan_stream
+from slicewise.spark.runtime.log import event, warning
+from slicewise.spark.runtime.session import stream_session
+from slicewise.spark.runtime.share import Share
+from slicewise.stores.log.topics import KafkaLog
+from slicewise.stores.online.port import Marks, OnlineStore
+from slicewise.stores.online.redis import open_store
+from slicewise.stores.recovery.schema_places import LEASE_S, record_places
 
 TICK_S = 0.5
 _PAUSES_S = (0.1, 0.5, 1.0, 2.0, 5.0)

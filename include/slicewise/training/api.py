@@ -10,17 +10,17 @@ import numpy as np
 
 from slicewise.calls import checked_arguments
 from slicewise.errors import BadRequest
-from slicewise.features.plan import Deployment
+from slicewise.features.plan.deployment import Deployment
 from slicewise.settings import Settings
-from slicewise.slices import parse_duration
-from slicewise.training.archive_job import archive_first
-from slicewise.training.archiving import Need, need_of, pending
-from slicewise.training.ask import Asked, named, resolve
-from slicewise.training.asking import asking, looked_through
+from slicewise.training.answering.ask import Asked, named, resolve
+from slicewise.training.answering.asking import asking, looked_through
+from slicewise.training.archiving.job import archive_first
+from slicewise.training.archiving.offline import Offline, deployed
+from slicewise.training.archiving.pending import Need, need_of, pending
 from slicewise.training.dataset import DataSet, build_snapshot, build_training_set
-from slicewise.training.instants import instant_us, text_of
-from slicewise.training.offline import Offline, deployed
 from slicewise.training.snapshots import instants
+from slicewise.training.tables.instants import instant_us, text_of
+from slicewise.windows.slices import parse_duration
 
 Say = Callable[[str], None]
 

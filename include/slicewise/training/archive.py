@@ -8,12 +8,12 @@ from typing import Protocol
 
 import pyarrow as pa
 
-from slicewise.cover import Cover
 from slicewise.errors import BadRequest, DataLoss
-from slicewise.features.unit import Source
-from slicewise.holes import Hole
-from slicewise.token import Token
-from slicewise.training.instants import text_of
+from slicewise.features.plan.unit import Source
+from slicewise.offsets.gaps import Hole
+from slicewise.offsets.token import Token
+from slicewise.offsets.vector import Cover
+from slicewise.training.tables.instants import text_of
 
 
 class NothingArchived(DataLoss):

@@ -16,19 +16,19 @@ import pyarrow.parquet as pq
 from slicewise import log
 from slicewise.aggregates import Finished
 from slicewise.errors import BadRequest, DataLoss
-from slicewise.features.plan import Deployment
-from slicewise.slices import Mode
-from slicewise.token import Token
+from slicewise.features.plan.deployment import Deployment
+from slicewise.offsets.token import Token
+from slicewise.training.answering.ask import Asked, answer_spine, entity_types, incomplete, reach, resolve
+from slicewise.training.answering.asking import asking
+from slicewise.training.answering.questions import questions_of, refuse_questions
 from slicewise.training.archive import Archive, Archived
-from slicewise.training.ask import Asked, answer_spine, entity_types, incomplete, reach, resolve
-from slicewise.training.asking import asking
-from slicewise.training.csv_form import csv_bytes
 from slicewise.training.manifest import SPINE_SUFFIX, SUFFIX, Manifest, beside, described
-from slicewise.training.questions import questions_of, refuse_questions
 from slicewise.training.ranges import Ints
 from slicewise.training.snapshots import answer_snapshot
-from slicewise.training.spine import AT, Spine, read_spine
-from slicewise.training.tables import is_csv
+from slicewise.training.tables.csv_form import csv_bytes
+from slicewise.training.tables.read import is_csv
+from slicewise.training.tables.spine import AT, Spine, read_spine
+from slicewise.windows.slices import Mode
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -19,23 +19,23 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from slicewise.aggregates import Columns, Finished
-from slicewise.aggregates.raised import Raised, listening
+from slicewise.aggregates.custom.raised import Raised, listening
 from slicewise.calls import checked_arguments, shown
 from slicewise.errors import BadRequest, DefinitionError, FunctionRaised
-from slicewise.features.definitions import FeatureView, Project
-from slicewise.features.plan import plan
-from slicewise.features.unit import PlannedFeature, Unit
-from slicewise.slices import Mode, bounds_columns
-from slicewise.training.capacity import beyond_capacity
-from slicewise.training.entities import entities_of
-from slicewise.training.given import typed_events
-from slicewise.training.local import Bounds, Question, UnitEvents, answer
-from slicewise.training.questions import answered, question_types
+from slicewise.features.declare.definitions import FeatureView, Project
+from slicewise.features.plan.deployment import plan
+from slicewise.features.plan.unit import PlannedFeature, Unit
+from slicewise.training.answering.capacity import beyond_capacity
+from slicewise.training.answering.entities import entities_of
+from slicewise.training.answering.local import Bounds, Question, UnitEvents, answer
+from slicewise.training.answering.questions import answered, question_types
+from slicewise.training.answering.rows import unit_events
+from slicewise.training.answering.sessions import settled
+from slicewise.training.answering.tree import SortedRows
 from slicewise.training.ranges import Ints
-from slicewise.training.rows import unit_events
-from slicewise.training.sessions import settled
-from slicewise.training.spine import AT, Spine, read_spine
-from slicewise.training.tree import SortedRows
+from slicewise.training.tables.given import typed_events
+from slicewise.training.tables.spine import AT, Spine, read_spine
+from slicewise.windows.slices import Mode, bounds_columns
 
 MODES: tuple[Mode, ...] = ("event_time", "at", "live")
 MODE = "mode"

@@ -11,10 +11,10 @@ from typing import Any
 
 import pyarrow as pa
 
-from slicewise.cover import Cover
 from slicewise.errors import BadRequest
-from slicewise.features.plan import Deployment
-from slicewise.holes import from_json, to_json
+from slicewise.features.plan.deployment import Deployment
+from slicewise.offsets.gaps import from_json, to_json
+from slicewise.offsets.vector import Cover
 from slicewise.training.archive import Archived
 
 FORMAT = 1

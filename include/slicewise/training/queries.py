@@ -14,19 +14,19 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from slicewise.cover import Cover
 from slicewise.errors import BadRequest
-from slicewise.features.definitions import FeatureView, Project
-from slicewise.features.plan import Deployment, plan
-from slicewise.features.unit import Source, Unit
-from slicewise.slices import Window, as_window
+from slicewise.features.declare.definitions import FeatureView, Project
+from slicewise.features.plan.deployment import Deployment, plan
+from slicewise.features.plan.unit import Source, Unit
+from slicewise.offsets.vector import Cover
+from slicewise.training.answering.entities import entities_of
+from slicewise.training.answering.rows import IDENTITY_COLUMNS, KAFKA_TIME, events_of, row_logic
 from slicewise.training.archive import Archive, Archived
 from slicewise.training.dataset import DataSet, build_snapshot, build_training_set
-from slicewise.training.entities import entities_of
-from slicewise.training.instants import as_timestamps
-from slicewise.training.rows import IDENTITY_COLUMNS, KAFKA_TIME, events_of, row_logic
 from slicewise.training.snapshots import MAX_ROWS
-from slicewise.training.spine import AT, Given, given_spine
+from slicewise.training.tables.instants import as_timestamps
+from slicewise.training.tables.spine import AT, Given, given_spine
+from slicewise.windows.slices import Window, as_window
 
 WINDOW_END = "window_end"
 _FOR_EVER = 2**62

@@ -9,17 +9,17 @@ import pyarrow as pa
 
 from slicewise.aggregates import Finished
 from slicewise.errors import BadRequest
-from slicewise.features.plan import Deployment
-from slicewise.features.types import arrow_type
-from slicewise.slices import bounds_columns
+from slicewise.features.plan.deployment import Deployment
+from slicewise.features.schema.types import arrow_type
+from slicewise.training.answering.ask import Asked, entity_types, read_unit
+from slicewise.training.answering.entities import Entities, entities_of
+from slicewise.training.answering.local import Bounds, Question, UnitEvents, answer
+from slicewise.training.answering.sessions import settled
 from slicewise.training.archive import Archive, Archived, refuse_beyond
-from slicewise.training.ask import Asked, entity_types, read_unit
-from slicewise.training.entities import Entities, entities_of
-from slicewise.training.instants import as_timestamps
-from slicewise.training.local import Bounds, Question, UnitEvents, answer
 from slicewise.training.ranges import Ints
-from slicewise.training.sessions import settled
-from slicewise.training.spine import AT
+from slicewise.training.tables.instants import as_timestamps
+from slicewise.training.tables.spine import AT
+from slicewise.windows.slices import bounds_columns
 
 MAX_INSTANTS = 10_000
 MAX_ROWS = 50_000_000

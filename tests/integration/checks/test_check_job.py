@@ -16,11 +16,11 @@ import pytest
 import redis
 
 from slicewise.local import deploy
-from slicewise.local.redis_server import operator_url
-from slicewise.local.state import StateFolder
-from slicewise.stores.iceberg.catalog import open_catalog
-from slicewise.stores.iceberg.records import records
-from slicewise.stores.iceberg.schemas import CHECKS
+from slicewise.local.servers.redis import operator_url
+from slicewise.local.servers.state import StateFolder
+from slicewise.stores.lake.catalog import open_catalog
+from slicewise.stores.lake.records import records
+from slicewise.stores.lake.schemas import CHECKS
 from tests.e2e.payments import PARTITIONS, payments
 from tests.support.oracle import HOUR
 from tests.support.stack import Stack, stack

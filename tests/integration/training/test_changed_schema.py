@@ -9,16 +9,16 @@ from typing import Any
 
 import pytest
 
-from slicewise.cover import Cover
 from slicewise.errors import DataLoss, DefinitionError
-from slicewise.features.schema_change import placed, succeeded
-from slicewise.features.types import arrow_type
-from slicewise.features.unit import Source
+from slicewise.features.plan.schema_change import placed, succeeded
+from slicewise.features.plan.unit import Source
+from slicewise.features.schema.types import arrow_type
+from slicewise.offsets.vector import Cover
 from slicewise.settings import Settings
-from slicewise.slices import HOUR_US
-from slicewise.stores.iceberg.catalog import Catalog, ensure, open_catalog
-from slicewise.stores.iceberg.log import archive_state, load, remember_schemas, scan_below, scan_events
-from slicewise.stores.iceberg.schemas import log_table
+from slicewise.stores.lake.archive import archive_state, load, remember_schemas, scan_below, scan_events
+from slicewise.stores.lake.catalog import Catalog, ensure, open_catalog
+from slicewise.stores.lake.schemas import log_table
+from slicewise.windows.slices import HOUR_US
 from tests.support.archived import archive
 
 TOPIC = "0" * 31 + "1"

@@ -16,14 +16,14 @@ from confluent_kafka import Producer
 import slicewise as sw
 from slicewise.cli import main
 from slicewise.errors import BadRequest, DataLoss
-from slicewise.features.definitions import Project
-from slicewise.features.plan import plan
+from slicewise.features.declare.definitions import Project
+from slicewise.features.plan.deployment import plan
 from slicewise.settings import Settings
-from slicewise.stores.iceberg.catalog import open_catalog
-from slicewise.stores.iceberg.records import records
-from slicewise.stores.iceberg.schemas import DATASETS
-from slicewise.stores.kafka.log import KafkaLog
-from slicewise.stores.redis import open_store
+from slicewise.stores.lake.catalog import open_catalog
+from slicewise.stores.lake.records import records
+from slicewise.stores.lake.schemas import DATASETS
+from slicewise.stores.log.topics import KafkaLog
+from slicewise.stores.online.redis import open_store
 from tests.support.archived import archive
 from tests.support.oracle import HOUR, MINUTE, OracleEvent, inside
 from tests.support.servers import KafkaBroker, RedisServer

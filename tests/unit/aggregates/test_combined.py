@@ -13,8 +13,8 @@ import pytest
 
 from slicewise import aggregates as agg
 from slicewise.aggregates import Aggregate, Columns, Event, Finished, Invertible, Rows, from_spec
-from slicewise.aggregates.buckets import TOO_MANY
-from slicewise.aggregates.conditional import only
+from slicewise.aggregates.combinators.buckets import TOO_MANY
+from slicewise.aggregates.combinators.conditional import only
 from slicewise.codec import Layout
 from slicewise.errors import CodecError, DefinitionError
 

@@ -14,10 +14,10 @@ import pytest
 import slicewise as sw
 from slicewise import aggregates as agg
 from slicewise.aggregates import Columns, Event, Rows
-from slicewise.aggregates.decay import MOST_HALVINGS
-from slicewise.aggregates.halving import ERROR, weight, weights
+from slicewise.aggregates.exact.decay import MOST_HALVINGS
+from slicewise.aggregates.kernel.halving import ERROR, weight, weights
 from slicewise.errors import DefinitionError
-from slicewise.features.planner import plan_source, plan_view
+from slicewise.features.plan.planner import plan_source, plan_view
 
 HOUR = 3_600_000_000
 END = 1_767_225_600_000_000

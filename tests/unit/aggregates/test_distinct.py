@@ -10,9 +10,10 @@ import pytest
 import xxhash
 
 from slicewise import aggregates as agg
-from slicewise.aggregates import Columns, Rows, hyperloglog
-from slicewise.aggregates.distinct import DistinctCount
-from slicewise.aggregates.hashing import SEED, hash_one, hash_stored
+from slicewise.aggregates import Columns, Rows
+from slicewise.aggregates.kernel.hashing import SEED, hash_one, hash_stored
+from slicewise.aggregates.sketches import hyperloglog
+from slicewise.aggregates.sketches.distinct import DistinctCount
 from slicewise.errors import CodecError, DefinitionError
 from tests.laws.oracle_sketches import ertl
 

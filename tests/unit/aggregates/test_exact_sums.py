@@ -13,8 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from slicewise import aggregates as agg
-from slicewise.aggregates import Columns, Rows, limbs, rounding
-from slicewise.aggregates.columns import Values
+from slicewise.aggregates import Columns, Rows
+from slicewise.aggregates.kernel import limbs, rounding
+from slicewise.aggregates.kernel.columns import Values
 from slicewise.errors import CodecError
 from tests.laws.values import Error, nearest_double
 

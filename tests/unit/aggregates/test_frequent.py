@@ -12,10 +12,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from slicewise import aggregates as agg
-from slicewise.aggregates import Columns, Rows, countmin
-from slicewise.aggregates.frequent import TopKFrequent
-from slicewise.aggregates.grouping import least_of
-from slicewise.aggregates.hashing import mixed, mixed_one
+from slicewise.aggregates import Columns, Rows
+from slicewise.aggregates.kernel.grouping import least_of
+from slicewise.aggregates.kernel.hashing import mixed, mixed_one
+from slicewise.aggregates.sketches import countmin
+from slicewise.aggregates.sketches.frequent import TopKFrequent
 from slicewise.errors import CodecError, DefinitionError
 
 

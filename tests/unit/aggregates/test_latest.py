@@ -8,8 +8,8 @@ import pytest
 
 from slicewise import aggregates as agg
 from slicewise.aggregates import Rows
-from slicewise.aggregates.grouping import SPARE
-from slicewise.aggregates.latest import OFFERED
+from slicewise.aggregates.kernel.grouping import SPARE
+from slicewise.aggregates.ordering.latest import OFFERED
 
 GROUPS, VALUES, K = 500, 400, 3
 

@@ -10,9 +10,9 @@ import pytest
 
 from slicewise import aggregates as agg
 from slicewise.aggregates import Columns, Finished, Rows
-from slicewise.aggregates.bloom_filters import Bloom, BloomFill
-from slicewise.aggregates.cuckoo_filters import Cuckoo
-from slicewise.aggregates.membership import Membership
+from slicewise.aggregates.sketches.bloom_filters import Bloom, BloomFill
+from slicewise.aggregates.sketches.cuckoo_filters import Cuckoo
+from slicewise.aggregates.sketches.membership import Membership
 from slicewise.errors import CodecError, DefinitionError
 
 MAKERS = [agg.bloom, agg.cuckoo]

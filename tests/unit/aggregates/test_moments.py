@@ -15,8 +15,9 @@ import pyarrow as pa
 import pytest
 
 from slicewise import aggregates as agg
-from slicewise.aggregates import Aggregate, Columns, Event, Failed, Invertible, Rows, limbs, products
-from slicewise.aggregates.roots import root
+from slicewise.aggregates import Aggregate, Columns, Event, Failed, Invertible, Rows
+from slicewise.aggregates.kernel import limbs, products
+from slicewise.aggregates.kernel.roots import root
 from slicewise.codec import Layout
 from slicewise.errors import CodecError, DefinitionError
 from tests.laws import oracle

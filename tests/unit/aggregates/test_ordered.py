@@ -14,7 +14,7 @@ import pytest
 import slicewise as sw
 from slicewise import aggregates as agg
 from slicewise.aggregates import Event, Rows, from_spec
-from slicewise.aggregates.folding import Ordered
+from slicewise.aggregates.custom.folding import Ordered
 from slicewise.errors import DefinitionError
 
 TYPES = {"x": pa.int64()}

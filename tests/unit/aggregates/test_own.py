@@ -14,13 +14,13 @@ import pytest
 
 import slicewise as sw
 from slicewise.aggregates import Aggregate, Columns, Event, Rows
-from slicewise.aggregates.own import Own
-from slicewise.aggregates.own_examples import EXAMPLES
+from slicewise.aggregates.custom.examples import EXAMPLES
+from slicewise.aggregates.custom.own import Own
 from slicewise.codec import Layout
 from slicewise.errors import CodecError, DefinitionError
-from slicewise.features.plan import Deployment, plan
+from slicewise.features.plan.deployment import Deployment, plan
+from slicewise.features.plan.trial import HISTORIES, own_aggregates, tried
 from slicewise.features.project import load_project
-from slicewise.features.trial import HISTORIES, own_aggregates, tried
 
 E2E = Path(__file__).parents[2] / "e2e" / "project" / "features.py"
 TYPES = {"x": pa.float64(), "k": pa.int64()}

@@ -13,8 +13,8 @@ import pytest
 
 from slicewise import aggregates as agg
 from slicewise.aggregates import Columns, Rows
-from slicewise.aggregates.ddsketch import LEAST_ERROR, MOST_ERROR, bins, bins_per_octave
-from slicewise.aggregates.quantile import MOST_BINS, Quantiles
+from slicewise.aggregates.sketches.ddsketch import LEAST_ERROR, MOST_ERROR, bins, bins_per_octave
+from slicewise.aggregates.sketches.quantile import MOST_BINS, Quantiles
 from slicewise.errors import CodecError, DefinitionError
 
 SHARES = (0.0, 0.01, 0.5, 0.9, 0.99, 1.0)

@@ -6,8 +6,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from slicewise.checks.bounds import may_be, searched_from
-from slicewise.slices import MINUTE_US, Window, bounds, exact_range, hopping, lifetime, rows, session, sliding, tumbling
+from slicewise.checks.recompute.bounds import may_be, searched_from
+from slicewise.windows.slices import (
+    MINUTE_US,
+    Window,
+    bounds,
+    exact_range,
+    hopping,
+    lifetime,
+    rows,
+    session,
+    sliding,
+    tumbling,
+)
 
 WINDOWS = [
     sliding("10m"),

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from slicewise.checks import exact
+from slicewise.checks.judges import exact
 
 doubles = st.lists(st.floats(allow_nan=False, allow_infinity=False), max_size=30)
 longs = st.lists(st.integers(-(2**63), 2**63 - 1), max_size=30)

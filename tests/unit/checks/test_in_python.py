@@ -10,8 +10,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from slicewise.checks.in_python import ABSOLUTE, InPython
-from slicewise.checks.queries import aggregated
+from slicewise.checks.recompute.in_python import ABSOLUTE, InPython
+from slicewise.checks.recompute.queries import aggregated
 from slicewise.checks.values import value_of
 
 KINDS = {"x": "double", "d": "decimal(10,2)", "s": "string"}

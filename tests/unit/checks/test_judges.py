@@ -10,7 +10,7 @@ import pytest
 from slicewise.aggregates import REGISTRY
 from slicewise.checks import judges
 from slicewise.checks.judges import Row, judge, judged
-from slicewise.checks.queries import BY_SQL
+from slicewise.checks.recompute.queries import BY_SQL
 from slicewise.errors import UnknownName
 
 

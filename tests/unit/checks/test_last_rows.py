@@ -5,7 +5,7 @@ from __future__ import annotations
 import duckdb
 import pyarrow as pa
 
-from slicewise.checks.queries import last_rows
+from slicewise.checks.recompute.queries import last_rows
 
 # (window, most, time, topic, partition, offset): equal times, partitions and offsets in turn
 ROWS = [

@@ -13,9 +13,9 @@ import pytest
 
 from slicewise.checks.online import MAX_ENTITIES, HttpReader
 from slicewise.checks.patience import LIMIT_S, LONGEST_S, Patience
-from slicewise.cover import Cover
 from slicewise.errors import DataLoss, StoreUnavailable, TopicGone
-from slicewise.token import encode
+from slicewise.offsets.token import encode
+from slicewise.offsets.vector import Cover
 
 TOKEN = encode("a" * 16, "b" * 16, Cover({}), {}, "live", {})
 AWAY = (503, {"error": {"kind": "StoreUnavailable", "what": "the online store does not answer"}})

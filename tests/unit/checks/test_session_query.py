@@ -9,7 +9,7 @@ import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from slicewise.checks.queries import ROWS, sessions
+from slicewise.checks.recompute.queries import ROWS, sessions
 
 
 @settings(max_examples=40, deadline=None)

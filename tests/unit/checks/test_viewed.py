@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 
 import slicewise as sw
-from slicewise.checks import queries
-from slicewise.features.definitions import Project
-from slicewise.features.plan import plan
+from slicewise.checks.recompute import queries
+from slicewise.features.declare.definitions import Project
+from slicewise.features.plan.deployment import plan
 
 
 def test_a_condition_that_is_one_column_is_no_list_of_column_names() -> None:

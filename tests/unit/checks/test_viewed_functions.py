@@ -11,12 +11,12 @@ import pyarrow.compute as pc
 import sqlglot
 
 import slicewise as sw
-from slicewise.checks import queries
-from slicewise.features.definitions import Project
-from slicewise.features.plan import plan
-from slicewise.features.row_function import RowFunction
-from slicewise.training.given import typed_events
-from slicewise.training.rows import row_logic
+from slicewise.checks.recompute import queries
+from slicewise.features.declare.definitions import Project
+from slicewise.features.plan.deployment import plan
+from slicewise.features.rowlogic.row_function import RowFunction
+from slicewise.training.answering.rows import row_logic
+from slicewise.training.tables.given import typed_events
 
 
 @sw.row_function(output="long")

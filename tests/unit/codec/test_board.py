@@ -7,9 +7,9 @@ import zlib
 
 import pytest
 
-from slicewise.codec.board import Board, BoardRow
-from slicewise.cover import Cover
+from slicewise.codec.leaderboards import Board, BoardRow
 from slicewise.errors import CodecError
+from slicewise.offsets.vector import Cover
 
 TOPIC = "0123456789abcdef" * 2
 GOLDEN = Board(

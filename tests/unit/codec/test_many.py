@@ -12,8 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from slicewise import aggregates, codec
-from slicewise.aggregates import Columns, limbs
-from slicewise.aggregates.ragged import Ragged
+from slicewise.aggregates import Columns
+from slicewise.aggregates.kernel import limbs
+from slicewise.aggregates.kernel.ragged import Ragged
 from slicewise.codec import Layout
 from slicewise.errors import CodecError
 

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from slicewise.aggregates.events import Rows
+from slicewise.aggregates.kernel.events import Rows
 from slicewise.codec import Members, identity_time, score_of
 from slicewise.errors import CodecError
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from slicewise.codec.published import keys_of, objects_of, texts_of, values_of, version_of
-from slicewise.cover import Cover
+from slicewise.offsets.vector import Cover
 
 TOPIC = "0123456789abcdef0123456789abcdef"
 COVER = Cover({(TOPIC, 0): 41, (TOPIC, 1): 7})

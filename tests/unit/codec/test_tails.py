@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from slicewise.aggregates.events import Rows
+from slicewise.aggregates.kernel.events import Rows
 from slicewise.codec import PLACE_OF, Members, offset_of, pack_tail, pack_tail_head, unpack_tail, unpack_tail_head
 from slicewise.errors import CodecError
 

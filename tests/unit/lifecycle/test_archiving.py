@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from slicewise.cover import Cover
 from slicewise.errors import DataLoss
-from slicewise.features.unit import Source
+from slicewise.features.plan.unit import Source
 from slicewise.lifecycle.archiving import Missing, hole_of, loss, next_extent, refuse_lost_end
+from slicewise.offsets.vector import Cover
 
 TOPIC, OTHER = "a" * 32, "b" * 32
 NOTHING = Cover()

@@ -6,12 +6,12 @@ from datetime import UTC, datetime
 
 import pytest
 
-from slicewise.cover import Cover
 from slicewise.lifecycle.sweep import SLACK_S, Finding, SweepRules, UnitRule, rules_of, verdict
-from slicewise.slices import DAY_US
-from slicewise.stores import keys
-from slicewise.stores.decisions import expiry_s
-from slicewise.stores.ports import Marks
+from slicewise.offsets.vector import Cover
+from slicewise.stores.online import keys
+from slicewise.stores.online.port import Marks
+from slicewise.stores.online.rules.decisions import expiry_s
+from slicewise.windows.slices import DAY_US
 
 UNIT, OTHER, EVER = "a" * 16, "b" * 16, "c" * 16
 MINUTE = 60_000_000

@@ -8,17 +8,17 @@ import numpy as np
 import pytest
 
 import slicewise as sw
-from slicewise.cover import Cover
 from slicewise.errors import BadRequest, SlicewiseError, StoreUnavailable, TopicGone
-from slicewise.features.definitions import Project
-from slicewise.features.plan import plan
-from slicewise.features.unit import Source
-from slicewise.slices import HOUR_US
-from slicewise.token import Token
+from slicewise.features.declare.definitions import Project
+from slicewise.features.plan.deployment import plan
+from slicewise.features.plan.unit import Source
+from slicewise.offsets.token import Token
+from slicewise.offsets.vector import Cover
+from slicewise.training.answering.ask import resolve
 from slicewise.training.archive import Archived, NothingArchived
-from slicewise.training.archive_job import failure, outcome
-from slicewise.training.archiving import Need, lacking, need_of, pending, plan_text
-from slicewise.training.ask import resolve
+from slicewise.training.archiving.job import failure, outcome
+from slicewise.training.archiving.pending import Need, lacking, need_of, pending, plan_text
+from slicewise.windows.slices import HOUR_US
 
 TOPIC = "a" * 32
 NOW = 100 * HOUR_US

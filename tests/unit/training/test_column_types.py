@@ -15,18 +15,18 @@ import pytest
 
 import slicewise as sw
 from slicewise.errors import BadRequest, DefinitionError
-from slicewise.features.definitions import Project
-from slicewise.features.plan import Deployment, plan
-from slicewise.features.python_form import source_form
-from slicewise.features.types import arrow_type, column_type, wire_type
-from slicewise.features.unit import Source
-from slicewise.serving.catalog import value_of
+from slicewise.features.declare.definitions import Project
+from slicewise.features.declare.python_form import source_form
+from slicewise.features.plan.deployment import Deployment, plan
+from slicewise.features.plan.unit import Source
+from slicewise.features.schema.types import arrow_type, column_type, wire_type
+from slicewise.serving.answering.catalog import value_of
 from slicewise.settings import Settings
-from slicewise.stores.iceberg.catalog import open_catalog
-from slicewise.stores.iceberg.log import load, scan_events
-from slicewise.training.files import read_events
-from slicewise.training.rows import unit_events
-from slicewise.training.tree import SliceTree
+from slicewise.stores.lake.archive import load, scan_events
+from slicewise.stores.lake.catalog import open_catalog
+from slicewise.training.answering.rows import unit_events
+from slicewise.training.answering.tree import SliceTree
+from slicewise.training.tables.files import read_events
 from tests.support.archived import archive
 from tests.support.oracle import HOUR
 

@@ -14,18 +14,18 @@ import pyarrow.parquet as pq
 import pytest
 
 import slicewise as sw
-from slicewise import token as tokens
-from slicewise.cover import Cover
 from slicewise.errors import BadRequest, DataLoss, UnknownName
-from slicewise.features.definitions import Project
-from slicewise.features.plan import Deployment, plan
-from slicewise.holes import Hole
-from slicewise.slices import bounds
-from slicewise.training import local
+from slicewise.features.declare.definitions import Project
+from slicewise.features.plan.deployment import Deployment, plan
+from slicewise.offsets import token as tokens
+from slicewise.offsets.gaps import Hole
+from slicewise.offsets.vector import Cover
+from slicewise.training.answering import local
 from slicewise.training.dataset import build_snapshot, build_training_set, rebuild
-from slicewise.training.instants import as_timestamps
 from slicewise.training.manifest import Manifest
 from slicewise.training.snapshots import instants
+from slicewise.training.tables.instants import as_timestamps
+from slicewise.windows.slices import bounds
 from tests.support.oracle import HOUR, MINUTE, OracleEvent, covered, inside
 from tests.unit.training.world import (
     AGGREGATES,

@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 
 import slicewise as sw
-from slicewise import token as tokens
-from slicewise.cover import Cover
-from slicewise.features.definitions import Project
-from slicewise.features.plan import plan
-from slicewise.slices import EARLIEST_US, Window, bounds
+from slicewise.features.declare.definitions import Project
+from slicewise.features.plan.deployment import plan
+from slicewise.offsets import token as tokens
+from slicewise.offsets.vector import Cover
 from slicewise.training.dataset import build_snapshot, build_training_set
-from slicewise.training.instants import as_timestamps
+from slicewise.training.tables.instants import as_timestamps
+from slicewise.windows.slices import EARLIEST_US, Window, bounds
 from tests.support import oracle
 from tests.support.oracle import HOUR, MINUTE, OracleEvent
 from tests.unit.training.world import (

@@ -14,8 +14,8 @@ import pytest
 
 import slicewise as sw
 from slicewise.errors import BadRequest
-from slicewise.training.files import read_events
-from slicewise.training.spine import given_spine
+from slicewise.training.tables.files import read_events
+from slicewise.training.tables.spine import given_spine
 
 SOURCE = sw.KafkaSource(
     "plays",

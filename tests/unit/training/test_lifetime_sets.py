@@ -9,14 +9,14 @@ import pyarrow as pa
 import pytest
 
 import slicewise as sw
-from slicewise import token as tokens
-from slicewise.cover import Cover
-from slicewise.features.definitions import Project
-from slicewise.features.plan import plan
-from slicewise.slices import DAY_US, EARLIEST_US, FOR_EVER_US, bounds
+from slicewise.features.declare.definitions import Project
+from slicewise.features.plan.deployment import plan
+from slicewise.offsets import token as tokens
+from slicewise.offsets.vector import Cover
 from slicewise.training.dataset import build_snapshot, build_training_set
 from slicewise.training.evaluate import evaluate
-from slicewise.training.instants import as_timestamps
+from slicewise.training.tables.instants import as_timestamps
+from slicewise.windows.slices import DAY_US, EARLIEST_US, FOR_EVER_US, bounds
 from tests.support.oracle import HOUR, MINUTE, covered, inside
 from tests.unit.training.world import (
     AGGREGATES,

@@ -11,16 +11,16 @@ import numpy as np
 import pytest
 
 import slicewise as sw
-from slicewise import token as tokens
-from slicewise.cover import Cover
-from slicewise.features.definitions import Project
-from slicewise.features.plan import plan
-from slicewise.slices import HOUR_US, bounds
+from slicewise.features.declare.definitions import Project
+from slicewise.features.plan.deployment import plan
+from slicewise.offsets import token as tokens
+from slicewise.offsets.vector import Cover
+from slicewise.training.answering.rows import row_logic
 from slicewise.training.dataset import build_training_set
-from slicewise.training.given import typed_events
-from slicewise.training.instants import as_timestamps
 from slicewise.training.queries import GivenArchive, query_rows
-from slicewise.training.rows import row_logic
+from slicewise.training.tables.given import typed_events
+from slicewise.training.tables.instants import as_timestamps
+from slicewise.windows.slices import HOUR_US, bounds
 from tests.support.repeats import USERS, Record, history, once
 from tests.unit.training.world import START, TOPIC, ListedArchive
 

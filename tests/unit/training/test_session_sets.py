@@ -9,12 +9,12 @@ import pyarrow as pa
 import pytest
 
 import slicewise as sw
-from slicewise import token as tokens
-from slicewise.cover import Cover
-from slicewise.features.definitions import Project
-from slicewise.features.plan import plan
+from slicewise.features.declare.definitions import Project
+from slicewise.features.plan.deployment import plan
+from slicewise.offsets import token as tokens
+from slicewise.offsets.vector import Cover
 from slicewise.training.dataset import build_snapshot, build_training_set
-from slicewise.training.instants import as_timestamps
+from slicewise.training.tables.instants import as_timestamps
 from tests.support.oracle import HOUR, MINUTE, OracleEvent, covered, session
 from tests.unit.training.world import PLAYS, START, TOPIC, ListedArchive, expected, oracle_events, random_events, same
 

@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 
 from slicewise.aggregates import Columns, Rows, count
 from slicewise.codec import Layout
-from slicewise.training import tree as tree_module
+from slicewise.training.answering import tree as tree_module
+from slicewise.training.answering.tree import SliceTree, SortedRows
 from slicewise.training.ranges import batches, expand
-from slicewise.training.tree import SliceTree, SortedRows
 
 SLICE_US = 1_000
 

@@ -12,13 +12,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 import slicewise as sw
-from slicewise.cover import Cover, Place
-from slicewise.features.unit import Source
-from slicewise.holes import Hole
-from slicewise.slices import FOR_EVER_US, as_window
+from slicewise.features.plan.unit import Source
+from slicewise.offsets.gaps import Hole
+from slicewise.offsets.vector import Cover, Place
 from slicewise.training.archive import Archived
-from slicewise.training.given import typed_events
 from slicewise.training.queries import GivenArchive
+from slicewise.training.tables.given import typed_events
+from slicewise.windows.slices import FOR_EVER_US, as_window
 from tests.support import classes, folds, oracle
 from tests.support.oracle import MINUTE, OracleEvent
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import slicewise as sw
-from slicewise.slices import HOUR_US as H
-from slicewise.slices import MINUTE_US as M
-from slicewise.slices import Mode, Window
+from slicewise.windows.slices import HOUR_US as H
+from slicewise.windows.slices import MINUTE_US as M
+from slicewise.windows.slices import Mode, Window
 
 TEN = 1_767_261_600_000_000
 """2026-01-01T10:00:00Z, which the drawings call 10:00."""

@@ -8,8 +8,7 @@ from fractions import Fraction
 from itertools import pairwise
 from typing import Any
 
-from slicewise.checks import exact
-from slicewise.checks.judges import END, Row, judge, judged
+from slicewise.checks.judges import END, Row, exact, judge, judged
 from slicewise.checks.judges.order import folded
 from slicewise.checks.judges.own import taken
 

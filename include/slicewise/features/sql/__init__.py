@@ -8,7 +8,7 @@ from pathlib import Path
 
 from slicewise.calls import checked_call, shown
 from slicewise.errors import DefinitionError
-from slicewise.features.definitions import Case, FeatureView, KafkaSource
+from slicewise.features.declare.definitions import Case, FeatureView, KafkaSource
 from slicewise.features.names import nearest
 from slicewise.features.naming import Location, check_mapping, written_at
 from slicewise.features.sql.grouped import GROUP_WINDOWS

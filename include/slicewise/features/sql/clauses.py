@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from sqlglot import exp
 
-from slicewise.features.definitions import KafkaSource
+from slicewise.features.declare.definitions import KafkaSource
 from slicewise.features.names import listed, nearest
 from slicewise.features.sql.text import SqlText, Tokens
 

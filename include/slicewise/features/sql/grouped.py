@@ -8,11 +8,11 @@ from dataclasses import dataclass
 
 from sqlglot import exp
 
-from slicewise import slices
 from slicewise.features.names import nearest
 from slicewise.features.sql.lengths import Meant, entity_column, interval
 from slicewise.features.sql.text import SqlText, Tokens, node_span
-from slicewise.slices import Window, format_duration
+from slicewise.windows import slices
+from slicewise.windows.slices import Window, format_duration
 
 GROUP_WINDOWS = ("TUMBLE", "HOP", "SESSION")
 

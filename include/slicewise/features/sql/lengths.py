@@ -9,10 +9,10 @@ from typing import Any
 
 from sqlglot import exp
 
-from slicewise import slices
 from slicewise.errors import DefinitionError
 from slicewise.features.sql.text import Span, SqlText, Tokens, node_span
-from slicewise.slices import Window, format_duration, parse_duration
+from slicewise.windows import slices
+from slicewise.windows.slices import Window, format_duration, parse_duration
 
 _UNITS = {
     "MICROSECOND": 1,

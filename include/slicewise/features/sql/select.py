@@ -10,11 +10,11 @@ from sqlglot import exp
 
 from slicewise.aggregates import Aggregate, count
 from slicewise.errors import DefinitionError
-from slicewise.features.definitions import Case, Feature, FeatureView, KafkaSource
-from slicewise.features.functions import BY_NAME
+from slicewise.features.declare.definitions import Case, Feature, FeatureView, KafkaSource
 from slicewise.features.naming import Location
-from slicewise.features.planner import plan_source, plan_view
-from slicewise.features.spelled import spelled
+from slicewise.features.plan.planner import plan_source, plan_view
+from slicewise.features.rowlogic.functions.allowed import BY_NAME
+from slicewise.features.rowlogic.spelled import spelled
 from slicewise.features.sql.clauses import ONE_SOURCE, Clauses, is_distinct_from
 from slicewise.features.sql.functions import Call, Functions, columns_of
 from slicewise.features.sql.grouped import Grouped
@@ -24,7 +24,7 @@ from slicewise.features.sql.rowlogic import RowLogic
 from slicewise.features.sql.statements import Statement, refuse_unknown_options, truth
 from slicewise.features.sql.text import Span, SqlText, Tokens, node_span
 from slicewise.features.sql.windows import Windows, tokens_of_over
-from slicewise.slices import Window, check_slice, default_slice, parse_duration
+from slicewise.windows.slices import Window, check_slice, default_slice, parse_duration
 
 QUERY = "query"
 """The name of a view that is asked for without one."""

@@ -6,14 +6,14 @@ from collections.abc import Sequence
 from typing import Any
 
 from slicewise.errors import DefinitionError
-from slicewise.features.dedupe import MOST, WITHIN, Dedupe
-from slicewise.features.definitions import KafkaSource
+from slicewise.features.declare.definitions import KafkaSource
 from slicewise.features.naming import Location
-from slicewise.features.planner import plan_source
+from slicewise.features.plan.planner import plan_source
+from slicewise.features.schema.dedupe import MOST, WITHIN, Dedupe
+from slicewise.features.schema.types import KAFKA_TIME
 from slicewise.features.sql.source_columns import SourceColumn, read_column
 from slicewise.features.sql.statements import Option, Statement, refuse_unknown_options
 from slicewise.features.sql.text import Span, SqlText
-from slicewise.features.types import KAFKA_TIME
 
 _TEXTS = ("topic", "timestamp", "max_lateness", "max_ahead", "owner", "format", "registry")
 _DEDUPE = ("dedupe", "dedupe_within", "dedupe_most")

@@ -6,8 +6,8 @@ import re
 from dataclasses import dataclass
 
 from slicewise.errors import DefinitionError
+from slicewise.features.schema.types import column_type
 from slicewise.features.sql.text import Span, SqlText, Tokens
-from slicewise.features.types import column_type
 
 TYPES = (
     "STRING, BIGINT, INT, SMALLINT, TINYINT, UINT8 to UINT32, DOUBLE, FLOAT, BOOLEAN, DECIMAL(p, s), DATE, "

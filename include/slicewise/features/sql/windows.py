@@ -12,10 +12,10 @@ from typing import Any
 
 from sqlglot import exp
 
-from slicewise import slices
 from slicewise.features.names import nearest
 from slicewise.features.sql.lengths import Meant, entity_column, interval, is_whole
 from slicewise.features.sql.text import Span, SqlText, Tokens, node_span
+from slicewise.windows import slices
 
 SLICE = "SLICE"
 _FRAME = "RANGE BETWEEN INTERVAL '1' HOUR PRECEDING AND CURRENT ROW"

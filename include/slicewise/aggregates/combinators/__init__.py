@@ -1,0 +1,1 @@
+"""Aggregates of aggregates: under a condition, by bucket, by bin."""

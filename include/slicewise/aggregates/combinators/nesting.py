@@ -1,0 +1,111 @@
+"""Partials within a partial stand as lists of the same three kinds, so that the codec and tables need no fourth.
+
+Row i holds the partials of its buckets, one after the other. A scalar of theirs becomes an item of
+a list; a list of theirs becomes two: how many items each bucket has (`n_<field>`), and all items
+(`of_<field>`). Nested partials nest again by the same rule.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import accumulate, pairwise
+from typing import Any
+
+import numpy as np
+
+from slicewise.aggregates.contract import State
+from slicewise.aggregates.kernel.columns import Columns, Values
+from slicewise.aggregates.kernel.fields import Field, Fixed, Items, Texts
+from slicewise.aggregates.kernel.ragged import Int64, Ragged, RaggedBytes, offsets_of
+from slicewise.errors import CodecError
+
+
+def nested_fields(fields: Sequence[Field]) -> tuple[Field, ...]:
+    """The fields that hold several partials of these fields in a row."""
+    found: list[Field] = []
+    for field in fields:
+        name = f"of_{field.name}"
+        if isinstance(field, Fixed):
+            found.append(Items(name, field.dtype))
+        elif isinstance(field, Items):
+            found += [Items(f"n_{field.name}", "<u4"), Items(name, field.dtype)]
+        else:
+            found += [Items(f"n_{field.name}", "<u4"), Texts(name)]
+    return tuple(found)
+
+
+def nest(fields: Sequence[Field], partials: Columns, offsets: Int64) -> dict[str, Values]:
+    """The nested fields of rows whose buckets [n_buckets] stand between these offsets [n+1]."""
+    found: dict[str, Values] = {}
+    for field in fields:
+        name = f"of_{field.name}"
+        if isinstance(field, Fixed):
+            found[name] = Ragged(offsets, partials.fixed(field.name))
+            continue
+        lists = partials.lists(field.name)
+        found[f"n_{field.name}"] = Ragged(offsets, lists.lengths.astype("<u4"))
+        inner = lists.offsets[offsets]
+        if isinstance(lists, Ragged):
+            found[name] = Ragged(inner, lists.values)
+        else:
+            found[name] = RaggedBytes(inner, lists.ends, lists.data)
+    return found
+
+
+def unnest(fields: Sequence[Field], rows: Columns, offsets: Int64) -> Columns:
+    """The partials of all buckets of all rows. Raises CodecError where the lists disagree."""
+    found: dict[str, Values] = {}
+    for field in fields:
+        name = f"of_{field.name}"
+        if isinstance(field, Fixed):
+            found[field.name] = aligned(rows, name, offsets).values
+            continue
+        sizes = offsets_of(aligned(rows, f"n_{field.name}", offsets).values.astype(np.int64))
+        lists = rows.lists(name)
+        if not np.array_equal(sizes[offsets], lists.offsets):
+            raise _uneven(name)
+        if isinstance(lists, Ragged):
+            found[field.name] = Ragged(sizes, lists.values)
+        else:
+            found[field.name] = RaggedBytes(sizes, lists.ends, lists.data)
+    return Columns(int(offsets[-1]), found)
+
+
+def aligned(rows: Columns, name: str, offsets: Int64) -> Ragged:
+    """A list of one item per bucket. Raises CodecError where it is not."""
+    items = rows.items(name)
+    if not np.array_equal(items.offsets, offsets):
+        raise _uneven(name)
+    return items
+
+
+def nest_states(fields: Sequence[Field], states: Sequence[State]) -> State:
+    """`nest` of one row."""
+    found: list[Any] = []
+    for i, field in enumerate(fields):
+        column = [state[i] for state in states]
+        if isinstance(field, Fixed):
+            found.append(tuple(column))
+        else:
+            found += [tuple(map(len, column)), tuple(item for items in column for item in items)]
+    return tuple(found)
+
+
+def unnest_states(fields: Sequence[Field], nested: State, n: int) -> list[State]:
+    """`unnest` of one row of n buckets."""
+    left, columns = list(nested), []
+    for field in fields:
+        first = left.pop(0)
+        if isinstance(field, Fixed):
+            columns.append(first)
+        else:
+            items = left.pop(0)
+            columns.append([items[a:b] for a, b in pairwise(accumulate(first, initial=0))])
+    return list(zip(*columns, strict=True)) if columns else [()] * n
+
+
+def _uneven(name: str) -> CodecError:
+    return CodecError(
+        f"the list {name} has other sizes than its buckets",
+        next_step="the stored value is damaged or of another unit: rebuild it",
+    )

@@ -1,0 +1,1 @@
+"""Aggregates of a user's own: the text of a class, what it may do, and what it stores."""

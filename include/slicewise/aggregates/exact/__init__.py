@@ -1,0 +1,1 @@
+"""Aggregates by exact sums and counts: sum, mean, moments, booleans, decay, span."""

@@ -1,0 +1,1 @@
+"""Aggregates that depend on an order of events: extremes, first and last, top-k, folds."""

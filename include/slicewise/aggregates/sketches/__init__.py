@@ -1,0 +1,1 @@
+"""Aggregates within a stated size: distinct counts, quantiles, frequent items, filters."""

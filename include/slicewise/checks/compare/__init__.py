@@ -1,0 +1,1 @@
+"""Answer beside recomputation, value by value, and the likeliest cause of a difference."""

@@ -1,0 +1,131 @@
+"""Whether a changed question gives the very bytes of an answer, and what else a value of one is held to."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from slicewise.checks.compare import engine
+from slicewise.checks.model import Cause, Compared
+from slicewise.checks.recompute import declared
+from slicewise.checks.recompute.queries import Aggregated, aggregated
+from slicewise.checks.recompute.questions import Recomputed, WindowOf
+from slicewise.checks.recompute.run import Recomputation
+from slicewise.checks.values import canonical, typed, value_of
+from slicewise.features.plan.unit import PlannedFeature
+
+_TIED = 64
+TELLING = ("sum", "mean")
+"""Of what kind a value tells best which events it has: a count is the same without any slice of so many."""
+
+
+@dataclass(frozen=True)
+class Doubt:
+    """A value that differs: its window, its feature and aggregate, both sides.
+
+    added: how many events too many the answer's window has, by its own count; None: it has no count. gap_us: of a
+    session that does not start where its events have it, which is what is in doubt then; its window is where the
+    session is searched.
+    """
+
+    window: WindowOf
+    feature: PlannedFeature
+    each: Aggregated
+    row: Compared
+    added: int | None = None
+    gap_us: int = 0
+
+    @property
+    def approximate(self) -> bool:
+        return declared.is_approximate(self.each)
+
+
+def session_starts(recomputation: Recomputation, windows: Sequence[WindowOf], gap_us: int) -> dict[int, int]:
+    """By window where the session starts that is open at its end; the end itself where none is."""
+    slice_us = recomputation.unit.slice_us
+    found = recomputation.sessions(windows, gap_us)
+    starts = {}
+    for window in windows:
+        end = window.end_us
+        first, last = found.get(window.w, (end, end - gap_us))
+        starts[window.w] = first // slice_us * slice_us if end - last < gap_us else end
+    return starts
+
+
+def engines_of(
+    recomputation: Recomputation, asked: Iterable[tuple[Doubt, WindowOf]], results: Recomputed
+) -> Mapping[tuple[int, str], object]:
+    """What the engine says of changed questions where answers are beyond what is exact."""
+    beyond: dict[str, tuple[Doubt, dict[int, WindowOf]]] = {}
+    for doubt, window in asked:
+        truth = declared.truth_of(doubt.each, results.value(window.w, doubt.each))
+        if truth is not None and not truth.equal:
+            beyond.setdefault(doubt.each.key, (doubt, {}))[1][window.w] = window
+    said: dict[tuple[int, str], object] = {}
+    for key, (doubt, windows) in beyond.items():
+        rows = recomputation.raw(list(windows.values()), doubt.each)
+        question = declared.question(doubt.each.parameters)
+        found = engine.recomputed(doubt.feature.aggregate, rows, list(windows), question)
+        said |= {(w, key): value for w, value in found.items()}
+    return said
+
+
+def gives(results: Recomputed, engines: Mapping[tuple[int, str], object], w: int, doubt: Doubt) -> bool:
+    value: Any = results.value(w, doubt.each)
+    truth = declared.truth_of(doubt.each, value)
+    if truth is not None:
+        if not truth.equal and (w, doubt.each.key) not in engines:
+            return False
+        value = truth.value if truth.equal else engines[w, doubt.each.key]
+    return canonical(typed(value, doubt.feature.aggregate.output_type)) == doubt.row.online
+
+
+def beside(each: Aggregated, cause: Cause) -> list[Aggregated]:
+    """What is asked beside an aggregate to tell whether a value has this cause."""
+    if cause is Cause.ROUNDING and each.kind in TELLING:
+        return [aggregated({"kind": kind, "column": each["column"]}) for kind in ("min", "max", "count")]
+    if cause is not Cause.TIE or each.kind not in ("argmin", "argmax", "top_k", "bottom_k"):
+        return []
+    # all the first places, so that another of the same rank is seen
+    several = {"argmin": "bottom_k", "argmax": "top_k"}.get(each.kind, each.kind)
+    k = each.parameters.get("k", 1)
+    return [aggregated({"kind": several, "payload": each["payload"], "by": each["by"], "k": k + _TIED})]
+
+
+def is_rounded(doubt: Doubt, said: Sequence[Any]) -> bool:
+    """Whether all doubles that differ are next to each other, or a sum's one such step of its greatest addend apart."""
+    online, offline = value_of(doubt.row.online), value_of(doubt.row.offline)
+    if _next_to(online, offline):
+        return True
+    both = isinstance(online, float) and isinstance(offline, float) and math.isfinite(online) and math.isfinite(offline)
+    if not both or not said or not isinstance(said[0], float):
+        return False
+    least, most, n = said
+    step = math.ulp(max(abs(least), abs(most))) / (n if doubt.each.kind == "mean" else 1)
+    return bool(abs(online - offline) <= step + math.ulp(offline))
+
+
+def _next_to(online: Any, offline: Any) -> bool:
+    """Whether both are the same, but for doubles that are next to each other."""
+    if isinstance(online, float) and isinstance(offline, float):
+        return online in (math.nextafter(offline, -math.inf), offline, math.nextafter(offline, math.inf))
+    if isinstance(online, list) and isinstance(offline, list):
+        return len(online) == len(offline) and all(map(_next_to, online, offline))
+    if isinstance(online, dict) and isinstance(offline, dict):
+        return online.keys() == offline.keys() and all(_next_to(online[name], offline[name]) for name in online)
+    return bool(online == offline and type(online) is type(offline))
+
+
+def is_tied(doubt: Doubt, places: Any) -> bool:
+    if not places:
+        return False
+    each, row, kind = doubt.each, doubt.row, doubt.feature.aggregate.output_type
+    if each.kind in ("argmin", "argmax"):
+        first = canonical(places[0]["by"])
+        best = [place["payload"] for place in places if canonical(place["by"]) == first]
+        return any(canonical(typed(payload, kind)) == row.online for payload in best)
+    struct = kind.value_type
+    ranks = [canonical(typed(place["by"], struct.field("by").type)) for place in places[: each["k"]]]
+    return ranks == row.online_ranks()

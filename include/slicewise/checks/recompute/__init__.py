@@ -1,0 +1,1 @@
+"""The offline side of the check: Spark SQL over archived events."""

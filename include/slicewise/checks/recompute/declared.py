@@ -1,0 +1,141 @@
+"""An approximate answer is exact where it must be, and within what its kind declares elsewhere.
+
+The exact truth comes from Spark SQL or a judge; nothing here runs the algebra.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from slicewise.checks.recompute.queries import Aggregated
+from slicewise.checks.values import canonical
+from slicewise.features.schema.types import LONG, STRING
+
+SIGMAS = 6.0
+"""A correct sketch exceeds this many standard errors about once in five hundred million answers."""
+LEAST_DOUBLE = 5e-324
+STRANGERS = 24
+"""How many values that were seen nowhere the features that are asked are asked for."""
+ASKED = "asked"
+"""Parameter that the check adds: the values that a reader asked for."""
+
+
+class Truth(NamedTuple):
+    """What is exactly so; `equal`: whether the answer must be it, byte for byte."""
+
+    equal: bool
+    value: Any
+
+
+@dataclass(frozen=True)
+class Distinct:
+    """What Spark counted: distinct values, and the bytes of their texts together."""
+
+    count: int
+    text_bytes: int
+
+
+def strangers(kind: str, run: str) -> list[Any]:
+    """Values that no event is likely to hold; of types of few values none."""
+    digests = [hashlib.sha256(f"{run} {i}".encode()).digest() for i in range(STRANGERS)]
+    if kind == STRING:
+        return [digest.hex() for digest in digests]
+    return [int.from_bytes(digest[:7], "big") for digest in digests] if kind == LONG else []
+
+
+def truth_of(each: Aggregated, found: Any) -> Truth | None:
+    """The truth of an approximate answer as SQL or its judge gave it; None of an exact kind."""
+    if isinstance(found, Distinct):
+        exact = found.count <= each["threshold"] and found.text_bytes <= 1 << each["precision"]
+        return Truth(bool(exact), found.count)
+    if isinstance(found, Mapping) and set(found) == set(Truth._fields):
+        return Truth(found["equal"], found["value"])
+    return None
+
+
+def is_approximate(each: Aggregated) -> bool:
+    """Whether an answer may be beyond what is exact."""
+    return _given(each.parameters)["kind"] in APPROXIMATE
+
+
+def within(each: Aggregated, truth: Any, answer: Any) -> bool:
+    """Whether an answer beyond the exact ones keeps the declared error; of buckets the engine's bytes alone say so."""
+    spec = _given(each.parameters)
+    return spec["kind"] not in WITHIN or WITHIN[spec["kind"]](spec, truth, answer)
+
+
+def with_question(spec: Mapping[str, Any], values: Sequence[Any]) -> dict[str, Any]:
+    """The parameters of an aggregate of members, with the values that it is asked for."""
+    if spec["kind"] == "where":
+        return {**spec, "aggregate": with_question(spec["aggregate"], values)}
+    return {**spec, ASKED: list(values)}
+
+
+def question(spec: Mapping[str, Any]) -> Sequence[Any]:
+    """The values that are asked for; of most aggregates none."""
+    found: Sequence[Any] = _given(spec).get(ASKED, ())
+    return found
+
+
+def _given(spec: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The parameters of what a condition gives events to."""
+    return _given(spec["aggregate"]) if spec["kind"] == "where" else spec
+
+
+def _distinct_count(spec: Mapping[str, Any], count: int, estimate: Any) -> bool:
+    """Six declared standard errors, 1.04 / 2^(precision/2), of the count."""
+    if not isinstance(estimate, int) or isinstance(estimate, bool):
+        return False
+    error = 1.04 / math.sqrt(1 << spec["precision"])
+    return bool(abs(estimate - count) <= SIGMAS * error * count + 1)
+
+
+def _quantiles(spec: Mapping[str, Any], truth: Any, answer: Any) -> bool:
+    """Each entry within the declared share of the exact one; null where bins were collapsed."""
+    if not isinstance(answer, list) or len(answer) != len(truth):
+        return False
+    error = spec["error"] * (1 + 1e-9)
+    return all(
+        found is None or abs(found - value) <= error * abs(value) + LEAST_DOUBLE
+        for found, value in zip(answer, truth, strict=True)
+    )
+
+
+def _top_k_frequent(spec: Mapping[str, Any], truth: Any, answer: Any) -> bool:
+    """No count too low; none too high by more than forty declared errors, which less than one in ten million is."""
+    if not isinstance(answer, Mapping) or len(answer["items"]) > spec["k"]:
+        return False
+    counts = {canonical(value): count for value, count in truth["counts"]}
+    most = 40 * spec["error"] * sum(counts.values()) + 1
+    return all(0 <= each["count"] - counts.get(canonical(each["value"]), math.inf) <= most for each in answer["items"])
+
+
+def _members(spec: Mapping[str, Any], truth: Any, answer: Any) -> bool:
+    """Never false of a member; of strangers no more members than six standard errors beyond the declared share."""
+    if not isinstance(answer, list) or len(answer) != len(truth):
+        return False
+    said = [found for found, member in zip(answer, truth, strict=True) if not member]
+    expected = spec["error"] * len(said)
+    lost = any(found is False for found, member in zip(answer, truth, strict=True) if member)
+    return not lost and said.count(True) <= expected + SIGMAS * math.sqrt(expected) + 2
+
+
+def _share(_spec: Mapping[str, Any], _truth: Any, answer: Any) -> bool:
+    """What the engine says; a share it must be."""
+    return isinstance(answer, float) and 0 < answer <= 1
+
+
+WITHIN: dict[str, Callable[[Mapping[str, Any], Any, Any], bool]] = {
+    "distinct_count": _distinct_count,
+    "quantiles": _quantiles,
+    "top_k_frequent": _top_k_frequent,
+    "bloom": _members,
+    "bloom_fill": _share,
+    "cuckoo": _members,
+}
+"""Approximate kinds: (kind and parameters, the exact value, the answer) -> whether the declared error is kept."""
+APPROXIMATE = frozenset(WITHIN)

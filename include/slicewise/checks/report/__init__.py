@@ -1,0 +1,1 @@
+"""The gate, the report and the rows of `ops.checks`."""

@@ -1,0 +1,1 @@
+"""Commands for data: sets for training, replays and load."""

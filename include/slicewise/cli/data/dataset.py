@@ -1,0 +1,154 @@
+"""build training sets and snapshots, and build one again from its manifest
+
+A spine is a file of rows to be answered: the entity's columns, `at`, and whatever else is to be kept, such
+as labels. It is Parquet, Feather or CSV. Of a CSV file the entity has the types that its view declares, so
+that user 007 stays 007; `at` is RFC 3339 with a zone, or a column of whole numbers: microseconds since 1970.
+The result is Parquet, or CSV by its name (lists and structs as JSON). docs/training.md says more.
+
+Where the spine asks for more than is archived, the log is archived first: by Spark, some half a minute. --no-archive
+refuses instead.
+
+  slicewise dataset build --spine spine.csv --features churn_v1 --out train.parquet
+  slicewise dataset build --spine served.parquet --features listening:plays_1h --knowledge token --out train.csv
+  slicewise dataset snapshot --features churn_v1 --at 2026-11-21T08:00:00Z --out all.parquet
+  slicewise dataset rebuild train.manifest.json --out again.parquet
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from slicewise.errors import BadRequest
+from slicewise.settings import Settings
+
+if TYPE_CHECKING:
+    from slicewise.training.archiving.offline import Offline
+    from slicewise.training.dataset import DataSet
+
+_AT = "aware instant: 2026-11-21T08:00:00Z"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    actions = parser.add_subparsers(dest="action", required=True, metavar="action")
+    build = actions.add_parser("build", help="a training set for a spine")
+    build.add_argument(
+        "--spine", required=True, type=Path, help="Parquet, Feather or CSV file: entity columns, at, labels"
+    )
+    build.add_argument("--knowledge", default="event_time", choices=("event_time", "token"))
+    snapshot = actions.add_parser("snapshot", help="all entities at one or several instants, without a spine")
+    snapshot.add_argument("--at", help=_AT)
+    snapshot.add_argument("--start", help=_AT)
+    snapshot.add_argument("--end", help=_AT + ", not included")
+    snapshot.add_argument("--every", help="a duration such as 1h")
+    for each in (build, snapshot):
+        each.add_argument(
+            "--features", required=True, nargs="+", help='a feature set, or refs "view:column", also comma separated'
+        )
+        each.add_argument("--deployment", type=Path, help="a deployment's JSON in place of the one that runs")
+        each.add_argument("--no-archive", action="store_true", help="refuse what is not archived yet")
+    rebuild = actions.add_parser("rebuild", help="the same bytes once more, from a manifest")
+    rebuild.add_argument("manifest", type=Path)
+    rebuild.add_argument("--spine", type=Path, help="by default the file beside the manifest")
+    for each in (build, snapshot, rebuild):
+        each.add_argument(
+            "--out", required=True, type=Path, help="Parquet file, or CSV by its name; manifest and spine go beside it"
+        )
+        each.add_argument("--json", action="store_true", help="the report as one JSON object")
+
+
+def run(arguments: argparse.Namespace, settings: Settings) -> int:
+    begun = time.monotonic()
+    _refuse_out(arguments)
+    again = arguments.action == "rebuild"
+    offline, built = _rebuilt(arguments, settings) if again else _built(arguments, settings)
+    _say(f"writing {built.table.num_rows} rows")
+    written = built.write(arguments.out)
+    if not again:  # a data set that is built again is the one that was recorded
+        offline.record(written, arguments.out.name)
+    report = {
+        "dataset": written.name,
+        "rows": written.rows,
+        "features": len(written.features),
+        "knowledge": written.knowledge,
+        "sources": {source: each["seq"] for source, each in written.sources.items()},
+        "errors": dict(written.errors),
+        "incomplete": dict(written.incomplete),
+        "sha256": written.content,
+        "out": str(arguments.out),
+        "seconds": round(time.monotonic() - begun, 2),
+    }
+    if arguments.json:
+        print(json.dumps(report))
+    else:
+        for key, value in report.items():
+            print(f"{key:<10} {value}")
+    return 0
+
+
+def _rebuilt(arguments: argparse.Namespace, settings: Settings) -> tuple[Offline, DataSet]:
+    from slicewise.training import dataset as made
+    from slicewise.training.archiving.offline import Offline
+    from slicewise.training.manifest import SPINE_SUFFIX, SUFFIX, Manifest
+
+    manifest = Manifest.read(arguments.manifest)
+    _say("opening the archive")
+    offline = Offline.open(settings, manifest.deployed())
+    beside = arguments.manifest.with_name(arguments.manifest.name.removesuffix(SUFFIX) + SPINE_SUFFIX)
+    _say(f"building {manifest.rows} rows of {len(manifest.features)} features again")
+    spine = arguments.spine or (beside if manifest.spine else None)
+    return offline, made.rebuild(offline.archive, manifest, spine, str(arguments.manifest))
+
+
+def _built(arguments: argparse.Namespace, settings: Settings) -> tuple[Offline, DataSet]:
+    from slicewise.features.plan.deployment import Deployment
+    from slicewise.training.api import open_snapshot, open_training_set, snapshot_instants
+
+    features = [each for text in arguments.features for each in text.split(",") if each]
+    wanted = features[0] if len(features) == 1 and ":" not in features[0] else features
+    deployment = None
+    if arguments.deployment is not None:
+        deployment = Deployment.from_json(_text_of(arguments.deployment))
+    archive = not arguments.no_archive
+    if arguments.action == "snapshot":
+        ats = snapshot_instants(arguments.at, arguments.start, arguments.end, arguments.every)
+        return open_snapshot(settings, wanted, ats, deployment, archive=archive, say=_say, step=_say)
+    spine, knowledge = arguments.spine, arguments.knowledge
+    return open_training_set(settings, spine, wanted, knowledge, deployment, archive=archive, say=_say, step=_say)
+
+
+def _refuse_out(arguments: argparse.Namespace) -> None:
+    """Before any work: a result that has no place to go, or would stand in the place of what it is made of."""
+    out = arguments.out
+    if not out.parent.is_dir():
+        raise BadRequest(
+            f"there is no folder {out.parent}",
+            where="--out",
+            expected="a folder that exists",
+            next_step="make it first",
+        )
+    spine = getattr(arguments, "spine", None)
+    if spine is not None and out.exists() and spine.exists() and out.samefile(spine):
+        raise BadRequest(
+            f"{out} is the spine", where="--out", expected="a file of its own", next_step="name another file"
+        )
+
+
+def _text_of(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise BadRequest(
+            f"{path} cannot be read: {error.strerror}",
+            where="--deployment",
+            expected="a deployment's JSON",
+            next_step="leave it out to ask for what runs",
+        ) from error
+
+
+def _say(line: str) -> None:
+    print(f"dataset: {line}", file=sys.stderr, flush=True)

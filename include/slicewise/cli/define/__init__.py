@@ -1,0 +1,1 @@
+"""Commands for definitions: init, check, plan, apply, sql."""

@@ -1,0 +1,1 @@
+"""Commands for the platform: run, up, down, status and what keeps it well."""

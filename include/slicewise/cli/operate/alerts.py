@@ -1,0 +1,71 @@
+"""show where alerts go, or send a test alert to each of these channels and tell what came back
+
+A failed task, a lost tail, late answers, a red check always write an event into their task's log. They go further
+where Airflow's workers have one of these variables:
+
+  SLICEWISE_ALERT_WEBHOOK         a URL that takes a JSON object by POST
+  SLICEWISE_ALERT_SLACK_CONN      the name of an Airflow connection of type slackwebhook
+  SLICEWISE_ALERT_SMTP_TO         addresses, separated by commas; the Airflow connection smtp_default sends to them
+  SLICEWISE_ALERT_PAGERDUTY_CONN  the name of an Airflow connection of type pagerduty_events
+
+Run it where Airflow's workers run, with their variables. The test goes the way of every alert, in Airflow's own
+environment, where connections are known. Exit code 0: each channel took its alert; 1: one did not, or none is
+configured.
+docs/runbook.md, "Alerts and where they go", lists the alerts.
+
+  slicewise alerts                       which channels are configured
+  slicewise alerts test                  send one alert to each
+  slicewise alerts test --json
+  SLICEWISE_ALERT_SMTP_TO=oncall@example.org slicewise alerts test
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+from typing import TYPE_CHECKING, Any
+
+from slicewise.settings import Settings
+
+if TYPE_CHECKING:
+    from slicewise.lifecycle.health.alerts import Channel
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("action", nargs="?", choices=("show", "test"), default="show")
+    parser.add_argument("--json", action="store_true", help="for programs")
+
+
+def run(arguments: argparse.Namespace, settings: Settings) -> int:
+    from slicewise.lifecycle.health.alerts import VARIABLES, channels
+    from slicewise.local.alert_test import send
+
+    found = channels(os.environ)
+    report: dict[str, Any] = {
+        "configured": [each.variable for each in found],
+        "not_configured": [name for name, _ in VARIABLES if name not in {each.variable for each in found}],
+    }
+    if arguments.action == "test" and found:
+        report |= send(settings)
+    if arguments.json:
+        print(json.dumps(report))
+    else:
+        _show(report, found)
+    delivered = all(each["delivered"] for each in report.get("channels", ()))
+    return 0 if delivered and (found or arguments.action == "show") else 1
+
+
+def _show(report: dict[str, Any], found: tuple[Channel, ...]) -> None:
+    if not found:
+        print("no channel is configured: alerts stand in the logs of their tasks alone")
+    sent = {each["variable"]: each for each in report.get("channels", ())}
+    if sent:
+        print(f"sent: {report['text']}")
+    for channel in found:
+        came = sent.get(channel.variable)
+        state = "configured" if came is None else "delivered" if came["delivered"] else "FAILED"
+        said = "" if came is None else came["said"]
+        print(f"{channel.kind:<10} {state:<11} {channel.variable:<31} {said}".rstrip())
+    for name in report["not_configured"]:
+        print(f"{'-':<10} {'not set':<11} {name}")

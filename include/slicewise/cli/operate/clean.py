@@ -1,0 +1,19 @@
+"""stop all that runs and forget everything that it kept"""
+
+from __future__ import annotations
+
+import argparse
+
+from slicewise.cli.operate.up import say
+from slicewise.local.servers import supervisor
+from slicewise.settings import Settings
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    del parser
+
+
+def run(arguments: argparse.Namespace, settings: Settings) -> int:
+    del arguments
+    supervisor.clean(settings, say)
+    return 0

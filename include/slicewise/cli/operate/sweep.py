@@ -1,0 +1,57 @@
+"""find keys of the online store without or with over-long expiry, set them right, report"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections import Counter
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from slicewise.settings import Settings, urls_of
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--dry-run", action="store_true", help="report only")
+    parser.add_argument("--json", action="store_true", help="the report as one JSON object")
+
+
+def _verdict(
+    judge: Callable[..., Any], rules: Any, key: bytes, expires_at_s: int | None, now_us: int, fields: Any
+) -> Any:
+    return judge(key, expires_at_s, now_us, rules, fields)
+
+
+def run(arguments: argparse.Namespace, settings: Settings) -> int:
+    from slicewise.lifecycle.sweep import Finding, rules_of, verdict
+    from slicewise.stores.online.redis import sweep as store
+
+    found: Counter[str] = Counter()
+    deployed = False
+    for url in urls_of(settings.redis_url):  # of each node by its own marks
+        standing = store.deployed(url)
+        if standing is None:
+            continue
+        deployed, rules = True, rules_of(standing.marks, standing.manifest)
+        found += store.sweep(
+            url,
+            standing,
+            partial(_verdict, verdict, rules),
+            dry_run=arguments.dry_run,
+            progress=lambda scanned: print(f"scanned {scanned} keys", file=sys.stderr),
+        )
+    report: dict[str, object] = {
+        "deployed": deployed,
+        "scanned": found["scanned"],
+        **{finding.value: found[finding.value] for finding in Finding},
+        "changed": found["changed"],
+        "dry_run": arguments.dry_run,
+    }
+    if arguments.json:
+        print(json.dumps(report))
+    else:
+        for name, value in report.items():
+            print(f"{name:<15} {value}")
+    return 0

@@ -1,0 +1,1 @@
+"""What a view publishes at each instant, and the leaderboards made of it; pure decisions."""

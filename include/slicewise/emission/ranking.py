@@ -1,0 +1,119 @@
+"""The rows of a board follow from values and keys alone: any order of the entities, and any that are too many, give it.
+
+Best first: the greater value, and of equal ones the smaller key by its bytes (`stores.keys`, without the partition).
+An entity whose value is that of no events stands on no board, so that it does not matter who is still remembered.
+"""
+
+from __future__ import annotations
+
+import datetime
+import decimal
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from heapq import nsmallest
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from slicewise.aggregates import Aggregate
+from slicewise.codec.leaderboards import BoardRow, KeyValue, Ranked
+from slicewise.stores.online.keys import entity_tags
+
+_EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
+_US = datetime.timedelta(microseconds=1)
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A row and where it stands among others: smaller ranks are better."""
+
+    rank: tuple[Any, bytes]
+    row: BoardRow
+
+
+@dataclass(frozen=True)
+class Standing:
+    """The best rows of a window, best first; more: there are others."""
+
+    places: tuple[Place, ...]
+    more: bool
+
+
+def top(columns: Sequence[tuple[str, str]], entities: pa.Table, values: pa.Array, nothing: object, k: int) -> Standing:
+    """The best k. columns: (name, type) of the entity, sorted; values: aligned with entities, one row for each;
+    nothing: the value of an entity without events. Nulls and NaN have no rank."""
+    ranked = _ranked(values, nothing)
+    found = values.filter(ranked)
+    who = entities.select([name for name, _ in columns]).filter(ranked)
+    more = len(found) > k
+    if more:
+        # what is worse than the k-th value cannot be on it; of its equals their keys decide
+        best = pc.select_k_unstable(pa.table({"v": found}), k, [("v", "descending")])
+        least = found.take(best[-1:])[0]
+        enough = pc.greater_equal(found, least)
+        found, who = found.filter(enough), who.filter(enough)
+    ranks = zip((-value for value in found.to_pylist()), _tags(columns, who), range(len(found)), strict=True)
+    chosen = pa.array([i for *_, i in nsmallest(k, ranks)], pa.int64())
+    return Standing(tuple(places(columns, who.take(chosen), found.take(chosen))), more)
+
+
+def places(columns: Sequence[tuple[str, str]], entities: pa.Table, values: pa.Array) -> list[Place]:
+    """Each row with its rank, in the order given; none of them null."""
+    listed: list[list[object]] = [entities.column(name).to_pylist() for name, _ in columns]
+    tags = _tags(columns, entities)
+    keys = zip(*([_key(value) for value in column] for column in listed), strict=True)
+    return [
+        Place((-value, tag), BoardRow(key, _value(value)))
+        for value, tag, key in zip(values.to_pylist(), tags, keys, strict=True)
+    ]
+
+
+def _tags(columns: Sequence[tuple[str, str]], entities: pa.Table) -> list[bytes]:
+    return entity_tags(columns, [entities.column(name).to_pylist() for name, _ in columns])
+
+
+def _rank(place: Place) -> tuple[Any, bytes]:
+    return place.rank
+
+
+def _ranked(values: pa.Array, nothing: object) -> pa.Array:
+    """Which values have a rank."""
+    keep = pc.is_valid(values)
+    if pa.types.is_floating(values.type):
+        keep = pc.and_(keep, pc.invert(pc.is_nan(values)))
+    if nothing is not None:
+        keep = pc.and_(keep, pc.not_equal(values, pa.scalar(nothing, values.type)))
+    return pc.fill_null(keep, False)
+
+
+def of_no_events(aggregate: Aggregate) -> object:
+    """The value of an entity without events: null, of counts 0."""
+    value: object = aggregate.finish_columns(aggregate.to_columns([aggregate.empty()])).values[0].as_py()
+    return value
+
+
+def _key(value: Any) -> KeyValue:
+    if isinstance(value, datetime.datetime):
+        return (value - _EPOCH) // _US
+    if isinstance(value, datetime.date):
+        return value.isoformat()
+    key: KeyValue = value
+    return key
+
+
+def _value(value: Any) -> Ranked:
+    return f"{value:f}" if isinstance(value, decimal.Decimal) else value
+
+
+def corrected(before: Standing, changed: Iterable[Place], gone: Iterable[bytes], most: int) -> Standing:
+    """After late events. changed: what entities have now; gone: keys of those without a value now. Who was not among
+    the rows is worse than all of them: where there is more, a row that fell below the worst of them is left out."""
+    changed = list(changed)
+    moved = {place.rank[1] for place in changed} | set(gone)
+    rows = [place for place in before.places if place.rank[1] not in moved] + changed
+    if before.more:
+        worst = before.places[-1].rank if before.places else ()
+        rows = [place for place in rows if place.rank <= worst]
+    rows.sort(key=_rank)
+    return Standing(tuple(rows[:most]), before.more or len(rows) > most)

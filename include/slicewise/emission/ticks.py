@@ -1,0 +1,133 @@
+"""What is published follows from the log alone: equal covers give equal ticks, whoever computes them and when.
+
+An instant is a time at which windows end. Its cover is, per partition, the first offset whose Kafka time has
+reached it; a tick is the state of a window at that cover. Events of a window that was published already, between
+two instants' covers, make a correction of it at the later one (docs/adr/0043).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Protocol
+
+from slicewise.features.declare.emission import emitted_features
+from slicewise.windows.slices import Window, floor
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+    import pyarrow as pa
+
+    from slicewise.features.plan.deployment import Deployment
+    from slicewise.features.plan.unit import Unit
+    from slicewise.offsets.vector import Cover
+
+Errors = Mapping[str, Mapping[int, str]]
+"""Feature column -> row -> why its value is null, where that is an error."""
+BEAT_US = 10_000_000
+"""Corrections of windows that end more rarely do not wait for the next end."""
+
+
+@dataclass(frozen=True, eq=False)
+class Tick:
+    """One window of a view at its end, for all entities that are active: those with events in it, and those that
+    had events in the window that ended one step before (their values are those of no events, once)."""
+
+    view: str
+    window: Window
+    start_us: int
+    end_us: int
+    entities: pa.Table
+    """The entity's columns, sorted by name; of a global view none, and one row."""
+    values: pa.Table
+    """Rows aligned with `entities`; per feature of this window a column of its name (`plays_10s`)."""
+    changed: npt.NDArray[np.bool_]
+    """Rows whose values are others than those published one step before."""
+    cover: Cover
+    """All events below it, and no other, are in the values."""
+    errors: Errors = field(default_factory=dict)
+
+
+@dataclass(frozen=True, eq=False)
+class Correction:
+    """Published windows of a view and length that late events changed, each entity and window a row."""
+
+    view: str
+    window: Window
+    ends_us: npt.NDArray[np.int64]
+    """Per row the window's end; it starts `window.length_us` earlier."""
+    entities: pa.Table
+    old: pa.Table
+    """Values as they were published last."""
+    values: pa.Table
+    causes: Sequence[tuple[str, int, int]]
+    """Per row (topic id, partition, offset) of the first of the late events."""
+    cover: Cover
+    errors: Errors = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class EmittedView:
+    """A view whose windows are published, and to what end. topic: of `emit=`; None where only boards want its ticks."""
+
+    view: str
+    units: tuple[Unit, ...]
+    columns: frozenset[str]
+    topic: str | None
+    wait_us: int
+    corrections_us: int
+
+    @property
+    def longest_us(self) -> int:
+        """Length of its longest published window."""
+        features = [each for unit in self.units for each in unit.features if each.column in self.columns]
+        return max(each.window.length_us for each in features)
+
+
+def emitted_views(deployment: Deployment, source: str) -> tuple[EmittedView, ...]:
+    """The views of a source that somebody wants ticks of: a topic all features, a board its own."""
+    found = []
+    for view in deployment.views:
+        units = [unit for unit in deployment.view(view) if unit.source == source and unit.event_list is None]
+        emission = next((unit.emission for unit in units if unit.emission is not None), None)
+        boards = [board for board in deployment.leaderboards if board.view == view]
+        wanted = {board.column for board in boards}
+        if emission is not None:
+            wanted |= {each.column for unit in units for each in emitted_features(unit.features)}
+        mine = tuple(unit for unit in units if any(each.column in wanted for each in unit.features))
+        if mine:
+            late = [0 if board.topic is None else board.correct_within_us for board in boards]
+            found.append(
+                EmittedView(
+                    view,
+                    mine,
+                    frozenset(wanted),
+                    None if emission is None else emission.topic,
+                    0 if emission is None else emission.wait_us,
+                    max([*late, 0 if emission is None else emission.corrections_us]),
+                )
+            )
+    return tuple(found)
+
+
+class Sink(Protocol):
+    """Where ticks go. Called by one thread, in the order of instants; after a restart those since the last `flush`
+    come again, equal."""
+
+    def publish(self, tick: Tick) -> None: ...
+    def correct(self, correction: Correction) -> None: ...
+    def flush(self) -> None:
+        """Returns when all that was handed over stands: then the cover of this emission advances."""
+        ...
+
+
+def grid(steps: Iterable[int]) -> tuple[int, ...]:
+    """Steps of the instants of a view whose windows end at these: theirs, and beats where those are rare."""
+    found = set(steps)
+    return tuple(sorted({*found, min(BEAT_US, *found)}))
+
+
+def next_instant(after_us: int, steps: Sequence[int]) -> int:
+    """The first instant later than `after_us` of a grid."""
+    return min(floor(after_us, step) + step for step in steps)

@@ -1,0 +1,1 @@
+"""What a user declares: sources, views, features, sets, cases and leaderboards."""

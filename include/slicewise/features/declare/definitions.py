@@ -1,0 +1,277 @@
+"""A definition is frozen data, checked as soon as its author writes it; nothing here runs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from slicewise.calls import checked_class, shown
+from slicewise.errors import DefinitionError
+from slicewise.features.declare.cases import Case, case
+from slicewise.features.declare.emission import Emit
+from slicewise.features.declare.event_list import CAPACITY, check_capacity
+from slicewise.features.declare.feature_set import FeatureSet
+from slicewise.features.declare.leaderboard import Leaderboard
+from slicewise.features.naming import (
+    OF_QUESTIONS,
+    Location,
+    at_place,
+    check_mapping,
+    check_name,
+    check_owner,
+    check_truth,
+    frozen,
+    placed,
+    refuse_cases,
+    refuse_reserved,
+    refuse_twice,
+    texts,
+    written_at,
+)
+from slicewise.features.schema.kafka_source import KafkaSource
+from slicewise.windows.slices import Window, as_window, parse_duration
+
+if TYPE_CHECKING:
+    from slicewise.aggregates import Aggregate
+    from slicewise.features.rowlogic.row_function import RowFunction
+
+__all__ = ["Case", "Feature", "FeatureSet", "FeatureView", "KafkaSource", "Project", "case"]
+
+
+@checked_class
+@dataclass(frozen=True)
+class Feature:
+    """An aggregate over windows: `<feature>_<window>` are its columns."""
+
+    name: str
+    aggregate: Aggregate
+    windows: Sequence[Window | str]
+    location: Location | None = field(default_factory=written_at, compare=False, repr=False)
+
+    def __post_init__(self) -> None:
+        from slicewise.aggregates import Aggregate
+        from slicewise.features import meant
+
+        where = at_place("feature", self.name, self.location)
+        check_name(self.name, "a feature", where)
+        if not isinstance(self.aggregate, Aggregate):
+            raise DefinitionError(
+                f"{meant.shown(self.aggregate)} is no aggregate",
+                where=where,
+                expected='an aggregate such as sw.count() or sw.sum("column")',
+                next_step=meant.aggregate(self.aggregate),
+            )
+        if isinstance(self.windows, str) or not isinstance(self.windows, Sequence) or not self.windows:
+            raise DefinitionError(
+                f"windows are {shown(self.windows)}",
+                where=where,
+                expected='a list with at least one window: windows=["10m", sw.tumbling("1h")]',
+                next_step=meant.windows(self.windows),
+            )
+        for each in self.windows:
+            if callable(each):
+                raise DefinitionError(
+                    f"{meant.shown(each)} is no window",
+                    where=where,
+                    expected='a window such as "1h" or sw.tumbling("1h")',
+                    next_step=f'call it: sw.{getattr(each, "__name__", "tumbling")}("1h")',
+                )
+        with placed(where):
+            windows = tuple(as_window(window) for window in self.windows)
+        object.__setattr__(self, "windows", windows)
+        refuse_twice([w.column_suffix() for w in windows], "window", where)
+
+    def columns(self) -> tuple[str, ...]:
+        """Names of the columns that it answers."""
+        return tuple(f"{self.name}_{as_window(w).column_suffix()}" for w in self.windows)
+
+
+def _is_row_function(value: object) -> bool:
+    from slicewise.features.rowlogic.row_function import RowFunction
+
+    return isinstance(value, RowFunction)
+
+
+@checked_class
+@dataclass(frozen=True)
+class FeatureView:
+    """Features over one source and one entity key.
+
+    entity: columns of the source that are the key; none for a global view. where: row logic that
+    an event must satisfy. columns: computed columns, name -> row logic, or a function of `sw.row_function`.
+    slice: declared slice
+    (the planner's choice by default). spread: one set of keys per partition, for few hot entities.
+    capacity: how many of an entity's latest events its exact windows can reach at most. emit: the
+    Kafka topic to which results of sliding, tumbling and hopping windows are published as they end,
+    or a sw.Emit.
+    """
+
+    name: str
+    source: KafkaSource
+    entity: Sequence[str]
+    features: Sequence[Feature]
+    where: str | None = None
+    columns: Mapping[str, str | RowFunction] = field(default_factory=dict)
+    slice: str | None = None
+    spread: bool = False
+    owner: str | None = None
+    tests: Sequence[Case] = ()
+    capacity: int = CAPACITY
+    emit: str | Emit | None = None
+    location: Location | None = field(default_factory=written_at, compare=False, repr=False)
+
+    @property
+    def place(self) -> str:
+        """The view and where it was written, for messages."""
+        return at_place("view", self.name, self.location)
+
+    def __post_init__(self) -> None:
+        where = self.place
+        check_name(self.name, "a view", where)
+        if not isinstance(self.source, KafkaSource):
+            raise DefinitionError(
+                f"source is {shown(self.source)}",
+                where=where,
+                expected="a sw.KafkaSource",
+                next_step="declare the topic as a sw.KafkaSource, and give that object",
+            )
+        object.__setattr__(self, "entity", texts(self.entity, "entity", where))
+        refuse_twice(self.entity, "entity column", where)
+        if not isinstance(self.features, Sequence) or not all(isinstance(f, Feature) for f in self.features):
+            raise DefinitionError(
+                "features are no list of them",
+                where=where,
+                expected="features=[sw.Feature(…), …]",
+                next_step="put it in [ ]: features=[…]"
+                if isinstance(self.features, Feature)
+                else "list each as a sw.Feature(…)",
+            )
+        if not self.features:
+            raise DefinitionError(
+                "a view has no features",
+                where=where,
+                expected="features=[sw.Feature(…), …]",
+                next_step="declare what it is to answer",
+            )
+        object.__setattr__(self, "features", tuple(self.features))
+        refuse_twice([f.name for f in self.features], "feature", where)
+        check_truth(self.spread, "spread", where)
+        check_owner(self.owner, where)
+        self._check_columns([c for f in self.features for c in f.columns()])
+        if self.where is not None and not isinstance(self.where, str):
+            raise DefinitionError(
+                f"where is {shown(self.where)}",
+                where=where,
+                expected='row logic as text, as "seconds > 30", or none',
+                next_step="write the condition in quotes, or leave where= out",
+            )
+        self._check_computed(where)
+        object.__setattr__(self, "columns", frozen(self.columns))
+        if self.slice is not None:
+            with placed(f"slice of {where}"):
+                parse_duration(self.slice)
+        check_capacity(self.capacity, where)
+        if self.emit is not None:
+            object.__setattr__(self, "emit", self._emitted(self.emit, where))
+        if not isinstance(self.tests, Sequence) or not all(isinstance(test, Case) for test in self.tests):
+            raise DefinitionError(
+                "tests are cases",
+                where=where,
+                expected="tests=[sw.case(…)]",
+                next_step="put each test in a sw.case(…), and these in [ ]",
+            )
+        object.__setattr__(self, "tests", tuple(self.tests))
+
+    def _check_computed(self, where: str) -> None:
+        check_mapping(self.columns, "columns", where, '{"minutes": "seconds / 60"}')
+        for column in self.columns:
+            check_name(column, "a computed column", where)
+            refuse_reserved(column, where)
+            if column.lower() in {name.lower() for name in self.source.schema}:
+                raise DefinitionError(
+                    f"the computed column {column!r} has the name of a column of the source",
+                    where=where,
+                    expected="a name of its own",
+                    next_step="rename it",
+                )
+            if not isinstance(self.columns[column], str) and not _is_row_function(self.columns[column]):
+                raise DefinitionError(
+                    f"the computed column {column!r} is {shown(self.columns[column])}",
+                    where=where,
+                    expected='row logic as text ("seconds / 60"), or a function of sw.row_function',
+                    next_step="write the expression in quotes",
+                )
+        refuse_cases(self.columns, "computed column", where)
+
+    def _emitted(self, given: str | Emit, where: str) -> Emit:
+        emit = given if isinstance(given, Emit) else Emit(given)
+        with placed(f"emit of {where}"):
+            emit.planned(where)
+        if emit.topic == (self.source.topic or self.source.name):
+            raise DefinitionError(
+                f"emit names {emit.topic!r}, the topic that the view reads",
+                where=where,
+                expected="another topic",
+                next_step="name a topic of its own, or events would be read that the view published",
+            )
+        return emit
+
+    def _check_columns(self, names: Sequence[str]) -> None:
+        """An answer has a column for each feature and window, and those of the entity: each under a name of its own."""
+        refuse_twice(names, "feature column", self.place)
+        seen = {column.lower(): f"entity column {column!r}" for column in self.entity}
+        for name in names:
+            other = seen.setdefault(name.lower(), f"feature column {name!r}")
+            if other != f"feature column {name!r}":
+                raise DefinitionError(
+                    f"the feature column {name!r} has the name of the {other}",
+                    where=self.place,
+                    expected="names that differ in more than case, since SQL does not see it",
+                    next_step="rename the feature",
+                )
+        for word in sorted({*self.entity} & OF_QUESTIONS):
+            raise DefinitionError(
+                f"an entity column named {word!r}",
+                where=self.place,
+                expected=f"another name: in sw.evaluate and in spines the column {word!r} says how a row is read",
+                next_step=f'give the column another name, with paths={{"…": "$.{word}"}}',
+            )
+
+
+@dataclass(frozen=True)
+class Project:
+    """Everything that a project's module declares. sources: what SQL may name, those of the views among them."""
+
+    name: str
+    views: tuple[FeatureView, ...]
+    feature_sets: tuple[FeatureSet, ...] = ()
+    sources: tuple[KafkaSource, ...] = ()
+    leaderboards: tuple[Leaderboard, ...] = ()
+
+    @staticmethod
+    def of(name: str, definitions: Iterable[object]) -> Project:
+        """A project of whatever is a view, a feature set, a leaderboard or a source among these objects, or in a tuple
+        of them."""
+        views: dict[int, FeatureView] = {}
+        sets: dict[int, FeatureSet] = {}
+        sources: dict[int, KafkaSource] = {}
+        boards: dict[int, Leaderboard] = {}
+        for given in definitions:
+            for value in given if isinstance(given, tuple | list) else (given,):
+                if isinstance(value, FeatureView):
+                    views[id(value)] = value
+                    sources[id(value.source)] = value.source
+                elif isinstance(value, FeatureSet):
+                    sets[id(value)] = value
+                elif isinstance(value, Leaderboard):
+                    boards[id(value)] = value
+                elif isinstance(value, KafkaSource):
+                    sources[id(value)] = value
+        return Project(
+            name,
+            tuple(views.values()),
+            tuple(sets.values()),
+            tuple(sources.values()),
+            tuple(boards.values()),
+        )

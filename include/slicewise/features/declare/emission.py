@@ -1,0 +1,69 @@
+"""What a view publishes: which windows end at known instants, and how long it waits and looks back."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from slicewise.calls import checked_class
+from slicewise.errors import DefinitionError
+from slicewise.windows.slices import Window, parse_duration, resolution
+
+if TYPE_CHECKING:
+    from slicewise.features.plan.unit import PlannedFeature
+
+_TOPIC = re.compile(r"[A-Za-z0-9._-]{1,200}")
+CORRECTIONS = "1h"
+
+
+@checked_class
+@dataclass(frozen=True)
+class Emit:
+    """Publishes a view's window results to a Kafka topic, at each window's end and when a late event changes one.
+
+    wait: how much later than a window's end its result is published, so that fewer events come late; by default at
+    its end. corrections: for how long after its end a window is corrected; what it takes in memory grows with it.
+    """
+
+    topic: str
+    wait: str | None = None
+    corrections: str = CORRECTIONS
+
+    def planned(self, where: str) -> Emission:
+        """The same as data; DefinitionError for what is no topic or no duration."""
+        if not isinstance(self.topic, str) or not _TOPIC.fullmatch(self.topic):
+            raise DefinitionError(
+                f"{self.topic!r} is no topic name",
+                where=where,
+                expected='emit="name" or emit=sw.Emit("name", wait="1s", corrections="1h")',
+                next_step="letters, digits, dot, underscore and hyphen, at most 200",
+            )
+        wait_us = 0 if self.wait is None else parse_duration(self.wait)
+        return Emission(self.topic, wait_us, parse_duration(self.corrections))
+
+
+@dataclass(frozen=True)
+class Emission:
+    """Of a unit: where its results go; times in microseconds."""
+
+    topic: str
+    wait_us: int
+    corrections_us: int
+
+
+def emitted(window: Window) -> bool:
+    """Whether the window ends at instants that are known beforehand, each of them complete."""
+    return window.kind in ("sliding", "tumbling", "hopping") and not window.open and not window.offset_us
+
+
+def emitted_features(features: tuple[PlannedFeature, ...]) -> tuple[PlannedFeature, ...]:
+    """Those that are published: of such a window, and a value rather than a filter that readers ask."""
+    from slicewise.aggregates.sketches.membership import asking  # a definition is written without numpy
+
+    return tuple(each for each in features if emitted(each.window) and asking(each.aggregate) is None)
+
+
+def step_us(window: Window, slice_us: int) -> int:
+    """How far apart the ends of a window lie: its hop, or of a sliding one its resolution."""
+    return window.hop_us or resolution(window, slice_us)

@@ -1,0 +1,112 @@
+"""What an event list keeps follows from all windows that are answered from it, of whatever view.
+
+One list per (source, entity, where, columns): views whose exact windows read the same columns of the same events
+share it, and it keeps what the most demanding of them needs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from slicewise.errors import DefinitionError
+from slicewise.windows.slices import MAX_ROWS, Window
+
+if TYPE_CHECKING:
+    from slicewise.features.plan.unit import Unit
+
+CAPACITY = 10_000
+"""Events of one entity that a list keeps at most, where the view says nothing."""
+MAX_CAPACITY = 1_000_000
+
+
+@dataclass(frozen=True)
+class EventList:
+    """What of an entity's events must be kept; what is older is trimmed when events are added.
+
+    range_us: events this young, for windows of time (0: there are none). rows: the last so many at or before any
+    `at` that may be read (0: no rows window). late_us: how far back such an `at` may lie. most: never more than so
+    many, whatever that leaves out: what a read then lacks is refused.
+    """
+
+    range_us: int
+    rows: int
+    late_us: int
+    most: int
+
+    @property
+    def expires(self) -> bool:
+        """Whether an entity's list goes when its newest event is too old; the last rows never are."""
+        return not self.rows
+
+    def needs_more(self, kept: EventList) -> bool:
+        """Whether a list that was kept so may have dropped, or let expire, what this one must hold."""
+        earlier = self.rows > 0 and self.late_us > kept.late_us
+        return self.range_us > kept.range_us or self.rows > kept.rows or earlier
+
+    def join(self, other: EventList) -> EventList:
+        """Keeps what either keeps."""
+        return EventList(
+            max(self.range_us, other.range_us),
+            max(self.rows, other.rows),
+            max(self.late_us, other.late_us),
+            max(self.most, other.most),
+        )
+
+    def text(self) -> str:
+        """As the marks keep it."""
+        return f"{self.range_us}/{self.rows}/{self.late_us}/{self.most}"
+
+    @staticmethod
+    def parse(text: str) -> EventList:
+        """Inverse of `text`."""
+        range_us, rows, late_us, most = map(int, text.split("/"))
+        return EventList(range_us, rows, late_us, most)
+
+
+def kept_for(windows: Iterable[Window], late_us: int, capacity: int, where: str) -> EventList:
+    """What these windows need of events that come up to late_us after their time."""
+    windows = tuple(windows)
+    rows = max((window.rows for window in windows), default=0)
+    ranges = [window.length_us + window.offset_us + late_us for window in windows if window.kind == "exact"]
+    shifted = max((window.offset_us for window in windows if window.rows), default=0)
+    if rows > capacity:
+        raise DefinitionError(
+            f"a window of {rows} rows, of a list that keeps {capacity}",
+            where=where,
+            expected=f"a capacity of at least {rows}",
+            next_step="raise the view's capacity, or ask for fewer rows",
+        )
+    return EventList(max(ranges, default=0), rows, late_us + shifted, capacity)
+
+
+def check_capacity(capacity: object, where: str) -> None:
+    """Refuse a capacity that is no number of events. Raises DefinitionError."""
+    if isinstance(capacity, bool) or not isinstance(capacity, int) or not 0 < capacity <= MAX_CAPACITY:
+        raise DefinitionError(
+            f"capacity is {capacity!r}",
+            where=where,
+            expected=f"a whole number of events, from 1 to {MAX_CAPACITY} (a rows window takes up to {MAX_ROWS})",
+            next_step="leave it out for the default",
+        )
+
+
+def shared(units: Sequence[Unit]) -> tuple[Unit, ...]:
+    """The same units; those of one list keep what all of them need."""
+    lists: dict[str, EventList] = {}
+    for unit in units:
+        if unit.event_list is not None:
+            known = lists.get(unit.storage_fingerprint)
+            lists[unit.storage_fingerprint] = unit.event_list if known is None else known.join(unit.event_list)
+    return tuple(
+        unit
+        if unit.event_list is None
+        else replace(unit, event_list=lists[unit.storage_fingerprint], retention_us=_retention(lists, unit))
+        for unit in units
+    )
+
+
+def _retention(lists: dict[str, EventList], unit: Unit) -> int:
+    kept = lists[unit.storage_fingerprint]
+    return max(kept.range_us, kept.late_us)

@@ -1,0 +1,91 @@
+"""A feature set names features of many views that are read together, and what is answered where they cannot be."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from slicewise.calls import checked_class
+from slicewise.errors import DefinitionError
+from slicewise.features.declare.cases import Scalar
+from slicewise.features.naming import (
+    Location,
+    at_place,
+    check_mapping,
+    check_name,
+    check_owner,
+    frozen,
+    placed,
+    refuse_twice,
+    texts,
+    written_at,
+)
+from slicewise.windows.slices import parse_duration
+
+ON_FAILURE = ("error", "stale", "default")
+
+
+@checked_class
+@dataclass(frozen=True)
+class FeatureSet:
+    """Named features of many views, read together: features=["listening:plays_7d", …].
+
+    defaults: values to answer instead of null, by ref or, where that is unambiguous, by column.
+    on_failure: what a live read answers while the online store does not: "error" (status 503),
+    "stale" (the last known values, flagged, no older than max_staleness) or "default" (the
+    defaults, flagged).
+    """
+
+    name: str
+    features: Sequence[str]
+    defaults: Mapping[str, Scalar] = field(default_factory=dict)
+    owner: str | None = None
+    on_failure: str = "error"
+    max_staleness: str | None = None
+    location: Location | None = field(default_factory=written_at, compare=False, repr=False)
+
+    @property
+    def where(self) -> str:
+        return at_place("feature set", self.name, self.location)
+
+    def __post_init__(self) -> None:
+        where = self.where
+        check_name(self.name, "a feature set", where)
+        check_owner(self.owner, where)
+        check_mapping(self.defaults, "defaults", where, '{"plays_7d": 0}')
+        refs = texts(self.features, "features", where)
+        if not refs:
+            raise DefinitionError(
+                "a feature set is empty",
+                where=where,
+                expected='["view:column"]',
+                next_step="name the features that are read together",
+            )
+        for ref in refs:
+            if ref.count(":") != 1:
+                raise DefinitionError(
+                    f"{ref!r} is no feature",
+                    where=where,
+                    expected='"view:column", as in "listening:plays_7d"',
+                    next_step="put the view's name and a colon before the column",
+                )
+        refuse_twice(refs, "feature", where)
+        object.__setattr__(self, "features", refs)
+        object.__setattr__(self, "defaults", frozen(self.defaults))
+        if self.on_failure not in ON_FAILURE:
+            raise DefinitionError(
+                f"on_failure is {self.on_failure!r}",
+                where=where,
+                expected="one of " + ", ".join(ON_FAILURE),
+                next_step="leave on_failure= out for an error",
+            )
+        if (self.on_failure == "stale") != (self.max_staleness is not None):
+            raise DefinitionError(
+                f"on_failure is {self.on_failure!r}, max_staleness {self.max_staleness!r}",
+                where=where,
+                expected='both, as on_failure="stale", max_staleness="5m", or neither',
+                next_step="say how old a last known value may be",
+            )
+        if self.max_staleness is not None:
+            with placed(f"max_staleness of {where}"):
+                parse_duration(self.max_staleness)

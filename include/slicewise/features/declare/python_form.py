@@ -1,0 +1,159 @@
+"""A view as the Python that declares it: what is printed here, run, is the same definition."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from inspect import Parameter, signature
+from keyword import iskeyword
+from typing import Any
+
+from slicewise import aggregates
+from slicewise.aggregates import Aggregate
+from slicewise.aggregates.custom.classes import read_class
+from slicewise.features.declare.definitions import Feature, FeatureView, KafkaSource
+from slicewise.features.declare.emission import Emit
+from slicewise.features.declare.event_list import CAPACITY
+from slicewise.features.rowlogic.row_function import RowFunction
+from slicewise.features.schema.dedupe import MOST, WITHIN, Dedupe
+from slicewise.windows.slices import Window, as_window, format_duration
+
+_SOURCE_DEFAULTS: Mapping[str, Any] = {
+    "max_lateness": "1d",
+    "max_ahead": "1m",
+    "topic": None,
+    "required": (),
+    "allow_nan": (),
+    "owner": None,
+    "paths": {},
+    "format": "json",
+    "registry": None,
+    "dedupe": None,
+}
+
+
+def python_form(view: FeatureView) -> str:
+    """Source and view as Python text, without `import slicewise as sw`."""
+    return f"{source_form(view.source)}\n\n{view_form(view)}"
+
+
+def source_form(source: KafkaSource) -> str:
+    """`name = sw.KafkaSource(…)`."""
+    schema = "".join(f"        {_text(name)}: {_text(kind)},\n" for name, kind in source.schema.items())
+    lines = [
+        f"    {_text(source.name)},\n",
+        f"    schema={{\n{schema}    }},\n",
+        f"    timestamp={_text(source.timestamp)},\n",
+    ]
+    for name, default in _SOURCE_DEFAULTS.items():
+        value = getattr(source, name)
+        if value != default:
+            lines.append(f"    {name}={_value(value)},\n")
+    return f"{_variable(source.name)} = sw.KafkaSource(\n{''.join(lines)})\n"
+
+
+def view_form(view: FeatureView) -> str:
+    """`name = sw.FeatureView(…)`, of a source that is a variable of its own name."""
+    lines = [f"    {_text(view.name)},\n", f"    source={_variable(view.source.name)},\n"]
+    lines.append(f"    entity={_value(view.entity)},\n")
+    if view.where is not None:
+        lines.append(f"    where={_text(view.where)},\n")
+    if view.columns:
+        inner = "".join(f"        {_text(name)}: {_column(made)},\n" for name, made in view.columns.items())
+        lines.append(f"    columns={{\n{inner}    }},\n")
+    features = "".join(f"        {_feature(feature)},\n" for feature in view.features)
+    lines.append(f"    features=[\n{features}    ],\n")
+    for name in ("slice", "owner"):
+        if getattr(view, name) is not None:
+            lines.append(f"    {name}={_text(getattr(view, name))},\n")
+    if view.spread:
+        lines.append("    spread=True,\n")
+    if view.capacity != CAPACITY:
+        lines.append(f"    capacity={view.capacity},\n")
+    if isinstance(view.emit, Emit):
+        wait = "" if view.emit.wait is None else f", wait={_text(view.emit.wait)}"
+        given = f"{_text(view.emit.topic)}{wait}, corrections={_text(view.emit.corrections)}"
+        lines.append(f"    emit=sw.Emit({given}),\n")
+    functions = {each.name: each for each in view.columns.values() if isinstance(each, RowFunction)}
+    made = "".join(f"@sw.row_function(output={_text(f.output)})\n{f.source}\n\n" for f in functions.values())
+    return f"{made}{_variable(view.name)} = sw.FeatureView(\n{''.join(lines)})\n"
+
+
+def _column(made: str | RowFunction) -> str:
+    return _text(made) if isinstance(made, str) else made.name
+
+
+def _feature(feature: Feature) -> str:
+    windows = ", ".join(_window(as_window(window)) for window in feature.windows)
+    return f"sw.Feature({_text(feature.name)}, {aggregate_form(feature.aggregate)}, windows=[{windows}])"
+
+
+def aggregate_form(aggregate: Aggregate) -> str:
+    """`sw.top_k("song", by="seconds", k=3)`."""
+    return _call(aggregate.spec())
+
+
+def _call(spec: Mapping[str, Any]) -> str:
+    values = {name: value for name, value in spec.items() if name != "kind"}
+    if spec["kind"] == "where":
+        inner = _call(values["aggregate"])
+        return f"{inner[:-1]}{'' if inner.endswith('()') else ', '}where={_value(values['where'])})"
+    if spec["kind"] == "own":
+        given = [*map(_text, values["columns"]), *(f"{name}={_value(v)}" for name, v in values["parameters"].items())]
+        return f"{read_class(values['source']).name}({', '.join(given)})"
+    parameters = signature(getattr(aggregates, spec["kind"])).parameters
+    parts = []
+    for name, parameter in parameters.items():
+        if name not in values or values[name] == parameter.default:
+            continue
+        value = values[name]
+        shown = _call(value) if isinstance(value, Mapping) and "kind" in value else _value(value)
+        parts.append(f"{name}={shown}" if parameter.kind is Parameter.KEYWORD_ONLY else shown)
+    return f"sw.{spec['kind']}({', '.join(parts)})"
+
+
+def _window(window: Window) -> str:
+    label, _, offset = window.label.partition("_offset_")
+    options = [f"offset={_text(offset)}"] if offset else []
+    if window.kind == "sliding":
+        return f"sw.sliding({', '.join([_text(label), *options])})" if options else _text(label)
+    if window.is_lifetime:
+        return f"sw.lifetime({options[0]})" if options else _text(label)
+    if window.open:
+        options.insert(0, "open=True")
+    if window.closed != "both":
+        options.insert(0, f"closed={_text(window.closed)}")
+    if window.kind == "rows":
+        return f"sw.rows({', '.join([str(window.rows), *options])})"
+    if window.kind == "exact":
+        return f"sw.exact_range({', '.join([_text(label), *options])})"
+    if window.kind == "session":
+        options.insert(0, f"max_length={_text(format_duration(window.length_us))}")
+    if window.kind == "hopping":
+        label, _, every = label.rpartition("_")
+        options.insert(0, f"every={_text(every)}")
+    return f"sw.{window.kind}({', '.join([_text(label), *options])})"
+
+
+def _value(value: Any) -> str:
+    if isinstance(value, str):
+        return _text(value)
+    if isinstance(value, tuple | list):
+        return f"[{', '.join(map(_value, value))}]"
+    if isinstance(value, Mapping):
+        return f"{{{', '.join(f'{_value(name)}: {_value(each)}' for name, each in value.items())}}}"
+    if isinstance(value, Dedupe):
+        within = "" if value.within == WITHIN else f", within={_text(value.within)}"
+        return f"sw.dedupe({_text(value.column)}{within}{'' if value.most == MOST else f', most={value.most}'})"
+    return repr(value)
+
+
+def _text(value: str) -> str:
+    """A Python text in double quotes, as this project writes them."""
+    plain = repr(value)
+    if plain.startswith("'") and '"' not in value:
+        return '"' + plain[1:-1].replace("\\'", "'") + '"'
+    return plain
+
+
+def _variable(name: str) -> str:
+    return f"{name}_" if iskeyword(name) or name == "sw" else name

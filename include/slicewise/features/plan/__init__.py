@@ -1,0 +1,1 @@
+"""What runs: a deployment of storage units, made of definitions, explained and compared."""

@@ -1,0 +1,225 @@
+"""What runs is a Deployment: plain frozen data, equal JSON for equal definitions."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from slicewise.errors import DefinitionError, UnknownName
+from slicewise.features import own
+from slicewise.features.names import unknown
+from slicewise.features.plan.fingerprint import canonical_json
+from slicewise.features.plan.leaderboard import PlannedBoard, board_from_json, board_to_json
+from slicewise.features.plan.schema_change import placed
+from slicewise.features.plan.unit import (
+    PlannedFeature,
+    Source,
+    Unit,
+    plain,
+    source_from_json,
+    source_to_json,
+    unit_from_json,
+    unit_to_json,
+)
+from slicewise.offsets.vector import Cover
+
+if TYPE_CHECKING:
+    from slicewise.features.declare.definitions import Project
+
+FORMAT = 1
+
+
+@dataclass(frozen=True)
+class PlannedSet:
+    """A feature set. features: refs "view:column"; defaults: (ref, value)."""
+
+    name: str
+    features: tuple[str, ...]
+    defaults: tuple[tuple[str, Any], ...] = ()
+    owner: str | None = None
+    project: str = ""
+    on_failure: str = "error"
+    """What a live read answers while the store does not: "error", "stale" or "default"."""
+    max_staleness_us: int | None = None
+
+
+@dataclass(frozen=True)
+class Deployment:
+    """What `slicewise apply` deploys, and what every process works from.
+
+    project: the name of the project, of all of them where several stand on one platform.
+    """
+
+    project: str
+    sources: tuple[Source, ...]
+    units: tuple[Unit, ...]
+    feature_sets: tuple[PlannedSet, ...]
+    leaderboards: tuple[PlannedBoard, ...] = ()
+
+    def to_json(self) -> str:
+        """Canonical JSON; `from_json` gives an equal deployment."""
+        # these only where there are any, so that what is deployed without keeps its digest
+        boards = {"leaderboards": [board_to_json(each) for each in self.leaderboards]} if self.leaderboards else {}
+        return canonical_json(
+            {
+                **boards,
+                "format": FORMAT,
+                "project": self.project,
+                "sources": [source_to_json(source) for source in self.sources],
+                "units": [unit_to_json(unit) for unit in self.units],
+                "feature_sets": [plain(each) for each in self.feature_sets],
+            }
+        )
+
+    @staticmethod
+    def from_json(text: str | bytes) -> Deployment:
+        """The deployment of this JSON.
+
+        Raises DefinitionError where this version of slicewise would store other bytes under the
+        fingerprints that the JSON names.
+        """
+        raw = json.loads(text)
+        if not isinstance(raw, dict) or raw.get("format") != FORMAT:
+            raise DefinitionError(
+                "this is no deployment of this version",
+                expected=f"JSON of format {FORMAT}",
+                next_step="deploy again with the running version: slicewise apply",
+            )
+        sources = tuple(source_from_json(each) for each in raw["sources"])
+        by_name = {source.name: source for source in sources}
+        units = tuple(unit_from_json(each, by_name[each["source"]]) for each in raw["units"])
+        sets = tuple(
+            PlannedSet(
+                each["name"],
+                tuple(each["features"]),
+                tuple((ref, value) for ref, value in each["defaults"]),
+                each["owner"],
+                each["project"],
+                on_failure=each.get("on_failure", "error"),
+                max_staleness_us=each.get("max_staleness_us"),
+            )
+            for each in raw["feature_sets"]
+        )
+        bare = Deployment(raw["project"], sources, units, sets)
+        listed = raw.get("leaderboards", ())
+        boards = tuple(board_from_json(each, *bare.resolve(f"{each['view']}:{each['column']}")) for each in listed)
+        return replace(bare, leaderboards=boards) if boards else bare
+
+    @cached_property
+    def digest(self) -> str:
+        """SHA-256 of the canonical JSON, in hex."""
+        return hashlib.sha256(self.to_json().encode("ascii")).hexdigest()
+
+    @cached_property
+    def _units(self) -> Mapping[str, Unit]:
+        return {unit.storage_fingerprint: unit for unit in self.units}
+
+    @cached_property
+    def _sources(self) -> Mapping[str, Source]:
+        return {source.name: source for source in self.sources}
+
+    @cached_property
+    def _views(self) -> Mapping[str, tuple[Unit, ...]]:
+        views: dict[str, tuple[Unit, ...]] = {}
+        for unit in self.units:
+            views[unit.view] = (*views.get(unit.view, ()), unit)
+        return views
+
+    @cached_property
+    def _features(self) -> Mapping[str, tuple[Unit, PlannedFeature]]:
+        return {f"{unit.view}:{feature.column}": (unit, feature) for unit in self.units for feature in unit.features}
+
+    @cached_property
+    def _sets(self) -> Mapping[str, PlannedSet]:
+        return {each.name: each for each in self.feature_sets}
+
+    def unit(self, storage_fingerprint: str) -> Unit:
+        """The unit of this storage fingerprint; UnknownName if there is none."""
+        if storage_fingerprint not in self._units:
+            raise unknown("unit", storage_fingerprint, self._units)
+        return self._units[storage_fingerprint]
+
+    def source(self, name: str) -> Source:
+        """The source of this name; UnknownName if there is none."""
+        if name not in self._sources:
+            raise unknown("source", name, self._sources)
+        return self._sources[name]
+
+    def topic_of(self, source: str) -> str:
+        """The topic's name of a source; UnknownName if there is none."""
+        return self.source(source).topic
+
+    def view(self, name: str) -> tuple[Unit, ...]:
+        """The units of a view; UnknownName if there is none."""
+        if name not in self._views:
+            raise unknown("view", name, self.views)
+        return self._views[name]
+
+    @property
+    def views(self) -> tuple[str, ...]:
+        """Names of the views that projects declare, in the order of their definition."""
+        return tuple(name for name, units in self._views.items() if units[0].project != own.PROJECT)
+
+    @cached_property
+    def declared(self) -> Deployment:
+        """What projects declare: without what the platform deploys for itself, which no job archives or checks."""
+        sources = tuple(source for source in self.sources if source.name != own.SOURCE)
+        if len(sources) == len(self.sources):
+            return self
+        return replace(self, sources=sources, units=tuple(u for u in self.units if u.project != own.PROJECT))
+
+    @property
+    def opening(self) -> tuple[str, ...]:
+        """Sources whose schema has no place yet from which it holds (docs/adr/0057)."""
+        return tuple(source.name for source in self.sources if source.is_opening)
+
+    def placed(self, places: Mapping[str, Cover]) -> Deployment:
+        """The deployment in which the schemas of these sources hold from there on."""
+        return replace(
+            self,
+            sources=tuple(placed(each, places[each.name]) if each.name in places else each for each in self.sources),
+        )
+
+    @property
+    def publishes(self) -> bool:
+        """Whether there is something for the emission's driver to do."""
+        return bool(self.leaderboards) or any(unit.emission is not None for unit in self.units)
+
+    def resolve(self, ref: str) -> tuple[Unit, PlannedFeature]:
+        """The unit and feature of "view:column"; UnknownName with near names if there is none."""
+        found = self._features.get(ref)
+        if found is None:
+            view, separator, column = ref.partition(":")
+            if not separator:
+                raise UnknownName(
+                    f"{ref!r} is no feature",
+                    expected='"view:column"',
+                    next_step="put the view's name and a colon before the column",
+                )
+            columns = [f.column for unit in self.view(view) for f in unit.features]
+            raise unknown("feature", column, columns, f"view {view!r}")
+        return found
+
+    def feature_set(self, name: str) -> PlannedSet:
+        """The feature set of this name; UnknownName if there is none."""
+        if name not in self._sets:
+            raise unknown("feature set", name, self._sets)
+        return self._sets[name]
+
+    def leaderboard(self, name: str) -> PlannedBoard:
+        """The leaderboard of this name; UnknownName if there is none."""
+        for each in self.leaderboards:
+            if each.name == name:
+                return each
+        raise unknown("leaderboard", name, [each.name for each in self.leaderboards])
+
+
+def plan(project: Project) -> Deployment:
+    """The deployment of a project; DefinitionError for whatever is wrong in it."""
+    from slicewise.features.plan.planner import plan_project  # needs the parser; a deployment does not
+
+    return plan_project(project)

@@ -1,0 +1,351 @@
+"""What a plan costs, and what a change of it costs, is said before anything runs."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any, Literal
+
+import numpy as np
+
+from slicewise.aggregates import Fixed, Items, Texts
+from slicewise.aggregates.kernel.values import is_text
+from slicewise.codec import SEAL_BYTES, Layout
+from slicewise.errors import DefinitionError
+from slicewise.features.declare.emission import emitted_features, step_us
+from slicewise.features.declare.event_list import EventList
+from slicewise.features.plan.deployment import Deployment
+from slicewise.features.plan.differences import differences
+from slicewise.features.plan.reads import WindowReads, fields_of_all, window_reads
+from slicewise.features.plan.schema_change import refusals, reread, schema_changes
+from slicewise.features.plan.unit import Source, Unit
+from slicewise.features.schema.dedupe import EventIds
+from slicewise.features.schema.types import arrow_type
+from slicewise.windows.slices import DAY_US, HOUR_US, PENTAD_US, format_duration, format_span
+
+ChangeKind = Literal["unchanged", "new", "definition", "refused", "removed"]
+
+# Bytes around a stored row: field name, the entry itself, envelope (seq or first and last, CRC).
+RUNNING_OVERHEAD = 24 + 16 + 4 + len("r:1234567890123:") + 32 + len(":0")
+IDS_AROUND, ID_BYTES = 12, 16  # docs/format.md
+HOUR_OVERHEAD = 24 + 8 + 4 + len("h:123456")
+NUMBER = 8
+HOUR_SEQ = 16
+"""At most of an hour and its seq in a day's `c`."""
+TEXT_LENGTH, TEXT_BYTES = 4, 32
+"""A text is stored with its length; how long texts are no definition says."""
+ANY = 2**62
+"""As many events as parameters allow."""
+MEMBER_OVERHEAD = 88
+"""Bytes of Redis around a member of a large sorted set: its text's header, skip list node and table entry."""
+
+
+@dataclass(frozen=True)
+class Change:
+    """What deploying does to a view. reason: what differs, or what the change costs."""
+
+    view: str
+    kind: ChangeKind
+    reason: str
+    unit: str = ""
+
+
+@dataclass(frozen=True)
+class Explained:
+    """One unit of a plan. Sizes in bytes, a text of TEXT_BYTES bytes.
+
+    bytes_per_row: one partial row whose lists and sketches are empty; most_bytes_per_row: of a day (of a lifetime: of
+    all its events), as full as parameters let it be. bytes_per_entity: of an entity with events in all slices that
+    are kept and every row full; where the rate of its events is given, of as many slices as these can be in, and as
+    full as they can make them. pentads: whether totals of five days are kept, for windows of ten days and more.
+    reads_per_request: fields of Redis that a live read of all its features takes, at most, besides the hot hash (read
+    whole); reads: of each window alone, by level.
+    """
+
+    view: str
+    unit: str
+    definition: str
+    entity: str
+    slice: str
+    levels: tuple[str, ...]
+    pentads: bool
+    retention: str
+    features: int
+    partials: tuple[str, ...]
+    bytes_per_row: int
+    most_bytes_per_row: int
+    bytes_per_entity: int
+    reads_per_request: int
+    reads: tuple[WindowReads, ...]
+    change: Change
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain JSON values."""
+        return asdict(self)
+
+
+def explain(
+    new: Deployment, deployed: Deployment | None = None, events_per_hour: float | None = None
+) -> list[Explained]:
+    """One row per unit, against what is deployed (None: nothing). events_per_hour: of one entity (None: any number)."""
+    by_unit = {(change.view, change.unit): change for change in changes(new, deployed)}
+    return [_explained(unit, by_unit[unit.view, unit.storage_fingerprint], events_per_hour) for unit in new.units]
+
+
+def changes(new: Deployment, deployed: Deployment | None) -> tuple[Change, ...]:
+    """What deploying `new` does to every view and unit, removed views included.
+
+    A unit that changes under the name of a deployed view is refused: its partials could not answer
+    what is deployed, and both cannot stand under one name yet.
+    """
+    if deployed is None:
+        deployed = Deployment(new.project, (), (), ())
+    found = [_change(unit, new, deployed) for unit in new.units]
+    gone = [view for view in deployed.views if view not in new.views]
+    return (
+        *found,
+        *(Change(view, "removed", "no longer served; what it stored is swept") for view in gone),
+    )
+
+
+def board_changes(new: Deployment, deployed: Deployment | None) -> tuple[Change, ...]:
+    """What deploying `new` does to every leaderboard, removed ones included; none of it costs what is stored."""
+    old = {} if deployed is None else {board.name: board for board in deployed.leaderboards}
+    found = []
+    for board in new.leaderboards:
+        before, what = old.pop(board.name, None), f"the {board.k} with the highest {board.ref}"
+        if before is None:
+            found.append(Change(board.name, "new", f"{what}, every {format_duration(board.every_us)} from now on"))
+        elif before == board:
+            found.append(Change(board.name, "unchanged", "nothing to do"))
+        else:
+            again = ": its rows begin anew" if before.fingerprint != board.fingerprint else ""
+            found.append(Change(board.name, "definition", what + again))
+    return (*found, *(Change(name, "removed", "no longer served") for name in old))
+
+
+def published(deployment: Deployment) -> tuple[tuple[str, str], ...]:
+    """Of each view with `emit=` its name, and what it publishes where and when, and holds in memory for it."""
+    found = []
+    for unit in deployment.units:
+        features = emitted_features(unit.features)
+        if unit.emission is None or not features:
+            continue
+        ends = {each.window.column_suffix(): step_us(each.window, unit.slice_us) for each in features}
+        when = ", ".join(f"{suffix} every {format_duration(step)}" for suffix, step in ends.items())
+        held_us = max(each.window.length_us for each in features) + unit.emission.corrections_us
+        most = f"up to {-(-held_us // unit.slice_us)} partials of an entity in memory"
+        found.append((unit.view, f"to topic {unit.emission.topic}: {when}; {most}"))
+    return tuple(found)
+
+
+def refuse_changed_units(new: Deployment, deployed: Deployment | None) -> None:
+    """Raise DefinitionError where `changes` has a refused one, or an archive could not go on."""
+    for source in new.sources:
+        then = None if deployed is None else _deployed_source(source, deployed)
+        if then is not None and (reasons := refusals(source, then)):
+            raise DefinitionError(
+                "; ".join(reasons),
+                where=f"source {source.name!r}",
+                expected="columns of the types that they are archived by",
+                next_step="put a column of another name in its place, with paths={…: '$.…'}",
+            )
+    refused: dict[str, list[str]] = {}
+    for change in changes(new, deployed):
+        if change.kind == "refused":
+            refused.setdefault(change.view, []).append(change.reason)
+    if refused:
+        told = [f"view {view!r} is deployed with other partials: {'; '.join(why)}" for view, why in refused.items()]
+        raise DefinitionError(
+            "\n".join(told),
+            where=", ".join(f"view {view!r}" for view in refused),
+            expected="what is stored under a name stays: same columns, row logic, partials, slice",
+            next_step="deploy the changed view under a new name, and move its readers",
+        )
+
+
+def _change(unit: Unit, new: Deployment, deployed: Deployment) -> Change:
+    view, fingerprint = unit.view, unit.storage_fingerprint
+    source = new.source(unit.source)
+    then = _deployed_source(source, deployed)
+    if then is not None and (reasons := refusals(source, then)):
+        return Change(view, "refused", "; ".join(reasons), fingerprint)
+    old = {each.storage_fingerprint: each for each in deployed.units}
+    if fingerprint in old:
+        return _over_what_is_stored(unit, old[fingerprint], new, deployed)
+    # an event list beside slices, or slices beside a list, change nothing of what stands
+    others = list(deployed.view(view)) if view in deployed.views else []
+    others = [each for each in others if (each.event_list is None) == (unit.event_list is None)]
+    if others:
+        nearest = min(others, key=lambda each: abs(each.slice_us - unit.slice_us))
+        reason = "; ".join(differences(unit, source, nearest, deployed.source(nearest.source)))
+        if then is not None and (read := sorted(reread(source, then) & {*unit.reads, *nearest.reads})):
+            what = f"the source's {', '.join(read)} changed: built again from the archive, 503 until then; {reason}"
+            return Change(view, "new", what, fingerprint)
+        return Change(view, "refused", reason, fingerprint)
+    history = "all" if unit.lifetime else format_span(unit.retention_us)
+    return Change(view, "new", f"stored from now on; {history} of history come from the archive", fingerprint)
+
+
+def _deployed_source(source: Source, deployed: Deployment) -> Source | None:
+    return next((each for each in deployed.sources if each.name == source.name), None)
+
+
+def _over_what_is_stored(unit: Unit, same: Unit, new: Deployment, deployed: Deployment) -> Change:
+    view, fingerprint = unit.view, unit.storage_fingerprint
+    if unit.event_list is not None and same.event_list is not None and unit.event_list.needs_more(same.event_list):
+        sharing = [each.view for each in new.units if each.storage_fingerprint == fingerprint]
+        reason = f"its event list keeps more from now on, and is built again for {', '.join(sharing)}"
+        return Change(view, "new", reason, fingerprint)
+    if unit.retention_us > same.retention_us:
+        # What older windows need has expired already: answers would be short without a sign.
+        reason = (
+            f"a longer window needs {format_span(unit.retention_us)} of history in Redis, which keeps "
+            f"{format_span(same.retention_us)}"
+        )
+        return Change(view, "refused", reason, fingerprint)
+    missing = sorted(set(unit.levels) - set(same.levels))
+    if missing:
+        reason = f"a window is read by {format_span(missing[0])}, which hours compacted so far do not keep"
+        return Change(view, "refused", reason, fingerprint)
+    now, then = new.source(unit.source), deployed.source(same.source)
+    if now.schema_fingerprint != then.schema_fingerprint:
+        what = "; ".join(schema_changes(now, then)) or "other names within its records"
+        reason = f"records of source {now.name!r} are judged by its new schema from where the log ends then: {what}"
+        return Change(view, "definition", reason, fingerprint)
+    stands = {each.definition_fingerprint for each in deployed.units if each.view == view}
+    if unit.definition_fingerprint in stands:
+        return Change(view, "unchanged", "nothing to do", fingerprint)
+    return Change(view, "definition", "answers from what is stored", fingerprint)
+
+
+def row_bytes(layout: Layout) -> int:
+    """Bytes of one partial row whose lists and texts are empty."""
+    total = 0
+    for aggregate in layout.partials:
+        for field in aggregate.fields:
+            if isinstance(field, Fixed):
+                total += np.dtype(field.dtype).itemsize
+            elif isinstance(field, Items):
+                total += 4
+            elif isinstance(field, Texts):
+                total += 8
+    return total
+
+
+def most_row_bytes(layout: Layout, events: int) -> int:
+    """Bytes at most of one partial row of so many events, with texts of TEXT_BYTES bytes."""
+    total = row_bytes(layout)
+    for aggregate in layout.partials:
+        longest = aggregate.longest(events)
+        for field in aggregate.fields:
+            if isinstance(field, Items):
+                total += longest[field.name] * field.numpy.itemsize
+            elif isinstance(field, Texts):
+                total += longest[field.name] * (TEXT_LENGTH + TEXT_BYTES)
+    return total
+
+
+def entity_bytes(unit: Unit, events_per_hour: float | None) -> int:
+    """Bytes at most that are kept of an entity whose events come steadily, so many an hour (None: any number)."""
+    hours = -(-unit.retention_us // HOUR_US)
+
+    def rows(step_us: int, around: int, hours: int = hours) -> int:
+        """Of all steps that hold events, with so many bytes around a row."""
+        steps, events = max(1, hours * HOUR_US // step_us), ANY
+        if events_per_hour is not None:
+            steps = min(steps, math.ceil(hours * events_per_hour))
+            events = math.ceil(events_per_hour * step_us / HOUR_US)
+        return steps * (most_row_bytes(unit.layout, events) + around)
+
+    levels = sum(rows(level, NUMBER) for level in (unit.slice_us, *unit.levels))
+    totals = rows(HOUR_US, (2 + len(unit.levels)) * HOUR_OVERHEAD)
+    days = rows(DAY_US, 2 * HOUR_OVERHEAD + 24 * HOUR_SEQ)
+    if unit.pentads:
+        days += rows(PENTAD_US, HOUR_OVERHEAD)
+    # The open hour and the one being compacted stand as running partials.
+    running = rows(unit.slice_us, RUNNING_OVERHEAD, hours=2)
+    ever = most_row_bytes(unit.layout, ANY) + RUNNING_OVERHEAD if unit.lifetime else 0  # any number in enough years
+    return levels + totals + days + running + ever + _ids_bytes(unit.dedupe, events_per_hour)
+
+
+def _ids_bytes(ids: EventIds | None, events_per_hour: float | None) -> int:
+    """What is remembered of an entity's ids in one partition."""
+    if ids is None:
+        return 0
+    most = ids.most
+    if events_per_hour is not None:
+        most = min(most, math.ceil(events_per_hour * ids.within_us / HOUR_US))
+    return IDS_AROUND + most * ID_BYTES + HOUR_OVERHEAD
+
+
+def reads_per_request(unit: Unit) -> int:
+    """Fields of day hashes that a live read of all features takes, when it takes most; of an event list the ranges
+    of it."""
+    if unit.event_list is not None:
+        return len({feature.window.kind for feature in unit.features})
+    return fields_of_all(unit)
+
+
+def _explained(unit: Unit, change: Change, events_per_hour: float | None) -> Explained:
+    if unit.event_list is not None:
+        return _explained_list(unit, unit.event_list, change)
+    row = row_bytes(unit.layout)
+    longest = ANY if events_per_hour is None or unit.lifetime else math.ceil(24 * events_per_hour)
+    kept = format_span(unit.retention_us)
+    return Explained(
+        view=unit.view,
+        unit=unit.storage_fingerprint,
+        definition=unit.definition_fingerprint,
+        entity=", ".join(name for name, _ in unit.entity) or "(global)",
+        slice=format_duration(unit.slice_us),
+        levels=tuple(format_duration(level) for level in unit.levels),
+        pentads=unit.pentads,
+        retention=f"a total, and {kept} after it" if unit.lifetime else kept,
+        features=len(unit.features),
+        partials=tuple(sorted(_partial_names(unit).values())),
+        bytes_per_row=row,
+        most_bytes_per_row=most_row_bytes(unit.layout, longest),
+        bytes_per_entity=entity_bytes(unit, events_per_hour),
+        reads_per_request=reads_per_request(unit),
+        reads=window_reads(unit),
+        change=change,
+    )
+
+
+def _explained_list(unit: Unit, kept: EventList, change: Change) -> Explained:
+    # a sorted set keeps a member in a node of its list and an entry of its table
+    row = unit.members.record.itemsize + SEAL_BYTES
+    most = row + TEXT_BYTES * sum(is_text(arrow_type(kind)) for _, kind in unit.input_types)
+    last = f"{format_span(kept.range_us)} of events" if kept.range_us else ""
+    rows = f"the last {kept.rows} before {format_span(kept.late_us)} ago" if kept.rows else ""
+    return Explained(
+        view=unit.view,
+        unit=unit.storage_fingerprint,
+        definition=unit.definition_fingerprint,
+        entity=", ".join(name for name, _ in unit.entity) or "(global)",
+        slice="events",
+        levels=(),
+        pentads=False,
+        retention=" and ".join(part for part in (last, rows, f"at most {kept.most}") if part),
+        features=len(unit.features),
+        partials=tuple(name for name, _ in unit.input_types),
+        bytes_per_row=row,
+        most_bytes_per_row=most,
+        bytes_per_entity=kept.most * (most + MEMBER_OVERHEAD),
+        reads_per_request=reads_per_request(unit),
+        reads=(),
+        change=change,
+    )
+
+
+def _partial_names(unit: Unit) -> Mapping[int, str]:
+    names: dict[int, list[str]] = {}
+    for feature in unit.features:
+        text = feature.aggregate.describe()
+        if text not in names.setdefault(feature.partial, []):
+            names[feature.partial].append(text)
+    for partial, aggregate in enumerate(unit.layout.partials):
+        names.setdefault(partial, [aggregate.describe()])  # what sessions alone need
+    return {partial: " and ".join(texts) for partial, texts in names.items()}

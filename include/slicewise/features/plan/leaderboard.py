@@ -1,0 +1,136 @@
+"""A planned leaderboard says what its rows mean: a stored board of another fingerprint is not this one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from slicewise.errors import DefinitionError, SlicewiseError
+from slicewise.features.plan.fingerprint import board_payload, fingerprint
+from slicewise.windows.slices import Window, format_duration, parse_duration, resolution
+
+if TYPE_CHECKING:
+    from slicewise.features.declare.leaderboard import Leaderboard
+    from slicewise.features.plan.deployment import Deployment
+    from slicewise.features.plan.unit import PlannedFeature, Unit
+
+KINDS = ("sliding", "tumbling", "hopping")
+"""Windows that end at instants known beforehand, which an entity leaves."""
+CORRECTIONS = ".corrections"
+
+
+@dataclass(frozen=True)
+class PlannedBoard:
+    """A leaderboard of a deployment. topic: of its corrections; None where late events are ignored.
+
+    fingerprint: 16 hex digits of what its rows mean; a stored board of another one is not this board.
+    """
+
+    name: str
+    view: str
+    column: str
+    k: int
+    every_us: int
+    topic: str | None
+    correct_within_us: int
+    owner: str | None = None
+    project: str = ""
+    fingerprint: str = ""
+
+    @property
+    def ref(self) -> str:
+        """ "view:column"."""
+        return f"{self.view}:{self.column}"
+
+
+def plan_board(declared: Leaderboard, deployment: Deployment) -> PlannedBoard:
+    """A leaderboard over a planned view. Raises DefinitionError."""
+    try:
+        unit, feature = deployment.resolve(f"{declared.view_name}:{declared.by}")
+    except SlicewiseError as error:
+        raise DefinitionError(
+            error.what, where=declared.where, expected=error.expected, next_step=error.next_step
+        ) from error
+    every_us = parse_duration(declared.every)
+    _check_feature(declared, unit, feature)
+    _check_every(declared, unit, feature.window, every_us)
+    board = PlannedBoard(
+        declared.name,
+        unit.view,
+        feature.column,
+        declared.k,
+        every_us,
+        (declared.topic or declared.name + CORRECTIONS) if declared.late == "correct" else None,
+        parse_duration(declared.correct_within),
+        declared.owner,
+    )
+    return replace(board, fingerprint=_fingerprint(board, unit, feature))
+
+
+def _fingerprint(board: PlannedBoard, unit: Unit, feature: PlannedFeature) -> str:
+    return fingerprint(board_payload(unit, feature, board.k, board.every_us))
+
+
+def _check_feature(declared: Leaderboard, unit: Unit, feature: PlannedFeature) -> None:
+    kind = feature.aggregate.output_type
+    if not (pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind)):
+        raise DefinitionError(
+            f"by={declared.by!r} is {kind}",
+            where=declared.where,
+            expected="a feature whose values are numbers",
+            next_step="rank by a count, a sum, a mean, …",
+        )
+    if unit.dedupe is not None:
+        raise DefinitionError(
+            f"view {unit.view!r} is of a source whose events count once by their id",
+            where=declared.where,
+            expected="a view of a source without dedupe=: a board reads the log by itself, where events come again",
+            next_step="rank what /v1/features answers, or let the producers be idempotent (enable.idempotence=true)",
+        )
+    if not unit.entity:
+        raise DefinitionError(
+            f"view {unit.view!r} has no entity: there is nothing to rank",
+            where=declared.where,
+            expected='a view by what the board lists, as entity=["song_id"]',
+            next_step="rank a view that has an entity",
+        )
+    window = feature.window
+    if window.kind not in KINDS or window.open or window.offset_us:
+        raise DefinitionError(
+            f"by={declared.by!r} is over {window.column_suffix()}",
+            where=declared.where,
+            expected="a window that is complete at its end: " + ", ".join(KINDS) + ", without open= and offset=",
+            next_step="declare the feature over a sliding window too, and rank by that",
+        )
+
+
+def _check_every(declared: Leaderboard, unit: Unit, window: Window, every_us: int) -> None:
+    step = window.hop_us or resolution(window, unit.slice_us)
+    if every_us % step:
+        raise DefinitionError(
+            f"every={declared.every!r}, and the window of {declared.by!r} ends every {format_duration(step)}",
+            where=declared.where,
+            expected=f"a multiple of {format_duration(step)}",
+            next_step="change every=" if window.hop_us else "change every=, or slice= of the view",
+        )
+
+
+def board_to_json(board: PlannedBoard) -> dict[str, Any]:
+    """What `board_from_json` builds an equal board from."""
+    return {name: getattr(board, name) for name in PlannedBoard.__dataclass_fields__}
+
+
+def board_from_json(raw: Mapping[str, Any], unit: Unit, feature: PlannedFeature) -> PlannedBoard:
+    """The board; DefinitionError where this version would rank other values under its fingerprint."""
+    board = PlannedBoard(**raw)
+    now = _fingerprint(board, unit, feature)
+    if now != board.fingerprint:
+        raise DefinitionError(
+            f"the fingerprint of leaderboard {board.name!r} is {board.fingerprint} in the deployment and {now} here",
+            expected="the version of slicewise that deployed it, or one that ranks alike",
+            next_step="run that version, or deploy again with this one",
+        )
+    return board

@@ -1,0 +1,448 @@
+"""Definitions become units: the slice, levels and retention follow from the windows alone."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
+from types import MappingProxyType
+from typing import TypeVar
+
+import pyarrow as pa
+
+from slicewise.aggregates import Aggregate
+from slicewise.aggregates.sketches.membership import answer_type, asking
+from slicewise.errors import DefinitionError, SlicewiseError
+from slicewise.features.declare.definitions import FeatureSet, FeatureView, KafkaSource, Project
+from slicewise.features.declare.emission import Emission, Emit, emitted
+from slicewise.features.declare.event_list import kept_for, shared
+from slicewise.features.names import listed, nearest
+from slicewise.features.naming import OF_QUESTIONS, refuse_cases
+from slicewise.features.plan.deployment import Deployment, PlannedSet
+from slicewise.features.plan.fingerprint import condition_column
+from slicewise.features.plan.leaderboard import plan_board
+from slicewise.features.plan.unit import Source, Unit, build_unit
+from slicewise.features.rowlogic.expression import RowExpression
+from slicewise.features.rowlogic.finite import may_be_infinite
+from slicewise.features.rowlogic.functions.dialects import MAX_DOUBLE
+from slicewise.features.rowlogic.reader import parse_expression
+from slicewise.features.rowlogic.row_function import RowFunction
+from slicewise.features.schema.dedupe import refuse_by_event
+from slicewise.features.schema.paths import column_paths
+from slicewise.features.schema.types import (
+    DOUBLE,
+    TIMESTAMP,
+    arrow_type,
+    column_type,
+    decimal_parts,
+    element_type,
+    time_form,
+    wire_type,
+)
+from slicewise.windows.slices import (
+    FOR_EVER_US,
+    HOUR_US,
+    LIFETIME,
+    MAX_FOLD,
+    Window,
+    as_window,
+    check_session,
+    check_slice,
+    default_slice,
+    format_duration,
+    parse_duration,
+    reach_us,
+    resolution,
+)
+
+# A Python value of exactly this type is a value of that Arrow type.
+_PLAIN: Mapping[type, pa.DataType] = {float: pa.float64(), bool: pa.bool_(), str: pa.string()}
+_Wanted = tuple[str, str, Window, Aggregate]
+_Column = TypeVar("_Column", RowExpression, RowFunction)
+
+
+def plan_project(project: Project) -> Deployment:
+    """The deployment of a project; DefinitionError for whatever is wrong in it."""
+    if not project.views:
+        raise DefinitionError(
+            f"project {project.name!r} declares no view",
+            expected="at least one sw.FeatureView at the top level of its module",
+            next_step="declare one; `slicewise init` writes an example",
+        )
+    _unique([view.name for view in project.views], "view", [v.place for v in project.views])
+    sets = project.feature_sets
+    _unique([each.name for each in sets], "feature set", [s.where for s in sets])
+    sources = _sources(project.views)
+    by_name = {source.name: source for source in sources}
+    planned = (unit for view in project.views for unit in plan_view(view, by_name[view.source.name]))
+    units = shared([replace(unit, project=project.name) for unit in planned])
+    bare = Deployment(project.name, sources, units, ())
+    named = tuple(replace(_planned_set(s, bare), project=project.name) for s in sets)
+    boards = project.leaderboards
+    _unique([each.name for each in boards], "leaderboard", [b.where for b in boards])
+    ranked = tuple(replace(plan_board(each, bare), project=project.name) for each in boards)
+    return Deployment(project.name, sources, units, named, ranked)
+
+
+def plan_source(source: KafkaSource) -> Source:
+    """A declared source as data."""
+    forms = (time_form(kind) for kind in source.schema.values() if column_type(kind) == TIMESTAMP)
+    paths = column_paths(source.schema, source.paths, source.where)
+    return Source(
+        name=source.name,
+        topic=source.topic or source.name,
+        columns=tuple((name, column_type(kind)) for name, kind in source.schema.items()),
+        timestamp=source.timestamp,
+        time_form=next(forms, "us"),
+        max_lateness_us=parse_duration(source.max_lateness),
+        max_ahead_us=parse_duration(source.max_ahead),
+        required=tuple(source.required),
+        allow_nan=tuple(source.allow_nan),
+        owner=source.owner,
+        wire=tuple((n, wire_type(kind)) for n, kind in source.schema.items() if wire_type(kind) != column_type(kind)),
+        paths=tuple((name, path) for name, path in paths.items() if path != (name,)),
+        format=source.format,
+        registry=source.registry,
+        dedupe=None if source.dedupe is None else source.dedupe.planned(source.schema, source.where),
+    )
+
+
+def plan_view(view: FeatureView, source: Source) -> tuple[Unit, ...]:
+    """The units of a view: one, or more where its windows' own slices differ over 60-fold; beside them, one event
+    list for its exact windows."""
+    entity = tuple(_entity(view, column, source) for column in view.entity)
+    where, columns = _row_logic(view, source)
+    functions = _functions(view, source, columns)
+    wanted: list[_Wanted] = []
+    conditions: dict[str, RowExpression] = {}
+    for feature in view.features:
+        place = f"feature {feature.name!r} of {view.place}"
+        _check_question(feature.aggregate, view, place)
+        aggregate, found = _conditions(feature.aggregate, source, columns, place)
+        conditions |= {name: e for name, e in found.items() if name not in conditions}
+        computed_kinds = {n: e.kind for n, e in (columns | conditions).items()} | {
+            n: f.kind for n, f in functions.items()
+        }
+        _check_aggregate(aggregate, source, computed_kinds, place)
+        for window in map(as_window, feature.windows):
+            column = f"{feature.name}_{window.column_suffix()}"
+            check_window(feature.aggregate, window, place)
+            wanted.append((column, feature.name, window, aggregate))
+    exact = [each for each in wanted if each[2].is_exact]
+    if source.dedupe is not None:
+        refuse_by_event([each[0] for each in exact], view.emit is not None, view.place)
+    sliced = [each for each in wanted if not each[2].is_exact]
+    computed = columns | conditions
+    # What refuses a row refuses it in the whole view: each unit computes it, whatever its own features read.
+    made = _used(functions, wanted)
+    read = _used(computed, wanted, dict(made))
+    refusing = {name for name, e in read if may_be_infinite(e.tree, source.allow_nan)}
+    emission = _emission(view, sliced)
+    units = [
+        build_unit(
+            source,
+            view=view.name,
+            entity=entity,
+            spread=view.spread or not entity,
+            slice_us=slice_us,
+            where=where,
+            columns=_used(computed, sliced, dict(made), refusing),
+            functions=made,
+            features=tuple(group),
+            levels=_levels(group, slice_us),
+            retention_us=max(reach_us(w, slice_us) for _, _, w, _ in group) + source.max_lateness_us,
+            owner=view.owner,
+            emission=emission,
+        )
+        for slice_us, group in (_groups(view, sliced) if sliced else ())
+    ]
+    if exact:
+        kept = kept_for((each[2] for each in exact), source.max_lateness_us, view.capacity, view.place)
+        listed = build_unit(
+            source,
+            view=view.name,
+            entity=entity,
+            spread=view.spread or not entity,
+            slice_us=1,
+            where=where,
+            columns=_used(computed, exact, dict(made), refusing),
+            functions=made,
+            features=tuple(exact),
+            levels=(),
+            retention_us=max(kept.range_us, kept.late_us),
+            owner=view.owner,
+            event_list=kept,
+        )
+        units.append(listed)
+    return tuple(units)
+
+
+def _emission(view: FeatureView, sliced: Sequence[_Wanted]) -> Emission | None:
+    """What the view publishes; DefinitionError where nothing of it can be."""
+    if view.emit is None:
+        return None
+    assert isinstance(view.emit, Emit)  # made so by the view
+    if not any(emitted(window) and asking(aggregate) is None for _, _, window, aggregate in sliced):
+        raise DefinitionError(
+            "emit= on a view none of whose results can be published",
+            where=view.place,
+            expected="a value over a sliding, tumbling or hopping window, neither open nor with an offset",
+            next_step="declare such a window, or leave emit= out",
+        )
+    return view.emit.planned(view.place)
+
+
+def _used(
+    columns: Mapping[str, _Column],
+    wanted: Sequence[_Wanted],
+    functions: Mapping[str, RowFunction] = MappingProxyType({}),
+    beside: Collection[str] = (),
+) -> tuple[tuple[str, _Column], ...]:
+    """The computed columns that these features read, or that row functions do; and those beside them."""
+    names = {column for *_, aggregate in wanted for column in aggregate.inputs} | {*beside}
+    names |= {column for function in functions.values() for column in function.reads}
+    return tuple((name, e) for name, e in columns.items() if name in names)
+
+
+def _sources(views: Sequence[FeatureView]) -> tuple[Source, ...]:
+    found: dict[str, tuple[KafkaSource, Source]] = {}
+    for view in views:
+        declared = view.source
+        known = found.setdefault(declared.name, (declared, plan_source(declared)))
+        if known[1] != plan_source(declared):
+            raise DefinitionError(
+                f"two different sources are named {declared.name!r}",
+                where=f"{known[0].where} and {declared.where}",
+                expected="one definition for a name",
+                next_step="share one object, or rename one",
+            )
+    _unique(list(found), "source", [declared.where for declared, _ in found.values()])
+    sources = tuple(planned for _, planned in found.values())
+    for source in sources:
+        same = [each.name for each in sources if each.topic == source.topic]
+        if len(same) > 1:
+            raise DefinitionError(
+                f"topic {source.topic!r} is read by several sources: {', '.join(same)}",
+                expected="one source for a topic",
+                next_step="merge their schemas into one source",
+            )
+    return sources
+
+
+def _entity(view: FeatureView, column: str, source: Source) -> tuple[str, str]:
+    kinds = dict(source.columns)
+    if column not in kinds:
+        raise DefinitionError(
+            f"the entity names {column!r}, which is no column of source {source.name!r}",
+            where=view.place,
+            expected="columns of the source: " + listed(kinds),
+            next_step=nearest(column, kinds),
+        )
+    if kinds[column] == DOUBLE or decimal_parts(kinds[column]) or element_type(kinds[column]):
+        raise DefinitionError(
+            f"the entity column {column!r} is {kinds[column]}",
+            where=view.place,
+            expected="string, long, boolean, date or an instant: equal keys must be equal bytes",
+            next_step="produce the key as string or long",
+        )
+    return column, kinds[column]
+
+
+def _row_logic(view: FeatureView, source: Source) -> tuple[RowExpression | None, dict[str, RowExpression]]:
+    kinds = dict(source.columns)
+    columns: dict[str, RowExpression] = {}
+    for name, text in view.columns.items():
+        if isinstance(text, RowFunction):
+            continue
+        place = f"column {name!r} of {view.place}"
+        columns[name] = parse_expression(text, kinds, where=place, defined=columns)
+    if view.where is None:
+        return None, columns
+    place = f"where of {view.place}"
+    return parse_expression(view.where, kinds, where=place, defined=columns, boolean=True), columns
+
+
+def _functions(view: FeatureView, source: Source, columns: Mapping[str, RowExpression]) -> dict[str, RowFunction]:
+    kinds = {**dict(source.columns), **{name: expression.kind for name, expression in columns.items()}}
+    found: dict[str, RowFunction] = {}
+    for name, function in view.columns.items():
+        if not isinstance(function, RowFunction):
+            continue
+        place = f"column {name!r} of {view.place}"
+        for column in function.reads:
+            if column not in kinds:
+                raise DefinitionError(
+                    f"row function {function.name!r} reads unknown column {column!r}",
+                    where=place,
+                    expected="arguments named as columns of the source or of row logic: " + listed(kinds),
+                    next_step=nearest(column, kinds),
+                )
+        found[name] = function.bind(kinds)
+    return found
+
+
+def _conditions(
+    aggregate: Aggregate, source: Source, columns: Mapping[str, RowExpression], place: str
+) -> tuple[Aggregate, dict[str, RowExpression]]:
+    """The aggregate with a computed column for each of its conditions, and those columns."""
+    found: dict[str, RowExpression] = {}
+
+    def named(text: str) -> str:
+        where, kinds = f"where of {place}", dict(source.columns)
+        condition = parse_expression(text, kinds, where=where, defined=columns, boolean=True)
+        name = condition_column(condition)
+        found[name] = condition
+        return name
+
+    return aggregate.resolve(named), found
+
+
+def _check_question(aggregate: Aggregate, view: FeatureView, place: str) -> None:
+    """The reader's row has one column of a name: the entity's, or what is asked."""
+    asked = asking(aggregate)
+    if asked is not None and asked.question in {*view.entity, *OF_QUESTIONS}:
+        own = "a column of the view's entity" if asked.question in view.entity else "how a row is read"
+        raise DefinitionError(
+            f"{aggregate.describe()} is asked by {asked.question!r}, which is {own}",
+            where=place,
+            expected="a column that is no entity column, and has another name than " + ", ".join(sorted(OF_QUESTIONS)),
+            next_step="an entity sees no other value of its own key; name another column",
+        )
+
+
+def _check_aggregate(aggregate: Aggregate, source: Source, computed: Mapping[str, str], place: str) -> None:
+    kinds = {**dict(source.columns), **computed}
+    named = [name for name in kinds if not name.startswith("_")]  # without conditions
+    for column in aggregate.inputs:
+        if column not in kinds:
+            raise DefinitionError(
+                f"{aggregate.describe()} reads unknown column {column!r}",
+                where=place,
+                expected="a column of the source or of the view: " + listed(named),
+                next_step=nearest(column, named),
+            )
+        if column in source.allow_nan and aggregate.core.kind != "count":
+            raise DefinitionError(
+                f"{aggregate.describe()} reads {column!r}, which allows NaN and infinities",
+                where=place,
+                expected="finite values; sw.count alone reads a column that allows others",
+                next_step="compute a column of what is finite: "
+                f'"CASE WHEN ABS({column}) <= {MAX_DOUBLE} THEN {column} END"',
+            )
+    try:
+        aggregate.bind({name: arrow_type(kind) for name, kind in kinds.items()})
+    except SlicewiseError as error:
+        raise DefinitionError(
+            error.what,
+            where=place,
+            expected=error.expected,
+            next_step=error.next_step or "choose another column or aggregate",
+        ) from error
+
+
+def check_window(aggregate: Aggregate, window: Window, place: str) -> None:
+    """Raises DefinitionError where the aggregate cannot answer a window of this length."""
+    expected = aggregate.answers(FOR_EVER_US if window.is_lifetime else window.length_us)
+    if expected is not None:
+        raise DefinitionError(
+            f"{aggregate.describe()} over {LIFETIME if window.is_lifetime else format_duration(window.length_us)}",
+            where=place,
+            expected=expected,
+            next_step="declare a shorter window, or change the aggregate's parameters",
+        )
+
+
+def _groups(view: FeatureView, wanted: Sequence[_Wanted]) -> list[tuple[int, list[_Wanted]]]:
+    windows = [window for _, _, window, _ in wanted]
+    try:
+        if view.slice is not None:
+            slice_us = parse_duration(view.slice)
+            check_slice(slice_us, windows)
+            return [(slice_us, list(wanted))]
+        own = {window: default_slice([window]) for window in windows}
+        groups: list[list[_Wanted]] = []
+        for each in sorted(wanted, key=lambda each: own[each[2]]):
+            if groups and own[each[2]] <= MAX_FOLD * own[groups[-1][0][2]]:
+                groups[-1].append(each)
+            else:
+                groups.append([each])
+        found = [(default_slice([w for _, _, w, _ in group]), [e for e in wanted if e in group]) for group in groups]
+        for slice_us, group in found:
+            for _, _, window, _ in group:
+                check_session(slice_us, window)
+        return found
+    except DefinitionError as error:
+        raise DefinitionError(
+            error.what, where=view.place, expected=error.expected, next_step=error.next_step
+        ) from error
+
+
+def _levels(group: Sequence[_Wanted], slice_us: int) -> tuple[int, ...]:
+    found = {resolution(w, slice_us) for _, _, w, _ in group if w.kind == "sliding"}
+    return tuple(sorted(level for level in found if slice_us < level < HOUR_US))
+
+
+def _planned_set(declared: FeatureSet, deployment: Deployment) -> PlannedSet:
+    outputs: dict[str, pa.DataType] = {}
+    for ref in declared.features:
+        try:
+            _, feature = deployment.resolve(ref)
+        except SlicewiseError as error:
+            raise DefinitionError(
+                f"{ref!r}: {error.what}",
+                where=declared.where,
+                expected=error.expected,
+                next_step=error.next_step,
+            ) from error
+        outputs[ref] = answer_type(feature.aggregate)
+    return PlannedSet(
+        declared.name,
+        tuple(declared.features),
+        tuple(sorted(_defaults(declared, outputs))),
+        declared.owner,
+        on_failure=declared.on_failure,
+        max_staleness_us=None if declared.max_staleness is None else parse_duration(declared.max_staleness),
+    )
+
+
+def _defaults(declared: FeatureSet, outputs: dict[str, pa.DataType]) -> list[tuple[str, object]]:
+    found: list[tuple[str, object]] = []
+    for key, value in declared.defaults.items():
+        refs = [ref for ref in outputs if key in (ref, ref.partition(":")[2])]
+        if len(refs) != 1:
+            raise DefinitionError(
+                f"the default {key!r} names {'several features' if refs else 'no feature'}",
+                where=declared.where,
+                expected="one of " + listed(refs or outputs),
+                next_step=nearest(key, outputs),
+            )
+        try:
+            if isinstance(value, float) and pa.types.is_integer(outputs[refs[0]]):
+                raise TypeError(value)  # Arrow would cut its fraction off
+            if isinstance(value, float) and not math.isfinite(value):
+                raise ValueError(value)  # no number of JSON
+            if _PLAIN.get(type(value)) != outputs[refs[0]]:
+                pa.scalar(value, outputs[refs[0]])  # imports pandas, half a second, where that is installed
+        except (pa.ArrowInvalid, pa.ArrowTypeError, TypeError, ValueError, OverflowError) as error:
+            raise DefinitionError(
+                f"the default {value!r} of {refs[0]!r} is no {outputs[refs[0]]}",
+                where=declared.where,
+                expected=f"a value of type {outputs[refs[0]]}",
+                next_step="give a value of that type, or leave the default out",
+            ) from error
+        found.append((refs[0], value))
+    return found
+
+
+def _unique(names: Sequence[str], what: str, places: Sequence[str]) -> None:
+    folded = [name.lower() for name in names]
+    same = [(name, place) for name, place in zip(names, places, strict=True) if folded.count(name.lower()) > 1]
+    refuse_cases([name for name, _ in same], what, " and ".join(place for _, place in same))
+    for name in names:
+        if names.count(name) > 1:
+            raise DefinitionError(
+                f"{what} {name!r} is defined twice",
+                where=" and ".join(p for n, p in zip(names, places, strict=True) if n == name),
+                expected="each name once",
+                next_step="rename one",
+            )

@@ -1,0 +1,95 @@
+"""How many stored fields a read takes, by level, is said of the very intervals that a read combines."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+from slicewise.features.plan.unit import Unit
+from slicewise.windows import slices
+from slicewise.windows.slices import DAY_US, HOUR_US, MINUTE_US, PENTAD_DAYS, PENTAD_US, Window
+
+Fields = set[tuple[str, int]]
+"""(letter of the field, which pentad, day or hour)."""
+LEVELS = ("p", "d", "h", "m", "s")
+SOME_PENTAD = 4_000
+HOURS_PER_DAY = 24
+
+
+@dataclass(frozen=True)
+class WindowReads:
+    """A window, and the fields that a live read of it takes besides the hot hash (read whole), when it takes most.
+
+    pentads, days, hours: totals; minutes, slices: hours of which such rows are read; lists: of days, which of their
+    hours are compacted.
+    """
+
+    window: str
+    pentads: int
+    days: int
+    hours: int
+    minutes: int
+    slices: int
+    lists: int
+
+
+def window_reads(unit: Unit) -> tuple[WindowReads, ...]:
+    """One per window of a unit, in the order of its features."""
+    found = []
+    for window in _windows(unit):
+        most = _most(unit, [window])
+        counts = [sum(letter == level for letter, _ in most) for level in (*LEVELS, "c")]
+        found.append(WindowReads(window.column_suffix(), *counts))
+    return tuple(found)
+
+
+def fields_of_all(unit: Unit) -> int:
+    """Fields that a live read of all windows takes, when it takes most."""
+    return len(_most(unit, _windows(unit)))
+
+
+def _windows(unit: Unit) -> list[Window]:
+    return list(dict.fromkeys(feature.window for feature in unit.features))
+
+
+def _most(unit: Unit, windows: Iterable[Window]) -> Fields:
+    of = list(windows)
+    every = ({field for window in of for field in _fields(unit, window, t)} for t in _times(unit, of))
+    return max(every, key=len)
+
+
+def _times(unit: Unit, windows: Sequence[Window]) -> Iterator[int]:
+    """Times among which one is of a read that takes most: any hour of the days of a pentad, and of the last days of a
+    hop of days; soon after the hour began, shortly before it is over, and at its end."""
+    days = {SOME_PENTAD * PENTAD_DAYS + day for day in range(PENTAD_DAYS if unit.pentads else 1)}
+    for hop_us in {window.hop_us for window in windows if window.hop_us > DAY_US}:
+        first = SOME_PENTAD * PENTAD_US // hop_us
+        lasts = [(number * hop_us - 1) // DAY_US for number in range(first + 1, first + 1 + PENTAD_DAYS)]
+        days |= {day - before for day in lasts for before in (0, 1)}
+    little = {unit.slice_us, max(unit.slice_us, MINUTE_US)}
+    shifts = {0, *(window.offset_us % HOUR_US for window in windows)}
+    ends = {by + each for by in shifts for each in (*little, *(HOUR_US - each for each in little), HOUR_US)}
+    # just before a slice ends, a live window is longer by it
+    yield from (day * DAY_US + hour * HOUR_US + us - 1 for day in days for hour in range(HOURS_PER_DAY) for us in ends)
+
+
+def _fields(unit: Unit, window: Window, t: int) -> Iterator[tuple[str, int]]:
+    """Of a live read at t."""
+    start, end = slices.bounds(window, "live", t, unit.slice_us)
+    if window.is_lifetime:  # older days are in the total
+        start = slices.floor(t - unit.retention_us, DAY_US)
+    by_pentads = slices.reads_pentads(window) or (window.is_lifetime and unit.pentads)
+    if window.kind == "session":
+        parts = slices.slice_segments(start, end, unit.slice_us)
+    else:
+        parts = slices.segments(start, end, unit.slice_us, slices.resolution(window, unit.slice_us))
+    pentads, days = slices.pentads(parts.days) if by_pentads else (range(0), tuple(parts.days))
+    for day in (*days, *range(pentads.start * PENTAD_DAYS, pentads.stop * PENTAD_DAYS)):
+        yield "c", day
+    for letter, numbers in (("p", pentads), ("d", days), ("h", parts.hours)):
+        for number in numbers:
+            yield letter, number
+    for part in parts.ranges:
+        hour = part.start_us // HOUR_US
+        yield "h", hour
+        yield "m" if part.level_us != unit.slice_us and part.level_us in unit.levels else "s", hour

@@ -1,0 +1,56 @@
+"""Which units the tail writes is a function of the unit alone: those whose rows the JVM makes.
+
+All of row logic is SQL that Spark's real-time mode runs (tests/parity/spark/test_realtime_rowlogic.py holds every
+operator of it to that); Python it refuses.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from slicewise.features.plan.deployment import Deployment
+    from slicewise.features.plan.unit import Unit
+
+
+def no_tail(unit: Unit) -> str | None:
+    """Why events of the unit are visible only when the fold has them; None where the tail brings them."""
+    id_column = None if unit.dedupe is None else unit.dedupe.column
+    return _no_tail(id_column, [name for name, _ in unit.functions])
+
+
+def tailed_sources(manifest: Mapping[str, Any]) -> frozenset[str]:
+    """Names of the sources of which the tail writes at least one unit, from a deployment's JSON.
+
+    By the rule of `no_tail`, for whoever reads the JSON alone: Airflow's triggerer and its page.
+    """
+    ids = {each["name"]: each["dedupe"]["column"] for each in manifest.get("sources", ()) if each.get("dedupe")}
+    return frozenset(
+        str(unit.get("source"))
+        for unit in manifest.get("units", ())
+        if _no_tail(ids.get(unit.get("source")), [name for name, _ in unit.get("functions", ())]) is None
+    )
+
+
+def _no_tail(id_column: str | None, functions: Sequence[str]) -> str | None:
+    if id_column is not None:
+        return f"{id_column}: whether an event has come before, by its id, the fold alone knows"
+    if not functions:
+        return None
+    return f"{', '.join(functions)}: row functions are Python, which Spark's real-time mode does not run"
+
+
+def tail_units(deployment: Deployment, source: str) -> tuple[Unit, ...]:
+    """The source's units that the tail writes, each once: views may share an event list."""
+    found = {u.storage_fingerprint: u for u in deployment.units if u.source == source and no_tail(u) is None}
+    return tuple(found.values())
+
+
+def untailed(deployment: Deployment, nodes: int = 1) -> tuple[tuple[str, str], ...]:
+    """Of each view with a unit that stays on the fold alone its name, and why. nodes: of the store."""
+    if nodes > 1:
+        why = f"the tail does not write to a store of {nodes} nodes yet"
+        return tuple((view, why) for view in deployment.views)
+    said = {unit.view: no_tail(unit) for unit in deployment.units}
+    return tuple((view, why) for view, why in said.items() if why is not None)

@@ -1,0 +1,1 @@
+"""Row logic: the typed tree of an expression, read from text and given to both engines."""

@@ -1,0 +1,1 @@
+"""The functions of row logic, and what each engine runs for them."""

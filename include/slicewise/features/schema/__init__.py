@@ -1,0 +1,1 @@
+"""A source's columns: types, paths in a record, duplicates, and a change of schema."""

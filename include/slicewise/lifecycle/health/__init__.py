@@ -1,0 +1,1 @@
+"""Is the platform well: judgements, watches, findings, alerts and the overview."""

@@ -1,0 +1,211 @@
+"""A failure is told once, in one shape, with the page that says what to do; where to is configuration.
+
+The log event is always written. Further channels are those that the environment names.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Literal
+
+from slicewise.lifecycle.health.judge import Part
+
+Kind = Literal["webhook", "slack", "smtp", "pagerduty"]
+Event = Literal[
+    "task_failed",
+    "deadline_missed",
+    "store_not_well",
+    "emission_lost",
+    "tail_lost",
+    "answers_late",
+    "records_bad",
+    "check_red",
+    "check_not_made",
+    "alert_test",
+]
+Matter = Part | Literal["records", "check_red", "check_not_made", "alerts"]
+"""What an alert can be about that has words and a section of its own."""
+
+RUNBOOK = "docs/runbook.md"
+ANCHORS: Mapping[str, str] = {
+    "ingest_stream": "the-stream-is-not-well",
+    "stop_stream": "the-stream-does-not-stop",
+    "compact_slices": "compaction-fails",
+    "backfill_view": "a-view-stays-in-building",
+    "maintain_iceberg": "maintenance-fails",
+    "sweep_expired": "the-sweep-finds-keys",
+    "check_consistency": "the-check-could-not-be-made",
+    "build_training_set": "a-training-set-fails",
+}
+
+
+@dataclass(frozen=True)
+class _Words:
+    event: Event
+    anchor: str
+    said: str
+    """What is wrong, before the reasons."""
+
+
+MATTERS: Mapping[Matter, _Words] = {
+    "stream": _Words("task_failed", "the-stream-is-not-well", "the stream is not well"),
+    "store": _Words("store_not_well", "the-store-is-not-well", "the store is not well"),
+    "emission": _Words("emission_lost", "nothing-is-published", "nothing is published"),
+    "tail": _Words("tail_lost", "the-tail-is-lost", "answers are right, and older than with the tail"),
+    "probes": _Words("answers_late", "answers-are-not-fresh", "answers are right, and not known to be fresh"),
+    "records": _Words("records_bad", "many-records-are-bad", "many records are bad"),
+    "check_red": _Words("check_red", "the-check-is-red", "the check is red"),
+    "check_not_made": _Words("check_not_made", "the-check-could-not-be-made", "the check could not be made"),
+    "alerts": _Words("alert_test", "alerts-and-where-they-go", "nothing is wrong"),
+}
+_LONGEST_REASON, _LONGEST = 300, 900
+"""Of one reason, and of all; chat and pagers cut what is longer."""
+
+
+@dataclass(frozen=True)
+class Alert:
+    """A task that failed, a run that missed its deadline, or one matter that somebody is to look at."""
+
+    event: Event
+    dag: str
+    task: str
+    """Empty where a whole run is meant."""
+    run: str
+    error: str
+    runbook: str
+    url: str
+
+    def text(self) -> str:
+        """One line for people and for chat."""
+        what = f"{self.dag}.{self.task}" if self.task else self.dag
+        return f"slicewise {self.event}: {what} ({self.run}): {self.error}. Runbook: {self.runbook}"
+
+    @property
+    def subject(self) -> str:
+        """A mail's."""
+        return f"slicewise {self.event}: {self.dag}"
+
+    @property
+    def key(self) -> str:
+        """What a pager takes for one incident: alerts of different matters are different ones."""
+        return f"{self.dag}.{self.task}.{self.event}"
+
+    def fields(self) -> dict[str, str]:
+        """For logs and webhooks: names and values."""
+        return {
+            "event": self.event,
+            "dag": self.dag,
+            "task": self.task,
+            "run": self.run,
+            "error": self.error,
+            "runbook": self.runbook,
+            "url": self.url,
+        }
+
+
+@dataclass(frozen=True)
+class Channel:
+    """Somewhere an alert goes besides the log: a URL, an Airflow connection, or addresses."""
+
+    kind: Kind
+    target: str
+
+    @property
+    def variable(self) -> str:
+        """Of the environment, which names it."""
+        return next(name for name, kind in VARIABLES if kind == self.kind)
+
+
+@dataclass(frozen=True)
+class Delivery:
+    """What came of an alert on one channel."""
+
+    kind: str
+    variable: str
+    delivered: bool
+    said: str
+    """What came back, or why it was not delivered."""
+
+    def to_json(self) -> dict[str, object]:
+        """Plain values."""
+        return asdict(self)
+
+
+VARIABLES: tuple[tuple[str, Kind], ...] = (
+    ("SLICEWISE_ALERT_WEBHOOK", "webhook"),
+    ("SLICEWISE_ALERT_SLACK_CONN", "slack"),
+    ("SLICEWISE_ALERT_SMTP_TO", "smtp"),
+    ("SLICEWISE_ALERT_PAGERDUTY_CONN", "pagerduty"),
+)
+
+
+def channels(env: Mapping[str, str]) -> tuple[Channel, ...]:
+    """The channels that the environment configures, in a fixed order."""
+    return tuple(Channel(kind, env[name]) for name, kind in VARIABLES if env.get(name))
+
+
+def runbook_link(about: str, base: str = "") -> str:
+    """The runbook's section for a DAG or a matter; base: the address below which docs/ can be read, if any."""
+    page = f"{base.rstrip('/')}/{RUNBOOK}" if base else RUNBOOK
+    words = next((words for matter, words in MATTERS.items() if matter == about), None)
+    anchor = words.anchor if words else ANCHORS.get(about)
+    return f"{page}#{anchor}" if anchor else page
+
+
+def matter_alert(
+    matter: Matter, dag: str, task: str, run: str, reasons: Sequence[str], *, url: str = "", runbook_base: str = ""
+) -> Alert:
+    """An alert of one matter with all of its reasons, each by its first line."""
+    words = MATTERS[matter]
+    error = "; ".join(_first_lines(reasons))
+    return Alert(
+        event=words.event,
+        dag=dag,
+        task=task,
+        run=run,
+        error=f"{words.said}: {error}" if error else words.said,
+        runbook=runbook_link(matter, runbook_base),
+        url=url,
+    )
+
+
+def _first_lines(reasons: Sequence[str]) -> list[str]:
+    lines: list[str] = []
+    for number, reason in enumerate(reasons):
+        line = _first_line(reason)
+        if lines and sum(map(len, lines)) + len(line) > _LONGEST:
+            return [*lines, f"and {len(reasons) - number} more, in the task's log"]
+        lines.append(line)
+    return lines
+
+
+def _first_line(text: str) -> str:
+    lines = text.strip().splitlines()
+    return (lines[0] if lines else "no error was recorded")[:_LONGEST_REASON]
+
+
+def alert(dag: str, task: str, run: str, error: object, *, url: str = "", runbook_base: str = "") -> Alert:
+    """An alert for a failed task. Of an error only its first line is told: the log has the rest."""
+    return Alert(
+        event="task_failed",
+        dag=dag,
+        task=task,
+        run=run,
+        error=_first_line("" if error is None else str(error)),
+        runbook=runbook_link(dag, runbook_base),
+        url=url,
+    )
+
+
+def deadline_alert(dag: str, run: str, deadline: str, *, runbook_base: str = "") -> Alert:
+    """An alert for a run that is not over by its deadline: it may still end well."""
+    return Alert(
+        event="deadline_missed",
+        dag=dag,
+        task="",
+        run=run,
+        error=f"not over by {deadline}",
+        runbook=runbook_link(dag, runbook_base),
+        url="",
+    )

@@ -1,0 +1,158 @@
+"""Well means all of it: whatever is wrong, or was within a day, is a finding with words and where to look.
+
+Made from what the store holds alone, for `slicewise status` and the page in Airflow's UI.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from slicewise.errors import CodecError
+from slicewise.features import own
+from slicewise.lifecycle.health import alerted
+from slicewise.lifecycle.health.alerts import runbook_link
+from slicewise.lifecycle.health.judge import Limits
+from slicewise.lifecycle.health.overview import (
+    JobLine,
+    ViewLine,
+    beginning_of,
+    health_of,
+    overview,
+    store_reasons,
+    unready_units,
+)
+from slicewise.offsets import gaps as holes
+from slicewise.stores.online.redis.status import StoreStatus
+
+HOUR_S = 3600.0
+DAGS: Mapping[str, str] = {
+    "compact": "compact_slices",
+    "check": "check_consistency",
+    "backfill": "backfill_view",
+    "maintain": "maintain_iceberg",
+    "sweep": "sweep_expired",
+}
+EVERY_S: Mapping[str, float] = {"compact": HOUR_S, "check": HOUR_S, "sweep": 6 * HOUR_S, "maintain": 24 * HOUR_S}
+"""Jobs that run by the clock, as their DAGs have it; what is left out runs when there is something to do."""
+ALLOWED_S = HOUR_S
+"""From when a job is due until its report: a run that takes longer pages by itself."""
+
+
+@dataclass(frozen=True)
+class Finding:
+    """Something that is not as it should be."""
+
+    part: str
+    text: str
+    look: str
+    """Where to look: a page of the runbook, a log, or a command."""
+    now: bool = True
+    """It is wrong now; else it happened within a day, was accepted, or starts while answers are right."""
+
+
+def findings(status: StoreStatus, limits: Limits) -> tuple[Finding, ...]:
+    """What is wrong now, worst for answers first, then what happened."""
+    if not status.sources:
+        return (Finding("views", "nothing is deployed", "slicewise apply", now=False),)
+    found = overview(status, limits)
+    return (
+        *_views(found.views),
+        *_parts(status, limits),
+        *(each for job in found.jobs for each in _job(job, status)),
+        *_never(status),
+        *_holes(status),
+        *_alerts(status),
+    )
+
+
+def _views(views: tuple[ViewLine, ...]) -> list[Finding]:
+    look = runbook_link(DAGS["backfill"])
+    return [
+        Finding(f"view {each.view}", f"answers 503: building, {each.waits}", look) for each in views if not each.ready
+    ]
+
+
+def _parts(status: StoreStatus, limits: Limits) -> list[Finding]:
+    """Of the stream and what runs beside it, each reason with the section of its part."""
+    health = health_of(status, limits)
+    if health.stopped:
+        lacks = [Finding("store", each, runbook_link("store")) for each in store_reasons(status)]
+        return [Finding("stream", "stopped on purpose: answers grow old", "slicewise stream ensure", now=False), *lacks]
+    told = [Finding(part, each, runbook_link(part)) for part, reasons in health.parts.items() for each in reasons]
+    if not health.parts:  # none of a part: what of the stream cannot be read
+        told = [Finding("stream", each, runbook_link("stream")) for each in health.reasons]
+    waits = [Finding("stream", each, runbook_link("stream")) for each in health.starting]
+    return [*told, *waits, *(Finding("starting", each, "slicewise status", now=False) for each in health.warming)]
+
+
+def _job(job: JobLine, status: StoreStatus) -> list[Finding]:
+    found = []
+    # a build runs where a view is not ready: without one, none comes that would end well
+    over = job.job == "backfill" and not unready_units(status)
+    if not job.ok and not (over and job.age_s > 24 * HOUR_S):
+        red = job.job == "check" and job.report.get("mismatches")
+        look = runbook_link("check_red" if red else DAGS[job.job])
+        found.append(Finding(f"job {job.job}", f"its last run failed, {_ago(job.age_s)}", look, now=not over))
+    if _due(job.job, job.age_s):
+        found.append(_overdue(job.job, f"reported last {_ago(job.age_s)}"))
+    return found
+
+
+def _never(status: StoreStatus) -> list[Finding]:
+    """Jobs that have not reported once although the last deployment has stood for long."""
+    deployed_us = beginning_of(status, "stream").deployed_us
+    if not deployed_us:
+        return []
+    age_s = (status.now_us - deployed_us) / 1e6
+    missing = [job for job in EVERY_S if f"job:{job}" not in status.parts and _due(job, age_s)]
+    return [_overdue(job, "has never reported") for job in missing]
+
+
+def _overdue(job: str, said: str) -> Finding:
+    every_s, dag = EVERY_S[job], DAGS[job]
+    often = "every hour" if every_s == HOUR_S else f"every {every_s / HOUR_S:.0f} hours"
+    return Finding(
+        f"job {job}", f"overdue: it runs {often}, and {said}; is {dag} paused, is Airflow up?", runbook_link(dag)
+    )
+
+
+def _due(job: str, age_s: float) -> bool:
+    """Whether a job that was heard of, or might have begun, so long ago should have reported since."""
+    return job in EVERY_S and age_s > EVERY_S[job] + ALLOWED_S
+
+
+def _holes(status: StoreStatus) -> list[Finding]:
+    found = []
+    for source in status.sources:
+        text = status.parts.get(f"holes:{source}")
+        if text is None or source == own.SOURCE:
+            continue
+        try:
+            gaps = holes.from_json(text, f"status holes:{source}")
+        except CodecError as error:
+            found.append(Finding(f"source {source}", error.what, "slicewise hole"))
+            continue
+        lost = sum(gap.end - gap.first for gap in gaps)
+        if lost:
+            text = f"{lost:,} offsets are lost for good, accepted by {', '.join(sorted({gap.by for gap in gaps}))}"
+            found.append(Finding(f"source {source}", text, "slicewise hole", now=False))
+    return found
+
+
+def _alerts(status: StoreStatus) -> list[Finding]:
+    found = []
+    for each in alerted.recent(status.parts.get(alerted.PART), status.now_us):
+        at = datetime.fromtimestamp(each.at_us / 1e6, UTC).strftime("%Y-%m-%d %H:%M")
+        often = f", {each.times} times" if each.times > 1 else ""
+        found.append(
+            Finding(f"alert {each.event}", f"{each.subject} at {at} UTC{often}: {each.error}", each.runbook, False)
+        )
+    return found
+
+
+def _ago(seconds: float) -> str:
+    if seconds < 5400:
+        return f"{seconds / 60:.0f} min ago"
+    return f"{seconds / HOUR_S:.1f} h ago"

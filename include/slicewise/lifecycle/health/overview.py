@@ -1,0 +1,266 @@
+"""One picture of the platform, made from what the store holds alone: for the UI page, the CLI and checks of health."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from datetime import UTC, datetime
+from typing import Any
+
+from slicewise.errors import BadRequest
+from slicewise.features import own
+from slicewise.features.plan.realtime import tailed_sources
+from slicewise.lifecycle.health.judge import Beginning, Health, Limits, StreamStatus, judge
+from slicewise.lifecycle.health.probing import ProbeStatus, late
+from slicewise.lifecycle.health.realtime import lives
+from slicewise.stores.online.model import phases
+from slicewise.stores.online.redis.status import DEPLOYED, StoreStatus
+from slicewise.windows.slices import HOUR_US
+
+JOBS = ("compact", "check", "backfill", "maintain", "sweep")
+
+
+@dataclass(frozen=True)
+class ViewLine:
+    """A view, of all units that it is stored in."""
+
+    view: str
+    units: tuple[str, ...]
+    ready: bool
+    built: float
+    """Part of its history that is built, from 0 to 1, of the unit that is behind."""
+    hours: int
+    """Hours that are compacted, of the unit that has most."""
+    newest_hour: str | None
+    """Start of the newest compacted hour, `2026-11-21T08Z`."""
+    waits: str = ""
+    """Of units that are not ready: how far they are, and what they wait for."""
+
+
+@dataclass(frozen=True)
+class JobLine:
+    """The last run of a job, as it reported."""
+
+    job: str
+    ok: bool
+    age_s: float
+    report: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Overview:
+    """What somebody who looks after the platform asks first."""
+
+    now_us: int
+    generation: int | None
+    epoch: int | None
+    health: Health
+    streams: tuple[StreamStatus, ...]
+    probes: ProbeStatus | None
+    views: tuple[ViewLine, ...]
+    jobs: tuple[JobLine, ...]
+    tails: tuple[StreamStatus, ...] = ()
+    """What the tail's driver said, of sources where one has spoken and was not switched off."""
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values for a page; ages in seconds."""
+        found = asdict(self)
+        found["health"]["well"] = self.health.well
+        told = [*found["streams"], *found["tails"]]
+        for line, status in zip(told, [*self.streams, *self.tails], strict=True):
+            line["heartbeat_age_s"] = (self.now_us - status.heartbeat_us) / 1e6
+        return found
+
+
+def streams_of(status: StoreStatus, part: str = "stream") -> tuple[tuple[StreamStatus, ...], tuple[str, ...]]:
+    """What the drivers of the stream (or of another part: "emit", "tail") said, and for each source whose words cannot
+    be read the reason."""
+    found, unread = [], []
+    for source in status.emitted if part == "emit" else status.sources:
+        text = status.parts.get(f"{part}:{source}")
+        if text is None:
+            continue
+        try:
+            found.append(StreamStatus.parse(source, text))
+        except BadRequest as error:
+            unread.append(error.what)
+    return tuple(found), tuple(unread)
+
+
+def health_of(status: StoreStatus, limits: Limits) -> Health:
+    """The health of all streams, and of what publishes beside them, at the store's time."""
+    streams, unread = streams_of(status)
+    judged = judge(streams, status.sources, status.now_us, limits, beginning_of(status, "stream"))
+    if judged.stopped:
+        return Health(unread, stopped=not unread)
+    return Health.of(
+        {
+            "stream": replace(judged, reasons=(*judged.reasons, *unread)),
+            "store": Health(store_reasons(status)),
+            "emission": _emission(status, limits),
+            "tail": _tail(status, streams, limits),
+            "probes": _probes(status, limits),
+        }
+    )
+
+
+def beginning_of(status: StoreStatus, driver: str) -> Beginning:
+    """Since when a driver may be starting, as far as that was recorded."""
+    instants = (status.parts.get(part, "") for part in (DEPLOYED, f"ensured:{driver}", f"started:{driver}"))
+    return Beginning(*(int(text) if text.isdigit() else 0 for text in instants))
+
+
+def lost_events(status: StoreStatus) -> int:
+    """Events that the store had applied and lost, and that are to be applied again."""
+    return sum(
+        max(0, int(value) - int(status.marks.get(f"g:{name[2:]}", 0)))
+        for name, value in status.marks.items()
+        if name.startswith("w:")
+    )
+
+
+def unready(status: StoreStatus) -> tuple[str, ...]:
+    """Views whose history is not built."""
+    return tuple(dict.fromkeys(unready_units(status).values()))
+
+
+def unready_units(status: StoreStatus) -> dict[str, str]:
+    """Unit -> its view, of those whose history is not built."""
+    named = {str(unit["storage_fingerprint"]): str(unit["view"]) for unit in status.units}
+    return {unit: view for unit, view in named.items() if f"y:{unit}" not in status.marks}
+
+
+def store_reasons(status: StoreStatus) -> tuple[str, ...]:
+    """What is wrong with the store itself, whether or not a stream runs."""
+    return (*status.wanting, *_lost(status))
+
+
+def _lost(status: StoreStatus) -> tuple[str, ...]:
+    events = lost_events(status)
+    return (f"it lost what it had applied, {events} events to go",) if events else ()
+
+
+def _tail(status: StoreStatus, streams: Sequence[StreamStatus], limits: Limits) -> Health:
+    """Of the sources whose stream knows of a tail, what is wrong with that."""
+    tailed = tailed_sources(status.manifest)
+    return _beside(
+        status, "tail", [each.source for each in streams if each.tail == "on" and each.source in tailed], limits
+    )
+
+
+def _emission(status: StoreStatus, limits: Limits) -> Health:
+    return _beside(status, "emit", status.emitted, limits)
+
+
+def _beside(status: StoreStatus, driver: str, sources: Sequence[str], limits: Limits) -> Health:
+    """Of a driver that is wanted for these sources while the stream runs."""
+    if not sources:
+        return Health(())
+    said, unread = streams_of(status, driver)
+    judged = judge(said, sources, status.now_us, limits, beginning_of(status, driver))
+    stopped = ("stopped while the stream runs",) if judged.stopped else ()
+    return replace(judged, reasons=(*judged.reasons, *stopped, *unread), stopped=False)
+
+
+def freshness_of(status: StoreStatus) -> tuple[StreamStatus, ...]:
+    """Of each source who makes its events visible first: its tail while that lives, else its stream."""
+    tails = {each.source: each for each in streams_of(status, "tail")[0] if lives(each, status.now_us)}
+    return tuple(tails.get(each.source, each) for each in streams_of(status)[0])
+
+
+def probes_of(status: StoreStatus) -> ProbeStatus | None:
+    """What the prober said; None where it never did. Raises BadRequest."""
+    text = status.parts.get("probes")
+    return None if text is None else ProbeStatus.parse(text)
+
+
+def _probes(status: StoreStatus, limits: Limits) -> Health:
+    if own.SOURCE not in status.sources:
+        return Health(())
+    try:
+        said = probes_of(status)
+    except BadRequest as error:
+        return Health((error.what,))
+    beginning, heartbeat_us = beginning_of(status, "probes"), None if said is None else said.heartbeat_us
+    if beginning.starting(heartbeat_us, status.now_us, limits):
+        return Health((), starting=(beginning.words(status.now_us),), unensured=said is None and beginning.unensured)
+    return Health(late(said, status.now_us, limits.heartbeat_age_us, limits.probe_ms))
+
+
+def overview(status: StoreStatus, limits: Limits) -> Overview:
+    """The picture."""
+    streams, _ = streams_of(status)
+    try:
+        probes = probes_of(status)
+    except BadRequest:
+        probes = None  # its health says so
+    return Overview(
+        now_us=status.now_us,
+        generation=_number(status.marks.get("generation")),
+        epoch=_number(status.marks.get("epoch")),
+        health=health_of(status, limits),
+        streams=streams,
+        probes=probes,
+        views=_views(status),
+        jobs=_jobs(status),
+        tails=tuple(each for each in streams_of(status, "tail")[0] if each.state != "stopped"),
+    )
+
+
+def job_record(report: Mapping[str, object], *, ok: bool, at_us: int) -> str:
+    """What a job leaves in the store for the page: its report without long lists."""
+    short = {k: v for k, v in report.items() if not isinstance(v, Sequence | Mapping) or isinstance(v, str)}
+    return json.dumps({"ok": ok, "at_us": at_us, "report": short}, sort_keys=True)
+
+
+def _views(status: StoreStatus) -> tuple[ViewLine, ...]:
+    units: dict[str, list[str]] = {}
+    for unit in status.units:
+        if unit.get("project") != own.PROJECT:
+            units.setdefault(str(unit["view"]), []).append(str(unit["storage_fingerprint"]))
+    return tuple(_view(view, tuple(each), status) for view, each in units.items())
+
+
+def _view(view: str, units: tuple[str, ...], status: StoreStatus) -> ViewLine:
+    hours = [status.swapped.get(unit, {}) for unit in units]
+    left = [unit for unit in units if f"y:{unit}" not in status.marks]
+    return ViewLine(
+        view=view,
+        units=units,
+        ready=not left,
+        built=min((_built(unit, status) for unit in left), default=1.0),
+        hours=max(map(len, hours)),
+        newest_hour=max((_hour(max(each)) for each in hours if each), default=None),
+        waits="; ".join(dict.fromkeys(_waits(unit, status) for unit in left)),
+    )
+
+
+def _built(unit: str, status: StoreStatus) -> float:
+    done, _, total = status.marks.get(f"b:{unit}", b"").partition(b"/")
+    return (_number(done) or 0) / (_number(total) or 1)
+
+
+def _waits(unit: str, status: StoreStatus) -> str:
+    done, _, total = status.marks.get(f"b:{unit}", b"").partition(b"/")
+    phase = phases.said(status.parts.get(phases.PART)).get(unit)
+    return f"{phases.progress(_number(done) or 0, _number(total) or 0)}; {phases.waits_for(phase, status.now_us)}"
+
+
+def _jobs(status: StoreStatus) -> tuple[JobLine, ...]:
+    lines = []
+    for job in JOBS:
+        text = status.parts.get(f"job:{job}")
+        if text is not None:
+            said = json.loads(text)
+            age_s = max(0.0, (status.now_us - int(said["at_us"])) / 1e6)
+            lines.append(JobLine(job, bool(said["ok"]), age_s, said.get("report", {})))
+    return tuple(lines)
+
+
+def _hour(number: int) -> str:
+    return datetime.fromtimestamp(number * HOUR_US / 1e6, UTC).strftime("%Y-%m-%dT%HZ")
+
+
+def _number(raw: bytes | None) -> int | None:
+    return int(raw) if raw is not None and raw.isdigit() else None

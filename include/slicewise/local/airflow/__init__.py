@@ -1,0 +1,1 @@
+"""The embedded Airflow, and its REST API."""

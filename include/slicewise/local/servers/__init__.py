@@ -1,0 +1,1 @@
+"""The embedded servers: processes, ports, state, supervision."""

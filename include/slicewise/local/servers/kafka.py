@@ -1,0 +1,141 @@
+"""The embedded broker keeps the producers' timestamps and creates no topic that nobody asked for."""
+
+from __future__ import annotations
+
+import base64
+import os
+import subprocess
+import uuid
+from pathlib import Path
+
+from slicewise.errors import ServerError
+from slicewise.local.servers import health
+from slicewise.local.servers.ports import HOST
+from slicewise.local.servers.service import Service
+from slicewise.local.servers.state import StateFolder
+from slicewise.settings import Settings
+
+NAME = "kafka"
+
+_LOGGING = """\
+appender.console.type = Console
+appender.console.name = console
+appender.console.layout.type = PatternLayout
+appender.console.layout.pattern = %d{ISO8601} %-5p %c{1} %m%n
+rootLogger.level = WARN
+rootLogger.appenderRef.console.ref = console
+logger.server.name = kafka.server.KafkaRaftServer
+logger.server.level = INFO
+"""
+
+
+def java() -> str:
+    """The Java program: of JAVA_HOME if set, else on PATH."""
+    home = os.environ.get("JAVA_HOME")
+    return str(Path(home) / "bin" / "java") if home else "java"
+
+
+def service(settings: Settings, state: StateFolder, port: int, controller_port: int) -> Service:
+    """One broker that is its own controller (KRaft), its log under the state folder."""
+    folder = state.path / NAME
+    return Service(
+        name=NAME,
+        argv=(
+            *_java(settings, folder),
+            "-Xms128m",
+            "-Xmx512m",
+            "kafka.Kafka",
+            str(folder / "server.properties"),
+        ),
+        cwd=state.path,
+        health=lambda _: health.kafka(port),
+        address=f"{HOST}:{port}",
+        prepare=lambda: _prepare(settings, folder, port, controller_port),
+        stop_order=40,
+        start_timeout_s=120.0,  # after a crash the log is recovered before the first answer
+        stop_timeout_s=40.0,
+    )
+
+
+def _java(settings: Settings, folder: Path) -> tuple[str, ...]:
+    return (
+        java(),
+        "-XX:+UseSerialGC",
+        f"-Dlog4j2.configurationFile={folder / 'log4j2.properties'}",
+        "-cp",
+        str(settings.kafka_jars / "*"),
+    )
+
+
+def _prepare(settings: Settings, folder: Path, port: int, controller_port: int) -> None:
+    folder.mkdir(mode=0o700, exist_ok=True)
+    if not any(settings.kafka_jars.glob("kafka_*.jar")):
+        raise ServerError(
+            "the broker's jars are missing",
+            where=str(settings.kafka_jars),
+            next_step="make setup fetches them",
+        )
+    data = folder / "data"
+    properties = {
+        "process.roles": "broker,controller",
+        "node.id": 1,
+        "controller.quorum.voters": f"1@{HOST}:{controller_port}",
+        "controller.listener.names": "CONTROLLER",
+        "listeners": f"PLAINTEXT://{HOST}:{port},CONTROLLER://{HOST}:{controller_port}",
+        "advertised.listeners": f"PLAINTEXT://{HOST}:{port}",
+        "inter.broker.listener.name": "PLAINTEXT",
+        "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
+        "log.dirs": data,
+        "log.message.timestamp.type": "CreateTime",
+        # whether an event lies too far ahead is the source's rule, not the broker's; but a time that Spark's
+        # microseconds cannot hold would stop every reader of the topic for good
+        "log.message.timestamp.after.max.ms": 200_000_000_000_000,
+        "log.retention.ms": settings.kafka_retention_ms,
+        "log.cleaner.dedupe.buffer.size": 16 * 1024 * 1024,
+        "auto.create.topics.enable": "false",
+        "num.partitions": settings.kafka_partitions,
+        "offsets.topic.replication.factor": 1,
+        "offsets.topic.num.partitions": 4,
+        "transaction.state.log.replication.factor": 1,
+        "transaction.state.log.min.isr": 1,
+        "transaction.state.log.num.partitions": 4,
+        "share.coordinator.state.topic.replication.factor": 1,
+        "share.coordinator.state.topic.min.isr": 1,
+        "group.initial.rebalance.delay.ms": 0,
+        # a killed broker may register again only when its last session is over
+        "broker.session.timeout.ms": 4000,
+        "broker.heartbeat.interval.ms": 500,
+    }
+    (folder / "log4j2.properties").write_text(_LOGGING)
+    server = folder / "server.properties"
+    server.write_text("".join(f"{name}={value}\n" for name, value in properties.items()))
+    if not (data / "meta.properties").exists():
+        _format(settings, folder, server)
+
+
+def _format(settings: Settings, folder: Path, server: Path) -> None:
+    cluster = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
+    # --ignore-formatted: a format that was cut off half way is finished
+    argv = [
+        *_java(settings, folder),
+        "-XX:TieredStopAtLevel=1",
+        "kafka.tools.StorageTool",
+        "format",
+        "--ignore-formatted",
+    ]
+    try:
+        done = subprocess.run(
+            [*argv, f"--cluster-id={cluster}", "-c", str(server)],
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=False,
+        )
+    except FileNotFoundError as error:
+        raise ServerError("no Java to run", where=java(), expected="JDK 17", next_step="make check says how") from error
+    if done.returncode:
+        raise ServerError(
+            "the broker's log folder cannot be formatted",
+            where=done.stderr[-2000:],
+            next_step="make room on the disk or remove the broken folder with slicewise clean, then slicewise up",
+        )

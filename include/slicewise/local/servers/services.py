@@ -1,0 +1,191 @@
+"""Which services there are, and where: the only place that an embedded server is added to."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from slicewise.local.servers import airflow as airflow_server
+from slicewise.local.servers import health, ports, stream, watch
+from slicewise.local.servers import kafka as kafka_broker
+from slicewise.local.servers import redis as redis_server
+from slicewise.local.servers.ports import HOST
+from slicewise.local.servers.service import Service
+from slicewise.local.servers.state import StateFolder
+from slicewise.settings import Settings
+
+SERVING = "serving"
+STREAM = stream.NAME
+EMIT = stream.EMIT
+PROBES = stream.PROBES
+TAIL = stream.TAIL
+REPLAY = "replay"
+PLAYS = "plays"
+WATCH = watch.NAME
+
+# Every port that a service listens on.
+PORTS: Mapping[str, tuple[str, ...]] = {
+    redis_server.NAME: ("redis",),
+    kafka_broker.NAME: ("kafka", "kafka_controller"),
+    SERVING: ("serving",),
+    airflow_server.NAME: ("airflow",),
+}
+# The setting by which the others find a service.
+SETTING: Mapping[str, str] = {
+    redis_server.NAME: "redis_url",
+    kafka_broker.NAME: "kafka_bootstrap",
+    SERVING: "serving_url",
+    airflow_server.NAME: "airflow_url",
+}
+NAMES = (*PORTS, STREAM, TAIL, EMIT, PROBES, REPLAY, PLAYS, WATCH)
+# Started by their owner, and down for as long as nobody wants them.
+ON_DEMAND = frozenset({STREAM, TAIL, EMIT, PROBES, REPLAY, PLAYS, WATCH})
+
+
+def ports_of(settings: Settings) -> Mapping[str, tuple[str, ...]]:
+    """Service -> its ports, with a server for each node of the store."""
+    nodes = redis_server.names(settings.store_nodes)[1:]
+    return {**{name: (name.replace("-", "_"),) for name in nodes}, **PORTS}
+
+
+def names_of(settings: Settings) -> tuple[str, ...]:
+    """All services."""
+    return (*redis_server.names(settings.store_nodes), *(name for name in NAMES if name != redis_server.NAME))
+
+
+@dataclass(frozen=True)
+class Platform:
+    """The embedded services of one state folder, and the settings that lead to them."""
+
+    state: StateFolder
+    settings: Settings
+    services: Mapping[str, Service]
+    external: Mapping[str, str]
+    """Name and address of servers that a setting of the user's names instead of ours."""
+
+
+def build(
+    settings: Settings,
+    choose_port: Callable[[str, int | None], int] | None = None,
+    env: Mapping[str, str] = os.environ,
+) -> Platform:
+    """The services at the ports that they had last.
+
+    choose_port(name, last one) names a port for each that is wanted anew; without it nothing is
+    chosen, and a service that never had a port is left out. env tells which addresses the user set.
+    """
+    state = StateFolder(settings.state_dir)
+    ports, nodes = ports_of(settings), redis_server.names(settings.store_nodes)
+    remembered, written = state.ports(), state.addresses()
+    # set by the user, and not merely what our own supervisor handed to its children: that has a port of ours
+    external = {
+        name: getattr(settings, setting)
+        for name, setting in SETTING.items()
+        if (given := env.get(f"SLICEWISE_{setting.upper()}")) is not None
+        and (given != written.get(setting) or not all(port in remembered for port in PORTS[name]))
+    }
+    if choose_port is not None:
+        remembered = {
+            port: choose_port(port, remembered.get(port))
+            for service, needed in ports.items()
+            if _setter(service) not in external
+            for port in needed
+        }
+    here = [
+        name
+        for name, needed in ports.items()
+        if _setter(name) not in external and all(port in remembered for port in needed)
+    ]
+    ours: dict[str, Any] = {SETTING[name]: _address(name, remembered) for name in here if name in SETTING}
+    if set(nodes) <= set(here):
+        ours["redis_url"] = ",".join(_address(name, remembered) for name in nodes)
+    settings = replace(settings, **ours)
+    if choose_port is not None:
+        addresses = {setting: getattr(settings, setting) for setting in SETTING.values()}
+        if redis_server.NAME not in external:  # else who does not say it again knows the first of them alone
+            addresses["store_nodes"] = str(settings.store_nodes)
+        state.write_endpoints(remembered, addresses)
+    services = {name: _service(name, settings, state, remembered) for name in here}
+    for name in (STREAM, TAIL, EMIT, PROBES):
+        services[name] = stream.service(settings, state, name)
+    for name, command in (
+        (REPLAY, ("replay", "--share", settings.replay_share)),
+        (PLAYS, ("load", "--live", "--rate", str(settings.plays_rate), "--users", "10000", "--songs", "1000")),
+    ):
+        services[name] = _example(settings, state, name, command)
+    services[WATCH] = _watch(settings, state, here)
+    return Platform(state, settings, services, external)
+
+
+def chooser(held: Mapping[str, int], owner: Path | None = None) -> Callable[[str, int | None], int]:
+    """Chooses ports for the state folder `owner`: those in `held` are its running servers' and stay."""
+    taken: set[int] = set(held.values())
+
+    def choose(name: str, last: int | None) -> int:
+        port = held[name] if name in held else ports.choose(last, taken, owner)
+        taken.add(port)
+        return port
+
+    return choose
+
+
+def _setter(name: str) -> str:
+    """The service that the setting is of by which the others find this one."""
+    return name if name in PORTS else redis_server.NAME
+
+
+def _address(name: str, remembered: Mapping[str, int]) -> str:
+    port = remembered[PORTS[name][0] if name in PORTS else name.replace("-", "_")]
+    schemes = {redis_server.NAME: "redis://{}:{}/0", kafka_broker.NAME: "{}:{}"}
+    return schemes.get(_setter(name), "http://{}:{}").format(HOST, port)
+
+
+def _example(settings: Settings, state: StateFolder, name: str, command: Sequence[str]) -> Service:
+    """A producer of the example's events, which goes on for ever, and after a stop where it was."""
+    return Service(
+        name=name,
+        argv=(str(settings.platform_python.parent / "slicewise"), *command),
+        cwd=state.path,
+        health=lambda _: None,
+        address="",
+        after=(kafka_broker.NAME,),
+        stop_order=15,
+        always_on=False,
+    )
+
+
+def _watch(settings: Settings, state: StateFolder, servers: Sequence[str]) -> Service:
+    """Who starts servers again that die; it comes last, and is gone first: it fights neither `up` nor `down`."""
+    return Service(
+        name=WATCH,
+        argv=(str(settings.platform_python), "-m", "slicewise.local.servers.watch", *servers),
+        cwd=state.path,
+        health=lambda _: None,
+        address="",
+        after=tuple(servers),
+        without=tuple(f"SLICEWISE_{SETTING[name].upper()}" for name in servers if name in SETTING),
+        stop_order=0,
+        always_on=settings.watch == "on",
+    )
+
+
+def _service(name: str, settings: Settings, state: StateFolder, remembered: Mapping[str, int]) -> Service:
+    own = [remembered[port] for port in ports_of(settings)[name]]
+    if _setter(name) == redis_server.NAME:
+        return redis_server.service(settings, state, own[0], name)
+    if name == kafka_broker.NAME:
+        return kafka_broker.service(settings, state, own[0], own[1])
+    if name == airflow_server.NAME:
+        return airflow_server.service(settings, state, own[0])
+    return Service(
+        name=SERVING,
+        argv=(str(settings.platform_python), "-m", "slicewise.serving"),
+        cwd=state.path,
+        health=lambda _: health.http_ok(own[0], "/healthz"),
+        address=f"http://{HOST}:{own[0]}",
+        after=tuple(redis_server.names(settings.store_nodes)),
+        stop_order=30,
+    )

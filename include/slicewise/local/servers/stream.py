@@ -1,0 +1,274 @@
+"""The drivers of stream, tail and emission, and the prober, outlive whoever starts them; at most one of each runs per
+state folder."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from slicewise.errors import NotReady, StoreUnavailable
+from slicewise.features import own
+from slicewise.features.plan.deployment import Deployment
+from slicewise.local.servers import control
+from slicewise.local.servers.process import Birth
+from slicewise.local.servers.service import Service
+from slicewise.local.servers.state import StateFolder
+from slicewise.log import event, warning
+from slicewise.settings import Settings
+from slicewise.stores.online.redis import open_store
+from slicewise.stores.online.redis.status import record_instants
+
+NAME = "stream"
+EMIT = "emit"
+"""Runs beside the stream where a view has `emit=`."""
+PROBES = "probes"
+"""Runs beside the stream where probes are deployed: a process of its own, without Spark."""
+TAIL = "tail"
+"""Runs beside the stream unless SLICEWISE_TAIL=off."""
+_STOP_ORDER = {PROBES: 16, EMIT: 18, TAIL: 18, NAME: 20}
+HEARTBEAT_LIMIT_S = 60.0
+START_LIMIT_S = 120.0
+_HUNG_STOP_S = 5.0
+"""A driver that hangs finishes no batch: it is not waited for as one that drains."""
+
+
+@dataclass(frozen=True)
+class DriverProcess:
+    """What is known of the driver as a process; what it says of its sources is lifecycle.health.StreamStatus."""
+
+    running: bool
+    pid: int | None
+    heartbeat_age_s: float | None
+    """Seconds since its last sign of life, None before the first."""
+    heartbeat: dict[str, Any]
+    """What it said with it."""
+
+    @property
+    def well(self) -> bool:
+        """Runs, and has shown life lately."""
+        age = self.heartbeat_age_s
+        return self.running and age is not None and age < HEARTBEAT_LIMIT_S
+
+
+def service(settings: Settings, state: StateFolder, name: str = NAME) -> Service:
+    """A driver as a service: started by the DAG ingest_stream, stopped by SIGTERM (it drains)."""
+    driver = str(settings.spark_python), str(settings.home / "spark_jobs" / f"{name}.py")
+    prober = str(settings.platform_python), "-m", "slicewise.probes"
+    return Service(
+        name=name,
+        argv=prober if name == PROBES else driver,
+        cwd=state.path,
+        health=lambda _: _reason(_beat(state, name)),
+        address="",
+        env={
+            "PYSPARK_PYTHON": str(settings.spark_python),
+            "PYSPARK_DRIVER_PYTHON": str(settings.spark_python),
+        },
+        prepare=lambda: _prepare(state, name),
+        stop_order=_STOP_ORDER[name],
+        start_timeout_s=START_LIMIT_S,
+        stop_timeout_s=60.0,
+        always_on=False,
+    )
+
+
+def ensure_stream(settings: Settings) -> DriverProcess:
+    """Starts the stream's driver, the tail's unless that is off, and what is wanted of the emission's and the prober,
+    unless they run. One that runs under another setting of the tail is drained and started anew."""
+    _switch(settings)
+    found = ensure_driver(settings, NAME)
+    ensure_tail(settings)
+    ensure_emission(settings)
+    ensure_probes(settings)
+    return found
+
+
+def _switch(settings: Settings) -> None:
+    """Stops a driver of the stream that folds as if the tail were on, and it is off, or the other way round. One that
+    is off is gone before: nobody removes what it writes from then on."""
+    if settings.tail == "off":
+        stop_driver(settings, TAIL)
+    said = driver_status(settings, NAME)
+    if said.running and said.heartbeat.get("tail", settings.tail) != settings.tail:
+        event("tail_switched", tail=settings.tail)
+        stop_driver(settings, NAME)
+
+
+def ensure_tail(settings: Settings) -> DriverProcess | None:
+    """Starts the tail's driver unless it runs; None where it is off."""
+    return None if settings.tail == "off" else ensure_driver(settings, TAIL)
+
+
+def ensure_emission(settings: Settings) -> DriverProcess | None:
+    """Starts the emission's driver where what is deployed publishes anything, and stops it where nothing does; None
+    where none is wanted, or where the store cannot say: then all stays as it is."""
+    return _ensure_wanted(settings, EMIT, publishes)
+
+
+def ensure_probes(settings: Settings) -> DriverProcess | None:
+    """The same of the prober, which is wanted where its view is deployed."""
+    return _ensure_wanted(settings, PROBES, probed)
+
+
+def _ensure_wanted(settings: Settings, name: str, wanted: Callable[[Settings], bool]) -> DriverProcess | None:
+    try:
+        is_wanted = wanted(settings)
+    except (StoreUnavailable, NotReady) as error:
+        warning("left_as_it_is", driver=name, error=error.what)
+        return None
+    if is_wanted:
+        return ensure_driver(settings, name)
+    stop_driver(settings, name)
+    return None
+
+
+def publishes(settings: Settings) -> bool:
+    """Whether anything that is deployed is published. Raises StoreUnavailable, NotReady."""
+    deployment = _deployed(settings)
+    return deployment is not None and bool(deployment.publishes)
+
+
+def probed(settings: Settings) -> bool:
+    """Whether probes are deployed, and on. Raises StoreUnavailable, NotReady."""
+    deployment = _deployed(settings) if settings.probes == "on" else None
+    return deployment is not None and any(unit.project == own.PROJECT for unit in deployment.units)
+
+
+def _deployed(settings: Settings) -> Deployment | None:
+    store = open_store(settings.redis_url)
+    try:
+        marks = store.marks()
+        text = store.manifest(marks.units) if marks.units else None
+    finally:
+        store.close()
+    return None if text is None else Deployment.from_json(text)
+
+
+def ensure_driver(settings: Settings, name: str) -> DriverProcess:
+    """Starts a driver unless it runs; does not wait for it to be well. Any number may call.
+
+    One that has shown no life for long, or none since its start, hangs: it is replaced, which is safe at
+    any moment. One that lives but whose batch does not end is left to a person: a batch may be slow for a reason.
+    """
+    state = StateFolder(settings.state_dir)
+    state.create()
+    spec = service(settings, state, name)
+    with state.locked(name):
+        silent_s, limit_s = _beat(state, name)[0], HEARTBEAT_LIMIT_S
+        if silent_s is None:
+            silent_s, limit_s = _started_s_ago(state, name), spec.start_timeout_s
+        if silent_s > limit_s and control.running(spec, state) is not None:
+            warning("driver_hangs", driver=name, silent_s=round(silent_s, 1))
+            control.stop(replace(spec, stop_timeout_s=_HUNG_STOP_S), state)
+        started = control.running(spec, state) is None
+        if started:
+            control.start(spec, state, settings)
+    _note(settings, name, started=started)
+    return driver_status(settings, name)
+
+
+def _note(settings: Settings, name: str, *, started: bool) -> None:
+    """Lets the store say since when the driver may be starting: whoever watches it gives it time from then on."""
+    parts = [f"ensured:{name}", *([f"started:{name}"] if started else [])]
+    try:
+        record_instants(settings.redis_url, parts)
+    except StoreUnavailable as error:
+        warning("start_not_recorded", driver=name, reason=error.what)
+
+
+def stop_stream(settings: Settings) -> bool:
+    """Lets the drivers drain and end; was there one of the stream."""
+    stop_driver(settings, PROBES)
+    stop_driver(settings, EMIT)
+    stop_driver(settings, TAIL)
+    return stop_driver(settings, NAME)
+
+
+def stop_driver(settings: Settings, name: str) -> bool:
+    """Lets a driver drain and end; was there one."""
+    state = StateFolder(settings.state_dir)
+    state.create()
+    with state.locked(name):
+        return control.stop(service(settings, state, name), state)
+
+
+def stream_status(settings: Settings) -> DriverProcess:
+    """Of the stream's driver. Changes nothing."""
+    return driver_status(settings, NAME)
+
+
+def driver_status(settings: Settings, name: str) -> DriverProcess:
+    """Changes nothing."""
+    state = StateFolder(settings.state_dir)
+    birth: Birth | None = control.running(service(settings, state, name), state)
+    age, said = _beat(state, name)
+    return DriverProcess(birth is not None, birth.pid if birth else None, age, said)
+
+
+def said_of(beat: Mapping[str, Any]) -> str:
+    """What somebody on call asks the emission first, of what it said with its last sign of life."""
+    sources = list(beat.get("sources", {}).values())
+    waiting = sum(sum(source.get("lag", {}).values()) for source in sources)
+    skipped = sum(view.get("boards_skipped", 0) for source in sources for view in source.get("views", {}).values())
+    said = f"lag {waiting:,} events" if sources else ""
+    return f"{said}, {skipped:,} boards skipped while it caught up" if skipped else said
+
+
+def probes_said(beat: Mapping[str, Any]) -> str:
+    """What somebody on call asks first of freshness."""
+    if not beat:
+        return ""
+    if beat.get("minute_p50_ms") is None:
+        return f"no probe in an answer for a minute, {beat.get('lost', 0)} lost"
+    p50, p99, lost = beat["minute_p50_ms"], beat["minute_p99_ms"], beat.get("lost", 0)
+    return f"produce to answer p50 {p50:,.0f} ms, p99 {p99:,.0f} ms; {lost} lost in five minutes"
+
+
+def tail_said_of(beat: Mapping[str, Any]) -> str:
+    """The same of the tail: lag and freshness of what it brings, or why it does not, and what it left to the fold."""
+    sources = list(beat.get("sources", {}).values())
+    if not sources:
+        return "nothing to bring"
+    waits = [f"{source['source']} waits: {source['waiting']}" for source in sources if source.get("waiting")]
+    slow = max((source["freshness_p99_ms"] for source in sources if source.get("freshness_p99_ms")), default=None)
+    skipped = sum(source.get("skipped", 0) for source in sources)
+    fresh = [f"99 % visible within {slow:g} ms"] if slow is not None else []
+    left = [f"{skipped:,} events left to the fold (skipped)"] if skipped else []
+    lag = sum(sum(source.get("lag", {}).values()) for source in sources)
+    return ", ".join([*(waits or [f"lag {lag:,} events"]), *fresh, *left])
+
+
+def _prepare(state: StateFolder, name: str) -> None:
+    # the last driver's sign of life is not the new one's
+    (state.path / name).mkdir(exist_ok=True)
+    _heartbeat(state, name).unlink(missing_ok=True)
+
+
+def _heartbeat(state: StateFolder, name: str) -> Path:
+    """The driver writes it at the end of each batch and while it idles, replacing it in one step."""
+    return state.path / name / "heartbeat.json"
+
+
+def _started_s_ago(state: StateFolder, name: str) -> float:
+    file = state.pid_file(name)
+    return time.time() - file.stat().st_mtime if file.exists() else 0.0
+
+
+def _beat(state: StateFolder, name: str) -> tuple[float | None, dict[str, Any]]:
+    file = _heartbeat(state, name)
+    try:
+        age, said = time.time() - file.stat().st_mtime, json.loads(file.read_text())
+    except (OSError, ValueError):
+        return None, {}
+    return max(0.0, age), said if isinstance(said, dict) else {}
+
+
+def _reason(beat: tuple[float | None, dict[str, Any]]) -> str | None:
+    age = beat[0]
+    if age is None:
+        return "no sign of life yet"
+    return None if age < HEARTBEAT_LIMIT_S else f"last sign of life {age:.0f} s ago"

@@ -1,0 +1,298 @@
+"""Up twice changes nothing, down leaves no process, status tells what is and not what was noted.
+
+No process of this stays to supervise; what dies, the watcher has started again by `revive` (docs/adr/0071).
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from dataclasses import dataclass
+from itertools import groupby
+from typing import Any
+
+import psutil
+
+from slicewise.clock import SystemClock
+from slicewise.errors import NotReady, ServerError, SettingsError, StoreUnavailable
+from slicewise.features.names import unknown
+from slicewise.lifecycle import restarts
+from slicewise.lifecycle.restarts import Restarts
+from slicewise.local.servers import control, services, stream, watch
+from slicewise.local.servers.control import Say
+from slicewise.local.servers.process import Birth, descendants
+from slicewise.local.servers.redis import NAME as REDIS
+from slicewise.local.servers.redis import names as redis_names
+from slicewise.local.servers.service import Service
+from slicewise.local.servers.services import Platform
+from slicewise.local.servers.state import StateFolder
+from slicewise.settings import Settings, urls_of
+
+
+@dataclass(frozen=True)
+class ServiceStatus:
+    """One service, as it is now."""
+
+    name: str
+    state: str
+    """up, ill (runs and is not well), down, idle (nothing asks for it), or external (a server of the user's)."""
+    detail: str
+    address: str
+    pid: int | None
+    uptime_s: float | None
+    memory_bytes: int | None
+    """Of the process and all below it, shared pages counted once each."""
+    log: str
+
+
+def up(settings: Settings, say: Say, only: Iterable[str] | None = None) -> Settings:
+    """Starts what does not run, waits until all are well; the settings that lead to them.
+
+    only: names of services to start, "redis" of all nodes of the store; all that are always on by default. Raises
+    ServerError, SettingsError, UnknownName.
+    """
+    chosen = _chosen(settings, only, "slicewise up")
+    state = StateFolder(settings.state_dir)
+    state.create()
+    with state.locked():
+        platform = _build_for_start(settings, state)
+        wanted = [
+            service
+            for service in platform.services.values()
+            if (service.always_on if chosen is None else service.name in chosen)
+            and (service.name != services.WATCH or settings.watch == "on")
+        ]
+        for name, address in platform.external.items():
+            say(f"{name:<8} external at {address.rpartition('@')[2]}")
+        _start_all(wanted, platform, say)
+    return platform.settings
+
+
+def begin(settings: Settings, say: Say, only: Iterable[str]) -> None:
+    """Starts those of `only` that do not run, and waits for none of them: `up` does. Raises ServerError."""
+    chosen, state = set(only), StateFolder(settings.state_dir)
+    state.create()
+    with state.locked():
+        platform = _build_for_start(settings, state)
+        for name, service in platform.services.items():
+            if name in chosen and control.running(service, state) is None:
+                say(f"{name:<8} starting, meanwhile")
+                control.start(service, state, platform.settings)
+
+
+def _chosen(settings: Settings, only: Iterable[str] | None, command: str) -> set[str] | None:
+    """Raises UnknownName."""
+    if only is None:
+        return None
+    nodes = redis_names(settings.store_nodes)
+    chosen = {each for name in only for each in (nodes if name == REDIS else [name])}
+    for name in sorted(chosen - set(services.names_of(settings))):
+        raise unknown("service", name, services.names_of(settings), command)
+    return chosen
+
+
+def _check_nodes(settings: Settings, known: str | None) -> None:
+    """Another number of nodes is another, empty store: nobody means that of a folder that has one."""
+    if known is not None and known != str(settings.store_nodes):
+        raise SettingsError(
+            f"{settings.store_nodes} nodes, and the store of {settings.state_dir} has {known}",
+            where="SLICEWISE_STORE_NODES",
+            expected=known,
+            next_step="leave it out; or begin anew, in another SLICEWISE_STATE or after `slicewise clean`",
+        )
+
+
+def _build_for_start(settings: Settings, state: StateFolder) -> Platform:
+    before = services.build(settings)
+    if REDIS not in before.external:
+        _check_nodes(settings, state.addresses().get("store_nodes"))
+    remembered = state.ports()
+    held = {
+        port: remembered[port]
+        for name, service in before.services.items()
+        if control.running(service, state) is not None
+        for port in services.ports_of(settings).get(name, ())
+    }
+    return services.build(settings, services.chooser(held, state.path))
+
+
+def _start_all(wanted: list[Service], platform: Platform, say: Say) -> None:
+    """Each service as soon as those that it comes after are well; services.build names those first."""
+    with ThreadPoolExecutor(max(1, len(wanted))) as pool:
+        started: dict[str, Future[None]] = {}
+        for service in wanted:
+            before = [started[name] for name in service.after if name in started]
+            started[service.name] = pool.submit(_ensure_after, before, service, platform, say)
+        wait(started.values())
+        for each in started.values():
+            each.result()
+
+
+def _ensure_after(before: list[Future[None]], service: Service, platform: Platform, say: Say) -> None:
+    for each in before:
+        each.result()
+    _ensure(service, platform, say)
+
+
+def _ensure(service: Service, platform: Platform, say: Say) -> None:
+    birth = control.running(service, platform.state)
+    if birth is not None and service.health(birth.pid) is None:
+        say(f"{service.name:<8} runs already{_at(service)}")
+        return
+    if birth is None:
+        say(f"{service.name:<8} starting")
+        birth = control.start(service, platform.state, platform.settings)
+    seconds = control.await_well(service, birth, platform.state, say)
+    say(f"{service.name:<8} up after {seconds:.1f} s{_at(service)}")
+
+
+def _at(service: Service) -> str:
+    return f" at {service.address}" if service.address else ""
+
+
+def revive(settings: Settings, name: str) -> bool:
+    """Starts a server that died, where it was; whether it did. One without a pid file was stopped on purpose, and one
+    that runs was started by somebody else: neither is touched. Does not wait until it is well. Raises ServerError."""
+    state = StateFolder(settings.state_dir)
+    with state.locked():
+        service = services.build(settings).services.get(name)
+        if service is None or not state.pid_file(name).exists() or control.running(service, state) is not None:
+            return False
+        control.start(service, state, settings)
+    return True
+
+
+def down(settings: Settings, say: Say, only: Iterable[str] | None = None) -> None:
+    """Stops all, the stream too, then whatever they left behind. only: names of services to stop, which nobody starts
+    again but `up` or their owner. Raises UnknownName."""
+    chosen = _chosen(settings, only, "slicewise down")
+    state = StateFolder(settings.state_dir)
+    if not state.path.exists():
+        say("nothing runs")
+        return
+    state.create()
+    with state.locked():
+        known = services.build(settings).services
+        stopped = 0
+        meant = [each for each in known.values() if chosen is None or each.name in chosen]
+        by_order = sorted(meant, key=lambda service: service.stop_order)
+        for _, together in groupby(by_order, key=lambda service: service.stop_order):
+            wave = list(together)
+            with ThreadPoolExecutor(len(wave)) as pool:
+                stopped += sum(pool.map(lambda each: _stop(each, state, say), wave))
+        if chosen is None:
+            stopped += control.sweep(state)
+    if not stopped:
+        say("nothing runs")
+
+
+def _stop(service: Service, state: StateFolder, say: Say) -> bool:
+    if control.running(service, state) is not None:
+        say(f"{service.name:<8} stopping")
+    begun = time.monotonic()
+    stopped = control.stop(service, state)
+    if stopped:
+        say(f"{service.name:<8} stopped after {time.monotonic() - begun:.1f} s")
+    return stopped
+
+
+def clean(settings: Settings, say: Say) -> None:
+    """Stops all and forgets everything that they kept."""
+    down(settings, say)
+    StateFolder(settings.state_dir).remove()
+    say(f"removed {settings.state_dir}")
+
+
+def runs(settings: Settings, name: str) -> bool:
+    """Whether one of our services has a process; nothing is asked of it."""
+    service = services.build(settings).services.get(name)
+    return service is not None and control.running(service, StateFolder(settings.state_dir)) is not None
+
+
+def status(settings: Settings) -> list[ServiceStatus]:
+    """Each service as it is now; asks the processes and the servers themselves."""
+    state = StateFolder(settings.state_dir)
+    platform = services.build(settings)
+    nodes_are_ours = REDIS not in platform.external
+    names = [name for name in services.names_of(settings) if nodes_are_ours or name in services.NAMES]
+    return [_status_of(name, platform, state) for name in names]
+
+
+def _status_of(name: str, platform: Platform, state: StateFolder) -> ServiceStatus:
+    log = str(state.log(name))
+    if name in platform.external:
+        address = ",".join(each.rpartition("@")[2] for each in urls_of(platform.external[name]))
+        return ServiceStatus(name, "external", "", address, None, None, None, "")
+    service = platform.services.get(name)
+    birth = control.running(service, state) if service else None
+    again = restarts.said(watch.read(state).get(name, Restarts()), SystemClock().now_us())
+    if service is None or birth is None:
+        why = _idle(name, platform)
+        state_now, detail = ("down", again) if why is None else ("idle", why)
+        return ServiceStatus(name, state_now, detail, "", None, None, None, log)
+    reason = service.health(birth.pid)
+    usage = _usage(birth)
+    says = _SAYS.get(name)
+    said = says(stream.driver_status(platform.settings, name).heartbeat) if says is not None else again
+    return ServiceStatus(
+        name,
+        "up" if reason is None else "ill",
+        reason or said,
+        service.address,
+        birth.pid,
+        usage.get("uptime_s"),
+        int(usage["memory"]) if "memory" in usage else None,
+        log,
+    )
+
+
+_SAYS: Mapping[str, Callable[[Mapping[str, Any]], str]] = {
+    services.TAIL: stream.tail_said_of,
+    services.EMIT: stream.said_of,
+    services.PROBES: stream.probes_said,
+}
+_WANTED: Mapping[str, tuple[Callable[[Settings], bool], str]] = {
+    services.EMIT: (stream.publishes, "nothing is published"),
+    services.PROBES: (stream.probed, "no probes are deployed"),
+}
+
+
+def _idle(name: str, platform: Platform) -> str | None:
+    """Why nothing asks for a service that does not run; None where something does, or the store cannot say."""
+    if name == services.TAIL and platform.settings.tail == "off":
+        return "off (SLICEWISE_TAIL)"
+    if name == services.WATCH and platform.settings.watch == "off":
+        return "off (SLICEWISE_WATCH)"
+    redis = platform.services.get(REDIS)
+    if name not in _WANTED or (redis is not None and control.running(redis, platform.state) is None):
+        return None
+    wanted, why = _WANTED[name]
+    try:
+        return None if wanted(platform.settings) else why
+    except (StoreUnavailable, NotReady):
+        return None
+
+
+def _usage(birth: Birth) -> Mapping[str, float]:
+    try:
+        root = psutil.Process(birth.pid)
+        memory = 0
+        for each in (birth, *descendants(birth)):
+            full = psutil.Process(each.pid).memory_full_info()
+            memory += getattr(full, "pss", 0) or full.rss
+        return {"uptime_s": max(0.0, time.time() - root.create_time()), "memory": memory}
+    except (psutil.Error, OSError):
+        return {}
+
+
+def require_up(settings: Settings, names: Iterable[str]) -> None:
+    """Raises ServerError, naming what to do, unless all of these are up or external."""
+    ill = [each for each in status(settings) if each.name in set(names) and each.state in ("down", "ill")]
+    if ill:
+        raise ServerError(
+            ", ".join(f"{each.name} is {each.state}" for each in ill),
+            where=str(settings.state_dir),
+            expected="all up",
+            next_step="slicewise up starts them; slicewise status shows each",
+        )

@@ -1,0 +1,1 @@
+"""Offsets of a log: how far something was applied, the token of an answer, and accepted gaps."""

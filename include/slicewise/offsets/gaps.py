@@ -1,0 +1,65 @@
+"""A hole is a range of offsets that the log lost before the archive had it, and that a person has accepted.
+
+What touches it is known to lack events: answers and data sets say so, for as long as the hole lies in their windows.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+
+from slicewise.errors import CodecError
+from slicewise.offsets.vector import Place
+
+
+@dataclass(frozen=True)
+class Hole:
+    """Offsets [first, end) of one place, whose events have times in [from_us, until_us), as far as can be told.
+
+    The times follow from the Kafka timestamps of the records on both sides, and from the source's max_lateness and
+    max_ahead: a producer that sets timestamps out of order by more than that is not covered.
+    """
+
+    source: str
+    topic_id: str
+    partition: int
+    first: int
+    end: int
+    from_us: int
+    until_us: int
+    by: str
+    why: str
+    at_us: int
+    """When it was accepted."""
+
+    @property
+    def place(self) -> Place:
+        return (self.topic_id, self.partition)
+
+    def touches(self, start_us: int, end_us: int) -> bool:
+        """Whether an interval [start_us, end_us) of event time may lack events of it."""
+        return start_us < self.until_us and self.from_us < end_us
+
+
+def to_json(holes: Sequence[Hole]) -> str:
+    """Canonical JSON of several."""
+    return json.dumps([asdict(each) for each in holes], sort_keys=True, separators=(",", ":"))
+
+
+def joined(*several: Sequence[Hole]) -> tuple[Hole, ...]:
+    """Every hole of any: a hole stays for good, so that the longer of two lists is the newer."""
+    return tuple(sorted({each for holes in several for each in holes}, key=lambda h: (h.at_us, h.place, h.first)))
+
+
+def from_json(text: str, where: str) -> tuple[Hole, ...]:
+    """Inverse of to_json. Raises CodecError: a hole that cannot be read must not count as none."""
+    try:
+        return tuple(Hole(**each) for each in json.loads(text))
+    except (ValueError, TypeError) as error:
+        raise CodecError(
+            f"the holes cannot be read: {error}",
+            where=where,
+            expected="what this version of slicewise wrote",
+            next_step="are versions mixed? docs/runbook.md, 'Events are gone before they were archived'",
+        ) from error

@@ -1,0 +1,1 @@
+"""One path for every answer: plan what is read, ask for it, combine it."""

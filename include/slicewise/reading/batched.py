@@ -1,0 +1,284 @@
+"""Partials of one form are combined and finished together, whichever units and columns they are of.
+
+What is shared is decided once per plan: units of one layout are decoded as one; partials that
+differ in the names of their columns alone are combined as one column, each in groups of its own.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import accumulate
+from typing import Any
+
+import numpy as np
+
+from slicewise.aggregates.contract import Aggregate, Finished
+from slicewise.aggregates.kernel.columns import Columns
+from slicewise.aggregates.scalar import Listed, Run
+from slicewise.codec import FewRows, Layout
+from slicewise.reading.plan import Int64, ReadPlan
+from slicewise.reading.table import Table
+
+
+@dataclass(frozen=True)
+class Member:
+    """A partial of the units of one layout, and where its groups begin."""
+
+    layout: int
+    partial: int
+    first: int
+    """Groups before it, per entity: of all members before it in its form."""
+
+
+@dataclass(frozen=True, eq=False)
+class Form:
+    """Partials that combine alike."""
+
+    aggregate: Aggregate
+    members: tuple[Member, ...]
+    groups: int
+    """Per entity."""
+
+
+@dataclass(frozen=True)
+class Slot:
+    """Where a feature's values stand: of finish `finish`, row E·first + e·stride + interval."""
+
+    finish: int
+    first: int
+    stride: int
+    interval: int
+
+
+@dataclass(frozen=True, eq=False)
+class JointPlan:
+    """Plans of several units for the same entities, with what they share."""
+
+    plans: tuple[ReadPlan, ...]
+
+    @cached_property
+    def layouts(self) -> tuple[tuple[int, ...], ...]:
+        """Plans by layout: those of one entry store equal records."""
+        found: dict[tuple[str, ...], list[int]] = {}
+        for i, plan in enumerate(self.plans):
+            key = tuple(partial.partial_id() for partial in plan.unit.layout.partials)
+            found.setdefault(key, []).append(i)
+        return tuple(tuple(members) for members in found.values())
+
+    @cached_property
+    def place(self) -> tuple[tuple[int, int], ...]:
+        """Per plan its layout, and the windows of the plans before it in that layout."""
+        found = [(0, 0)] * len(self.plans)
+        for layout, members in enumerate(self.layouts):
+            before = 0
+            for i in members:
+                found[i] = (layout, before)
+                before += len(self.plans[i].intervals)
+        return tuple(found)
+
+    def window_of(self, members: Sequence[int], window: int) -> tuple[int, int]:
+        """Plan and interval of a window of the layout of these plans."""
+        for plan in members:
+            width = len(self.plans[plan].intervals)
+            if window < width:
+                return plan, window
+            window -= width
+        raise IndexError(window)
+
+    @cached_property
+    def mask_bases(self) -> tuple[int, ...]:
+        """Per plan what is added to its masks' numbers in its layout's table."""
+        found = [0] * len(self.plans)
+        for members in self.layouts:
+            before = 0
+            for i in members:
+                found[i] = before
+                before += len(self.plans[i].masks)
+        return tuple(found)
+
+    @cached_property
+    def tables(self) -> tuple[Table, ...]:
+        """Per layout, which of all its plans' windows each mask holds."""
+        return tuple(Table.of([self.plans[i] for i in members]) for members in self.layouts)
+
+    @cached_property
+    def by_few(self) -> bool:
+        """Whether all that is asked for can be combined in Python's own numbers; what a session holds
+        is told by whole columns."""
+        if any(plan.gaps for plan in self.plans):
+            return False
+        decoded = all(self.plans[members[0]].unit.layout.few is not None for members in self.layouts)
+        return decoded and all(aggregate.few is not None for _, aggregate in self.finishes)
+
+    @cached_property
+    def few_layouts(self) -> tuple[tuple[Layout, FewRows], ...]:
+        """Per layout how its rows become Python's own numbers; requires `by_few`."""
+        found = [self.plans[members[0]].unit.layout for members in self.layouts]
+        return tuple((layout, layout.few) for layout in found if layout.few is not None)
+
+    @property
+    def gathered(self) -> tuple[tuple[Layout, int], ...]:
+        """Per layout what its rows are decoded by, and how many masks there are."""
+        layouts = [self.plans[members[0]].unit.layout for members in self.layouts]
+        return tuple((layout, len(table.masks)) for layout, table in zip(layouts, self.tables, strict=True))
+
+    @cached_property
+    def windows(self) -> tuple[int, ...]:
+        """Per layout the windows of all its plans."""
+        return tuple(sum(len(self.plans[i].intervals) for i in m) for m in self.layouts)
+
+    @cached_property
+    def _forms(self) -> tuple[tuple[Form, ...], dict[tuple[int, int], tuple[int, int]]]:
+        wanted: dict[tuple[int, int], Aggregate] = {}
+        for i, plan in enumerate(self.plans):
+            for finisher in plan.finishers:
+                aggregate = plan.unit.layout.partials[finisher.partial]
+                wanted.setdefault((self.place[i][0], finisher.partial), aggregate)
+        shapes: dict[str, list[Member]] = {}
+        firsts: dict[str, int] = {}
+        aggregates: dict[str, Aggregate] = {}
+        where: dict[tuple[int, int], tuple[int, int]] = {}
+        for (layout, partial), aggregate in wanted.items():
+            shape = form_of(aggregate)
+            first = firsts.get(shape, 0)
+            shapes.setdefault(shape, []).append(Member(layout, partial, first))
+            firsts[shape] = first + self.windows[layout]
+            aggregates.setdefault(shape, aggregate)
+            where[layout, partial] = (list(shapes).index(shape), first)
+        forms = tuple(Form(aggregates[shape], tuple(members), firsts[shape]) for shape, members in shapes.items())
+        return forms, where
+
+    @property
+    def forms(self) -> tuple[Form, ...]:
+        """What is combined, each in one call."""
+        return self._forms[0]
+
+    @cached_property
+    def of_one(self) -> tuple[tuple[int, ...], ...]:
+        """Per plan and feature, where the value of one entity stands among those of all finishes."""
+        widths = [self.forms[form].groups for form, _ in self.finishes]
+        starts = list(accumulate(widths, initial=0))
+        return tuple(tuple(starts[s.finish] + s.first + s.interval for s in slots) for slots in self.slots)
+
+    @cached_property
+    def _finishes(self) -> tuple[tuple[tuple[int, Aggregate], ...], tuple[tuple[Slot, ...], ...]]:
+        where = self._forms[1]
+        found: dict[tuple[int, str], int] = {}
+        finishes: list[tuple[int, Aggregate]] = []
+        slots = []
+        for plan, (layout, before) in zip(self.plans, self.place, strict=True):
+            mine = []
+            for i in range(len(plan.features)):
+                finisher = plan.finishers[plan.finisher_of[i]]
+                form, first = where[layout, finisher.partial]
+                key = (form, finish_of(finisher.aggregate))
+                if key not in found:
+                    found[key] = len(finishes)
+                    finishes.append((form, finisher.aggregate))
+                stride = len(plan.intervals)
+                mine.append(Slot(found[key], first + before, stride, plan.interval_of[i]))
+            slots.append(tuple(mine))
+        return tuple(finishes), tuple(slots)
+
+    @property
+    def finishes(self) -> tuple[tuple[int, Aggregate], ...]:
+        """What is finished, each in one call: (form, aggregate)."""
+        return self._finishes[0]
+
+    @property
+    def slots(self) -> tuple[tuple[Slot, ...], ...]:
+        """Per plan and feature, where its values stand."""
+        return self._finishes[1]
+
+
+def ends_of(joint: JointPlan, form: Form, entities: int) -> Int64:
+    """Per group of a form where its window ends."""
+    plans = [joint.plans[i] for member in form.members for i in joint.layouts[member.layout]]
+    ends = [np.array([end for _, end in plan.intervals], np.int64) for plan in plans]
+    return np.concatenate([np.tile(each, entities) for each in ends])
+
+
+def form_of(aggregate: Aggregate) -> str:
+    """Equal for partials that combine alike: of one form, but for the names of their columns."""
+    aggregate = aggregate.core  # which events it was given is no matter any more
+    return _nameless({**aggregate.stored(), "version": aggregate.semantic_version}, aggregate)
+
+
+def finish_of(aggregate: Aggregate) -> str:
+    """Equal for aggregates that finish partials of one form alike."""
+    aggregate = aggregate.core
+    return _nameless(aggregate.meaning(), aggregate)
+
+
+_COLUMN_KEYS = ("column", "payload", "by")
+"""Parameters that name a column. Another parameter may have the same text as a column's name: it
+is never replaced, so that unlike partials are never taken for alike."""
+
+
+def _nameless(values: dict[str, Any], aggregate: Aggregate) -> str:
+    names = {name: f"#{i}" for i, name in enumerate(aggregate.inputs)}
+    replaced = {k: names.get(v, v) if k in _COLUMN_KEYS else v for k, v in values.items()}
+    types = [str(aggregate.type_of(name)) for name in aggregate.inputs]
+    return json.dumps([replaced, types], sort_keys=True)
+
+
+def combine(
+    joint: JointPlan,
+    decoded: Sequence[Sequence[Columns]],
+    taken: Sequence[Int64],
+    groups: Sequence[Int64],
+    entities: int,
+) -> tuple[Finished, ...]:
+    """Per finish its values. decoded: per layout its partials; taken, groups: per layout which
+    rows count, and in which group of that layout."""
+    combined = []
+    for form in joint.forms:
+        parts = [_taken(decoded[m.layout][m.partial], taken[m.layout]) for m in form.members]
+        if len(parts) == 1:
+            whole, owners = parts[0], groups[form.members[0].layout]
+        else:
+            whole = Columns.concat(parts)
+            owners = np.concatenate([groups[m.layout] + entities * m.first for m in form.members])
+        combined.append(form.aggregate.combine_columns(whole, owners, entities * form.groups))
+    return tuple(
+        aggregate.finish_columns_at(combined[form], functools.partial(ends_of, joint, joint.forms[form], entities))
+        for form, aggregate in joint.finishes
+    )
+
+
+def _taken(partials: Columns, rows: Int64) -> Columns:
+    """These rows; where they are all, once and in order, without a copy: as with one window, mostly."""
+    if len(rows) == partials.n and np.array_equal(rows, np.arange(partials.n)):
+        return partials
+    return partials.take(rows)
+
+
+def combine_few(
+    joint: JointPlan,
+    decoded: Sequence[Sequence[Sequence[Sequence[Any]]]],
+    runs: Sequence[Sequence[Run]],
+    groups: Sequence[Sequence[Sequence[int]]],
+    known: Sequence[Sequence[Sequence[Any]]],
+) -> tuple[Listed, ...]:
+    """`combine` in Python's own numbers, to the same bits. decoded: per layout, partial and field
+    its values by row; runs, groups: per layout ranges of rows, and per group the runs in it; known:
+    per layout further runs, each as the states of its partials."""
+    combined: list[list[Any]] = []
+    for form in joint.forms:
+        few = form.aggregate.few
+        assert few is not None
+        whole: list[Any] = []
+        for m in form.members:
+            states = [each[m.partial] for each in known[m.layout]]
+            whole += few.combine(decoded[m.layout][m.partial], runs[m.layout], groups[m.layout], states)
+        combined.append(whole)
+    found = []
+    for number, aggregate in joint.finishes:
+        few = aggregate.few
+        assert few is not None
+        found.append(few.finish(combined[number]))
+    return tuple(found)

@@ -1,0 +1,118 @@
+"""What was compacted and read before is not combined again while its bytes are the same.
+
+Compacted hours are immutable, so the same bytes under the same plan come to the same states. They
+are found by the digest of all that was read of them: nothing has to be told when an hour is swapped.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from array import array
+from collections.abc import Mapping, Sequence
+from itertools import chain
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from slicewise.aggregates.kernel.columns import Columns
+from slicewise.aggregates.kernel.ragged import Ragged
+from slicewise.reading.plan import Total
+
+KNOWN_BYTES = 64 << 20
+SEEN = 100_000
+"""Digests that were seen once: only what is asked for again is kept."""
+_ENTRY_BYTES, _HOUR_BYTES, _STATE_BYTES, _ARRAY_BYTES = 600, 100, 250, 120
+
+
+class KnownDays(NamedTuple):
+    """What the compacted hours of one entity's unit come to under one plan."""
+
+    hours: Mapping[int, int]
+    """hour -> seq"""
+    stale: frozenset[Total]
+    """Days and pentads whose total is out of date."""
+    states: Sequence[tuple[int, Sequence[Any]]]
+    """(mask, per partial of the layout its state) of all rows that count in the mask's windows."""
+
+    @property
+    def size(self) -> int:
+        """About the bytes that it takes."""
+        states = sum(len(each) for _, each in self.states)
+        return _ENTRY_BYTES + _HOUR_BYTES * len(self.hours) + _STATE_BYTES * states
+
+
+class KnownColumns(NamedTuple):
+    """The same as whole columns: row i counts in the windows of masks[i]."""
+
+    hours: Mapping[int, int]
+    stale: frozenset[Total]
+    masks: Sequence[int]
+    partials: Sequence[Columns]
+    """Of the layout; those that the plan does not ask for are empty."""
+
+    @property
+    def size(self) -> int:
+        """About the bytes that it takes."""
+        arrays = [array for each in self.partials for values in each.values.values() for array in _arrays(values)]
+        return _ENTRY_BYTES + _HOUR_BYTES * len(self.hours) + sum(_ARRAY_BYTES + array.nbytes for array in arrays)
+
+
+def _arrays(values: Any) -> list[np.ndarray[Any, Any]]:
+    if isinstance(values, np.ndarray):
+        return [values]
+    return [values.offsets, values.values] if isinstance(values, Ragged) else [values.offsets, values.ends, values.data]
+
+
+Key = tuple[int, bytes]
+
+
+class Known:
+    """Bounded by bytes; the oldest are forgotten first."""
+
+    def __init__(self, limit: int = KNOWN_BYTES) -> None:
+        self._limit = limit
+        self._found: dict[Key, KnownDays | KnownColumns] = {}
+        self._seen: dict[Key, None] = {}
+        self.bytes = self.hits = self.misses = 0
+
+    @staticmethod
+    def key(plan: int, days: Sequence[Sequence[bytes | None]]) -> Key:
+        """Of a plan's number (of whole columns ~number), which says what is read, and all that was read: lengths (-1 of
+        what is not there), then the bytes, which are not copied."""
+        values = list(chain.from_iterable(days))
+        digest = hashlib.sha256(array("q", [-1 if value is None else len(value) for value in values]))
+        for value in values:
+            if value:
+                digest.update(value)
+        return plan, digest.digest()
+
+    def get(self, key: Key) -> KnownDays | KnownColumns | None:
+        """What is known, if it is."""
+        found = self._found.get(key)
+        if found is None:
+            self.misses += 1
+        else:
+            self.hits += 1
+        return found
+
+    def is_asked_again(self, key: Key) -> bool:
+        """Whether this was asked for before; remembers that it is now. Never, where nothing may be kept."""
+        if not self._limit:
+            return False
+        if key in self._seen:
+            del self._seen[key]
+            return True
+        if len(self._seen) >= SEEN:
+            del self._seen[next(iter(self._seen))]
+        self._seen[key] = None
+        return False
+
+    def put(self, key: Key, days: KnownDays | KnownColumns) -> None:
+        """Keeps it; one that is larger than all that may be kept is not."""
+        size = days.size
+        if size > self._limit:
+            return
+        self._found[key] = days
+        self.bytes += size
+        while self.bytes > self._limit:
+            self.bytes -= self._found.pop(next(iter(self._found))).size

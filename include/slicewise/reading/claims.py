@@ -1,0 +1,88 @@
+"""What was read is merged under the claims of the node that gave it, in its reply: never under those of another."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from slicewise.offsets.vector import Cover, Place
+
+START_SEQ = 0
+"""Seq of a backfilled hour: its cover is the unit's start cover."""
+
+
+@dataclass(frozen=True, eq=False)
+class Base:
+    """What the store claims for a unit, read with the data: never from another reply.
+
+    It may be kept for as long as replies bring equal marks; what follows from it is remembered.
+    """
+
+    ledger: Cover
+    """Of the source's places."""
+    start: Cover
+    covers: Mapping[int, Cover]
+    """Archive seq -> cover. A seq that is not there raises KeyError: load the map again."""
+    tail: bool = False
+    """Whether the tail counts: the source's began at or below the ledger, on the incarnation that replied."""
+    tail_left: str = ""
+    """Id of the topic whose fields of a tail are of another life of the store: they counted then, and do not now. ""
+    where those of this life count; of a topic that is gone nothing comes again."""
+    _floors: dict[tuple[int, Place], int] = field(default_factory=dict)
+    _ahead: dict[tuple[int, int | None], Cover | None] = field(default_factory=dict)
+    _held: dict[int | None, Cover] = field(default_factory=dict)
+    behind: set[int] = field(default_factory=set)
+    """Seqs seen so far whose whole cover the ledger contains."""
+
+    def cover(self, seq: int) -> Cover:
+        """What an hour compacted by `seq` contains."""
+        return self.start if seq == START_SEQ else self.covers[seq]
+
+    def floor(self, seq: int, place: Place) -> int:
+        """First offset at `place` that an hour compacted by `seq` may still have running."""
+        key = (seq, place)
+        found = self._floors.get(key)
+        if found is None:
+            found = self._floors[key] = max(self.cover(seq).get(place), self.start.get(place))
+        return found
+
+    def ahead(self, seq: int, partition: int | None) -> Cover | None:
+        """The cover of `seq` (of one partition alone, if given) where the ledger does not contain
+        all of it."""
+        key = (seq, partition)
+        if key not in self._ahead:
+            cover = self.cover(seq)
+            ahead = None if self.ledger.dominates(cover) else _only(cover, partition)
+            self._ahead[key] = ahead
+            if ahead is None:
+                self.behind.add(seq)
+        return self._ahead[key]
+
+    def held(self, partition: int | None) -> Cover:
+        """The ledger (of one partition alone, if given)."""
+        found = self._held.get(partition)
+        if found is None:
+            found = self._held[partition] = _only(self.ledger, partition)
+        return found
+
+
+class Stored(NamedTuple):
+    """What the store gave for one entity, or for one partition's part of it in a spread unit."""
+
+    entity: int
+    """Which entity of the read."""
+    partition: int | None
+    """Of a spread unit: whose part this is; its hours are compacted for this partition alone."""
+    hot: Sequence[bytes]
+    """Field, value, field, value, ..."""
+    days: Sequence[Sequence[bytes | None]]
+    """Values in the order of the plan's `days` and their `names`."""
+    base: Base | None = None
+    """What its node claims, where parts are of several nodes; None: what is given for the plan."""
+
+
+def _only(cover: Cover, partition: int | None) -> Cover:
+    if partition is None:
+        return cover
+    return Cover({place: o for place, o in cover.offsets.items() if place[1] == partition})

@@ -1,0 +1,242 @@
+"""An exact window is accumulated from its very events, each once, or said to lack some: never answered short.
+
+What was read of event lists is decoded at once, brought into the total order per entity, cut by each window's bounds
+and rows, and accumulated and finished by the aggregates that slices are combined by.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import chain
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from slicewise.aggregates.contract import Finished
+from slicewise.aggregates.kernel.events import Rows
+from slicewise.codec import IDENTITY_BYTES, identity_time, score_of
+from slicewise.errors import CodecError
+from slicewise.offsets import token as tokens
+from slicewise.offsets.vector import Cover, Place
+from slicewise.reading.claims import Stored
+from slicewise.reading.plan import Finisher, Interval, ReadMode
+from slicewise.windows import slices
+
+if TYPE_CHECKING:
+    from slicewise.features.plan.unit import PlannedFeature, Unit
+
+Int64 = npt.NDArray[np.int64]
+GUARD, LOW = b"l:", b"w"
+
+
+class Span(NamedTuple):
+    """What a window holds: events of [start, end), the latest `rows` of them (0: all), whose ages are counted from
+    `instant_us`."""
+
+    start_us: int
+    end_us: int
+    rows: int
+    instant_us: int
+
+
+@dataclass(frozen=True, eq=False)
+class ListPlan:
+    """One event list's part of a read."""
+
+    unit: Unit
+    features: tuple[PlannedFeature, ...]
+    mode: ReadMode
+    t_us: int
+    spans: tuple[Span, ...]
+    span_of: tuple[int, ...]
+    """Per feature its span."""
+    finishers: tuple[Finisher, ...]
+    finisher_of: tuple[int, ...]
+    """Per feature its finisher."""
+    ranges: tuple[tuple[int, int, int], ...]
+    """What is fetched: (first score, last score, newest)."""
+    token_head: bytes
+    token_tail: bytes
+
+    @property
+    def start_us(self) -> int | None:
+        """Where the earliest window that time bounds begins."""
+        return min((span.start_us for span in self.spans if not span.rows), default=None)
+
+    def bounds_of(self, feature: int) -> Interval:
+        """Effective bounds of a feature, by its position."""
+        span = self.spans[self.span_of[feature]]
+        return span.start_us, span.end_us
+
+
+def plan_list(unit: Unit, features: Sequence[PlannedFeature], mode: ReadMode, t_us: int) -> ListPlan:
+    """The plan of a list's features at t (microseconds UTC). No two instants share one."""
+    found: dict[Span, int] = {}
+    span_of = []
+    finishers: dict[Finisher, int] = {}
+    for planned in features:
+        start, end = slices.bounds(planned.window, mode, t_us, unit.slice_us)
+        span = Span(start, end, planned.window.rows, end - slices.holds_end(planned.window, mode))
+        span_of.append(found.setdefault(span, len(found)))
+    finisher_of = tuple(finishers.setdefault(Finisher(f.partial, f.aggregate), len(finishers)) for f in features)
+    spans = tuple(found)
+    bounds = {f.column: spans[i][:2] for f, i in zip(features, span_of, strict=True)}
+    return ListPlan(
+        unit,
+        tuple(features),
+        mode,
+        t_us,
+        spans,
+        tuple(span_of),
+        tuple(finishers),
+        finisher_of,
+        _ranges(spans),
+        tokens.head(unit.storage_fingerprint, unit.definition_fingerprint, mode),
+        tokens.tail(bounds),
+    )
+
+
+def _ranges(spans: Sequence[Span]) -> tuple[tuple[int, int, int], ...]:
+    """Ranges of time that do not meet, and per end of a rows window the newest rows: together all that any of the
+    spans holds."""
+    found: list[tuple[int, int, int]] = []
+    for start, end, *_ in sorted(span for span in spans if not span.rows):
+        if found and start <= found[-1][1] + 1:
+            found[-1] = (found[-1][0], max(found[-1][1], end - 1), 0)
+        else:
+            found.append((start, end - 1, 0))
+    most: dict[int, int] = {}
+    for span in spans:
+        if span.rows:
+            most[span.end_us] = max(span.rows, most.get(span.end_us, 0))
+    found += [(slices.EARLIEST_US, end - 1, rows) for end, rows in most.items()]
+    return tuple((score_of(first), score_of(last), newest) for first, last, newest in found)
+
+
+class Short(NamedTuple):
+    """A window of an entity that reaches what its list no longer has."""
+
+    entity: int
+    span: int
+    low_us: int
+    """Time of the newest event that was trimmed."""
+
+
+@dataclass(frozen=True, eq=False)
+class ListMerged:
+    """What one event list answers for the same entities."""
+
+    plan: ListPlan
+    entities: int
+    finished: tuple[Finished, ...]
+    """Per finisher of the plan: value of entity e in span s at e · spans + s."""
+    base: tuple[Cover, ...]
+    """Per entity."""
+    short: tuple[Short, ...]
+    """Where there is one, this is no answer."""
+
+    def values(self, feature: int) -> tuple[Finished, slice]:
+        """What a feature's values stand in, and where: one per entity."""
+        plan = self.plan
+        width = len(plan.spans)
+        return self.finished[plan.finisher_of[feature]], slice(plan.span_of[feature], None, width)
+
+    def token(self, entity: int) -> str:
+        """What the answer for an entity contains."""
+        return tokens.seal(self.plan.token_head, self.base[entity], {}, self.plan.token_tail)
+
+
+def merge_list(plan: ListPlan, stored: Sequence[Stored], entities: int, ledger: Cover) -> ListMerged:
+    """The answer for `entities` entities; one of which nothing is stored has no events.
+
+    ledger: of the same reply; of parts that bring a base of their own, that one's. Raises CodecError for damaged
+    members.
+    """
+    covers = [ledger] * entities
+    lows: dict[int, bytes] = {}
+    members: list[bytes] = []
+    owners: list[int] = []
+    for part in stored:
+        guards, low = _hash(part.hot)
+        held = ledger
+        if part.base is not None:
+            held = part.base.ledger
+            covers[part.entity] = covers[part.entity].join(part.base.held(part.partition))
+        beyond = {place: after for place, after in guards.items() if after > held.get(place)}
+        if beyond:
+            covers[part.entity] = covers[part.entity].join(Cover(beyond))
+        if low is not None:
+            lows[part.entity] = max(low, lows.get(part.entity, low))
+        found = list(dict.fromkeys(each for each in chain.from_iterable(part.days) if each is not None))
+        members += found
+        owners += [part.entity] * len(found)
+    rows, owner, kept = _ordered(plan, members, owners)
+    first, beyond_last = _cut(plan.spans, rows.time, owner, entities)
+    short = tuple(_short(plan.spans, first, beyond_last, lows, [members[i] for i in kept] if lows else members))
+    finished = () if short else _finish(plan, rows, first, beyond_last)
+    return ListMerged(plan, entities, finished, tuple(covers), short)
+
+
+def _hash(flat: Sequence[bytes]) -> tuple[Mapping[Place, int], bytes | None]:
+    """Per place the first offset that its guard does not cover, and the low-water mark."""
+    guards: dict[Place, int] = {}
+    low = None
+    for name, value in zip(flat[::2], flat[1::2], strict=True):
+        if name == LOW:
+            low = value
+            continue
+        parts = name.split(b":")
+        if not name.startswith(GUARD) or len(parts) != 3:
+            raise CodecError(f"a field of an event list that is none: {name[:80]!r}")
+        guards[parts[1].decode("ascii"), int(parts[2])] = int(value) + 1
+    return guards, low
+
+
+def _ordered(plan: ListPlan, members: Sequence[bytes], owners: Sequence[int]) -> tuple[Rows, Int64, list[int]]:
+    """Events by entity and total order, their entities, and which members they were."""
+    rows, owner = plan.unit.members.decode(members), np.array(owners, np.int64)
+    order = np.lexsort((rows.offset, rows.partition, rows.topic_lo, rows.topic_hi, rows.time, owner)).astype(np.int64)
+    return rows.take(order), owner[order], order.tolist()
+
+
+def _cut(spans: Sequence[Span], time: Int64, owner: Int64, entities: int) -> tuple[Int64, Int64]:
+    """Per entity and span (entity · spans + span) its range of positions."""
+    starts, ends = (np.array([span[i] for span in spans], np.int64) for i in (0, 1))
+    most = np.array([span.rows or len(time) for span in spans], np.int64)
+    edges = np.searchsorted(owner, np.arange(entities + 1))
+    first, beyond = np.empty((entities, len(spans)), np.int64), np.empty((entities, len(spans)), np.int64)
+    for entity, (low, high) in enumerate(zip(edges[:-1].tolist(), edges[1:].tolist(), strict=True)):
+        own = time[low:high]
+        beyond[entity] = low + np.searchsorted(own, ends)
+        first[entity] = np.maximum(low + np.searchsorted(own, starts), beyond[entity] - most)
+    return first.reshape(-1), np.maximum(beyond, first).reshape(-1)
+
+
+def _short(
+    spans: Sequence[Span], first: Int64, beyond: Int64, lows: Mapping[int, bytes], members: Sequence[bytes]
+) -> list[Short]:
+    """All events above the low-water mark are there: a window is whole if all that it holds lies above it."""
+    found = []
+    for entity, low in lows.items():
+        for i, span in enumerate(spans):
+            at = entity * len(spans) + i
+            if span.rows and int(beyond[at] - first[at]) == span.rows:
+                whole = members[int(first[at])][:IDENTITY_BYTES] > low
+            else:
+                whole = identity_time(low) < span.start_us
+            if not whole:
+                found.append(Short(entity, i, identity_time(low)))
+    return found
+
+
+def _finish(plan: ListPlan, rows: Rows, first: Int64, beyond: Int64) -> tuple[Finished, ...]:
+    counts = beyond - first
+    groups = np.repeat(np.arange(len(first), dtype=np.int64), counts)
+    taken = np.arange(len(groups), dtype=np.int64) - np.repeat(np.cumsum(counts) - counts - first, counts)
+    chosen, partials = rows.take(taken), plan.unit.layout.partials
+    wanted = sorted({finisher.partial for finisher in plan.finishers})
+    columns = {i: partials[i].accumulate_columns(chosen, groups, len(first)) for i in wanted}
+    ends = np.tile(np.array([span.instant_us for span in plan.spans], np.int64), len(first) // len(plan.spans))
+    return tuple(each.aggregate.finish_columns_at(columns[each.partial], lambda: ends) for each in plan.finishers)

@@ -1,0 +1,1 @@
+"""A request to an answer: what is asked, planned, refused and assembled."""

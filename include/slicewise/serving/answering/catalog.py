@@ -1,0 +1,345 @@
+"""What can be asked for is read from the store's own manifest, never from a user's module.
+
+A catalog is bound to the marks that it was made from; a reply under other marks makes it void.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import date
+from decimal import Decimal, InvalidOperation
+from functools import cached_property
+from typing import Any
+
+import pyarrow as pa
+
+from slicewise.aggregates.sketches.membership import Membership, asking
+from slicewise.errors import BadRequest
+from slicewise.features.names import unknown
+from slicewise.features.plan.deployment import Deployment
+from slicewise.features.plan.unit import PlannedFeature, Unit
+from slicewise.features.schema.types import BOOLEAN, DATE, LONG, STRING, TIMESTAMP, decimal_parts
+from slicewise.offsets.vector import Cover, Place
+from slicewise.serving.answering.requests import Entity, Scalar, instant, instant_us
+from slicewise.serving.answering.values import Converter, converter, has_doubles
+from slicewise.stores.online import keys
+from slicewise.stores.online import routing as nodes
+from slicewise.stores.online.port import Horizon, Marks, Said
+from slicewise.stores.online.sharded import metadata as joint_marks
+
+SELECTIONS = 1_000
+"""Lists of features that a catalog remembers the resolution of."""
+
+
+@dataclass(frozen=True, eq=False)
+class Part:
+    """The features of one unit in a selection."""
+
+    unit: Unit
+    source_topic: str
+    features: tuple[PlannedFeature, ...]
+    positions: tuple[int, ...]
+    """Where each feature stands in the selection."""
+    group: int
+    """Units of one group have one tag, and are read in one transaction."""
+    position: int
+    """Of the unit in its group."""
+
+
+@dataclass(frozen=True, eq=False)
+class Selection:
+    """Features of a request, resolved."""
+
+    refs: tuple[str, ...]
+    parts: tuple[Part, ...]
+    """Those of slices first, then those of event lists."""
+    groups: tuple[tuple[tuple[tuple[str, str], ...], bool, str], ...]
+    """Per group: entity columns with types, whether spread, name of the source."""
+    columns: Mapping[str, str]
+    """Every entity column that a request must give, and its type."""
+    asks: Mapping[str, str]
+    """Every column that features are asked by, and its type."""
+    asking: Mapping[int, Membership]
+    """Position -> what is asked there."""
+    converters: tuple[Converter, ...]
+    doubles: tuple[bool, ...]
+    """Per feature, whether it may be a value that JSON lacks."""
+    defaults: tuple[Scalar, ...] | None
+    """Per feature what is answered instead of null (None: null); None where there is no default."""
+    feature_set: str | None
+    on_failure: str
+    max_staleness_us: int | None
+
+    @cached_property
+    def sliced(self) -> tuple[Part, ...]:
+        """Parts that are answered from slices."""
+        return tuple(part for part in self.parts if part.unit.event_list is None)
+
+    @cached_property
+    def listed(self) -> tuple[Part, ...]:
+        """Parts that are answered from event lists."""
+        return tuple(part for part in self.parts if part.unit.event_list is not None)
+
+
+@dataclass(frozen=True, eq=False)
+class Catalog:
+    """A deployment under the marks of a store."""
+
+    deployment: Deployment
+    generation: int
+    epoch: int
+    digest: str
+    places: frozenset[Place]
+    topics: Mapping[str, str]
+    names: Mapping[str, str]
+    """Unit -> its name in keys."""
+    terms: Mapping[str, int] = field(default_factory=dict)
+    """As in the marks: an epoch that was lost may come again, with other terms."""
+    horizons: Mapping[str, Horizon] = field(default_factory=dict)
+    """As in the marks: from where on plans read the days of units with a lifetime."""
+    nodes: Mapping[int, Catalog] = field(default_factory=dict)
+    """Of a store of several nodes: the deployment under the marks of each that answers and has it. Empty: of one."""
+    count: int = 1
+    """Nodes of the store."""
+    _selections: dict[object, Selection] = field(default_factory=dict)
+
+    @staticmethod
+    def of(deployment: Deployment, marks: Marks) -> Catalog:
+        names = {unit.storage_fingerprint: marks.name(unit.storage_fingerprint) for unit in deployment.units}
+        return Catalog(
+            deployment,
+            marks.generation,
+            marks.epoch,
+            marks.units,
+            marks.places,
+            marks.topics,
+            names,
+            marks.terms,
+            marks.horizons,
+        )
+
+    @staticmethod
+    def of_nodes(deployment: Deployment, nodes: Mapping[int, Marks], count: int) -> Catalog:
+        """Of some nodes of a store of so many, which all have this deployment."""
+        horizons: dict[str, Horizon] = {}
+        for marks in nodes.values():
+            # plans read from the earliest on: a node whose totals reach further says so with its data
+            horizons |= {u: min(each, horizons.get(u, each)) for u, each in marks.horizons.items()}
+        # a partition's ledger is that of the node with its keys: others may not have begun it
+        places = frozenset.union(*(marks.places for marks in nodes.values()))
+        together = replace(joint_marks.merged(list(nodes.values())), horizons=horizons, places=places)
+        each = {number: Catalog.of(deployment, marks) for number, marks in nodes.items()}
+        return replace(Catalog.of(deployment, together), nodes=each, count=count)
+
+    def of_node(self, number: int) -> Catalog:
+        """As it stands on one node. StoreUnavailable where the node is away, or lacks the deployment."""
+        if not self.nodes:
+            return self
+        found = self.nodes.get(number)
+        if found is None:
+            raise nodes.away(number, self.count, "it was away, or had another deployment, when it was asked last")
+        return found
+
+    def stands_on(self, said: Mapping[int, Said]) -> bool:
+        """Whether what nodes said with a reply is what this catalog was made from."""
+        if not self.nodes:
+            (only,) = said.values()
+            return self.stands(only.marks)
+        return all(number in self.nodes and self.nodes[number].stands(each.marks) for number, each in said.items())
+
+    def stands(self, marks: Marks) -> bool:
+        """Whether the marks of a reply are those that this catalog was made from."""
+        return (
+            marks.epoch == self.epoch
+            and marks.units == self.digest
+            and marks.generation == self.generation
+            and marks.places == self.places
+            and marks.topics == self.topics
+            and marks.horizons == self.horizons
+            and marks.terms == self.terms
+        )
+
+    def partitions(self, source: str) -> tuple[int, ...]:
+        """Partitions that a spread unit of this source has keys for."""
+        foreign = self.foreign_topics(self.deployment.source(source).topic)
+        return tuple(sorted({p for topic, p in self.places if topic not in foreign}))
+
+    def foreign_topics(self, topic: str) -> frozenset[str]:
+        """Ids of the topics that are known to be others; earlier lives of this one are not."""
+        return frozenset(id_ for name, id_ in self.topics.items() if name != topic)
+
+    def ledger_of(self, marks: Marks, topic: str) -> Cover:
+        """The ledger of one source's places."""
+        foreign = self.foreign_topics(topic)
+        if not foreign:
+            return marks.ledger
+        offsets = marks.ledger.offsets
+        return Cover({place: o for place, o in offsets.items() if place[0] not in foreign})
+
+    def select(self, refs: Sequence[str], feature_set: str | None) -> Selection:
+        """Raises UnknownName, with what exists and near names."""
+        key = feature_set if feature_set is not None else tuple(refs)
+        found = self._selections.get(key)
+        if found is None:
+            if len(self._selections) >= SELECTIONS:
+                self._selections.clear()
+            found = self._selections[key] = _select(self.deployment, refs, feature_set)
+        return found
+
+
+def _select(deployment: Deployment, refs: Sequence[str], name: str | None) -> Selection:
+    chosen = None if name is None else deployment.feature_set(name)
+    refs = tuple(refs) if chosen is None else chosen.features
+    by_unit: dict[tuple[bool, str, str], list[tuple[int, PlannedFeature]]] = {}
+    units: dict[tuple[bool, str, str], Unit] = {}
+    for position, ref in enumerate(refs):
+        unit, feature = deployment.resolve(ref)
+        # views may share an event list: what each of them answers from it has a token of its own
+        which = (unit.event_list is not None, unit.storage_fingerprint, unit.view)
+        units[which] = unit
+        by_unit.setdefault(which, []).append((position, feature))
+    groups: dict[Any, int] = {}
+    parts: list[Part] = []
+    for which in sorted(by_unit, key=lambda each: each[0]):
+        unit, members = units[which], by_unit[which]
+        # a spread unit's keys are per partition of its source
+        key = (unit.entity, unit.spread, unit.source if unit.spread else "")
+        group = groups.setdefault(key, len(groups))
+        parts.append(
+            Part(
+                unit,
+                deployment.source(unit.source).topic,
+                tuple(feature for _, feature in members),
+                tuple(position for position, _ in members),
+                group,
+                sum(part.group == group for part in parts),
+            )
+        )
+    kinds: list[pa.DataType] = [deployment.resolve(ref)[1].aggregate.output_type for ref in refs]
+    defaults = None
+    if chosen is not None and chosen.defaults:
+        given = dict(chosen.defaults)
+        defaults = tuple(given.get(ref) for ref in refs)
+    columns: dict[str, str] = {}
+    asks: dict[str, str] = {}
+    asked: dict[int, Membership] = {}
+    for fingerprint, members in by_unit.items():
+        for position, feature in members:
+            aggregate = asking(feature.aggregate)
+            if aggregate is not None:
+                asked[position] = aggregate
+                _agree(asks, aggregate.question, dict(units[fingerprint].input_types)[aggregate.question])
+    for unit in units.values():
+        for column, kind in unit.entity:
+            _agree(columns, column, kind)
+            if column in asks:
+                _agree(asks, column, kind)
+    return Selection(
+        refs,
+        tuple(parts),
+        tuple(groups),
+        columns,
+        asks,
+        asked,
+        tuple(converter(kind) for kind in kinds),
+        tuple(has_doubles(kind) for kind in kinds),
+        defaults,
+        name,
+        "error" if chosen is None else chosen.on_failure,
+        None if chosen is None else chosen.max_staleness_us,
+    )
+
+
+def _agree(types: dict[str, str], column: str, kind: str) -> None:
+    if types.setdefault(column, kind) != kind:
+        raise BadRequest(
+            f"entity column {column!r} has different types in the views asked for",
+            where="features",
+            expected="views whose entities can be given together",
+            next_step="ask in two requests",
+        )
+
+
+def entity_tags(
+    selection: Selection, entities: Sequence[Entity], partitions: Mapping[str, Sequence[int]]
+) -> list[list[tuple[int | None, list[bytes]]]]:
+    """Per group its (partition or None, tag per entity). Raises BadRequest."""
+    columns = selection.columns
+    given = {**selection.asks, **columns} if selection.asks else columns
+    values: dict[str, list[object]] = {column: [] for column in columns}
+    for i, entity in enumerate(entities):
+        if len(entity) != len(given) or not given.keys() >= entity.keys():
+            _refuse(entity, given, i)
+        for column, kind in columns.items():
+            values[column].append(value_of(entity.get(column), kind, column, i))
+    found = []
+    for entity_columns, spread, source in selection.groups:
+        rows = [values[column] for column, _ in entity_columns]
+        parts: Sequence[int | None] = partitions[source] if spread else (None,)
+        found.append([(p, keys.entity_tags(entity_columns, rows, p, len(entities))) for p in parts])
+    return found
+
+
+def _refuse(entity: Entity, columns: Mapping[str, str], i: int) -> None:
+    where = f"entities[{i}]"
+    for column in entity:
+        if column not in columns:
+            error = unknown("entity column", column, columns, where)
+            raise BadRequest(error.what, where=where, expected=error.expected, next_step=error.next_step)
+    for column in columns:
+        if column not in entity:
+            raise BadRequest(
+                f"entity column {column!r} is missing",
+                where=where,
+                expected=", ".join(f"{name} ({kind})" for name, kind in columns.items()),
+                next_step=f"add {column!r} to the entity",
+            )
+
+
+def value_of(value: object, kind: str, column: str, i: int) -> object:
+    """A value of a request as the column's type has it. Raises BadRequest."""
+    if kind == STRING and type(value) is str:
+        return value
+    typed: object = None
+    whole = kind == LONG and type(value) is int and -(2**63) <= value < 2**63
+    if whole or (kind == BOOLEAN and type(value) is bool):
+        typed = value
+    elif kind == TIMESTAMP and isinstance(value, str | int):
+        typed = instant(instant_us(value))
+    elif kind == DATE and type(value) is str and len(value) == len("yyyy-mm-dd"):
+        typed = _date(value)
+    elif decimal_parts(kind) and type(value) in (str, int):
+        typed = _decimal(str(value), kind)
+    if typed is None:
+        raise BadRequest(
+            f"{value!r} is no value of entity column {column!r}",
+            where=f"entities[{i}]",
+            expected=f"a {kind}" + (", as text" if decimal_parts(kind) else ""),
+            next_step="send the value by the column's type",
+        )
+    return typed
+
+
+def _date(text: str) -> date | None:
+    try:
+        day = date.fromisoformat(text)
+    except ValueError:
+        return None
+    return day if day.isoformat() == text else None
+
+
+def _decimal(text: str, kind: str) -> Decimal | None:
+    parts = decimal_parts(kind)
+    assert parts is not None
+    precision, scale = parts
+    try:
+        number = Decimal(text)
+        if not number.is_finite():
+            return None
+        exact = number.quantize(Decimal(1).scaleb(-scale))
+    except InvalidOperation:
+        return None
+    if exact != number or len(exact.as_tuple().digits) > precision:
+        return None
+    return abs(exact) if exact.is_zero() else exact

@@ -1,0 +1,134 @@
+"""What exists can be listed by whoever may ask for it, with what each name means."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from slicewise.aggregates.sketches.membership import answer_type, asking
+from slicewise.features.plan.deployment import Deployment
+from slicewise.features.plan.leaderboard import PlannedBoard
+from slicewise.features.plan.unit import PlannedFeature, Unit
+from slicewise.serving.answering.catalog import Catalog
+from slicewise.serving.answering.memory.high_water import Reached
+from slicewise.serving.answering.service import FeatureService
+from slicewise.serving.connection.steps import Flow, Read
+from slicewise.serving.metrics import Metrics
+from slicewise.stores.online.port import ReadReply
+from slicewise.windows.slices import format_duration
+
+
+def leaderboards(deployment: Deployment) -> dict[str, Any]:
+    """The leaderboards, each with what it ranks."""
+    return {"leaderboards": [_leaderboard(each) for each in deployment.leaderboards]}
+
+
+def _leaderboard(board: PlannedBoard) -> dict[str, Any]:
+    return {
+        "name": board.name,
+        "feature": board.ref,
+        "k": board.k,
+        "every": format_duration(board.every_us),
+        "corrections": board.topic,
+        "owner": board.owner,
+    }
+
+
+def everything(deployment: Deployment) -> dict[str, Any]:
+    """Views with their features, and feature sets."""
+    return {
+        "project": deployment.project,
+        "views": [view(deployment, name) for name in deployment.views],
+        "feature_sets": [feature_set(deployment, each.name) for each in deployment.feature_sets],
+        **leaderboards(deployment),
+    }
+
+
+def one(deployment: Deployment, name: str) -> dict[str, Any]:
+    """A view, a feature "view:column" or a feature set. Raises UnknownName."""
+    if ":" in name:
+        return _feature(*deployment.resolve(name))
+    if name in {each.name for each in deployment.feature_sets}:
+        return feature_set(deployment, name)
+    return view(deployment, name)
+
+
+def view(deployment: Deployment, name: str) -> dict[str, Any]:
+    """A view with its features."""
+    units = deployment.view(name)
+    return {
+        "name": name,
+        "source": units[0].source,
+        "owner": units[0].owner,
+        "entity": dict(units[0].entity),
+        "features": [_feature(unit, feature) for unit in units for feature in unit.features],
+    }
+
+
+def feature_set(deployment: Deployment, name: str) -> dict[str, Any]:
+    """A feature set with the entity columns that it needs."""
+    found = deployment.feature_set(name)
+    entity = {column: kind for ref in found.features for column, kind in deployment.resolve(ref)[0].entity}
+    return {
+        "name": name,
+        "owner": found.owner,
+        "features": list(found.features),
+        "defaults": dict(found.defaults),
+        "entity": entity,
+    }
+
+
+def _feature(unit: Unit, feature: PlannedFeature) -> dict[str, Any]:
+    asked = asking(feature.aggregate)
+    question = {} if asked is None else {"asked_by": {asked.question: dict(unit.input_types)[asked.question]}}
+    return {
+        "ref": f"{unit.view}:{feature.column}",
+        "aggregate": feature.aggregate.describe(),
+        "type": str(answer_type(feature.aggregate)),
+        **question,
+        "window": feature.window.column_suffix(),
+        "slice": unit.step_text,
+        "unit": unit.storage_fingerprint,
+    }
+
+
+def readiness(catalog: Catalog, reached: Reached) -> Flow[dict[str, Any]]:
+    """Whether every view answers, and why not."""
+    reply: ReadReply = yield Read(())
+    reasons = []
+    for number in range(catalog.count):
+        on = f"node {number + 1} of {catalog.count}: " if catalog.nodes else ""
+        if number not in reply.said or (catalog.nodes and number not in catalog.nodes):
+            reasons.append(f"{on}away, or without the deployment")
+            continue
+        _, marks, incarnation = reply.said[number]
+        for unit in catalog.deployment.units:
+            if unit.storage_fingerprint not in marks.ready:
+                done, total = marks.building.get(unit.storage_fingerprint, (0, 0))
+                reasons.append(f"{on}view {unit.view} is building: {done} of {total} hours")
+        for source, lost in reached.of_node(number).after(catalog.deployment.sources, marks, incarnation).items():
+            reasons.append(f"{on}source {source}: the store lost what it had applied, {lost.events} events to go")
+    return {
+        "ready": not reasons,
+        "reasons": reasons,
+        "epoch": catalog.epoch,
+        "generation": catalog.generation,
+        "deployment": catalog.digest,
+    }
+
+
+def gauges(metrics: Metrics, service: FeatureService) -> None:
+    """Sets what is read off when metrics are asked for."""
+    now_us = service.clock.now_us()
+    metrics.known_bytes.set(service.known.bytes)
+    metrics.known_asked.labels("yes").set(service.known.hits)
+    metrics.known_asked.labels("no").set(service.known.misses)
+    for source in service.catalog.deployment.sources if service.catalog is not None else ():
+        lost = service.reached.anywhere.get(source.name)
+        metrics.lost.labels(source.name).set(0 if lost is None else lost.events)
+    for name, newest_us in service.freshness.tails.items():
+        metrics.tail_age.labels(name).set((now_us - newest_us) / 1e6)
+    for name, known in service.freshness.all().items():
+        if known.ledger_advanced_us is not None:
+            metrics.ledger_age.labels(name).set((now_us - known.ledger_advanced_us) / 1e6)
+        if known.lag_events is not None:
+            metrics.lag.labels(name).set(known.lag_events)

@@ -1,0 +1,149 @@
+"""A leaderboard is answered by one read of what was made for it; how old that is, and what it lacks, is said."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from slicewise.codec.leaderboards import Board
+from slicewise.errors import IncarnationChanged, StoreUnavailable, UnknownName
+from slicewise.features.plan.leaderboard import PlannedBoard
+from slicewise.features.schema.types import TIMESTAMP
+from slicewise.serving.answering.catalog import Catalog
+from slicewise.serving.answering.requests import instant_text
+from slicewise.serving.answering.service import ATTEMPTS, FeatureService
+from slicewise.serving.answering.values import json_safe
+from slicewise.serving.connection.steps import Flow, ReadBoard, Reopen
+from slicewise.stores.online.model.leaderboards import PERIODS
+from slicewise.stores.online.port import BoardReply
+from slicewise.stores.online.routing import node_of
+from slicewise.windows.slices import format_duration
+
+MISSING, STALE, SHORT = "missing", "stale", "short"
+
+
+@dataclass(frozen=True)
+class LeaderboardRow:
+    """An entity on a board; rank 1 is the best."""
+
+    rank: int
+    entity: Mapping[str, Any]
+    value: Any
+
+
+@dataclass(frozen=True)
+class Leaderboard:
+    """A board as it stands, for the window [start_us, end_us); times in microseconds UTC, now by the store's clock.
+
+    more: whether entities beyond these rows have a value too. flags: "missing" (nobody made a board lately, there are
+    no rows), "stale" (its window ended more than two periods ago), "short" (fewer rows than could be known).
+    """
+
+    name: str
+    feature: str
+    k: int
+    every_us: int
+    now_us: int
+    start_us: int | None
+    end_us: int | None
+    written_us: int | None
+    rows: tuple[LeaderboardRow, ...]
+    more: bool
+    cover: Mapping[str, Mapping[int, int]]
+    """Topic id -> partition -> first offset that is not in it."""
+    flags: tuple[str, ...]
+
+    @property
+    def age_us(self) -> int | None:
+        """Since the end of its window."""
+        return None if self.end_us is None else self.now_us - self.end_us
+
+    def to_wire(self, *, text: bool) -> dict[str, Any]:
+        """As the API writes it; text: for JSON, where infinities and the keys of objects are text."""
+        rows = [{"rank": row.rank, "entity": row.entity, "value": row.value} for row in self.rows]
+        cover = {t: {str(p) if text else p: o for p, o in each.items()} for t, each in self.cover.items()}
+        return {
+            "leaderboard": self.name,
+            "feature": self.feature,
+            "k": self.k,
+            "every": format_duration(self.every_us),
+            "now": instant_text(self.now_us),
+            "start": _instant(self.start_us),
+            "end": _instant(self.end_us),
+            "written": _instant(self.written_us),
+            "rows": json_safe(rows) if text else rows,
+            "more": self.more,
+            "cover": cover,
+            "flags": list(self.flags),
+        }
+
+
+def read_leaderboard(service: FeatureService, name: str) -> Flow[Leaderboard]:
+    """The board of this name. Raises UnknownName, NotReady, StoreUnavailable, CodecError."""
+    last: StoreUnavailable | None = None
+    for attempt in range(ATTEMPTS):
+        try:
+            catalog: Catalog = service.catalog or (yield from service.load())
+            try:
+                planned = catalog.deployment.leaderboard(name)
+            except UnknownName:
+                # it may have been deployed since
+                if (yield from service.load()) is catalog:
+                    raise
+                continue
+            reply: BoardReply = yield ReadBoard(name)
+        except IncarnationChanged as error:
+            last = error
+            service.catalog = None
+            yield Reopen()
+            continue
+        except StoreUnavailable as error:
+            if attempt:
+                raise
+            last = error
+            continue
+        try:
+            if catalog.of_node(node_of(name.encode(), catalog.count)).stands(reply.marks):
+                return answer(planned, reply)
+        except StoreUnavailable as error:  # it has answered now: it is back, or still lacks the deployment
+            if (yield from service.load()) is catalog:
+                raise
+            last = error
+            continue
+        service.catalog = None
+    raise last or StoreUnavailable("the deployment changed with every attempt", next_step="ask again")
+
+
+def answer(planned: PlannedBoard, reply: BoardReply) -> Leaderboard:
+    """What is said of a board; one that another definition made is none of this leaderboard."""
+    board = None if reply.board is None else Board.unpack(reply.board)
+    if board is None or board.fingerprint != planned.fingerprint:
+        return Leaderboard(
+            planned.name, planned.ref, planned.k, planned.every_us, reply.time_us,
+            None, None, None, (), False, {}, (MISSING,),
+        )  # fmt: skip
+    flags = [STALE] if reply.time_us - board.end_us > PERIODS * planned.every_us else []
+    if board.more and len(board.rows) < planned.k:
+        flags.append(SHORT)
+    cover: dict[str, dict[int, int]] = {}
+    for (topic, partition), offset in board.cover.offsets.items():
+        cover.setdefault(topic, {})[partition] = offset
+    rows = tuple(
+        LeaderboardRow(rank, _entity(board, row.key), row.value) for rank, row in enumerate(board.rows[: planned.k], 1)
+    )
+    return Leaderboard(
+        planned.name, planned.ref, planned.k, planned.every_us, reply.time_us,
+        board.start_us, board.end_us, reply.written_us, rows, board.more, cover, tuple(flags),
+    )  # fmt: skip
+
+
+def _entity(board: Board, key: tuple[Any, ...]) -> dict[str, Any]:
+    return {
+        name: instant_text(value) if kind == TIMESTAMP else value
+        for (name, kind), value in zip(board.columns, key, strict=True)
+    }
+
+
+def _instant(us: int | None) -> str | None:
+    return None if us is None else instant_text(us)

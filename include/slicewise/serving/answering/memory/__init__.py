@@ -1,0 +1,1 @@
+"""What earlier answers and replies showed, so that no answer falls behind them."""

@@ -1,0 +1,92 @@
+"""What answers held beyond the ledger is remembered by entity until the ledger is there: no restart takes it back.
+
+Only answers with pending events, or of an entity that a running batch has come to first, are ahead of the ledger, and
+for as long as the next batch takes. So little is remembered, and nothing of answers that were not ahead.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+
+from slicewise.offsets.vector import Cover
+from slicewise.stores.online.rules.decisions import still_lost
+
+Answered = tuple[str, bytes]
+"""(unit, tag of the entity)"""
+MOST = 10_000
+"""Entities that are remembered one by one; of more, together."""
+_NOTHING = Cover()
+
+
+@dataclass
+class Pending:
+    """Of one node's answers: how far they were ahead of the ledger in earlier lives of the store, and in this one."""
+
+    most: int = MOST
+    _before: dict[Answered, Cover] = field(default_factory=dict)
+    _now: dict[Answered, Cover] = field(default_factory=dict)
+    _all_before: dict[str, Cover] = field(default_factory=dict)
+    """Of a unit's entities together, where they were too many."""
+    _all_now: dict[str, Cover] = field(default_factory=dict)
+
+    @property
+    def recalls(self) -> bool:
+        """Whether anything of earlier lives is to be reached yet."""
+        return bool(self._before or self._all_before)
+
+    def restarted(self) -> None:
+        """Another life of the store begins: what answers held is to be reached in it, and in all later ones."""
+        for each, base in self._now.items():
+            self._before[each] = self._before.get(each, _NOTHING).join(base)
+        _join(self._all_before, self._all_now.items())
+        self._now, self._all_now = {}, {}
+        if len(self._before) > self.most:  # lives that follow each other faster than the ledger comes on
+            _join(self._all_before, _units_of(self._before))
+            self._before = {}
+
+    def reached(self, ledger: Cover, topics: Iterable[str]) -> None:
+        """Forgets of earlier lives what the ledger holds. topics: ids of those that stand."""
+        if self.recalls:
+            stand = frozenset(topics)
+            self._before = {k: base for k, base in self._before.items() if still_lost(ledger, base, stand)}
+            self._all_before = {k: base for k, base in self._all_before.items() if still_lost(ledger, base, stand)}
+
+    def lacking(self, unit: str, tag: bytes, base: Cover, topics: Iterable[str]) -> Cover:
+        """How far an answer reached in an earlier life, where this one about the same entity does not."""
+        wanted = self._before.get((unit, tag), _NOTHING)
+        if unit in self._all_before:
+            wanted = wanted.join(self._all_before[unit])
+        return still_lost(base, wanted, topics)
+
+    def saw(self, unit: str, tag: bytes, base: Cover, ledger: Cover) -> None:
+        """An answer of this life that is ahead of the ledger. An older reply may come later than a newer one."""
+        each = unit, tag
+        found = self._now.get(each)
+        if found is None and len(self._now) >= self.most:
+            self._now = {k: b for k, b in self._now.items() if not ledger.dominates(b)}
+            if 2 * len(self._now) >= self.most:
+                self._together()
+        self._now[each] = base if found is None else _larger(found, base)
+
+    def _together(self) -> None:
+        _join(self._all_now, _units_of(self._now))
+        self._now = {}
+
+
+def _units_of(bases: Mapping[Answered, Cover]) -> Iterator[tuple[str, Cover]]:
+    return ((unit, base) for (unit, _), base in bases.items())
+
+
+def _join(together: dict[str, Cover], bases: Iterable[tuple[str, Cover]]) -> None:
+    for unit, base in bases:
+        together[unit] = together.get(unit, _NOTHING).join(base)
+
+
+def _larger(found: Cover, base: Cover) -> Cover:
+    """The base, as a rule; both, where it is of an older reply."""
+    offsets = base.offsets
+    for place, offset in found.offsets.items():
+        if offset > offsets.get(place, 0):
+            return found.join(base)
+    return base

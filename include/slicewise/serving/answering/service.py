@@ -1,0 +1,364 @@
+"""One service object answers every read; the ledger value of an answer comes with its data.
+
+A flow (`read`) plans, asks the store once, and merges. It asks again only where the reply shows
+that the plan was made under other marks, or that a total is out of date.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from slicewise.clock import Clock, SystemClock
+from slicewise.errors import (
+    DataLoss,
+    IncarnationChanged,
+    NotReady,
+    Overloaded,
+    StoreUnavailable,
+    UnknownArchive,
+    UnknownName,
+)
+from slicewise.features.plan.deployment import Deployment
+from slicewise.offsets.vector import Cover
+from slicewise.reading.answer import Base, Merged, Stored, merge
+from slicewise.reading.cache import Known
+from slicewise.reading.event_list import merge_list
+from slicewise.reading.plan import ReadMode, Total, plan_key
+from slicewise.serving.answering.answer import Answer
+from slicewise.serving.answering.assemble import answer_of
+from slicewise.serving.answering.catalog import Catalog, Part, Selection
+from slicewise.serving.answering.memory.fallback import CLOCK_OFF, LastKnown, defaults_of
+from slicewise.serving.answering.memory.freshness import Freshness
+from slicewise.serving.answering.memory.held import check_held
+from slicewise.serving.answering.memory.high_water import Reached, check_recovered
+from slicewise.serving.answering.memory.unseen import views_without_data
+from slicewise.serving.answering.planned import Planned, Target, plan_selection, reads_of, with_lists
+from slicewise.serving.answering.questions import questions_of
+from slicewise.serving.answering.refusals import check_kept, check_min_token, check_named, check_ready, check_whole
+from slicewise.serving.answering.requests import FeaturesRequest
+from slicewise.serving.connection.steps import Covers, Flow, Generation, Manifest, Read, Reopen
+from slicewise.stores.online.port import Marks, ReadReply, Said
+from slicewise.stores.online.routing import check_one_set
+from slicewise.stores.online.rules import decisions
+from slicewise.stores.online.sharded import metadata as joint_marks
+
+ATTEMPTS = 6
+"""Replans of one request before it is given up: each has a cause that passes."""
+PLANS = 500
+"""Plans that are remembered; each can know megabytes of field names."""
+WITHOUT_TOTAL = 10_000
+
+
+@dataclass
+class FeatureService:
+    """Answers reads. It does no I/O itself: `read` is a flow that a connection drives."""
+
+    clock: Clock = field(default_factory=SystemClock)
+    catalog: Catalog | None = None
+    freshness: Freshness = field(default_factory=Freshness)
+    last_known: LastKnown = field(default_factory=LastKnown)
+    known: Known = field(default_factory=Known)
+    reached: Reached = field(default_factory=Reached)
+    _declared: Catalog | None = None
+    """The newest catalog that there was: what feature sets declare for a store that is away or empty."""
+    _plans: dict[object, tuple[object, Planned]] = field(default_factory=dict)
+    """The newest live plan of a selection, and plans of past instants; each with its place in time."""
+    _covers: dict[tuple[int, str], Mapping[int, Cover]] = field(default_factory=dict)
+    _without_total: set[tuple[str, Total]] = field(default_factory=set)
+    _bases: dict[tuple[int, str], tuple[Marks, Mapping[int, Cover], Base]] = field(default_factory=dict)
+
+    # ------------------------------------------------------------ reading
+    def read(self, request: FeaturesRequest) -> Flow[Answer]:
+        """The answer. Raises BadRequest, UnknownName, NotReady, BeyondRetention, BehindToken,
+        StoreUnavailable, DataLoss, CodecError."""
+        try:
+            answer = yield from self._attempts(request)
+        except (StoreUnavailable, NotReady) as error:
+            return self.instead(request, error)
+        return answer
+
+    def load(self) -> Flow[Catalog]:
+        """The catalog of the deployment that the store runs now. NotReady where there is none."""
+        for _ in range(ATTEMPTS):
+            yield Generation()
+            try:
+                reply: ReadReply = yield Read(())
+            except IncarnationChanged:
+                yield Reopen()
+                continue
+            standing = {number: each.marks for number, each in reply.said.items()}
+            if reply.count > 1:
+                check_one_set(standing)
+                standing = newest_of(standing)
+            marks = next(iter(standing.values()))
+            found, newest = self.catalog, {number: reply.said[number] for number in standing}
+            if (
+                found is not None
+                and found.stands_on(newest)
+                and (found.count == 1 or found.nodes.keys() == newest.keys())
+            ):
+                return found
+            manifest: str | None = None
+            if marks.units:
+                manifest = yield Manifest(marks.units)
+            if manifest is None:
+                self.catalog = None
+                raise NotReady(
+                    "nothing is deployed on this store",
+                    progress=0.0,
+                    next_step="deploy the project: slicewise apply",
+                )
+            deployment = Deployment.from_json(manifest)
+            self._forget(marks)
+            catalog = Catalog.of(deployment, marks)
+            if reply.count > 1:
+                catalog = Catalog.of_nodes(deployment, standing, reply.count)
+            # before the first answer under it: which windows lack events is part of an answer
+            yield from self.freshness.listen(catalog)
+            self.catalog = catalog
+            return catalog
+        raise StoreUnavailable("the store's marks do not stand still", next_step="ask again")
+
+    def _attempts(self, request: FeaturesRequest) -> Flow[Answer]:
+        last: StoreUnavailable | None = None
+        failed = False
+        for attempt in range(ATTEMPTS):
+            try:
+                answer = yield from self._attempt(request)
+            except IncarnationChanged as error:
+                last = error
+                self.catalog = None
+                yield Reopen()
+                continue
+            except StoreUnavailable as error:
+                # Reading changes nothing, so it may be tried once more; replans do not count, as they
+                # come with a deployment, and that alone may have made this attempt fail.
+                if failed:
+                    raise
+                failed, last = True, error
+                continue
+            except DataLoss:
+                # Between the data and the covers of its seqs, an hour may have been compacted to
+                # another seq, and the one that was read forgotten.
+                if attempt:
+                    raise
+                continue
+            if answer is not None:
+                return answer
+        raise last or StoreUnavailable(
+            "the deployment or its compacted days changed with every attempt",
+            next_step="ask again",
+        )
+
+    def _attempt(self, request: FeaturesRequest) -> Flow[Answer | None]:
+        """None: plan again."""
+        catalog = self.catalog
+        if catalog is None:
+            catalog = yield from self.load()
+        self._declared = catalog
+        if not catalog.nodes:  # else each node says with its data which one it is
+            generation: int = yield Generation()
+            if generation != catalog.generation:
+                self.catalog = None
+                return None
+        try:
+            selection = catalog.select(request.features, request.feature_set)
+        except UnknownName:
+            # it may have been deployed since: what does not exist is told by the newest catalog
+            if (yield from self.load()) is not catalog:
+                return None
+            raise
+        mode: ReadMode = "live" if request.at_us is None else "at"
+        t_us = self.clock.now_us() if request.at_us is None else request.at_us
+        planned = self._planned(catalog, selection, mode, t_us)
+        try:
+            targets, reads = reads_of(catalog, selection, planned, request)
+        except StoreUnavailable:
+            if (yield from self.load()) is catalog:
+                raise
+            return None  # the node is back
+        questions = questions_of(selection, request.entities)
+        reply: ReadReply = yield Read(reads)
+        if not catalog.stands_on(reply.said):
+            self.catalog = None
+            return None
+        if request.min_token:
+            check_named(request, selection)
+        now_us = 0
+        for number, (time_us, marks, incarnation) in reply.said.items():
+            now_us = max(now_us, time_us)
+            self.freshness.saw(catalog, marks, time_us, number)
+            lost = self.reached.of_node(number).after(catalog.deployment.sources, marks, incarnation)
+            check_ready(selection, marks, self.freshness.phases, time_us)
+            if lost:
+                check_recovered(selection, lost)
+        check_kept(planned, mode, t_us, now_us)
+        merged, listed = yield from self._merge(catalog, planned, selection, targets, len(request.entities), reply)
+        if not merged.complete:
+            self._read_without(merged)
+            return None
+        lists = [
+            merge_list(plan, stored, len(request.entities), base.ledger)
+            for plan, (stored, base) in zip(planned.lists, listed, strict=True)
+        ]
+        check_whole(request, lists, mode, now_us)
+        parts = () if catalog.nodes else (*selection.sliced, *selection.listed)
+        ledgers = [self._base(catalog, part, 0, reply.said[0]).ledger for part in parts]
+        check_held(self.reached, selection, targets, reads, reply, merged, lists, ledgers)
+        if request.min_token:
+            check_min_token(request, merged, lists)
+        freshness = self.freshness.of(selection, merged.tail)
+        unseen = views_without_data(selection, targets, reply.entities, len(request.entities))
+        answer = answer_of(request, selection, mode, t_us, planned, merged, lists, freshness, questions, unseen)
+        if lacking := self.freshness.incomplete(selection, planned.bounds):
+            answer = replace(answer, incomplete=lacking, flags=(*answer.flags, "incomplete"))
+        if mode == "live":
+            if abs(t_us - now_us) > decisions.CLOCK_OFF_US:
+                answer = replace(answer, flags=(*answer.flags, CLOCK_OFF))
+            # under the selection that it was read with: another read may have brought a newer catalog
+            self.last_known.keep(answer, selection)
+        return answer
+
+    def _planned(self, catalog: Catalog, selection: Selection, mode: ReadMode, t_us: int) -> Planned:
+        planned = self._planned_slices(catalog, selection, mode, t_us)
+        return with_lists(planned, catalog, selection, mode, t_us) if selection.listed else planned
+
+    def _planned_slices(self, catalog: Catalog, selection: Selection, mode: ReadMode, t_us: int) -> Planned:
+        tick = tuple([plan_key(part.unit, t_us) for part in selection.sliced])
+        # The present does not come back: of a selection only the newest live plan is kept.
+        key: object = selection if mode == "live" else (selection, tick)
+        found = self._plans.get(key)
+        if found is not None and found[0] == tick:
+            return found[1]
+        if found is not None:
+            del self._plans[key]
+        elif len(self._plans) >= PLANS:
+            del self._plans[next(iter(self._plans))]
+        planned = plan_selection(catalog, selection, mode, t_us, self._without_total)
+        self._plans[key] = (tick, planned)
+        return planned
+
+    def _merge(
+        self,
+        catalog: Catalog,
+        planned: Planned,
+        selection: Selection,
+        targets: Sequence[Target],
+        entities: int,
+        reply: ReadReply,
+    ) -> Flow[tuple[Merged, list[tuple[list[Stored], Base]]]]:
+        """What is answered of slices; and of event lists what was read, with what was claimed."""
+
+        def given(part: Part) -> tuple[list[Stored], Base]:
+            """What was read of a part under each of its tags, and what the only node claims; of several each part
+            brings what its own node claims."""
+            bases = {n: self._base(catalog, part, n, said) for n, said in reply.said.items()}
+            if not catalog.nodes:
+                return _stored(part, targets, reply, {}), bases[0]
+            return _stored(part, targets, reply, bases), Base(Cover(), Cover(), {})
+
+        for again in (False, True):
+            for part in selection.parts if catalog.nodes else selection.sliced:
+                where = (catalog.generation, part.unit.source)
+                if again or where not in self._covers:
+                    # What a seq stands for never changes: it may be learned after the data.
+                    self._covers[where] = yield Covers(part.unit.source)
+            sliced = [given(part) for part in selection.sliced]
+            try:
+                stored, bases = [each for each, _ in sliced], [base for _, base in sliced]
+                merged = merge(planned.joint, stored, entities, bases, known=self.known)
+                return merged, [given(part) for part in selection.listed]
+            except KeyError as error:
+                if again:
+                    raise UnknownArchive(
+                        f"nothing says what archive seq {error} stands for",
+                        next_step="register the archive's covers again",
+                    ) from error
+        raise AssertionError("the second attempt returns or raises")
+
+    def _base(self, catalog: Catalog, part: Part, number: int, said: Said) -> Base:
+        """Kept while replies bring the same marks: equal marks are one object per connection, and a connection is
+        of one incarnation.
+
+        catalog: the read's own; another read may have found it void meanwhile.
+        """
+        name = part.unit.storage_fingerprint
+        _, marks, incarnation = said
+        covers = self._covers.get((catalog.generation, part.unit.source), _NO_COVERS)
+        found = self._bases.get((number, name))
+        if found is None or found[0] is not marks or found[1] is not covers:
+            ledger = catalog.ledger_of(marks, part.source_topic)
+            begun = marks.tails.get(part.unit.source)
+            tail = decisions.tail_counts(begun, incarnation, ledger)
+            left = marks.topics.get(part.source_topic, "") if decisions.tail_left(begun, incarnation) else ""
+            start = marks.starts.get(name, Cover())
+            if part.unit.event_list is not None:  # it was filled to there, also where its node has yet to apply it
+                ledger = ledger.join(start)
+            base = Base(ledger, start, covers, tail, left)
+            found = self._bases[number, name] = (marks, covers, base)
+        return found[2]
+
+    def _read_without(self, merged: Merged) -> None:
+        units = [plan.unit.storage_fingerprint for plan in merged.joint.plans]
+        stale = [(u, total) for u, totals in zip(units, merged.stale, strict=True) for total in totals]
+        # Until a day's total is written again, its hours are read at once; of a pentad its days.
+        if len(self._without_total) >= WITHOUT_TOTAL:
+            self._without_total.clear()
+        self._without_total.update(stale)
+        self._plans.clear()
+
+    def retry_totals(self) -> None:
+        """Asks for totals again; to be called now and then, since compaction writes them."""
+        if self._without_total:
+            self._without_total.clear()
+            self._plans.clear()
+
+    def _forget(self, marks: Marks) -> None:
+        self._plans.clear()
+        self._without_total.clear()
+        self._bases.clear()
+        self._covers = {k: v for k, v in self._covers.items() if k[0] == marks.generation}
+
+    # ------------------------------------------------------------ failure
+    def instead(self, request: FeaturesRequest, error: StoreUnavailable | NotReady | Overloaded) -> Answer:
+        """What the feature set declares for a store that does not answer, or a service that cannot ask it; else the
+        error is raised."""
+        catalog = self.catalog or self._declared
+        if request.feature_set is None or catalog is None or request.at_us is not None or request.min_token:
+            # a token asks for events by name: neither memory nor a default holds them
+            raise error
+        selection = catalog.select(request.features, request.feature_set)
+        now_us = self.clock.now_us()
+        found: Answer | None = None
+        if selection.on_failure == "stale":
+            found = self.last_known.answer(request, selection, now_us, self.freshness.incomplete)
+        elif selection.on_failure == "default":
+            found = defaults_of(request, selection, now_us)
+        if found is None:
+            raise error
+        return found
+
+
+_NO_COVERS: Mapping[int, Cover] = {}
+
+
+def newest_of(standing: Mapping[int, Marks]) -> dict[int, Marks]:
+    """Those nodes that have the newest deployment: what the others have is not all that is deployed."""
+    first = list(standing.values())[joint_marks.newest(list(standing.values()))]
+    return {n: each for n, each in standing.items() if (each.epoch, each.units) == (first.epoch, first.units)}
+
+
+def _stored(part: Part, targets: Sequence[Target], reply: ReadReply, bases: Mapping[int, Base]) -> list[Stored]:
+    """What was read of a part, under each of its tags. bases: of several nodes what each claims."""
+    if bases:
+        return [
+            Stored(entity, partition, units[part.position].hot, units[part.position].days, bases[number])
+            for (group, entity, partition), units, number in zip(targets, reply.entities, reply.nodes, strict=True)
+            if group == part.group
+        ]
+    return [
+        Stored(entity, partition, units[part.position].hot, units[part.position].days)
+        for (group, entity, partition), units in zip(targets, reply.entities, strict=True)
+        if group == part.group
+    ]

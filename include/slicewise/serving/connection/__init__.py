@@ -1,0 +1,1 @@
+"""Connections to the store's nodes, and what was seen of each."""

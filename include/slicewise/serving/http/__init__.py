@@ -1,0 +1,1 @@
+"""HTTP over the service object: application, forms, pages, metrics, admission."""

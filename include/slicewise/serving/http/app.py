@@ -1,0 +1,348 @@
+"""HTTP over the service object: parse once, one flow, encode once.
+
+Bare ASGI, since a framework costs more here than the whole answer.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+import traceback
+from collections.abc import Awaitable, Callable, MutableMapping
+from typing import Any
+from urllib.parse import unquote
+
+from slicewise import log
+from slicewise.clock import Clock, SystemClock
+from slicewise.errors import BodyTooLarge, BodyTooSlow, Overloaded, SlicewiseError, UnknownName
+from slicewise.serving.answering import describe
+from slicewise.serving.answering.admission import Limits
+from slicewise.serving.answering.answer import Answer
+from slicewise.serving.answering.leaderboards import read_leaderboard
+from slicewise.serving.answering.requests import MAX_BODY_BYTES, FeaturesRequest, parse_body
+from slicewise.serving.answering.service import FeatureService
+from slicewise.serving.connection.factory import AsyncConnection
+from slicewise.serving.connection.nodes import AsyncNodes
+from slicewise.serving.http import errors as http
+from slicewise.serving.http import leaderboard_page, openapi, page
+from slicewise.serving.http.errors import Response, encoded, error_response
+from slicewise.serving.http.gate import Gate
+from slicewise.serving.http.negotiation import HTML_KINDS, JSON_KINDS, check_accepted
+from slicewise.serving.metrics import CONTENT_TYPE, Metrics
+from slicewise.settings import urls_of
+
+Scope = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
+Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
+
+LISTEN_EVERY_S = 1.0
+STORE_TIMEOUT_S = 5.0
+"""A node that has not answered for so long is no node to wait for; a request waits for less (`timeout_s`)."""
+RETRY_TOTALS_EVERY_S = 30.0
+LIMITS = Limits(at_once=16, patience_s=0.1, waiting=1_000)
+LOG_EVERY_S = 1.0
+
+
+class App:
+    """The ASGI application of one process."""
+
+    def __init__(
+        self,
+        redis_url: str,
+        clock: Clock | None = None,
+        timeout_s: float = 4.0,
+        limits: Limits = LIMITS,
+        client_header: str = "",
+    ) -> None:
+        """timeout_s: longest that a request is in work. client_header: names the client, else its address does."""
+        self.metrics = Metrics()
+        self.gate = Gate(limits, self.metrics)
+        self._client_header = client_header.encode("latin-1")
+        observe, urls = self.metrics.store_seconds.observe, urls_of(redis_url)
+        self.connection: AsyncConnection = (
+            AsyncConnection(redis_url, STORE_TIMEOUT_S, observe, timeout_s)
+            if len(urls) == 1
+            else AsyncNodes(urls, STORE_TIMEOUT_S, observe, timeout_s)
+        )
+        self.service = FeatureService(clock or SystemClock())
+        self._listener: asyncio.Task[None] | None = None
+        self._deaf: str | None = None
+        """Why catalog and freshness are not kept current, while they are not."""
+        self._said: dict[str, tuple[float, int]] = {}
+        """Of each kind of failure: when it was logged last, and how many came since."""
+        self._features_seconds = self.metrics.request_seconds.labels("/v1/features")
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http":
+            await self._http(scope, receive, send)
+        elif scope["type"] == "lifespan":
+            await self._lifespan(receive, send)
+
+    # ------------------------------------------------------------ life
+    async def _lifespan(self, receive: Receive, send: Send) -> None:
+        while True:
+            message = await receive()
+            if message["type"] == "lifespan.startup":
+                self._listener = asyncio.create_task(self._listen())
+                await send({"type": "lifespan.startup.complete"})
+            elif message["type"] == "lifespan.shutdown":
+                await self.close()
+                await send({"type": "lifespan.shutdown.complete"})
+                return
+
+    async def close(self) -> None:
+        """Ends what runs in the background, and the connection."""
+        if self._listener is not None:
+            self._listener.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await self._listener
+        self.connection.close()
+
+    async def _listen(self) -> None:
+        """Keeps the catalog and the freshness current while nobody asks, and day totals in use."""
+        retry_totals = time.monotonic() + RETRY_TOTALS_EVERY_S
+        while True:
+            try:
+                catalog = self.service.catalog
+                if catalog is None:
+                    catalog = await self.connection.run(self.service.load())
+                await self.connection.run(self.service.freshness.listen(catalog))
+                unreadable = self.service.freshness.unreadable.items()
+                self._deaf = "; ".join(f"source {name}: {error.what}" for name, error in unreadable) or None
+                if unreadable:
+                    self.metrics.listening_failures.inc()
+            except SlicewiseError as error:
+                log.warning("store_not_ready", kind=type(error).__name__, what=error.what)
+            except Exception as error:  # noqa: BLE001  a defect of ours: listening goes on, and readiness tells
+                lines = "".join(traceback.format_exception(error))
+                log.warning("listening_failed", kind=type(error).__name__, trace=lines)
+                self.metrics.listening_failures.inc()
+                self._deaf = f"what the stream says cannot be taken in: {type(error).__name__}"
+            if time.monotonic() >= retry_totals:
+                self.service.retry_totals()
+                retry_totals = time.monotonic() + RETRY_TOTALS_EVERY_S
+            await asyncio.sleep(LISTEN_EVERY_S)
+
+    # ------------------------------------------------------------ requests
+    async def _http(self, scope: Scope, receive: Receive, send: Send) -> None:
+        path, method = scope["path"], scope["method"]
+        start = time.perf_counter()
+        if path == "/v1/features" and method == "POST":
+            response = await self._features(scope, receive)
+            self._features_seconds.observe(time.perf_counter() - start)
+        else:
+            response = await self._other(scope, path, method)
+            self.metrics.request_seconds.labels(_route(path)).observe(time.perf_counter() - start)
+        await send(
+            {
+                "type": "http.response.start",
+                "status": response.status,
+                "headers": [
+                    (b"content-type", response.content_type),
+                    (b"content-length", b"%d" % len(response.body)),
+                    *response.headers,
+                ],
+            }
+        )
+        body = b"" if method == "HEAD" else response.body
+        await send({"type": "http.response.body", "body": body})
+
+    async def _features(self, scope: Scope, receive: Receive) -> Response:
+        packed_in, packed_out, accept = _packed(scope)
+        try:
+            check_accepted(accept, JSON_KINDS)
+            body = await _body(scope, receive)
+            request = parse_body(body, msgpack=packed_in)
+            answer = await self._read(scope, request)
+        except SlicewiseError as error:
+            self._count(error)
+            return error_response(error, msgpack=packed_out)
+        except Exception as error:  # noqa: BLE001  a defect of ours: told, logged whole, counted
+            return error_response(self._defect(error), msgpack=packed_out)
+        self.metrics.values.inc(len(answer.results) * len(answer.features))
+        for flag in answer.flags:
+            self.metrics.flags.labels(flag).inc()
+        return encoded(200, answer.to_wire(text=not packed_out), msgpack=packed_out)
+
+    async def _read(self, scope: Scope, request: FeaturesRequest) -> Answer:
+        """Parsed before it is admitted: what is refused may declare another answer."""
+        try:
+            ticket = await self.gate.enter(self._client(scope), len(request.entities))
+        except Overloaded as error:
+            return self.service.instead(request, error)
+        try:
+            return await self.connection.run(self.service.read(request))
+        finally:
+            self.gate.leave(ticket)
+
+    def _client(self, scope: Scope) -> str:
+        if self._client_header:
+            for name, value in scope["headers"]:
+                if name == self._client_header:
+                    return str(value[:200], "latin-1")
+        client = scope.get("client")
+        return client[0] if client else ""
+
+    def _count(self, error: SlicewiseError) -> None:
+        kind = type(error).__name__
+        self.metrics.errors.labels(kind).inc()
+        if http.status_of(error) >= 500 or isinstance(error, Overloaded):
+            self._log(kind, error)
+
+    def _log(self, kind: str, error: SlicewiseError) -> None:
+        """One line a second for each kind: a service that refuses thousands of requests has other things to do."""
+        told, unsaid = self._said.get(kind, (-LOG_EVERY_S, 0))
+        now = time.monotonic()
+        if now - told < LOG_EVERY_S:
+            self._said[kind] = (told, unsaid + 1)
+            return
+        self._said[kind] = (now, 0)
+        log.warning("request_failed", kind=kind, what=error.what, where=error.where, and_before=unsaid)
+
+    def _defect(self, error: Exception) -> SlicewiseError:
+        lines = "".join(traceback.format_exception(error))
+        log.warning("request_broke", kind=type(error).__name__, trace=lines)
+        self.metrics.errors.labels("Defect").inc()
+        return http.Defect(
+            f"the service broke over this request: {type(error).__name__}",
+            next_step="report it, with the time; the log has the trace",
+        )
+
+    async def _other(self, scope: Scope, path: str, method: str) -> Response:
+        known = path in _PAGES or path.startswith(_NAMED)
+        if not known and path != "/v1/features":
+            error = UnknownName("no such page", expected=", ".join(_PAGES), next_step="see /")
+            return error_response(error)
+        if method not in ("GET", "HEAD"):
+            return http.method_refused(method, "GET" if path != "/v1/features" else "GET, POST")
+        _, packed, accept = _packed(scope)
+        try:
+            if path in _UNGATED:
+                return await self._page(path)
+            check_accepted(accept, HTML_KINDS if path == "/" or path.startswith(_BOARD_PAGE) else JSON_KINDS)
+            ticket = await self.gate.enter(self._client(scope))
+            try:
+                if path.startswith(_BOARD):
+                    return await self._leaderboard(unquote(path[len(_BOARD) :]), packed)
+                return await self._page(path)
+            finally:
+                self.gate.leave(ticket)
+        except SlicewiseError as error:
+            self._count(error)
+            return error_response(error, msgpack=packed)
+        except Exception as error:  # noqa: BLE001  as above
+            return error_response(self._defect(error))
+
+    async def _page(self, path: str) -> Response:
+        if path == "/healthz":
+            return encoded(200, {"status": "ok"})
+        if path == "/metrics":
+            describe.gauges(self.metrics, self.service)
+            self.metrics.requests.labels("work").set(self.gate.admission.working)
+            self.metrics.requests.labels("wait").set(self.gate.admission.waiting)
+            return Response(200, self.metrics.text(), CONTENT_TYPE.encode())
+        if path == "/openapi.json":
+            return encoded(200, openapi.document())
+        if path == "/readyz":
+            return await self._ready()
+        if path == "/":
+            with contextlib.suppress(SlicewiseError):
+                await self.connection.run(self.service.load())
+            return Response(200, page.html(self.service.catalog), http.HTML)
+        catalog = await self.connection.run(self.service.load())
+        if path.startswith(_BOARD_PAGE):
+            board = catalog.deployment.leaderboard(unquote(path[len(_BOARD_PAGE) :]))
+            return Response(200, leaderboard_page.html(board), http.HTML)
+        if path == "/v1/leaderboards":
+            return encoded(200, describe.leaderboards(catalog.deployment))
+        if path == "/v1/features":
+            return encoded(200, describe.everything(catalog.deployment))
+        return encoded(200, describe.one(catalog.deployment, unquote(path[len("/v1/features/") :])))
+
+    async def _leaderboard(self, name: str, packed: bool) -> Response:
+        board = await self.connection.run(read_leaderboard(self.service, name))
+        if board.age_us is not None:
+            self.metrics.leaderboard_age.labels(name).set(board.age_us / 1e6)
+        for flag in board.flags:
+            self.metrics.flags.labels(flag).inc()
+        return encoded(200, board.to_wire(text=not packed), msgpack=packed)
+
+    async def _ready(self) -> Response:
+        try:
+            catalog = await self.connection.run(self.service.load())
+            report = await self.connection.run(describe.readiness(catalog, self.service.reached))
+        except SlicewiseError as error:
+            body = {"ready": False, "reasons": [error.what], **http.error_body(error)}
+            return encoded(503, body)
+        if self._listener is not None and self._listener.done():
+            self._deaf = self._deaf or "the listener has ended"
+        if self._deaf is not None:
+            report |= {"ready": False, "reasons": [*report["reasons"], self._deaf]}
+        return encoded(200 if report["ready"] else 503, report)
+
+
+_PAGES = ("/", "/healthz", "/readyz", "/metrics", "/openapi.json", "/v1/features", "/v1/leaderboards")
+_UNGATED = ("/healthz", "/readyz", "/metrics", "/openapi.json")
+"""What tells how the service is must be told while it is busy."""
+_BOARD, _BOARD_PAGE = "/v1/leaderboards/", "/leaderboards/"
+_NAMED = ("/v1/features/", _BOARD, _BOARD_PAGE)
+
+
+def _route(path: str) -> str:
+    for named in _NAMED:
+        if path.startswith(named):
+            return named + "{name}"
+    return path if path in _PAGES else "other"
+
+
+def _packed(scope: Scope) -> tuple[bool, bool, bytes]:
+    """Whether the request is msgpack, whether the answer shall be, and what the client accepts."""
+    sent = accepted = False
+    accept = b""
+    for name, value in scope["headers"]:
+        if name == b"content-type":
+            sent = value.lower().startswith((http.MSGPACK, b"application/x-msgpack"))
+        elif name == b"accept":
+            accept = b"%s,%s" % (accept, value) if accept else value
+            accepted = http.MSGPACK in accept.lower() or b"application/x-msgpack" in accept.lower()
+    return sent, accepted, accept
+
+
+async def _body(scope: Scope, receive: Receive) -> bytes:
+    for name, value in scope["headers"]:
+        if name == b"content-length" and int(value) > MAX_BODY_BYTES:
+            raise _too_large(int(value))
+    chunks, size, more = [], 0, True
+    while more:
+        message = await receive()
+        if message["type"] == "http.disconnect":
+            raise BodyTooSlow("the request was not whole in time, or its client went away", next_step="send it again")
+        chunks.append(message.get("body", b""))
+        size += len(chunks[-1])
+        if size > MAX_BODY_BYTES:
+            raise _too_large(size)
+        more = message.get("more_body", False)
+    return b"".join(chunks)
+
+
+def _too_large(size: int) -> BodyTooLarge:
+    return BodyTooLarge(
+        f"a body of {size} bytes or more",
+        expected=f"at most {MAX_BODY_BYTES} bytes",
+        next_step="ask for fewer entities at once",
+    )
+
+
+def create() -> App:
+    """The application by the settings of the environment; each worker process calls it."""
+    from slicewise.settings import Settings
+
+    settings = Settings.load()
+    limits = Limits(settings.serving_at_once, settings.serving_wait_ms / 1e3, settings.serving_waiting)
+    return App(
+        settings.redis_url,
+        timeout_s=settings.serving_timeout_ms / 1e3,
+        limits=limits,
+        client_header=settings.serving_client_header,
+    )

@@ -1,0 +1,262 @@
+"""The OpenAPI document is made of the types and tables that the code itself runs on."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Any
+
+import msgspec
+
+from slicewise import __version__
+from slicewise.serving.answering.requests import MAX_BODY_BYTES, MAX_ENTITIES, MAX_FEATURES, FeaturesBody
+
+_VALUE = {"description": "null, number, text, boolean, list or object, by the feature's type"}
+_TEXT_OR_NULL = {"type": ["string", "null"]}
+_ERROR = {
+    "type": "object",
+    "required": ["error"],
+    "properties": {
+        "error": {
+            "type": "object",
+            "required": ["kind", "what", "where", "expected", "next_step"],
+            "properties": {
+                "kind": {"type": "string"},
+                "what": {"type": "string"},
+                "where": _TEXT_OR_NULL,
+                "expected": _TEXT_OR_NULL,
+                "next_step": _TEXT_OR_NULL,
+                "progress": {"type": "number", "description": "of a unit that is building"},
+                "earliest_at_us": {"type": "integer"},
+                "retry_after_s": {"type": "number", "description": "of a service that is overloaded"},
+            },
+        }
+    },
+}
+_BOUNDS = {
+    "type": "object",
+    "additionalProperties": {
+        "type": "array",
+        "items": {"type": "string", "format": "date-time"},
+        "minItems": 2,
+        "maxItems": 2,
+    },
+}
+_ANSWER = {
+    "type": "object",
+    "required": ["mode", "t", "results", "bounds", "freshness", "flags"],
+    "properties": {
+        "mode": {"enum": ["live", "at"]},
+        "t": {"type": "string", "format": "date-time"},
+        "results": {
+            "type": "array",
+            "items": {
+                "type": "object",
+                "required": ["entity", "values"],
+                "properties": {
+                    "entity": {"type": "object"},
+                    "values": {"type": "object", "additionalProperties": _VALUE},
+                    "token": {
+                        "type": "string",
+                        "description": "what the answer contains, exactly; left out where "
+                        "the request says tokens: false",
+                    },
+                    "errors": {"type": "object", "additionalProperties": {"type": "string"}},
+                    "bounds": {**_BOUNDS, "description": "of this entity's sessions, in the place of the answer's"},
+                    "no_data": {
+                        "type": "array",
+                        "items": {"type": "string"},
+                        "description": "views of which the read found nothing of this entity: it was never seen, what "
+                        "was kept of it has expired, or it came by a backfill alone and lies outside of the windows. "
+                        "Of a view that is not named the store keeps events, if not in these windows",
+                    },
+                },
+            },
+        },
+        "bounds": {**_BOUNDS, "description": "feature -> effective [start, end), RFC 3339"},
+        "freshness": {
+            "type": "object",
+            "additionalProperties": {
+                "type": "object",
+                "required": ["ledger_advanced_at", "lag_events", "stream_heartbeat_at"],
+                "properties": {
+                    "ledger_advanced_at": {"type": ["string", "null"], "format": "date-time"},
+                    "lag_events": {"type": ["integer", "null"]},
+                    "stream_heartbeat_at": {"type": ["string", "null"], "format": "date-time"},
+                    "tail": {
+                        "type": "object",
+                        "description": "where the answer has events that are milliseconds old and not folded yet: how "
+                        "many, and the event time of the latest",
+                        "required": ["events", "newest"],
+                        "properties": {
+                            "events": {"type": "integer", "minimum": 1},
+                            "newest": {"type": "string", "format": "date-time"},
+                        },
+                    },
+                },
+            },
+        },
+        "flags": {
+            "type": "array",
+            "items": {"enum": ["stale", "default", "overflow", "incomplete", "clock_off"]},
+            "description": "clock_off: the clock of the service, which says when the present is, and the store's are "
+            "more than half a minute apart",
+        },
+        "incomplete": {
+            "type": "array",
+            "items": {"type": "string"},
+            "description": "with the flag of that name: features whose windows may lack events that are lost for good",
+        },
+    },
+}
+
+
+_INSTANT_OR_NULL = {"type": ["string", "null"], "format": "date-time"}
+_LEADERBOARD = {
+    "type": "object",
+    "required": [
+        "leaderboard", "feature", "k", "every", "now", "start", "end", "written", "rows", "more", "cover", "flags",
+    ],
+    "properties": {
+        "leaderboard": {"type": "string"},
+        "feature": {"type": "string"},
+        "k": {"type": "integer"},
+        "every": {"type": "string", "description": "how often it is made anew"},
+        "now": {"type": "string", "format": "date-time", "description": "by the store's clock"},
+        "start": _INSTANT_OR_NULL,
+        "end": {**_INSTANT_OR_NULL, "description": "of the window, half-open"},
+        "written": _INSTANT_OR_NULL,
+        "rows": {
+            "type": "array",
+            "items": {
+                "type": "object",
+                "required": ["rank", "entity", "value"],
+                "properties": {"rank": {"type": "integer"}, "entity": {"type": "object"}, "value": _VALUE},
+            },
+        },
+        "more": {"type": "boolean", "description": "whether entities beyond these rows have a value too"},
+        "cover": {
+            "type": "object",
+            "description": "topic id -> partition -> first offset that is not in it",
+            "additionalProperties": {"type": "object", "additionalProperties": {"type": "integer"}},
+        },
+        "flags": {
+            "type": "array",
+            "items": {"enum": ["missing", "stale", "short"]},
+            "description": "missing: nobody made a board lately; stale: its window ended over two periods ago; "
+            "short: late events took rows off it that are not known",
+        },
+    },
+}  # fmt: skip
+
+
+@lru_cache(maxsize=1)
+def document() -> dict[str, Any]:
+    """OpenAPI 3.1."""
+    _, components = msgspec.json.schema_components([FeaturesBody], ref_template="#/components/schemas/{name}")
+    body = components["FeaturesBody"]
+    body["properties"]["entities"] |= {"minItems": 1, "maxItems": MAX_ENTITIES}
+    body["properties"]["entities"]["description"] = (
+        "Entity columns, and the columns that features are asked by (`asked_by` of a feature): a value, "
+        "answered by a boolean, or a list of values, answered by a list of booleans."
+    )
+    body["properties"]["features"]["maxItems"] = MAX_FEATURES
+    body["oneOf"] = [{"required": ["features"]}, {"required": ["feature_set"]}]
+    body["description"] = f"At most {MAX_BODY_BYTES} bytes. at: RFC 3339 with zone, or microseconds."
+    schemas = {**components, "Answer": _ANSWER, "Leaderboard": _LEADERBOARD, "Error": _ERROR}
+    name = {"name": "name", "in": "path", "required": True, "schema": {"type": "string"}}
+    return {
+        "openapi": "3.1.0",
+        "info": {"title": "slicewise", "version": __version__},
+        "paths": {
+            "/v1/features": {
+                "get": _get("What can be asked for", 406),
+                "post": {
+                    "summary": "Features of entities, live or at a past time",
+                    "requestBody": {
+                        "required": True,
+                        "content": _both({"$ref": "#/components/schemas/FeaturesBody"}),
+                    },
+                    "responses": {
+                        "200": {
+                            "description": "Values with their token",
+                            "content": _both({"$ref": "#/components/schemas/Answer"}),
+                        },
+                        **_errors(400, 404, 406, 408, 413, 422, 429, 500, 503),
+                    },
+                },
+            },
+            "/v1/features/{name}": {
+                "get": _get("A view, a feature view:column, or a feature set", 404, 406),
+                "parameters": [name],
+            },
+            "/v1/leaderboards": {"get": _get("The leaderboards", 406)},
+            "/v1/leaderboards/{name}": {
+                "get": {
+                    "summary": "A leaderboard as it stands",
+                    "responses": {
+                        "200": {
+                            "description": "Its rows, best first, with the window and the cover that they are of",
+                            "content": _both({"$ref": "#/components/schemas/Leaderboard"}),
+                        },
+                        **_errors(404, 406, 429, 500, 503),
+                    },
+                },
+                "parameters": [name],
+            },
+            "/leaderboards/{name}": {
+                "get": _page("A leaderboard for people, live", "text/html", 404, 406),
+                "parameters": [name],
+            },
+            "/healthz": {"get": _get("Whether the process runs")},
+            "/readyz": {"get": _get("Whether every view answers, with the reasons why not")},
+            "/openapi.json": {"get": _get("This document")},
+            "/metrics": {"get": _page("For Prometheus", "text/plain")},
+            "/": {"get": _page("For people", "text/html", 406)},
+        },
+        "components": {"schemas": schemas},
+    }
+
+
+def _both(schema: dict[str, Any]) -> dict[str, Any]:
+    return {"application/json": {"schema": schema}, "application/msgpack": {"schema": schema}}
+
+
+def _get(summary: str, *statuses: int) -> dict[str, Any]:
+    content = {"application/json": {"schema": {"type": "object"}}}
+    return {
+        "summary": summary,
+        "responses": {
+            "200": {"description": summary, "content": content},
+            **_errors(*statuses, 429, 500, 503),
+        },
+    }
+
+
+def _page(summary: str, kind: str, *statuses: int) -> dict[str, Any]:
+    content = {kind: {"schema": {"type": "string"}}}
+    errors = _errors(*statuses, 429, 500, 503) if statuses else {}
+    return {"summary": summary, "responses": {"200": {"description": summary, "content": content}, **errors}}
+
+
+_MEANING = {
+    400: "The request is malformed, or its min_token does not name every unit that is read",
+    404: "A name does not exist; the nearest that do are named",
+    422: "A window reaches before what is kept; the earliest `at` is named",
+    406: "Accept names none of the forms that the answer has",
+    408: "The body did not arrive in time",
+    413: "The body is too large",
+    429: "Overloaded, and this client asks for more than its share; ask less, and again after Retry-After",
+    500: "What is stored is damaged or contradicts itself",
+    503: "Not ready, behind min_token, or the store does not answer, or overloaded; ask again after Retry-After",
+}
+
+
+def _errors(*statuses: int) -> dict[str, Any]:
+    content = {"application/json": {"schema": {"$ref": "#/components/schemas/Error"}}}
+    both = {**content, "application/msgpack": content["application/json"]}
+    found: dict[str, Any] = {}
+    for status in statuses:
+        found[str(status)] = {"description": _MEANING[status], "content": both}
+    for status in {429, 503} & set(statuses):
+        found[str(status)]["headers"] = {"Retry-After": {"schema": {"type": "integer"}}}
+    return found

@@ -1,0 +1,1 @@
+"""The emission's query, its driver and its sinks."""

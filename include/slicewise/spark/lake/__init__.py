@@ -1,0 +1,1 @@
+"""Archive, compaction, backfill and maintenance of the Iceberg tables."""

@@ -1,0 +1,156 @@
+"""One run: archive up to now, then its key's hour, then other dirty finished hours, oldest first.
+
+What a run does not reach, or leaves over, is still dirty for the next: a crash anywhere changes
+no value and loses no work but its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from slicewise.errors import CommitConflict
+from slicewise.features.plan.unit import Unit
+from slicewise.lifecycle.compaction import (
+    UnitHours,
+    Why,
+    days_to_total,
+    dirty_hours,
+    hours_to_compact,
+)
+from slicewise.spark.lake.compaction import HourJob, UnitTable
+from slicewise.spark.lake.context import Context
+from slicewise.spark.lake.report import Report, hour_text
+from slicewise.spark.lake.totals import move_horizon
+from slicewise.spark.runtime.log import warning
+from slicewise.stores.lake.archive import load, records_by_hour
+from slicewise.stores.lake.committed import record_ledger
+from slicewise.stores.lake.slices import Header
+from slicewise.stores.online.rules.decisions import START_SEQ
+from slicewise.windows.slices import HOUR_US
+
+MAX_HOURS = 24
+_ATTEMPTS = 4
+
+
+@dataclass(frozen=True)
+class Request:
+    """What a run is asked for. hour: its key, since 1970; only: no other hour; units: fingerprints
+    or names of views, all when empty; from_raw: recompute what is compacted from its events."""
+
+    hour: int | None
+    only: bool = False
+    from_raw: bool = False
+    max_hours: int = MAX_HOURS
+    units: tuple[str, ...] = ()
+
+    def wants(self, unit: Unit) -> bool:
+        return not self.units or unit.view in self.units or unit.storage_fingerprint in self.units
+
+
+def compact(context: Context, request: Request) -> Report:
+    """Runs it. The report's `dirty` counts the unit-hours that stay dirty. Event lists are never compacted."""
+    report = Report("compact")
+    over_until = context.store.time_us() // HOUR_US  # before the archive: what comes later may not be in it
+    wanted = [unit for unit in context.deployment.declared.units if request.wants(unit)]
+    units = [unit for unit in wanted if unit.event_list is None]
+    for source in dict.fromkeys(unit.source for unit in wanted):
+        report.add_archive(context.archive(source))
+        record_ledger(context.catalog, context.store, source, context.deployment.source(source).topic)
+    now_hour = context.store.time_us() // HOUR_US
+    tables = [context.unit_table(unit) for unit in units]
+    known = [context.hours(table.unit, table.headers()) for table in tables]
+    chosen = hours_to_compact(known, request.hour, request.only, request.max_hours, now_hour)
+    raw = request.hour if request.from_raw and (request.hour or 0) < now_hour else None
+    if raw is not None:
+        chosen = [raw, *(hour for hour in chosen if hour != raw)]
+    dirty = 0
+    for table, hours in zip(tables, known, strict=True):
+        UnitRun(context, table, report, raw).run(hours, chosen)
+        for day in days_to_total(chosen, request.hour, now_hour):
+            if (day + 1) * 24 > hours.kept_from:
+                report.add_day(table.unit, day, table.total(day))
+        if table.unit.lifetime:
+            dirty += move_horizon(context, table, report, raw)
+        dirty += len(dirty_hours(context.hours(table.unit, table.headers()), now_hour))
+    trimmed = sum(context.trim_covers(source) for source in dict.fromkeys(unit.source for unit in wanted))
+    report.more = {
+        "hour": hour_text(request.hour) if request.hour is not None else None,
+        "dirty": dirty,
+        "over_until": hour_text(over_until),
+        "covers_trimmed": trimmed,
+    }
+    return report
+
+
+@dataclass(frozen=True)
+class UnitRun:
+    """The chosen hours of one unit."""
+
+    context: Context
+    table: UnitTable
+    report: Report
+    raw_hour: int | None
+
+    def run(self, known: UnitHours, chosen: Sequence[int]) -> None:
+        """Compacts and swaps them; after a conflict decides anew, from what then stands."""
+        for attempt in range(1, _ATTEMPTS + 1):
+            try:
+                self._run(known, chosen)
+            except CommitConflict as conflict:
+                warning("compaction_conflict", unit=self._unit.storage_fingerprint, attempt=attempt)
+                if attempt == _ATTEMPTS:
+                    raise conflict
+                known = self.context.hours(self._unit, self.table.headers())
+            else:
+                return
+
+    @property
+    def _unit(self) -> Unit:
+        return self.table.unit
+
+    def _run(self, known: UnitHours, chosen: Sequence[int]) -> None:
+        why = {h: found.why for h in chosen if (found := known.dirty(h)) is not None}
+        standing = self.table.headers()
+        archive = self.table.archive
+        jobs = [
+            HourJob(hour, archive.seq, archive.cover, None if hour == self.raw_hour else standing.get(hour))
+            for hour in chosen
+            if why.get(hour) is Why.EVENTS or hour == self.raw_hour
+        ]
+        if jobs:
+            self.table.write(jobs, self._rows([job.hour for job in jobs]))
+        self.swap([h for h in chosen if h in why or h == self.raw_hour], known.kept_from, why)
+
+    def swap(self, hours: Sequence[int], kept_from: int, why: Mapping[int, Why]) -> None:
+        """Swaps committed hours and marks those of which nothing was left over."""
+        wanted = set(hours)
+        headers = {hour: each for hour, each in self.table.headers().items() if hour in wanted}
+        reasons = {hour: why[hour].value if hour in why else "raw" for hour in headers}
+        self.bring(headers, {hour: each.seq for hour, each in headers.items()}, kept_from, reasons)
+
+    def bring(
+        self, named: Mapping[int, Header], holds: Mapping[int, int], kept_from: int, why: Mapping[int, str]
+    ) -> None:
+        """Swaps hours as the table's snapshot has them. named: seq and cover under which each goes in; holds: seq of
+        what stands, which the store holds once nothing is left over."""
+        self.register(named)
+        silent = frozenset(hour for hour in named if hour < kept_from)
+        outcomes = self.table.swap(named, silent)
+        for hour, header in named.items():
+            outcome = outcomes.get(hour)
+            if outcome is None or not outcome.entities["left_over"]:
+                start = header.cover if header.seq == START_SEQ else None
+                self.context.store.mark_swapped(self._unit, hour, holds[hour], start)
+            self.report.add_hour(self._unit, hour, why[hour], header, outcome)
+
+    def register(self, headers: Mapping[int, Header]) -> None:
+        """What the seqs of these hours stand for, before anything is swapped under them."""
+        source = self._unit.source
+        for seq, cover in {each.seq: each.cover for each in headers.values() if each.seq}.items():
+            self.context.store.put_cover(source, seq, cover)  # also one that is known: it must not be trimmed now
+
+    def _rows(self, hours: Sequence[int]) -> int:
+        table = load(self.context.catalog, self._unit.source)
+        records = records_by_hour(table, self.table.archive.snapshot_id) if table is not None else {}
+        return sum(records.get(hour, 0) for hour in hours)

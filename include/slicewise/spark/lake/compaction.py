@@ -1,0 +1,347 @@
+"""A compacted hour is what stood ⊕ the events beyond its cover, committed whole or not at all.
+
+Rows and header of an hour are replaced in one commit that is validated against the snapshot they
+were read from; the header's cover never decreases. Only what is committed is swapped.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial, reduce
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812 (the name everybody uses)
+from pyspark.sql.pandas.types import from_arrow_schema
+
+from slicewise.errors import CommitConflict
+from slicewise.features.plan.deployment import Deployment
+from slicewise.features.plan.unit import Source, Unit
+from slicewise.features.schema.types import TIMESTAMP
+from slicewise.offsets.vector import Cover
+from slicewise.settings import Settings
+from slicewise.spark.lake.archive import committed
+from slicewise.spark.lake.partials import COUNTED, EVENT_ID, Accumulate, Combine, RowShape, UnitRef, Whole
+from slicewise.spark.lake.publish_hours import HourOutcome, StoreRef, Swap, TotalDay, outcomes_of
+from slicewise.spark.microbatch.apply import drop
+from slicewise.spark.records.parse import spark_type
+from slicewise.spark.records.rows import with_units
+from slicewise.spark.runtime.log import event
+from slicewise.stores.lake import slices
+from slicewise.stores.lake.archive import ArchiveState
+from slicewise.stores.lake.catalog import Catalog, IcebergTable, ensure
+from slicewise.stores.lake.schemas import GOOD, LOG, SLICES, slices_table, unit_table
+from slicewise.stores.lake.slices import Header
+
+_ROWS_PER_TASK = 1_000_000
+_FEW_EVENTS = 100_000
+"""So many are combined by the task that reads them: to spread them first costs more."""
+_FEW_ROWS, _FEW_BYTES = 50_000, 16 << 20
+_FEW_HOURS = 500
+Task = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
+"""So many are swapped from here: a Spark job of its own takes longer than they do."""
+
+
+@dataclass(frozen=True)
+class HourJob:
+    """An hour to be written: what stands up to base's cover ⊕ the events from there to cover.
+
+    base: None to compute the hour from its events alone.
+    """
+
+    hour: int
+    seq: int
+    cover: Cover
+    base: Header | None = None
+
+
+@dataclass(frozen=True)
+class UnitTable:
+    """One unit's compaction against one archive state."""
+
+    session: SparkSession
+    settings: Settings
+    catalog: Catalog
+    deployment: Deployment
+    unit: Unit
+    archive: ArchiveState
+    store: StoreRef
+    manifest: str
+    table: IcebergTable = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "table", ensure(self.catalog, slices_table(self.unit)))
+
+    @property
+    def source(self) -> Source:
+        return self.deployment.source(self.unit.source)
+
+    @property
+    def ref(self) -> UnitRef:
+        return UnitRef(self.manifest, self.unit.storage_fingerprint)
+
+    @property
+    def name(self) -> str:
+        return f"{self.settings.catalog_name}.{SLICES}.{unit_table(self.unit.storage_fingerprint)}"
+
+    def headers(self) -> dict[int, Header]:
+        """What stands now."""
+        self.table.refresh()
+        return slices.headers(self.table)
+
+    def write(self, jobs: Sequence[HourJob], rows: int) -> None:
+        """Commits these hours together. rows: about how many events they are made of.
+
+        Raises CommitConflict where another commit touched one of them first.
+        """
+        _check_growth(jobs, self.headers())
+        snapshot = self.table.current_snapshot()
+        tasks = max(1, min(2, rows // _ROWS_PER_TASK))
+        shape = RowShape(self.unit)
+        schema = from_arrow_schema(shape.schema, prefer_timestamp_ntz=False)
+        few = rows <= _FEW_EVENTS
+        events, combine = self._events(jobs, 1 if few else tasks), Combine(self.ref)
+        standing = [job.hour for job in jobs if job.base is not None]
+        if few and not standing:
+            one = events if self.unit.dedupe is not None else events.coalesce(1)
+            combined = one.mapInArrow(Whole(self._accumulate, combine), schema)
+        else:
+            parts = events.mapInArrow(self._accumulate, schema)
+            if standing and snapshot is not None:
+                parts = parts.unionByName(self._rows(standing, snapshot.snapshot_id))
+            keys = ("hour", *shape.entity)
+            together = parts.coalesce(1) if few else parts.repartition(tasks, *keys)
+            combined = together.mapInArrow(combine, schema)
+        whole = combined.unionByName(self._headers(jobs), allowMissingColumns=True)
+        writer = (
+            whole.coalesce(tasks)
+            .writeTo(self.name)
+            .option("isolation-level", "serializable")
+            .option("check-nullability", "false")
+        )
+        if snapshot is not None:
+            writer = writer.option("validate-from-snapshot-id", str(snapshot.snapshot_id))
+        hours = [job.hour for job in jobs]
+        what = f"unit {self.unit.storage_fingerprint} hours {hours}"
+        committed(lambda: writer.overwrite(F.col("hour").isin(hours)), what)
+        self.table.refresh()
+        event("compacted", unit=self.unit.storage_fingerprint, view=self.unit.view, hours=len(hours))
+
+    def swap(self, hours: Mapping[int, Header], silent: frozenset[int]) -> dict[int, HourOutcome]:
+        """Moves committed hours into the online store; those of `silent` are only counted."""
+        snapshot = self.table.current_snapshot()
+        if snapshot is None or not hours:
+            return {}
+        plan = {hour: (header.seq, header.cover) for hour, header in hours.items()}
+        swap = Swap(self.ref, self.store, plan, silent)
+        if (few := self._few(list(hours), snapshot.snapshot_id)) is not None:
+            return outcomes_of(self._told(swap, few))
+        rows = self._rows(list(hours), snapshot.snapshot_id)
+        tasks = 2 if len(hours) > 1 else 1
+        spread = rows.repartition(tasks, *RowShape(self.unit).entity) if self._entity else rows.coalesce(1)
+        done = spread.mapInArrow(swap, "outcome string")
+        return outcomes_of([json.loads(row.outcome) for row in done.collect()])
+
+    def total(self, day: int) -> int:
+        """Writes the day's totals; how many."""
+        snapshot = self.table.current_snapshot()
+        if snapshot is None:
+            return 0
+        hours, columns = list(range(day * 24, day * 24 + 24)), self._entity
+        total = TotalDay(self.ref, self.store, day)
+        if (few := self._few(hours, snapshot.snapshot_id)) is not None:
+            return sum(each["totals"] for each in self._told(total, few))
+        rows = self._rows(hours, snapshot.snapshot_id)
+        entities = rows.select(*columns).distinct() if columns else rows.limit(1)
+        done = entities.coalesce(1).mapInArrow(total, "outcome string")
+        return sum(json.loads(row.outcome)["totals"] for row in done.collect())
+
+    def bring(self, hours: Sequence[int], task: Task) -> Counter[str]:
+        """Brings the rows of these hours, of the snapshot that stood when headers were read, into the totals."""
+        snapshot = self.table.current_snapshot()
+        told: Counter[str] = Counter()
+        if snapshot is None or not hours:
+            return told
+        few = self._few(hours, snapshot.snapshot_id) if len(hours) <= _FEW_HOURS else None
+        if few is not None:
+            said = self._told(task, few)
+        else:
+            rows = self._rows(hours, snapshot.snapshot_id)
+            spread = rows.repartition(2, *self._entity) if self._entity else rows.coalesce(1)
+            said = [json.loads(row.outcome) for row in spread.mapInArrow(task, "outcome string").collect()]
+        for each in said:
+            told.update(each)
+        return told
+
+    @property
+    def _entity(self) -> tuple[str, ...]:
+        return RowShape(self.unit).entity
+
+    @property
+    def _entity_columns(self) -> tuple[str, ...]:
+        return tuple(name for name, _ in self.unit.entity)
+
+    @property
+    def _accumulate(self) -> Accumulate:
+        event_id = None if self.unit.dedupe is None else EVENT_ID
+        return Accumulate(self.ref, dict(self._inputs), event_id)
+
+    @property
+    def _inputs(self) -> dict[str, str]:
+        return inputs_of(self.unit)
+
+    def _rows(self, hours: Sequence[int], snapshot_id: int) -> DataFrame:
+        columns = RowShape(self.unit).schema.names
+        return (
+            self.session.read.option("versionAsOf", str(snapshot_id))
+            .table(self.name)
+            .where(F.col("hour").isin(list(hours)) & F.col("slice").isNotNull())
+            .select(*columns)
+        )
+
+    def _few(self, hours: Sequence[int], snapshot_id: int) -> list[pa.RecordBatch] | None:
+        """The hours' rows, read without Spark; None where they are many."""
+        rows, size = slices.bounds(self.table, hours, snapshot_id)
+        if rows > _FEW_ROWS or size > _FEW_BYTES:
+            return None
+        found = slices.scan_slices(self.table, hours, snapshot_id)
+        schema = RowShape(self.unit).schema
+        batches: list[pa.RecordBatch] = found.select(schema.names).cast(schema).to_batches()
+        return batches
+
+    def _told(self, task: Task, rows: list[pa.RecordBatch]) -> list[dict[str, Any]]:
+        """What a task tells that runs here, as it would in a worker of Spark's."""
+        try:
+            return [json.loads(text) for batch in task(iter(rows)) for text in batch["outcome"].to_pylist()]
+        finally:
+            drop(self.store.url)
+
+    def _headers(self, jobs: Sequence[HourJob]) -> DataFrame:
+        rows = ", ".join(f"({j.hour}, {j.seq}L, X'{j.cover.pack().hex()}')" for j in jobs)
+        return self.session.sql(f"SELECT col1 AS hour, col2 AS seq, col3 AS cover FROM VALUES {rows}")
+
+    def _events(self, jobs: Sequence[HourJob], tasks: int) -> DataFrame:
+        """The jobs' events: good, of their hours, from the base's cover up to the job's. Where events count once by
+        their id, also those before by which they are known, and in the order that tells it."""
+        wanted = f"hour IN ({_listed([job.hour for job in jobs])}) AND ({_between(jobs)})"
+        select = partial(selected_events, self.session, self.settings, self.archive.snapshot_id, self.source, self.unit)
+        if self.unit.dedupe is None:
+            return select(wanted)
+        log = _log(self.session, self.settings, self.archive.snapshot_id, self.source)
+        (oldest,) = log.where(wanted).selectExpr("min(unix_micros(kafka_time))").first() or (None,)
+        if oldest is None:
+            return select("FALSE", "FALSE").coalesce(1)
+        ends = reduce(Cover.join, (job.cover for job in jobs))
+        since = f"kafka_time >= timestamp_micros({oldest - self.unit.dedupe.look_back_us}L) AND ({below(ends)})"
+        groups = ("topic_id", "partition", *self._entity_columns)
+        spread = select(since, wanted).repartition(tasks, *groups) if tasks > 1 else select(since, wanted).coalesce(1)
+        return spread.sortWithinPartitions(*groups, "offset")
+
+
+def inputs_of(unit: Unit) -> dict[str, str]:
+    """Name that an aggregate reads -> column of `selected_events`."""
+    computed = dict(unit.columns)
+    return {name: f"i_{name}" if name in computed else f"c_{name}" for name, _ in unit.given_types}
+
+
+def selected_events(
+    session: SparkSession,
+    settings: Settings,
+    snapshot_id: int | None,
+    source: Source,
+    unit: Unit,
+    wanted: str,
+    counted: str | None = None,
+) -> DataFrame:
+    """The unit's archived events where `wanted` (SQL over the log) holds: identity, times, entity, inputs.
+
+    counted: SQL that says which of them are to be counted (`COUNTED`); then also their ids (`EVENT_ID`).
+    """
+    log = _log(session, settings, snapshot_id, source).where(wanted)
+    kinds, inputs = dict(source.columns), inputs_of(unit)
+    typed = log.selectExpr(
+        "topic_id",
+        "partition",
+        "offset",
+        "unix_micros(event_time) AS event_time",
+        "unix_micros(kafka_time) AS kafka_time",
+        *(() if counted is None else (f"({counted}) AS {COUNTED}",)),
+        *(_column(name, kinds[name]) for name in unit.reads),
+    )
+    wide, (columns,) = with_units(typed, [unit], good="TRUE")
+    named = dict(zip((name for name, _ in unit.entity), columns.entity, strict=True))
+    return wide.where(f"{columns.keep} = 0").selectExpr(
+        "topic_id",
+        "partition",
+        "offset",
+        "event_time",
+        "kafka_time",
+        *(() if counted is None else (COUNTED, f"`{columns.event_id}` AS {EVENT_ID}")),
+        *(f"`{at}` AS `{name}`" for name, at in named.items()),
+        *(f"`{at}` AS `{inputs[name]}`" for name, at in columns.inputs.items()),
+    )
+
+
+def _log(session: SparkSession, settings: Settings, snapshot_id: int | None, source: Source) -> DataFrame:
+    """Good rows of a snapshot, with the columns that the source has: what was archived before a column was added lacks
+    it, and so does the schema of a snapshot of then."""
+    found = (
+        session.read.option("versionAsOf", str(snapshot_id))
+        .table(f"{settings.catalog_name}.{LOG}.`{source.name}`")
+        .where(f"kind = '{GOOD}'")
+    )
+    types = dict(found.dtypes)
+    kinds = {name: "timestamp" if kind == TIMESTAMP else spark_type(kind) for name, kind in source.columns}
+    casts = {
+        name: F.col(f"`{name}`").cast(kind) if name in types else F.lit(None).cast(kind)
+        for name, kind in kinds.items()
+        if types.get(name) != kind
+    }
+    return found.withColumns(casts) if casts else found
+
+
+def _check_growth(jobs: Sequence[HourJob], standing: Mapping[int, Header]) -> None:
+    """A header's cover never decreases, and what a job builds on still stands."""
+    for job in jobs:
+        stands = standing.get(job.hour)
+        moved = job.base is not None and job.base != stands
+        if moved or (stands is not None and not job.cover.dominates(stands.cover)):
+            raise CommitConflict(
+                f"hour {job.hour} is compacted to seq {stands.seq if stands else None} already",
+                expected=f"what stood when seq {job.seq} was planned",
+                next_step="plan again from what stands now",
+            )
+
+
+def _column(name: str, kind: str) -> str:
+    return f"unix_micros(`{name}`) AS `c_{name}`" if kind == "timestamp_us" else f"`{name}` AS `c_{name}`"
+
+
+def _between(jobs: Sequence[HourJob]) -> str:
+    """SQL: which events each hour takes; hours of equal covers share a condition."""
+    groups: dict[tuple[Cover, Cover], list[int]] = {}
+    for job in jobs:
+        base = job.base.cover if job.base is not None else Cover()
+        groups.setdefault((base, job.cover), []).append(job.hour)
+    conditions = (
+        f"(hour IN ({_listed(hours)}) AND ({below(cover)}) AND NOT ({below(base)}))"
+        for (base, cover), hours in groups.items()
+    )
+    return " OR ".join(conditions)
+
+
+def below(cover: Cover) -> str:
+    """SQL: which events a cover contains."""
+    places = (
+        f"(topic_id = '{topic}' AND partition = {partition} AND offset < {offset})"
+        for (topic, partition), offset in cover.offsets.items()
+    )
+    return " OR ".join(places) or "FALSE"
+
+
+def _listed(numbers: Sequence[int]) -> str:
+    return ", ".join(map(str, sorted(set(numbers))))

@@ -1,0 +1,139 @@
+"""A job works on the deployment that stands, for one life of the store, with archives that it read."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import partial
+
+from pyspark.sql import SparkSession
+
+from slicewise.clock import Clock
+from slicewise.errors import NotReady
+from slicewise.features.plan.deployment import Deployment
+from slicewise.features.plan.unit import Source, Unit
+from slicewise.lifecycle.compaction import UnitHours
+from slicewise.lifecycle.hours import first_kept, unit_hours
+from slicewise.lifecycle.lifetime import Reached, reached
+from slicewise.settings import Settings
+from slicewise.spark.lake.archive import Archived, Archiver
+from slicewise.spark.lake.compaction import UnitTable
+from slicewise.spark.lake.publish_hours import StoreRef
+from slicewise.stores.lake.archive import ArchiveState, load, newest_by_hour
+from slicewise.stores.lake.catalog import Catalog
+from slicewise.stores.lake.slices import Header
+from slicewise.stores.online.model.gaps import tell
+from slicewise.stores.online.operations.publish_total import first_horizon
+from slicewise.stores.online.port import Marks, OnlineStore
+from slicewise.stores.online.redis import open_store
+from slicewise.stores.online.rules.decisions import check_clock
+from slicewise.stores.recovery.schema_places import settled
+
+
+@dataclass
+class Context:
+    """What every job over the deployed units works with; bound to one life of the store."""
+
+    session: SparkSession
+    settings: Settings
+    catalog: Catalog
+    clock: Clock
+    store: OnlineStore
+    marks: Marks
+    manifest: str
+    deployment: Deployment
+    archives: dict[str, ArchiveState] = field(default_factory=dict)
+
+    @staticmethod
+    def open(session: SparkSession, settings: Settings, catalog: Catalog, clock: Clock) -> Context:
+        """NotReady where nothing is deployed, ClockOff where the job's commits would be dated wrong."""
+        store = open_store(settings.redis_url)
+        check_clock(clock.now_us(), store.time_us(), clock.now_us())
+        marks = settled(store, settings.kafka_bootstrap, time.sleep)
+        manifest = store.manifest(marks.units) if marks.units else None
+        if manifest is None:
+            raise NotReady("nothing is deployed", progress=0.0, next_step="slicewise apply")
+        deployment = Deployment.from_json(manifest)
+        store.hold(_terms(deployment, marks))
+        return Context(session, settings, catalog, clock, store, marks, manifest, deployment)
+
+    @property
+    def ref(self) -> StoreRef:
+        return StoreRef(
+            self.settings.redis_url,
+            self.store.incarnation,
+            self.store.generation,
+            _terms(self.deployment, self.marks),
+        )
+
+    def archive(self, source: str) -> Archived:
+        """Archives a source up to now, and registers what its newest seq stands for."""
+        declared = self.deployment.source(source)
+        fingerprints = [unit.storage_fingerprint for unit in self.deployment.units if unit.source == source]
+        starts = tuple(self.marks.starts_of(fingerprints))
+        deployed = partial(self._deployed, source)
+        done = Archiver(self.session, self.settings, self.catalog, declared, self.clock, starts, deployed).run()
+        self.archives[source] = done.state
+        if done.state.seq:
+            self.store.put_cover(source, done.state.seq, done.state.cover)
+        # a store that was emptied learns again what its answers will lack, before any view is ready
+        tell(self.store, source, done.holes)
+        return done
+
+    def _deployed(self, source: str) -> Source | None:
+        """The source as it is deployed now."""
+        units = self.store.marks().units
+        if units == self.marks.units:
+            return self.deployment.source(source)
+        text = self.store.manifest(units)
+        sources = () if text is None else Deployment.from_json(text).sources
+        return next((each for each in sources if each.name == source), None)
+
+    def unit_table(self, unit: Unit) -> UnitTable:
+        return UnitTable(
+            self.session,
+            self.settings,
+            self.catalog,
+            self.deployment,
+            unit,
+            self.archives[unit.source],
+            self.ref,
+            self.manifest,
+        )
+
+    def hours(self, unit: Unit, headers: Mapping[int, Header]) -> UnitHours:
+        """What decides about the unit's hours."""
+        table = load(self.catalog, unit.source)
+        archive = self.archives[unit.source]
+        starts = self.marks.starts_of([unit.storage_fingerprint])
+        swapped = self.store.swapped(unit)
+        stands = {hour: (each.seq, each.cover) for hour, each in headers.items()}
+        newest = newest_by_hour(table, archive.snapshot_id) if table is not None else {}
+        totals = self.store.lifetime_seqs(unit) if unit.lifetime else ()
+        return unit_hours(newest, stands, starts, archive.contained, swapped, self.kept_from(unit), totals)
+
+    def trim_covers(self, source: str) -> int:
+        """Lets the store forget which covers no hour of the source's units names; how many."""
+        count = self.store.covers_announced(source)
+        units = [unit for unit in self.deployment.units if unit.source == source and unit.event_list is None]
+        hours = [self.hours(unit, self.unit_table(unit).headers()) for unit in units]
+        live = [span for each in hours for span in each.named()]
+        return self.store.trim_covers(source, count, self.marks.epoch, live)
+
+    def reached(self, unit: Unit) -> Reached | None:
+        """How far the totals of a unit with a lifetime reach, by the marks of now."""
+        return reached(self.store.marks(), unit.storage_fingerprint, self.archives[unit.source].contained)
+
+    def horizon_due(self, unit: Unit) -> int:
+        """The hour before which the hours of a unit with a lifetime are to be in its totals."""
+        return first_horizon(self.store.time_us(), unit.retention_us)
+
+    def kept_from(self, unit: Unit) -> int:
+        """First hour of which the store still keeps anything by itself."""
+        return first_kept(unit, self.store.marks(), self.store.time_us())
+
+
+def _terms(deployment: Deployment, marks: Marks) -> dict[str, int]:
+    names = [unit.storage_fingerprint for unit in deployment.units]
+    return {name: marks.terms.get(name, 0) for name in names}

@@ -1,0 +1,88 @@
+"""A bounded job says what it did in one line of JSON, or why it could not, and keeps a row of it.
+
+What it works with is imported while the JVM starts its session: each takes seconds, of one core.
+"""
+
+from __future__ import annotations
+
+import gc
+import importlib
+import json
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from slicewise.clock import SystemClock
+from slicewise.errors import SlicewiseError
+from slicewise.log import to_stderr, warning
+from slicewise.settings import Settings
+from slicewise.spark.runtime.session import job_session
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from slicewise.spark.lake.context import Context
+    from slicewise.spark.lake.report import Report
+
+_ALL = ("slicewise.spark.lake.context", "slicewise.spark.lake.report", "slicewise.stores.lake.records")
+
+
+def run_job(name: str, work: Callable[[Context], Report], *, imports: Sequence[str], as_json: bool) -> int:
+    """Runs `work` in a session; the exit code: 0, or 1 with the error on standard error.
+
+    imports: modules that `work` imports when it is called.
+    """
+    to_stderr()
+    settings, clock = Settings.load(), SystemClock()
+    with session_of(settings, name, (*_ALL, *imports)) as session:
+        from slicewise.spark.lake.context import Context
+        from slicewise.stores.lake.catalog import open_catalog
+        from slicewise.stores.lake.records import append
+        from slicewise.stores.lake.schemas import RUNS
+
+        try:
+            catalog = open_catalog(settings)
+            context = Context.open(session, settings, catalog, clock)
+            try:
+                report = work(context)
+            finally:
+                context.store.close()
+            append(catalog, RUNS, report.rows(clock.now_us()))
+            _print(report, as_json)
+        except SlicewiseError as error:
+            warning("job_failed", job=name, error=str(error))
+            sys.stderr.write(f"{error}\n")
+            return 1
+    return 0
+
+
+@contextmanager
+def session_of(settings: Settings, name: str, imports: Sequence[str]) -> Iterator[SparkSession]:
+    """A job's session, with these modules imported meanwhile; stopped afterwards."""
+    gc.disable()  # what is imported stays: to look through it again and again is a tenth of its cost
+    with ThreadPoolExecutor(1) as pool:
+        # the session is made in this thread: Spark's settings are those of the thread that made it
+        imported = pool.submit(_import, imports)
+        session = job_session(settings, f"slicewise-{name}")
+        try:
+            imported.result()
+            gc.freeze()
+            gc.enable()
+            yield session
+        finally:
+            session.stop()
+
+
+def _import(names: Sequence[str]) -> None:
+    for name in names:
+        importlib.import_module(name)
+
+
+def _print(report: Report, as_json: bool) -> None:
+    whole = report.to_json()
+    if not as_json:
+        whole = {k: len(v) if isinstance(v, list) else v for k, v in whole.items()}
+    sys.stdout.write(json.dumps(whole) + "\n")
+    sys.stdout.flush()

@@ -1,0 +1,119 @@
+"""A job's report is one JSON object: for people, for Airflow, and as rows of `ops.runs`."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+from uuid import uuid4
+
+from slicewise.features.plan.unit import Unit
+from slicewise.spark.lake.archive import Archived
+from slicewise.spark.lake.publish_hours import HourOutcome
+from slicewise.stores.lake.records import BUILT
+from slicewise.stores.lake.slices import Header
+from slicewise.windows.slices import HOUR_US
+
+_SLICE = ("slice", "events", "entities", "late", "bytes")
+
+
+@dataclass
+class Report:
+    """What a run did."""
+
+    job: str
+    run_id: str = field(default_factory=lambda: uuid4().hex)
+    archived: list[dict[str, Any]] = field(default_factory=list)
+    hours: list[dict[str, Any]] = field(default_factory=list)
+    slices: list[dict[str, Any]] = field(default_factory=list)
+    days: list[dict[str, Any]] = field(default_factory=list)
+    horizons: list[dict[str, Any]] = field(default_factory=list)
+    """Of units with a lifetime: what was brought into totals."""
+    built: list[dict[str, Any]] = field(default_factory=list)
+    """Of units that were built: what was read, and how long it took."""
+    more: dict[str, Any] = field(default_factory=dict)
+    left_over: int = 0
+    entities: int = 0
+    """Hours of entities that were swapped."""
+    begun: float = field(default_factory=time.monotonic)
+
+    def add_archive(self, done: Archived) -> None:
+        self.archived.append(
+            {
+                "source": done.source,
+                "seq": done.state.seq,
+                "archives": done.archives,
+                "events": done.events,
+                "bad": dict(done.bad),
+                "took_ms": done.took_ms,
+            }
+        )
+
+    def add_hour(self, unit: Unit, hour: int, why: str, header: Header, outcome: HourOutcome | None) -> None:
+        entities: Mapping[str, int] = outcome.entities if outcome is not None else {}
+        named = {"view": unit.view, "unit": unit.storage_fingerprint, "hour": hour_text(hour)}
+        self.left_over += entities.get("left_over", 0)
+        self.entities += entities.get("swapped", 0)
+        self.hours.append(named | {"why": why, "seq": header.seq} | dict(entities))
+        for row in outcome.slices if outcome is not None else ():
+            self.slices.append(named | dict(zip(_SLICE, row, strict=True)))
+
+    def add_day(self, unit: Unit, day: int, totals: int) -> None:
+        self.days.append(
+            {"view": unit.view, "unit": unit.storage_fingerprint, "day": hour_text(day * 24)[:10], "totals": totals}
+        )
+
+    def add_horizon(self, unit: Unit, horizon: int, seq: int, outcome: Mapping[str, int]) -> None:
+        named = {"view": unit.view, "unit": unit.storage_fingerprint, "before": hour_text(horizon), "seq": seq}
+        self.left_over += outcome.get("left_over", 0)
+        self.horizons.append(named | {count: outcome.get(count, 0) for count in ("brought", "stale", "left_over")})
+
+    def to_json(self) -> dict[str, Any]:
+        """The report; `outcome` is clean where there was nothing to do."""
+        worked = bool(self.hours or any(each["events"] for each in self.archived))
+        return {
+            "job": self.job,
+            "run_id": self.run_id,
+            "outcome": "done" if worked else "clean",
+            **self.more,
+            "left_over": self.left_over,
+            "took_ms": int((time.monotonic() - self.begun) * 1000),
+            "archived": self.archived,
+            "hours": self.hours,
+            "days": self.days,
+            "slices": self.slices,
+            **({"horizons": self.horizons} if self.horizons else {}),
+        }
+
+    def rows(self, now_us: int) -> list[dict[str, Any]]:
+        """Rows of `ops.runs`: one per archive, hour and slice; a clean run has one of its own."""
+        begin: dict[str, Any] = {"run_id": self.run_id, "job": self.job, "time": now_us}
+        rows = [begin | {"job": "archive", "outcome": "done"} | each for each in self.archived if each["events"]]
+        for each in self.hours:
+            figures = {"outcome": each["why"], "entities": each.get("swapped")}
+            rows.append(begin | each | figures | {"hour": parse_hour(each["hour"])})
+        for each in self.slices:
+            rows.append(begin | each | {"outcome": "slice", "hour": parse_hour(each["hour"])})
+        for each in self.built:
+            rows.append(begin | each | {"outcome": BUILT})
+        return rows or [begin | {"outcome": "clean"}]
+
+
+def hour_text(hour: int) -> str:
+    """`2026-11-21T08` of an hour counted since 1970."""
+    return time.strftime("%Y-%m-%dT%H", time.gmtime(hour * HOUR_US // 1_000_000))
+
+
+def parse_hour(text: str) -> int:
+    """Inverse of hour_text; BadRequest for anything else."""
+    from datetime import UTC, datetime
+
+    from slicewise.errors import BadRequest
+
+    try:
+        return int(datetime.strptime(text, "%Y-%m-%dT%H").replace(tzinfo=UTC).timestamp()) // 3600
+    except ValueError as error:
+        raise BadRequest(
+            f"{text!r} is no hour", where="--hour", expected="2026-11-21T08, in UTC", next_step="write the hour so"
+        ) from error

@@ -1,0 +1,1 @@
+"""The micro-batch lane: batches of pending events are applied to the store."""

@@ -1,0 +1,356 @@
+"""A task folds the rows of its Kafka partitions, in offset order, into the store it was planned for.
+
+The store's life (incarnation), generation, epoch and units are those of the query; a connection
+that finds another life fails the task, and with it the batch. Nothing here retries.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from slicewise.aggregates.kernel.columns import Columns
+from slicewise.aggregates.kernel.events import Rows
+from slicewise.clock import SystemClock
+from slicewise.errors import IncarnationChanged, SlicewiseError
+from slicewise.features.plan.deployment import Deployment
+from slicewise.features.plan.realtime import no_tail
+from slicewise.features.plan.unit import Unit
+from slicewise.features.rowlogic.row_function import computed
+from slicewise.features.schema.duplicates import hashed
+from slicewise.features.schema.types import arrow_type
+from slicewise.stores.log.topics import KafkaLog
+from slicewise.stores.online import keys
+from slicewise.stores.online.port import FoldBatch, FoldOutcome, Ids, Incarnation, ListBatch, OnlineStore
+from slicewise.stores.online.redis import open_store
+
+REFUSED_VALUE = 3
+"""As in `rows`, which workers do not import."""
+OUTCOME = pa.schema([("outcome", pa.string())])
+RUN_BYTES = 64 << 20
+"""As much as Spark puts into one Arrow batch (docs/adr/0025, 0061)."""
+_SAMPLE = 64
+"""Rows of a task whose freshness is told to the driver."""
+
+
+@dataclass(frozen=True)
+class Placed:
+    """Where a unit's columns stand in the rows that a task gets (`rows.UnitColumns`)."""
+
+    unit: str
+    keep: str
+    entity: tuple[str, ...]
+    inputs: Mapping[str, str]
+    event_id: str | None = None
+
+
+@dataclass(frozen=True)
+class FoldTask:
+    """What the executors do with a batch; picklable, the same for every batch of a query."""
+
+    redis_url: str
+    kafka_bootstrap: str
+    incarnation: Incarnation
+    generation: int
+    terms: Mapping[str, int]
+    """Of the units of `placed` (`Marks.terms`)."""
+    manifest: str
+    topic: str
+    topic_id: str
+    placed: tuple[Placed, ...]
+    tail: bool = False
+    """Whether a tail writes, or wrote: then what it wrote of the batch's rows is removed with their fold."""
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Outcomes, one JSON text per run and Kafka partition."""
+        for table in runs(batches):
+            yield self._run(table)
+
+    def _run(self, table: pa.Table) -> pa.RecordBatch:
+        # after its rows were read, before any is written: no row of a topic made anew counts as one of the old
+        log_of(self.kafka_bootstrap).check_topic(self.topic, self.topic_id)
+        store = connection(self.redis_url, self.incarnation, self.generation)
+        deployment = deployment_of(self.manifest)
+        store.hold(self.terms)
+        outcomes = []
+        for partition in pc.unique(table["partition"]).to_pylist():
+            part = table.filter(pc.equal(table["partition"], partition))
+            try:
+                outcomes.append(self._fold(store, deployment, part, partition))
+            except SlicewiseError:
+                drop(self.redis_url)
+                raise
+        texts = [json.dumps(asdict(outcome)) for outcome in outcomes]
+        return pa.RecordBatch.from_arrays([pa.array(texts, pa.string())], schema=OUTCOME)
+
+    def _fold(self, store: OnlineStore, deployment: Deployment, table: pa.Table, partition: int) -> PartitionOutcome:
+        rows = SourceRows.of(table, self.topic_id, partition)
+        units = {}
+        for placed in self.placed:
+            unit = deployment.unit(placed.unit)
+            codes = table[placed.keep].combine_chunks()
+            ahead_us = deployment.source(unit.source).most_ahead_us
+            outcome, refused, most = _brought(store, unit, placed, rows, tail=self.tail, max_ahead_us=ahead_us)
+            units[placed.unit] = asdict(outcome) | {"left_out": _with_refused(_counts(codes), refused), "most": most}
+        visible = SystemClock().now_us()
+        kafka_time = rows.table["kafka_time"].to_numpy()
+        step = max(1, len(kafka_time) // _SAMPLE)
+        fresh = ((visible - kafka_time[::step]) / 1000).round(1).tolist()
+        bad = _counts(table["reason"].combine_chunks())
+        return PartitionOutcome(partition, table.num_rows, bad, units, fresh)
+
+
+def runs(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Table]:
+    """A task's rows, as they come, in consecutive tables of RUN_BYTES or little more: a fold of a part, and then of the
+    rest, leaves the bytes that a fold of all does, and a batch is bounded in events, not in bytes."""
+    frames: list[pa.RecordBatch] = []
+    size = 0
+    for batch in batches:
+        if batch.num_rows:
+            frames.append(batch)
+            size += batch.nbytes
+        if size >= RUN_BYTES:
+            yield pa.Table.from_batches(frames).combine_chunks()
+            frames, size = [], 0
+    if frames:
+        yield pa.Table.from_batches(frames).combine_chunks()
+
+
+@dataclass(frozen=True)
+class PartitionOutcome:
+    """What became of the rows of one Kafka partition, in one run."""
+
+    partition: int
+    records: int
+    bad: Mapping[str, int]
+    """Reason -> records."""
+    units: Mapping[str, Mapping[str, Any]]
+    """Unit -> FoldOutcome, the rows left out of the unit by code (`rows.REASONS`), and the most rows of an entity."""
+    freshness_ms: Sequence[float] = field(default_factory=list)
+    """Kafka timestamp to visible, of some rows."""
+
+
+@dataclass(frozen=True, eq=False)
+class SourceRows:
+    """Rows of one place in offset order."""
+
+    table: pa.Table
+    topic_id: str
+    partition: int
+
+    @staticmethod
+    def of(table: pa.Table, topic_id: str, partition: int) -> SourceRows:
+        offsets = table["offset"].to_numpy()
+        if len(offsets) > 1 and not bool(np.all(offsets[1:] > offsets[:-1])):
+            table = table.take(pc.sort_indices(table["offset"]))
+        return SourceRows(table, topic_id, partition)
+
+
+def _brought(
+    store: OnlineStore, unit: Unit, placed: Placed, source: SourceRows, *, tail: bool, max_ahead_us: int
+) -> tuple[FoldOutcome, int, int]:
+    """The unit's rows, in the store; how many its row functions refused; and the most of one entity."""
+    kept = pc.sum(pc.equal(source.table[placed.keep], 0)).as_py() or 0
+    if unit.event_list is not None:
+        events = list_batch_of(unit, placed, source)
+        return (store.add(events), kept - len(events.offset), 0) if events is not None else (FoldOutcome(), kept, 0)
+    batch = batch_of(unit, placed, source, tail=tail, max_ahead_us=max_ahead_us)
+    if batch is None:
+        return FoldOutcome(), kept, 0
+    return store.fold(batch), kept - len(batch.offset), int(np.bincount(batch.entity).max())
+
+
+def _with_refused(left_out: dict[str, int], refused: int) -> dict[str, int]:
+    code = str(REFUSED_VALUE)
+    return {**left_out, code: left_out.get(code, 0) + refused} if refused else left_out
+
+
+def with_functions(unit: Unit, table: pa.Table, inputs: Mapping[str, str]) -> tuple[pa.Table, Mapping[str, str]]:
+    """The rows for which the unit's row functions have values, beside these; where all that aggregates read stands."""
+    if not unit.functions:
+        return table, inputs
+    given = {name: _array(table[inputs[name]]).cast(arrow_type(kind)) for name, kind in unit.given_types}
+    columns, there = computed(unit.functions, given)
+    for name, values in columns.items():
+        table = table.append_column(f"f_{name}", values)
+    whole = np.logical_and.reduce(list(there.values()))
+    return (table if whole.all() else table.filter(pa.array(whole))), {
+        **inputs,
+        **{name: f"f_{name}" for name in columns},
+    }
+
+
+@dataclass(frozen=True)
+class Taken:
+    """The rows that a unit takes of a source's, each with the number of its entity, and each entity's tag."""
+
+    rows: Rows
+    entity: NDArray[np.int64]
+    tags: Sequence[bytes]
+    table: pa.Table
+
+
+def taken(unit: Unit, placed: Placed, source: SourceRows) -> Taken | None:
+    """None without any."""
+    table = source.table.filter(pc.equal(source.table[placed.keep], 0))
+    table, inputs = with_functions(unit, table, placed.inputs)
+    if not table.num_rows:
+        return None
+    values, entity = entities_of(table, placed.entity)
+    tags = keys.entity_tags(unit.entity, values, source.partition if unit.spread else None, count=1)
+    return Taken(rows_of(unit, table, inputs, source.topic_id), entity, tags, table)
+
+
+def list_batch_of(unit: Unit, placed: Placed, source: SourceRows) -> ListBatch | None:
+    """The unit's rows as its event list takes them; None without any."""
+    some = taken(unit, placed, source)
+    if some is None:
+        return None
+    return ListBatch(
+        unit=unit,
+        place=(source.topic_id, source.partition),
+        tags=some.tags,
+        entity=some.entity,
+        offset=some.rows.offset,
+        time=some.rows.time,
+        members=unit.members.encode(some.rows),
+    )
+
+
+def batch_of(
+    unit: Unit, placed: Placed, source: SourceRows, *, tail: bool = False, max_ahead_us: int = 0
+) -> FoldBatch | None:
+    """The unit's rows as the store folds them; None without any. tail: as in `FoldTask`; max_ahead_us: the source's."""
+    some = taken(unit, placed, source)
+    if some is None:
+        return None
+    rows = some.rows
+
+    def accumulate(chosen: NDArray[np.int64], groups: NDArray[np.int64], n_groups: int) -> list[Columns]:
+        # also when all are chosen: their order is that of the groups, not that of the batch
+        taken = rows.take(chosen)
+        return [part.accumulate_columns(taken, groups, n_groups) for part in unit.layout.partials]
+
+    return FoldBatch(
+        unit=unit,
+        place=(source.topic_id, source.partition),
+        tags=some.tags,
+        entity=some.entity,
+        offset=rows.offset,
+        number=rows.time // unit.slice_us,
+        accumulate=accumulate,
+        tail=tail and no_tail(unit) is None,
+        ids=_ids(unit, placed, some.table, max_ahead_us),
+    )
+
+
+def _ids(unit: Unit, placed: Placed, table: pa.Table, max_ahead_us: int) -> Ids | None:
+    """Of rows that the unit takes; None where its source does not say how an event that comes again is known."""
+    if unit.dedupe is None or placed.event_id is None:
+        return None
+    numbers, known = hashed(table[placed.event_id])
+    # an event within the horizon of one is at most so much later, and may lie ahead of Kafka's time by as much
+    reach_us = unit.dedupe.within_us + max_ahead_us + unit.slice_us + unit.retention_us
+    kafka_us = table["kafka_time"].to_numpy()
+    return Ids(unit.dedupe, numbers, known, kafka_us, 0 if unit.lifetime else reach_us)
+
+
+def rows_of(unit: Unit, table: pa.Table, inputs: Mapping[str, str], topic_id: str) -> Rows:
+    """A table's rows, all of one topic, as the algebra reads them."""
+    n = table.num_rows
+    return Rows(
+        time=table["event_time"].to_numpy(),
+        topic_hi=np.full(n, int(topic_id[:16], 16), np.uint64),
+        topic_lo=np.full(n, int(topic_id[16:], 16), np.uint64),
+        partition=table["partition"].to_numpy(),
+        offset=table["offset"].to_numpy(),
+        columns=input_arrays(unit, table, inputs),
+    )
+
+
+def input_arrays(unit: Unit, table: pa.Table, inputs: Mapping[str, str]) -> dict[str, pa.Array]:
+    """What the unit's aggregates read, in their declared types (instants arrive as longs)."""
+    return {name: _array(table[inputs[name]]).cast(arrow_type(kind)) for name, kind in unit.input_types}
+
+
+def entities_of(table: pa.Table, columns: Sequence[str]) -> tuple[list[list[object]], NDArray[np.int64]]:
+    """Per column the values of each entity, and per row its entity. Nothing per row in Python."""
+    n = table.num_rows
+    if not columns:
+        return [], np.zeros(n, np.int64)
+    encoded = [_array(table[column]).dictionary_encode() for column in columns]
+    codes = [each.indices.to_numpy(zero_copy_only=False).astype(np.int64) for each in encoded]
+    if len(columns) == 1:
+        return [encoded[0].dictionary.to_pylist()], codes[0]
+    joint = codes[0]
+    for each, code in zip(encoded[1:], codes[1:], strict=True):
+        dense = np.unique(joint, return_inverse=True)[1]  # keeps products within 64 bits
+        joint = dense * len(each.dictionary) + code
+    _, first, entity = np.unique(joint, return_index=True, return_inverse=True)
+    values = [
+        each.dictionary.take(pa.array(code[first])).to_pylist() for each, code in zip(encoded, codes, strict=True)
+    ]
+    return values, entity.astype(np.int64)
+
+
+def _array(column: pa.ChunkedArray) -> pa.Array:
+    whole = column.combine_chunks()
+    return whole.chunk(0) if isinstance(whole, pa.ChunkedArray) else whole
+
+
+def _counts(column: pa.Array) -> dict[str, int]:
+    counted = pc.value_counts(column).to_pylist()
+    return {str(each["values"]): each["counts"] for each in counted if each["values"]}
+
+
+@lru_cache(maxsize=4)
+def deployment_of(manifest: str) -> Deployment:
+    """Parsed once per process."""
+    return Deployment.from_json(manifest)
+
+
+@lru_cache(maxsize=1)
+def log_of(bootstrap: str) -> KafkaLog:
+    """This process's client."""
+    return KafkaLog(bootstrap)
+
+
+# Connections live as long as their worker process. One that failed, or that found another life of
+# the store than its batch's, is dropped: a task that is tried again opens its own, and the check of
+# the incarnation stands before its first write.
+_CONNECTIONS: dict[str, OnlineStore] = {}
+
+
+def connection(url: str, incarnation: Incarnation, generation: int) -> OnlineStore:
+    """This process's connection; IncarnationChanged when the store is in another life."""
+    store = _CONNECTIONS.get(url)
+    if store is not None and (store.incarnation != incarnation or store.generation != generation):
+        drop(url)
+        store = None
+    if store is None:
+        store = open_store(url)
+        _CONNECTIONS[url] = store
+    if store.incarnation != incarnation or store.generation != generation:
+        drop(url)
+        raise IncarnationChanged(
+            "the store is in another life than the batch was planned for",
+            where=f"run id {store.incarnation.run_id}",
+            expected=f"run id {incarnation.run_id}",
+            next_step="the stream starts again from the ledger by itself",
+        )
+    return store
+
+
+def drop(url: str) -> None:
+    """Forgets this process's connection."""
+    store = _CONNECTIONS.pop(url, None)
+    if store is not None:
+        store.close()

@@ -1,0 +1,293 @@
+"""The ledger is the only cover: every start begins there, with a checkpoint that nobody kept.
+
+A query is bound to one deployment (epoch, units), one life of the store and one topic id; when one
+of them changes, the query ends and another is planned from the marks. A batch is parsed and
+selected in the JVM, folded by a task per Kafka partition, and only then does the ledger advance.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import threading
+import time
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming import StreamingQuery
+
+from slicewise.errors import DataLoss, SlicewiseError
+from slicewise.features import own
+from slicewise.features.plan.deployment import Deployment
+from slicewise.features.plan.realtime import no_tail
+from slicewise.features.plan.unit import Source, Unit
+from slicewise.features.schema.dedupe import STEP_BACK_US
+from slicewise.lifecycle.health.realtime import Pace, fold_wait_s
+from slicewise.offsets.vector import Cover, Place
+from slicewise.settings import Settings
+from slicewise.spark.microbatch.apply import FoldTask, Placed
+from slicewise.spark.microbatch.status import SourceStatus
+from slicewise.spark.records.parse import parsed
+from slicewise.spark.records.rows import REASONS, UnitColumns, with_units
+from slicewise.spark.runtime.log import event, warning
+from slicewise.stores.log.times import offsets_before
+from slicewise.stores.log.topics import KafkaLog
+from slicewise.stores.online.operations.ids import unremembered
+from slicewise.stores.online.port import Marks, OnlineStore
+from slicewise.stores.online.redis import open_store
+
+_PROBES_WAIT = 10
+"""The fold of the platform's own probes waits so many times longer beside a tail: it is nobody's but its cost."""
+ALWAYS = ("partition", "offset", "kafka_time", "event_time", "reason")
+
+
+@dataclass(frozen=True)
+class StreamPlan:
+    """What a query is bound to."""
+
+    source: Source
+    deployment: Deployment
+    epoch: int
+    topic_id: str
+    start: Mapping[int, int]
+    """Partition -> first offset."""
+    terms: Mapping[str, int]
+    """Unit -> its term (`Marks.terms`)."""
+    tail: bool = False
+    """Whether folds remove what a tail wrote: where one is on, or has left its mark."""
+
+    @property
+    def units(self) -> tuple[str, ...]:
+        """Each once: views may share an event list."""
+        mine = (unit.storage_fingerprint for unit in self.deployment.units if unit.source == self.source.name)
+        return tuple(dict.fromkeys(mine))
+
+
+def plan_stream(
+    deployment: Deployment, source: Source, marks: Marks, log: KafkaLog, *, tail: bool = False
+) -> StreamPlan:
+    """Where the source's query begins: at the ledger, or, where a unit has yet to learn the ids of the events before
+    it, so much earlier (docs/adr/0064). DataLoss when the log has lost what the ledger lacks, or stands for another
+    topic than the one that was deployed."""
+    known = marks.topics.get(source.topic)
+    topic_id = log.topic_id(source.topic)
+    if known is not None and known != topic_id:
+        log.check_topic(source.topic, known)
+    earliest, latest = log.earliest(source.topic), log.latest(source.topic)
+    start = {}
+    for partition in range(log.partitions(source.topic)):
+        place: Place = (topic_id, partition)
+        start[partition] = marks.ledger.get(place)
+        _check_log(place, start[partition], earliest.get(place), latest.get(place))
+    names = [unit.storage_fingerprint for unit in deployment.units if unit.source == source.name]
+    if source.dedupe is not None:
+        begun = marks.starts_of(names)
+        ledger = Cover({(topic_id, partition): offset for partition, offset in start.items()})
+        behind = {place[1]: offset for place, offset in unremembered(ledger, begun).items()}
+        earlier = offsets_before(log, source.topic, behind, source.dedupe.look_back_us + STEP_BACK_US)
+        start |= earlier
+        for partition, offset in earlier.items():
+            if offset and offset == earliest.get((topic_id, partition)):
+                # what was there before may have had the id of an event that comes again; the check would find it
+                warning("ids_before_the_log", source=source.name, partition=partition, log_begins=offset)
+    terms = {name: marks.terms.get(name, 0) for name in names}
+    tailed = tail or source.name in marks.tails
+    return StreamPlan(source, deployment, marks.epoch, topic_id, start, terms, tailed)
+
+
+def _check_log(place: Place, ledger: int, earliest: int, latest: int) -> None:
+    where = f"topic {place[0]} partition {place[1]}"
+    if earliest > ledger:
+        raise DataLoss(
+            f"{earliest - ledger} offsets are gone from the log before they were applied",
+            where=f"{where}: ledger {ledger}, log begins at {earliest}",
+            expected="a retention longer than the stream's longest stop",
+            next_step="docs/runbook.md, 'The log no longer holds what the stream needs'",
+        )
+    if ledger > latest:
+        raise DataLoss(
+            f"the log ends at {latest}, the ledger stands at {ledger}",
+            where=where,
+            expected="a log that holds what was applied",
+            next_step="the broker lost acknowledged records: compare with the archive",
+        )
+
+
+class SourceQuery:
+    """One running query of one source."""
+
+    def __init__(
+        self,
+        session: SparkSession,
+        settings: Settings,
+        plan: StreamPlan,
+        manifest: str,
+        status: SourceStatus,
+    ) -> None:
+        self.plan = plan
+        self.failure: SlicewiseError | None = None
+        self._session = session
+        self._settings = settings
+        self.status = status
+        self._log = KafkaLog(settings.kafka_bootstrap)
+        self._store: OnlineStore = open_store(settings.redis_url)
+        self._end = self._cover(plan.start)
+        self._between = threading.Lock()
+        self._draining = threading.Event()
+        self.paced = False
+        """Whether the tail lives, so that nobody waits for the fold."""
+        longest_s = settings.tail_fold_interval_ms / 1000 * (_PROBES_WAIT if plan.source.name == own.SOURCE else 1)
+        self._pace = Pace(longest_s, settings.tail_fields, settings.max_events_per_batch)
+        self._begun = time.monotonic()
+        self._waits = True
+        self._checkpoint = settings.state_dir / "stream" / "checkpoints" / uuid4().hex
+        units = [plan.deployment.unit(each) for each in plan.units]
+        self._all_tailed = all(no_tail(unit) is None for unit in units)
+        frame, placed = frame_of(kafka_stream(session, settings, plan), plan, units)
+        task = FoldTask(
+            redis_url=settings.redis_url,
+            kafka_bootstrap=settings.kafka_bootstrap,
+            incarnation=self._store.incarnation,
+            generation=self._store.generation,
+            terms=plan.terms,
+            manifest=manifest,
+            topic=plan.source.topic,
+            topic_id=plan.topic_id,
+            placed=placed,
+            tail=plan.tail,
+        )
+        folded = frame.mapInArrow(task, "outcome string")
+        self.query: StreamingQuery = (
+            folded.writeStream.queryName(f"fold-{plan.source.name}")
+            .option("checkpointLocation", str(self._checkpoint))
+            .trigger(processingTime=f"{settings.fold_interval_ms} milliseconds")
+            .foreachBatch(self._batch)
+            .start()
+        )
+
+    def _batch(self, outcomes: DataFrame, batch_id: int) -> None:
+        over_s, self._begun = time.monotonic() - self._begun, time.monotonic()
+        with self._between:
+            if self._draining.is_set():
+                return
+            try:
+                told = self._apply(outcomes, batch_id)
+            except SlicewiseError as error:
+                self.failure = error
+                raise
+        took_s = time.monotonic() - self._begun
+        wait_s = fold_wait_s(hottest(told), sum(each["records"] for each in told), took_s, over_s, self._pace)
+        self._waits = wait_s > 0
+        if self.paced:
+            self._draining.wait(wait_s)
+
+    def _apply(self, outcomes: DataFrame, batch_id: int) -> Sequence[Mapping[str, Any]]:
+        plan, begun = self.plan, self._begun
+        start, end = self._end, self._cover(self._offsets(batch_id))
+        bound = (plan.epoch, plan.deployment.digest)
+        self._log.check_topic(plan.source.topic, plan.topic_id)
+        self._store.begin_batch(start, *bound)
+        told = [json.loads(row.outcome) for row in outcomes.collect()]
+        self._log.check_topic(plan.source.topic, plan.topic_id)
+        self._store.advance_ledger(start, end, *bound)
+        self._end = end
+        seconds = time.monotonic() - begun
+        records = self.status.applied(told, seconds, REASONS)
+        event("batch_applied", source=plan.source.name, batch=batch_id, records=records, s=seconds)
+        return told
+
+    def _cover(self, offsets: Mapping[int, int]) -> Cover:
+        return Cover({(self.plan.topic_id, p): offset for p, offset in offsets.items()})
+
+    def _offsets(self, batch_id: int) -> dict[int, int]:
+        """End of a batch, from the offset log that Spark wrote before it began the batch."""
+        lines = (self._checkpoint / "offsets" / str(batch_id)).read_text().splitlines()
+        ends = json.loads(lines[-1])[self.plan.source.topic]
+        return {int(partition): offset for partition, offset in ends.items()}
+
+    @property
+    def active(self) -> bool:
+        return bool(self.query.isActive)
+
+    def in_time(self, lag: int) -> bool:
+        """Whether nobody waits for it: the tail lives and brings all, and nothing is left to apply, or the last batch
+        left something of the interval and the next is not overdue. lag: events that it has to apply."""
+        due = self._waits and time.monotonic() - self._begun < 2 * self._pace.longest_s
+        return self.paced and self._all_tailed and (not lag or due)
+
+    def lag(self) -> dict[int, int]:
+        """Events in the log that are not applied yet, per partition."""
+        latest = self._log.latest(self.plan.source.topic)
+        return {p: latest.get((t, p)) - self._end.get((t, p)) for t, p in latest}
+
+    def error(self) -> BaseException | None:
+        """Why it ended, if it ended by itself."""
+        return self.failure or self.query.exception()
+
+    def drain(self) -> None:
+        """Ends it between two batches: one that runs is finished and its ledger advanced."""
+        self._draining.set()  # a batch that has not begun yet does nothing
+        with self._between:
+            pass  # the batch that runs is finished
+        self.query.stop()  # which waits for a batch that begins meanwhile: the lock must be free
+        self._store.close()
+        del self._log  # the JVM holds this object, and with it the connection, until it collects
+        shutil.rmtree(self._checkpoint, ignore_errors=True)
+
+
+def hottest(told: Sequence[Mapping[str, Any]]) -> int:
+    """At least how many rows of a batch were of one entity: over all of its partitions, as if it were in each."""
+    rows = Counter[str]()
+    for each in told:
+        rows.update({unit: figures["most"] for unit, figures in each["units"].items()})
+    return max(rows.values(), default=0)
+
+
+def frame_of(records: DataFrame, plan: StreamPlan, units: Sequence[Unit]) -> tuple[DataFrame, tuple[Placed, ...]]:
+    """Kafka's records, parsed, with the columns of the units beside `ALWAYS`; and where those stand."""
+    read = {column for unit in units for column in unit.reads}
+    frame, columns = with_units(parsed(records, plan.source, read, topic_id=plan.topic_id), units)
+    needed = dict.fromkeys((*ALWAYS, *(name for each in columns for name in each.needed())))
+    names = [unit.storage_fingerprint for unit in units]
+    return frame.select(*needed), tuple(map(_placed, names, columns))
+
+
+def kafka_stream(session: SparkSession, settings: Settings, plan: StreamPlan) -> DataFrame:
+    """The source's records from where the plan begins, committed ones only."""
+    bounded = {"maxOffsetsPerTrigger": str(settings.max_events_per_batch)}
+    return session.readStream.format("kafka").options(**stream_options(settings, plan), **bounded).load()
+
+
+def stream_options(settings: Settings, plan: StreamPlan) -> dict[str, str]:
+    """Of every stream over the source's topic, from where the plan begins."""
+    start = {plan.source.topic: {str(p): offset for p, offset in plan.start.items()}}
+    return kafka_options(settings) | {
+        "subscribe": plan.source.topic,
+        "startingOffsets": json.dumps(start),
+        "failOnDataLoss": "true",
+    }
+
+
+def kafka_options(settings: Settings) -> dict[str, str]:
+    """Of every read of a topic by Spark."""
+    return {
+        "kafka.bootstrap.servers": settings.kafka_bootstrap,
+        "kafka.isolation.level": "read_committed",
+        "kafka.max.poll.records": "20000",
+        "kafka.max.partition.fetch.bytes": str(8 << 20),
+        "kafka.fetch.max.wait.ms": "50",
+    }
+
+
+def _placed(unit: str, columns: UnitColumns) -> Placed:
+    return Placed(unit, columns.keep, columns.entity, dict(columns.inputs), columns.event_id)
+
+
+def forget_checkpoints(state_dir: Path, part: str = "stream") -> None:
+    """Nothing is ever read from a checkpoint of another start."""
+    shutil.rmtree(state_dir / part / "checkpoints", ignore_errors=True)

@@ -1,0 +1,114 @@
+"""The tail's driver is a stream's driver whose queries bring events one by one; each partition holds a slot."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+from slicewise.errors import ServerError, SlicewiseError, StoreUnavailable
+from slicewise.features.plan.deployment import Deployment
+from slicewise.features.plan.realtime import tail_units
+from slicewise.lifecycle.health.realtime import slots
+from slicewise.spark.driver import Driver
+from slicewise.spark.microbatch.healing import Onlooker
+from slicewise.spark.microbatch.status import Metrics
+from slicewise.spark.microbatch.streaming import plan_stream
+from slicewise.spark.realtime.query import TailQuery
+from slicewise.spark.realtime.status import TailMetrics, TailStatus
+from slicewise.spark.runtime.log import event
+from slicewise.spark.runtime.session import tail_session, task_slots
+from slicewise.stores.log.topics import KafkaLog
+from slicewise.stores.online.port import Marks, OnlineStore
+
+_EXECUTORS_S = 30.0
+"""For how long a cluster may take to give what it has."""
+
+
+@dataclass
+class TailDriver(Driver):
+    """One process's tails. `run` returns the exit code."""
+
+    part: ClassVar[str] = "tail"
+    metrics: Metrics = field(default_factory=TailMetrics)
+    _asked: int = 0
+    _relieves: bool = False
+    """Whether there are slots for two queries of each source at a time."""
+
+    def __post_init__(self) -> None:
+        self._healer = Onlooker()
+
+    def _open(self) -> None:
+        """Nothing: how many slots there must be, the deployment says."""
+
+    def _tailed(self, marks: Marks) -> frozenset[str]:  # noqa: ARG002
+        """Its own doing, and nothing to plan anew for."""
+        return frozenset()
+
+    def _start(self, deployment: Deployment, manifest: str, marks: Marks) -> None:  # noqa: ARG002
+        units = {source.name: tail_units(deployment, source.name) for source in deployment.sources}
+        plans = []
+        with KafkaLog(self.settings.kafka_bootstrap) as log:
+            for source in deployment.sources:
+                if units[source.name] and not source.is_opening:
+                    plans.append(plan_stream(deployment, source, marks, log))
+        statuses = {plan.source.name: self._status(plan.source.name) for plan in plans}
+        try:
+            self._have({plan.source.name: len(plan.start) for plan in plans})
+        except ServerError as error:
+            for status in statuses.values():
+                status.waiting = error.what
+            self._tell("running", error.what)
+            raise
+        assert self._session is not None
+        for plan in plans:
+            name = plan.source.name
+            status = statuses[name]
+            self._queries[name] = TailQuery(
+                self._session, self.settings, plan, units[name], status, relieves=self._relieves
+            )
+            event("query_started", source=name, epoch=plan.epoch)
+
+    def _status(self, name: str) -> TailStatus:
+        """That of a source, as of one whose query runs."""
+        status = self._statuses.get(name)
+        if not isinstance(status, TailStatus):
+            status = TailStatus(name, self.clock, self.metrics)
+            self._statuses[name] = status
+        status.state = "running"
+        return status
+
+    def _have(self, partitions: dict[str, int]) -> None:
+        """A session with a slot for each partition. ServerError where a cluster has fewer."""
+        needed, asked = sum(partitions.values()), slots(partitions)
+        if self._session is not None and asked > self._asked:
+            event("session_restarted", slots=self._asked, needed=asked)
+            self._session.stop()
+            self._session = None
+        if self._session is None:
+            self._session, self._asked = tail_session(self.settings, asked), asked
+        deadline = time.monotonic() + _EXECUTORS_S
+        while (found := task_slots(self._session)) < needed:
+            if time.monotonic() > deadline:
+                raise ServerError(
+                    f"{found} slots for {needed} partitions: real-time mode holds one for each, for ever",
+                    where=", ".join((self._session.sparkContext.master, *(f"{n}: {p}" for n, p in partitions.items()))),
+                    expected=f"at least {needed} cores of executors",
+                    next_step="give the tail's driver more cores, or turn the tail off: SLICEWISE_TAIL=off",
+                )
+            self.stop.wait(1.0)
+        self._relieves = found >= 2 * needed
+        if not self._relieves:
+            event("batches_pause", slots=found, expected=2 * needed)
+
+    def _interrupt(self, error: SlicewiseError) -> None:
+        """A store that is away is the writers' affair: they connect again to the same life, and end with any other. A
+        topic that is gone is not: what is read under its name next may be another's."""
+        if type(error) is not StoreUnavailable:
+            super()._interrupt(error)
+
+    def _report(self, store: OnlineStore, marks: Marks) -> None:
+        for query in self._queries.values():
+            assert isinstance(query, TailQuery)
+            query.look(store, marks)
+        super()._report(store, marks)

@@ -1,0 +1,169 @@
+"""A tail begins at the ledger, once the fold is near the end of the log, and after the store has its start mark.
+
+One query per source, in Spark's real-time mode: the frame of the fold goes row by row to a writer in the JVM, which
+needs no batch to make an event visible (docs/adr/0050). Before a query's batch ends another begins beside it, so that
+nothing waits for the next batch to be planned (docs/adr/0056). What goes wrong ends both; another is planned from the
+marks.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+from uuid import uuid4
+
+from pyspark.sql import SparkSession
+
+from slicewise.features.plan.unit import Unit
+from slicewise.lifecycle.health.judge import StreamStatus
+from slicewise.lifecycle.health.realtime import behind, relieved, speaks, waits_for
+from slicewise.offsets.vector import Cover
+from slicewise.settings import Settings
+from slicewise.spark.microbatch.streaming import StreamPlan, frame_of, stream_options
+from slicewise.spark.realtime.run import TailRun
+from slicewise.spark.realtime.spec import spec_of, status_part
+from slicewise.spark.realtime.status import Said, TailStatus
+from slicewise.spark.runtime.log import event
+from slicewise.stores.log.topics import KafkaLog
+from slicewise.stores.online.port import Incarnation, Marks, OnlineStore
+from slicewise.stores.online.redis import open_store
+
+
+class TailQuery:
+    """The tail of one source, from the wait for the fold to its end.
+
+    relieves: whether there are slots for two queries at a time, so that batches change without a pause.
+    """
+
+    def __init__(
+        self,
+        session: SparkSession,
+        settings: Settings,
+        plan: StreamPlan,
+        units: Sequence[Unit],
+        status: TailStatus,
+        *,
+        relieves: bool,
+    ) -> None:
+        self.plan = plan
+        self.status = status
+        self._session = session
+        self._settings = settings
+        self._units = units
+        self._relieves = relieves
+        self._log = KafkaLog(settings.kafka_bootstrap)
+        self._outgrown = False
+        self._life: tuple[Marks, Incarnation] | None = None
+        self._runs: list[TailRun] = []
+        """The one that brings events, and the one that takes over from it."""
+        self._latest = Cover({})
+        self._ledger = Cover({})
+
+    def look(self, store: OnlineStore, marks: Marks) -> None:
+        """Once a tick: begins when it may, and hears what its writers say. DataLoss where the topic is another."""
+        source = self.plan.source
+        self._log.check_topic(source.topic, self.plan.topic_id)
+        self._latest, self._ledger = self._log.latest(source.topic), marks.ledger
+        if not self._outgrown and any(partition not in self.plan.start for _, partition in self._latest):
+            event("partitions_added", source=source.name)
+            self._outgrown = True  # another query begins with all of them
+        if self._runs:
+            self._hear(store)
+            self._relieve()
+            return
+        said = store.status(f"stream:{source.name}")
+        fold = StreamStatus.parse(source.name, said) if said else None
+        limit = self._settings.tail_start_lag
+        self.status.waiting = waits_for(self._latest, marks.ledger, fold, limit, self.status.clock.now_us())
+        if self.status.waiting is None:
+            self._begin(marks)
+
+    def _begin(self, marks: Marks) -> None:
+        """The start mark stands before the first row does; and the writers' life of the store is the mark's."""
+        start = {p: marks.ledger.get((self.plan.topic_id, p)) for p in self.plan.start}
+        cover = Cover({(self.plan.topic_id, p): offset for p, offset in start.items()})
+        own = open_store(self._settings.redis_url)
+        try:
+            marks = own.begin_tail(self.plan.source.name, cover, self.plan.epoch, self.plan.deployment.digest)
+            self._life = marks, own.incarnation
+        finally:
+            own.close()
+        self._runs = [self._run(start)]
+        event("tail_begun", source=self.plan.source.name, start=start, behind=behind(self._latest, cover))
+
+    def _run(self, start: Mapping[int, int], after: TailRun | None = None) -> TailRun:
+        """A query from there on, bound to the life of the mark. after: the one that it takes over from."""
+        assert self._life is not None
+        settings, plan = self._settings, replace(self.plan, start=start)
+        records = self._session.readStream.format("kafka").options(**stream_options(settings, plan)).load()
+        frame, placed = frame_of(records, plan, self._units)
+        jvm: Any = self._session._jvm
+        spec = spec_of(settings, plan, *self._life, placed, after.name if after else None)
+        name, checkpoint = json.loads(spec)["run"], settings.state_dir / "tail" / "checkpoints" / uuid4().hex
+        batch_s = settings.tail_batch_s * (2 if self._relieves else 1)  # one that is relieved must not end before
+        begun_us = self.status.clock.now_us()
+        query = (
+            frame._jdf.writeStream()
+            .foreach(jvm.io.slicewise.spark.TailWriter.of(spec))
+            .queryName(f"tail-{plan.source.name}-{name}")
+            .outputMode("update")
+            .option("checkpointLocation", str(checkpoint))
+            .trigger(jvm.org.apache.spark.sql.streaming.Trigger.RealTime(f"{batch_s} seconds"))
+            .start()
+        )
+        return TailRun(self._session, name, start, begun_us, query, checkpoint)
+
+    def _relieve(self) -> None:
+        """Before a batch ends the next query begins where the one that runs has acknowledged all; that one ends once
+        the next has caught up with it."""
+        *_, last = self._runs
+        age_s = (self.status.clock.now_us() - last.begun_us) / 1e6
+        folded = {p: self._ledger.get((self.plan.topic_id, p)) for p in last.start}
+        judged = speaks(bool(last.reached), age_s)
+        if len(self._runs) == 1:
+            if self._relieves and age_s >= self._settings.tail_batch_s and judged:
+                start = {p: max(offset, folded[p]) for p, offset in last.at.items()}
+                self._runs.append(self._run(start, last))
+            return
+        if last.ends is None and judged:
+            last.ends = {p: end for (_, p), end in self._latest.offsets.items()}
+        if last.ends is not None and relieved(last.ends, last.at, folded):
+            self._runs[0].stop()
+            self._runs = [last]
+            event("tail_relieved", source=self.plan.source.name, start=dict(last.start), s=age_s)
+
+    def _hear(self, store: OnlineStore) -> None:
+        said = []
+        for partition in self.plan.start:
+            text = store.status(status_part(self.plan.source.name, partition))
+            each = Said.parse(text) if text else None
+            for number, run in enumerate(self._runs):
+                if each is not None and each.run == run.name:
+                    run.reached[partition] = each.acked + 1
+                    if not any(partition in later.reached for later in self._runs[number + 1 :]):
+                        said.append(each)
+        self.status.heard(said)
+
+    @property
+    def active(self) -> bool:
+        """Whether it goes on; one that lacks a partition is to be planned anew."""
+        return not self._outgrown and all(run.active for run in self._runs)
+
+    def lag(self) -> dict[int, int]:
+        """Events in the log that are neither acknowledged nor folded yet, per partition."""
+        return {
+            p: max(0, end - max(self._ledger.get((topic, p)), *(run.reached.get(p, 0) for run in self._runs), 0))
+            for (topic, p), end in self._latest.offsets.items()
+        }
+
+    def error(self) -> BaseException | None:
+        """Why it ended, if it ended by itself."""
+        return next((why for run in self._runs if (why := run.error()) is not None), None)
+
+    def drain(self) -> None:
+        """Ends it at once: what was not acknowledged is the fold's, and the next tail's."""
+        for run in self._runs:
+            run.stop()
+        del self._log

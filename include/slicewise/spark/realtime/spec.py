@@ -1,0 +1,101 @@
+"""The JVM's tail writer is told all that it may not guess: one life of the store, names in keys, where columns stand.
+
+`java/…/TailWriter.java` makes itself of this JSON. It holds the store's address with its password: no text for logs.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any
+from uuid import uuid4
+
+from slicewise.codec import ROOM
+from slicewise.features.plan.unit import Unit
+from slicewise.settings import Settings
+from slicewise.spark.microbatch.apply import Placed
+from slicewise.spark.microbatch.streaming import StreamPlan
+from slicewise.stores.online import keys
+from slicewise.stores.online.port import Incarnation, Marks
+from slicewise.stores.online.redis.commands import TAIL_LIST_SCRIPT, TAIL_SCRIPT
+from slicewise.stores.online.rules import decisions
+
+WRITER = "io.slicewise.spark.TailWriter"
+QUEUE = 8_192
+"""Writes that wait to be sent, per task; beyond it the task waits."""
+TIMEOUT_MS = 5_000
+"""After which a node that does not answer is connected to again."""
+PATIENCE_MS = 60_000
+"""For how long; then the query fails, and is planned anew."""
+
+
+def status_part(source: str, partition: int) -> str:
+    """Under which name the tail of a partition says what it does (`OnlineStore.status`); as JSON."""
+    return f"tail:{source}:{partition}"
+
+
+def spec_of(
+    settings: Settings,
+    plan: StreamPlan,
+    marks: Marks,
+    incarnation: Incarnation,
+    placed: Sequence[Placed],
+    after: str | None = None,
+) -> str:
+    """What `TailWriter.of` makes the writer of a plan's query of.
+
+    placed: the units that the tail writes for; after: the run that it takes over from, of the same life."""
+    source = plan.source.name
+    return json.dumps(
+        {
+            "redis_url": settings.redis_url,
+            "run_id": incarnation.run_id,
+            "replication_id": incarnation.replication_id,
+            "generation": marks.generation,
+            "epoch": plan.epoch,
+            "run": uuid4().hex,
+            "after": after,
+            "source": source,
+            "topic_id": plan.topic_id,
+            "partitions": sorted(plan.start),
+            "marks_key": keys.MARKS.decode(),
+            "status_key": keys.status_key(f"tail:{source}").decode(),
+            "tail_script": TAIL_SCRIPT.decode(),
+            "list_script": TAIL_LIST_SCRIPT.decode(),
+            "bound": settings.tail_fields,
+            "field_events": ROOM.events,
+            "field_bytes": ROOM.bytes,
+            "ahead": settings.tail_ahead,
+            "queue": QUEUE,
+            "timeout_ms": TIMEOUT_MS,
+            "patience_ms": PATIENCE_MS,
+            "units": [_unit(plan, marks, each) for each in placed],
+        }
+    )
+
+
+def _unit(plan: StreamPlan, marks: Marks, placed: Placed) -> dict[str, Any]:
+    unit = plan.deployment.unit(placed.unit)
+    term = decisions.term_of(marks, placed.unit)
+    start = {str(p): offset for (topic, p), offset in term.start.offsets.items() if topic == plan.topic_id}
+    return {
+        "name": term.name,
+        "keep": placed.keep,
+        "start": start,
+        "slice_us": unit.slice_us,
+        "retention_us": 0 if unit.lifetime else unit.retention_us,
+        "spread": unit.spread,
+        "entity": [
+            {"name": name, "type": kind, "column": column}
+            for (name, kind), column in zip(unit.entity, placed.entity, strict=True)
+        ],
+        "inputs": [{"name": name, "type": kind, "column": placed.inputs[name]} for name, kind in unit.input_types],
+        "list": _kept(unit),
+    }
+
+
+def _kept(unit: Unit) -> dict[str, int] | None:
+    kept = unit.event_list
+    if kept is None:
+        return None
+    return {"range_us": kept.range_us, "rows": kept.rows, "late_us": kept.late_us, "most": kept.most}

@@ -1,0 +1,1 @@
+"""What every Spark job needs: session, configuration, classes, workers, reports."""

@@ -1,0 +1,231 @@
+"""What the archive holds is said by its own rows: covers are read from the table, never kept aside.
+
+`log.<source>` grows by whole archives: seq n brings good rows, bad rows and the cover that holds
+after it in one commit. Hours are partitions, so that which archive brought an hour's newest event
+is known from the table's metadata alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+from pyiceberg.catalog.sql import SqlCatalog
+from pyiceberg.conversions import from_bytes
+from pyiceberg.exceptions import NoSuchTableError
+from pyiceberg.table import Table as IcebergTable
+from pyiceberg.types import LongType
+
+from slicewise.errors import DataLoss
+from slicewise.features.plan.schema_change import history_text, is_later
+from slicewise.features.plan.unit import Source
+from slicewise.features.schema.types import arrow_type, decimal_parts
+from slicewise.offsets.vector import Cover, Place
+from slicewise.stores.lake.schemas import BAD, COVER, GOOD, LOG
+from slicewise.windows.slices import HOUR_US
+
+_SCHEMAS = "slicewise.schemas"
+"""Property of a log table."""
+UNTIL = "slicewise.archived-until-us"
+"""Property of a snapshot that brought an archive's last part: what the log had by then, of the clock of its job, is
+archived. Snapshots of maintenance have none."""
+
+
+@dataclass(frozen=True)
+class ArchiveState:
+    """The archive of a source at one snapshot."""
+
+    snapshot_id: int | None
+    covers: Mapping[int, Cover]
+    """Archive seq -> cover after it."""
+
+    @property
+    def seq(self) -> int:
+        """The newest archive; 0 before the first."""
+        return max(self.covers, default=0)
+
+    @property
+    def cover(self) -> Cover:
+        return self.covers.get(self.seq, Cover())
+
+    def contained(self, cover: Cover) -> int:
+        """The newest archive all of whose events `cover` contains; 0 if there is none."""
+        return max((n for n, each in self.covers.items() if cover.dominates(each)), default=0)
+
+
+def load(catalog: SqlCatalog, source: str) -> IcebergTable | None:
+    """The source's log; None before its first archive."""
+    try:
+        return catalog.load_table((LOG, source))
+    except NoSuchTableError:
+        return None
+
+
+def archive_state(table: IcebergTable) -> ArchiveState:
+    """Covers of all archives, as of the table's newest snapshot.
+
+    Raises DataLoss where one archive has two covers: nothing says then which events it holds.
+    """
+    snapshot = table.current_snapshot()
+    if snapshot is None:
+        return ArchiveState(None, {})
+    rows = table.scan(
+        row_filter=f"kind = '{COVER}'",
+        selected_fields=("archive_seq", "topic_id", "partition", "offset"),
+        snapshot_id=snapshot.snapshot_id,
+    ).to_arrow()
+    offsets: dict[int, dict[Place, int]] = {}
+    for seq, topic, partition, offset in zip(*(c.to_pylist() for c in rows.columns), strict=True):
+        known = offsets.setdefault(seq, {}).setdefault((topic, partition), offset)
+        if known != offset:
+            raise DataLoss(
+                f"archive {seq} has two covers: {known} and {offset}",
+                where=f"{'.'.join(table.name())}, topic {topic} partition {partition}",
+                expected="one commit per archive",
+                next_step="roll the table back to the snapshot before the second commit, or ask its owner",
+            )
+    return ArchiveState(snapshot.snapshot_id, {n: Cover(each) for n, each in offsets.items()})
+
+
+def archived_until_us(table: IcebergTable) -> int:
+    """The instant by which the newest snapshot holds all that the log had; 0 where it does not say."""
+    snapshot = table.current_snapshot()
+    told = None if snapshot is None or snapshot.summary is None else snapshot.summary.additional_properties.get(UNTIL)
+    return int(told) if told else 0
+
+
+def remember_schemas(table: IcebergTable, source: Source) -> None:
+    """Keeps with the archive by which schemas, from which places on, its rows are judged, before they are.
+
+    Raises DataLoss where it holds rows that were judged by a history that the source does not go on with: a store that
+    lost a deployment would judge the same records otherwise (docs/adr/0057).
+    """
+    known = table.properties.get(_SCHEMAS, "[]")
+    if not is_later(source, known):
+        raise DataLoss(
+            f"the archive of source {source.name!r} was judged by a schema that the deployment does not know",
+            where=f"{'.'.join(table.name())}: {known}",
+            expected=f"the beginning of {history_text(source)}",
+            next_step="docs/runbook.md, 'A source's schema changes'",
+        )
+    if known != (now := history_text(source)):
+        with table.transaction() as transaction:
+            transaction.set_properties({_SCHEMAS: now})
+
+
+def newest_by_hour(table: IcebergTable, snapshot_id: int | None = None) -> dict[int, int]:
+    """Hour -> newest archive seq among its good rows, from the files' bounds."""
+    return bound_by_hour(table, "archive_seq", snapshot_id)
+
+
+def records_by_hour(table: IcebergTable, snapshot_id: int | None = None) -> dict[int, int]:
+    """Hour -> how many good rows, from metadata."""
+    counts: dict[int, int] = {}
+    if table.current_snapshot() is None:
+        return counts
+    for task in table.scan(snapshot_id=snapshot_id).plan_files():
+        hour = task.file.partition[0]
+        if hour is not None:
+            counts[hour] = counts.get(hour, 0) + task.file.record_count
+    return counts
+
+
+def bound_by_hour(table: IcebergTable, column: str, snapshot_id: int | None = None) -> dict[int, int]:
+    """Hour -> largest value of a long column, of a table that is partitioned by hour."""
+    if table.current_snapshot() is None:
+        return {}
+    field_id = table.schema().find_field(column).field_id
+    largest: dict[int, int] = {}
+    for task in table.scan(snapshot_id=snapshot_id).plan_files():
+        hour = task.file.partition[0]
+        bound = (task.file.upper_bounds or {}).get(field_id)
+        if hour is None or bound is None:
+            continue
+        value = int(from_bytes(LongType(), bound))
+        largest[hour] = max(value, largest.get(hour, value))
+    return largest
+
+
+def bad_records(table: IcebergTable, after_seq: int) -> dict[str, int]:
+    """Reason -> bad records of the archives after `after_seq`."""
+    if table.current_snapshot() is None:
+        return {}
+    chosen = f"kind = '{BAD}' and archive_seq > {after_seq}"
+    reasons = table.scan(row_filter=chosen, selected_fields=("reason",)).to_arrow()["reason"]
+    return {str(each["values"]): int(each["counts"]) for each in reasons.value_counts().to_pylist()}
+
+
+def scan_events(
+    table: IcebergTable,
+    source: Source,
+    *,
+    columns: Sequence[str] | None = None,
+    start_us: int | None = None,
+    end_us: int | None = None,
+    archive_seq: int | None = None,
+    snapshot_id: int | None = None,
+    hours: Sequence[int] | None = None,
+) -> pa.Table:
+    """Good events in log order, with event times in [start_us, end_us) and up to archive_seq.
+
+    The source's columns (or those named) in their declared types, and event_time, kafka_time
+    (int64 microseconds UTC), topic_id, partition (int32), offset (int64), archive_seq.
+    """
+    conditions = [f"kind = '{GOOD}'"]
+    if start_us is not None:
+        conditions += [f"hour >= {start_us // HOUR_US}", f"event_time >= '{_instant(start_us)}'"]
+    if end_us is not None:
+        conditions += [f"hour <= {(end_us - 1) // HOUR_US}", f"event_time < '{_instant(end_us)}'"]
+    if archive_seq is not None:
+        conditions.append(f"archive_seq <= {archive_seq}")
+    if hours is not None:
+        conditions.append(f"hour in ({', '.join(map(str, hours))})" if hours else "hour < 0")
+    chosen = [name for name, _ in source.columns] if columns is None else list(columns)
+    return _scanned(table, source, conditions, chosen, snapshot_id)
+
+
+def scan_below(
+    table: IcebergTable, source: Source, columns: Sequence[str], cover: Cover, kafka_us: int, archive_seq: int
+) -> pa.Table:
+    """As `scan_events`, the good events that the cover contains, of Kafka times at or after kafka_us."""
+    places = (
+        f"(topic_id = '{topic}' and partition = {partition} and offset < {offset})"
+        for (topic, partition), offset in cover.offsets.items()
+    )
+    conditions = [
+        f"kind = '{GOOD}'",
+        f"archive_seq <= {archive_seq}",
+        f"kafka_time >= '{_instant(kafka_us)}'",
+        f"({' or '.join(places) or 'archive_seq < 0'})",
+    ]
+    return _scanned(table, source, conditions, columns, None)
+
+
+def _scanned(
+    table: IcebergTable, source: Source, conditions: Sequence[str], chosen: Sequence[str], snapshot_id: int | None
+) -> pa.Table:
+    """A column that was added since the last archive is null, a decimal that was widened since as wide as declared."""
+    fixed = ("event_time", "kafka_time", "topic_id", "partition", "offset", "archive_seq")
+    wanted, kinds = list(dict.fromkeys((*fixed, *chosen))), dict(source.columns)
+    scan = table.scan(row_filter=" and ".join(conditions), snapshot_id=snapshot_id)
+    there = {field.name for field in scan.projection().fields}
+    found = scan.select(*(name for name in wanted if name in there)).to_arrow()
+    for name in wanted:
+        if name not in there:
+            found = found.append_column(name, pa.nulls(found.num_rows, arrow_type(kinds[name])))
+        elif decimal_parts(kinds.get(name, "")) and found[name].type != arrow_type(kinds[name]):
+            found = found.set_column(
+                found.schema.get_field_index(name), name, found[name].cast(arrow_type(kinds[name]))
+            )
+    for name in ("event_time", "kafka_time"):
+        index = found.schema.get_field_index(name)
+        found = found.set_column(index, name, found[name].cast(pa.int64()))
+    order = [("topic_id", "ascending"), ("partition", "ascending"), ("offset", "ascending")]
+    return found.sort_by(order)
+
+
+def _instant(micros: int) -> str:
+    from datetime import UTC, datetime, timedelta
+
+    return (datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=micros)).isoformat()

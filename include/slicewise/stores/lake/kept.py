@@ -1,0 +1,62 @@
+"""A snapshot that a data set's manifest names stays readable for as long as the manifest stands in `ops.datasets`.
+
+It is held by a tag of its own: expiry leaves what a tag names alone, whoever runs it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection
+
+from pyiceberg.catalog.sql import SqlCatalog
+from pyiceberg.exceptions import CommitFailedException
+from pyiceberg.table import Table as IcebergTable
+
+from slicewise.errors import CommitConflict, DataLoss
+from slicewise.stores.lake.records import records
+from slicewise.stores.lake.schemas import DATASETS
+
+_PREFIX = "dataset-"
+
+
+def named_snapshots(catalog: SqlCatalog) -> dict[str, frozenset[int]]:
+    """Source -> snapshots of its log that recorded data sets were built from.
+
+    Raises DataLoss where a manifest cannot be read: what it names would be lost.
+    """
+    found: dict[str, set[int]] = {}
+    for row in records(catalog, DATASETS):
+        try:
+            for source, each in json.loads(row["manifest"])["sources"].items():
+                found.setdefault(source, set()).add(int(each["snapshot_id"]))
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise DataLoss(
+                f"the manifest of data set {row['dataset_id']} cannot be read: {error}",
+                where="ops.datasets",
+                expected="the manifest that was written with it",
+                next_step="restore the row, or delete it if the data set is not needed any more",
+            ) from error
+    return {source: frozenset(ids) for source, ids in found.items()}
+
+
+def hold(table: IcebergTable, wanted: Collection[int]) -> int:
+    """Tags the wanted snapshots that are still there, and drops tags of those not wanted any more.
+
+    Gives how many are held. Raises CommitConflict when another commit came first: then nothing may be expired.
+    """
+    held = {name: ref.snapshot_id for name, ref in table.refs().items() if name.startswith(_PREFIX)}
+    here = {each.snapshot_id for each in table.snapshots()} & set(wanted)
+    added = sorted(here - set(held.values()))
+    dropped = sorted(name for name, snapshot in held.items() if snapshot not in here)
+    if added or dropped:
+        try:
+            with table.manage_snapshots() as change:
+                for snapshot in added:
+                    change.create_tag(snapshot, f"{_PREFIX}{snapshot}")
+                for name in dropped:
+                    change.remove_tag(name)
+        except CommitFailedException as error:
+            raise CommitConflict(
+                "another commit came first", where=".".join(table.name()), next_step="read the table again"
+            ) from error
+    return len(here)

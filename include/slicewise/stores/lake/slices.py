@@ -1,0 +1,85 @@
+"""A compacted hour says itself what it contains: its header row holds the archive seq and the cover."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+from pyiceberg.catalog.sql import SqlCatalog
+from pyiceberg.conversions import from_bytes
+from pyiceberg.exceptions import NoSuchTableError
+from pyiceberg.table import Table as IcebergTable
+from pyiceberg.types import BinaryType, LongType
+
+from slicewise.offsets.vector import Cover
+from slicewise.stores.lake.schemas import SLICES, unit_table
+
+
+@dataclass(frozen=True)
+class Header:
+    """What a compacted hour contains."""
+
+    seq: int
+    cover: Cover
+
+
+def load(catalog: SqlCatalog, fingerprint: str) -> IcebergTable | None:
+    """The unit's table; None before its first compaction."""
+    try:
+        return catalog.load_table((SLICES, unit_table(fingerprint)))
+    except NoSuchTableError:
+        return None
+
+
+def headers(table: IcebergTable, snapshot_id: int | None = None) -> dict[int, Header]:
+    """Hour -> header, of all compacted hours; from the files' bounds, which hold a header's values
+    as they are, because no other row has them. Where a file lacks a bound, it is read."""
+    if table.current_snapshot() is None:
+        return {}
+    schema = table.schema()
+    seq_id, cover_id = (schema.find_field(name).field_id for name in ("seq", "cover"))
+    found: dict[int, Header] = {}
+    unread = set()
+    for task in table.scan(snapshot_id=snapshot_id).plan_files():
+        hour, bounds = task.file.partition[0], task.file.upper_bounds or {}
+        if seq_id not in bounds and cover_id not in bounds:
+            continue  # a file without the header
+        if seq_id in bounds and cover_id in bounds:
+            seq = int(from_bytes(LongType(), bounds[seq_id]))
+            cover: Any = from_bytes(BinaryType(), bounds[cover_id])
+            found[hour] = Header(seq, Cover.unpack(cover))
+        else:
+            unread.add(hour)
+    return found | _read(table, sorted(unread), snapshot_id)
+
+
+def _read(table: IcebergTable, hours: Sequence[int], snapshot_id: int | None) -> dict[int, Header]:
+    if not hours:
+        return {}
+    rows = table.scan(
+        row_filter=f"slice is null and {_of(hours)}",
+        selected_fields=("hour", "seq", "cover"),
+        snapshot_id=snapshot_id,
+    ).to_arrow()
+    return {
+        hour: Header(seq, Cover.unpack(cover))
+        for hour, seq, cover in zip(*(c.to_pylist() for c in rows.columns), strict=True)
+    }
+
+
+def scan_slices(table: IcebergTable, hours: Sequence[int], snapshot_id: int | None = None) -> pa.Table:
+    """Rows of these hours, without headers: hour, slice, entity columns, partials, events, late."""
+    found = table.scan(row_filter=f"slice is not null and {_of(hours)}", snapshot_id=snapshot_id).to_arrow()
+    return found.drop_columns(["seq", "cover"])
+
+
+def bounds(table: IcebergTable, hours: Sequence[int], snapshot_id: int | None = None) -> tuple[int, int]:
+    """(rows, bytes) of the files of these hours, headers included: no rows are read for it."""
+    files = [task.file for task in table.scan(row_filter=_of(hours), snapshot_id=snapshot_id).plan_files()]
+    return sum(each.record_count for each in files), sum(each.file_size_in_bytes for each in files)
+
+
+def _of(hours: Sequence[int]) -> str:
+    return f"hour in ({', '.join(map(str, hours))})" if hours else "hour < 0"

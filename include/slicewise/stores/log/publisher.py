@@ -1,0 +1,169 @@
+"""Progress is said after what it claims stands, and in Kafka itself: no loss of another store moves it.
+
+It is a consumer group's offsets on the topic that is read, so that Kafka's own tools show how far an emission is.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
+
+from slicewise.errors import StoreUnavailable
+from slicewise.offsets.vector import Cover
+
+TIMEOUT_S = 60.0
+_AT_ONCE = 50_000
+_PAUSE_S = 0.1
+_PASSING = frozenset(
+    [
+        KafkaError.COORDINATOR_LOAD_IN_PROGRESS,  # the first group of a broker makes its topic
+        KafkaError.COORDINATOR_NOT_AVAILABLE,
+        KafkaError.NOT_COORDINATOR,
+    ]
+)
+
+
+class Publisher:
+    """Appends keyed records to one topic; a key's partition is that of Kafka's own clients."""
+
+    def __init__(self, bootstrap: str, topic: str, queue: int = 1_000_000) -> None:
+        """queue: records that wait for the broker; beyond it `append` waits."""
+        self.bootstrap, self.topic = bootstrap, topic
+        self._refused: list[KafkaError] = []
+        self._producer = Producer(
+            {
+                "bootstrap.servers": bootstrap,
+                "enable.idempotence": True,
+                "partitioner": "murmur2_random",
+                "linger.ms": 5,
+                "compression.type": "lz4",
+                "batch.num.messages": 100_000,
+                "batch.size": 1 << 20,
+                "queue.buffering.max.messages": queue,
+                "queue.buffering.max.kbytes": 1 << 19,
+                # a callback per record would cost more than the record
+                "delivery.report.only.error": True,
+                "on_delivery": self._delivered,
+                "log_level": 2,
+            }
+        )
+
+    def append(self, keys: Sequence[bytes], values: Sequence[bytes]) -> None:
+        """Hands records over; `flush` says whether they stand."""
+        for first in range(0, len(keys), _AT_ONCE):
+            pairs = zip(keys[first : first + _AT_ONCE], values[first : first + _AT_ONCE], strict=True)
+            left: list[dict[str, Any]] = [{"key": key, "value": value} for key, value in pairs]
+            while left:
+                self._producer.produce_batch(self.topic, left)  # marks what it did not take
+                failed = [each for each in left if each.get("_error") is not None]
+                self._refused += [each["_error"] for each in failed if each["_error"].code() != KafkaError._QUEUE_FULL]
+                if self._refused:
+                    self.flush()
+                left = [{"key": each["key"], "value": each["value"]} for each in failed]
+                self._producer.poll(0.05 if left else 0)
+
+    def flush(self) -> None:
+        """Returns when all that was handed over stands; StoreUnavailable where it does not."""
+        left = self._producer.flush(TIMEOUT_S)
+        if left or self._refused:
+            why = self._refused[0].str() if self._refused else "no answer"
+            raise StoreUnavailable(
+                f"{left + len(self._refused)} records were not written to {self.topic!r}: {why}",
+                where=f"Kafka at {self.bootstrap}",
+                next_step="see that the broker runs (slicewise status); the emission starts again by itself",
+            )
+
+    def _delivered(self, error: KafkaError | None, _: Message) -> None:
+        if error is not None:
+            self._refused.append(error)
+
+
+@dataclass(frozen=True)
+class Kept:
+    """An emission's progress as the broker keeps it; times in microseconds."""
+
+    since_us: int
+    instant_us: int
+    cover: Cover
+
+
+class ProgressLog:
+    """The progress of one view's emission over one topic. One client, closed after use."""
+
+    def __init__(self, bootstrap: str, topic: str, view: str) -> None:
+        self.bootstrap, self.topic = bootstrap, topic
+        self.group = f"slicewise-emit-{view}"
+        self._consumer = Consumer(
+            {
+                "bootstrap.servers": bootstrap,
+                "group.id": self.group,
+                "enable.auto.commit": False,
+                "auto.offset.reset": "error",
+                "log_level": 2,
+            }
+        )
+
+    def load(self, topic_id: str, partitions: int) -> Kept | None:
+        """What was saved last of this very topic; None where nothing was."""
+        asked = [TopicPartition(self.topic, p) for p in range(partitions)]
+        found: list[TopicPartition] = self._answered("read", lambda: self._committed(asked))
+        said = [json.loads(each.metadata) for each in found if each.offset >= 0 and each.metadata]
+        mine = [each for each in said if each.get("topic") == topic_id]
+        if not mine:
+            return None
+        newest = max(mine, key=lambda each: int(each["instant"]))
+        offsets = {(topic_id, each.partition): each.offset for each in found if each.offset >= 0}
+        return Kept(int(newest["since"]), int(newest["instant"]), Cover(offsets))
+
+    def save(self, kept: Kept, topic_id: str, partitions: int) -> None:
+        """Returns when the broker has it."""
+        said = json.dumps({"topic": topic_id, "since": kept.since_us, "instant": kept.instant_us})
+        offsets = [TopicPartition(self.topic, p, kept.cover.get((topic_id, p)), said) for p in range(partitions)]
+        self._answered("save", lambda: self._commit(offsets))
+
+    def _commit(self, offsets: list[TopicPartition]) -> None:
+        for each in self._consumer.commit(offsets=offsets, asynchronous=False):
+            if each.error is not None:
+                raise KafkaException(each.error)
+
+    def offsets_at(self, time_us: int, partitions: int) -> dict[int, int | None]:
+        """Per partition the first offset whose Kafka time is not earlier; None where there is none."""
+        asked = [TopicPartition(self.topic, p, max(0, time_us // 1000)) for p in range(partitions)]
+        try:
+            found = self._consumer.offsets_for_times(asked, timeout=TIMEOUT_S)
+        except KafkaException as error:
+            raise self._failed("find", error) from error
+        return {each.partition: each.offset if each.offset >= 0 else None for each in found}
+
+    def close(self) -> None:
+        self._consumer.close()
+
+    def _committed(self, asked: list[TopicPartition]) -> list[TopicPartition]:
+        found = self._consumer.committed(asked, timeout=TIMEOUT_S)
+        for each in found:
+            if each.error is not None:
+                raise KafkaException(each.error)
+        return list(found)
+
+    def _answered(self, what: str, ask: Callable[[], Any]) -> Any:
+        """Asks again while the group's coordinator is on its way."""
+        deadline = time.monotonic() + TIMEOUT_S
+        while True:
+            try:
+                return ask()
+            except KafkaException as error:
+                if error.args[0].code() not in _PASSING or time.monotonic() > deadline:
+                    raise self._failed(what, error) from error
+            time.sleep(_PAUSE_S)
+
+    def _failed(self, what: str, error: KafkaException) -> StoreUnavailable:
+        return StoreUnavailable(
+            f"cannot {what} the progress of {self.group!r} on {self.topic!r}: {error}",
+            where=f"Kafka at {self.bootstrap}",
+            next_step="see that the broker runs (slicewise status); the emission starts again by itself",
+        )

@@ -1,0 +1,1 @@
+"""The online store: its port, keys and steps; rules, operations and adapters below."""

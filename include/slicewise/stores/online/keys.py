@@ -1,0 +1,210 @@
+"""Every key of an entity has one tag, and one value has exactly one text.
+
+docs/format.md, section "Keys, fields, marks", gives the grammar with golden vectors.
+"""
+
+from __future__ import annotations
+
+import datetime
+import decimal
+import re
+from collections.abc import Iterable, Sequence
+from functools import lru_cache
+from urllib.parse import quote
+
+from slicewise.errors import CodecError
+from slicewise.offsets.vector import Place
+
+MARKS = b"sw:marks:{0}"
+HOURS = b"c"
+TOTAL = b"d"
+LIFETIME = b"t"
+"""Of a hot hash: the total of all hours before a horizon."""
+PENTAD = b"p"
+"""In the hash of a pentad's last day."""
+LOW = b"w"
+"""Of an event list: the newest identity that was trimmed."""
+TAIL_COUNT = b"m"
+"""Of a hot hash: how many events its tail fields hold; absent where it has none."""
+TAIL_FIELDS = b"q:"
+"""What the names of tail fields begin with, and no others of a hot hash."""
+_EPOCH_ORDINAL = datetime.date(1970, 1, 1).toordinal()
+_EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
+_PLAIN = re.compile(r"[A-Za-z0-9_.~-]*", re.ASCII).fullmatch
+
+
+def _encoded(text: str) -> str:
+    if _PLAIN(text):
+        return text
+    try:
+        return quote(text, safe="")
+    except UnicodeEncodeError as error:  # a lone surrogate has no UTF-8
+        raise CodecError(
+            "text that is no Unicode cannot be a key",
+            expected="text without lone surrogates",
+            next_step="refuse the record where it is parsed",
+        ) from error
+
+
+def value_text(value: object) -> str:
+    """The text of an entity value in a key: integers and booleans as JSON writes them, timestamps
+    as microseconds, dates as yyyy-mm-dd, decimals with all digits of their scale, text percent-encoded as UTF-8."""
+    if isinstance(value, str):
+        return _encoded(value)
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, int):
+        return str(value)
+    if isinstance(value, decimal.Decimal):
+        return f"{value:f}"
+    if isinstance(value, datetime.datetime) and value.tzinfo is not None:
+        return str((value - _EPOCH) // datetime.timedelta(microseconds=1))
+    if isinstance(value, datetime.date) and not isinstance(value, datetime.datetime):
+        return value.isoformat()
+    raise CodecError(
+        f"a {type(value).__name__} cannot be part of a key",
+        expected="text, an integer, a boolean, a decimal, a date or an instant with a zone",
+    )
+
+
+@lru_cache(maxsize=4096)
+def _heads(columns: tuple[tuple[str, str], ...]) -> list[str]:
+    return [f"{_encoded(name)}:{_encoded(kind)}:" for name, kind in columns]
+
+
+def entity_tags(
+    columns: Sequence[tuple[str, str]],
+    values: Sequence[Sequence[object]],
+    partition: int | None = None,
+    count: int = 1,
+) -> list[bytes]:
+    """One tag per entity.
+
+    columns: (name, type) in sorted order; values: per column its value for each entity, as
+    `pyarrow.Array.to_pylist` gives them; partition: of the spread unit's keys, else None;
+    count: how many tags, where there is no column to say it (a global view).
+    """
+    heads = _heads(tuple(columns))
+    tail = "" if partition is None else f";p={partition}"
+    if not columns:
+        return [tail.encode()] * count
+    if len(columns) == 1:
+        head = heads[0]
+        return [f"{head}{value_text(value)}{tail}".encode() for value in values[0]]
+    return [
+        (",".join(map(str.__add__, heads, map(value_text, row))) + tail).encode() for row in zip(*values, strict=True)
+    ]
+
+
+def whole_entity(tag: bytes) -> bytes:
+    """A partition's tag without the partition."""
+    return tag.rpartition(b";p=")[0]
+
+
+def unit_name(fingerprint: str, term: int) -> str:
+    """The unit in its keys, in one of its terms. A unit that comes back begins another term, so
+    that what is left of the first, and what is still being written for it, lies where nobody
+    reads. term: the epoch that it began with; 0 for one before any unit was left out."""
+    return f"{fingerprint}.{term}" if term else fingerprint
+
+
+def hot_key(generation: int, tag: bytes, unit: str) -> bytes:
+    return b"sw:%d:{%s}:%s:hot" % (generation, tag, unit.encode())
+
+
+@lru_cache(maxsize=4096)
+def day_text(day: int) -> str:
+    """yyyymmdd of a day counted since 1970-01-01."""
+    return datetime.date.fromordinal(_EPOCH_ORDINAL + day).strftime("%Y%m%d")
+
+
+def day_key(generation: int, tag: bytes, unit: str, day: int) -> bytes:
+    return b"sw:%d:{%s}:%s:day:%s" % (generation, tag, unit.encode(), day_text(day).encode())
+
+
+def list_key(generation: int, tag: bytes, unit: str) -> bytes:
+    """The hash of an event list: guards, low-water mark."""
+    return b"sw:%d:{%s}:%s:list" % (generation, tag, unit.encode())
+
+
+def members_key(generation: int, tag: bytes, unit: str) -> bytes:
+    """The sorted set of an event list."""
+    return b"sw:%d:{%s}:%s:events" % (generation, tag, unit.encode())
+
+
+def ids_key(generation: int, tag: bytes, unit: str) -> bytes:
+    """The hash of the ids that are remembered of an entity's events, a field per place (`ids_field`)."""
+    return b"sw:%d:{%s}:%s:ids" % (generation, tag, unit.encode())
+
+
+def ids_field(place: Place) -> bytes:
+    return b"i:%s:%d" % (place[0].encode(), place[1])
+
+
+def guard_field(place: Place) -> bytes:
+    return b"l:%s:%d" % (place[0].encode(), place[1])
+
+
+def running_fields(numbers: Iterable[int], place: Place) -> list[bytes]:
+    """Of one place, one per slice number."""
+    end = b":%s:%d" % (place[0].encode(), place[1])
+    return [b"r:%d%s" % (number, end) for number in numbers]
+
+
+def place_text(place: Place) -> bytes:
+    """The place as the names of fields end with it."""
+    return b"%s:%d" % (place[0].encode(), place[1])
+
+
+def tail_field(place: bytes, number: int) -> bytes:
+    """One of the fields that hold a tail's events of a place (`place_text`)."""
+    return b"%s%s:%d" % (TAIL_FIELDS, place, number)
+
+
+def tail_head(place: bytes) -> bytes:
+    """The field that says which tail fields a place (`place_text`) has."""
+    return b"o:%s" % place
+
+
+def skip_field(place: Place) -> bytes:
+    return b"x:%s:%d" % (place[0].encode(), place[1])
+
+
+def hour_fields(hour: int) -> tuple[bytes, bytes, bytes]:
+    """Hour total, slices, minutes."""
+    return b"h:%d" % hour, b"s:%d" % hour, b"m:%d" % hour
+
+
+def parse_place(topic: bytes, partition: bytes) -> Place:
+    return topic.decode(), int(partition)
+
+
+def swapped_key(generation: int, unit: str) -> bytes:
+    return b"sw:%d:swapped:%s:{0}" % (generation, unit.encode())
+
+
+TOTALS = b"t:"
+"""Beside the swapped hours: `t:<seq>`, a seq that totals may name, and the horizon that it was first named for."""
+
+
+def swapped_hours(fields: Iterable[tuple[bytes, bytes]]) -> dict[int, int]:
+    """Hour -> seq, of the fields of a `swapped_key`."""
+    return {int(hour): int(seq) for hour, seq in fields if not hour.startswith(TOTALS)}
+
+
+def covers_key(generation: int, source: str) -> bytes:
+    return b"sw:%d:covers:%s:{0}" % (generation, _encoded(source).encode())
+
+
+def board_key(generation: int, name: str, end_us: int | None = None) -> bytes:
+    """The board of a leaderboard; with a window end, what is remembered of it for corrections."""
+    past = b"" if end_us is None else b":%d" % end_us
+    return b"sw:%d:board:%s%s" % (generation, name.encode(), past)
+
+
+def manifest_key(digest: str) -> bytes:
+    return b"sw:manifest:%s" % digest.encode()
+
+
+def status_key(part: str) -> bytes:
+    return b"sw:status:%s" % part.encode()

@@ -1,0 +1,368 @@
+"""A store in memory keeps every promise of a real node, and fails as one does, on command.
+
+For unit tests and the simulator. A server has incarnations; its connections die with theirs. It
+can lose its last writes (a prefix is left, as after a crash with an append-only file) and it can
+be emptied, which keeps the incarnation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from slicewise.clock import Clock
+from slicewise.codec import IDENTITY_BYTES, pack_skip
+from slicewise.errors import CodecError, StoreUnavailable
+from slicewise.stores.online.keys import LOW, TAIL_COUNT
+from slicewise.stores.online.memory import pending as memory_tail
+from slicewise.stores.online.port import Incarnation
+from slicewise.stores.online.routing import Nodes
+from slicewise.stores.online.rules import decisions
+from slicewise.stores.online.sharded.operations import JointOperations
+from slicewise.stores.online.steps import (
+    EXPIRED,
+    MISSED,
+    Change,
+    Command,
+    Fields,
+    KeyChange,
+    ListChange,
+    Members,
+    PutBoard,
+    PutText,
+    Tagged,
+    TailChange,
+    TailListChange,
+    Text,
+    Time,
+    Together,
+    stands,
+)
+from slicewise.stores.online.store import Store
+
+HISTORY = 64
+"""Writes that a crash may take back."""
+
+
+@dataclass
+class Hash:
+    """One key: its fields, and the second at which it expires (0: never)."""
+
+    fields: dict[bytes, bytes] = field(default_factory=dict)
+    expiry: int = 0
+    expiry_us: int = 0
+    """Of a board, which may live for less than a second."""
+
+
+@dataclass
+class Sorted:
+    """A sorted set: (score, member), ascending, and its expiry."""
+
+    members: list[tuple[int, bytes]] = field(default_factory=list)
+    expiry: int = 0
+
+
+Undo = Callable[[], None]
+
+
+class MemoryServer:
+    """A node: keys, a clock of its own, and one life after another."""
+
+    def __init__(self, clock: Clock, version: str = "7.0.0", policy: str = "noeviction", name: str = "memory") -> None:
+        decisions.check_server(version, policy, "master")
+        self.clock = clock
+        self.hashes: dict[bytes, Hash] = {}
+        self.lists: dict[bytes, Sorted] = {}
+        self.texts: dict[bytes, bytes] = {}
+        self.life = 0
+        self.name = name
+        self._undo: list[Undo] = []
+
+    @property
+    def incarnation(self) -> Incarnation:
+        return Incarnation(f"{self.name}-{self.life}", f"{self.name}-{self.life}")
+
+    def connect(self) -> MemoryNode:
+        return MemoryNode(self)
+
+    def restart(self, lost_writes: int = 0) -> int:
+        """Another life, without the last writes; how many were lost."""
+        lost = min(lost_writes, len(self._undo))
+        for _ in range(lost):
+            self._undo.pop()()
+        self._undo.clear()
+        self.life += 1
+        return lost
+
+    def flush(self) -> None:
+        """Empties the store within the same life: connections stay up."""
+        self.hashes.clear()
+        self.lists.clear()
+        self.texts.clear()
+        self._undo.clear()
+
+    # ------------------------------------------------------------ commands
+    def execute(self, command: Command) -> Any:
+        """One command, atomically."""
+        if isinstance(command, Time):
+            return self.clock.now_us()
+        if isinstance(command, Fields):
+            found = self._hash(command.key)
+            return [None if found is None else found.fields.get(name) for name in command.fields]
+        if isinstance(command, Change):
+            return self._change(command)
+        if isinstance(command, ListChange):
+            return self._list_change(command)
+        if isinstance(command, TailChange):
+            return self._tail_change(command)
+        if isinstance(command, TailListChange):
+            return self._tail_list_change(command)
+        if isinstance(command, Members):
+            return self._members(command)
+        if isinstance(command, Text):
+            return self.texts.get(command.key)
+        if isinstance(command, PutText):
+            before = self.texts.get(command.key)
+            self._remember(lambda: self._put_back(command.key, before))
+            self.texts[command.key] = command.value
+            return None
+        if isinstance(command, PutBoard):
+            return self._put_board(command)
+        if isinstance(command, Together):
+            return [self.execute(inner) for inner in command.commands]
+        if isinstance(command, Tagged):
+            return [self.execute(inner) for inner in command.shape.commands(command.tag)]
+        found = self._hash(command.key)
+        return [part for pair in found.fields.items() for part in pair] if found else []
+
+    def _hash(self, key: bytes) -> Hash | None:
+        found = self.hashes.get(key)
+        until_us = 0 if found is None else found.expiry_us or found.expiry * 1_000_000
+        if until_us and until_us <= self.clock.now_us():
+            del self.hashes[key]
+            return None
+        return found
+
+    def _change(self, change: Change) -> int:
+        """What scripts/compare_and_set.lua does."""
+        for key in change.keys:
+            found = self._hash(key.key)
+            fields = {} if found is None else found.fields
+            if not all(stands(want, fields.get(name)) for name, want in key.checks):
+                return MISSED
+        before = [(key.key, self._copy(key.key)) for key in change.keys]
+        try:
+            written = sum(self._write(key) for key in change.keys)
+        except CodecError:  # a script meets what is torn before its first write
+            self._restore(before)
+            raise
+        self._remember(lambda: self._restore(before))
+        return written
+
+    def _write(self, change: KeyChange) -> int:
+        now = self.clock.now_us() // 1_000_000
+        sets = [entry for entry in change.sets if entry[2] == 0 or entry[2] > now]
+        found = self._hash(change.key)
+        if sets:
+            stood = found is not None
+            found = self.hashes.setdefault(change.key, Hash())
+            for name, value, expiry in sets:
+                found.fields[name] = value
+                if expiry and (not stood or expiry > found.expiry):
+                    found.expiry = max(found.expiry, expiry)
+        if found is not None:
+            for name in change.deletes:
+                found.fields.pop(name, None)
+            if change.passed is not None and (sets or not change.sets):
+                memory_tail.take(found.fields, change.passed)
+            if not found.fields:
+                del self.hashes[change.key]
+        return len(change.sets) - len(sets)
+
+    def _put_board(self, command: PutBoard) -> int:
+        """What scripts/board.lua does."""
+        found, now = self._hash(command.key), self.clock.now_us()
+        if found is not None and found.fields.get(b"o", b"") >= command.order:
+            return 0
+        before = [(command.key, found)]
+        self._remember(lambda: self._restore(before))
+        fields = {b"o": command.order, b"b": command.value, b"t": b"%d" % now}
+        self.hashes[command.key] = Hash(fields, expiry_us=now + command.expiry_ms * 1_000)
+        return 1
+
+    def _sorted(self, key: bytes) -> Sorted | None:
+        found = self.lists.get(key)
+        if found is not None and found.expiry and found.expiry * 1_000_000 <= self.clock.now_us():
+            del self.lists[key]
+            return None
+        return found
+
+    def _members(self, wanted: Members) -> list[bytes]:
+        found = self._sorted(wanted.key)
+        inside = [] if found is None else [m for score, m in found.members if wanted.first <= score <= wanted.last]
+        return inside[: -wanted.newest - 1 : -1] if wanted.newest else inside
+
+    def _list_change(self, change: ListChange) -> int:
+        """What scripts/event_list.lua does."""
+        hashed, now = self._hash(change.key), self.clock.now_us()
+        fields = {} if hashed is None else hashed.fields
+        if not all(stands(want, fields.get(name)) for name, want in change.checks):
+            return MISSED
+        if change.expiry and change.expiry <= now // 1_000_000 and hashed is None:
+            return EXPIRED
+        before, listed_before = [(change.key, self._copy(change.key))], self._copy_list(change.list_key)
+        self._remember(lambda: self._restore(before))
+        self._remember_with(lambda: self._restore_list(change.list_key, listed_before))
+        return self._put_members(change, fields, dict(change.sets), change.adds)
+
+    def _put_members(
+        self,
+        change: ListChange | TailListChange,
+        fields: Mapping[bytes, bytes],
+        sets: dict[bytes, bytes],
+        adds: Sequence[tuple[int, bytes]],
+    ) -> int:
+        """Adds, trims, sets guard, mark and expiries; how many were cut."""
+        hashed, now = self._hash(change.key), self.clock.now_us()
+        until = 0 if not change.expiry else max(change.expiry, 0 if hashed is None else hashed.expiry)
+        found = self._sorted(change.list_key)
+        ordered = sorted(set(adds).union(() if found is None else found.members))
+        keeps = change.keeps
+        older = sum(score < now - keeps.range_us for score, _ in ordered)
+        past = sum(score <= now - keeps.late_us for score, _ in ordered)
+        drop, cut = decisions.surplus(keeps, len(ordered), older, past)
+        if drop:
+            sets[LOW] = ordered[drop - 1][1][:IDENTITY_BYTES]
+        if hashed is not None or sets:
+            self.hashes[change.key] = Hash({**fields, **sets}, until)
+        self.lists.pop(change.list_key, None)
+        if ordered[drop:]:
+            self.lists[change.list_key] = Sorted(ordered[drop:], until)
+        return cut
+
+    # ------------------------------------------------------------ the tail
+    def _tail_change(self, change: TailChange) -> list[int]:
+        """What scripts/tail.lua does."""
+        found, now = self._hash(change.key), self.clock.now_us() // 1_000_000
+        fields = {} if found is None else found.fields
+        guard = int(fields.get(change.guard, b"-1"))
+        new = [event for event in change.events if event[0] > guard]
+        kept = [event for event in new if event[2] == 0 or event[2] > now]
+        known, expired = len(change.events) - len(new), len(new) - len(kept)
+        if not kept:
+            return [0, known, expired, 0]
+        before = [(change.key, self._copy(change.key))]
+        self._remember(lambda: self._restore(before))
+        stood = found is not None
+        found = self.hashes.setdefault(change.key, Hash())
+        last, stands = memory_tail.last_of(found.fields, change.place), found.fields.get(change.skip)
+        # what came before stands, or was skipped
+        again = sum(decisions.is_skipped(stands, guard, offset) for offset, *_ in kept if offset <= last)
+        beyond = [event for event in kept if event[0] > last]
+        room = max(0, change.bound - int(found.fields.get(TAIL_COUNT, b"0")))
+        if beyond[:room]:
+            some = [member for _, member, _ in beyond[:room]]
+            memory_tail.append(found.fields, change.place, some, change.room)
+        skipped = [offset for offset, *_ in beyond[room:]]
+        if skipped:
+            found.fields[change.skip] = pack_skip(*decisions.skipped(stands, guard, skipped[0], skipped[-1]))
+        latest = max(expiry for *_, expiry in kept)
+        if latest and (not stood or latest > found.expiry):
+            found.expiry = latest
+        left_out = again + len(skipped)
+        return [len(kept) - left_out, known, expired, left_out]
+
+    def _tail_list_change(self, change: TailListChange) -> list[int]:
+        """What scripts/tail_list.lua does."""
+        hashed, now = self._hash(change.key), self.clock.now_us()
+        fields = {} if hashed is None else hashed.fields
+        guard = int(fields.get(change.guard, b"-1"))
+        new = [event for event in change.events if event[0] > guard]
+        known = len(change.events) - len(new)
+        if not new:
+            return [0, known, 0, 0]
+        standing = set(decisions.above_low_water([member for *_, member in new], fields.get(LOW)))
+        adds = [(score, member) for _, score, member in new if member in standing]
+        if change.expiry and change.expiry <= now // 1_000_000 and hashed is None:
+            return [0, known, len(new), 0]
+        before, listed_before = [(change.key, self._copy(change.key))], self._copy_list(change.list_key)
+        self._remember(lambda: self._restore(before))
+        self._remember_with(lambda: self._restore_list(change.list_key, listed_before))
+        cut = self._put_members(change, fields, {change.guard: b"%d" % new[-1][0]}, adds)
+        return [len(adds), known, len(new) - len(adds), cut]
+
+    # ------------------------------------------------------------ losing writes
+    def _copy_list(self, key: bytes) -> Sorted | None:
+        found = self.lists.get(key)
+        return None if found is None else Sorted(list(found.members), found.expiry)
+
+    def _restore_list(self, key: bytes, before: Sorted | None) -> None:
+        if before is None:
+            self.lists.pop(key, None)
+        else:
+            self.lists[key] = before
+
+    def _copy(self, key: bytes) -> Hash | None:
+        found = self.hashes.get(key)
+        return None if found is None else Hash(dict(found.fields), found.expiry)
+
+    def _restore(self, before: list[tuple[bytes, Hash | None]]) -> None:
+        for key, value in before:
+            if value is None:
+                self.hashes.pop(key, None)
+            else:
+                self.hashes[key] = value
+
+    def _put_back(self, key: bytes, value: bytes | None) -> None:
+        if value is None:
+            self.texts.pop(key, None)
+        else:
+            self.texts[key] = value
+
+    def _remember_with(self, undo: Undo) -> None:
+        """Taken back together with the write before it."""
+        last = self._undo.pop()
+
+        def both() -> None:
+            undo()
+            last()
+
+        self._undo.append(both)
+
+    def _remember(self, undo: Undo) -> None:
+        self._undo.append(undo)
+        del self._undo[:-HISTORY]
+
+
+class MemoryNode:
+    """One connection: dead when its server's life is over."""
+
+    def __init__(self, server: MemoryServer) -> None:
+        self.server = server
+        self.incarnation = server.incarnation
+        self._open = True
+
+    def run(self, commands: Sequence[Command]) -> list[Any]:
+        return [self.run_one(command) for command in commands]
+
+    def run_one(self, command: Command) -> Any:
+        if not self._open or self.server.incarnation != self.incarnation:
+            self._open = False
+            raise StoreUnavailable("the store closed the connection", next_step="open a new connection")
+        return self.server.execute(command)
+
+    def start(self, commands: Sequence[Command]) -> Callable[[], list[Any]]:
+        replies = self.run(commands)
+        return lambda: replies
+
+    def close(self) -> None:
+        self._open = False
+
+
+def open_memory(*servers: MemoryServer) -> Store:
+    """A store over a new connection to a server in memory, or to several that are its nodes."""
+    if len(servers) == 1:
+        return Store(servers[0].connect())
+    nodes = Nodes([server.connect() for server in servers])
+    return Store(nodes, JointOperations(nodes))

@@ -1,0 +1,1 @@
+"""What the store says of itself: metadata, versions, phases, gaps, leaderboards."""

@@ -1,0 +1,341 @@
+"""What is claimed about a node lives on the node, is written after its data, and falls with it.
+
+Every change of the marks is one compare-and-set under the generation that this connection is
+bound to: a store that was emptied, deployed to or advanced in between refuses it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from slicewise.errors import EpochSuperseded, GapRefused, IncarnationChanged
+from slicewise.features.declare.event_list import EventList
+from slicewise.offsets.vector import Cover, Place
+from slicewise.stores.online import keys
+from slicewise.stores.online.port import Horizon, Incarnation, Marks, StoredUnit, TailStart, Term
+from slicewise.stores.online.rules import decisions
+from slicewise.stores.online.steps import (
+    ABSENT,
+    ATTEMPTS,
+    MISSED,
+    Change,
+    Fields,
+    KeyChange,
+    Steps,
+    Time,
+    Whole,
+    contended,
+    exact,
+)
+
+Checks = list[tuple[bytes, bytes]]
+Sets = list[tuple[bytes, bytes, int]]
+PLACES = b"places"
+
+
+def ledger_field(place: Place) -> bytes:
+    return b"g:%s:%d" % (place[0].encode(), place[1])
+
+
+def parse(flat: Sequence[bytes]) -> Marks | None:
+    """The marks in a reply to HGETALL; None where they are missing."""
+    raw = dict(zip(flat[::2], flat[1::2], strict=True))
+    if b"generation" not in raw:
+        return None
+    ledger: dict[Place, int] = {}
+    starts, building, aliases, topics, terms, keeps, horizons, tails = {}, {}, {}, {}, {}, {}, {}, {}
+    known: dict[Place, int] = {}
+    ready = set()
+    for field, value in raw.items():
+        kind, _, name = field.decode().partition(":")
+        if kind in ("g", "w") and name:
+            topic, _, partition = name.rpartition(":")
+            (ledger if kind == "g" else known)[topic, int(partition)] = int(value)
+        elif kind == "s" and name:
+            starts[name] = Cover.unpack(value)
+        elif kind == "y" and name:
+            ready.add(name)
+        elif kind == "k" and name:
+            keeps[name] = EventList.parse(value.decode())
+        elif kind == "h" and name:
+            hour, _, seq = value.partition(b"/")
+            horizons[name] = Horizon(int(hour), int(seq))
+        elif kind == "e" and name:
+            tails[name] = unpack_tail(value)
+        elif kind == "n" and name:
+            terms[name] = int(value)
+        elif kind == "b" and name:
+            done, _, total = value.partition(b"/")
+            building[name] = (int(done), int(total))
+        elif kind == "a" and name:
+            aliases[name] = tuple(value.decode().split(","))
+        elif kind == "t" and name:
+            topics[name] = value.decode()
+    return Marks(
+        generation=int(raw[b"generation"]),
+        epoch=int(raw[b"epoch"]),
+        units=raw[b"units"].decode(),
+        places=frozenset(ledger),
+        ledger=Cover(ledger),
+        starts=starts,
+        ready=frozenset(ready),
+        building=building,
+        aliases=aliases,
+        topics=topics,
+        terms=terms,
+        retired=int(raw.get(b"retired", 0)),
+        keeps=keeps,
+        horizons=horizons,
+        tails=tails,
+        known=Cover(known),
+        node=raw.get(b"node", b"").decode(),
+        set_id=int(raw.get(b"set", 0)),
+    )
+
+
+def bound(marks: Marks | None, generation: int) -> Marks:
+    """The marks, if they are of this generation; IncarnationChanged otherwise."""
+    if marks is None or marks.generation != generation:
+        found = "no marks" if marks is None else f"generation {marks.generation}"
+        raise IncarnationChanged(
+            f"the store was emptied: it has {found}, this connection is of {generation}",
+            next_step="open a new connection, initialise, deploy, and start at the ledger",
+        )
+    return marks
+
+
+def read(generation: int) -> Steps[Marks]:
+    (flat,) = yield [Whole(keys.MARKS)]
+    return bound(parse(flat), generation)
+
+
+def change(
+    generation: int,
+    checks: Iterable[tuple[bytes, bytes]],
+    sets: Sets,
+    deletes: Sequence[bytes] = (),
+    *others: KeyChange,
+) -> Change:
+    """A change of the marks (and of keys in their slot) within one generation."""
+    stands = (b"generation", exact(b"%d" % generation))
+    return Change((KeyChange(keys.MARKS, [stands, *checks], sets, deletes), *others))
+
+
+def initialise(node: str = "", set_id: int = 0, after: int = 0, same: int = 0) -> Steps[Marks]:
+    """A store without marks gets the store's own time as its generation: it never repeats.
+
+    node, set_id: of a store of several nodes, as in `Marks` (set_id 0: this generation names a new set). after: the
+    generation is later than this one; same: it is this one, which a node of the same new set got.
+    """
+    for _ in range(ATTEMPTS):
+        flat, now = yield [Whole(keys.MARKS), Time()]
+        marks = parse(flat)
+        if marks is not None:
+            return marks
+        generation = same or max(now, after + 1)
+        first = [
+            (b"generation", b"%d" % generation, 0),
+            (b"epoch", b"0", 0),
+            (b"units", b"", 0),
+            (PLACES, b"0", 0),
+        ]
+        if node:
+            first += [(b"node", node.encode(), 0), (b"set", b"%d" % (set_id or generation), 0)]
+        yield [Change((KeyChange(keys.MARKS, [(b"generation", ABSENT)], first),))]
+    raise contended("marks")
+
+
+def advance_ledger(generation: int, start: Cover, end: Cover, epoch: int, units: str) -> Steps[Cover]:
+    """The ledger after a batch from `start` to `end`: no gap, the newest epoch, its units."""
+    for _ in range(ATTEMPTS):
+        marks = yield from read(generation)
+        decisions.check_batch(marks.ledger, (marks.epoch, marks.units), start, epoch, units)
+        reached = decisions.advanced(marks.ledger, end)
+        if not reached:
+            return marks.ledger
+        sets: Sets = [(ledger_field(p), b"%d" % o, 0) for p, o in reached.items()]
+        new = set(reached) - marks.places
+        if new:
+            sets.append((PLACES, b"%d" % (len(marks.places) + len(new)), 0))
+        checks = [
+            (b"epoch", exact(b"%d" % epoch)),
+            (b"units", exact(units.encode())),
+            *standing(marks, {*reached, *start, *end}),
+            *places(marks),
+        ]
+        (reply,) = yield [change(generation, checks, sets)]
+        if reply != MISSED:
+            return marks.ledger.join(Cover(reached))
+    raise contended("ledger")
+
+
+def standing(marks: Marks, places: Iterable[Place]) -> Checks:
+    return [
+        (
+            ledger_field(place),
+            exact(b"%d" % marks.ledger.get(place)) if place in marks.places else ABSENT,
+        )
+        for place in sorted(places)
+    ]
+
+
+def places(marks: Marks) -> Checks:
+    """No place was added: a start cover would lack it."""
+    return [(PLACES, exact(b"%d" % len(marks.places)))]
+
+
+def tail_field(source: str) -> bytes:
+    return b"e:%s" % source.encode()
+
+
+def pack_tail(tail: TailStart) -> bytes:
+    """Canonical msgpack: [run id, replication id, start as a packed cover]."""
+    import msgpack  # here, so that Airflow's environment can import this module without it
+
+    ids = (tail.incarnation.run_id, tail.incarnation.replication_id)
+    return b"\x93" + b"".join(map(msgpack.packb, ids)) + tail.start.pack()
+
+
+def unpack_tail(raw: bytes) -> TailStart:
+    import msgpack
+
+    run_id, replication_id, start = msgpack.unpackb(raw, strict_map_key=False)
+    return TailStart(Incarnation(run_id, replication_id), Cover.unpack(msgpack.packb(start)))
+
+
+def begin_tail(generation: int, source: str, tail: TailStart, epoch: int, units: str) -> Steps[Marks]:
+    """The mark of a tail that began at or before the ledger, which only grows in the life that the tail is bound to."""
+    for _ in range(ATTEMPTS):
+        marks = yield from read(generation)
+        decisions.check_tail(marks.ledger, (marks.epoch, marks.units), tail.start, epoch, units)
+        checks = [(b"epoch", exact(b"%d" % epoch)), (b"units", exact(units.encode()))]
+        (reply,) = yield [change(generation, checks, [(tail_field(source), pack_tail(tail), 0)])]
+        if reply != MISSED:
+            return (yield from read(generation))
+    raise contended("tail start")
+
+
+def end_tail(generation: int, source: str, incarnation: Incarnation) -> Steps[bool]:
+    """Removes a mark that names a life of the store before this one. That of this life stands, whatever is folded: a
+    zombie may write on, and what was served of it would be taken back (docs/adr/0054)."""
+    found = yield from read(generation)
+    stands = found.tails.get(source)
+    if stands is None or not decisions.tail_over(stands, incarnation):
+        return False
+    checks = [(tail_field(source), exact(pack_tail(stands)))]
+    (reply,) = yield [change(generation, checks, [], [tail_field(source)])]
+    if reply == MISSED:
+        yield from read(generation)  # says whether the store was emptied
+    return bool(reply != MISSED)
+
+
+def _term(unit: StoredUnit, term: Term) -> Checks:
+    """What is claimed of a term is claimed while it stands."""
+    name = unit.storage_fingerprint.encode()
+    number = exact(b"%d" % term.number) if term.number else ABSENT
+    return [(b"s:%s" % name, exact(term.start.pack())), (b"n:%s" % name, number)]
+
+
+def _check_term(marks: Marks, unit: StoredUnit, term: Term) -> None:
+    """Says why a check of the term did not hold; EpochSuperseded."""
+    if decisions.term_of(marks, unit.storage_fingerprint) != term:
+        raise EpochSuperseded(
+            f"term {term.number} of unit {unit.storage_fingerprint} is over",
+            next_step="read the deployment again",
+        )
+
+
+def mark_ready(
+    generation: int, unit: StoredUnit, term: Term, start: Cover, views: Mapping[str, Sequence[str]]
+) -> Steps[None]:
+    """All that lies below the unit's start cover stands; names take their aliases."""
+    name = unit.storage_fingerprint
+    for _ in range(ATTEMPTS):
+        marks = yield from read(generation)
+        _check_term(marks, unit, term)
+        if term.start != start:
+            raise GapRefused(
+                f"unit {name} has another start cover than the backfill that was made",
+                next_step="run the backfill again",
+            )
+        aliases = decisions.aliases_to_set(views, marks.aliases, marks.ready | {name})
+        sets: Sets = [
+            (b"y:%s" % name.encode(), b"1", 0),
+            *[(b"a:%s" % v.encode(), ",".join(f).encode(), 0) for v, f in aliases.items()],
+        ]
+        checks = [(b"epoch", exact(b"%d" % marks.epoch)), *_term(unit, term)]
+        (reply,) = yield [change(generation, checks, sets, [b"b:%s" % name.encode()])]
+        if reply != MISSED:
+            return
+    raise contended("ready mark")
+
+
+def mark_building(generation: int, unit: StoredUnit, term: Term, done: int, total: int) -> Steps[None]:
+    name = unit.storage_fingerprint.encode()
+    (reply,) = yield [change(generation, _term(unit, term), [(b"b:%s" % name, b"%d/%d" % (done, total), 0)])]
+    if reply == MISSED:
+        _check_term((yield from read(generation)), unit, term)
+
+
+def mark_swapped(generation: int, unit: StoredUnit, term: Term, hour: int, seq: int) -> Steps[bool]:
+    """False where a newer seq stands."""
+    key, field = keys.swapped_key(generation, term.name), b"%d" % hour
+    for _ in range(ATTEMPTS):
+        ((found,),) = yield [Fields(key, [field])]
+        if found is not None and int(found) > seq:
+            return False
+        other = KeyChange(key, [(field, exact(found))], [(field, b"%d" % seq, 0)])
+        (reply,) = yield [change(generation, _term(unit, term), [], (), other)]
+        if reply != MISSED:
+            return True
+        _check_term((yield from read(generation)), unit, term)
+    raise contended("swapped mark")
+
+
+def swapped(generation: int, term: Term) -> Steps[dict[int, int]]:
+    (flat,) = yield [Whole(keys.swapped_key(generation, term.name))]
+    return keys.swapped_hours(zip(flat[::2], flat[1::2], strict=True))
+
+
+def announce_lifetime(generation: int, unit: StoredUnit, term: Term, horizon: int, seq: int) -> Steps[None]:
+    """A seq that totals will name."""
+    other = KeyChange(
+        keys.swapped_key(generation, term.name), [(b"-", ABSENT)], [(keys.TOTALS + b"%d" % seq, b"%d" % horizon, 0)]
+    )
+    (reply,) = yield [change(generation, _term(unit, term), [], (), other)]
+    if reply == MISSED:
+        _check_term((yield from read(generation)), unit, term)
+
+
+def lifetime_seqs(generation: int, term: Term) -> Steps[tuple[int, ...]]:
+    """Seqs that totals may name."""
+    (flat,) = yield [Whole(keys.swapped_key(generation, term.name))]
+    return tuple(sorted(int(field[len(keys.TOTALS) :]) for field in flat[::2] if field.startswith(keys.TOTALS)))
+
+
+def mark_horizon(
+    generation: int, unit: StoredUnit, term: Term, horizon: Horizon, announced: tuple[bytes, int], whole: bool
+) -> Steps[bool]:
+    """All totals of the unit reach the horizon. announced: key of the source's covers, and the announcements there
+    when the hours were read that the totals were made of: one that came later may have brought an entity an hour
+    that this claim would hide. False then, and where a newer horizon stands."""
+    field = b"h:%s" % unit.storage_fingerprint.encode()
+    marks = yield from read(generation)
+    _check_term(marks, unit, term)
+    stands = marks.horizons.get(unit.storage_fingerprint)
+    if stands is not None and (stands.hour > horizon.hour or stands.seq > horizon.seq):
+        return False
+    key, count = announced
+    known = exact(b"%d" % count) if count else ABSENT
+    others = [KeyChange(key, [(decisions.ANNOUNCED, known)])]
+    if whole:
+        older = [seq for seq in (yield from lifetime_seqs(generation, term)) if seq < horizon.seq]
+        fields = [keys.TOTALS + b"%d" % seq for seq in older]
+        others.append(KeyChange(keys.swapped_key(generation, term.name), [(b"-", ABSENT)], (), fields))
+    checks = [(field, exact(None if stands is None else horizon_text(stands))), *_term(unit, term)]
+    (reply,) = yield [change(generation, checks, [(field, horizon_text(horizon), 0)], (), *others)]
+    return bool(reply != MISSED)
+
+
+def horizon_text(horizon: Horizon) -> bytes:
+    return b"%d/%d" % horizon

@@ -1,0 +1,123 @@
+"""What the store said of itself is kept beside it, so that a loss is known: a file of the stream's, and Iceberg's rows.
+
+A copy never decides what is read or applied: it says how far the ledger had come, and what was deployed.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from slicewise.errors import CodecError
+from slicewise.offsets.vector import Cover, Place
+from slicewise.stores.online.port import Marks
+from slicewise.stores.online.rules.decisions import still_lost
+
+FILE, MANIFEST = "witness.json", "manifest-{}.json"
+
+
+@dataclass(frozen=True)
+class Witness:
+    """Marks as they were once seen. ledger: of all marks seen, per place the largest."""
+
+    generation: int
+    """`Marks.life`."""
+    epoch: int
+    units: str
+    """Digest of the deployment."""
+    ledger: Cover
+    topics: Mapping[str, str]
+
+    def after(self, marks: Marks) -> Witness:
+        """With newer marks. Of an older life of the store the deployment that stood last is kept."""
+        ledger = self.ledger.join(marks.ledger)
+        if self.is_ahead_of(marks) or not marks.units:
+            return self if ledger == self.ledger else replace(self, ledger=ledger)
+        seen = Witness(marks.life, marks.epoch, marks.units, ledger, marks.topics)
+        return self if seen == self else seen
+
+    def is_ahead_of(self, marks: Marks) -> bool:
+        """Whether the store lost a deployment: generations are times of the store, epochs count in one."""
+        return (self.generation, self.epoch) > (marks.life, marks.epoch)
+
+    def lost(self, marks: Marks) -> Cover:
+        """Where the ledger had come, of places where it stands before that."""
+        return still_lost(marks.ledger, self.ledger, (marks.topics or self.topics).values())
+
+    def to_be_deployed(self, marks: Marks) -> bool:
+        """Whether the store lost the deployment that stood last."""
+        return bool(self.units) and self.units != marks.units and (not marks.units or self.is_ahead_of(marks))
+
+    def to_json(self) -> str:
+        places: dict[str, dict[str, int]] = {}
+        for (topic, partition), offset in self.ledger.offsets.items():
+            places.setdefault(topic, {})[str(partition)] = offset
+        return json.dumps(
+            {
+                "generation": self.generation,
+                "epoch": self.epoch,
+                "units": self.units,
+                "ledger": places,
+                "topics": dict(self.topics),
+            }
+        )
+
+    @staticmethod
+    def parse(text: str) -> Witness:
+        """Raises CodecError where it is none."""
+        try:
+            raw = json.loads(text)
+            ledger: dict[Place, int] = {
+                (topic, int(partition)): int(offset)
+                for topic, places in raw["ledger"].items()
+                for partition, offset in places.items()
+            }
+            topics = {str(name): str(topic_id) for name, topic_id in raw["topics"].items()}
+            return Witness(int(raw["generation"]), int(raw["epoch"]), str(raw["units"]), Cover(ledger), topics)
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise CodecError(f"a copy of the marks cannot be read: {error}", expected="what to_json wrote") from error
+
+
+def of(marks: Marks) -> Witness:
+    """The first: what stands now."""
+    return Witness(marks.life, marks.epoch, marks.units, marks.ledger, marks.topics)
+
+
+class WitnessFile:
+    """The stream's copy, below its state folder. One process writes it."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def read(self) -> Witness | None:
+        """None where there is none, or none that can be read: then other copies are asked."""
+        try:
+            return Witness.parse((self._folder / FILE).read_text())
+        except (OSError, CodecError):
+            return None
+
+    def manifest(self, digest: str) -> str | None:
+        """The deployment's JSON."""
+        try:
+            return (self._folder / MANIFEST.format(digest)).read_text()
+        except OSError:
+            return None
+
+    def write(self, witness: Witness, manifest: str | None) -> None:
+        """Replaces the copy in one step. manifest: of its deployment, where it is another than before."""
+        self._folder.mkdir(parents=True, exist_ok=True)
+        if manifest is not None:
+            self._put(MANIFEST.format(witness.units), manifest)
+        self._put(FILE, witness.to_json())
+        if manifest is not None:
+            for old in self._folder.glob(MANIFEST.format("*")):
+                if old.name != MANIFEST.format(witness.units):
+                    old.unlink(missing_ok=True)
+
+    def _put(self, name: str, text: str) -> None:
+        part = self._folder / f"{name}.part"
+        part.write_text(text)
+        os.replace(part, self._folder / name)  # noqa: PTH105

@@ -1,0 +1,1 @@
+"""The operations of the store, one file each, as generators of steps."""

@@ -1,0 +1,344 @@
+"""Of a batch, each entity's rows go in once and whole, or not at all, whoever else writes.
+
+Per entity: read its guard, the running partials that it touches and the covers of its hours; drop
+what stands already; combine in whole columns over all entities; write under a check that all that
+was read still stands. Entities whose read no longer stood are read and aggregated again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache, partial
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from slicewise import codec
+from slicewise.aggregates.kernel.columns import Columns
+from slicewise.offsets.vector import Cover
+from slicewise.stores.online import keys
+from slicewise.stores.online.attempts import Int64, brought_in, require_order
+from slicewise.stores.online.operations import ids
+from slicewise.stores.online.port import FoldBatch, FoldOutcome, Term
+from slicewise.stores.online.rules import decisions
+from slicewise.stores.online.steps import (
+    ABSENT,
+    MISSED,
+    Change,
+    Command,
+    Fields,
+    KeyChange,
+    Passed,
+    Steps,
+    Time,
+    begins,
+    exact,
+)
+from slicewise.windows.slices import DAY_US
+
+CHUNK = 4096
+"""Entities of one pipeline."""
+MAX_SLICES = 512
+"""Slices of one entity in one atomic run: bounds the arguments and the time of a script."""
+
+CoversOf = Any
+"""(seqs) -> Steps[Mapping[int, Cover]]"""
+
+
+def _first(sorted_values: Int64) -> npt.NDArray[np.bool_]:
+    """Where a value differs from the one before it."""
+    found = np.ones(len(sorted_values), np.bool_)
+    found[1:] = sorted_values[1:] != sorted_values[:-1]
+    return found
+
+
+@dataclass(frozen=True)
+class Groups:
+    """Rows of some entities by (entity, slice), each group's in offset order."""
+
+    rows: Int64
+    """Row numbers of the batch, sorted by entity, slice, offset."""
+    group: Int64
+    """Per sorted row: its group."""
+    entities: Int64
+    """Distinct entities [n]."""
+    bounds: Int64
+    """Groups of entity i: bounds[i] .. bounds[i + 1]."""
+    owner: Int64
+    """Per group: position of its entity in `entities`."""
+    number: Int64
+    """Per group: its slice."""
+
+    @staticmethod
+    def of(batch: FoldBatch, rows: Int64) -> Groups:
+        entity, number = batch.entity[rows], batch.number[rows]
+        order = np.lexsort((number, entity))
+        entity, number = entity[order], number[order]
+        starts_entity = _first(entity)
+        starts_group = starts_entity | _first(number)
+        owner = (np.cumsum(starts_entity) - 1)[starts_group]
+        entities = entity[starts_entity]
+        return Groups(
+            rows=rows[order],
+            group=np.cumsum(starts_group) - 1,
+            entities=entities,
+            bounds=np.searchsorted(owner, np.arange(len(entities) + 1)),
+            owner=owner,
+            number=number[starts_group],
+        )
+
+
+def fold(generation: int, term: Term, covers_of: CoversOf, batch: FoldBatch) -> Steps[FoldOutcome]:
+    """Brings a batch in. Any replay, in any batch boundaries, by any number of writers, adds
+    nothing. Requires rows in offset order and offsets below 2^53."""
+    require_order(batch.offset)
+    attempt = partial(_attempt, generation, term, covers_of, batch)
+    return (yield from brought_in(runs(batch), batch.entity, attempt, f"unit {batch.unit.storage_fingerprint}"))
+
+
+def runs(batch: FoldBatch, chunk: int = CHUNK, max_slices: int = MAX_SLICES) -> Iterator[Int64]:
+    """Rows in the order in which they are brought in: a chunk of entities at a time, and of an
+    entity that touches too many slices consecutive runs, each atomic."""
+    n = len(batch.offset)
+    if not n:
+        return
+    order = np.argsort(batch.entity, kind="stable")
+    ends = np.searchsorted(batch.entity[order], np.arange(len(batch.tags) + 1))
+    sizes = np.diff(ends)
+    hot = [
+        int(entity)
+        for entity in np.flatnonzero(sizes > max_slices)
+        if len(np.unique(batch.number[order[ends[entity] : ends[entity + 1]]])) > max_slices
+    ]
+    for one in hot:
+        rows = order[ends[one] : ends[one + 1]]
+        seen: set[int] = set()
+        begin = 0
+        for at, number in enumerate(batch.number[rows].tolist()):
+            if number not in seen and len(seen) == max_slices:
+                yield rows[begin:at]
+                seen, begin = set(), at
+            seen.add(number)
+        yield rows[begin:]
+    rest = order if not hot else order[~np.isin(batch.entity[order], hot)]
+    entity = batch.entity[rest]
+    distinct = np.flatnonzero(_first(entity))
+    for begin, end in pairwise([*distinct[::chunk].tolist(), len(rest)]):
+        yield rest[begin:end]
+
+
+def _attempt(
+    generation: int, term: Term, covers_of: CoversOf, batch: FoldBatch, rows: Int64
+) -> Generator[Sequence[Command], list[Any], tuple[FoldOutcome, Int64]]:
+    """One read and one write of all entities of these rows; the entities to take again."""
+    unit, place, groups = batch.unit, batch.place, Groups.of(batch, rows)
+    guard = keys.guard_field(place)
+    names = keys.running_fields(groups.number.tolist(), place)
+    bounds = groups.bounds.tolist()
+    entities = groups.entities.tolist()
+    hot_keys = [keys.hot_key(generation, batch.tags[e], term.name) for e in entities]
+    days = _days(generation, term.name, batch, groups)
+    ids_keys = [keys.ids_key(generation, batch.tags[e], term.name) for e in entities] if batch.ids else []
+
+    replies = yield [
+        *[
+            Fields(hot_keys[i], [guard, keys.TAIL_COUNT, *names[bounds[i] : bounds[i + 1]]])
+            for i in range(len(entities))
+        ],
+        *[Fields(key, [keys.HOURS]) for _, _, key in days],
+        *ids.reads(place, ids_keys),
+    ]
+    guards = [reply[0] for reply in replies[: len(entities)]]
+    tailed = [batch.tail or reply[1] is not None for reply in replies[: len(entities)]]
+    running = [value for reply in replies[: len(entities)] for value in reply[2:]]
+    hours = [reply[0] for reply in replies[len(entities) : len(entities) + len(days)]]
+    known_ids = ids.Known.of(place, ids_keys, [reply[0] for reply in replies[len(entities) + len(days) :]])
+
+    floors = yield from _floors(term.start, covers_of, batch, groups, days, hours)
+    last = np.array([-1 if raw is None else int(raw) for raw in guards], np.int64)
+    if batch.ids is not None:
+        last = np.maximum(last, known_ids.last)
+    offset, owner = batch.offset[groups.rows], groups.owner[groups.group]
+    known = offset <= last[owner]
+    kept = decisions.rows_to_keep(offset, last[owner], floors[groups.group])
+    compacted = ~known & ~kept
+    # what is compacted already is remembered all the same: what comes after it may be the same event
+    duplicate, remembered = _duplicates(batch, groups, known_ids, known, owner, offset)
+    kept &= ~duplicate
+    new_last = np.maximum(last, np.maximum.reduceat(offset, np.searchsorted(groups.group, groups.bounds[:-1])))
+    values = _combine(batch, groups, kept, floors, running)
+
+    wanted: list[Change] = []
+    owners: list[int] = []
+    expiries = [
+        0 if unit.lifetime else decisions.expiry_s((number + 1) * unit.slice_us, unit.retention_us)
+        for number in groups.number.tolist()
+    ]
+    day_checks: dict[int, list[KeyChange]] = {}
+    for (i, _, key), raw in zip(days, hours, strict=True):
+        day_checks.setdefault(i, []).append(KeyChange(key, ((keys.HOURS, exact(raw)),)))
+    at = keys.place_text(place)
+    for i, reached in enumerate(new_last.tolist()):
+        low, high = bounds[i], bounds[i + 1]
+        checks = [(guard, exact(guards[i]))]
+        sets = []
+        for g in range(low, high):
+            value = values.get(g)
+            if value is not None:
+                found = running[g]
+                checks.append((names[g], ABSENT if found is None else begins(found[:16])))
+                sets.append((names[g], value, expiries[g]))
+        if not sets and reached == last[i]:
+            continue
+        sets.append((guard, b"%d" % reached, expiries[high - 1]))
+        passed = Passed(at, reached) if tailed[i] else None
+        if passed is None:
+            checks.append((keys.TAIL_COUNT, ABSENT))
+        hot = KeyChange(hot_keys[i], checks, sets, (), passed)
+        of_ids = (remembered[i],) if i in remembered else ()
+        wanted.append(Change((hot, *day_checks[i], *of_ids)))
+        owners.append(i)
+    done = (yield wanted) if wanted else []
+
+    missed = np.zeros(len(entities), np.bool_)
+    missed[[i for i, reply in zip(owners, done, strict=True) if reply == MISSED]] = True
+    expired = sum(
+        min(reply, len(change.keys[0].sets) - 1) for change, reply in zip(wanted, done, strict=True) if reply > 0
+    )
+    stood = ~missed[owner]
+    outcome = FoldOutcome(
+        rows=int(stood.sum()),
+        applied=int((stood & kept).sum()),
+        known=int((stood & known).sum()),
+        compacted=int((stood & compacted).sum()),
+        expired=expired,
+        entities=len(owners) - int(missed.sum()),
+        misses=int(missed.sum()),
+        duplicates=int((stood & duplicate & ~compacted).sum()),
+    )
+    return outcome, groups.entities[missed]
+
+
+def _duplicates(
+    batch: FoldBatch,
+    groups: Groups,
+    remembered: ids.Known,
+    known: npt.NDArray[np.bool_],
+    owner: Int64,
+    offset: Int64,
+) -> tuple[npt.NDArray[np.bool_], dict[int, KeyChange]]:
+    """Per sorted row whether it is a duplicate; and what is remembered from now on, by position of the entity."""
+    found = np.zeros(len(offset), np.bool_)
+    if batch.ids is None:
+        return found, {}
+    new = np.flatnonzero(~known)
+    found[new], changes = ids.judged(remembered, batch.ids, groups.rows[new], owner[new], offset[new])
+    return found, changes
+
+
+def _days(generation: int, name: str, batch: FoldBatch, groups: Groups) -> list[tuple[int, int, bytes]]:
+    """Distinct (position of entity, day, key of the day's hash) that the groups touch."""
+    day = groups.number * batch.unit.slice_us // DAY_US
+    first = _first(day) | _first(groups.owner)
+    return [
+        (i, d, keys.day_key(generation, batch.tags[e], name, d))
+        for i, e, d in zip(
+            groups.owner[first].tolist(),
+            groups.entities[groups.owner[first]].tolist(),
+            day[first].tolist(),
+            strict=True,
+        )
+    ]
+
+
+@lru_cache(maxsize=65_536)
+def _hours(raw: bytes) -> Mapping[int, int]:
+    return decisions.unpack_hours(raw)
+
+
+def _floors(
+    start: Cover,
+    covers_of: CoversOf,
+    batch: FoldBatch,
+    groups: Groups,
+    days: list[tuple[int, int, bytes]],
+    found: list[bytes | None],
+) -> Generator[Sequence[Command], list[Any], Int64]:
+    """Per group: the first offset that may still come in."""
+    floors = np.full(len(groups.number), start.get(batch.place), np.int64)
+    if not any(found):
+        return floors
+    by_entity: dict[int, dict[int, int]] = {}
+    for (i, _, _), raw in zip(days, found, strict=True):
+        if raw is not None:
+            by_entity.setdefault(i, {}).update(_hours(raw))
+    read = {(i, day): (key, raw) for (i, day, key), raw in zip(days, found, strict=True)}
+    seqs = {seq for hours in by_entity.values() for seq in hours.values()}
+    covers = yield from covers_of(seqs)
+    slice_us, bounds = batch.unit.slice_us, groups.bounds
+    for i, hours in by_entity.items():
+        for g in range(bounds[i], bounds[i + 1]):
+            hour = decisions.hour_of(int(groups.number[g]), slice_us)
+            if (seq := hours.get(hour)) and seq not in covers:
+                # Forgotten because no read reaches the hour, and no write of it is kept; or because
+                # the hour stands at another seq by now, so that the write will miss.
+                key, raw = read[i, hour // 24]
+                (stands,), now_us = yield [Fields(key, [keys.HOURS]), Time()]
+                if stands == raw and batch.unit.lifetime:  # nothing of it expires
+                    raise decisions.unknown_seq(seq, batch.unit.source)
+                if stands == raw:
+                    decisions.check_forgotten(seq, batch.unit.source, hour, batch.unit.retention_us, now_us)
+                continue
+            floors[g] = decisions.hour_floor(batch.place, start, hours, covers, hour)
+    return floors
+
+
+def _combine(
+    batch: FoldBatch,
+    groups: Groups,
+    kept: npt.NDArray[np.bool_],
+    floors: Int64,
+    running: list[bytes | None],
+) -> dict[int, bytes]:
+    """group -> its new running partial, for the groups that keep a row."""
+    rows, group = groups.rows[kept], groups.group[kept]
+    if not len(rows):
+        return {}
+    begins = _first(group)
+    starts = np.flatnonzero(begins)
+    present = group[starts]
+    dense = np.cumsum(begins) - 1
+    offset = batch.offset[rows]
+    first = np.minimum.reduceat(offset, starts)
+    last = np.maximum.reduceat(offset, starts)
+    partials = batch.accumulate(rows, dense, len(present))
+
+    olds: list[Any] = []
+    at: list[int] = []
+    for position, g in enumerate(present.tolist()):
+        found = running[g]
+        if found is None:
+            continue
+        old = codec.unpack_running(found)
+        if old.last < floors[g]:
+            continue  # in the compacted hour already; the swap deletes such, this only makes sure
+        olds.append(old.row)
+        at.append(position)
+        first[position] = min(first[position], old.first)
+        last[position] = max(last[position], old.last)
+    layout = batch.unit.layout
+    if olds:
+        stored = layout.decode_blocks(olds, [1] * len(olds))
+        into = np.concatenate([np.arange(len(present)), np.array(at, np.int64)])
+        partials = [
+            aggregate.combine_columns(Columns.concat([new, old_part]), into, len(present))
+            for aggregate, new, old_part in zip(layout.partials, partials, stored, strict=True)
+        ]
+    encoded = layout.encode_rows(partials)
+    return {
+        g: codec.pack_running(low, high, row)
+        for g, low, high, row in zip(present.tolist(), first.tolist(), last.tolist(), encoded, strict=True)
+    }

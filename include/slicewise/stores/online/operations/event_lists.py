@@ -1,0 +1,128 @@
+"""Of an entity's events each stands in its list once, or below the low-water mark that refuses who would need it.
+
+A member is a function of its event, so that what is added twice is there once; guards say up to where every event of
+a place was brought, whoever did. A fold brings what lies at or beyond the unit's start cover, the backfill what lies
+below it. Both trim in the script that adds: the mark is the newest identity that was ever trimmed, and nothing at or
+below it is added again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterator, Sequence
+from dataclasses import replace
+from functools import partial
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+from slicewise import codec
+from slicewise.stores.online import keys
+from slicewise.stores.online.attempts import Int64, brought_in, require_order
+from slicewise.stores.online.port import FoldOutcome, ListBatch, Term
+from slicewise.stores.online.rules import decisions
+from slicewise.stores.online.steps import EXPIRED, MISSED, Command, Fields, ListChange, Steps, exact
+
+CHUNK = 2048
+"""Entities of one pipeline."""
+MAX_MEMBERS = 512
+"""Events of one entity in one atomic run: bounds the arguments and the time of a script."""
+
+
+def add(generation: int, term: Term, batch: ListBatch) -> Steps[FoldOutcome]:
+    """Brings a batch in. Any replay, in any batch boundaries, by any number of writers, adds nothing.
+
+    Requires rows in offset order and offsets below 2^53 where the batch is of one place.
+    """
+    if batch.place is not None:
+        require_order(batch.offset)
+    what = f"event list {batch.unit.storage_fingerprint}"
+    return (yield from brought_in(runs(batch), batch.entity, partial(_attempt, generation, term, batch), what))
+
+
+def runs(batch: ListBatch, chunk: int = CHUNK, most: int = MAX_MEMBERS) -> Iterator[Int64]:
+    """Rows in the order in which they are brought in, sorted by entity, then offset: a chunk of entities at a time,
+    and of an entity with too many events consecutive runs, each atomic."""
+    n = len(batch.offset)
+    if not n:
+        return
+    order = np.argsort(batch.entity, kind="stable")
+    entity = batch.entity[order]
+    starts = np.flatnonzero(np.diff(entity, prepend=-1))
+    sizes = np.diff(starts, append=n)
+    hot = entity[starts[sizes > most]]
+    for start, size in zip(starts[sizes > most].tolist(), sizes[sizes > most].tolist(), strict=True):
+        for begin in range(start, start + size, most):
+            yield order[begin : min(begin + most, start + size)]
+    rest = order[~np.isin(entity, hot)] if len(hot) else order
+    distinct = np.flatnonzero(np.diff(batch.entity[rest], prepend=-1))
+    for begin, end in pairwise([*distinct[::chunk].tolist(), len(rest)]):
+        yield rest[begin:end]
+
+
+def _attempt(
+    generation: int, term: Term, batch: ListBatch, rows: Int64
+) -> Generator[Sequence[Command], list[Any], tuple[FoldOutcome, Int64]]:
+    """One read and one write of all entities of these rows; the entities to take again."""
+    kept_by = batch.unit.event_list
+    assert kept_by is not None
+    place = batch.place
+    names = [keys.LOW] if place is None else [keys.LOW, keys.guard_field(place)]
+    starts = np.flatnonzero(np.diff(batch.entity[rows], prepend=-1)).tolist()
+    entities = batch.entity[rows[starts]].tolist()
+    hashes = [keys.list_key(generation, batch.tags[e], term.name) for e in entities]
+    replies = yield [Fields(key, names) for key in hashes]
+
+    wanted: list[ListChange] = []
+    owners: list[int] = []
+    outcomes: list[FoldOutcome] = []
+    floor = 0 if place is None else term.start.get(place)
+    for i, (begin, end) in enumerate(pairwise([*starts, len(rows)])):
+        low, guard = replies[i][0], None if place is None else replies[i][1]
+        some = rows[begin:end]
+        offset = batch.offset[some]
+        last = -1 if guard is None else int(guard)
+        if place is None:
+            new = np.ones(len(some), np.bool_)
+        else:
+            new = decisions.rows_to_keep(offset, np.full(len(some), last), np.full(len(some), floor))
+        members = [batch.members[row] for row in some[new].tolist()]
+        standing = decisions.above_low_water(members, low)
+        known = int((offset <= last).sum()) if place is not None else 0
+        outcome = FoldOutcome(
+            rows=len(some),
+            applied=len(standing),
+            known=known,
+            compacted=len(some) - known - len(members),
+            expired=len(members) - len(standing),
+            entities=1,
+        )
+        sets = []
+        if place is not None and int(offset[-1]) > last:
+            sets.append((keys.guard_field(place), b"%d" % int(offset[-1])))
+        if not standing and not sets:
+            outcomes.append(replace(outcome, entities=0))
+            continue
+        checks = [(name, exact(found)) for name, found in zip(names, replies[i], strict=True)]
+        expiry = decisions.list_expiry_s(kept_by, int(batch.time[some].max()))
+        adds = [(codec.score_of(codec.identity_time(each)), each) for each in standing]
+        members_key = keys.members_key(generation, batch.tags[entities[i]], term.name)
+        wanted.append(ListChange(hashes[i], members_key, checks, sets, adds, kept_by, expiry))
+        owners.append(i)
+        outcomes.append(outcome)
+    done = (yield wanted) if wanted else []
+
+    missed: list[int] = []
+    for i, reply in zip(owners, done, strict=True):
+        outcome = outcomes[i]
+        if reply == MISSED:
+            missed.append(i)
+            outcomes[i] = FoldOutcome(misses=1)
+        elif reply == EXPIRED:
+            outcomes[i] = replace(outcome, applied=0, expired=outcome.applied + outcome.expired, entities=0)
+        else:
+            outcomes[i] = replace(outcome, cut=reply)
+    total = FoldOutcome()
+    for outcome in outcomes:
+        total = decisions.added(total, outcome)
+    return total, np.array(entities, np.int64)[missed]

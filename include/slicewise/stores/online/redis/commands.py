@@ -1,0 +1,217 @@
+"""Steps' commands as Redis commands, and their replies back; no command outside Redis 7.0."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from importlib.resources import files
+from typing import Any
+
+from slicewise.errors import CodecError, StoreUnavailable
+from slicewise.features.declare.event_list import EventList
+from slicewise.stores.online.keys import MARKS
+from slicewise.stores.online.redis.wire import ReplyError, pack
+from slicewise.stores.online.shapes import ReadShape
+from slicewise.stores.online.steps import (
+    STANDING,
+    TIME,
+    WHOLE_MARKS,
+    Change,
+    Command,
+    Fields,
+    ListChange,
+    Members,
+    PutBoard,
+    PutText,
+    Tagged,
+    TailChange,
+    TailListChange,
+    Text,
+    Time,
+    Together,
+    Whole,
+)
+
+
+def _script(*names: str) -> tuple[bytes, bytes]:
+    """Of these files, one after the other."""
+    text = b"".join((files(__package__) / "scripts" / name).read_bytes() for name in names)
+    return text, hashlib.sha1(text, usedforsecurity=False).hexdigest().encode()
+
+
+SCRIPT, _SHA = _script("compare_and_set.lua")
+LIST_SCRIPT, _LIST_SHA = _script("put_events.lua", "event_list.lua")
+BOARD_SCRIPT, _BOARD_SHA = _script("board.lua")
+TAIL_SCRIPT, _TAIL_SHA = _script("tail.lua")
+TAIL_LIST_SCRIPT, _TAIL_LIST_SHA = _script("put_events.lua", "tail_list.lua")
+SCRIPTS = (SCRIPT, LIST_SCRIPT, BOARD_SCRIPT, TAIL_SCRIPT, TAIL_LIST_SCRIPT)
+MAX_VALUE = 64 << 20
+"""Bytes of one value; Redis itself takes 512 MiB, but a script copies what it checks."""
+
+_TIME = pack((b"TIME",))
+_MULTI = pack((b"MULTI",))
+_EXEC = pack((b"EXEC",))
+_FIXED = {id(TIME): pack((b"TIME",)), id(WHOLE_MARKS): pack((b"HGETALL", MARKS))}
+_FIXED[id(STANDING)] = pack((b"HMGET", STANDING.key, *STANDING.fields))
+"""What every read asks, packed; by identity, since these are values that live for ever."""
+TAG_LENGTHS = 256
+"""Lengths of tags for which a shape's commands are kept."""
+
+
+def encode(commands: Sequence[Command]) -> tuple[list[bytes], int]:
+    """Packed commands, and how many replies they bring."""
+    packed: list[bytes] = []
+    replies = len(commands)
+    for command in commands:
+        fixed = _FIXED.get(id(command))
+        if fixed is not None:
+            packed.append(fixed)
+        elif isinstance(command, Tagged):
+            packed.append(_tagged(command.shape, command.tag))
+            replies += count(command.shape) + 1
+        elif isinstance(command, Fields):
+            packed.append(pack((b"HMGET", command.key, *command.fields)))
+        elif isinstance(command, Change):
+            packed.append(_change(command))
+        elif isinstance(command, ListChange):
+            packed.append(_list_change(command))
+        elif isinstance(command, TailChange):
+            packed.append(_tail(command))
+        elif isinstance(command, TailListChange):
+            packed.append(_tail_list(command))
+        elif isinstance(command, PutBoard):
+            parts = (command.order, command.value, b"%d" % command.expiry_ms)
+            packed.append(pack((b"EVALSHA", _BOARD_SHA, b"1", command.key, *parts)))
+        elif isinstance(command, Members):
+            packed.append(_members(command))
+        elif isinstance(command, Whole):
+            packed.append(pack((b"HGETALL", command.key)))
+        elif isinstance(command, Together):
+            packed.append(_MULTI)
+            inside, n = encode(command.commands)
+            packed += inside
+            packed.append(_EXEC)
+            replies += n + 1
+        elif isinstance(command, Time):
+            packed.append(_TIME)
+        elif isinstance(command, Text):
+            packed.append(pack((b"GET", command.key)))
+        else:
+            packed.append(pack((b"SET", command.key, command.value)))
+    return packed, replies
+
+
+def count(shape: ReadShape) -> int:
+    """Commands that a shape makes."""
+    return shape.count
+
+
+def _tagged(shape: ReadShape, tag: bytes) -> bytes:
+    """The transaction of a shape's commands, with its length of tag packed only once."""
+    size = len(tag)
+    parts = shape.packed.get(size)
+    if parts is None:
+        # NUL stands in no key: names and values of a tag are percent-encoded
+        mark = b"\0" * size
+        inside, _ = encode(shape.commands(mark))
+        whole = b"".join([_MULTI, *inside, _EXEC])
+        parts = whole.split(mark) if size else [whole]
+        if len(shape.packed) < TAG_LENGTHS:
+            shape.packed[size] = parts
+    return tag.join(parts)
+
+
+def _change(change: Change) -> bytes:
+    words: list[bytes] = [b"EVALSHA", _SHA, b"%d" % len(change.keys)]
+    words += [key.key for key in change.keys]
+    for key in change.keys:
+        words.append(b"%d" % len(key.checks))
+        for check in key.checks:
+            words += check
+    for key in change.keys:
+        words.append(b"%d" % len(key.sets))
+        for field, value, expiry in key.sets:
+            if len(value) > MAX_VALUE:
+                raise CodecError(
+                    f"a value of {len(value)} bytes",
+                    where=field.decode(),
+                    expected=f"at most {MAX_VALUE}",
+                    next_step="lower the aggregate's capacity or threshold",
+                )
+            words += (field, value, b"%d" % expiry)
+        words.append(b"%d" % len(key.deletes))
+        words += key.deletes
+        words += (b"", b"0") if key.passed is None else (key.passed.place, b"%d" % key.passed.offset)
+    return pack(tuple(words))
+
+
+def _list_change(change: ListChange) -> bytes:
+    words: list[bytes] = [b"EVALSHA", _LIST_SHA, b"2", change.key, change.list_key, b"%d" % len(change.checks)]
+    for check in change.checks:
+        words += check
+    words.append(b"%d" % len(change.sets))
+    for field, value in change.sets:
+        words += (field, value)
+    words += _keeps(change.keeps, change.expiry)
+    for score, member in change.adds:
+        words += (b"%d" % score, member)
+    return pack(tuple(words))
+
+
+def _keeps(keeps: EventList, expiry: int) -> list[bytes]:
+    return [b"%d" % n for n in (keeps.range_us, keeps.rows, keeps.late_us, keeps.most, expiry)]
+
+
+def _tail(change: TailChange) -> bytes:
+    words = [b"EVALSHA", _TAIL_SHA, b"1", change.key, change.guard, change.skip, change.place]
+    words += [b"%d" % n for n in (change.bound, *change.room)]
+    for offset, member, expiry in change.events:
+        words += (b"%d" % offset, member, b"%d" % expiry)
+    return pack(tuple(words))
+
+
+def _tail_list(change: TailListChange) -> bytes:
+    words = [b"EVALSHA", _TAIL_LIST_SHA, b"2", change.key, change.list_key, change.guard]
+    words += _keeps(change.keeps, change.expiry)
+    for offset, score, member in change.events:
+        words += (b"%d" % offset, b"%d" % score, member)
+    return pack(tuple(words))
+
+
+def _members(wanted: Members) -> bytes:
+    first, last = b"%d" % wanted.first, b"%d" % wanted.last
+    if wanted.newest:
+        newest = b"%d" % wanted.newest
+        return pack((b"ZRANGE", wanted.key, last, first, b"BYSCORE", b"REV", b"LIMIT", b"0", newest))
+    return pack((b"ZRANGE", wanted.key, first, last, b"BYSCORE"))
+
+
+def decode(commands: Sequence[Command], replies: Sequence[Any]) -> list[Any]:
+    """One answer per command. A reply that is an error is raised: nothing of it is guessed."""
+    out: list[Any] = []
+    at = 0
+    for command in commands:
+        reply = replies[at]
+        at += 1
+        if isinstance(command, Together | Tagged):
+            at += len(command.commands) if isinstance(command, Together) else count(command.shape)
+            reply = replies[at]
+            at += 1
+            if type(reply) is list and ReplyError in map(type, reply):
+                for inner in reply:
+                    _check(inner)
+        _check(reply)
+        if isinstance(command, Time):
+            reply = int(reply[0]) * 1_000_000 + int(reply[1])
+        elif isinstance(command, PutText):
+            reply = None
+        out.append(reply)
+    return out
+
+
+def _check(reply: Any) -> None:
+    if isinstance(reply, ReplyError):
+        raise StoreUnavailable(
+            f"the store refuses a command: {reply}",
+            next_step="see the store's log; open a new connection and start again from its marks",
+        )

@@ -1,0 +1,192 @@
+"""An entity's keys are all on one node, which the entity's tag alone names, as long as the nodes are as many.
+
+Slots are Redis Cluster's, of tags, dealt to the nodes in equal ranges. What several nodes are asked is sent to all of
+them before anybody's reply is waited for (docs/adr/0068).
+"""
+
+from __future__ import annotations
+
+from binascii import crc_hqx
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple, Protocol, TypeVar
+
+from slicewise.errors import SettingsError, SlicewiseError, StoreUnavailable
+from slicewise.settings import MOST_NODES
+from slicewise.stores.online.port import EntityRead, Incarnation, Marks, ReadReply, TagRead, UnitReply
+from slicewise.stores.online.steps import Command, Steps
+
+T = TypeVar("T")
+SLOTS = 16_384
+
+
+def slot(tag: bytes) -> int:
+    """Of keys that have this tag in braces, as Redis Cluster computes it: CRC16 (XMODEM) modulo 16,384."""
+    return crc_hqx(tag, 0) % SLOTS
+
+
+def node_of(tag: bytes, count: int) -> int:
+    """Which of so many nodes has the keys of a tag."""
+    return slot(tag) * count // SLOTS
+
+
+def node_name(number: int, count: int) -> str:
+    """As `Marks.node`: "2/3" of number 1; "" of the only node of a store."""
+    return f"{number + 1}/{count}" if count > 1 else ""
+
+
+class On(NamedTuple):
+    """A command of one node."""
+
+    node: int
+    command: Command
+
+
+class Node(Protocol):
+    """A connection to a store node. It answers commands in order, and never reconnects."""
+
+    @property
+    def incarnation(self) -> Incarnation: ...
+    def run(self, commands: Sequence[Command]) -> list[Any]: ...
+    def start(self, commands: Sequence[Command]) -> Callable[[], list[Any]]:
+        """Sends; what is returned waits for the replies, and is to be called before anything else is asked."""
+        ...
+
+    def close(self) -> None: ...
+
+
+class Nodes:
+    """A connection to every node of a store. What fails on one fails; what needs a broken one fails from then on."""
+
+    def __init__(self, nodes: Sequence[Node]) -> None:
+        if not 1 < len(nodes) <= MOST_NODES:
+            raise SettingsError(
+                f"a store of {len(nodes)} nodes", expected=f"2 to {MOST_NODES}", next_step="correct SLICEWISE_REDIS_URL"
+            )
+        self.nodes = tuple(nodes)
+        lives = [node.incarnation for node in nodes]
+        if len(set(lives)) < len(lives):
+            raise SettingsError(
+                "the same node is named twice", where="SLICEWISE_REDIS_URL", next_step="leave it out once"
+            )
+
+    @property
+    def incarnation(self) -> Incarnation:
+        return joint_life([node.incarnation for node in self.nodes])
+
+    def run(self, commands: Sequence[On]) -> list[Any]:
+        """Replies in the order of the commands. Raises what the first that fails raises."""
+        asked: dict[int, list[Command]] = {}
+        for each in commands:
+            asked.setdefault(each.node, []).append(each.command)
+        waiting: dict[int, Callable[[], list[Any]]] = {}
+        replies: dict[int, Iterator[Any]] = {}
+        failed: list[SlicewiseError] = []
+        try:
+            for number, mine in asked.items():
+                try:
+                    waiting[number] = self.nodes[number].start(mine)
+                except SlicewiseError as error:
+                    failed.append(error)
+            for number, wait in waiting.items():
+                try:
+                    replies[number] = iter(wait())
+                except SlicewiseError as error:
+                    failed.append(error)  # but the others' replies are waited for: else they answer what is asked next
+        except BaseException:
+            self.close()
+            raise
+        if failed:
+            raise failed[0]
+        return [next(replies[each.node]) for each in commands]
+
+    def close(self) -> None:
+        for node in self.nodes:
+            node.close()
+
+
+def joint_life(lives: Sequence[Incarnation]) -> Incarnation:
+    """One name for the lives of several nodes: another as soon as one of them begins another life."""
+    return Incarnation("+".join(each.run_id for each in lives), "+".join(each.replication_id for each in lives))
+
+
+# ------------------------------------------------------------------ operations of several nodes
+Joint = Generator[Sequence[Any], list[Any], T]
+"""As `Steps`, of commands that say whose they are (`On`)."""
+
+
+def at(node: int, steps: Steps[T]) -> Joint[T]:
+    """An operation of one node."""
+    return _value((yield from together({node: steps})), node)
+
+
+def _value(found: Mapping[int, T], node: int) -> T:
+    return found[node]
+
+
+def together(many: Mapping[int, Steps[T]]) -> Joint[dict[int, T]]:
+    """Operations of several nodes side by side: what they ask next is asked at once. The first that fails ends all."""
+    done: dict[int, T] = {}
+    asked: dict[int, Sequence[Command]] = {}
+    replies: dict[int, list[Any] | None] = dict.fromkeys(many)
+    while True:
+        for node in list(replies):
+            steps, reply = many[node], replies.pop(node)
+            try:
+                asked[node] = next(steps) if reply is None else steps.send(reply)
+            except StopIteration as ended:
+                done[node] = ended.value
+        if not asked:
+            return {node: done[node] for node in many}
+        found = iter((yield [On(node, command) for node, commands in asked.items() for command in commands]))
+        replies = {node: [next(found) for _ in commands] for node, commands in asked.items()}
+        asked = {}
+
+
+# ------------------------------------------------------------------ reads
+def tag_of(read: EntityRead | TagRead) -> bytes:
+    """The tag whose keys are read."""
+    if isinstance(read, TagRead):
+        return read.tag
+    unit = read.units[0]
+    key = unit.hot if unit.hot is not None else unit.days[0][0]
+    return key[key.index(b"{") + 1 : key.index(b"}")]
+
+
+def by_node(tags: Sequence[bytes], count: int) -> dict[int, list[int]]:
+    """Node -> positions of its tags, ascending."""
+    found: dict[int, list[int]] = {}
+    for position, tag in enumerate(tags):
+        found.setdefault(node_of(tag, count), []).append(position)
+    return found
+
+
+def joined(
+    replies: Mapping[int, ReadReply], places: Mapping[int, Sequence[int]], entities: int, count: int
+) -> ReadReply:
+    """One reply of those of single nodes; places: where each one's entities stand."""
+    found: list[list[UnitReply]] = [[]] * entities
+    nodes = [0] * entities
+    for number, reply in replies.items():
+        for position, units in zip(places.get(number, ()), reply.entities, strict=True):
+            found[position], nodes[position] = units, number
+    return ReadReply({number: reply.only for number, reply in replies.items()}, found, nodes, count)
+
+
+def check_one_set(marks: Mapping[int, Marks]) -> None:
+    """Whether nodes with these marks belong together. SettingsError."""
+    sets = {number: each.set_id for number, each in marks.items()}
+    if len(set(sets.values())) > 1:
+        named = ", ".join(f"node {number + 1} of set {set_id}" for number, set_id in sets.items())
+        raise SettingsError(
+            f"the nodes belong to different stores: {named}",
+            where="SLICEWISE_REDIS_URL",
+            expected="nodes that were first deployed to together",
+            next_step="set the addresses right",
+        )
+
+
+def away(number: int, count: int, why: str) -> StoreUnavailable:
+    return StoreUnavailable(
+        f"node {number + 1} of {count} of the online store does not answer: {why}",
+        next_step="is it up? entities of the other nodes are answered",
+    )

@@ -1,0 +1,217 @@
+"""A store operation is a generator: it yields what to read or change, and is sent the replies.
+
+It does no I/O, so that one code runs against Redis, against memory, and in the simulator, which
+stops it between any two commands. What is yielded together is pipelined, in order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+
+from slicewise.errors import StoreUnavailable
+from slicewise.stores.online.keys import MARKS
+
+if TYPE_CHECKING:
+    from slicewise.codec import Room
+    from slicewise.features.declare.event_list import EventList
+    from slicewise.stores.online.shapes import ReadShape
+
+T = TypeVar("T")
+
+
+class Time(NamedTuple):
+    """-> microseconds UTC by the store's clock."""
+
+
+class Fields(NamedTuple):
+    """-> value or None per field of a hash."""
+
+    key: bytes
+    fields: Sequence[bytes]
+
+
+class Whole(NamedTuple):
+    """-> [field, value, field, value, ...] of a hash."""
+
+    key: bytes
+
+
+class Text(NamedTuple):
+    """-> the text, or None."""
+
+    key: bytes
+
+
+class PutText(NamedTuple):
+    """-> None."""
+
+    key: bytes
+    value: bytes
+
+
+class PutBoard(NamedTuple):
+    """-> 1, or 0 where the board that stands has this order or a later one, and nothing was written."""
+
+    key: bytes
+    order: bytes
+    """Digits of one width."""
+    value: bytes
+    expiry_ms: int
+    """Milliseconds from now."""
+
+
+class Members(NamedTuple):
+    """-> members of a sorted set with scores from first to last, ascending; newest: the last so many of them,
+    latest first (0: all)."""
+
+    key: bytes
+    first: int
+    last: int
+    newest: int = 0
+
+
+class Together(NamedTuple):
+    """-> the replies of commands that are run as one transaction, under one tag."""
+
+    commands: Sequence[Fields | Whole | Members]
+
+
+class Tagged(NamedTuple):
+    """-> as `Together` of the shape's commands under this tag."""
+
+    shape: ReadShape
+    tag: bytes
+
+
+class Passed(NamedTuple):
+    """Up to where a fold has brought the events of a place."""
+
+    place: bytes
+    """`keys.place_text`."""
+    offset: int
+
+
+class KeyChange(NamedTuple):
+    """What must still stand in one hash, and what is then written to it."""
+
+    key: bytes
+    checks: Sequence[tuple[bytes, bytes]]
+    """At least one (field, ABSENT | exact(value) | begins(prefix))."""
+    sets: Sequence[tuple[bytes, bytes, int]] = ()
+    """(field, value, expiry in seconds UTC): left out if that second has passed; the key expires
+    with its latest. Expiry 0: always written, for ever."""
+    deletes: Sequence[bytes] = ()
+    passed: Passed | None = None
+    """The tail's events of this place up to this offset go, whatever became of the sets; their count follows."""
+
+
+class Change(NamedTuple):
+    """-> MISSED where a check does not hold and nothing was written; else how many sets were left
+    out because they had expired. All or nothing, over all keys (of one tag)."""
+
+    keys: Sequence[KeyChange]
+
+
+class ListChange(NamedTuple):
+    """-> MISSED where a check does not hold, EXPIRED where no list stands and all of it is too old, and nothing was
+    written; else how many events the list's capacity cut. Fields, events, trimming, low-water mark and expiries of
+    an event list: all or nothing."""
+
+    key: bytes
+    """The hash."""
+    list_key: bytes
+    """The sorted set."""
+    checks: Sequence[tuple[bytes, bytes]]
+    """At least one (field, ABSENT | exact(value)) of the hash."""
+    sets: Sequence[tuple[bytes, bytes]]
+    adds: Sequence[tuple[int, bytes]]
+    """(score, member)."""
+    keeps: EventList
+    expiry: int
+    """Second of expiry of what is added; 0: never."""
+
+
+class TailChange(NamedTuple):
+    """-> [written or standing, known, expired, skipped] of the events of one entity and place."""
+
+    key: bytes
+    guard: bytes
+    skip: bytes
+    place: bytes
+    """`keys.place_text`."""
+    bound: int
+    """Events of the entity, of all places."""
+    room: Room
+    """Of one field."""
+    events: Sequence[tuple[int, bytes, int]]
+    """(offset, member, expiry in seconds UTC or 0), in offset order."""
+
+
+class TailListChange(NamedTuple):
+    """-> [written, known, trimmed or too old, cut] of the events of one entity and place."""
+
+    key: bytes
+    """The hash."""
+    list_key: bytes
+    guard: bytes
+    keeps: EventList
+    expiry: int
+    """Second of expiry of what is added; 0: never."""
+    events: Sequence[tuple[int, int, bytes]]
+    """(offset, score, member), in offset order."""
+
+
+Written = Change | ListChange | TailChange | TailListChange
+"""Commands that change what an entity has."""
+Command = Time | Fields | Whole | Members | Text | PutText | PutBoard | Together | Tagged | Written
+Steps = Generator[Sequence[Command], list[Any], T]
+
+TIME = Time()
+WHOLE_MARKS = Whole(MARKS)
+STANDING = Fields(MARKS, (b"generation", b"epoch"))
+"""What every read asks besides its data."""
+MISSED = -1
+EXPIRED = -2
+ABSENT = b""
+ATTEMPTS = 64
+"""A check fails because another writer made progress; more often in a row is no race."""
+
+
+def exact(value: bytes | None) -> bytes:
+    """The check that a field has this value, or is absent (None)."""
+    return ABSENT if value is None else b"=" + value
+
+
+def begins(prefix: bytes) -> bytes:
+    """The check that a field's value begins so."""
+    return b"^" + prefix
+
+
+def stands(want: bytes, found: bytes | None) -> bool:
+    """What the script decides about one check."""
+    if want == ABSENT or found is None:
+        return want == ABSENT and found is None
+    value = want[1:]
+    return found == value if want[:1] == b"=" else found.startswith(value)
+
+
+def drive(steps: Steps[T], run: Callable[[Sequence[Command]], list[Any]]) -> T:
+    """Runs an operation to its end against `run`, which answers commands in order."""
+    replies: list[Any] = []
+    try:
+        commands = next(steps)
+        while True:
+            replies = run(commands)
+            commands = steps.send(replies)
+    except StopIteration as done:
+        value: T = done.value
+        return value
+
+
+def contended(where: str) -> StoreUnavailable:
+    return StoreUnavailable(
+        f"other writers changed what was read {ATTEMPTS} times in a row",
+        where=where,
+        next_step="see which processes write to this store",
+    )

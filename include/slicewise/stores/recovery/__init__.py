@@ -1,0 +1,1 @@
+"""What a store that knows nothing is told anew: where topics begin, and from where a schema holds."""

@@ -1,0 +1,58 @@
+"""Where topics begin for a store that knows nothing of them: what the archive holds is left to the backfill."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from slicewise.features import own
+from slicewise.features.plan.deployment import Deployment
+from slicewise.offsets.vector import Cover
+from slicewise.settings import Settings
+from slicewise.stores.log.topics import KafkaLog
+from slicewise.stores.online.port import Marks, OnlineStore
+
+Archived = Callable[[str], Cover]
+"""Source -> what its archive holds."""
+
+
+def archived_by(settings: Settings) -> Archived:
+    """By the archive's own rows; opened when it is first asked for, since it takes a second."""
+
+    def archived(source: str) -> Cover:
+        from slicewise.stores.lake.archive import archive_state, load
+        from slicewise.stores.lake.catalog import open_catalog
+
+        table = load(open_catalog(settings), source)
+        return Cover() if table is None else archive_state(table).cover
+
+    return archived
+
+
+def beginnings(deployment: Deployment, log: KafkaLog, archived: Archived | None) -> tuple[dict[str, str], Cover]:
+    """(topic -> id, first offsets that a new ledger does not contain). archived: None where nothing can be."""
+    topics: dict[str, str] = {}
+    first = Cover()
+    for source in deployment.sources:
+        topic_id = topics[source.topic] = log.topic_id(source.topic)
+        first = first.join(log.earliest(source.topic))
+        if archived is None:
+            continue
+        if source.name == own.SOURCE:  # probes have no archive, and nobody asks for old ones
+            first = first.join(log.latest(source.topic))
+        else:
+            first = first.join(of_topic(archived(source.name), topic_id))
+    return topics, first
+
+
+def of_topic(cover: Cover, topic_id: str) -> Cover:
+    """The places of one topic."""
+    return Cover({place: offset for place, offset in cover.offsets.items() if place[0] == topic_id})
+
+
+def with_probes_ready(store: OnlineStore, deployment: Deployment, marks: Marks) -> Marks:
+    """Probes that come back have no history to build: none of theirs is ever asked for again."""
+    late = [unit for unit in deployment.units if unit.project == own.PROJECT]
+    late = [unit for unit in late if unit.storage_fingerprint not in marks.ready]
+    for unit in late:
+        store.mark_ready(unit, marks.starts[unit.storage_fingerprint], {unit.view: [unit.storage_fingerprint]})
+    return store.marks() if late else marks

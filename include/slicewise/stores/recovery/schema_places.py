@@ -1,0 +1,48 @@
+"""A schema holds from where its source's log ended once nobody of an earlier deployment judged records any more.
+
+While that place is not recorded, nobody judges records of the source. The deployment that brought the schema ends all
+who do by their epoch: a batch of the fold and an archive take the log's end before they ask whether they still may, and
+a writer of the tail that has not asked for two seconds asks before it writes. So what they took lies below any end of
+the log that is asked for LEASE_S after the deployment stood (docs/adr/0057).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from slicewise.errors import EpochSuperseded
+from slicewise.features.plan.deployment import Deployment
+from slicewise.stores.log.topics import KafkaLog
+from slicewise.stores.online.port import Marks, OnlineStore
+from slicewise.stores.recovery.beginning import of_topic
+
+LEASE_S = 5.0
+"""From when a deployment is seen that has a place to be recorded; more than `TRUST_NS` of java/…/TailSender.java."""
+
+
+def record_places(store: OnlineStore, log: KafkaLog, deployment: Deployment, marks: Marks) -> Marks:
+    """Records where the schemas of `deployment` hold from that have no place yet: the log's end. Whoever calls saw it
+    stand for LEASE_S. EpochSuperseded where somebody deployed, or recorded them, meanwhile."""
+    places = {}
+    for name in deployment.opening:
+        topic = deployment.topic_of(name)
+        topic_id = marks.topics[topic]
+        log.check_topic(topic, topic_id)
+        places[name] = of_topic(log.latest(topic), topic_id)
+    return store.deploy(deployment.placed(places), marks.epoch, dict(marks.topics))
+
+
+def settled(store: OnlineStore, bootstrap: str, pause: Callable[[float], object]) -> Marks:
+    """The marks, once no place of a schema is to be recorded; records those that are."""
+    while True:
+        marks = store.marks()
+        text = store.manifest(marks.units) if marks.units else None
+        deployment = None if text is None else Deployment.from_json(text)
+        if deployment is None or not deployment.opening:
+            return marks
+        pause(LEASE_S)
+        try:
+            with KafkaLog(bootstrap) as log:
+                return record_places(store, log, deployment, marks)
+        except EpochSuperseded:
+            continue  # somebody was quicker

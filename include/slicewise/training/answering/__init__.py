@@ -1,0 +1,1 @@
+"""Questions answered from events, by the rules of the online answer."""

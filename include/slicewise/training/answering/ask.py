@@ -1,0 +1,265 @@
+"""Features of many units are answered for one spine by one rule: bounds by mode, or those that a token recorded."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from slicewise.aggregates import Finished
+from slicewise.calls import shown
+from slicewise.errors import BadRequest
+from slicewise.features.declare.definitions import FeatureSet
+from slicewise.features.plan.deployment import Deployment
+from slicewise.features.plan.unit import PlannedFeature, Unit
+from slicewise.offsets.token import Token
+from slicewise.training.answering.entities import entities_of
+from slicewise.training.answering.knowledge import Covers
+from slicewise.training.answering.local import Bounds, Question, UnitEvents, answer
+from slicewise.training.answering.questions import answered
+from slicewise.training.answering.rows import events_of, unit_events
+from slicewise.training.answering.sessions import settled
+from slicewise.training.archive import Archive, Archived, refuse_beyond, refuse_unarchived
+from slicewise.training.ranges import Ints
+from slicewise.training.tables.spine import Spine
+from slicewise.windows.slices import Mode, bounds_columns
+
+KNOWLEDGE = ("event_time", "token")
+
+
+@dataclass(frozen=True)
+class Asked:
+    """The features of one unit that a request names, with the refs under which they are answered."""
+
+    unit: Unit
+    features: tuple[PlannedFeature, ...]
+
+    def ref(self, feature: PlannedFeature) -> str:
+        """ "view:column"."""
+        return f"{self.unit.view}:{feature.column}"
+
+
+def resolve(deployment: Deployment, features: object) -> tuple[tuple[str, ...], tuple[Asked, ...]]:
+    """Refs in the order asked, and what each unit is asked for.
+
+    features: a feature set (object or name), or a list of refs "view:column". Raises UnknownName
+    and BadRequest.
+    """
+    refs = named(features)
+    if isinstance(refs, str):
+        refs = deployment.feature_set(refs).features
+    units: dict[str, tuple[Unit, list[PlannedFeature]]] = {}
+    for ref in refs:
+        unit, feature = deployment.resolve(ref)
+        units.setdefault(unit.storage_fingerprint, (unit, []))[1].append(feature)
+    return refs, tuple(Asked(unit, tuple(some)) for unit, some in units.values())
+
+
+def named(features: object) -> tuple[str, ...] | str:
+    """The refs that are asked for, or the name of a feature set, which a deployment knows. Raises BadRequest."""
+    if isinstance(features, str) and ":" not in features and features:
+        return features
+    refs = _refs(features)
+    if not refs:
+        raise BadRequest(
+            "no features", where="features", expected='refs such as "view:column"', next_step="name at least one"
+        )
+    for ref in refs:
+        if ":" not in ref:
+            raise BadRequest(
+                f"{ref!r} is no feature",
+                where="features",
+                expected='refs such as "view:column"',
+                next_step="ask for a feature set by its name alone, or for features by their refs",
+            )
+    twice = sorted({ref for ref in refs if refs.count(ref) > 1})
+    if twice:
+        raise BadRequest(
+            f"{', '.join(twice)} stand twice",
+            where="features",
+            expected="each feature once",
+            next_step="leave the second out",
+        )
+    return refs
+
+
+def _refs(features: object) -> tuple[str, ...]:
+    if isinstance(features, FeatureSet):
+        return tuple(features.features)
+    if isinstance(features, str):
+        return (features,) if features else ()
+    if isinstance(features, Sequence) and all(isinstance(ref, str) for ref in features):
+        return tuple(features)
+    raise BadRequest(
+        f"{shown(features)} names no features",
+        where="features",
+        expected='the name of a feature set, or a list of refs such as ["view:column"]',
+        next_step="name what the training set is to hold",
+    )
+
+
+def entity_types(asked: Sequence[Asked]) -> dict[str, str]:
+    """Declared type of every entity column that the spine must have."""
+    types: dict[str, str] = {}
+    for each in asked:
+        for name, kind in each.unit.entity:
+            if types.setdefault(name, kind) != kind:
+                raise BadRequest(
+                    f"the entity column {name!r} is {types[name]} in one view and {kind} in another",
+                    where="features",
+                    expected="views that agree on their entity",
+                    next_step="ask for them in two data sets",
+                )
+    return types
+
+
+def reach(
+    deployment: Deployment, archive: Archive, asked: Sequence[Asked], latest_us: int | None
+) -> dict[str, Archived]:
+    """How far each source is read, for instants up to `latest_us` (None: none are asked for).
+
+    Raises NothingArchived where nothing is archived.
+    """
+    found = {}
+    for name in sorted({each.unit.source for each in asked}):
+        reached = archive.reaches(name)
+        if latest_us is not None and latest_us > reached.until_us:
+            reached = archive.confirmed(deployment.source(name), reached)
+        found[name] = reached
+    return found
+
+
+def answer_spine(
+    deployment: Deployment,
+    archive: Archive,
+    archived: Mapping[str, Archived],
+    asked: Sequence[Asked],
+    spine: Spine,
+    knowledge: str,
+    mode: Mode = "event_time",
+) -> dict[str, Finished]:
+    """Finished values by ref, one per row of the spine.
+
+    archived: how far each source is read. mode: of bounds that no token recorded. Raises BadRequest where the
+    spine asks for more.
+    """
+    tokens = spine.tokens() if knowledge == "token" else None
+    finished: dict[str, Finished] = {}
+    for each in asked:
+        unit = each.unit
+        reached = archived[unit.source]
+        if tokens is None:
+            if len(spine):
+                refuse_beyond(unit.source, reached, int(spine.at_us.max()))
+            bounds = _by_mode(each, spine, mode)
+            own = None
+        else:
+            own = tokens_of(unit, tokens)
+            refuse_unarchived(unit.source, reached, own)
+            bounds = _recorded(each, own)
+        events = read_unit(deployment, archive, unit, bounds, reached.seq, spine)
+        covers = None if own is None else Covers.of(own, events.places)
+        numbers = events.entities.numbers(spine.table)
+        if own is None:
+            bounds = settled(events, each.features, numbers, bounds)
+        question = Question(numbers, bounds, covers, mode)
+        some_finished = answer(events, each.features, question)
+        finished |= {
+            each.ref(feature): answered(feature, some_finished[feature.column], spine.table)
+            for feature in each.features
+        }
+    return finished
+
+
+def incomplete(
+    asked: Sequence[Asked], archived: Mapping[str, Archived], at_us: Ints, tokens: Sequence[Sequence[Token]] | None
+) -> dict[str, int]:
+    """Ref -> rows whose window may lack events that are lost for good; refs without any are left out."""
+    found: dict[str, int] = {}
+    for each in asked:
+        holes = archived[each.unit.source].holes
+        if not holes:
+            continue
+        if tokens is None:
+            slice_us = each.unit.slice_us
+            bounds = {f.column: bounds_columns(f.window, "event_time", at_us, slice_us) for f in each.features}
+        else:
+            bounds = _recorded(each, tokens_of(each.unit, tokens))
+        for feature in each.features:
+            start, end = bounds[feature.column]
+            touched = np.zeros(len(start), np.bool_)
+            for hole in holes:
+                touched |= (start < hole.until_us) & (end > hole.from_us)
+            if touched.any():
+                found[each.ref(feature)] = int(touched.sum())
+    return found
+
+
+def read_unit(
+    deployment: Deployment,
+    archive: Archive,
+    unit: Unit,
+    bounds: Mapping[str, Bounds],
+    seq: int,
+    spine: Spine | None,
+) -> UnitEvents:
+    """The unit's events within all of the bounds; of the spine's entities, if one is given."""
+    starts = [int(start.min()) for start, _ in bounds.values() if len(start)]
+    ends = [int(end.max()) for _, end in bounds.values() if len(end)]
+    start, end = (min(starts), max(ends)) if starts else (0, 0)
+    source = deployment.source(unit.source)
+    span = start, max(start, end)
+    events = events_of(archive, source, unit, *span, seq)
+    known = None
+    if spine is not None:
+        known = entities_of(spine.table, [name for name, _ in unit.entity])
+    return unit_events(unit, events, known, span)
+
+
+def _by_mode(asked: Asked, spine: Spine, mode: Mode) -> dict[str, Bounds]:
+    unit = asked.unit
+    return {
+        feature.column: bounds_columns(feature.window, mode, spine.at_us, unit.slice_us) for feature in asked.features
+    }
+
+
+def tokens_of(unit: Unit, tokens: Sequence[Sequence[Token]]) -> list[Token]:
+    """Per row the token of this unit. Raises BadRequest where a row has none."""
+    return [_of_unit(unit, row, some) for row, some in enumerate(tokens)]
+
+
+def _of_unit(unit: Unit, row: int, tokens: Sequence[Token]) -> Token:
+    of_unit = [token for token in tokens if token.unit == unit.storage_fingerprint]
+    # views that share an event list have a token each: that of this view's features is meant
+    of_unit.sort(key=lambda token: token.definition != unit.definition_fingerprint)
+    if of_unit:
+        return of_unit[0]
+    raise BadRequest(
+        f"no token of row {row} is of view {unit.view!r} as it is deployed (unit {unit.storage_fingerprint})",
+        where="token",
+        expected="the token of an answer that read this view",
+        next_step="ask for the features that the answer had, or with the deployment of its time",
+    )
+
+
+def _recorded(asked: Asked, tokens: Sequence[Token]) -> dict[str, Bounds]:
+    bounds: dict[str, Any] = {}
+    for feature in asked.features:
+        pairs = [_bounds_of(feature, row, token) for row, token in enumerate(tokens)]
+        both = np.array(pairs, np.int64).reshape(-1, 2)
+        bounds[feature.column] = (both[:, 0], both[:, 1])
+    return bounds
+
+
+def _bounds_of(feature: PlannedFeature, row: int, token: Token) -> tuple[int, int]:
+    found = token.bounds.get(feature.column)
+    if found is None:
+        raise BadRequest(
+            f"the token of row {row} says nothing of {feature.column!r}",
+            where="token",
+            expected="one of " + ", ".join(sorted(token.bounds)),
+            next_step="ask for the features that the answer had",
+        )
+    return found

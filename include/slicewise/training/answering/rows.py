@@ -1,0 +1,128 @@
+"""Row logic runs once per unit, in DuckDB, and only canonical values that the view accepts go on.
+
+An event whose entity is null, or whose computed value is NaN or infinite, is left out of this view
+only and counted by reason; `where` keeps the events for which it is true.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from slicewise.aggregates import Rows
+from slicewise.features.plan import row_columns
+from slicewise.features.plan.unit import Source, Unit
+from slicewise.features.schema.duplicates import duplicates_among
+from slicewise.offsets.vector import Cover, Place
+from slicewise.training.answering.entities import Entities, entities_of
+from slicewise.training.answering.local import UnitEvents
+from slicewise.training.answering.tree import SortedRows
+from slicewise.training.archive import Archive
+from slicewise.training.ranges import Ints
+
+IDENTITY_COLUMNS = ("event_time", "topic_id", "partition", "offset")
+KAFKA_TIME = "kafka_time"
+DUPLICATE = "duplicate"
+"""Reason of an event whose id came before in its partition (docs/adr/0064)."""
+Span = tuple[int, int]
+"""Of event times: [start, end), microseconds UTC."""
+
+
+def events_of(archive: Archive, source: Source, unit: Unit, start_us: int, end_us: int, seq: int) -> pa.Table:
+    """The events with times in [start, end) for `row_logic` of the unit; where they count once by their id, with those
+    before by which they are known."""
+    if unit.dedupe is None:
+        return archive.events(source, unit.reads, start_us, end_us, seq)
+    asked = archive.events(source, (), start_us, end_us, seq)
+    if not asked.num_rows:
+        return archive.events(source, unit.reads, start_us, end_us, seq)
+    ends = asked.group_by(["topic_id", "partition"]).aggregate([("offset", "max")]).to_pylist()
+    cover = Cover({(each["topic_id"], each["partition"]): each["offset_max"] + 1 for each in ends})
+    oldest = int(pc.min(asked[KAFKA_TIME]).as_py())
+    return archive.below(source, unit.reads, cover, oldest - unit.dedupe.look_back_us, seq)
+
+
+def unit_events(unit: Unit, events: pa.Table, entities: Entities | None = None, span: Span | None = None) -> UnitEvents:
+    """The unit's view of typed events.
+
+    events: the source's columns in their declared types, and event_time, kafka_time (int64 microseconds),
+    topic_id (32 hex digits), partition, offset. entities: those to keep; None keeps all. span: as for `row_logic`.
+    """
+    kept, refused = row_logic(unit, events, span)
+    known = entities or entities_of(kept, [name for name, _ in unit.entity])
+    number = known.numbers(kept)
+    wanted = np.flatnonzero(number >= 0).astype(np.int64)
+    kept, number = kept.take(pa.array(wanted)), number[wanted]
+    topic, topic_hi, topic_lo = _topics(kept["topic_id"])
+    time, partition, offset = (
+        np.asarray(kept[name].to_numpy(), np.int64) for name in ("event_time", "partition", "offset")
+    )
+    order = np.lexsort((offset, partition, topic_lo, topic_hi, time, number)).astype(np.int64)
+    place, places = _places(topic[order], partition[order], kept["topic_id"])
+    columns = {
+        name: _flat(kept[name].take(pa.array(order))) for name in kept.column_names if name not in IDENTITY_COLUMNS
+    }
+    rows = Rows(
+        time[order],
+        topic_hi[order],
+        topic_lo[order],
+        partition[order].astype(np.int32),
+        offset[order],
+        columns,
+    )
+    return UnitEvents(unit, known, SortedRows(number[order], rows), place, places, refused)
+
+
+def row_logic(unit: Unit, events: pa.Table, span: Span | None = None) -> tuple[pa.Table, Mapping[str, int]]:
+    """The events that the view takes, with entity columns and what its aggregates read, and their identities.
+
+    Also how many it refused, by reason. span: of events that count once by their id the times of those that are asked
+    for; the others are there to know them by.
+    """
+    rule = unit.dedupe
+    if rule is None:
+        return row_columns.row_logic(unit, events, IDENTITY_COLUMNS)
+    own = {*dict(unit.entity), *dict(unit.given_types)}
+    carried = (*IDENTITY_COLUMNS, KAFKA_TIME, *(() if rule.column in own else (rule.column,)))
+    inside = np.ones(events.num_rows, np.bool_)
+    if span is not None:
+        time = np.asarray(events["event_time"].to_numpy(), np.int64)
+        inside = (time >= span[0]) & (time < span[1])
+    found, refused = row_columns.row_logic(unit, events.filter(pa.array(inside)), carried)
+    n_asked = found.num_rows
+    if not inside.all():  # what is refused of them is no answer's
+        found = pa.concat_tables([found, row_columns.row_logic(unit, events.filter(pa.array(~inside)), carried)[0]])
+    numbers = entities_of(found, [name for name, _ in unit.entity]).numbers(found)
+    topic, partition = _topics(found["topic_id"])[0], np.asarray(found["partition"].to_numpy(), np.int64)
+    group = np.unique(np.stack([numbers, topic, partition], axis=1), axis=0, return_inverse=True)[1].reshape(-1)
+    offset, kafka_us = (np.asarray(found[name].to_numpy(), np.int64) for name in ("offset", KAFKA_TIME))
+    again = duplicates_among(group.astype(np.int64), offset, found[rule.column], kafka_us, rule)
+    asked = np.arange(found.num_rows) < n_asked
+    counted = {**refused, DUPLICATE: int((asked & again).sum())}
+    kept = found.filter(pa.array(asked & ~again)).drop_columns(list(carried[len(IDENTITY_COLUMNS) :]))
+    return kept, {reason: count for reason, count in counted.items() if count}
+
+
+def _flat(column: pa.ChunkedArray) -> pa.Array:
+    array = column.combine_chunks()
+    return pa.concat_arrays(array.chunks) if isinstance(array, pa.ChunkedArray) else array
+
+
+def _topics(column: pa.ChunkedArray) -> tuple[Ints, np.ndarray, np.ndarray]:
+    """Per row the number of its topic, and the halves of the topic id."""
+    encoded = _flat(column.dictionary_encode())
+    index = np.asarray(encoded.indices.to_numpy(), np.int64)
+    values = encoded.dictionary.to_pylist()
+    halves = np.array([(int(v[:16], 16), int(v[16:], 16)) for v in values], np.uint64).reshape(-1, 2)
+    return index, halves[index, 0], halves[index, 1]
+
+
+def _places(topic: Ints, partition: Ints, names: pa.ChunkedArray) -> tuple[Ints, tuple[Place, ...]]:
+    """Per row the number of its place, and the places."""
+    values = _flat(names.dictionary_encode()).dictionary.to_pylist()
+    pairs, index = np.unique(np.stack([topic, partition], axis=1), axis=0, return_inverse=True)
+    places = tuple((values[int(t)], int(p)) for t, p in pairs)
+    return index.reshape(-1).astype(np.int64), places

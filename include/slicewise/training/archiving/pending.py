@@ -1,0 +1,139 @@
+"""What a question needs is archived before it is answered, or the question is refused: never answered from less."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from slicewise.errors import BadRequest, StoreUnavailable, TopicGone
+from slicewise.features.plan.deployment import Deployment
+from slicewise.features.plan.unit import Source
+from slicewise.offsets.token import Token
+from slicewise.offsets.vector import Cover
+from slicewise.training.answering.ask import Asked, tokens_of
+from slicewise.training.archive import Archive, Archived, NothingArchived
+from slicewise.training.ranges import Ints
+from slicewise.training.tables.instants import text_of
+
+
+class Log(Protocol):
+    """The log beside its archive."""
+
+    def pending(self, source: Source) -> int:
+        """Offsets that the log holds and the archive does not. Raises StoreUnavailable, TopicGone."""
+        ...
+
+
+@dataclass(frozen=True)
+class Need:
+    """How far archives must reach: every event before `latest_us`, and all that `covers` contain, per source."""
+
+    latest_us: int | None
+    latest_row: int = 0
+    covers: Mapping[str, Cover] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Pending:
+    """A source whose archive has to be brought on, and why."""
+
+    source: Source
+    offsets: int
+    why: str
+
+
+def need_of(asked: Sequence[Asked], at_us: Ints, tokens: Sequence[Sequence[Token]] | None) -> Need:
+    """What these rows need. tokens: of each row, where knowledge is that of tokens."""
+    if tokens is None:
+        if not len(at_us):
+            return Need(None)
+        row = int(at_us.argmax())
+        return Need(int(at_us[row]), row)
+    covers: dict[str, Cover] = {}
+    for each in asked:
+        for token in tokens_of(each.unit, tokens):
+            for cover in (token.base, *token.ahead.values()):
+                covers[each.unit.source] = covers.get(each.unit.source, Cover()).join(cover)
+    return Need(None, 0, covers)
+
+
+def lacking(name: str, reached: Archived | None, need: Need) -> str | None:
+    """Why this archive is not enough; None where it is."""
+    if reached is None:
+        return "nothing of it is archived yet"
+    if need.latest_us is not None and need.latest_us > reached.until_us:
+        return f"it is archived until {text_of(reached.until_us)}, and `at` goes to {text_of(need.latest_us)}"
+    if not reached.cover.dominates(need.covers.get(name, Cover())):
+        return "tokens contain events that are not archived yet"
+    return None
+
+
+def pending(
+    deployment: Deployment, archive: Archive, log: Log, asked: Sequence[Asked], need: Need, now_us: int
+) -> list[Pending]:
+    """The sources that must be archived first, with what is left to do of each.
+
+    Raises BadRequest for instants that lie in the future, and NothingArchived where there is nothing to archive.
+    """
+    found = []
+    for name in sorted({each.unit.source for each in asked}):
+        source = deployment.source(name)
+        reached = _reached(archive, source, need.latest_us)
+        why = lacking(name, reached, need)
+        if why is None:
+            continue
+        if need.latest_us is not None and need.latest_us > now_us:
+            raise BadRequest(
+                f"`at` of {text_of(need.latest_us)} lies in the future",
+                where=f"column 'at', row {need.latest_row}",
+                expected=f"instants up to now, {text_of(now_us)}",
+                next_step="leave the row out; what is predicted now is asked of the serving API, or with sw.Client",
+            )
+        if offsets := _offsets(log, source, reached):  # else another run was faster, or a token is of no log of ours
+            found.append(Pending(source, offsets, why))
+    return found
+
+
+def _reached(archive: Archive, source: Source, latest_us: int | None) -> Archived | None:
+    try:
+        reached = archive.reaches(source.name)
+    except NothingArchived:
+        return None
+    late = latest_us is not None and latest_us > reached.until_us
+    return archive.confirmed(source, reached) if late else reached
+
+
+def _offsets(log: Log, source: Source, reached: Archived | None) -> int:
+    what = f"nothing of {source.name!r} is archived" if reached is None else f"the archive of {source.name!r} lags"
+    # an archive that stands is not nothing: then it is the broker's answer that is missing
+    kind = NothingArchived if reached is None else StoreUnavailable
+    try:
+        offsets = log.pending(source)
+    except TopicGone as error:
+        raise kind(
+            f"{what}, and the broker has no topic {source.topic!r}",
+            where=error.where,
+            expected="the topic that the source names",
+            next_step="slicewise apply makes it; then produce events to it",
+        ) from error
+    except StoreUnavailable as error:
+        raise kind(
+            f"{what}, and its log does not answer: {error.what}",
+            where=error.where,
+            expected="a running broker",
+            next_step="slicewise status shows whether it runs, slicewise up starts it; then ask again",
+        ) from error
+    if offsets == 0 and reached is None:
+        raise NothingArchived(
+            f"{what}, and its topic holds no event",
+            where=f"topic {source.topic!r}",
+            expected="events to make a training set of",
+            next_step="produce some, then ask again",
+        )
+    return offsets
+
+
+def plan_text(some: Sequence[Pending]) -> list[str]:
+    """What is about to be done, and why, a line per source."""
+    return [f"archiving {each.source.name} first: {each.why}; {each.offsets:,} offsets to go" for each in some]

@@ -1,0 +1,1 @@
+"""Tables of a user: spines, files and given events, typed or refused by row."""

@@ -1,0 +1,176 @@
+"""What each drill found is a line of a file; docs/faults.md shows what they come to, and no person writes there."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+BEGIN = "<!-- drills: written by python -m tests.drills --table -->"
+END = "<!-- end of drills -->"
+_COLUMNS = (
+    "fault",
+    "invariants",
+    "seeds",
+    "kills",
+    "answers",
+    "refused",
+    "values compared",
+    "mismatches",
+    "did not end",
+    "s to detect",
+    "s to recover",
+    "last played",
+)
+
+
+@dataclass(frozen=True)
+class Part:
+    """One of several defects that a drill planted at once."""
+
+    what: str
+    told: str
+    """The cause that the check gave."""
+    detect_s: float
+    recover_s: float
+
+
+@dataclass(frozen=True)
+class Drilled:
+    """One drill, played once."""
+
+    drill: str
+    fault: str
+    invariants: tuple[str, ...]
+    seed: int
+    when: str
+    """UTC, to the second."""
+    events: int
+    """Of the log, while it was played."""
+    kills: int
+    answers: int
+    refused: int
+    """Questions that were answered with 503."""
+    compared: int
+    """Values, each with the oracle and with training."""
+    wrong: tuple[str, ...]
+    """Every mismatch."""
+    detect_s: float | None
+    """From the fault until the platform said so, the longest; None: it has nothing to say of it."""
+    recover_s: float | None
+    """From the end of the fault until all ran, all was applied and a new event was in an answer, the longest."""
+    broke: str | None = None
+    """Why the drill did not come to its end."""
+    parts: tuple[Part, ...] = ()
+
+    @property
+    def passed(self) -> bool:
+        return not self.wrong and self.broke is None
+
+    def __str__(self) -> str:
+        return (
+            f"{self.drill}: seed {self.seed}: {self.events} events, {self.kills} kills, {self.answers} answers, "
+            f"{self.refused} refused, {self.compared} values compared, {len(self.wrong)} differ; "
+            f"told after {_seconds(self.detect_s)} s, whole after {_seconds(self.recover_s)} s"
+            + ("" if self.broke is None else f"; it did not end: {self.broke}")
+        )
+
+
+def keep(file: Path, drilled: Drilled) -> None:
+    """One more line, in place of the one of the same drill and seed: what failed is played again by its own seed. All
+    of the file or nothing is written, so that no end of a run takes a line with it."""
+    file.parent.mkdir(parents=True, exist_ok=True)
+    before = read(file) if file.exists() else []
+    kept = [each for each in before if (each.drill, each.seed) != (drilled.drill, drilled.seed)]
+    part = file.with_suffix(".part")
+    lines = (json.dumps(_line_of(each), ensure_ascii=False) + "\n" for each in (*kept, drilled))
+    part.write_text("".join(lines), encoding="utf-8")
+    part.replace(file)
+
+
+def _line_of(drilled: Drilled) -> dict[str, Any]:
+    return {name: value for name, value in asdict(drilled).items() if name != "parts" or value}
+
+
+def read(file: Path) -> list[Drilled]:
+    """All lines of a file, the oldest first."""
+    return [_drilled(json.loads(line)) for line in file.read_text(encoding="utf-8").splitlines() if line]
+
+
+def _drilled(line: dict[str, Any]) -> Drilled:
+    found = Drilled(**line)
+    parts = tuple(Part(**each) for each in line.get("parts", ()))
+    return replace(found, invariants=tuple(found.invariants), wrong=tuple(found.wrong), parts=parts)
+
+
+def table(found: Sequence[Drilled], drills: Sequence[str]) -> str:
+    """A row for each of these drills that was played, over all its seeds; what it says of itself, it said last. Below
+    it one for each defect that it planted."""
+    played = [some for name in drills if (some := [each for each in found if each.drill == name])]
+    rows = (row for some in played for row in (_row(some), *_rows_of_parts(some)))
+    return "\n".join((_line(_COLUMNS), "|" + "---|" * len(_COLUMNS), *rows))
+
+
+def _row(played: Sequence[Drilled]) -> str:
+    last = max(played, key=lambda each: each.when)
+    cells = (
+        f"{last.fault} (`{last.drill}`)",
+        ", ".join(last.invariants),
+        ", ".join(dict.fromkeys(str(each.seed) for each in played)),
+        f"{sum(each.kills for each in played):,}",
+        f"{sum(each.answers for each in played):,}",
+        f"{sum(each.refused for each in played):,}",
+        f"{sum(each.compared for each in played):,}",
+        f"{sum(len(each.wrong) for each in played):,}",
+        f"{sum(each.broke is not None for each in played)} of {len(played)}",
+        _seconds(_most(each.detect_s for each in played)),
+        _seconds(_most(each.recover_s for each in played)),
+        last.when[:10],
+    )
+    return _line(cells)
+
+
+def _rows_of_parts(played: Sequence[Drilled]) -> Iterator[str]:
+    """The longest of each over all plays."""
+    parts: dict[tuple[str, str], list[Part]] = {}
+    for part in (part for each in played for part in each.parts):
+        parts.setdefault((part.what, part.told), []).append(part)
+    for (what, told), some in parts.items():
+        seconds = _seconds(max(each.detect_s for each in some)), _seconds(max(each.recover_s for each in some))
+        cells = dict.fromkeys(_COLUMNS, "") | {"fault": f"– {what}: told as `{told}`"}
+        yield _line([*(cells | {"s to detect": seconds[0], "s to recover": seconds[1]}).values()])
+
+
+def _line(cells: Sequence[str]) -> str:
+    return f"| {' | '.join(cells)} |"
+
+
+def _most(seconds: Iterable[float | None]) -> float | None:
+    return max((each for each in seconds if each is not None), default=None)
+
+
+def _seconds(value: float | None) -> str:
+    return "–" if value is None else f"{value:.1f}"
+
+
+def written(page: str, found: Sequence[Drilled], drills: Sequence[str]) -> str:
+    """The page with the table of these drills anew, between its marks. ValueError without marks."""
+    before, begin, rest = page.partition(BEGIN)
+    _, end, after = rest.partition(END)
+    if not begin or not end:
+        raise ValueError(f"no {BEGIN} … {END}")
+    shown = [each for each in found if each.drill in drills]
+    said = _said(shown, [name for name in drills if name not in {each.drill for each in shown}])
+    return f"{before}{BEGIN}\n{said}\n\n{table(shown, drills)}\n{END}{after}"
+
+
+def _said(shown: Sequence[Drilled], missing: Sequence[str]) -> str:
+    """When the rows were played, what they come to, and which drills have none."""
+    days = sorted({each.when[:10] for each in shown})
+    over = " to ".join(dict.fromkeys((days[0], days[-1])))
+    total = sum(each.compared for each in shown)
+    wrong, broke = sum(len(each.wrong) for each in shown), sum(each.broke is not None for each in shown)
+    said = f"{len(shown)} plays, {total:,} values compared, {wrong:,} mismatches, {broke} did not end; {over}."
+    return said + (f" Not recorded: {', '.join(f'`{name}`' for name in missing)}." if missing else "")

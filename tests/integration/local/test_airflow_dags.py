@@ -1,0 +1,202 @@
+"""Every DAG runs for real, on a running Airflow, and does what its page says."""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+from collections.abc import Iterator
+
+import httpx
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import redis
+
+from slicewise.local.servers import stream
+from slicewise.stores.online import keys
+from slicewise.stores.online.redis.status import read_status
+from slicewise.windows.slices import HOUR_US
+from tests.support.airflow import EVENTS, HOURS, PATIENCE_S, PROJECT, SECOND_VIEW, USERS, AirflowStack, airflow_stack
+
+pytestmark = [pytest.mark.server, pytest.mark.airflow, pytest.mark.spark, pytest.mark.timeout(2400)]
+
+DAGS = {
+    "backfill_view",
+    "build_training_set",
+    "check_consistency",
+    "compact_slices",
+    "ingest_stream",
+    "maintain_iceberg",
+    "stop_stream",
+    "sweep_expired",
+}
+
+
+@pytest.fixture(scope="module")
+def platform() -> Iterator[AirflowStack]:
+    with airflow_stack() as stack:
+        yield stack
+
+
+def test_airflow_parses_every_dag_and_every_plugin(platform: AirflowStack) -> None:
+    platform.api.wait_for_dags(sorted(DAGS))
+    assert platform.api.import_errors() == ()
+    assert platform.api.dag_ids() == DAGS
+
+
+def test_ingest_stream_starts_the_driver_and_everything_is_applied(platform: AirflowStack) -> None:
+    assert platform.streamed
+    assert stream.stream_status(platform.settings).running
+
+
+def test_one_run_of_a_backfill_takes_the_hours_of_all_and_the_others_start_no_spark(platform: AirflowStack) -> None:
+    runs = platform.compacted
+    bad = [run for run in runs if not run.well]
+    assert not bad, platform.api.log(bad[0], "compact")[-6000:]
+    assert len(runs) == HOURS
+    submitted = []
+    for run, hour in zip(runs, platform.hours, strict=True):
+        report, log = platform.api.xcom(run, "compact"), platform.api.log(run, "compact")
+        assert isinstance(report, dict)
+        if report["slices"]:
+            assert re.search(r"view +unit +hour +slice +events +entities +late +bytes", log)
+        if "job_submitted" in log:
+            submitted.append(run)
+        else:
+            assert (report["outcome"], report["slices"]) == ("clean", [])
+            assert hour % 24, "a run at a day's first hour adds up the day before"
+        print(f"{hour}: {run.seconds:.1f} s in Airflow, {run.run_type}, {report['outcome']}", flush=True)
+    # unpaused right after a full hour, Airflow makes the newest hour's run by itself
+    assert len([run for run in submitted if run.run_type == "backfill"]) <= 1 + sum(h % 24 == 0 for h in platform.hours)
+    # whichever run came first did the work: a scheduled one takes other dirty hours too
+    assert sum(row["events"] for row in platform.compacted_slices()) == EVENTS
+    swapped = read_status(platform.settings.redis_url).swapped
+    assert all(set(platform.hours) <= set(hours) for hours in swapped.values())
+    assert swapped
+
+
+def test_running_an_hour_again_is_a_recorded_no_op(platform: AirflowStack) -> None:
+    assert platform.compacted
+    key = time.strftime("%Y-%m-%dT%H:00:00", time.gmtime(platform.hours[0] * 3600))
+    run = platform.api.wait(
+        platform.api.trigger("compact_slices", conf={"only": True}, partition_key=key), timeout_s=PATIENCE_S
+    )
+    assert run.well
+    report = platform.api.xcom(run, "compact")
+    assert isinstance(report, dict)
+    assert (report["outcome"], report["slices"]) == ("clean", [])
+
+
+def test_the_check_compares_values_and_finds_none_that_differs(platform: AirflowStack) -> None:
+    assert platform.compacted
+    report = platform.do("check_consistency", "check", sample=USERS)
+    assert report["mismatches"] == 0
+    values = report["values"]
+    assert isinstance(values, int)
+    assert values >= USERS
+
+
+def test_a_new_view_gets_its_history_and_is_ready(platform: AirflowStack) -> None:
+    assert platform.compacted
+    platform.define(PROJECT + SECOND_VIEW)
+    platform.cli("apply", timeout_s=PATIENCE_S)  # triggers the DAG, and waits for the view
+    [run] = platform.api.runs("backfill_view", run_type="manual")
+    assert platform.api.wait(run, timeout_s=PATIENCE_S).well, platform.api.log(run, "backfill")[-6000:]
+    with platform.store() as store:
+        marks = store.marks()
+    units = [unit for unit in read_status(platform.settings.redis_url).units if unit["view"] == "songs"]
+    assert [unit["storage_fingerprint"] in marks.ready for unit in units] == [True]
+
+
+def test_the_sweep_finds_a_key_without_expiry_and_sets_it_right(platform: AirflowStack) -> None:
+    assert platform.streamed
+    status = read_status(platform.settings.redis_url)
+    unit = str(status.units[0]["storage_fingerprint"])
+    tag = keys.entity_tags([("user_id", "string")], [["user 0"]])[0]
+    hot = keys.hot_key(int(status.marks["generation"]), tag, unit)
+    # Unpausing makes a scheduled run, which would find the key as well: let it pass first.
+    platform.do("sweep_expired", "sweep")
+    platform.settle("sweep_expired")
+    with redis.Redis.from_url(platform.settings.redis_url) as client:
+        client.hset(hot, "l:00000000000000000000000000000000:9", "1")
+        client.persist(hot)
+        found = platform.do("sweep_expired", "sweep")
+        assert found["no_expiry"] == 1
+        assert found["changed"] == 1
+        assert found["unknown"] == 0
+        assert client.ttl(hot) > 0
+        assert platform.do("sweep_expired", "sweep")["no_expiry"] == 0
+
+
+def test_maintenance_keeps_every_table(platform: AirflowStack) -> None:
+    assert platform.compacted
+    report = platform.do("maintain_iceberg", "maintain")
+    assert report["job"] == "maintain"
+
+
+def test_a_training_set_is_built_from_params_and_archives_first_what_it_needs(platform: AirflowStack) -> None:
+    assert platform.compacted
+    now = time.time_ns() // 1_000
+    play = {"user_id": "late", "song_id": "song 0", "seconds": 1.0, "played_at": now - 60_000_000}
+    platform.produce("plays", [(0, json.dumps(play).encode(), now // 1_000)])
+    spine, out = platform.project / "spine.parquet", platform.project / "set.parquet"
+    at = (platform.hours[-1] + 1) * HOUR_US
+    users = [f"user {n}" for n in range(USERS)] + ["late"]
+    instants = pa.array([at] * USERS + [time.time_ns() // 1_000], pa.timestamp("us", tz="UTC"))
+    pq.write_table(pa.table({"user_id": users, "at": instants}), spine)
+    report = platform.do(
+        "build_training_set",
+        "build",
+        spine=str(spine),
+        features="listening:plays_1d,listening:seconds_1h",
+        out=str(out),
+    )
+    assert report["rows"] == USERS + 1
+    built = pq.read_table(out)
+    [plays] = [name for name in built.column_names if name.endswith("plays_1d")]
+    *before, late = built.column(plays).to_pylist()
+    assert sum(before) == EVENTS
+    assert late == 1, "archived a moment ago, by the task"
+
+
+def test_the_page_shows_stream_views_and_jobs(platform: AirflowStack) -> None:
+    assert platform.compacted
+    answer = httpx.get(f"{platform.settings.airflow_url}/slicewise/status.json", trust_env=False, timeout=30)
+    assert answer.status_code == 200, answer.text
+    found = answer.json()
+    assert found["health"]["well"], found["health"]
+    assert {line["view"] for line in found["views"]} >= {"listening"}
+    assert any(line["job"] == "compact" and line["ok"] for line in found["jobs"])
+    page = httpx.get(f"{platform.settings.airflow_url}/slicewise/", trust_env=False, timeout=30)
+    assert "<title>slicewise</title>" in page.text
+
+
+def test_a_killed_driver_makes_its_run_red_and_the_next_run_starts_another(platform: AirflowStack) -> None:
+    assert platform.streamed
+    before = stream.stream_status(platform.settings).pid
+    watching = {run.run_id for run in platform.api.runs("ingest_stream") if not run.over}
+    platform.kill_stream()
+
+    def another() -> str | None:
+        found = stream.stream_status(platform.settings)
+        return None if found.well and found.pid != before else f"{found}"
+
+    platform.wait(another, "another driver", PATIENCE_S)
+    red = [run for run in platform.api.runs("ingest_stream") if run.run_id in watching]
+    assert [run.state for run in red] == ["failed"]
+    log = platform.api.log(red[0], "watch", attempt=1)
+    assert "task_failed" in log
+    assert "docs/runbook.md#the-stream-is-not-well" in log
+    assert "no heartbeat for" in log
+
+
+def test_stop_stream_drains_the_driver_and_nothing_starts_it_again(platform: AirflowStack) -> None:
+    assert platform.streamed
+    platform.do("stop_stream", "drain")
+    assert platform.api.is_paused("ingest_stream")
+    assert not stream.stream_status(platform.settings).running
+
+    runs = platform.api.runs("ingest_stream")
+    assert all(run.over for run in runs), runs
+    assert runs[0].well, "it was stopped on purpose: nobody is paged"

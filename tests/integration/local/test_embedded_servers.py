@@ -1,0 +1,233 @@
+"""The embedded servers are real, keep their promises to the platform, and leave no process behind."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import redis
+from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
+
+from slicewise.errors import ServerError, SettingsError
+from slicewise.local.servers import control, process, services, supervisor
+from slicewise.local.servers.state import StateFolder
+from slicewise.settings import Settings
+from tests.support.servers import KafkaBroker, RedisServer, listening
+
+pytestmark = pytest.mark.server
+
+
+@pytest.fixture
+def state(tmp_path: Path) -> Iterator[StateFolder]:
+    folder = StateFolder(tmp_path / "state")
+    yield folder
+    supervisor.down(Settings.load({"SLICEWISE_STATE": str(folder.path)}), print)
+
+
+@pytest.mark.parametrize(
+    "command", ["FLUSHALL", "FLUSHDB", "SWAPDB 0 1", "DEBUG SLEEP 0", "ACL SETUSER default allcommands"]
+)
+def test_platform_users_may_not_empty_or_swap_the_store(redis_server: RedisServer, command: str) -> None:
+    with redis.Redis.from_url(redis_server.url) as client, pytest.raises(redis.exceptions.ResponseError):
+        client.execute_command(*command.split())
+
+
+def test_platform_users_may_not_restore_a_dump(redis_server: RedisServer) -> None:
+    with redis.Redis.from_url(redis_server.url) as client:
+        client.set("restore-source", "1")
+        dump = client.dump("restore-source")
+        with pytest.raises(redis.exceptions.NoPermissionError):
+            client.restore("restore-target", 0, dump)
+
+
+def test_the_store_never_evicts_and_appends_what_it_is_told(redis_server: RedisServer) -> None:
+    with redis.Redis.from_url(redis_server.url, decode_responses=True) as client:
+        assert client.config_get("maxmemory-policy") == {"maxmemory-policy": "noeviction"}
+        assert client.config_get("appendonly") == {"appendonly": "yes"}
+        assert client.config_get("hash-max-listpack-entries") == {"hash-max-listpack-entries": "512"}
+        assert client.config_get("hash-max-listpack-value") == {"hash-max-listpack-value": "1024"}
+
+
+def test_a_restarted_store_keeps_its_data_under_a_new_run_id(own_redis: RedisServer) -> None:
+    with redis.Redis.from_url(own_redis.url, decode_responses=True) as client:
+        client.set("kept", "yes")
+        before = client.info("server")["run_id"]
+    own_redis.stop()
+    own_redis.start()
+    with redis.Redis.from_url(own_redis.url, decode_responses=True) as client:
+        assert client.get("kept") == "yes"
+        assert client.info("server")["run_id"] != before
+
+
+def test_an_operator_may_flush(own_redis: RedisServer) -> None:
+    with redis.Redis.from_url(own_redis.operator_url) as client:
+        client.set("gone", "1")
+        client.flushall()
+        assert client.dbsize() == 0
+
+
+def test_the_broker_keeps_the_timestamps_of_producers_also_old_and_future_ones(kafka_broker: KafkaBroker) -> None:
+    times = [0, 1_357_000_000_000, 4_102_444_800_000]
+    admin = AdminClient({"bootstrap.servers": kafka_broker.bootstrap})
+    # without retention: it would drop the old ones whenever the broker looks
+    topic = NewTopic("times", num_partitions=1, replication_factor=1, config={"retention.ms": "-1"})
+    admin.create_topics([topic])["times"].result(30)
+    producer = Producer({"bootstrap.servers": kafka_broker.bootstrap})
+    for each in times:
+        producer.produce("times", value=b"x", timestamp=each)
+    assert producer.flush(30) == 0
+    consumer = Consumer({"bootstrap.servers": kafka_broker.bootstrap, "group.id": "times", "enable.auto.commit": False})
+    consumer.assign([TopicPartition("times", 0, 0)])
+    seen = consumer.consume(len(times), timeout=30)
+    consumer.close()
+    # a timestamp of 0 asks librdkafka for the time of now
+    assert [message.timestamp()[1] for message in seen][1:] == times[1:]
+
+
+def test_a_killed_broker_keeps_what_it_acknowledged(own_kafka: KafkaBroker) -> None:
+    admin = AdminClient({"bootstrap.servers": own_kafka.bootstrap})
+    admin.create_topics([NewTopic("kept", num_partitions=1, replication_factor=1)])["kept"].result(30)
+    producer = Producer({"bootstrap.servers": own_kafka.bootstrap, "acks": "all"})
+    for number in range(1000):
+        producer.produce("kept", value=str(number).encode())
+    assert producer.flush(30) == 0
+    own_kafka.kill()
+    own_kafka.start()
+    consumer = Consumer({"bootstrap.servers": own_kafka.bootstrap, "group.id": "kept", "enable.auto.commit": False})
+    assert consumer.get_watermark_offsets(TopicPartition("kept", 0), timeout=30) == (0, 1000)
+    consumer.close()
+
+
+def test_up_twice_changes_nothing_and_down_leaves_no_process(state: StateFolder) -> None:
+    said: list[str] = []
+    settings = Settings.load({"SLICEWISE_STATE": str(state.path)})
+    supervisor.up(settings, said.append, only=["redis", "kafka"])
+    before = process.marked(state.path)
+    supervisor.up(settings, said.append, only=["redis", "kafka"])
+    assert process.marked(state.path) == before
+    assert len(before) == 2
+    assert {address.removeprefix("::ffff:") for address, _ in listening(before)} == {"127.0.0.1"}
+    rows = {each.name: each.state for each in supervisor.status(settings)}
+    assert rows == {name: "up" if name in ("redis", "kafka") else "down" for name in services.NAMES}
+
+    ports = state.ports()
+    supervisor.down(settings, said.append)
+    assert process.marked(state.path) == []
+    assert not any(birth.alive() for birth in before)
+    assert {each.state for each in supervisor.status(settings)} == {"down"}
+
+    supervisor.up(settings, said.append, only=["redis"])
+    assert state.ports() == ports, "a restart takes the same ports"
+
+
+def test_redis_is_all_nodes_of_the_store(state: StateFolder) -> None:
+    settings = Settings.load({"SLICEWISE_STATE": str(state.path), "SLICEWISE_STORE_NODES": "2"})
+    supervisor.up(settings, print, only=["redis"])
+    rows = {each.name: each.state for each in supervisor.status(settings)}
+    supervisor.down(settings, print)
+    assert (rows["redis"], rows["redis-2"], rows["kafka"]) == ("up", "up", "down")
+    addresses = state.addresses()
+    for count in ("1", "3"):
+        other = Settings.load({"SLICEWISE_STATE": str(state.path), "SLICEWISE_STORE_NODES": count})
+        with pytest.raises(SettingsError, match=f"{count} nodes, and the store of .* has 2"):
+            supervisor.up(other, print, only=["redis"])
+    assert state.addresses() == addresses
+
+
+def test_a_server_that_lost_its_pid_file_is_found_and_not_started_twice(state: StateFolder) -> None:
+    settings = Settings.load({"SLICEWISE_STATE": str(state.path)})
+    supervisor.up(settings, print, only=["redis"])
+    [before] = process.marked(state.path)
+    state.pid_file("redis").unlink()
+    supervisor.up(settings, print, only=["redis"])
+    assert process.marked(state.path) == [before]
+
+
+def test_a_pid_file_of_before_a_reboot_names_nothing(state: StateFolder) -> None:
+    settings = Settings.load({"SLICEWISE_STATE": str(state.path)})
+    state.create()
+    # the pid lives (it is this test's), the birth is another boot's
+    process.write_pid_file(state.pid_file("redis"), process.Birth(os.getpid(), "another-boot:1"))
+    supervisor.up(settings, print, only=["redis"])
+    assert supervisor.status(settings)[0].state == "up"
+    supervisor.down(settings, print)
+
+
+def test_up_killed_half_way_is_finished_by_the_next_up(state: StateFolder) -> None:
+    program = (
+        "from slicewise.local import supervisor; from slicewise.settings import Settings;"
+        "supervisor.up(Settings.load(), print, only=['redis', 'kafka'])"
+    )
+    env = {**os.environ, "SLICEWISE_STATE": str(state.path)}
+    with subprocess.Popen([sys.executable, "-c", program], env=env, stdout=subprocess.DEVNULL) as starter:
+        deadline = time.monotonic() + 60
+        while not process.marked(state.path, "kafka"):
+            assert time.monotonic() < deadline
+            time.sleep(0.02)
+        starter.send_signal(signal.SIGKILL)
+    settings = Settings.load({"SLICEWISE_STATE": str(state.path)})
+    supervisor.up(settings, print, only=["redis", "kafka"])
+    assert {each.name for each in supervisor.status(settings) if each.state == "up"} == {"redis", "kafka"}
+    assert len(process.marked(state.path)) == 2
+
+
+def test_orphans_of_a_killed_service_are_ended_by_down(state: StateFolder) -> None:
+    """As Airflow's parts outlive the process that started them."""
+    settings = Settings.load({"SLICEWISE_STATE": str(state.path)})
+    state.create()
+    serving = services.build(settings, services.chooser({}), env={}).services["serving"]
+    parent = process.spawn(
+        ["/bin/sh", "-c", "sleep 300 & sleep 300 & wait"],
+        serving.environment(settings),
+        Path("/"),
+        state.log("serving"),
+    )
+    deadline = time.monotonic() + 60
+    while len(process.marked(state.path)) < 3:
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    parent.signal(signal.SIGKILL)
+    assert not process.wait_gone([parent], 10)
+    assert control.running(serving, state) is None, "an orphan is not the service"
+    assert len(process.marked(state.path)) == 2
+    supervisor.down(settings, print)
+    assert process.marked(state.path) == []
+
+
+def test_clean_forgets_the_state_and_spares_a_folder_of_someone_else(state: StateFolder, tmp_path: Path) -> None:
+    settings = Settings.load({"SLICEWISE_STATE": str(state.path)})
+    supervisor.up(settings, print, only=["redis"])
+    supervisor.clean(settings, print)
+    assert not state.path.exists()
+    mine = tmp_path / "mine"
+    mine.mkdir()
+    (mine / "thesis.txt").write_text("years of work")
+    with pytest.raises(ServerError):
+        supervisor.clean(Settings.load({"SLICEWISE_STATE": str(mine)}), print)
+    assert (mine / "thesis.txt").exists()
+
+
+def test_a_service_waits_only_for_those_that_it_comes_after(state: StateFolder) -> None:
+    said: list[str] = []
+    settings = Settings.load({"SLICEWISE_STATE": str(state.path)})
+    supervisor.up(settings, said.append, only=["redis", "kafka", "serving"])
+    order = [line.split()[0] for line in said if " up after " in line]
+    assert order.index("redis") < order.index("serving")
+    starts = [line.split()[0] for line in said if line.endswith("starting")]
+    assert set(starts[:2]) == {"redis", "kafka"}
+
+
+def test_a_server_that_cannot_start_is_told_with_its_log(state: StateFolder) -> None:
+    settings = Settings.load({"SLICEWISE_STATE": str(state.path), "SLICEWISE_REDIS_MAXMEMORY": "plenty"})
+    with pytest.raises(ServerError) as raised:
+        supervisor.up(settings, print, only=["redis"])
+    assert "maxmemory" in str(raised.value)
+    assert raised.value.next_step

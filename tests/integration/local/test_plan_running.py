@@ -1,0 +1,60 @@
+"""`slicewise plan` compares with what is deployed on the running store, and changes nothing there."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import redis
+
+from slicewise.cli import main
+from slicewise.features.plan.deployment import plan
+from slicewise.features.project import load_project
+from slicewise.offsets.vector import Cover
+from slicewise.stores.online.redis import open_store
+from tests.support.servers import RedisServer
+
+pytestmark = pytest.mark.server
+EXAMPLE = Path(__file__).parents[3] / "examples" / "flights"
+
+
+def planned(capsys: pytest.CaptureFixture[str]) -> tuple[int, dict[str, Any]]:
+    code = main(["plan", str(EXAMPLE), "--json"])
+    return code, json.loads(capsys.readouterr().out)
+
+
+def test_a_plan_says_what_differs_from_the_deployment(
+    own_redis: RedisServer, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("SLICEWISE_REDIS_URL", own_redis.url)
+    code, found = planned(capsys)
+    assert (code, found["compared"]) == (0, "nothing is deployed yet")
+    operator = redis.Redis.from_url(own_redis.operator_url)
+    assert operator.dbsize() == 0, "a plan writes nothing"
+
+    project = tmp_path / "flights"
+    project.mkdir()
+    text = (EXAMPLE / "features.py").read_text(encoding="utf-8")
+    (project / "slicewise.toml").write_text((EXAMPLE / "slicewise.toml").read_text(encoding="utf-8"), encoding="utf-8")
+    # the deployed long_haul has another row logic
+    (project / "features.py").write_text(text.replace("distance >= 1500", "distance >= 1000"), encoding="utf-8")
+    deployed = plan(load_project(project / "features.py"))
+    store = open_store(own_redis.url)
+    try:
+        marks = store.initialise()
+        topics = {source.topic: "0" * 31 + "1" for source in deployed.sources}
+        store.deploy(deployed, marks.epoch, topics, Cover())
+    finally:
+        store.close()
+    before = operator.dbsize()
+    code, found = planned(capsys)
+    assert code == 1, "something is refused"
+    kinds = {change["view"]: change["change"] for change in found["changes"]}
+    assert kinds == dict.fromkeys(deployed.views, "unchanged") | {"long_haul": "refused"}
+    (refused,) = [change for change in found["changes"] if change["change"] == "refused"]
+    assert (
+        "where is `distance >= 1500 AND NOT cancelled`, was `distance >= 1000 AND NOT cancelled`" in refused["reason"]
+    )
+    assert found["compared"] == f"compared with deployment {deployed.digest[:16]}"
+    assert operator.dbsize() == before
+    operator.close()

@@ -1,0 +1,200 @@
+"""What is gone is never passed over in silence: snapshots that data sets name, covers by time, holes of the log."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+import slicewise as sw
+from slicewise.cli import main
+from slicewise.errors import DataLoss
+from slicewise.offsets.vector import Cover
+from slicewise.spark.lake import maintain as maintain_run
+from slicewise.spark.lake.compact_run import Request, compact
+from slicewise.spark.lake.maintain import Maintenance
+from slicewise.stores.lake.archive import load, scan_events
+from slicewise.stores.lake.gaps import accepted
+from slicewise.stores.lake.records import records
+from slicewise.stores.lake.schemas import LEDGER, RUNS
+from slicewise.training.archiving.offline import IcebergArchive, Offline
+from slicewise.training.dataset import build_training_set, rebuild
+from slicewise.windows.slices import HOUR_US
+from tests.support.lake import Lake, lake
+
+pytestmark = [
+    pytest.mark.spark,
+    pytest.mark.server,
+    pytest.mark.timeout(1200),
+    # py4j and librdkafka leave sockets to the collector
+    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
+]
+
+USERS = ("ada", "bob", "eve")
+
+
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lake]:
+    with lake(tmp_path_factory.mktemp("edges")) as running:
+        yield running
+
+
+def over(hours_ago: int) -> int:
+    """Start of an hour that is over."""
+    return (time.time_ns() // 1000 // HOUR_US - hours_ago) * HOUR_US
+
+
+def events(start_us: int, count: int) -> list[dict[str, Any]]:
+    return [
+        {"user_id": USERS[i % 3], "song_id": f"s{i % 5}", "n": i, "played": start_us + i * 17_000_000}
+        for i in range(count)
+    ]
+
+
+def command(shared: Lake, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], *words: str) -> Any:
+    """What `slicewise <words> --json` prints; what it says on standard error where it fails."""
+    for name, value in shared.settings.to_env().items():
+        monkeypatch.setenv(name, value)
+    capsys.readouterr()
+    code = main([*words, "--json"])
+    shown = capsys.readouterr()
+    return json.loads(shown.out) if code == 0 else shown.err
+
+
+def test_a_loss_is_shown_accepted_by_a_person_recorded_and_flagged(
+    shared: Lake, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    log = shared.topic("lost")
+    deployment = shared.deploy(view(shared, "lost"))
+    unit = deployment.units[0]
+    seen = events(over(2), 30)
+    shared.produce("lost", seen)
+    shared.fold(deployment, "lost")
+    with shared.context() as context:
+        compact(context, Request(over(2) // HOUR_US))
+        store = context.store
+        store.mark_ready(unit, context.marks.starts[unit.storage_fingerprint], {unit.view: [unit.storage_fingerprint]})
+    assert command(shared, monkeypatch, capsys, "hole")["lost"] == 0
+
+    # retention passes while the archive stands still: 20 of the next 30 go, the stream has folded them
+    shared.produce("lost", events(over(1), 30))
+    shared.fold(deployment, "lost")
+    log.delete_records("lost", {0: 50})
+    for _ in range(2):
+        with shared.context() as context, pytest.raises(DataLoss, match=r"20 offsets are gone.*(?s:.*)slicewise hole"):
+            context.archive("lost")
+
+    shown = command(shared, monkeypatch, capsys, "hole", "--source", "lost")
+    [planned] = shown["sources"]
+    assert shown["lost"] == 20
+    assert [(each["first"], each["end"]) for each in planned["missing"]] == [(30, 50)]
+    accept = ("hole", "--accept", planned["digest"], "--by", "Ada", "--why", "the disk of a broker")
+    assert "no loss of digest" in command(shared, monkeypatch, capsys, "hole", "--accept", "0" * 12, *accept[3:])
+    assert "nobody says why" in command(shared, monkeypatch, capsys, *accept[:5], "--why", " ")
+    with shared.context() as context, pytest.raises(DataLoss, match="20 offsets are gone"):
+        context.archive("lost")  # nothing was accepted so far
+
+    done = command(shared, monkeypatch, capsys, *accept)
+    assert (done["lost"], done["seq"], done["by"]) == (20, 2, "Ada")
+    assert "no loss of digest" in command(shared, monkeypatch, capsys, *accept), "once"
+
+    with shared.context() as context:
+        report = compact(context, Request(over(1) // HOUR_US)).to_json()
+        assert report["archived"][0]["seq"] == 3
+        table = load(context.catalog, "lost")
+        assert table is not None
+        source = context.deployment.source("lost")
+        assert scan_events(table, source).num_rows == 40
+        [hole] = accepted(table)
+        assert (hole.first, hole.end, hole.by, hole.why) == (30, 50, "Ada", "the disk of a broker")
+        assert hole.from_us <= over(1) < hole.until_us
+        assert {row["outcome"] for row in records(context.catalog, RUNS) if row["job"] == "hole"} == {"accepted"}
+
+        archive = IcebergArchive(context.catalog, shared.settings.kafka_bootstrap, shared.clock)
+        spine = [{"user_id": user, "at": at} for user in USERS for at in (over(1), over(0))]
+        built = build_training_set(context.deployment, archive, spine, ["lost_by_user:plays_1h"], "event_time")
+        assert dict(built.manifest.incomplete) == {"lost_by_user:plays_1h": 6}, "lateness reaches back for days"
+    # as a user's process reads it; serving lives in the platform's environment
+    asks = (
+        "import json, sys, slicewise as sw\n"
+        "with sw.Client(sys.argv[1]) as client:\n"
+        "    answer = client.get(['lost_by_user:plays_1h'], {'user_id': 'ada'})\n"
+        "print(json.dumps([answer.flags, answer.incomplete]))\n"
+    )
+    process = [str(shared.settings.platform_python), "-c", asks, shared.settings.redis_url]
+    printed = subprocess.run(process, capture_output=True, text=True, timeout=60, check=True).stdout
+    assert json.loads(printed) == [["incomplete"], ["lost_by_user:plays_1h"]]
+
+
+def view(shared: Lake, name: str) -> sw.FeatureView:
+    features = [sw.Feature("plays", sw.count(), windows=["1h"])]
+    return sw.FeatureView(f"{name}_by_user", source=shared.source(name), entity=["user_id"], features=features)
+
+
+def test_a_data_set_is_built_again_after_maintenance_and_its_snapshot_stays(
+    shared: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shared.topic("kept")
+    shared.deploy(view(shared, "kept"))
+    monkeypatch.setattr(maintain_run, "KEEP_SNAPSHOTS", 1)
+    with shared.context() as context:
+        shared.produce("kept", events(over(3), 60))
+        context.archive("kept")
+        archive = IcebergArchive(context.catalog, shared.settings.kafka_bootstrap, shared.clock)
+        spine = [{"user_id": user, "at": over(2)} for user in USERS]
+        built = build_training_set(context.deployment, archive, spine, ["kept_by_user:plays_1h"], "event_time")
+        assert [row["kept_by_user:plays_1h"] for row in built.to_arrow().to_pylist()] == [20, 20, 20]
+        Offline(context.deployment, archive, shared.clock).record(built.manifest, "kept")
+        named = built.manifest.archived()["kept"].snapshot_id
+        others = []
+        for _ in range(3):
+            shared.produce("kept", events(over(3), 30))
+            others.append(context.archive("kept").state.snapshot_id)
+
+        report = Maintenance(shared.session, shared.settings, context.catalog, shared.clock, keep_days=0).run()
+        table = load(context.catalog, "kept")
+        assert table is not None
+        left = {each.snapshot_id for each in table.snapshots()}
+        assert named in left
+        assert others[0] not in left, "what nothing names goes"
+        assert next(each for each in report["tables"] if each["table"] == "log.kept")["held"] == 1
+        log = f"{shared.settings.catalog_name}.log.kept"
+        text = f"SELECT count(*) AS n FROM {log} VERSION AS OF {named} WHERE kind = 'good'"
+        seen = shared.session.sql(text).collect()
+        assert seen[0].n == 60, "and it can be read"
+        again = rebuild(archive, built.manifest, spine, "test")
+        assert again.to_arrow().equals(built.to_arrow())
+
+
+def test_the_ledger_is_recorded_by_time_and_a_rerun_records_nothing(shared: Lake) -> None:
+    shared.topic("timed")
+    shared.topic("other")
+    deployment = shared.deploy(view(shared, "timed"), view(shared, "other"))
+    topic = shared.topic("timed").topic_id("timed")
+
+    def rows() -> list[dict[str, Any]]:
+        with shared.context() as context:
+            found = [row for row in records(context.catalog, LEDGER) if row["source"] == "timed"]
+        return sorted(found, key=lambda row: row["time"])
+
+    def run() -> None:
+        with shared.context() as context:
+            compact(context, Request(over(3) // HOUR_US))
+
+    run()
+    shared.produce("timed", events(over(3), 30), partition=1)
+    run()  # archived, not applied: the ledger stands where it stood
+    assert [Cover.unpack(row["cover"]).get((topic, 1)) for row in rows()] == [0]
+    shared.fold(deployment, "timed")
+    run()
+    run()
+    found = rows()
+    assert [Cover.unpack(row["cover"]).get((topic, 1)) for row in found] == [0, 30]
+    assert {place[0] for row in found for place in Cover.unpack(row["cover"])} <= {topic}, "no other source's places"
+    with shared.store() as store:
+        marks = store.marks()
+    assert {(row["epoch"], row["generation"]) for row in found} == {(marks.epoch, marks.generation)}

@@ -1,0 +1,606 @@
+"""Stream, archive, compaction and backfill on real servers: each event counts once, whatever ran when and how often."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing
+from typing import Any
+
+import pytest
+import redis
+
+import slicewise as sw
+from slicewise.errors import CommitConflict, DataLoss, EpochSuperseded, UnknownName
+from slicewise.features.plan.deployment import Deployment
+from slicewise.features.plan.unit import Unit
+from slicewise.lifecycle.archiving import Extent
+from slicewise.lifecycle.sweep import rules_of, verdict
+from slicewise.local import rebuilding
+from slicewise.local.clean_hour import why_not_clean
+from slicewise.offsets.vector import Cover
+from slicewise.spark.lake import backfill as backfill_run
+from slicewise.spark.lake.archive import Archiver, committed
+from slicewise.spark.lake.backfill import backfill
+from slicewise.spark.lake.compact_run import Request, UnitRun, compact
+from slicewise.spark.lake.compaction import HourJob, UnitTable
+from slicewise.spark.lake.context import Context
+from slicewise.spark.lake.maintain import Maintenance
+from slicewise.spark.lake.report import hour_text
+from slicewise.spark.microbatch.streaming import plan_stream
+from slicewise.stores.lake import slices
+from slicewise.stores.lake.archive import archive_state, archived_until_us, load, newest_by_hour, scan_events
+from slicewise.stores.lake.slices import Header
+from slicewise.stores.log.topics import KafkaLog
+from slicewise.stores.online.model import phases
+from slicewise.stores.online.redis import sweep as store_sweep
+from slicewise.windows.slices import DAY_US, HOUR_US
+from tests.support.lake import Lake, expected, lake
+
+pytestmark = [
+    pytest.mark.spark,
+    pytest.mark.server,
+    pytest.mark.timeout(900),
+    # py4j and librdkafka leave sockets to the collector
+    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
+]
+
+USERS = ("ada", "bob", "eve")
+MINUTE_US = 60_000_000
+
+
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lake]:
+    with lake(tmp_path_factory.mktemp("lake")) as running:
+        yield running
+
+
+def over(hours_ago: int) -> int:
+    """Start of an hour that is over."""
+    return (time.time_ns() // 1000 // HOUR_US - hours_ago) * HOUR_US
+
+
+def events(start_us: int, count: int, step_us: int = 17_000_000) -> list[dict[str, Any]]:
+    """`count` events from start_us on, users and songs in turn."""
+    return [
+        {"user_id": USERS[i % 3], "song_id": f"s{i % 5}", "n": i, "played": start_us + i * step_us}
+        for i in range(count)
+    ]
+
+
+def by_user(shared: Lake, name: str) -> sw.FeatureView:
+    return sw.FeatureView(
+        f"{name}_by_user",
+        source=shared.source(name),
+        entity=["user_id"],
+        features=[sw.Feature("plays", sw.count(), windows=["10m", "1d"])],
+    )
+
+
+def by_song(shared: Lake, name: str) -> sw.FeatureView:
+    return sw.FeatureView(
+        f"{name}_by_song",
+        source=shared.source(name),
+        entity=["song_id", "user_id"],
+        features=[sw.Feature("plays", sw.count(), windows=["10m", "1d"])],
+    )
+
+
+def check(shared: Lake, unit: Unit, stand: list[dict[str, Any]]) -> None:
+    """The store holds exactly these events of the unit, each once."""
+    wanted = expected(stand, [name for name, _ in unit.entity], unit.slice_us)
+    assert shared.contents(unit, list(wanted)) == wanted
+
+
+def rows_of(context: Context, unit: Unit, hours: list[int]) -> Any:
+    table = context.unit_table(unit).table
+    table.refresh()
+    order = [(name, "ascending") for name in ("hour", "slice", *(name for name, _ in unit.entity))]
+    return slices.scan_slices(table, hours).sort_by(order)
+
+
+def unit_of(deployment: Deployment, view: str) -> Unit:
+    (unit,) = deployment.view(view)
+    return unit
+
+
+def test_the_stream_applies_every_good_record_once_and_counts_the_bad_by_reason(shared: Lake) -> None:
+    shared.topic("applied")
+    deployment = shared.deploy(by_user(shared, "applied"))
+    unit = deployment.units[0]
+    good = events(over(2), 60)
+    shared.produce("applied", [*good[:30], b"{", b'{"user_id": 3, "played": 1}', {"song_id": "s", "played": 1}], 0)
+    shared.produce("applied", good[30:], 1)
+    status = shared.fold(deployment, "applied")
+    check(shared, unit, good)
+    assert status.records == 63
+    assert status.bad == {"not_json": 1, "wrong_type:user_id": 1, "missing_required:user_id": 1}
+    with shared.store() as store:
+        assert sum(store.marks().ledger.offsets.values()) == 63
+
+
+def test_a_batch_whose_ledger_did_not_advance_is_applied_again_without_counting_twice(
+    shared: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shared.topic("again")
+    deployment = shared.deploy(by_user(shared, "again"))
+    good = events(over(2), 40)
+    shared.produce("again", good)
+    query = shared.query(deployment, "again")
+
+    def crash(*_: object) -> Cover:
+        raise DataLoss("the driver died here")
+
+    monkeypatch.setattr(query._store, "advance_ledger", crash)
+    with pytest.raises(Exception, match="the driver died here"):
+        query.query.processAllAvailable()
+    query.drain()
+    check(shared, deployment.units[0], good)  # folded, and not in the ledger
+    with shared.store() as store:
+        assert store.marks().ledger.get((query.plan.topic_id, 0)) == 0
+    shared.fold(deployment, "again")
+    check(shared, deployment.units[0], good)
+
+
+def test_a_ledger_below_the_log_is_refused_with_what_was_lost(shared: Lake) -> None:
+    shared.topic("gone")
+    deployment = shared.deploy(by_user(shared, "gone"))
+    shared.produce("gone", events(over(2), 9))
+    log = KafkaLog(shared.settings.kafka_bootstrap)
+    log.delete_records("gone", {0: 5})
+    with shared.store() as store, pytest.raises(DataLoss, match="5 offsets are gone"):
+        plan_stream(deployment, deployment.source("gone"), store.marks(), log)
+
+
+def archiver(shared: Lake, context: Context, source: str) -> Archiver:
+    return Archiver(shared.session, shared.settings, context.catalog, context.deployment.source(source), shared.clock)
+
+
+def test_an_archive_keeps_good_rows_typed_and_bad_ones_as_they_came_and_a_rerun_changes_nothing(shared: Lake) -> None:
+    shared.topic("kept")
+    deployment = shared.deploy(by_user(shared, "kept"))
+    good = events(over(3), 25)
+    shared.produce("kept", [*good, b"\xff{", b'{"user_id": "x", "played": "soon"}'])
+    with shared.context() as context:
+        done = archiver(shared, context, "kept").run()
+        again = archiver(shared, context, "kept").run()
+        table = load(context.catalog, "kept")
+        assert table is not None
+        assert (done.archives, done.state.seq) == (1, 1) or done.archives == 1
+        state = archive_state(table)
+        assert again.archives == 0
+        assert again.state.snapshot_id == state.snapshot_id
+        assert state.seq == 1
+        assert sum(state.cover.offsets.values()) == 27
+        found = scan_events(table, deployment.source("kept")).to_pylist()
+        assert [(row["user_id"], row["n"], row["event_time"], row["offset"]) for row in found] == [
+            (event["user_id"], event["n"], event["played"], i) for i, event in enumerate(good)
+        ]
+        bad = table.scan(row_filter="kind = 'bad'").to_arrow().sort_by("offset").to_pylist()
+        assert [(row["reason"], row["raw"], row["offset"]) for row in bad] == [
+            ("not_json", b"\xff{", 25),
+            ("wrong_type:played", b'{"user_id": "x", "played": "soon"}', 26),
+        ]
+        assert set(newest_by_hour(table).values()) == {1}
+    view = shared.session.sql("SELECT count(*) AS n FROM slicewise.events.kept").collect()
+    assert view[0].n == 25
+
+
+def test_of_two_archives_at_once_the_later_fails_and_then_goes_on_from_the_other(shared: Lake) -> None:
+    shared.topic("both")
+    shared.deploy(by_user(shared, "both"))
+    shared.produce("both", events(over(3), 10))
+    with shared.context() as context:
+        first = archiver(shared, context, "both")
+        first.run()
+        table = load(context.catalog, "both")
+        assert table is not None
+        stale = archive_state(table)
+        shared.produce("both", events(over(2), 10))
+        topic_id = KafkaLog(shared.settings.kafka_bootstrap).topic_id("both")
+        assert first.run().state.seq == 2
+        with pytest.raises(CommitConflict):
+            first._commit(stale, topic_id, Extent({0: 10, 1: 0}, {0: 20, 1: 0}), shared.clock.now_us(), {})
+        table.refresh()
+        assert archive_state(table).seq == 2
+        assert scan_events(table, context.deployment.source("both")).num_rows == 20
+        assert first.run().archives == 0
+
+
+@pytest.mark.parametrize("part", ["archive", "compaction"])
+def test_a_commit_whose_reply_is_lost_fails_its_run_and_is_found_by_the_next(
+    shared: Lake, part: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = f"unsure_{part}"
+    shared.topic(source)
+    deployment = shared.deploy(by_user(shared, source))
+    hour, stand = over(3) // HOUR_US, events(over(3), 60)
+    shared.produce(source, stand)
+    shared.fold(deployment, source)
+
+    def lost(write: Callable[[], None], what: str) -> None:
+        committed(write, what)
+        raise ConnectionError(f"the catalog did not answer: {what}")
+
+    with shared.context() as context:
+        with monkeypatch.context() as patch:
+            patch.setattr(f"slicewise.spark.{part}.committed", lost)
+            with pytest.raises(ConnectionError, match="did not answer"):
+                compact(context, Request(hour))
+        check(shared, deployment.units[0], stand)
+        again = compact(context, Request(hour))
+        assert again.more["dirty"] == 0
+        check(shared, deployment.units[0], stand)
+        table = load(context.catalog, source)
+        assert table is not None
+        assert archive_state(table).seq == 1, "what was committed is not archived again"
+        assert scan_events(table, deployment.source(source)).num_rows == len(stand)
+        keys = [
+            (row["hour"], row["slice"], row["user_id"])
+            for row in rows_of(context, deployment.units[0], [hour]).to_pylist()
+        ]
+        assert keys
+        assert len(keys) == len(set(keys))
+
+
+@pytest.mark.parametrize("size", ["few", "many"])
+def test_compaction_moves_finished_hours_and_late_events_join_them(
+    shared: Lake, size: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if size == "many":  # as if they were: archived, combined and swapped by several tasks
+        monkeypatch.setattr("slicewise.spark.lake.archive._FEW", -1)
+        monkeypatch.setattr("slicewise.spark.lake.compaction._FEW_EVENTS", -1)
+        monkeypatch.setattr("slicewise.spark.lake.compaction._FEW_ROWS", -1)
+    moved = f"moved_{size}"
+    shared.topic(moved)
+    deployment = shared.deploy(by_user(shared, moved), by_song(shared, moved))
+    hour = over(3) // HOUR_US
+    stand = events(over(3), 300)  # 85 minutes: two hours
+    shared.produce(moved, stand)
+    shared.fold(deployment, moved)
+    with shared.context() as context:
+        report = compact(context, Request(hour))
+    assert {each["why"] for each in report.hours} == {"events"}
+    assert report.left_over == 0
+    assert report.more["dirty"] == 0
+    assert sum(row["events"] for row in report.slices) == 2 * len(stand)
+    for unit in deployment.units:
+        check(shared, unit, stand)
+    with shared.context() as context:
+        again = compact(context, Request(hour))
+        assert again.to_json()["outcome"] == "clean"
+
+        late = events(over(3) + MINUTE_US, 30)
+        shared.produce(moved, late)
+        shared.fold(deployment, moved)
+        for unit in deployment.units:
+            check(shared, unit, stand + late)
+        merged = compact(context, Request(hour))
+        assert {each["hour"][-2:] for each in merged.hours} == {f"{hour % 24:02d}"}
+        for unit in deployment.units:
+            check(shared, unit, stand + late)
+
+        hours = [hour, hour + 1]
+        before = [rows_of(context, unit, hours) for unit in deployment.units]
+        compact(context, Request(hour, only=True, from_raw=True))
+        after = [rows_of(context, unit, hours) for unit in deployment.units]
+        assert all(one.equals(other) for one, other in zip(before, after, strict=True))
+        for unit in deployment.units:
+            check(shared, unit, stand + late)
+            totals = context.unit_table(unit).total(hour // 24)
+            assert totals == len(expected(stand, [name for name, _ in unit.entity], unit.slice_us))
+
+
+def test_an_hour_is_clean_for_whoever_asked_before_the_archive_that_it_was_compacted_from(shared: Lake) -> None:
+    shared.topic("asked")
+    deployment = shared.deploy(by_user(shared, "asked"))
+    hour = over(3) // HOUR_US
+    shared.produce("asked", events(over(3), 300))  # 85 minutes: two hours
+    shared.fold(deployment, "asked")
+    asked_us = shared.clock.now_us()
+    told = [why_not_clean(shared.settings, hour, asked_us)]
+    with shared.context() as context:
+        context.archive("asked")
+        told.append(why_not_clean(shared.settings, hour, asked_us))
+        compact(context, Request(hour))
+    told += [why_not_clean(shared.settings, each, asked_us) for each in (hour, hour + 1)]
+    assert told == [
+        "source 'asked' was not archived since it was asked for",
+        "events of view 'asked_by_user'",
+        None,
+        None,
+    ]
+
+    # nobody wrote anything since: whoever asks now is answered too
+    assert why_not_clean(shared.settings, hour, shared.clock.now_us()) is None
+    shared.produce("asked", events(over(3) + MINUTE_US, 3))
+    shared.fold(deployment, "asked")
+    later_us = shared.clock.now_us()
+    assert why_not_clean(shared.settings, hour, later_us) == "source 'asked' was not archived since it was asked for"
+    with shared.context() as context:
+        compact(context, Request(hour + 1, only=True))  # archives them, and leaves the hour as it stands
+        assert why_not_clean(shared.settings, hour, later_us) == "events of view 'asked_by_user'"
+        assert why_not_clean(shared.settings, hour + 1, later_us) is None
+        compact(context, Request(hour))
+    assert why_not_clean(shared.settings, hour, later_us) is None
+
+
+def test_an_archive_that_did_not_reach_its_goal_vouches_for_nobody(
+    shared: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shared.topic("halfway", partitions=1)
+    shared.deploy(by_user(shared, "halfway"))
+    shared.produce("halfway", events(over(3), 20))
+    asked_us, done = shared.clock.now_us(), list[str]()
+
+    def once(write: Callable[[], None], what: str) -> None:
+        if done:
+            raise ConnectionError("the job died here")
+        committed(write, what)
+        done.append(what)
+
+    with shared.context() as context:
+        with monkeypatch.context() as patch:
+            patch.setattr("slicewise.spark.lake.archive.committed", once)
+            with pytest.raises(ConnectionError, match="died here"):
+                archiver(shared, context, "halfway").run(max_events=5)
+        table = load(context.catalog, "halfway")
+        assert table is not None
+        assert (archive_state(table).seq, archived_until_us(table)) == (1, 0)
+        archiver(shared, context, "halfway").run(max_events=5)
+        table.refresh()
+        assert archived_until_us(table) >= asked_us
+
+
+def test_an_archive_ahead_of_a_stream_that_is_down_is_not_counted_again_by_the_stream(shared: Lake) -> None:
+    shared.topic("ahead")
+    deployment = shared.deploy(by_user(shared, "ahead"))
+    stand = events(over(2), 50)
+    shared.produce("ahead", stand)
+    with shared.context() as context:
+        compact(context, Request(over(2) // HOUR_US))
+    check(shared, deployment.units[0], stand)
+    shared.fold(deployment, "ahead")
+    check(shared, deployment.units[0], stand)
+
+
+def test_an_entity_whose_running_partial_straddles_the_cover_is_left_over_and_the_hour_stays_dirty(
+    shared: Lake,
+) -> None:
+    #   offsets  0 … 4 | 5 … 9
+    #   archive  ######            cover 5
+    #   stream   ############      one running partial [0, 9]
+    shared.topic("astride")
+    deployment = shared.deploy(by_user(shared, "astride"))
+    unit, hour = deployment.units[0], over(2) // HOUR_US
+    stand = [{"user_id": "ada", "song_id": "s", "n": i, "played": over(2) + i} for i in range(10)]
+    shared.produce("astride", stand[:5])
+    with shared.context() as context:
+        state = context.archive("astride").state
+        shared.produce("astride", stand[5:])
+        shared.fold(deployment, "astride")
+        table = context.unit_table(unit)
+        table.write([HourJob(hour, state.seq, state.cover)], 5)
+        from slicewise.spark.lake.report import Report
+
+        report = Report("compact")
+        UnitRun(context, table, report, None).swap([hour], 0, {})
+        assert report.left_over == 1
+        assert context.store.swapped(unit) == {}
+        check(shared, unit, stand)
+        done = compact(context, Request(hour, only=True))
+        assert done.left_over == 0
+        assert context.store.swapped(unit) == {hour: 2}
+        check(shared, unit, stand)
+
+
+def test_a_backfill_builds_a_new_unit_from_exactly_what_lies_below_its_start(shared: Lake) -> None:
+    shared.topic("filled")
+    first = by_user(shared, "filled")
+    deployment = shared.deploy(first)
+    now = time.time_ns() // 1000
+    days_ago = events(over(50), 9, 1000)
+    old = days_ago + events(over(4), 200, 30_000_000) + events(now - 5 * MINUTE_US, 12, 1000)  # the open hour too
+    shared.produce("filled", old)
+    shared.fold(deployment, "filled")
+    second = by_song(shared, "filled")
+    deployment = shared.deploy(first, second)
+    unit = unit_of(deployment, "filled_by_song")
+    with shared.store() as store:
+        marks = store.marks()
+        assert unit.storage_fingerprint not in marks.ready
+        assert sum(marks.starts[unit.storage_fingerprint].offsets.values()) == len(old)
+    new = events(over(4), 40, 30_000_000)
+    shared.produce("filled", new)
+    shared.fold(deployment, "filled")
+    said: list[str] = []
+    with shared.context() as context, pytest.MonkeyPatch.context() as patched:
+        put = context.store.put_status
+
+        def noted(name: str, text: str) -> None:
+            put(name, text)
+            found = phases.said(context.store.status(phases.PART)).get(unit.storage_fingerprint)
+            said.extend([found.text] if name == phases.PART and found is not None else [])
+
+        patched.setattr(context.store, "put_status", noted)
+        report = backfill(context, "filled_by_song")
+        assert phases.said(context.store.status(phases.PART)) == {}, "it is over"
+    hours = f"hours 1 to {len(report.hours)} of {len(report.hours)}"
+    assert said == [
+        "the archive takes in what the log of source filled holds",
+        f"Spark computes {hours}",
+        f"{hours} are written to the store",
+        "totals of days are written to the store",
+    ]
+    assert report.more["ready"] is True
+    assert {each["seq"] for each in report.hours} == {0}
+    ended = {each["played"] // DAY_US for each in old} - {now // DAY_US}
+    totals = {each["day"]: each["totals"] for each in report.days}
+    assert sorted(totals) == [hour_text(day * 24)[:10] for day in sorted(ended)], "a first read finds every total"
+    assert totals[min(totals)] == len({(each["song_id"], each["user_id"]) for each in days_ago})
+    check(shared, unit, old + new)
+    with shared.store() as store:
+        assert unit.storage_fingerprint in store.marks().ready
+    with shared.context() as context:
+        compact(context, Request(over(4) // HOUR_US))
+    check(shared, unit, old + new)
+    with shared.context() as context:
+        assert backfill(context, "filled_by_song").hours == []
+
+
+def test_a_view_that_comes_back_begins_anew_and_holds_each_event_once(shared: Lake) -> None:
+    # Its first life leaves all that can be left: running partials, an hour swapped at an archive's
+    # seq, rows in Iceberg, and a writer that began before it was left out.
+    shared.topic("returned")
+    first, second = by_user(shared, "returned"), by_song(shared, "returned")
+    deployment = shared.deploy(first, second)
+    unit = unit_of(deployment, "returned_by_song")
+    name = unit.storage_fingerprint
+    compacted, running = events(over(3), 60, 30_000_000), events(over(2), 20, 30_000_000)
+    shared.produce("returned", compacted)
+    shared.fold(deployment, "returned")
+    with shared.context() as context:
+        assert compact(context, Request(over(3) // HOUR_US)).left_over == 0
+    shared.produce("returned", running)
+    shared.fold(deployment, "returned")
+    check(shared, unit, compacted + running)
+
+    with shared.context() as zombie:
+        before = zombie.store.marks()
+        without = shared.deploy(first)
+        away = events(over(3), 30, 40_000_000) + events(over(1), 30, 40_000_000)
+        shared.produce("returned", away)
+        shared.fold(without, "returned")
+        deployment = shared.deploy(first, second)
+        with shared.store() as store:
+            marks = store.marks()
+            assert name not in marks.ready
+            assert marks.name(name) != before.name(name)
+            total = len(compacted + running + away)
+            assert sum(marks.starts[name].offsets.values()) == total
+        later = events(over(3), 12, 50_000_000)
+        shared.produce("returned", later)
+        shared.fold(deployment, "returned")
+        with pytest.raises(EpochSuperseded):
+            compact(zombie, Request(over(3) // HOUR_US))
+
+    with shared.context() as context:
+        while not backfill(context, "returned_by_song").more["ready"]:
+            pass  # what straddles the archive's cover waits for the next archive
+    stand = compacted + running + away + later
+    check(shared, unit, stand)
+    with shared.context() as context:
+        compact(context, Request(over(3) // HOUR_US))
+    check(shared, unit, stand)
+    with closing(redis.Redis.from_url(shared.settings.redis_url)) as client:
+        old = [key for key in client.scan_iter(match="sw:*") if before.name(name).encode() in key.split(b":")]
+        assert old, "what the first term left"
+        standing = store_sweep.deployed(shared.settings.redis_url)
+        assert standing is not None
+        rules = rules_of(standing.marks, standing.manifest)
+        found = store_sweep.sweep(
+            shared.settings.redis_url, standing, lambda key, at, now, fields: verdict(key, at, now, rules, fields)
+        )
+        assert found["retired"] >= len(old)
+        assert client.exists(*old) == 0
+    check(shared, unit, stand)
+
+
+def test_a_view_that_is_built_again_takes_compacted_rows_as_they_are_and_goes_on_where_it_was_stopped(
+    shared: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shared.topic("renewed")
+    deployment = shared.deploy(by_user(shared, "renewed"))
+    (unit,) = deployment.units
+    old, late = events(over(30), 60, 30_000_000) + events(over(3), 60, 30_000_000), events(over(3), 20, 40_000_000)
+    shared.produce("renewed", old)
+    shared.fold(deployment, "renewed")
+    with shared.context() as context:
+        compact(context, Request(None))
+        before = context.unit_table(unit).headers()
+    shared.produce("renewed", late)  # beyond the cover of the hour, and below the start cover of what is built again
+    shared.fold(deployment, "renewed")
+    with pytest.raises(UnknownName, match="renewed_by_usr"):
+        rebuilding.plans(shared.settings, "renewed_by_usr")
+    (planned,) = rebuilding.plans(shared.settings, "renewed_by_user")
+    assert (planned.ready, planned.hours) == (True, 2)
+    assert (planned.rows, planned.bytes) > (0, 0)
+    assert rebuilding.begin(shared.settings, [planned]) == ["renewed_by_user"]
+    (begun,) = rebuilding.plans(shared.settings, None)
+    assert begun.unit == planned.unit
+    assert not begun.ready
+    assert rebuilding.begin(shared.settings, [begun]) == [], "what was begun goes on"
+    shared.produce("renewed", later := events(over(3), 9, 50_000_000))
+    shared.fold(deployment, "renewed")
+
+    swapped: list[int] = []
+    honest = UnitTable.swap
+
+    def dies(self: UnitTable, hours: Mapping[int, Header], silent: frozenset[int]) -> Any:
+        if swapped:
+            raise DataLoss("the job died here")
+        swapped.extend(hours)
+        return honest(self, hours, silent)
+
+    monkeypatch.setattr(backfill_run, "TOGETHER", 1)
+    monkeypatch.setattr(UnitTable, "swap", dies)
+    with shared.context() as context, pytest.raises(DataLoss, match="died here"):
+        backfill(context, None)
+    monkeypatch.setattr(UnitTable, "swap", honest)
+    with shared.context() as context:
+        report = backfill(context, "renewed_by_user")
+        assert report.more["ready"]
+        headers = context.unit_table(unit).headers()
+        done = context.store.swapped(unit)
+    assert swapped == [over(3) // HOUR_US], "the newest first"
+    assert [each["hour"] for each in report.hours] == [hour_text(over(30) // HOUR_US)], "the other was done"
+    assert headers[over(30) // HOUR_US] == before[over(30) // HOUR_US], "nothing is written of what holds all"
+    assert headers[over(3) // HOUR_US].seq == 0
+    assert done == {hour: each.seq for hour, each in headers.items()}
+    check(shared, unit, [*old, *late, *later])
+    with shared.context() as context:
+        again_clean = compact(context, Request(None))
+        assert [each["hour"] for each in again_clean.hours] == [hour_text(over(3) // HOUR_US)], "what came later"
+    check(shared, unit, [*old, *late, *later])
+
+
+def test_maintenance_changes_no_row(shared: Lake) -> None:
+    shared.topic("tidied")
+    shared.deploy(by_user(shared, "tidied"))
+    with shared.context() as context:
+        for i in range(4):
+            shared.produce("tidied", events(over(3), 8))
+            context.archive("tidied")
+            compact(context, Request(over(3) // HOUR_US))
+            assert context.archives["tidied"].seq == i + 1
+        table = load(context.catalog, "tidied")
+        assert table is not None
+        source = context.deployment.source("tidied")
+        before: Mapping[str, Any] = {"rows": scan_events(table, source), "newest": newest_by_hour(table)}
+        report = Maintenance(shared.session, shared.settings, context.catalog, shared.clock).run()
+        table.refresh()
+        assert scan_events(table, source).equals(before["rows"])
+        assert newest_by_hour(table) == before["newest"]
+        named = {each["table"]: each for each in report["tables"]}
+        assert named["log.tidied"]["files_after"] < named["log.tidied"]["files_before"]
+        assert compact(context, Request(over(3) // HOUR_US)).to_json()["outcome"] == "clean"
+
+
+def test_a_view_of_more_columns_than_iceberg_bounds_by_itself_is_compacted(shared: Lake) -> None:
+    shared.topic("wide")
+    view = sw.FeatureView(
+        "wide",
+        source=shared.source("wide"),
+        entity=["user_id"],
+        features=[sw.Feature(f"beyond_{i}", sw.count(where=f"n >= {i}"), windows=["1h"]) for i in range(110)],
+    )
+    (unit,) = (deployment := shared.deploy(view)).units
+    start = over(2)
+    shared.produce("wide", events(start, 12))
+    shared.fold(deployment, "wide")
+    with shared.context() as context:
+        report = compact(context, Request(None))
+        assert report.more["dirty"] == 0
+        assert [each["hour"] for each in report.hours if each["view"] == "wide"]
+        assert context.store.swapped(unit) == {start // HOUR_US: 1}
+        assert slices.headers(context.unit_table(unit).table)[start // HOUR_US].seq == 1

@@ -1,0 +1,57 @@
+"""Where a log begins is told by the records that a committed read sees; a partition without any is left out."""
+
+from __future__ import annotations
+
+import pytest
+from confluent_kafka import Producer
+
+from slicewise.offsets.vector import Cover
+from slicewise.stores.log.times import first_time_us, first_times_us
+from slicewise.stores.log.topics import KafkaLog
+from tests.support.servers import KafkaBroker
+
+pytestmark = [pytest.mark.server, pytest.mark.timeout(300)]
+
+
+def test_a_partition_of_markers_and_aborted_records_has_no_first_time(kafka_broker: KafkaBroker) -> None:
+    topic, log = "first-times", KafkaLog(kafka_broker.bootstrap)
+    # these times lie decades back: retention by time would drop the records whenever the broker looks
+    log.create(topic, 4, {"retention.ms": "-1"})
+    producer = Producer({"bootstrap.servers": kafka_broker.bootstrap, "transactional.id": topic, "log_level": 2})
+    producer.init_transactions(30)
+    producer.begin_transaction()
+    for partition in (0, 1, 2):
+        producer.produce(topic, b"aborted", partition=partition, timestamp=1_000)
+    producer.flush(30)
+    producer.abort_transaction(30)
+    producer.begin_transaction()
+    producer.produce(topic, b"committed", partition=2, timestamp=7_000)
+    producer.produce(topic, b"deleted", partition=1, timestamp=3_000)
+    producer.commit_transaction(30)
+    log.delete_records(topic, {1: 3})  # what is left of partition 1 is the marker of the commit
+    assert {place[1]: end for place, end in log.latest(topic).offsets.items()} == {0: 2, 1: 4, 2: 4}
+    assert first_times_us(log, topic) == {2: 7_000_000}
+    assert first_time_us(log, topic) == 7_000_000
+    producer.begin_transaction()
+    producer.produce(topic, b"late", partition=0, timestamp=2_000)
+    producer.commit_transaction(30)
+    assert first_times_us(log, topic) == {0: 2_000_000, 2: 7_000_000}
+
+
+class Shrinking(KafkaLog):
+    """A log that retention shortens between the question where it begins and the read of what stands there."""
+
+    def latest(self, topic: str) -> Cover:
+        ends = super().latest(topic)
+        self.delete_records(topic, {0: 2})
+        return ends
+
+
+def test_where_the_log_begins_is_read_also_while_retention_moves_it(kafka_broker: KafkaBroker) -> None:
+    topic, log = "shrinking-times", Shrinking(kafka_broker.bootstrap)
+    log.create(topic, 1, {"retention.ms": "-1"})
+    producer = Producer({"bootstrap.servers": kafka_broker.bootstrap})
+    for time_ms in (1_000, 2_000, 3_000):
+        producer.produce(topic, b"x", partition=0, timestamp=time_ms)
+    assert producer.flush(30) == 0
+    assert first_times_us(log, topic) == {0: 3_000_000}

@@ -1,0 +1,211 @@
+"""The stream's driver brings back what its store lost, on real servers: from its copy of the marks, and the archive."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+import redis
+from confluent_kafka import Producer
+
+import slicewise as sw
+from slicewise.errors import NotReady
+from slicewise.features.declare.definitions import Project
+from slicewise.features.plan.deployment import Deployment, plan
+from slicewise.local import deploy
+from slicewise.offsets.vector import Cover
+from slicewise.settings import Settings
+from slicewise.spark.microbatch.healing import Healer
+from slicewise.stores.lake.catalog import open_catalog
+from slicewise.stores.lake.committed import record_ledger
+from slicewise.stores.log.topics import KafkaLog
+from slicewise.stores.online.port import Marks, OnlineStore
+from slicewise.stores.online.redis import open_store
+from tests.support.servers import KafkaBroker, RedisServer, running
+
+pytestmark = [pytest.mark.server, pytest.mark.timeout(300)]
+
+
+class Platform:
+    """Servers, a driver's healer, and an archive that holds what the test says."""
+
+    def __init__(self, settings: Settings, operator_url: str) -> None:
+        self.settings, self.operator_url = settings, operator_url
+        self.log = KafkaLog(settings.kafka_bootstrap)
+        self.archive = Cover()
+        self.healer = self.driver()
+        self.deployment = self.planned("by_user")
+
+    def driver(self) -> Healer:
+        """A driver that was just started."""
+        made = Healer(self.settings)
+        made.archived = lambda _: self.archive
+        return made
+
+    def planned(self, *views: str) -> Deployment:
+        source = sw.KafkaSource("plays", schema={"user": "string", "t": "timestamp_us"}, timestamp="t")
+        features = [sw.Feature("n", sw.count(), windows=["1h"])]
+        made = [
+            sw.FeatureView(v, source=source, entity=["user"], where=f"user <> '{v}'", features=features) for v in views
+        ]
+        return plan(Project.of("p", made))
+
+    @contextmanager
+    def store(self) -> Iterator[OnlineStore]:
+        store = open_store(self.settings.redis_url)
+        try:
+            yield store
+        finally:
+            store.close()
+
+    def deploy(self, deployment: Deployment) -> Marks:
+        self.deployment = deployment
+        with deploy.connected(self.settings) as store:
+            return deploy.deploy(self.settings, store, deployment, store.marks().epoch)
+
+    def produced(self, events: int) -> Cover:
+        """So many in each partition; where the log ends."""
+        producer = Producer({"bootstrap.servers": self.settings.kafka_bootstrap})
+        for i in range(2 * events):
+            producer.produce("plays", b"{}", partition=i % 2)
+        assert producer.flush(30) == 0
+        return self.log.latest("plays")
+
+    def applied(self, end: Cover) -> None:
+        """As a batch ends."""
+        with self.store() as store:
+            marks = store.marks()
+            store.advance_ledger(marks.ledger, end, marks.epoch, marks.units)
+
+    def look(self, healer: Healer | None = None) -> Marks:
+        with self.store() as store:
+            return (healer or self.healer).look(store)
+
+    def emptied(self) -> None:
+        client = redis.Redis.from_url(self.operator_url)
+        client.flushall()
+        client.close()
+
+
+@pytest.fixture(scope="module")
+def servers() -> Iterator[tuple[RedisServer, KafkaBroker]]:
+    with running(RedisServer) as store, running(KafkaBroker) as kafka:
+        yield store, kafka
+
+
+@pytest.fixture
+def platform(servers: tuple[RedisServer, KafkaBroker], tmp_path: Path) -> Platform:
+    store, kafka = servers
+    given = {"SLICEWISE_STATE": str(tmp_path), "SLICEWISE_REDIS_URL": store.url, "SLICEWISE_PROBES": "off"}
+    made = Platform(Settings.load({**given, "SLICEWISE_KAFKA_BOOTSTRAP": kafka.bootstrap}), store.operator_url)
+    made.emptied()
+    return made
+
+
+def test_an_emptied_store_is_deployed_again_where_the_archive_ends_and_says_what_it_lacks(platform: Platform) -> None:
+    with pytest.raises(NotReady):
+        platform.look()  # nothing is known of it yet
+    first = platform.deploy(platform.deployment)
+    end = platform.produced(30)
+    platform.applied(end)
+    platform.look()
+    platform.archive = Cover({place: offset - 10 for place, offset in end.offsets.items()})
+    for healer in (platform.healer, platform.driver()):  # the one that saw it, and one that only has the file
+        platform.emptied()
+        marks = platform.look(healer)
+        assert (marks.units, marks.ledger) == (platform.deployment.digest, platform.archive)
+        assert marks.generation > first.generation
+        (start,) = marks.starts.values()
+        assert (start, marks.ready) == (platform.archive, frozenset())
+        assert platform.look(healer).known == end
+        assert healer.lost_of(next(iter(end))[0], platform.look(healer)) == 20
+    platform.applied(end)
+    assert platform.look().known == Cover()
+
+
+def test_a_store_that_fell_behind_a_deployment_gets_it_again(platform: Platform) -> None:
+    platform.deploy(platform.deployment)
+    client = redis.Redis.from_url(platform.operator_url)
+    older = {key: client.dump(key) for key in client.scan_iter(match="*")}
+    end = platform.produced(5)
+    platform.applied(end)
+    newer = platform.deploy(platform.planned("by_user", "by_fan"))
+    platform.look()
+    platform.emptied()
+    for key, dumped in older.items():
+        client.restore(key, 0, dumped)  # type: ignore[arg-type]
+    client.close()
+    with platform.store() as store:
+        assert store.marks().epoch < newer.epoch
+    marks = platform.look()
+    assert (marks.units, marks.known) == (newer.units, end)
+    assert len(marks.starts) == 2
+
+
+@pytest.mark.parametrize("begun", [True, False])
+def test_a_store_that_lost_what_was_applied_under_a_tail_is_awaited_to_the_logs_end(
+    platform: Platform, begun: bool
+) -> None:
+    """What answers held of the tail nobody wrote down: it is below the end of the log."""
+    platform.settings = Settings.load({**platform.settings.to_env(), "SLICEWISE_TAIL": "off"})
+    platform.healer = platform.driver()
+    marks = platform.deploy(platform.deployment)
+    if begun:  # and was switched off since
+        with platform.store() as store:
+            store.begin_tail("plays", marks.ledger, marks.epoch, marks.units)
+    client = redis.Redis.from_url(platform.operator_url)
+    older = {key: client.dump(key) for key in client.scan_iter(match="*")}
+    end = platform.produced(5)
+    applied = Cover({place: offset - 2 for place, offset in end.offsets.items()})
+    platform.applied(applied)
+    platform.look()
+    platform.emptied()
+    for key, dumped in older.items():
+        client.restore(key, 0, dumped)  # type: ignore[arg-type]
+    client.close()
+    awaited = end if begun else applied
+    assert platform.look().known == awaited
+    platform.produced(5)
+    assert platform.look().known == awaited, "the log's end of later was in no answer"
+    platform.applied(applied)
+    assert platform.look().known == (end if begun else Cover())
+    platform.applied(end)
+    assert platform.look().known == Cover()
+
+
+def test_a_ledger_that_the_log_no_longer_reaches_goes_on_where_the_archive_ends(platform: Platform) -> None:
+    marks = platform.deploy(platform.deployment)
+    end = platform.produced(20)
+    topic = next(iter(end))[0]
+    platform.log.delete_records("plays", {0: end.get((topic, 0)) - 3, 1: end.get((topic, 1)) - 2})
+    platform.applied(Cover({place: offset - 4 for place, offset in end.offsets.items()}))
+    with platform.store() as store:
+        stands = platform.healer.look(store)
+        assert platform.healer.bridged(store, platform.deployment, stands) is stands, (
+            "the archive lacks it too: a person's"
+        )
+        platform.archive = Cover({place: offset - 1 for place, offset in end.offsets.items()})
+        moved = platform.healer.bridged(store, platform.deployment, stands)
+        assert moved.ledger == platform.archive
+        assert (moved.epoch, set(moved.starts.values())) == (marks.epoch + 1, {platform.archive})
+        assert not moved.ready
+        assert platform.healer.bridged(store, platform.deployment, moved) is moved
+
+
+def test_a_driver_that_has_lost_its_copy_asks_the_archive_how_far_the_ledger_had_come(platform: Platform) -> None:
+    platform.deploy(platform.deployment)
+    client = redis.Redis.from_url(platform.operator_url)
+    older = {key: client.dump(key) for key in client.scan_iter(match="*")}
+    end = platform.produced(5)
+    platform.applied(end)
+    with platform.store() as store:
+        assert record_ledger(open_catalog(platform.settings), store, "plays", "plays")
+    platform.emptied()
+    with pytest.raises(NotReady):
+        platform.look(platform.driver())  # what was deployed it cannot know
+    for key, dumped in older.items():
+        client.restore(key, 0, dumped)  # type: ignore[arg-type]
+    client.close()
+    assert platform.look(platform.driver()).known == end

@@ -1,0 +1,163 @@
+"""What the JVM's tail writer leaves in a store is, to the byte, what the store's own operation leaves."""
+
+from __future__ import annotations
+
+import json
+import random
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import redis
+from pyspark.sql import SparkSession
+
+import slicewise as sw
+from slicewise.offsets.vector import Cover
+from slicewise.settings import Settings
+from slicewise.spark.runtime.session import stream_session
+from tests.support.servers import RedisServer, running
+from tests.support.tail_rows import PARTITIONS, TOPIC, Bench, Records, Writer
+
+pytestmark = [
+    pytest.mark.spark,
+    pytest.mark.server,
+    pytest.mark.timeout(600),
+    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
+]
+SEED = 20_261_122
+SCHEMA = {
+    "user": "string",
+    "n": "int64",
+    "x": "double",
+    "b": "boolean",
+    "p": "decimal(6,2)",
+    "q": "decimal(38,10)",
+    "d": "date",
+    "s": "string",
+    "ts": "array<string>",
+    "ns": "array<int64>",
+    "ds": "array<date>",
+    "ps": "array<decimal(6,2)>",
+    "bs": "array<boolean>",
+    "t": "timestamp_us",
+}
+TEXTS = ["", "a", "é😀", "a b,c:d{e}%", "\x00", "\u2028'\"\\", "z" * 300, "}:hot", "A%20", "\ufffd"]
+DAYS = ["0001-01-01", "1582-10-10", "1969-12-31", "2024-02-29", "9999-12-31"]
+US = 1_000_000
+BOUND = 7
+
+
+@pytest.fixture(scope="module")
+def session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    found = stream_session(settings_of("redis://127.0.0.1:1", tmp_path_factory.mktemp("spark")))
+    yield found
+    found.stop()
+
+
+def settings_of(url: str, folder: Path, **more: str) -> Settings:
+    return Settings.load({"SLICEWISE_REDIS_URL": url, "SLICEWISE_STATE": str(folder), **more})
+
+
+def all_views() -> list[sw.FeatureView]:
+    """Every column type is read, entity keys of all types, a spread view, a lifetime, an event list, a global view."""
+    source = sw.KafkaSource("plays", schema=SCHEMA, timestamp="t", max_lateness="60d")
+    scalars = [sw.Feature(f"last_{c}", sw.last(c), ["1h"]) for c in ("n", "x", "b", "p", "q", "d", "s", "t")]
+    arrays = [sw.Feature(f"by_{c}", sw.count_by(c), ["1h"]) for c in ("ts", "ns", "ds", "ps", "bs")]
+    total = sw.Feature("total", sw.sum("y"), ["1h"])
+    exact = sw.Feature("exact", sw.last("s"), [sw.exact_range("30m")])
+    counted = sw.Feature("rows", sw.last_k("q", k=2), [sw.rows(5)])
+    return [
+        sw.FeatureView("wide", source=source, entity=["user"], features=[*scalars, *arrays]),
+        sw.FeatureView("keys", source=source, entity=["b", "d", "n", "s"], where="x > 0",
+                       columns={"y": "x * -0.0"}, features=[total]),
+        sw.FeatureView("instants", source=source, entity=["t"], features=[sw.Feature("n", sw.count(), ["1h"])]),
+        sw.FeatureView("spread", source=source, entity=["user"], spread=True,
+                       features=[sw.Feature("n", sw.count(), ["1h"])]),
+        sw.FeatureView("ever", source=source, entity=["user"],
+                       features=[sw.Feature("n", sw.sum("n"), [sw.lifetime()])]),
+        sw.FeatureView("everybody", source=source, entity=[], features=[sw.Feature("n", sw.sum("n"), ["1h"])]),
+        sw.FeatureView("listed", source=source, entity=["user"], features=[exact]),
+        sw.FeatureView("last", source=source, entity=["user"], features=[counted]),
+    ]  # fmt: skip
+
+
+def made(now: int, count: int) -> Records:
+    chance, records = random.Random(SEED), Records()
+    users = ["u0", "u1", *TEXTS]
+
+    def event(user: str | None, t: int) -> dict[str, Any]:
+        pick = chance.choice
+        whole = {
+            "n": pick([0, -1, 2**63 - 1, -(2**63), chance.randrange(-1000, 1000)]),
+            "x": pick([0.0, -0.0, 1.5, -2.5, 5e-324, 1e308, float("nan"), chance.random()]),
+            "b": pick([True, False]),
+            "p": pick([0, -0.01, 9999.99, 1.5]),
+            "q": pick([0, 0.1, -12345678901234567, 3]),
+            "d": pick(DAYS),
+            "s": pick(TEXTS),
+            "ts": pick([[], [pick(TEXTS)], [None, "a", "a"]]),
+            "ns": pick([[], [1, -33, 2**40, None]]),
+            "ds": [pick(DAYS)],
+            "ps": [pick([0, 1.5, -9999.99]), None],
+            "bs": [True, None, False],
+        }
+        return {"user": user, "t": t} | {k: v for k, v in whole.items() if chance.random() > 0.15}
+
+    for user in users:  # what is old comes after what keeps the lists
+        for partition in range(PARTITIONS):
+            records.add(event(user, now - chance.randrange(60 * US)), partition, now)
+    for _ in range(count):
+        age = chance.choice([chance.randrange(20 * 60 * US), 61 * 60 * US, 70 * 86_400 * US])
+        value: Any = b"{" if chance.random() < 0.05 else event(chance.choice([None, *users]), now - age)
+        # what has expired by now was in time when it came
+        records.add(value, chance.randrange(PARTITIONS), now - age, chance.choice([0, 0, 0, 7]))
+    return records
+
+
+def contents(url: str, generation: int) -> dict[bytes, Any]:
+    """All that the tail may have written, under keys of no generation, with expiries."""
+    found: dict[bytes, Any] = {}
+    with redis.Redis.from_url(url) as client:
+        for key in client.scan_iter(match=b"sw:%d:{*" % generation):
+            kind = client.type(key)
+            held = client.zrange(key, 0, -1, withscores=True) if kind == b"zset" else client.hgetall(key)
+            found[key.replace(b"sw:%d:" % generation, b"", 1)] = (held, client.expiretime(key))
+    return found
+
+
+def test_the_store_holds_the_same_bytes_whoever_wrote_the_tail(session: SparkSession, tmp_path: Path) -> None:
+    start = Cover({(TOPIC, 0): 5})
+    with running(RedisServer) as one, running(RedisServer) as other:
+        benches = [
+            Bench.deploy(session, settings_of(each.url, tmp_path, SLICEWISE_TAIL_FIELDS=str(BOUND)), all_views(), start)
+            for each in (one, other)
+        ]
+        records = made(time.time_ns() // 1000, 300)
+        frame, placed = benches[0].frame(records)
+        assert {each.unit for each in placed} == set(benches[0].plan().units)
+        for again in range(2):  # the second time changes nothing
+            writer = Writer(session, benches[0].spec(placed))
+            for partition in range(PARTITIONS):  # of one entity they share the bound: who comes first has it
+                writer.write(frame.filter(frame["partition"] == partition))
+            writer.close()
+            benches[1].write_python(records, BOUND)
+            found = []
+            for bench, server in zip(benches, (one, other), strict=True):
+                with bench.store() as store:
+                    found.append(contents(server.operator_url, store.generation))
+            assert found[0].keys() == found[1].keys()
+            differing = [key for key, held in found[0].items() if held != found[1][key]]
+            assert differing == []
+            print(f"seed {SEED}, time {again + 1}: {len(found[0])} keys")
+        fields = [name for held, _ in found[0].values() if isinstance(held, dict) for name in held]
+        assert any(name.startswith(b"q:") for name in fields)
+        assert any(name.startswith(b"x:") for name in fields)
+        assert any(isinstance(held, list) and held for held, _ in found[0].values())
+        with benches[0].store() as store:
+            said = [json.loads(store.status(f"tail:plays:{p}") or "") for p in range(PARTITIONS)]
+        ends = {p: max(o for _, q, o, _ in records.values if q == p) for p in range(PARTITIONS)}
+        assert {each["partition"]: each["acked"] for each in said} == ends
+        assert sum(each["rows"] for each in said) == len(records.values)
+        assert all(sum(each[name] for each in said) for name in ("written", "skipped", "expired")), said

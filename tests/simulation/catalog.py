@@ -1,0 +1,106 @@
+"""All plays with what can be removed from them, and all meetings."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from tests.simulation import (
+    history,
+    lifetime_mutants,
+    lifetime_play,
+    lifetime_stops,
+    list_mutants,
+    lists,
+    meetings,
+    mutants,
+    node_mutants,
+    node_stops,
+    nodes,
+    repeats,
+    schemas,
+    served_mutants,
+    tail_lifetime,
+    tail_lists,
+    tail_mutants,
+    tails,
+)
+from tests.simulation.found import FOUND
+from tests.simulation.play import Play, Told
+from tests.simulation.rules import Mutant
+from tests.simulation.stops import Meeting, Met
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A play and its mutants. paused: meetings that the mutants are played through which random histories meet too
+    rarely; histories: how many the suite plays."""
+
+    play: Play[Any]
+    mutants: Mapping[str, Mutant]
+    paused: tuple[Meeting[Any], ...] = ()
+    histories: int = 50
+
+    @property
+    def name(self) -> str:
+        return self.play.name
+
+    @property
+    def met(self) -> dict[str, Mutant]:
+        return {rule: each for rule, each in self.mutants.items() if each.met}
+
+    @property
+    def unmet(self) -> dict[str, Mutant]:
+        return {rule: each for rule, each in self.mutants.items() if not each.met}
+
+    def search(self, rule: str, most: int) -> Told | None:
+        """The first history that goes wrong without the rule: a seed that is known to, or one of so many."""
+        with self.mutants[rule].removed() as rules:
+            for seed in (FOUND.get(self.name, {}).get(rule, 0), *range(most)):
+                told = self.play.history(seed, rules)
+                if told.wrong is not None:
+                    return told
+        return None
+
+    def meet(self, rule: str) -> tuple[str, Met] | None:
+        """The first pair of stops that goes wrong without the rule, and in which meeting."""
+        with self.mutants[rule].removed() as rules:
+            for alone in (True, False):
+                for meeting in self.paused:
+                    _, met = meeting.wrong(rules, alone)
+                    if met is not None:
+                        return meeting.name, met
+        return None
+
+
+_ALL: tuple[Entry, ...] = (
+    Entry(history.PLAY, mutants.MUTANTS | served_mutants.OF_SLICES, meetings.TRIM),
+    Entry(tails.PLAY, tail_mutants.MUTANTS | served_mutants.MUTANTS),
+    Entry(lists.PLAY, list_mutants.MUTANTS, histories=60),
+    Entry(tail_lists.PLAY, list_mutants.TAIL_MUTANTS, histories=30),
+    Entry(lifetime_play.PLAY, lifetime_mutants.MUTANTS, (lifetime_stops.LATE,), histories=40),
+    Entry(tail_lifetime.PLAY, tail_mutants.OF_LIFETIMES, histories=20),
+    Entry(repeats.PLAY, repeats.MUTANTS, histories=15),
+    Entry(schemas.PLAY, schemas.MUTANTS, histories=60),
+    Entry(nodes.PLAY, node_mutants.MUTANTS, histories=15),
+    Entry(nodes.LIFETIMES, node_mutants.OF_LIFETIMES, node_stops.BESIDE, histories=10),
+    Entry(nodes.LISTS, node_mutants.OF_LISTS, histories=20),
+)
+ENTRIES: Mapping[str, Entry] = {entry.name: entry for entry in _ALL}
+_MEETINGS: tuple[Meeting[Any], ...] = (
+    *meetings.TRIM,
+    *meetings.EVERYBODY,
+    *meetings.TAILS,
+    *meetings.LOSSES,
+    lifetime_stops.LATE,
+    *node_stops.BESIDE,
+)
+MEETINGS: Mapping[str, Meeting[Any]] = {meeting.name: meeting for meeting in _MEETINGS}
+
+
+def rules() -> Iterator[tuple[Entry, str]]:
+    """Every rule of every play."""
+    for entry in ENTRIES.values():
+        for rule in entry.mutants:
+            yield entry, rule

@@ -1,0 +1,44 @@
+"""Which rule of the design is needed by which history: what docs/simulation.md shows."""
+
+from __future__ import annotations
+
+import multiprocessing
+from typing import NamedTuple
+
+from tests.simulation.catalog import ENTRIES, rules
+
+MOST = 800
+HEAD = ("section", "rule", "without", "world", "goes wrong")
+
+
+class Row(NamedTuple):
+    section: str
+    rule: str
+    mutant: str
+    world: str
+    where: str
+
+
+def table(jobs: int) -> str:
+    """In the order of the design's sections. Plays a history for every rule."""
+    with multiprocessing.get_context("spawn").Pool(jobs) as pool:
+        rows = pool.starmap(row, [(entry.name, rule) for entry, rule in rules()], chunksize=1)
+    cells = [HEAD, *sorted(rows, key=lambda row: (int(row.section[1:].split()[0]), row))]
+    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+    return "\n".join(
+        "  ".join(cell.ljust(width) for cell, width in zip(each, widths, strict=True)).rstrip() for each in cells
+    )
+
+
+def row(world: str, rule: str) -> Row:
+    entry = ENTRIES[world]
+    mutant, where = entry.mutants[rule], "none found"
+    if mutant.met:
+        told = entry.search(rule, MOST)
+        if told is not None:
+            where = f"seed {told.seed}, move {told.story[-1].move}"
+    else:
+        found = entry.meet(rule)
+        if found is not None:
+            where = f"{found[0]}: {found[1].stops}"
+    return Row(mutant.section, mutant.rule, rule, world, where)

@@ -1,0 +1,586 @@
+"""An answer holds exactly the events that its token says, whatever was compacted, totalled or late.
+
+Each event's value is a power of two of its own, so that the exact sum names the events counted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, cast
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from slicewise import aggregates, codec
+from slicewise.aggregates import Aggregate, Rows
+from slicewise.aggregates.contract import Finished
+from slicewise.aggregates.scalar import Listed
+from slicewise.codec import Layout, Members
+from slicewise.errors import CodecError, DataLoss
+from slicewise.offsets import token as tokens
+from slicewise.offsets.vector import Cover, Place
+from slicewise.reading import pending as merge_tail
+from slicewise.reading import scalar as merge_few
+from slicewise.reading.answer import Base, JointPlan, Merged, Stored, merge
+from slicewise.reading.cache import Known
+from slicewise.reading.plan import Pentad, ReadMode, ReadPlan, Total, days_of, plan_key, plan_read
+from slicewise.windows import slices
+from slicewise.windows.slices import DAY_US, HOUR_US, MINUTE_US, Window, as_window, hopping, session, sliding, tumbling
+from tests.support.stored import tail_fields
+
+TOPIC = "00112233445566778899aabbccddeeff"
+SUM = aggregates.sum("v").bind({"v": pa.int64()})
+OTHER = aggregates.sum("w").bind({"w": pa.int64()})
+COUNT = aggregates.count().bind({})
+SPAN = aggregates.span().bind({})
+MONDAY = 15_706 * DAY_US  # 2013-01-01
+
+
+@dataclass(frozen=True)
+class UnitUnderTest:
+    """What a plan reads of a unit."""
+
+    slice_us: int
+    layout: Layout
+    sum: Aggregate
+    levels: tuple[int, ...] = ()
+    storage_fingerprint: str = "00" * 8
+    definition_fingerprint: str = "11" * 8
+    view: str = "tested"
+    pentads: bool = False
+
+    @property
+    def members(self) -> Members:
+        inputs = {column for partial in self.layout.partials for column in partial.inputs}
+        return Members(tuple((column, pa.int64()) for column in sorted(inputs)))
+
+
+@dataclass(frozen=True)
+class FeatureUnderTest:
+    column: str
+    window: Window
+    aggregate: Aggregate
+    partial: int
+
+
+@dataclass(frozen=True)
+class Made:
+    """One event: where it stands, when it happened, and the power of two that names it."""
+
+    place: Place
+    offset: int
+    time: int
+    bit: int
+
+
+def unit_of(slice_us: int, kinds: Sequence[Aggregate] = (SUM, COUNT)) -> UnitUnderTest:
+    levels = (MINUTE_US,) if slice_us < MINUTE_US else ()
+    return UnitUnderTest(slice_us, Layout.of((*kinds, SPAN)), kinds[0], levels)
+
+
+def features_of(unit: UnitUnderTest, windows: Sequence[Window]) -> list[FeatureUnderTest]:
+    return [
+        FeatureUnderTest(f"{name}_{i}", window, aggregate, unit.layout.index(aggregate))
+        for i, window in enumerate(windows)
+        for name, aggregate in (("s", unit.sum), ("n", COUNT))
+    ]
+
+
+def plan_of(
+    unit: UnitUnderTest, windows: Sequence[Window], mode: ReadMode, t: int, without: frozenset[Total] = frozenset()
+) -> ReadPlan:
+    return plan_read(cast(Any, unit), cast(Any, features_of(unit, windows)), mode, t, without)
+
+
+@dataclass
+class StoreUnderTest:
+    """Stored fields of one entity, encoded as the store keeps them; it knows no window."""
+
+    unit: UnitUnderTest
+    ledger: dict[Place, int]
+    covers: dict[int, Cover] = field(default_factory=dict)
+    hot: dict[bytes, bytes] = field(default_factory=dict)
+    days: dict[int, dict[bytes, bytes]] = field(default_factory=dict)
+    tail: bool = False
+    """Whether tail fields count."""
+
+    def row(self, events: Sequence[Made]) -> bytes:
+        return self.rows([events])
+
+    def rows(self, groups: Sequence[Sequence[Made]]) -> bytes:
+        owners = np.array([i for i, events in enumerate(groups) for _ in events], np.int64)
+        columns = rows_of([e for events in groups for e in events])
+        layout = self.unit.layout
+        return layout.encode_block([p.accumulate_columns(columns, owners, len(groups)) for p in layout.partials])
+
+    def write(self, events: Sequence[Made]) -> None:
+        """Tail fields, whatever the guard is."""
+        members = dict(zip(events, self.unit.members.encode(rows_of(events)), strict=True))
+        tail_fields(self.hot, [(e.place, member) for e, member in members.items()])
+
+    def guard(self, place: Place) -> int:
+        return int(self.hot.get(b"l:%s:%d" % (place[0].encode(), place[1]), -1))
+
+    def skip(self, place: Place, first: int, last: int) -> None:
+        self.hot[b"x:%s:%d" % (place[0].encode(), place[1])] = b"%d:%d" % (first, last)
+
+    def fold(self, events: Sequence[Made]) -> None:
+        grouped: dict[tuple[int, Place], list[Made]] = {}
+        for e in events:
+            grouped.setdefault((e.time // self.unit.slice_us, e.place), []).append(e)
+            self.hot[b"l:%s:%d" % (e.place[0].encode(), e.place[1])] = b"%d" % max(
+                x.offset for x in events if x.place == e.place
+            )
+        for (number, place), part in grouped.items():
+            name = b"r:%d:%s:%d" % (number, place[0].encode(), place[1])
+            offsets = [e.offset for e in part]
+            self.hot[name] = codec.pack_running(min(offsets), max(offsets), self.row(part))
+
+    def compact(self, hour: int, seq: int, events: Sequence[Made]) -> None:
+        day = self.days.setdefault(hour // 24, {})
+        if not events:
+            return
+        day[b"h:%d" % hour] = codec.pack_total(seq, self.row(events))
+        levels = [(b"s", self.unit.slice_us), *((b"m", level) for level in self.unit.levels)]
+        for letter, level in levels:
+            numbers = sorted({e.time // level for e in events})
+            block = self.rows([[e for e in events if e.time // level == n] for n in numbers])
+            day[b"%s:%d" % (letter, hour)] = codec.pack_slices(seq, numbers, block)
+        hours = codec.unpack_hours(day.get(b"c")) | {hour: seq}
+        day[b"c"] = codec.pack_hours(hours)
+
+    def total(self, number: int, events: Sequence[Made]) -> None:
+        day = self.days.get(number, {})
+        if b"c" in day:
+            day[b"d"] = codec.pack_day(codec.day_digest(day[b"c"]), self.row(events))
+
+    def total_pentad(self, number: int, events: Sequence[Made]) -> None:
+        covered = [self.days.get(day, {}).get(b"c") for day in days_of(number)]
+        if any(covered):
+            last = self.days.setdefault(days_of(number)[-1], {})
+            last[b"p"] = codec.pack_day(codec.pentad_digest(covered), self.row(events))
+
+    def base(self) -> Base:
+        return Base(Cover(self.ledger), Cover(), self.covers, self.tail)
+
+    def read(self, plan: ReadPlan, entity: int = 0) -> Stored:
+        hot = [part for pair in self.hot.items() for part in pair]
+        days = [[self.days.get(d.day, {}).get(name) for name in d.names] for d in plan.days]
+        return Stored(entity, None, hot, days)
+
+
+def rows_of(events: Sequence[Made]) -> Rows:
+    return Rows(
+        np.array([e.time for e in events], np.int64),
+        np.full(len(events), int(TOPIC[:16], 16), np.uint64),
+        np.full(len(events), int(TOPIC[16:], 16), np.uint64),
+        np.array([e.place[1] for e in events], np.int32),
+        np.array([e.offset for e in events], np.int64),
+        dict.fromkeys("vw", pa.array([1 << e.bit for e in events], pa.int64())),
+    )
+
+
+def merge_one(plan: ReadPlan, stored: Sequence[Stored], entities: int, base: Base) -> Merged:
+    return merge_all(JointPlan((plan,)), [[*stored]], entities, [base])
+
+
+def merge_all(joint: JointPlan, stored: Sequence[Sequence[Stored]], entities: int, bases: Sequence[Base]) -> Merged:
+    """The answer, after all ways to it were seen to be one: row by row, with what is known of the
+    same compacted hours, and whole columns."""
+    one = merge(joint, stored, entities, bases)
+    known = Known()
+    for _ in range(3):  # seen, combined and kept, known
+        again = merge(joint, stored, entities, bases, known=known)
+        assert list(map(listed, again.finished)) == list(map(listed, one.finished))
+        assert (again.base, again.ahead, again.stale) == (one.base, one.ahead, one.stale)
+        assert again.tail == one.tail
+    assert known.hits >= (1 if joint.by_few and any(joint.plans[0].days) and stored[0] else 0)
+    columns = Known()
+    for remembered in (None, columns, columns, columns):
+        other = merge(joint, stored, entities, bases, few_rows=-1, known=remembered)
+        assert all(isinstance(found, Finished) for found in other.finished)
+        assert list(map(listed, one.finished)) == list(map(listed, other.finished))
+        assert (one.base, one.ahead, one.stale) == (other.base, other.ahead, other.stale)
+        assert (one.begun, one.tail) == (other.begun, other.tail)
+    with pytest.MonkeyPatch.context() as patch:  # and of the tail's events: row by row, or as columns
+        patch.setattr(merge_tail, "FEW_EVENTS", 0)
+        patch.setattr(merge_few, "FEW_EVENTS", 0)
+        at_once = merge(joint, stored, entities, bases)
+    assert list(map(listed, at_once.finished)) == list(map(listed, one.finished))
+    assert (at_once.base, at_once.tail, at_once.begun) == (one.base, one.tail, one.begun)
+    remembers = any(plan.days and not plan.gaps for plan in joint.plans)
+    assert columns.hits >= (1 if remembers and all(stored) else 0)
+    return one
+
+
+def listed(finished: Finished | Listed) -> list[Any]:
+    return finished.values if isinstance(finished, Listed) else finished.values.to_pylist()
+
+
+def values(merged: Merged, entity: int = 0, number: int = 0) -> dict[str, Any]:
+    """Column -> value of one entity, of one of the plans."""
+    plan, n = merged.joint.plans[number], merged.entities
+    return {
+        feature.column: listed(merged.finished[slot.finish])[n * slot.first + entity * slot.stride + slot.interval]
+        for feature, slot in zip(plan.features, merged.joint.slots[number], strict=True)
+    }
+
+
+def answer(store: StoreUnderTest, windows: Sequence[Window], mode: ReadMode, t: int) -> Merged:
+    """Reads as a reader does: again with the hours of days, and the days of pentads, without a valid total."""
+    without: frozenset[Total] = frozenset()
+    for _ in range(3):  # a pentad's total, then its days', may be out of date
+        plan = plan_of(store.unit, windows, mode, t, without)
+        merged = merge_one(plan, [store.read(plan)], 1, store.base())
+        if merged.complete:
+            return merged
+        without |= merged.stale[0]
+    raise AssertionError(f"still without an answer: {without}")
+
+
+def assert_token_true(merged: Merged, events: Sequence[Made]) -> None:
+    """Every value is what the token says, and every session where it must be, by brute force over the events."""
+    token = tokens.decode(merged.token(0, 0))
+    plan, found = merged.joint.plans[0], values(merged)
+    known = [e for e in events if token.contains(e.time // HOUR_US, e.place, e.offset)]
+    windows = {feature.column: feature.window for feature in plan.features}
+    for column, (start, end) in token.bounds.items():
+        inside = [e for e in known if start <= e.time < end]
+        if windows[column].kind == "session":
+            opened = open_session(known, plan.bounds[column], windows[column].gap_us)
+            assert inside == [e for e in known if e in opened], (column, start, end)
+            first = min((e.time for e in opened), default=end)
+            assert start == (slices.floor(first, plan.unit.slice_us) if opened else end)
+        exact = sum(1 << e.bit for e in inside) if inside else None
+        assert found[column] == (exact if column.startswith("s") else len(inside)), (column, start, end)
+
+
+def open_session(events: Sequence[Made], searched: tuple[int, int], gap_us: int) -> list[Made]:
+    """Back from the latest event, while the next one is less than the gap away."""
+    start, end = searched
+    left = sorted((e for e in events if start <= e.time < end), key=lambda e: e.time)
+    found, after = [], end
+    while left and after - left[-1].time < gap_us:
+        found.append(left.pop())
+        after = found[-1].time
+    return found
+
+
+WINDOWS = [
+    as_window("10m"),
+    as_window("1h"),
+    as_window("6h"),
+    as_window("1d"),
+    as_window("7d"),
+    as_window("12d"),
+    as_window("30d"),
+    tumbling("10d"),
+    tumbling("1h"),
+    tumbling("1d", open=True),
+    hopping("2h", every="20m"),
+    sliding("1h", offset="1d"),
+    sliding("7d", offset="30m"),
+    tumbling("1h", offset="90m"),
+    session("30m", max_length="6h"),
+    session("2h", max_length="1d"),
+    session("2h", max_length="1d", offset="30m"),
+]
+
+
+@st.composite
+def histories(draw: st.DrawFn) -> tuple[StoreUnderTest, list[Made], list[Window], ReadMode, int]:
+    slice_us = draw(st.sampled_from([MINUTE_US, 10 * 1_000_000, HOUR_US // 12]))
+    kinds = draw(st.sampled_from([(SUM, COUNT), (OTHER, COUNT), (SUM, OTHER, COUNT)]))
+    unit = unit_of(slice_us, kinds)
+    now = MONDAY + 9 * DAY_US + draw(st.integers(0, 2 * DAY_US))
+    places = [(TOPIC, p) for p in range(draw(st.integers(1, 2)))]
+    hot_hours = st.sampled_from([0, 0, 0, 1, 2, 3, 5, 23, 24, 25, 49, 150, 170, 200, 250, 300, 400, 700])
+    moments = st.builds(lambda h, us: now - h * HOUR_US - us, hot_hours, st.integers(0, HOUR_US + 3))
+    events: list[Made] = []
+    for bit, (place, time) in enumerate(draw(st.lists(st.tuples(st.sampled_from(places), moments), max_size=40))):
+        offset = sum(e.place == place for e in events) * 3 + draw(st.integers(0, 2))
+        events.append(Made(place, offset, time, bit))
+
+    def end(place: Place) -> int:
+        return max((e.offset + 1 for e in events if e.place == place), default=0)
+
+    # The stream has folded a prefix of each place; its ledger lies anywhere at or below that.
+    folded = {p: draw(st.integers(0, end(p))) for p in places}
+    store = StoreUnderTest(unit, {p: draw(st.integers(0, folded[p])) for p in places})
+    # Two archives; hours were compacted by either, and may be ahead of the stream.
+    for archive in (1, 2):
+        low = store.covers.get(1, Cover())
+        store.covers[archive] = Cover({p: draw(st.integers(low.get(p), end(p))) for p in places})
+    hours = sorted({e.time // HOUR_US for e in events})
+    seq_of = {h: draw(st.sampled_from([None, 1, 2])) for h in hours}
+
+    def in_cover(e: Made) -> bool:
+        seq = seq_of[e.time // HOUR_US]
+        return seq is not None and store.covers[seq].contains(e.place, e.offset)
+
+    for hour, seq in seq_of.items():
+        if seq is not None:
+            store.compact(hour, seq, [e for e in events if e.time // HOUR_US == hour and in_cover(e)])
+    store.fold([e for e in events if e.offset < folded[e.place] and not in_cover(e)])
+    for day in sorted(store.days):
+        if draw(st.booleans()):
+            store.total(day, [e for e in events if e.time // DAY_US == day and in_cover(e)])
+            if draw(st.booleans()) and b"c" in store.days[day]:  # a swap after the total
+                stale = codec.pack_day(b"\0" * 8, store.row(events[:1]))
+                store.days[day][b"d"] = stale
+    for pentad in sorted({day // slices.PENTAD_DAYS for day in store.days}):
+        if draw(st.booleans()):
+            store.total_pentad(pentad, [e for e in events if e.time // slices.PENTAD_US == pentad and in_cover(e)])
+            if draw(st.booleans()):  # a swap after the total
+                last = store.days.setdefault(days_of(pentad)[-1], {})
+                last[b"p"] = codec.pack_day(bytes(range(8)), store.row(events[:1]))
+    if draw(st.booleans()):
+        # A tail that began at or below the ledger: all beyond the guard stands in it, up to where it has come; what is
+        # folded or compacted may have been left behind.
+        store.tail = draw(st.booleans())
+        for p in places:
+            come, guard = draw(st.integers(store.ledger[p], end(p))), store.guard(p)
+            beyond = [e for e in events if e.place == p and guard < e.offset < come]
+            here = [e for e in beyond if not in_cover(e)]
+            covered = [e for e in events if e.place == p and e.offset < come and (e.offset <= guard or in_cover(e))]
+            behind = [e for e in covered if draw(st.booleans())]
+            skipped = draw(st.sampled_from([None, None, "folded", "waiting"]))
+            if skipped == "folded" and guard >= 0:
+                store.skip(p, draw(st.integers(0, guard)), guard)
+            elif skipped == "waiting" and here:
+                first = draw(st.sampled_from(here)).offset
+                store.skip(p, first, here[-1].offset)
+                here = [e for e in here if e.offset < first or draw(st.booleans())]
+            store.write([*here, *behind])
+    windows = draw(st.lists(st.sampled_from(WINDOWS), min_size=1, max_size=5, unique=True))
+    mode: ReadMode = draw(st.sampled_from(["live", "at"]))
+    t = now if mode == "live" else now - draw(st.integers(0, HOUR_US))
+    return store, events, windows, mode, t
+
+
+@settings(max_examples=80, deadline=None)
+@given(histories())
+def test_an_answer_holds_exactly_the_events_that_its_token_says(
+    history: tuple[StoreUnderTest, list[Made], list[Window], ReadMode, int],
+) -> None:
+    store, events, windows, mode, t = history
+    assert_token_true(answer(store, windows, mode, t), events)
+
+
+@settings(max_examples=20, deadline=None)
+@given(st.lists(histories(), min_size=2, max_size=4), st.data())
+def test_a_batch_answers_each_entity_as_if_it_were_asked_alone(
+    drawn: list[tuple[StoreUnderTest, list[Made], list[Window], ReadMode, int]], data: st.DataObject
+) -> None:
+    _, _, windows, mode, t = data.draw(st.sampled_from(drawn))
+    first = drawn[0][0].unit
+    stores = [store for store, *_ in drawn if store.unit == first]
+    alone = [answer(store, windows, mode, t) for store in stores]
+    unit = stores[0].unit
+    plan = plan_of(unit, windows, mode, t, every_total(t))
+    for store, one in zip(stores, alone, strict=True):
+        # one base serves a batch: each store stands here for an entity under the same ledger
+        together = merge_one(plan, [store.read(plan, 1)], 3, store.base())
+        assert values(together, 1) == values(one)
+        assert together.token(0, 1) == one.token(0, 0)
+        empty = values(together, 0)
+        assert all(v is None if c.startswith("s") else v == 0 for c, v in empty.items())
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.lists(histories(), min_size=2, max_size=4))
+def test_units_that_are_merged_together_answer_as_if_each_were_merged_alone(
+    drawn: list[tuple[StoreUnderTest, list[Made], list[Window], ReadMode, int]],
+) -> None:
+    # Units of one layout, and of layouts that share forms under other names of columns.
+    plans, stored, bases, alone = [], [], [], []
+    for store, _, windows, mode, t in drawn:
+        plan = plan_of(store.unit, windows, mode, t, every_total(t))
+        plans.append(plan)
+        stored.append([store.read(plan)])
+        bases.append(store.base())
+        alone.append(merge_one(plan, stored[-1], 1, bases[-1]))
+    together = merge_all(JointPlan(tuple(plans)), stored, 1, bases)
+    assert len(together.finished) <= sum(len(one.finished) for one in alone)
+    for number, one in enumerate(alone):
+        assert values(together, 0, number) == values(one)
+        assert together.token(number, 0) == one.token(0, 0)
+
+
+def every_total(t: int) -> frozenset[Total]:
+    """Of all days and pentads that a window at t reaches."""
+    days = range(t // DAY_US - 41, t // DAY_US + 1)
+    return frozenset([*days, *(Pentad(day // slices.PENTAD_DAYS) for day in days)])
+
+
+def simple() -> tuple[StoreUnderTest, int]:
+    store = StoreUnderTest(unit_of(MINUTE_US), {(TOPIC, 0): 10}, {1: Cover({(TOPIC, 0): 10})})
+    return store, MONDAY + 12 * HOUR_US + 30 * MINUTE_US
+
+
+def test_without_the_covers_rule_a_running_partial_of_a_compacted_hour_would_count_twice() -> None:
+    store, t = simple()
+    early = Made((TOPIC, 0), 4, t - HOUR_US, 0)
+    late = Made((TOPIC, 0), 12, t - HOUR_US, 1)
+    store.compact(early.time // HOUR_US, 1, [early])
+    store.fold([early])  # left behind by a swap that died: wholly below the cover
+    assert values(answer(store, [as_window("6h")], "live", t))["s_0"] == 1
+    store.fold([late])
+    assert values(answer(store, [as_window("6h")], "live", t))["s_0"] == 3
+
+
+def test_a_running_partial_that_straddles_a_cover_is_refused() -> None:
+    store, t = simple()
+    events = [Made((TOPIC, 0), 4, t - HOUR_US, 0), Made((TOPIC, 0), 12, t - HOUR_US, 1)]
+    store.compact(events[0].time // HOUR_US, 1, events[:1])
+    store.fold(events)
+    with pytest.raises(DataLoss, match="straddles"):
+        answer(store, [as_window("6h")], "live", t)
+
+
+def test_a_day_total_counts_only_while_it_names_the_days_hours() -> None:
+    store, t = simple()
+    first, second = (Made((TOPIC, 0), i, t - 2 * DAY_US + i * HOUR_US, i) for i in (0, 1))
+    store.compact(first.time // HOUR_US, 1, [first])
+    store.total(first.time // DAY_US, [first])
+    plan = plan_of(store.unit, [as_window("7d")], "live", t)
+    assert merge_one(plan, [store.read(plan)], 1, store.base()).stale == (frozenset(),)
+    store.compact(second.time // HOUR_US, 1, [second])
+    assert merge_one(plan, [store.read(plan)], 1, store.base()).stale == (frozenset({first.time // DAY_US}),)
+    assert values(answer(store, [as_window("7d")], "live", t))["s_0"] == 3
+
+
+def test_a_pentads_total_counts_only_while_it_names_the_hours_of_all_its_days() -> None:
+    #  day   0    1    2    3    4  |  now, beyond the pentad
+    #        e0             e1
+    store, t = simple()
+    pentad = t // slices.PENTAD_US - 1
+    begin = pentad * slices.PENTAD_US
+    first, second = (Made((TOPIC, 0), i, begin + 3 * i * DAY_US + HOUR_US, i) for i in (0, 1))
+    windows = [as_window("20d")]
+    store.compact(first.time // HOUR_US, 1, [first])
+    store.total(first.time // DAY_US, [first])
+    plan = plan_of(store.unit, windows, "live", t)
+    assert merge_one(plan, [store.read(plan)], 1, store.base()).stale == (frozenset({Pentad(pentad)}),)
+    assert values(answer(store, windows, "live", t))["s_0"] == 1, "by its days, as in stores written before"
+    store.total_pentad(pentad, [first])
+    store.days[first.time // DAY_US][b"d"] = b"damaged"  # not read
+    merged = merge_one(plan, [store.read(plan)], 1, store.base())
+    assert merged.complete
+    assert values(merged)["s_0"] == 1
+    store.compact(second.time // HOUR_US, 1, [second])  # of another day, which had none
+    assert merge_one(plan, [store.read(plan)], 1, store.base()).stale == (frozenset({Pentad(pentad)}),)
+    store.total(first.time // DAY_US, [first])
+    store.total(second.time // DAY_US, [second])
+    assert values(answer(store, windows, "live", t))["s_0"] == 3
+
+
+def test_rows_of_a_compacted_hour_that_are_gone_are_noticed() -> None:
+    store, t = simple()
+    event = Made((TOPIC, 0), 0, t - HOUR_US, 0)
+    hour = event.time // HOUR_US
+    store.compact(hour, 1, [event])
+    del store.days[hour // 24][b"s:%d" % hour]
+    with pytest.raises(DataLoss, match="not kept"):
+        answer(store, [as_window("1h")], "live", t)
+
+
+def test_damaged_bytes_are_refused() -> None:
+    store, t = simple()
+    store.fold([Made((TOPIC, 0), 0, t - MINUTE_US, 0)])
+    name = next(name for name in store.hot if name.startswith(b"r:"))
+    raw = bytearray(store.hot[name])
+    raw[20] ^= 1
+    store.hot[name] = bytes(raw)
+    with pytest.raises(CodecError, match="checksum"):
+        answer(store, [as_window("1h")], "live", t)
+    store.hot = {b"r:x:y": b""}
+    with pytest.raises(CodecError, match="hot field"):
+        answer(store, [as_window("1h")], "live", t)
+
+
+def test_a_seq_that_the_reader_does_not_know_is_not_guessed() -> None:
+    store, t = simple()
+    store.compact(t // HOUR_US - 1, 7, [Made((TOPIC, 0), 0, t - HOUR_US, 0)])
+    with pytest.raises(KeyError):
+        answer(store, [as_window("6h")], "live", t)
+
+
+def test_the_hours_of_a_spread_units_part_claim_that_partition_alone() -> None:
+    # Partition 0's part was swapped at a cover ahead of the stream; partition 1's was not yet.
+    cover = Cover({(TOPIC, 0): 10, (TOPIC, 1): 10})
+    store, t = simple()
+    store.ledger, store.covers = {}, {1: cover}
+    event = Made((TOPIC, 0), 4, t - HOUR_US, 0)
+    store.compact(event.time // HOUR_US, 1, [event])
+    plan = plan_of(store.unit, [as_window("6h")], "live", t)
+    part = store.read(plan)
+    parts = [
+        Stored(0, 0, part.hot, part.days),
+        Stored(0, 1, [], [[None] * len(d.names) for d in plan.days]),
+    ]
+    merged = merge_one(plan, parts, 1, store.base())
+    assert merged.ahead[0][0] == {event.time // HOUR_US: Cover({(TOPIC, 0): 10})}
+
+
+def test_what_several_nodes_gave_is_merged_under_the_claims_of_each() -> None:
+    # Entity 0 is on a node whose ledger and archive are far, entity 1 on one that lost both.
+    store, t = simple()
+    event = Made((TOPIC, 0), 4, t - HOUR_US, 0)
+    store.ledger, store.covers = {(TOPIC, 0): 50}, {1: Cover({(TOPIC, 0): 60})}
+    far = store.base()
+    store.ledger = {(TOPIC, 0): 3}
+    behind = store.base()
+    store.compact(event.time // HOUR_US, 1, [event])
+    plan = plan_of(store.unit, [as_window("6h")], "live", t)
+    one, other = store.read(plan), store.read(plan, 1)
+    parts = [one._replace(base=far), other._replace(base=behind)]
+    merged = merge_one(plan, parts, 2, Base(Cover(), Cover(), {}))
+    assert merged.base[0] == (Cover({(TOPIC, 0): 50}), Cover({(TOPIC, 0): 3}))
+    hour = {event.time // HOUR_US: Cover({(TOPIC, 0): 60})}
+    assert merged.ahead[0] == (hour, hour)
+
+
+def test_each_partition_of_a_spread_unit_has_the_ledger_of_the_node_that_has_its_keys() -> None:
+    store, t = simple()
+    plan = plan_of(store.unit, [as_window("6h")], "live", t)
+    bases = [Base(Cover({(TOPIC, 0): a, (TOPIC, 1): b}), Cover(), {}) for a, b in ((9, 2), (3, 8))]
+    nothing = [[None] * len(d.names) for d in plan.days]
+    parts = [Stored(0, p, [], nothing, base) for p, base in enumerate(bases)]
+    merged = merge_one(plan, parts, 1, Base(Cover(), Cover(), {}))
+    assert merged.base[0][0] == Cover({(TOPIC, 0): 9, (TOPIC, 1): 8}), "of the other node's places it says nothing"
+
+
+@settings(deadline=None)
+@given(st.integers(0, 40 * DAY_US), st.integers(0, 3 * MINUTE_US), st.sampled_from(WINDOWS))
+def test_equal_plan_keys_have_equal_bounds(t: int, step: int, window: Window) -> None:
+    unit = unit_of(MINUTE_US)
+    t += 30 * DAY_US
+    if plan_key(cast(Any, unit), t) == plan_key(cast(Any, unit), t + step):
+        for mode in ("live", "at"):
+            one = slices.bounds(window, mode, t, unit.slice_us)
+            assert one == slices.bounds(window, mode, t + step, unit.slice_us)
+
+
+@pytest.mark.parametrize(("length", "most"), [("10m", 6), ("1h", 6), ("1d", 32), ("7d", 62), ("30d", 110)])
+def test_the_fields_of_a_read_are_bounded_whatever_the_length(length: str, most: int) -> None:
+    unit = unit_of(MINUTE_US)
+    for step in range(0, DAY_US, 17 * MINUTE_US):
+        plan = plan_of(unit, [as_window(length)], "live", MONDAY + 60 * DAY_US + step)
+        assert sum(len(day.names) for day in plan.days) <= most
+
+
+def token_of(merged: Merged) -> Mapping[int, Cover]:
+    return tokens.decode(merged.token(0, 0)).ahead
+
+
+def test_covers_that_the_ledger_has_passed_are_not_in_the_token() -> None:
+    store, t = simple()
+    store.compact(t // HOUR_US - 1, 1, [Made((TOPIC, 0), 4, t - HOUR_US, 0)])
+    assert token_of(answer(store, [as_window("6h")], "live", t)) == {}
+    store.ledger = {(TOPIC, 0): 9}
+    assert token_of(answer(store, [as_window("6h")], "live", t)) == {t // HOUR_US - 1: store.covers[1]}

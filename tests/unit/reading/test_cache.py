@@ -1,0 +1,134 @@
+"""What a reader remembers of compacted hours is found by all of their bytes, and takes bounded memory."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from slicewise import aggregates
+from slicewise.aggregates import Columns, Rows
+from slicewise.codec import pack_day, pack_hours, pack_total
+from slicewise.codec.envelopes import day_digest
+from slicewise.errors import CodecError
+from slicewise.offsets.vector import Cover
+from slicewise.reading.answer import FEW_ENTITIES, Base, JointPlan, Merged, Stored, merge
+from slicewise.reading.cache import Known, KnownColumns
+from slicewise.reading.plan import ReadPlan
+from slicewise.windows.slices import DAY_US, HOUR_US, as_window, session
+from tests.unit.reading.test_answer import COUNT, MONDAY, UnitUnderTest, listed, plan_of, unit_of
+
+DISTINCT = aggregates.distinct_count("v", threshold=3, precision=4).bind({"v": pa.int64()})
+NOON = MONDAY + 12 * HOUR_US
+BASE = Base(Cover(), Cover(), {1: Cover()})
+
+
+def row(unit: UnitUnderTest, values: list[int]) -> bytes:
+    n = len(values)
+    numbers, zeros = np.arange(n), np.zeros(n, np.uint64)
+    columns = dict.fromkeys("vw", pa.array(values, pa.int64()))
+    rows = Rows(numbers, zeros, zeros, np.zeros(n, np.int32), numbers, columns)
+    partials = unit.layout.partials
+    return unit.layout.encode_rows([p.accumulate_columns(rows, np.zeros(n, np.int64), 1) for p in partials])[0]
+
+
+def plan(unit: UnitUnderTest, window: str = "3d") -> ReadPlan:
+    return plan_of(unit, [as_window(window)], "live", NOON)
+
+
+def stored(of: ReadPlan, unit: UnitUnderTest, days: list[list[int]], entity: int = 0) -> Stored:
+    """The values of each of the last whole days before NOON, newest first."""
+    held = {}
+    for back, values in enumerate(days, 1):
+        number = MONDAY // DAY_US - back
+        hours = pack_hours({number * 24: 1})
+        total = pack_total(1, row(unit, values))
+        held[number] = {
+            b"c": hours,
+            b"d": pack_day(day_digest(hours), row(unit, values)),
+            b"h:%d" % (number * 24): total,
+        }
+    return Stored(entity, None, [], [[held.get(day.day, {}).get(name) for name in day.names] for day in of.days])
+
+
+def read(of: ReadPlan, known: Known | None, *parts: Stored) -> Merged:
+    return merge(JointPlan((of,)), [list(parts)], len(parts), [BASE], few_rows=-1, known=known)
+
+
+def test_what_is_known_is_asked_twice_before_it_is_kept_and_then_gives_the_same_values() -> None:
+    unit = unit_of(HOUR_US, (DISTINCT, COUNT))
+    of, known = plan(unit), Known()
+    days = stored(of, unit, [[1, 2], [2, 3, 4, 5]])
+    answers = [[listed(each) for each in read(of, known, days).finished] for _ in range(4)]
+    assert answers == [[listed(each) for each in read(of, None, days).finished]] * 4
+    assert (known.misses, known.hits) == (2, 2)
+
+
+def test_other_bytes_under_the_same_plan_are_not_taken_for_what_is_known() -> None:
+    unit = unit_of(HOUR_US, (DISTINCT, COUNT))
+    of, known = plan(unit), Known()
+    one, other = (stored(of, unit, [[1, 2], last]) for last in ([3], [4, 5]))
+    for _ in range(3):
+        read(of, known, one)
+    assert [listed(each) for each in read(of, known, other).finished] != [
+        listed(e) for e in read(of, known, one).finished
+    ]
+
+
+def damaged(value: bytes) -> bytes:
+    """With a bit of what is stored turned; the checksum stands as it was."""
+    return value[:-5] + bytes([value[-5] ^ 1]) + value[-4:]
+
+
+def test_damaged_bytes_are_refused_however_often_they_are_read() -> None:
+    unit = unit_of(HOUR_US, (DISTINCT, COUNT))
+    of, known = plan(unit), Known()
+    whole = stored(of, unit, [[1, 2], [3]])
+    for _ in range(3):
+        read(of, known, whole)
+    values = [
+        [damaged(value) if name == b"d" and value else value for name, value in zip(day.names, held, strict=True)]
+        for day, held in zip(of.days, whole.days, strict=True)
+    ]
+    for _ in range(3):
+        with pytest.raises(CodecError):
+            read(of, known, whole._replace(days=values))
+
+
+def test_nothing_is_remembered_of_sessions_whose_slices_are_looked_at_one_by_one() -> None:
+    unit = unit_of(HOUR_US, (DISTINCT, COUNT))
+    of, known = plan_of(unit, [session("2h", max_length="2d")], "live", NOON), Known()
+    days = stored(of, unit, [[1, 2], [3]])
+    days = days._replace(days=[[None for _ in day] for day in days.days])
+    for _ in range(3):
+        read(of, known, days)
+    assert (known.hits, known.bytes) == (0, 0)
+
+
+def test_nothing_is_remembered_of_reads_of_many_entities() -> None:
+    unit = unit_of(HOUR_US, (DISTINCT, COUNT))
+    of, known = plan(unit), Known()
+    many = [stored(of, unit, [[entity]], entity) for entity in range(FEW_ENTITIES + 1)]
+    for _ in range(3):
+        read(of, known, *many)
+    assert (known.hits, known.misses) == (0, 0)
+    for _ in range(3):
+        read(of, known, *many[:FEW_ENTITIES])
+    assert known.hits == FEW_ENTITIES
+
+
+def test_the_memory_of_whole_columns_is_counted_and_bounded() -> None:
+    unit = unit_of(HOUR_US, (DISTINCT, COUNT))
+    columns = Columns.empty(DISTINCT.fields, 1_000)
+    size = KnownColumns({}, frozenset(), [0], [columns]).size
+    assert size >= 2 * 8 * 1_001  # the offsets of its two lists
+    known, of = Known(limit=3 * size), plan(unit)
+    for number in range(10):
+        known.put((number, b""), KnownColumns({}, frozenset(), [0], [columns]))
+    assert known.bytes == 3 * size
+    assert known.get((9, b"")) is not None
+    assert known.get((6, b"")) is None
+    nothing = Known(limit=0)
+    for _ in range(4):
+        read(of, nothing, stored(of, unit, [[1]]))
+    assert (nothing.bytes, nothing.hits) == (0, 0)

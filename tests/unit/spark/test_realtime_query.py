@@ -1,0 +1,136 @@
+"""A tail's query is relieved where it has acknowledged all, ends once the next has caught up, and falls with it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from slicewise.clock import ManualClock
+from slicewise.offsets.vector import Cover
+from slicewise.settings import Settings
+from slicewise.spark.realtime import query as tail
+from slicewise.spark.realtime.query import TailQuery
+from slicewise.spark.realtime.run import TailRun
+from slicewise.spark.realtime.status import TailMetrics, TailStatus
+
+TOPIC = "ab" * 16
+SECOND = 1_000_000
+BATCH_S = 300
+
+
+class Run(TailRun):
+    """Without Spark."""
+
+    failed: str | None = None
+    stopped = False
+
+    @property
+    def active(self) -> bool:
+        return self.failed is None and not self.stopped
+
+    def error(self) -> BaseException | None:
+        return None if self.failed is None else RuntimeError(self.failed)
+
+    def stop(self) -> None:
+        self.stopped = True
+
+
+class World:
+    """The log, the ledger and what writers say; a tick of the driver looks at them."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, *, relieves: bool = True) -> None:
+        self.ends, self.ledger, self.said = {0: 0, 1: 0}, {0: 0, 1: 0}, dict[int, str]()
+        self.runs: list[Run] = []
+        self.clock = ManualClock(0)
+        log = SimpleNamespace(check_topic=lambda *_: None, latest=lambda _: self.cover(self.ends))
+        monkeypatch.setattr(tail, "KafkaLog", lambda _: log)
+        monkeypatch.setattr(TailQuery, "_begin", lambda query, _: query._runs.append(self.run({0: 0, 1: 0})))
+        monkeypatch.setattr(TailQuery, "_run", lambda _, *given: self.run(given[0]))
+        source = SimpleNamespace(name="plays", topic="plays")
+        plan = SimpleNamespace(source=source, topic_id=TOPIC, start={0: 0, 1: 0})
+        status = TailStatus("plays", self.clock, TailMetrics())
+        settings = Settings.load({"SLICEWISE_TAIL_BATCH_S": str(BATCH_S)})
+        self.query = TailQuery(cast(Any, None), settings, cast(Any, plan), [], status, relieves=relieves)
+
+    def run(self, start: Mapping[int, int]) -> Run:
+        name = str(len(self.runs))
+        self.runs.append(Run(cast(Any, None), name, dict(start), self.clock.now_us(), None, Path()))
+        return self.runs[-1]
+
+    def cover(self, offsets: Mapping[int, int]) -> Cover:
+        return Cover({(TOPIC, p): offset for p, offset in offsets.items()})
+
+    def says(self, run: Run, partition: int, acked: int) -> None:
+        told = {"run": run.name, "partition": partition, "acked": acked, "rows": acked + 1}
+        self.said[partition] = json.dumps(told | {"ms": {"bounds": [1.0], "counts": [0, 0]}})
+
+    def tick(self, seconds: float = 0.5) -> None:
+        self.clock.advance(int(seconds * SECOND))
+        store = SimpleNamespace(status=lambda name: self.said.get(int(name[-1])) if name[-1].isdigit() else None)
+        self.query.look(cast(Any, store), cast(Any, SimpleNamespace(ledger=self.cover(self.ledger))))
+
+
+def begun(monkeypatch: pytest.MonkeyPatch, *, relieves: bool = True) -> World:
+    """After a batch's time, with 100 and 50 events acknowledged, of which 90 and 60 are folded."""
+    world = World(monkeypatch, relieves=relieves)
+    world.tick()
+    world.ends, world.ledger = {0: 110, 1: 60}, {0: 90, 1: 60}
+    world.says(world.runs[0], 0, 99)
+    world.says(world.runs[0], 1, 49)
+    world.tick(BATCH_S - 1)
+    assert len(world.runs) == 1
+    world.tick(1)
+    return world
+
+
+def test_the_next_query_begins_where_all_is_acknowledged_or_folded(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = begun(monkeypatch)
+    assert [run.start for run in world.runs] == [{0: 0, 1: 0}, {0: 100, 1: 60}]
+    assert not world.runs[0].stopped
+
+
+def test_a_query_ends_once_the_next_has_what_the_log_had_when_it_first_spoke(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = begun(monkeypatch)
+    second = world.runs[1]
+    world.ends = {0: 500, 1: 60}
+    world.tick()
+    world.says(second, 0, 300)  # it speaks: 500 is what it has to reach
+    world.tick()
+    world.ends = {0: 900, 1: 60}
+    world.says(second, 0, 498)
+    world.tick()
+    assert [run.stopped for run in world.runs] == [False, False]
+    world.says(second, 0, 499)
+    world.tick()
+    assert [run.stopped for run in world.runs] == [True, False]
+    assert world.query.active
+    assert world.query.lag() == {0: 400, 1: 0}
+
+
+def test_where_either_of_two_fails_both_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    for number in (0, 1):
+        world = begun(monkeypatch)
+        world.runs[number].failed = "another life"
+        assert not world.query.active
+        assert str(world.query.error()) == "another life"
+        world.query.drain()
+        assert all(run.stopped for run in world.runs)
+
+
+def test_without_slots_for_two_no_other_begins(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert len(begun(monkeypatch, relieves=False).runs) == 1
+
+
+def test_what_the_tail_brought_is_counted_once_while_both_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = begun(monkeypatch)
+    assert world.query.status.totals["rows"] == 150
+    world.says(world.runs[1], 0, 9)
+    world.tick()
+    world.says(world.runs[0], 0, 120)  # of before: where both are in one JVM it speaks no more
+    world.tick()
+    assert world.query.status.totals["rows"] == 160

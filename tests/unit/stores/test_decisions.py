@@ -1,0 +1,121 @@
+"""The rules by which the online store is written, each at its boundary."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from slicewise.errors import ClockOff, GapRefused, StoreUnavailable
+from slicewise.offsets.vector import Cover
+from slicewise.stores.online.rules import decisions
+from slicewise.stores.online.rules.decisions import Running, Swap
+from slicewise.windows.slices import HOUR_US
+from tests.support.stored import cover, place
+
+
+def part(first: int, last: int, partition: int = 0) -> Running:
+    return Running(b"r:%d:%d" % (first, last), place(partition), first, last)
+
+
+def test_a_row_is_kept_beyond_the_last_applied_and_from_the_floor_on() -> None:
+    #  offsets  3 4 5 6 7      last 4, floor 6: 5 is compacted, 6 is the first to come in
+    offsets = np.arange(3, 8)
+    kept = decisions.rows_to_keep(offsets, np.full(5, 4), np.full(5, 6))
+    assert kept.tolist() == [False, False, False, True, True]
+    assert decisions.rows_to_keep(offsets, np.full(5, 4), np.zeros(5, int)).tolist() == [False, False, True, True, True]
+
+
+@pytest.mark.parametrize(("hours", "floor"), [({}, 5), ({7: 0}, 5), ({7: 1}, 5), ({7: 2}, 9), ({8: 2}, 5)])
+def test_an_hours_floor_is_the_larger_of_its_cover_and_the_start_cover(hours: dict[int, int], floor: int) -> None:
+    covers = {1: cover(3), 2: cover(9)}
+    assert decisions.hour_floor(place(), cover(5), hours, covers, 7) == floor
+
+
+def test_a_batch_begins_at_or_before_the_ledger() -> None:
+    decisions.check_batch(cover(5, 2), (3, "u"), cover(5, 2), 3, "u")
+    decisions.check_batch(cover(5, 2), (3, "u"), Cover(), 3, "u")
+    for start in (cover(6), cover(5, 3), cover(0, 0, 1)):
+        with pytest.raises(GapRefused):
+            decisions.check_batch(cover(5, 2), (3, "u"), start, 3, "u")
+
+
+@pytest.mark.parametrize(
+    ("first", "last", "action", "deleted"),
+    [
+        (3, 4, Swap.SWAP, True),  #        [3 4] | 5
+        (4, 5, Swap.LEAVE_OVER, False),  #   [4 | 5]
+        (5, 6, Swap.SWAP, False),  #            | [5 6]
+    ],
+)
+def test_a_running_partial_goes_stays_or_stops_the_swap_by_the_cover(
+    first: int, last: int, action: Swap, deleted: bool
+) -> None:
+    running = part(first, last)
+    decided = decisions.swap_decision(1, cover(5), None, [running])
+    assert decided == (action, (running.field,) if deleted else ())
+
+
+def test_places_that_the_cover_does_not_know_stay() -> None:
+    assert decisions.swap_decision(1, cover(5), None, [part(0, 9, partition=1)]) == (Swap.SWAP, ())
+
+
+@pytest.mark.parametrize(("current", "stale"), [(None, False), (0, False), (1, False), (2, True)])
+def test_only_an_older_seq_is_stale(current: int | None, stale: bool) -> None:
+    assert (decisions.swap_decision(1, cover(5), current, [])[0] is Swap.STALE) == stale
+
+
+def test_a_backfill_is_of_its_start_cover_and_an_archive_reaches_it() -> None:
+    decisions.check_swap(0, cover(5), cover(5))
+    decisions.check_swap(1, cover(5), cover(5))
+    decisions.check_swap(1, cover(6, 1), cover(5))
+    for seq, offsets in ((0, cover(6)), (0, cover(4)), (1, cover(4)), (1, cover(9, 0))):
+        with pytest.raises(GapRefused):
+            decisions.check_swap(seq, offsets, cover(5, 0) if seq == 0 else cover(5, 1))
+
+
+def test_expiry_is_the_first_whole_second_at_which_no_read_can_reach() -> None:
+    assert decisions.expiry_s(1_000_000, 0) == 1
+    assert decisions.expiry_s(1_000_001, 0) == 2
+    assert decisions.expiry_s(HOUR_US, HOUR_US) == 7_200
+
+
+def test_what_is_kept_begins_at_a_whole_step() -> None:
+    assert decisions.kept_from_us(100, 40, 10) == 60
+    assert decisions.kept_from_us(101, 40, 10) == 70
+
+
+def test_a_name_takes_its_first_units_at_once_and_others_when_all_are_ready() -> None:
+    views = {"new": ["a"], "changed": ["b", "c"]}
+    current = {"changed": ("b",)}
+    assert decisions.aliases_to_set(views, current, ["b"]) == {"new": ("a",)}
+    assert decisions.aliases_to_set(views, current, ["b", "c"]) == {"new": ("a",), "changed": ("b", "c")}
+
+
+def test_only_topics_that_nobody_knows_begin_at_the_logs_first_offset() -> None:
+    known, other = place()[0], "f" * 32
+    earliest = Cover({(known, 0): 3, (other, 0): 4})
+    assert decisions.begun(frozenset(), [], earliest) == earliest
+    for places, topics in ((frozenset({place(1)}), []), (frozenset(), [known])):
+        assert decisions.begun(places, topics, earliest) == Cover({(other, 0): 4})
+
+
+@pytest.mark.parametrize("minutes", [-90, -1, 1, 90])
+def test_a_clock_that_is_off_dates_no_snapshot(minutes: int) -> None:
+    now, bound = 1_790_000_000_000_000, decisions.CLOCK_OFF_US
+    for off in (-bound, 0, bound):
+        decisions.check_clock(now + off, now, now + off)
+    decisions.check_clock(now - 90 * 60_000_000, now, now)  # it stood still while it asked
+    mine = now + minutes * 60_000_000
+    with pytest.raises(ClockOff, match=f"{abs(minutes) * 60} s {'ahead of' if minutes > 0 else 'behind'} the store"):
+        decisions.check_clock(mine, now, mine)
+
+
+@pytest.mark.parametrize(
+    ("version", "policy", "role"),
+    [("6.2.14", "noeviction", "master"), ("7.0.0", "allkeys-lru", "master"), ("7.0.0", "noeviction", "slave")],
+)
+def test_a_server_without_the_promises_is_refused(version: str, policy: str, role: str) -> None:
+    decisions.check_server("7.0.0", "noeviction", "master")
+    decisions.check_server("10.1", "noeviction", "master")
+    with pytest.raises(StoreUnavailable):
+        decisions.check_server(version, policy, role)

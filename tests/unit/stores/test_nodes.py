@@ -1,0 +1,214 @@
+"""Which node has a key never changes, and what several nodes claim together is what each of them holds."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+
+from slicewise.errors import EpochSuperseded, GapRefused, NotReady, SettingsError, StoreUnavailable
+from slicewise.lifecycle.health.overview import unready
+from slicewise.local.servers import redis as redis_server
+from slicewise.local.servers import services
+from slicewise.local.servers.state import StateFolder
+from slicewise.settings import Settings, urls_of
+from slicewise.stores.online.keys import hot_key
+from slicewise.stores.online.memory.store import open_memory
+from slicewise.stores.online.port import EntityRead, Renewal, UnitRead
+from slicewise.stores.online.redis.status import StoreStatus, _together
+from slicewise.stores.online.routing import node_of, slot
+from slicewise.windows.slices import HOUR_US
+from tests.support.several import NAME, NOW_US, ON, UNIT, advance, alone, deployed, servers
+from tests.support.stored import TOPIC, Event, StoreDeployment, StoreUnit, cover, fold_batch, hour_entry, place, tag
+
+
+def test_slots_are_those_of_redis_cluster_and_nodes_have_equal_ranges_of_them() -> None:
+    # CRC16 of "123456789" is 0x31C3 in Redis Cluster's specification; the others by CLUSTER KEYSLOT
+    assert [slot(each) for each in (b"123456789", b"foo", b"bar", b"")] == [12739, 12182, 5061, 0]
+    for count in (1, 2, 3, 7):
+        found = [0] * count
+        for entity in range(20_000):
+            found[node_of(b"user:string:%d" % entity, count)] += 1
+        assert min(found) > 0.9 * 20_000 / count
+
+
+def test_a_node_that_lost_events_gets_them_again_and_the_others_count_them_once() -> None:
+    nodes = servers()
+    store = deployed(nodes)
+    events = [Event(ON[offset % 2], NOW_US, 0, offset) for offset in range(10)]
+    for begin in (0, 5):
+        store.fold(fold_batch(UNIT, events[begin : begin + 5]))
+        advance(store, begin + 5)
+    # the last batch's fold and ledger are two commands of a node, and five of its deployment stand before
+    assert nodes[1].restart(2) == 2
+    with pytest.raises(StoreUnavailable):
+        store.marks()
+    store = open_memory(*nodes)
+    assert [alone(nodes, n).marks().ledger.get(place()) for n in (0, 1)] == [10, 5]
+    marks = store.marks()
+    assert marks.ledger == cover(5)
+    with pytest.raises(GapRefused):
+        store.begin_batch(cover(6), marks.epoch, marks.units)
+    outcome = store.fold(fold_batch(UNIT, events[5:]))
+    mine = sum(event.entity == ON[1] for event in events[5:])
+    assert (outcome.applied, outcome.known) == (mine, 5 - mine)
+    assert advance(store, 10) == cover(10)
+
+
+def test_a_deployment_that_stopped_between_two_nodes_applies_nothing_until_it_is_finished() -> None:
+    nodes = servers()
+    store = deployed(nodes)
+    advance(store, 5)
+    other = StoreUnit(storage_fingerprint="00000000000000bb", view="other")
+    newer = StoreDeployment("two", (UNIT, other))
+    alone(nodes, 0).deploy(newer, 1, {"plays": TOPIC}, cover())
+    marks = store.marks()
+    assert (marks.epoch, marks.units, marks.behind) == (2, "two", (1,))
+    for units, epoch in (("two", 2), ("one", 1)):
+        with pytest.raises(EpochSuperseded):
+            store.begin_batch(cover(5), epoch, units)
+    with pytest.raises(EpochSuperseded):
+        store.deploy(StoreDeployment("three", (UNIT,)), 1)
+    marks = store.deploy(newer, 2, {"plays": TOPIC}, cover())
+    assert (marks.epoch, marks.units, marks.behind) == (2, "two", ())
+    assert store.begin_batch(cover(5), 2, "two") == marks
+    assert store.deploy(newer, 2, {"plays": TOPIC}, cover()) == marks, "what stands everywhere changes nothing"
+
+
+def test_units_are_built_again_only_where_the_log_no_longer_has_what_is_lost() -> None:
+    nodes = servers()
+    store = deployed(nodes)
+    advance(store, 5)
+    nodes[1].restart(1)
+    store = open_memory(*nodes)
+    assert store.marks().ledger == cover()
+    advance(alone(nodes, 0), 20)
+    renewal = Renewal(frozenset({NAME}), cover(9))
+    marks = store.deploy(StoreDeployment("one", (UNIT,)), 1, {"plays": TOPIC}, renewal=renewal)
+    first, second = (alone(nodes, number).marks() for number in range(2))
+    assert (first.epoch, first.terms, first.ready, first.ledger) == (2, {}, frozenset({NAME}), cover(20))
+    assert (second.epoch, second.terms, second.ready, second.ledger) == (2, {NAME: 2}, frozenset(), cover(9))
+    assert (marks.behind, marks.ready, marks.terms, marks.starts[NAME]) == (
+        (),
+        frozenset(),
+        {NAME: 2},
+        second.starts[NAME],
+    )
+
+
+def test_a_backfill_is_of_the_node_that_lacks_it_and_leaves_the_others_alone() -> None:
+    nodes = servers()
+    store = deployed(nodes)
+    advance(store, 5)
+    nodes[1].flush()
+    store = open_memory(*nodes)
+    with pytest.raises(NotReady):
+        store.marks()
+    assert store.initialise().behind == (1,)
+    marks = store.deploy(StoreDeployment("one", (UNIT,)), 1, {"plays": TOPIC}, cover(3))
+    assert (marks.starts[NAME], marks.ready, marks.ledger) == (cover(3), frozenset(), cover(3))
+    hour = NOW_US // HOUR_US
+    entries = [hour_entry(UNIT, entity, 0, [Event(entity, hour * HOUR_US, 0, 1)]) for entity in ON]
+    store.hold({NAME: 0})
+    outcome = store.swap(UNIT, hour, 0, cover(3), entries)
+    assert (outcome.swapped, outcome.stale) == (1, 1)
+    with pytest.raises(GapRefused):
+        store.swap(UNIT, hour, 0, cover(4), entries)
+    with pytest.raises(GapRefused):
+        store.mark_swapped(UNIT, hour, 0, cover(4))
+    assert store.mark_swapped(UNIT, hour, 0, cover(3))
+    assert [alone(nodes, number).swapped(UNIT) for number in (0, 1)] == [{}, {hour: 0}]
+    store.mark_ready(UNIT, cover(3), {UNIT.view: [NAME]})
+    assert store.marks().ready == {NAME}
+
+
+def test_what_a_backfill_brought_is_marked_on_the_nodes_that_it_was_made_for() -> None:
+    nodes = servers()
+    store = deployed(nodes)
+    advance(store, 5)
+    # the second node alone saw the unit go, and come back, after more of the log
+    for digest, units in (("none", ()), ("again", (UNIT,))):
+        one = alone(nodes, 1)
+        one.deploy(StoreDeployment(digest, units), one.marks().epoch, {"plays": TOPIC}, cover(7))
+    first, second = (alone(nodes, number) for number in (0, 1))
+    starts = [each.marks().starts[NAME] for each in (first, second)]
+    assert starts[0] != starts[1]
+    hour = NOW_US // HOUR_US
+    joint = open_memory(*nodes)
+    assert joint.mark_swapped(UNIT, hour, 3, starts[1])
+    assert [each.swapped(UNIT) for each in (first, second)] == [{}, {hour: 3}]
+    assert joint.swapped(UNIT) == {}
+
+
+def test_what_a_job_holds_is_of_one_term_on_every_node() -> None:
+    nodes = servers()
+    store, job = deployed(nodes), open_memory(*nodes)
+    store.deploy(StoreDeployment("none", (StoreUnit(storage_fingerprint="0" * 16, view="x"),)), 1)
+    store.deploy(StoreDeployment("again", (UNIT,)), 2)
+    with pytest.raises(EpochSuperseded, match="term 0"):
+        job.hold({NAME: 0})
+    job.hold({NAME: 3})
+    job.fold(fold_batch(UNIT, [Event(entity, NOW_US, 0, i) for i, entity in enumerate(ON)]))
+    generation = store.generation
+    for entity in ON:
+        (found,) = store.read([EntityRead((UnitRead(hot_key(generation, tag(entity), f"{NAME}.3")),))]).entities[0]
+        assert found.hot
+
+
+def test_several_addresses_are_one_setting_and_have_no_tail() -> None:
+    two = "redis://a:1/0, redis://b:2/0"
+    loaded = Settings.load({"SLICEWISE_REDIS_URL": two})
+    assert (loaded.tail, urls_of(loaded.redis_url)) == ("off", ("redis://a:1/0", "redis://b:2/0"))
+    assert Settings.load(loaded.to_env()) == loaded
+    for wrong in (
+        {"SLICEWISE_REDIS_URL": two, "SLICEWISE_TAIL": "on"},
+        {"SLICEWISE_STORE_NODES": "2", "SLICEWISE_TAIL": "on"},
+        {"SLICEWISE_REDIS_URL": "redis://a:1/0,redis://a:1/0"},
+        {"SLICEWISE_REDIS_URL": "redis://a:1/0,"},
+        {"SLICEWISE_STORE_NODES": "0"},
+        {"SLICEWISE_STORE_NODES": "65"},
+        {"SLICEWISE_REDIS_URL": ",".join(f"redis://a:{port}/0" for port in range(1, 66))},
+    ):
+        with pytest.raises(SettingsError):
+            Settings.load(wrong)
+
+
+def test_a_comma_in_a_password_separates_no_addresses() -> None:
+    one, two = "redis://:pa,ss@a:1/0", "redis://me:w,x@b:2/0"
+    assert urls_of(one) == (one,)
+    assert urls_of(f"{one},{two}") == (one, two)
+    assert Settings.load({"SLICEWISE_REDIS_URL": one}).tail == "on"
+
+
+def test_who_does_not_say_how_many_nodes_run_finds_all_of_them(tmp_path: object) -> None:
+    given = {"SLICEWISE_STATE": f"{tmp_path}/state"}
+    settings = Settings.load({**given, "SLICEWISE_STORE_NODES": "2"})
+    StateFolder(settings.state_dir).create()
+    choose = services.chooser({}, settings.state_dir)
+    services.build(settings, choose, env={"SLICEWISE_STORE_NODES": "2"})
+    later = Settings.load(given)
+    assert (later.store_nodes, later.tail, len(urls_of(later.redis_url))) == (2, "off", 2)
+    assert {"redis", "redis-2"} <= set(services.build(later, env={}).services)
+    services.build(later, services.chooser(StateFolder(settings.state_dir).ports()), env={})
+    assert Settings.load(given).redis_url == later.redis_url
+
+
+def test_each_embedded_node_is_a_server_with_a_port_of_its_own(tmp_path: object) -> None:
+    settings = Settings.load({"SLICEWISE_STATE": f"{tmp_path}/state", "SLICEWISE_STORE_NODES": "3"})
+    assert services.names_of(settings)[:3] == tuple(redis_server.names(3)) == ("redis", "redis-2", "redis-3")
+    assert [services.ports_of(settings)[name] for name in redis_server.names(3)] == [
+        ("redis",),
+        ("redis_2",),
+        ("redis_3",),
+    ]
+
+
+def test_the_picture_shows_what_all_nodes_claim_and_which_is_wanting() -> None:
+    g, unit = f"g:{TOPIC}:0", {"storage_fingerprint": NAME, "view": "v", "source": "plays"}
+    one = StoreStatus(5, {"epoch": b"2", "units": b"d", g: b"9", f"y:{NAME}": b"1"}, {"units": [unit]}, {"job:a": "x"})
+    other = dataclasses.replace(one, marks={"epoch": b"2", "units": b"d", g: b"4", f"w:{TOPIC}:0": b"8"}, now_us=7)
+    found = _together({0: one, 1: other}, ["node 3 of 3 is away"], 3)
+    assert (found.now_us, found.marks[g], unready(found)) == (7, b"4", ("v",))
+    older = dataclasses.replace(other, marks={**other.marks, "epoch": b"1"})
+    found = _together({0: one, 1: older}, [], 2)
+    assert found.wanting == ("node 2 of 2 lacks the newest deployment",)
