@@ -32,7 +32,7 @@ from slicewise.local.servers import redis as redis_server
 from slicewise.reading.cache import KNOWN_BYTES, Known
 from slicewise.serving.answering.requests import FeaturesRequest, checked
 from slicewise.serving.answering.service import FeatureService
-from slicewise.serving.connection.factory import SyncConnection
+from slicewise.serving.connection.factory import blocking
 from slicewise.settings import Settings
 from slicewise.windows.slices import DAY_US, HOUR_US, MINUTE_US
 from tests.support.served import Served
@@ -61,7 +61,7 @@ class Reads:
 
     def __init__(self, url: str, server: redis.Redis, now_us: int, request: FeaturesRequest, known: Known) -> None:
         self._service = FeatureService(ManualClock(now_us), known=known)
-        self._connection = SyncConnection.to(url)
+        self._connection = blocking(url)
         self._server, self._request, self._block = server, request, 1
         self.blocks: list[Spent] = []
         for _ in range(3):

@@ -16,8 +16,9 @@ import pyarrow as pa
 import slicewise as sw
 from slicewise.aggregates import Aggregate, Columns, Rows
 from slicewise.codec import pack_slices, pack_total
-from slicewise.features.declare.definitions import Project
-from slicewise.features.plan.deployment import Deployment, plan
+from slicewise.features.declare.project import Project
+from slicewise.features.plan.deployment import Deployment
+from slicewise.features.plan.planner import plan
 from slicewise.features.plan.unit import Unit
 from slicewise.offsets.vector import Cover
 from slicewise.stores.online import keys

@@ -22,7 +22,7 @@ import pyarrow.compute as pc
 
 from benchmarks.whole.servers import PROJECTS
 from benchmarks.whole.windows import made
-from slicewise.features.plan.deployment import plan
+from slicewise.features.plan.planner import plan
 from slicewise.features.project import load_project
 from slicewise.spark.microbatch.apply import Placed, SourceRows, batch_of
 from slicewise.stores.online.redis import open_store

@@ -6,8 +6,9 @@ import random
 import time
 
 import slicewise as sw
-from slicewise.features.declare.definitions import Project
-from slicewise.features.plan.deployment import Deployment, plan
+from slicewise.features.declare.project import Project
+from slicewise.features.plan.deployment import Deployment
+from slicewise.features.plan.planner import plan
 from slicewise.offsets.vector import Cover
 from slicewise.windows.slices import HOUR_US, MINUTE_US
 from tests.support.served import TOPIC, Event, Served

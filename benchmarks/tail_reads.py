@@ -26,8 +26,9 @@ from benchmarks.serving import over_http
 from benchmarks.whole import machine
 from benchmarks.whole.document import publish
 from benchmarks.whole.figures import Figure
-from slicewise.features.declare.definitions import Project
-from slicewise.features.plan.deployment import Deployment, plan
+from slicewise.features.declare.project import Project
+from slicewise.features.plan.deployment import Deployment
+from slicewise.features.plan.planner import plan
 from slicewise.local.servers import redis as redis_server
 from slicewise.settings import Settings
 from slicewise.stores.online import keys

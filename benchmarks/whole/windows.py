@@ -22,8 +22,9 @@ from benchmarks.whole.figures import Figure
 from benchmarks.whole.options import Options
 from benchmarks.whole.servers import HOME, Recipe, pair, say, spark_env
 from benchmarks.whole.streaming import our_stream
-from slicewise.features.declare.definitions import Project
-from slicewise.features.plan.deployment import Deployment, plan
+from slicewise.features.declare.project import Project
+from slicewise.features.plan.deployment import Deployment
+from slicewise.features.plan.planner import plan
 from slicewise.features.plan.unit import Unit
 from slicewise.local import deploy
 from slicewise.replay.songs import Plays

@@ -10,8 +10,9 @@ import pytest
 
 import slicewise as sw
 from slicewise.errors import EpochSuperseded
-from slicewise.features.declare.definitions import Project
-from slicewise.features.plan.deployment import Deployment, plan
+from slicewise.features.declare.project import Project
+from slicewise.features.plan.deployment import Deployment
+from slicewise.features.plan.planner import plan
 from slicewise.features.plan.projects import joined
 from slicewise.offsets.vector import Cover
 from slicewise.stores.log.topics import KafkaLog

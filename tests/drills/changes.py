@@ -12,7 +12,8 @@ from pathlib import Path
 
 from confluent_kafka.admin import AdminClient
 
-from slicewise.features.plan.deployment import Deployment, plan
+from slicewise.features.plan.deployment import Deployment
+from slicewise.features.plan.planner import plan
 from slicewise.features.project import load_project
 from slicewise.local import deploy
 from slicewise.local.servers.state import StateFolder

@@ -17,7 +17,8 @@ from pathlib import Path
 import pytest
 
 from slicewise.checks.model import Cause
-from slicewise.features.plan.deployment import Deployment, plan
+from slicewise.features.plan.deployment import Deployment
+from slicewise.features.plan.planner import plan
 from slicewise.features.plan.projects import joined
 from slicewise.features.plan.schema_change import placed, succeeded
 from slicewise.features.project import load_project

@@ -18,7 +18,7 @@ import httpx
 import psutil
 import pytest
 
-from slicewise.features.plan.deployment import plan
+from slicewise.features.plan.planner import plan
 from slicewise.features.project import load_project
 from slicewise.local.servers import process, services
 from slicewise.replay.flights import year

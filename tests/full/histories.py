@@ -12,8 +12,10 @@ from random import Random
 from typing import Any
 
 import slicewise as sw
-from slicewise.features.declare.definitions import FeatureView, KafkaSource, Project
-from slicewise.features.plan.deployment import Deployment, plan
+from slicewise.features.declare.definitions import FeatureView, KafkaSource
+from slicewise.features.declare.project import Project
+from slicewise.features.plan.deployment import Deployment
+from slicewise.features.plan.planner import plan
 from slicewise.features.project import load_project
 from slicewise.replay.flights import YEAR_US, year
 from slicewise.replay.songs import Plays

@@ -23,7 +23,7 @@ from slicewise.offsets.vector import Cover, Place
 from slicewise.serving.answering.answer import Answer
 from slicewise.serving.answering.requests import checked
 from slicewise.serving.answering.service import FeatureService
-from slicewise.serving.connection.factory import SyncConnection
+from slicewise.serving.connection.connection import SyncConnection
 from slicewise.spark.lake.partials import Accumulate, Combine, UnitRef, Whole
 from slicewise.spark.lake.publish_hours import HourRows
 from slicewise.spark.microbatch.apply import Placed, SourceRows, batch_of, list_batch_of

@@ -15,11 +15,11 @@ import pytest
 
 import slicewise as sw
 from slicewise.clock import ManualClock
-from slicewise.features.declare.definitions import Project
-from slicewise.features.plan.deployment import plan
+from slicewise.features.declare.project import Project
+from slicewise.features.plan.planner import plan
 from slicewise.serving.answering.requests import checked
 from slicewise.serving.answering.service import FeatureService
-from slicewise.serving.connection.factory import SyncConnection
+from slicewise.serving.connection.connection import SyncConnection
 from slicewise.stores.online.memory.store import MemoryServer, open_memory
 from slicewise.training.dataset import build_snapshot, build_training_set
 from slicewise.training.queries import query_rows

@@ -15,8 +15,9 @@ from slicewise.codec.leaderboards import Board
 from slicewise.emission.leaderboards import BoardSink
 from slicewise.emission.ticks import EmittedView, Tick, emitted_views
 from slicewise.emission.view import QUIET_US, Progress, ViewEmission
-from slicewise.features.declare.definitions import Project
-from slicewise.features.plan.deployment import Deployment, plan
+from slicewise.features.declare.project import Project
+from slicewise.features.plan.deployment import Deployment
+from slicewise.features.plan.planner import plan
 from slicewise.offsets.vector import Cover
 from slicewise.stores.online.keys import entity_tags
 from slicewise.stores.online.memory.store import MemoryServer, open_memory

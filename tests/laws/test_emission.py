@@ -15,8 +15,8 @@ import slicewise as sw
 from slicewise.aggregates import Rows
 from slicewise.emission.ticks import Correction, EmittedView, Tick, emitted_views
 from slicewise.emission.view import QUIET_US, Progress, Records, Taken, ViewEmission, resumed, trusted
-from slicewise.features.declare.definitions import Project
-from slicewise.features.plan.deployment import plan
+from slicewise.features.declare.project import Project
+from slicewise.features.plan.planner import plan
 from slicewise.features.plan.unit import Unit
 from slicewise.offsets.vector import Cover
 from slicewise.windows.slices import Window

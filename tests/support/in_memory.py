@@ -7,13 +7,14 @@ from typing import NamedTuple
 import slicewise as sw
 from slicewise.clock import ManualClock
 from slicewise.errors import StoreUnavailable
-from slicewise.features.declare.definitions import Project
-from slicewise.features.plan.deployment import Deployment, plan
+from slicewise.features.declare.project import Project
+from slicewise.features.plan.deployment import Deployment
+from slicewise.features.plan.planner import plan
 from slicewise.offsets.vector import Cover
 from slicewise.serving.answering.answer import Answer
 from slicewise.serving.answering.requests import checked
 from slicewise.serving.answering.service import FeatureService
-from slicewise.serving.connection.factory import SyncConnection
+from slicewise.serving.connection.connection import SyncConnection
 from slicewise.stores.online.memory.store import MemoryServer, open_memory
 from slicewise.stores.online.store import Store
 

@@ -19,8 +19,9 @@ from pyspark.sql import SparkSession
 import slicewise as sw
 from slicewise import codec
 from slicewise.clock import SystemClock
-from slicewise.features.declare.definitions import Project
-from slicewise.features.plan.deployment import Deployment, plan
+from slicewise.features.declare.project import Project
+from slicewise.features.plan.deployment import Deployment
+from slicewise.features.plan.planner import plan
 from slicewise.features.plan.unit import Unit
 from slicewise.offsets.vector import Cover
 from slicewise.settings import Settings

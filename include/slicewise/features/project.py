@@ -16,7 +16,8 @@ from pathlib import Path
 from types import ModuleType
 
 from slicewise.errors import DefinitionError, SlicewiseError
-from slicewise.features.declare.definitions import KafkaSource, Project
+from slicewise.features.declare.definitions import KafkaSource
+from slicewise.features.declare.project import Project
 from slicewise.settings import PROJECT_FILE
 
 SQL = ".sql"

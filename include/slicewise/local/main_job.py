@@ -16,7 +16,8 @@ from datetime import UTC, datetime
 
 from slicewise.clock import SystemClock
 from slicewise.errors import ServerError, StoreUnavailable
-from slicewise.features.plan.deployment import Deployment, plan
+from slicewise.features.plan.deployment import Deployment
+from slicewise.features.plan.planner import plan
 from slicewise.features.plan.probes import whole
 from slicewise.features.project import load_project
 from slicewise.lifecycle.health.alerts import runbook_link

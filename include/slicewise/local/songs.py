@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from slicewise.features.plan.deployment import Deployment, plan
+from slicewise.features.plan.deployment import Deployment
+from slicewise.features.plan.planner import plan
 from slicewise.features.project import load_project
 from slicewise.settings import Settings
 

@@ -22,7 +22,7 @@ from slicewise.serving.answering.leaderboards import Leaderboard, LeaderboardRow
 from slicewise.serving.answering.memory.fallback import DEFAULT, STALE
 from slicewise.serving.answering.requests import Entity, checked, instant_us
 from slicewise.serving.answering.service import FeatureService
-from slicewise.serving.connection.factory import SyncConnection
+from slicewise.serving.connection.factory import blocking
 from slicewise.windows.slices import parse_duration
 
 LISTEN_EVERY_S = 1.0
@@ -52,7 +52,7 @@ class Client:
                 next_step="leave it out for the one of the settings",
             )
         self._service = FeatureService(clock or SystemClock())
-        self._connection = SyncConnection.to(redis_url, timeout_s)
+        self._connection = blocking(redis_url, timeout_s)
         self._listen_at = 0.0
 
     def get(

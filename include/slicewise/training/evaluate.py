@@ -22,8 +22,9 @@ from slicewise.aggregates import Columns, Finished
 from slicewise.aggregates.custom.raised import Raised, listening
 from slicewise.calls import checked_arguments, shown
 from slicewise.errors import BadRequest, DefinitionError, FunctionRaised
-from slicewise.features.declare.definitions import FeatureView, Project
-from slicewise.features.plan.deployment import plan
+from slicewise.features.declare.definitions import FeatureView
+from slicewise.features.declare.project import Project
+from slicewise.features.plan.planner import plan
 from slicewise.features.plan.unit import PlannedFeature, Unit
 from slicewise.training.answering.capacity import beyond_capacity
 from slicewise.training.answering.entities import entities_of

@@ -15,8 +15,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from slicewise.errors import BadRequest
-from slicewise.features.declare.definitions import FeatureView, Project
-from slicewise.features.plan.deployment import Deployment, plan
+from slicewise.features.declare.definitions import FeatureView
+from slicewise.features.declare.project import Project
+from slicewise.features.plan.deployment import Deployment
+from slicewise.features.plan.planner import plan
 from slicewise.features.plan.unit import Source, Unit
 from slicewise.offsets.vector import Cover
 from slicewise.training.answering.entities import entities_of

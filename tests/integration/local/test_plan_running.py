@@ -8,7 +8,7 @@ import pytest
 import redis
 
 from slicewise.cli import main
-from slicewise.features.plan.deployment import plan
+from slicewise.features.plan.planner import plan
 from slicewise.features.project import load_project
 from slicewise.offsets.vector import Cover
 from slicewise.stores.online.redis import open_store

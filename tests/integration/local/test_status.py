@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from slicewise import cli
-from slicewise.features.declare.definitions import Project
-from slicewise.features.plan.deployment import plan
+from slicewise.features.declare.project import Project
+from slicewise.features.plan.planner import plan
 from slicewise.lifecycle.health import alerted
 from slicewise.lifecycle.health.alerts import alert
 from slicewise.local.servers import process, supervisor

@@ -15,8 +15,9 @@ from tempfile import TemporaryDirectory
 import httpx
 
 import slicewise as sw
-from slicewise.features.declare.definitions import Project
-from slicewise.features.plan.deployment import Deployment, plan
+from slicewise.features.declare.project import Project
+from slicewise.features.plan.deployment import Deployment
+from slicewise.features.plan.planner import plan
 from slicewise.local.servers import ports
 
 plays = sw.KafkaSource(

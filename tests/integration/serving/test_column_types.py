@@ -12,8 +12,8 @@ import httpx
 import pytest
 
 import slicewise as sw
-from slicewise.features.declare.definitions import Project
-from slicewise.features.plan.deployment import plan
+from slicewise.features.declare.project import Project
+from slicewise.features.plan.planner import plan
 from slicewise.offsets.vector import Cover
 from slicewise.windows.slices import HOUR_US
 from tests.integration.serving.support import serving

@@ -13,8 +13,9 @@ import httpx
 import pytest
 
 import slicewise as sw
-from slicewise.features.declare.definitions import Project
-from slicewise.features.plan.deployment import Deployment, plan
+from slicewise.features.declare.project import Project
+from slicewise.features.plan.deployment import Deployment
+from slicewise.features.plan.planner import plan
 from slicewise.offsets.token import decode_all
 from slicewise.offsets.vector import Cover
 from slicewise.serving.client import Client

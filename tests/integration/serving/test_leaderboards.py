@@ -16,8 +16,9 @@ from slicewise.clock import SystemClock
 from slicewise.emission.leaderboards import BoardSink
 from slicewise.emission.ticks import Tick
 from slicewise.errors import UnknownName
-from slicewise.features.declare.definitions import Project
-from slicewise.features.plan.deployment import Deployment, plan
+from slicewise.features.declare.project import Project
+from slicewise.features.plan.deployment import Deployment
+from slicewise.features.plan.planner import plan
 from slicewise.serving.client import HttpClient
 from slicewise.stores.online.redis import open_store
 from tests.integration.serving.support import serving

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 import slicewise as sw
-from slicewise.features.declare.definitions import Project
-from slicewise.features.plan.deployment import plan
+from slicewise.features.declare.project import Project
+from slicewise.features.plan.planner import plan
 from slicewise.offsets.vector import Cover
 from slicewise.serving.client import Client
 from slicewise.windows.slices import HOUR_US

@@ -9,8 +9,8 @@ import httpx
 import pytest
 
 from slicewise.errors import Recovering
-from slicewise.features.declare.definitions import Project
-from slicewise.features.plan.deployment import plan
+from slicewise.features.declare.project import Project
+from slicewise.features.plan.planner import plan
 from slicewise.serving.client import Client
 from slicewise.stores.online.model import phases
 from slicewise.windows.slices import MINUTE_US

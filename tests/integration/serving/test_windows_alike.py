@@ -16,8 +16,8 @@ import pytest
 
 import slicewise as sw
 from slicewise.cli import main
-from slicewise.features.declare.definitions import Project
-from slicewise.features.plan.deployment import plan
+from slicewise.features.declare.project import Project
+from slicewise.features.plan.planner import plan
 from slicewise.offsets import token as tokens
 from slicewise.offsets.vector import Cover
 from slicewise.reading.plan import plan_read

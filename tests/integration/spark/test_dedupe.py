@@ -22,8 +22,9 @@ from slicewise.checks.recompute.queries import archived_since, viewed
 from slicewise.checks.recompute.repeats import counted_once, repeats, since_us
 from slicewise.checks.run import CheckRun
 from slicewise.clock import ManualClock
-from slicewise.features.declare.definitions import Project
-from slicewise.features.plan.deployment import Deployment, plan
+from slicewise.features.declare.project import Project
+from slicewise.features.plan.deployment import Deployment
+from slicewise.features.plan.planner import plan
 from slicewise.features.plan.unit import Unit
 from slicewise.features.schema.dedupe import EventIds
 from slicewise.offsets import token as tokens

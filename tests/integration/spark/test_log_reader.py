@@ -17,8 +17,8 @@ from pyspark.sql import SparkSession
 
 import slicewise as sw
 from slicewise.errors import DataLoss
-from slicewise.features.declare.definitions import Project
-from slicewise.features.plan.deployment import plan
+from slicewise.features.declare.project import Project
+from slicewise.features.plan.planner import plan
 from slicewise.features.plan.unit import Source
 from slicewise.settings import Settings
 from slicewise.spark.emission.rows import records_of

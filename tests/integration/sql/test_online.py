@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from slicewise.cli import main
-from slicewise.features.plan.deployment import plan
+from slicewise.features.plan.planner import plan
 from slicewise.features.project import load_project
 from slicewise.serving.client import Client
 from slicewise.windows.slices import HOUR_US

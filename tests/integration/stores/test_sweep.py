@@ -9,7 +9,8 @@ import pytest
 import redis
 
 from slicewise.cli import main
-from slicewise.features.plan.deployment import Deployment, plan
+from slicewise.features.plan.deployment import Deployment
+from slicewise.features.plan.planner import plan
 from slicewise.features.project import load_project
 from slicewise.settings import Settings
 from slicewise.stores.online import keys

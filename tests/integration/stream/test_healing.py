@@ -12,8 +12,9 @@ from confluent_kafka import Producer
 
 import slicewise as sw
 from slicewise.errors import NotReady
-from slicewise.features.declare.definitions import Project
-from slicewise.features.plan.deployment import Deployment, plan
+from slicewise.features.declare.project import Project
+from slicewise.features.plan.deployment import Deployment
+from slicewise.features.plan.planner import plan
 from slicewise.local import deploy
 from slicewise.offsets.vector import Cover
 from slicewise.settings import Settings

@@ -13,8 +13,9 @@ import redis
 
 import slicewise as sw
 from slicewise.errors import DataLoss
-from slicewise.features.declare.definitions import Project
-from slicewise.features.plan.deployment import Deployment, plan
+from slicewise.features.declare.project import Project
+from slicewise.features.plan.deployment import Deployment
+from slicewise.features.plan.planner import plan
 from slicewise.spark.microbatch import apply as fold
 from slicewise.spark.microbatch.apply import FoldTask, Placed, runs
 from slicewise.windows.slices import HOUR_US

@@ -16,8 +16,8 @@ from confluent_kafka import Producer
 import slicewise as sw
 from slicewise.cli import main
 from slicewise.errors import BadRequest, DataLoss
-from slicewise.features.declare.definitions import Project
-from slicewise.features.plan.deployment import plan
+from slicewise.features.declare.project import Project
+from slicewise.features.plan.planner import plan
 from slicewise.settings import Settings
 from slicewise.stores.lake.catalog import open_catalog
 from slicewise.stores.lake.records import records

@@ -14,6 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from pyspark.sql import DataFrame
 
+from slicewise.features.rowlogic.functions.dialects import to_spark
 from slicewise.features.rowlogic.reader import parse_expression
 from slicewise.features.schema.types import arrow_type
 from slicewise.settings import Settings
@@ -44,7 +45,7 @@ def rows(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DataFrame]:
 
 def check(rows: DataFrame, texts: Sequence[str]) -> None:
     parsed = [parse_expression(text, SCHEMA, where="here") for text in texts]
-    found = rows.selectExpr(*(f"{each.spark()} AS v{i}" for i, each in enumerate(parsed))).toArrow()
+    found = rows.selectExpr(*(f"{to_spark(each.tree)} AS v{i}" for i, each in enumerate(parsed))).toArrow()
     for i, (text, each) in enumerate(zip(texts, parsed, strict=True)):
         column = found[f"v{i}"]
         assert column.type == arrow(each.kind), f"{text} is {each.kind}"

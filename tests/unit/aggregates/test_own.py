@@ -18,7 +18,8 @@ from slicewise.aggregates.custom.examples import EXAMPLES
 from slicewise.aggregates.custom.own import Own
 from slicewise.codec import Layout
 from slicewise.errors import CodecError, DefinitionError
-from slicewise.features.plan.deployment import Deployment, plan
+from slicewise.features.plan.deployment import Deployment
+from slicewise.features.plan.planner import plan
 from slicewise.features.plan.trial import HISTORIES, own_aggregates, tried
 from slicewise.features.project import load_project
 

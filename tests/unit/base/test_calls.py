@@ -14,8 +14,8 @@ import pytest
 import slicewise as sw
 from slicewise import hints
 from slicewise.errors import DefinitionError, UnknownAttribute, WrongCall
-from slicewise.features.declare.definitions import Project
-from slicewise.features.plan.deployment import plan
+from slicewise.features.declare.project import Project
+from slicewise.features.plan.planner import plan
 from slicewise.features.sql.names import SPELLINGS
 
 SCHEMA = {"user_id": "string", "song": "string", "seconds": "double", "n": "int64", "ts": "timestamp_us"}

@@ -10,9 +10,9 @@ import pytest
 
 import slicewise as sw
 from slicewise.cli import main
-from slicewise.features.declare.definitions import Project
+from slicewise.features.declare.project import Project
 from slicewise.features.naming import Location
-from slicewise.features.plan.deployment import plan
+from slicewise.features.plan.planner import plan
 from slicewise.features.rowlogic.reader import parse_expression
 from slicewise.features.rowlogic.typer import NAMES
 from slicewise.features.sql import read_definitions

@@ -23,7 +23,7 @@ from benchmarks.whole.http_load import CLOSED, OPEN, Spec, get, run
 from benchmarks.whole.probes import AGED, POLL_S, Asker, Waiting, next_ask
 from benchmarks.whole.servers import PROJECTS
 from slicewise.aggregates import REGISTRY
-from slicewise.features.plan.deployment import plan
+from slicewise.features.plan.planner import plan
 from slicewise.features.project import load_project
 from slicewise.windows.slices import parse_duration
 

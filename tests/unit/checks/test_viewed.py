@@ -6,8 +6,8 @@ import re
 
 import slicewise as sw
 from slicewise.checks.recompute import queries
-from slicewise.features.declare.definitions import Project
-from slicewise.features.plan.deployment import plan
+from slicewise.features.declare.project import Project
+from slicewise.features.plan.planner import plan
 
 
 def test_a_condition_that_is_one_column_is_no_list_of_column_names() -> None:

@@ -12,8 +12,8 @@ import sqlglot
 
 import slicewise as sw
 from slicewise.checks.recompute import queries
-from slicewise.features.declare.definitions import Project
-from slicewise.features.plan.deployment import plan
+from slicewise.features.declare.project import Project
+from slicewise.features.plan.planner import plan
 from slicewise.features.rowlogic.row_function import RowFunction
 from slicewise.training.answering.rows import row_logic
 from slicewise.training.tables.given import typed_events

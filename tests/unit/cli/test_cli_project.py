@@ -168,7 +168,7 @@ def test_the_shipped_project_passes_its_check(capsys: pytest.CaptureFixture[str]
 def test_the_shipped_projects_use_the_everyday_aggregates_and_every_kind_of_window() -> None:
     everyday = {"count", "sum", "mean", "min", "max", "argmin", "argmax", "top_k", "last_k", "distinct_count"}
     newer = {"where", "quantiles", "decay_sum", "bucketed", "top_k_frequent"}
-    from slicewise.features.plan.deployment import plan
+    from slicewise.features.plan.planner import plan
     from slicewise.features.project import load_project
 
     files = (EXAMPLE / "features.py", EXAMPLE.parent / "purchases" / "views.sql")

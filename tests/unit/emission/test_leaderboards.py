@@ -16,8 +16,8 @@ from slicewise.codec.leaderboards import Board
 from slicewise.emission.leaderboards import BoardSink
 from slicewise.emission.ticks import Correction, Tick
 from slicewise.errors import StoreUnavailable
-from slicewise.features.declare.definitions import Project
-from slicewise.features.plan.deployment import plan
+from slicewise.features.declare.project import Project
+from slicewise.features.plan.planner import plan
 from slicewise.stores.online.memory.store import MemoryServer, open_memory
 from slicewise.stores.online.port import BoardStore
 from tests.support.stored import TOPIC, cover

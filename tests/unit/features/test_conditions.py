@@ -13,9 +13,9 @@ from slicewise import AGGREGATES
 from slicewise.aggregates import Aggregate
 from slicewise.aggregates.combinators.conditional import only
 from slicewise.errors import DefinitionError
-from slicewise.features.declare.definitions import Project
+from slicewise.features.declare.project import Project
 from slicewise.features.plan.deployment import Deployment
-from slicewise.features.plan.planner import plan_project
+from slicewise.features.plan.planner import plan
 from slicewise.features.plan.unit import Unit
 from slicewise.reading.batched import finish_of, form_of
 
@@ -47,7 +47,7 @@ def view(**aggregates: Aggregate) -> sw.FeatureView:
 
 
 def unit(**aggregates: Aggregate) -> Unit:
-    (found,) = plan_project(Project.of("music", [view(**aggregates)])).units
+    (found,) = plan(Project.of("music", [view(**aggregates)])).units
     return found
 
 
@@ -82,7 +82,7 @@ def test_a_deployment_comes_back_with_its_conditions() -> None:
     views = [
         view(a=sw.bucketed(sw.sum("minutes", where="liked"), by="country"), b=sw.histogram("seconds", edges=[0, 1]))
     ]
-    deployment = plan_project(Project.of("music", views))
+    deployment = plan(Project.of("music", views))
     assert Deployment.from_json(deployment.to_json()) == deployment
 
 

@@ -18,8 +18,10 @@ from hypothesis import given, settings
 import slicewise as sw
 from slicewise.checks.recompute import queries
 from slicewise.errors import DefinitionError
-from slicewise.features.declare.definitions import FeatureView, Project
-from slicewise.features.plan.deployment import Deployment, plan
+from slicewise.features.declare.definitions import FeatureView
+from slicewise.features.declare.project import Project
+from slicewise.features.plan.deployment import Deployment
+from slicewise.features.plan.planner import plan
 from slicewise.features.plan.unit import Unit
 from slicewise.features.rowlogic.finite import may_be_infinite
 from slicewise.features.rowlogic.reader import parse_expression

@@ -15,9 +15,10 @@ import pytest
 import slicewise as sw
 from slicewise.cli import main
 from slicewise.errors import DefinitionError
-from slicewise.features.declare.definitions import Project
+from slicewise.features.declare.project import Project
 from slicewise.features.declare.python_form import python_form
-from slicewise.features.plan.deployment import Deployment, plan
+from slicewise.features.plan.deployment import Deployment
+from slicewise.features.plan.planner import plan
 from slicewise.features.plan.realtime import tail_units, untailed
 from slicewise.features.rowlogic.row_function import COMPUTE, RowFunction
 from slicewise.features.rowlogic.row_function_check import verify

@@ -12,6 +12,7 @@ from hypothesis import given, settings
 
 from slicewise.errors import DefinitionError
 from slicewise.features.rowlogic.expression import RowExpression
+from slicewise.features.rowlogic.functions.dialects import to_duckdb, to_spark
 from slicewise.features.rowlogic.reader import parse_expression
 from slicewise.features.schema.types import arrow_type
 from tests.support.rowlogic_grammar import grammar
@@ -34,7 +35,7 @@ def engine() -> Iterator[duckdb.DuckDBPyConnection]:
 
 def check(engine: duckdb.DuckDBPyConnection, text: str) -> None:
     parsed = parse_expression(text, SCHEMA, where="here")
-    found = engine.sql(f"SELECT {parsed.duckdb()} AS v FROM rows").to_arrow_table()["v"]
+    found = engine.sql(f"SELECT {to_duckdb(parsed.tree)} AS v FROM rows").to_arrow_table()["v"]
     assert found.type == arrow(parsed.kind), f"{text} is {parsed.kind}"
     for row, one, other in zip(ROWS, found.to_pylist(), expected(text), strict=True):
         assert same(one, other), f"{text} on {row}: DuckDB {one!r}, expected {other!r}"
@@ -58,7 +59,7 @@ def test_an_expression_survives_json_and_its_canonical_form_decides_equality(tex
     parsed = parse_expression(text, SCHEMA, where="here")
     again = RowExpression.from_json(parsed.to_json())
     assert again == parsed
-    assert again.spark() == parsed.spark()
+    assert to_spark(again.tree) == to_spark(parsed.tree)
     spaced = parse_expression(f"  {text} ", SCHEMA, where="here")
     assert spaced.tree == parsed.tree, "space is no difference"
 
@@ -176,7 +177,7 @@ def test_an_expression_without_measure_is_refused(text: str) -> None:
 
 
 def test_spark_text_holds_no_substitution_and_no_unescaped_quote() -> None:
-    text = parse_expression("s = '${env:HOME}''\\'", SCHEMA, where="here").spark()
+    text = to_spark(parse_expression("s = '${env:HOME}''\\'", SCHEMA, where="here").tree)
     assert "$" not in text
     assert text == r"(`s` = '\u0024{env:HOME}\'\\')"
 

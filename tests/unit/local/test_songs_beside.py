@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from slicewise.features.plan.deployment import Deployment, plan
+from slicewise.features.plan.deployment import Deployment
+from slicewise.features.plan.planner import plan
 from slicewise.features.plan.probes import whole
 from slicewise.features.project import load_project
 from slicewise.local.songs import BOARD, has_songs, songs_beside

@@ -12,8 +12,9 @@ import pytest
 import slicewise as sw
 from slicewise.clock import ManualClock
 from slicewise.errors import CommitConflict, DataLoss
-from slicewise.features.declare.definitions import Project
-from slicewise.features.plan.deployment import Deployment, plan
+from slicewise.features.declare.project import Project
+from slicewise.features.plan.deployment import Deployment
+from slicewise.features.plan.planner import plan
 from slicewise.features.plan.unit import Source
 from slicewise.local import deploy
 from slicewise.local import gaps as local

@@ -11,9 +11,11 @@ import pytest
 from slicewise.aggregates import count
 from slicewise.clock import ManualClock
 from slicewise.features import own
-from slicewise.features.declare.definitions import Feature, FeatureView, KafkaSource, Project
+from slicewise.features.declare.definitions import Feature, FeatureView, KafkaSource
+from slicewise.features.declare.project import Project
 from slicewise.features.plan import probes
-from slicewise.features.plan.deployment import Deployment, plan
+from slicewise.features.plan.deployment import Deployment
+from slicewise.features.plan.planner import plan
 from slicewise.lifecycle.health.alerts import runbook_link
 from slicewise.lifecycle.health.judge import Limits
 from slicewise.lifecycle.health.overview import health_of, overview

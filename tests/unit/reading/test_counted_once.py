@@ -9,8 +9,8 @@ import pyarrow as pa
 import pytest
 
 import slicewise as sw
-from slicewise.features.declare.definitions import Project
-from slicewise.features.plan.deployment import plan
+from slicewise.features.declare.project import Project
+from slicewise.features.plan.planner import plan
 from slicewise.spark.lake import partials
 from slicewise.spark.lake.partials import COUNTED, EVENT_ID, Accumulate, UnitRef, by_group
 from slicewise.windows.slices import HOUR_US

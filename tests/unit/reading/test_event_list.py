@@ -14,8 +14,9 @@ from hypothesis import strategies as st
 import slicewise as sw
 from slicewise.aggregates.kernel.events import Rows
 from slicewise.errors import CodecError
-from slicewise.features.declare.definitions import FeatureView, Project
-from slicewise.features.plan.deployment import plan
+from slicewise.features.declare.definitions import FeatureView
+from slicewise.features.declare.project import Project
+from slicewise.features.plan.planner import plan
 from slicewise.features.plan.unit import Unit
 from slicewise.offsets import token as tokens
 from slicewise.offsets.vector import Cover

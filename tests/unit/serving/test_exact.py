@@ -11,14 +11,16 @@ import pytest
 import slicewise as sw
 from slicewise.clock import ManualClock
 from slicewise.errors import BeyondRetention
-from slicewise.features.declare.definitions import FeatureView, Project
-from slicewise.features.plan.deployment import Deployment, plan
+from slicewise.features.declare.definitions import FeatureView
+from slicewise.features.declare.project import Project
+from slicewise.features.plan.deployment import Deployment
+from slicewise.features.plan.planner import plan
 from slicewise.offsets import token as tokens
 from slicewise.offsets.vector import Cover
 from slicewise.serving.answering.answer import Answer
 from slicewise.serving.answering.requests import Entity, checked
 from slicewise.serving.answering.service import FeatureService
-from slicewise.serving.connection.factory import SyncConnection
+from slicewise.serving.connection.connection import SyncConnection
 from slicewise.stores.online.memory.store import MemoryServer, open_memory
 from slicewise.windows.slices import DAY_US, EARLIEST_US, HOUR_US, SECOND_US
 from tests.support.served import TOPIC, Event, Served

@@ -9,8 +9,8 @@ import pytest
 import slicewise as sw
 from slicewise.clock import ManualClock
 from slicewise.errors import BeyondRetention, NotReady, Recovering, StoreUnavailable
-from slicewise.features.declare.definitions import Project
-from slicewise.features.plan.deployment import plan
+from slicewise.features.declare.project import Project
+from slicewise.features.plan.planner import plan
 from slicewise.offsets.vector import Cover
 from slicewise.serving.answering import describe
 from slicewise.serving.answering.answer import Answer, EntityAnswer
@@ -19,7 +19,7 @@ from slicewise.serving.answering.memory.fallback import LastKnown
 from slicewise.serving.answering.memory.pending import Pending
 from slicewise.serving.answering.requests import Entity, checked
 from slicewise.serving.answering.service import FeatureService
-from slicewise.serving.connection.factory import SyncConnection
+from slicewise.serving.connection.connection import SyncConnection
 from slicewise.stores.online.memory.store import MemoryServer, open_memory
 from slicewise.windows.slices import DAY_US
 from tests.support.in_memory import TOPIC, asked, deploy, deployment, world

@@ -9,14 +9,15 @@ from collections.abc import Callable
 import pytest
 
 import slicewise as sw
-from slicewise.features.declare.definitions import Project
-from slicewise.features.plan.deployment import Deployment, plan
+from slicewise.features.declare.project import Project
+from slicewise.features.plan.deployment import Deployment
+from slicewise.features.plan.planner import plan
 from slicewise.offsets.gaps import Hole, to_json
 from slicewise.offsets.vector import Cover
 from slicewise.serving.answering.catalog import Catalog
 from slicewise.serving.answering.service import FeatureService
 from slicewise.serving.client import Client
-from slicewise.serving.connection.factory import SyncConnection
+from slicewise.serving.connection.connection import SyncConnection
 from slicewise.serving.connection.steps import Flow, Status
 from slicewise.serving.http.app import App
 from slicewise.stores.online.memory.store import open_memory

@@ -12,8 +12,9 @@ import pytest
 import slicewise as sw
 from slicewise.clock import ManualClock
 from slicewise.errors import NotReady, Recovering, SettingsError, StoreUnavailable
-from slicewise.features.declare.definitions import Project
-from slicewise.features.plan.deployment import Deployment, plan
+from slicewise.features.declare.project import Project
+from slicewise.features.plan.deployment import Deployment
+from slicewise.features.plan.planner import plan
 from slicewise.offsets import token as tokens
 from slicewise.offsets.gaps import Hole, from_json, to_json
 from slicewise.offsets.vector import Cover
@@ -22,7 +23,7 @@ from slicewise.serving.answering.answer import Answer
 from slicewise.serving.answering.leaderboards import read_leaderboard
 from slicewise.serving.answering.requests import checked
 from slicewise.serving.answering.service import FeatureService
-from slicewise.serving.connection.factory import SyncConnection
+from slicewise.serving.connection.connection import SyncConnection
 from slicewise.serving.connection.nodes import SyncNodes
 from slicewise.stores.online import keys
 from slicewise.stores.online.memory.store import MemoryServer, open_memory

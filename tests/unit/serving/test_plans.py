@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import slicewise as sw
-from slicewise.features.declare.definitions import Project
-from slicewise.features.plan.deployment import plan
+from slicewise.features.declare.project import Project
+from slicewise.features.plan.planner import plan
 from slicewise.offsets.vector import Cover
 from slicewise.serving.answering import service as serving
 from slicewise.serving.answering.catalog import Catalog

@@ -10,8 +10,9 @@ import pytest
 
 import slicewise as sw
 from slicewise.clock import ManualClock
-from slicewise.features.declare.definitions import FeatureView, Project
-from slicewise.features.plan.deployment import plan
+from slicewise.features.declare.definitions import FeatureView
+from slicewise.features.declare.project import Project
+from slicewise.features.plan.planner import plan
 from slicewise.offsets.vector import Cover
 from slicewise.spark.lake.listing import Fill
 from slicewise.spark.lake.partials import UnitRef

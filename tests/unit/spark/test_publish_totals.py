@@ -14,8 +14,10 @@ import slicewise as sw
 from slicewise import codec
 from slicewise.aggregates.kernel.events import Rows
 from slicewise.clock import ManualClock
-from slicewise.features.declare.definitions import FeatureView, Project
-from slicewise.features.plan.deployment import Deployment, plan
+from slicewise.features.declare.definitions import FeatureView
+from slicewise.features.declare.project import Project
+from slicewise.features.plan.deployment import Deployment
+from slicewise.features.plan.planner import plan
 from slicewise.features.plan.unit import Unit
 from slicewise.lifecycle.lifetime import Move
 from slicewise.offsets.vector import Cover

@@ -9,8 +9,8 @@ import pytest
 
 import slicewise as sw
 from slicewise.errors import BadRequest, SlicewiseError, StoreUnavailable, TopicGone
-from slicewise.features.declare.definitions import Project
-from slicewise.features.plan.deployment import plan
+from slicewise.features.declare.project import Project
+from slicewise.features.plan.planner import plan
 from slicewise.features.plan.unit import Source
 from slicewise.offsets.token import Token
 from slicewise.offsets.vector import Cover

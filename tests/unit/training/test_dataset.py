@@ -15,8 +15,9 @@ import pytest
 
 import slicewise as sw
 from slicewise.errors import BadRequest, DataLoss, UnknownName
-from slicewise.features.declare.definitions import Project
-from slicewise.features.plan.deployment import Deployment, plan
+from slicewise.features.declare.project import Project
+from slicewise.features.plan.deployment import Deployment
+from slicewise.features.plan.planner import plan
 from slicewise.offsets import token as tokens
 from slicewise.offsets.gaps import Hole
 from slicewise.offsets.vector import Cover

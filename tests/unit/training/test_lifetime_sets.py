@@ -9,8 +9,8 @@ import pyarrow as pa
 import pytest
 
 import slicewise as sw
-from slicewise.features.declare.definitions import Project
-from slicewise.features.plan.deployment import plan
+from slicewise.features.declare.project import Project
+from slicewise.features.plan.planner import plan
 from slicewise.offsets import token as tokens
 from slicewise.offsets.vector import Cover
 from slicewise.training.dataset import build_snapshot, build_training_set

@@ -8,8 +8,8 @@ import pytest
 
 import slicewise as sw
 from slicewise.errors import BadRequest, DefinitionError
-from slicewise.features.declare.definitions import Project
-from slicewise.features.plan.deployment import plan
+from slicewise.features.declare.project import Project
+from slicewise.features.plan.planner import plan
 from slicewise.training.dataset import build_snapshot, build_training_set
 from tests.support.oracle import HOUR, MINUTE
 from tests.unit.training.world import PLAYS, START, ListedArchive, random_events

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 import slicewise as sw
-from slicewise.features.declare.definitions import Project
-from slicewise.features.plan.deployment import plan
+from slicewise.features.declare.project import Project
+from slicewise.features.plan.planner import plan
 from slicewise.offsets import token as tokens
 from slicewise.offsets.vector import Cover
 from slicewise.training.answering.rows import row_logic

@@ -13,6 +13,7 @@ from typing import Any
 
 from slicewise.checks.judges.exact import HALF
 from slicewise.features.plan.unit import Source, Unit
+from slicewise.features.rowlogic.functions.dialects import to_spark
 from slicewise.features.schema.types import DOUBLE, LONG, STRING, TIMESTAMP
 from slicewise.windows.slices import HOUR_US
 
@@ -90,12 +91,12 @@ def viewed(unit: Unit, source: Source, events: str) -> str:
     values = {}
     doubles = {name for name in computed if kinds[name] == DOUBLE}
     for name in sorted({name for name, _ in unit.given_types} | doubles):
-        text = f"({computed[name].spark(_column)})" if name in computed else _column(name)
+        text = f"({to_spark(computed[name].tree, _column)})" if name in computed else _column(name)
         values[name] = f"CASE WHEN {text} = 0 THEN 0D ELSE {text} END" if kinds[name] == DOUBLE else text
     entity = [f"{_column(name)} AS `e_{name}`" for name, _ in unit.entity]
     selected = ", ".join([*entity, *(f"{text} AS `v_{name}`" for name, text in values.items())])
     # the events are named: Spark reads `(…) WHERE (a_column)` as a name WHERE with a list of columns
-    where = f"AS archived WHERE ({unit.where.spark(_column)})" if unit.where is not None else ""
+    where = f"AS archived WHERE ({to_spark(unit.where.tree, _column)})" if unit.where is not None else ""
     finite = [f"coalesce(`v_{name}` BETWEEN -{MAX_DOUBLE} AND {MAX_DOUBLE}, TRUE)" for name in sorted(doubles)]
     known = [f"`e_{name}` IS NOT NULL" for name, _ in unit.entity]
     kept = " AND ".join([*finite, *known]) or "TRUE"

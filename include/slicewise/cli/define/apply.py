@@ -50,8 +50,8 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
     from slicewise.cli.define.check import proven
     from slicewise.errors import DefinitionError
     from slicewise.features.plan.by_view import view_changes
-    from slicewise.features.plan.deployment import plan
     from slicewise.features.plan.explain import changes, refuse_changed_units
+    from slicewise.features.plan.planner import plan
     from slicewise.features.plan.probes import whole as with_probes
     from slicewise.features.plan.schema_change import schema_history
     from slicewise.features.project import load_project

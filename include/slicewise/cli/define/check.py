@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from slicewise.settings import PROJECT_FILE, Settings
 
 if TYPE_CHECKING:
-    from slicewise.features.declare.definitions import Project
+    from slicewise.features.declare.project import Project
     from slicewise.features.plan.deployment import Deployment
     from slicewise.features.plan.trial import Tried
 
@@ -45,7 +45,7 @@ def proven(project: Project, deployment: Deployment) -> Iterator[Tried]:
 def run(arguments: argparse.Namespace, settings: Settings) -> int:
     from slicewise.aggregates.sketches.membership import answer_type
     from slicewise.cli.cases import run_case
-    from slicewise.features.plan.deployment import plan
+    from slicewise.features.plan.planner import plan
     from slicewise.features.project import load_project
 
     file = definitions_of(arguments.project, settings)

@@ -52,8 +52,9 @@ def _rate(text: str) -> float:
 def run(arguments: argparse.Namespace, settings: Settings) -> int:
     from slicewise.cli.define.check import definitions_of
     from slicewise.features.plan.by_view import view_changes
-    from slicewise.features.plan.deployment import Deployment, plan
+    from slicewise.features.plan.deployment import Deployment
     from slicewise.features.plan.explain import TEXT_BYTES, board_changes, changes, explain, published
+    from slicewise.features.plan.planner import plan
     from slicewise.features.plan.projects import joined
     from slicewise.features.plan.realtime import untailed
     from slicewise.features.plan.schema_change import schema_history

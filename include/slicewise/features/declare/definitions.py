@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -12,7 +12,6 @@ from slicewise.features.declare.cases import Case, case
 from slicewise.features.declare.emission import Emit
 from slicewise.features.declare.event_list import CAPACITY, check_capacity
 from slicewise.features.declare.feature_set import FeatureSet
-from slicewise.features.declare.leaderboard import Leaderboard
 from slicewise.features.naming import (
     OF_QUESTIONS,
     Location,
@@ -36,7 +35,7 @@ if TYPE_CHECKING:
     from slicewise.aggregates import Aggregate
     from slicewise.features.rowlogic.row_function import RowFunction
 
-__all__ = ["Case", "Feature", "FeatureSet", "FeatureView", "KafkaSource", "Project", "case"]
+__all__ = ["Case", "Feature", "FeatureSet", "FeatureView", "KafkaSource", "case"]
 
 
 @checked_class
@@ -237,41 +236,3 @@ class FeatureView:
                 expected=f"another name: in sw.evaluate and in spines the column {word!r} says how a row is read",
                 next_step=f'give the column another name, with paths={{"…": "$.{word}"}}',
             )
-
-
-@dataclass(frozen=True)
-class Project:
-    """Everything that a project's module declares. sources: what SQL may name, those of the views among them."""
-
-    name: str
-    views: tuple[FeatureView, ...]
-    feature_sets: tuple[FeatureSet, ...] = ()
-    sources: tuple[KafkaSource, ...] = ()
-    leaderboards: tuple[Leaderboard, ...] = ()
-
-    @staticmethod
-    def of(name: str, definitions: Iterable[object]) -> Project:
-        """A project of whatever is a view, a feature set, a leaderboard or a source among these objects, or in a tuple
-        of them."""
-        views: dict[int, FeatureView] = {}
-        sets: dict[int, FeatureSet] = {}
-        sources: dict[int, KafkaSource] = {}
-        boards: dict[int, Leaderboard] = {}
-        for given in definitions:
-            for value in given if isinstance(given, tuple | list) else (given,):
-                if isinstance(value, FeatureView):
-                    views[id(value)] = value
-                    sources[id(value.source)] = value.source
-                elif isinstance(value, FeatureSet):
-                    sets[id(value)] = value
-                elif isinstance(value, Leaderboard):
-                    boards[id(value)] = value
-                elif isinstance(value, KafkaSource):
-                    sources[id(value)] = value
-        return Project(
-            name,
-            tuple(views.values()),
-            tuple(sets.values()),
-            tuple(sources.values()),
-            tuple(boards.values()),
-        )

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 from slicewise.calls import checked_class, shown
 from slicewise.errors import DefinitionError
+from slicewise.features.declare.definitions import FeatureView
 from slicewise.features.naming import Location, at_place, check_name, check_owner, placed, written_at
+from slicewise.features.schema.kafka_source import TOPIC_NAME
 from slicewise.windows.slices import DAY_US, parse_duration
-
-if TYPE_CHECKING:
-    from slicewise.features.declare.definitions import FeatureView
 
 MOST_ROWS = 1_000
 LATE = ("ignore", "correct")
@@ -48,9 +46,6 @@ class Leaderboard:
         return self.view if isinstance(self.view, str) else self.view.name
 
     def __post_init__(self) -> None:
-        from slicewise.features.declare.definitions import FeatureView
-        from slicewise.features.schema.kafka_source import TOPIC_NAME
-
         where = self.where
         check_name(self.name, "a leaderboard", where)
         check_owner(self.owner, where)

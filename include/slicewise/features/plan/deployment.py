@@ -28,7 +28,7 @@ from slicewise.features.plan.unit import (
 from slicewise.offsets.vector import Cover
 
 if TYPE_CHECKING:
-    from slicewise.features.declare.definitions import Project
+    pass
 
 FORMAT = 1
 
@@ -216,10 +216,3 @@ class Deployment:
             if each.name == name:
                 return each
         raise unknown("leaderboard", name, [each.name for each in self.leaderboards])
-
-
-def plan(project: Project) -> Deployment:
-    """The deployment of a project; DefinitionError for whatever is wrong in it."""
-    from slicewise.features.plan.planner import plan_project  # needs the parser; a deployment does not
-
-    return plan_project(project)

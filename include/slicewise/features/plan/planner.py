@@ -13,9 +13,10 @@ import pyarrow as pa
 from slicewise.aggregates import Aggregate
 from slicewise.aggregates.sketches.membership import answer_type, asking
 from slicewise.errors import DefinitionError, SlicewiseError
-from slicewise.features.declare.definitions import FeatureSet, FeatureView, KafkaSource, Project
+from slicewise.features.declare.definitions import FeatureSet, FeatureView, KafkaSource
 from slicewise.features.declare.emission import Emission, Emit, emitted
 from slicewise.features.declare.event_list import kept_for, shared
+from slicewise.features.declare.project import Project
 from slicewise.features.names import listed, nearest
 from slicewise.features.naming import OF_QUESTIONS, refuse_cases
 from slicewise.features.plan.deployment import Deployment, PlannedSet
@@ -61,7 +62,7 @@ _Wanted = tuple[str, str, Window, Aggregate]
 _Column = TypeVar("_Column", RowExpression, RowFunction)
 
 
-def plan_project(project: Project) -> Deployment:
+def plan(project: Project) -> Deployment:
     """The deployment of a project; DefinitionError for whatever is wrong in it."""
     if not project.views:
         raise DefinitionError(

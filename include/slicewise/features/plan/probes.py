@@ -9,9 +9,11 @@ from __future__ import annotations
 from functools import cache
 
 from slicewise.aggregates import count
-from slicewise.features.declare.definitions import Feature, FeatureView, KafkaSource, Project
+from slicewise.features.declare.definitions import Feature, FeatureView, KafkaSource
+from slicewise.features.declare.project import Project
 from slicewise.features.own import PROJECT, REF, SOURCE, TOPIC, VIEW
-from slicewise.features.plan.deployment import Deployment, plan
+from slicewise.features.plan.deployment import Deployment
+from slicewise.features.plan.planner import plan
 from slicewise.features.plan.projects import joined
 
 

@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 
 from slicewise.aggregates import canonicalise
 from slicewise.features.plan.unit import Unit
+from slicewise.features.rowlogic.functions.dialects import to_duckdb
 from slicewise.features.rowlogic.row_function import computed as functions_of
 from slicewise.features.schema.types import TIMESTAMP, arrow_type
 
@@ -34,12 +35,12 @@ def row_logic(unit: Unit, events: pa.Table, carried: Sequence[str]) -> tuple[pa.
     entity = [name for name, _ in unit.entity]
     kinds = dict(unit.entity) | dict(unit.given_types)
     selected = [f'"{name}"' for name in kinds if name not in computed]
-    selected += [f'{expression.duckdb()} AS "{name}"' for name, expression in computed.items()]
+    selected += [f'{to_duckdb(expression.tree)} AS "{name}"' for name, expression in computed.items()]
     selected += [f'"{name}"' for name in carried]
     if not computed and unit.where is None:
         kept, refused = _accepted(_typed(_as_numbers(events.select([*kinds, *carried])), kinds), entity, ())
         return _with_functions(unit, kept, refused)
-    where = f" WHERE {unit.where.duckdb()}" if unit.where is not None else ""
+    where = f" WHERE {to_duckdb(unit.where.tree)}" if unit.where is not None else ""
     ordered = events.append_column(ROW, pa.array(np.arange(events.num_rows, dtype=np.int64)))
     with duckdb.connect() as engine:
         engine.execute("SET threads = 2")

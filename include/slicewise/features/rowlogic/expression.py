@@ -8,7 +8,7 @@ storage fingerprint covers.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
@@ -80,21 +80,6 @@ class RowExpression:
     def columns(self) -> tuple[str, ...]:
         """Names of the source's columns that it reads, sorted."""
         return tuple(sorted({node.name for node in walk(self.tree) if isinstance(node, ColumnRef)}))
-
-    def spark(self, column: Callable[[str], str] | None = None) -> str:
-        """Spark SQL text (4.1, ANSI mode on or off) that cannot throw.
-
-        column: how a column is written; by default its name in backticks.
-        """
-        from slicewise.features.rowlogic.functions.dialects import to_spark
-
-        return to_spark(self.tree, column)
-
-    def duckdb(self, column: Callable[[str], str] | None = None) -> str:
-        """DuckDB text that cannot throw. column: by default the name in double quotes."""
-        from slicewise.features.rowlogic.functions.dialects import to_duckdb
-
-        return to_duckdb(self.tree, column)
 
     def to_json(self) -> dict[str, Any]:
         """Plain JSON values; `from_json` reads them back."""

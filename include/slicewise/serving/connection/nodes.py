@@ -8,7 +8,7 @@ from typing import Any
 
 from slicewise.errors import IncarnationChanged, NotReady, SlicewiseError, StoreUnavailable
 from slicewise.offsets.vector import Cover
-from slicewise.serving.connection.factory import AsyncConnection
+from slicewise.serving.connection.connection import AsyncConnection
 from slicewise.serving.connection.steps import Ask, Covers, Generation, Manifest, Read, ReadBoard, Reopen, Status
 from slicewise.settings import urls_of
 from slicewise.stores.online.model.gaps import of_nodes

@@ -22,7 +22,7 @@ from slicewise.serving.answering.answer import Answer
 from slicewise.serving.answering.leaderboards import read_leaderboard
 from slicewise.serving.answering.requests import MAX_BODY_BYTES, FeaturesRequest, parse_body
 from slicewise.serving.answering.service import FeatureService
-from slicewise.serving.connection.factory import AsyncConnection
+from slicewise.serving.connection.connection import AsyncConnection
 from slicewise.serving.connection.nodes import AsyncNodes
 from slicewise.serving.http import errors as http
 from slicewise.serving.http import leaderboard_page, openapi, page

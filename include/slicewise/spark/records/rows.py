@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pyspark.sql import DataFrame
 
 from slicewise.features.plan.unit import Unit
+from slicewise.features.rowlogic.functions.dialects import to_spark
 
 KEPT, FILTERED, NULL_ENTITY, REFUSED_VALUE = 0, 1, 2, 3
 REASONS = {FILTERED: "filtered", NULL_ENTITY: "null_entity", REFUSED_VALUE: "refused_value"}
@@ -43,7 +44,7 @@ def with_units(
     for unit in units:
         names: dict[str, str] = {}
         for name, expression in unit.columns:
-            text = expression.spark(_column)
+            text = to_spark(expression.tree, _column)
             if expression.kind == "double":  # canonical: a negative zero is zero
                 text = f"CASE WHEN ({text}) = 0 THEN 0D ELSE ({text}) END"
             names[name] = computed.setdefault(text, f"x_{len(computed)}")
@@ -70,7 +71,7 @@ def _placed(index: int, unit: Unit, names: Mapping[str, str]) -> UnitColumns:
 def _keep(unit: Unit, names: Mapping[str, str], columns: UnitColumns) -> str:
     cases = []
     if unit.where is not None:
-        cases.append((f"({unit.where.spark(_column)}) IS NOT TRUE", FILTERED))
+        cases.append((f"({to_spark(unit.where.tree, _column)}) IS NOT TRUE", FILTERED))
     if columns.entity:
         nulls = " OR ".join(f"`{name}` IS NULL" for name in columns.entity)
         cases.append((nulls, NULL_ENTITY))

@@ -29,8 +29,9 @@ from slicewise.checks.run import MODES, CheckRun
 from slicewise.checks.values import shown
 from slicewise.clock import ManualClock
 from slicewise.errors import CodecError, DataLoss, SlicewiseError, StoreUnavailable, UnknownArchive
-from slicewise.features.declare.definitions import Project
-from slicewise.features.plan.deployment import Deployment, plan
+from slicewise.features.declare.project import Project
+from slicewise.features.plan.deployment import Deployment
+from slicewise.features.plan.planner import plan
 from slicewise.offsets import token as tokens
 from slicewise.offsets.vector import Cover
 from slicewise.settings import Settings

@@ -30,8 +30,8 @@ from slicewise.checks.report.gate import judge
 from slicewise.checks.report.page import summary
 from slicewise.checks.run import CheckRun
 from slicewise.clock import ManualClock
-from slicewise.features.declare.definitions import Project
-from slicewise.features.plan.deployment import plan
+from slicewise.features.declare.project import Project
+from slicewise.features.plan.planner import plan
 from slicewise.local.servers import ports
 from slicewise.offsets.vector import Cover
 from slicewise.settings import Settings

@@ -17,8 +17,8 @@ from slicewise.checks.report.gate import judge
 from slicewise.checks.report.page import summary
 from slicewise.checks.report.record import kept
 from slicewise.clock import ManualClock
-from slicewise.features.declare.definitions import Project
-from slicewise.features.plan.deployment import plan
+from slicewise.features.declare.project import Project
+from slicewise.features.plan.planner import plan
 from slicewise.features.plan.unit import Unit
 from slicewise.lifecycle.checking import judged
 from slicewise.offsets import token as tokens

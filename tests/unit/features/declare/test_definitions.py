@@ -10,8 +10,9 @@ import pytest
 import slicewise as sw
 from slicewise.aggregates import Aggregate
 from slicewise.errors import DefinitionError
-from slicewise.features.declare.definitions import Project
-from slicewise.features.plan.deployment import Deployment, plan
+from slicewise.features.declare.project import Project
+from slicewise.features.plan.deployment import Deployment
+from slicewise.features.plan.planner import plan
 from tests.support.fields import SourceFields, ViewFields
 
 SCHEMA = {

@@ -11,9 +11,10 @@ import pytest
 import slicewise as sw
 from slicewise.cli import main
 from slicewise.errors import DefinitionError, UnknownName
-from slicewise.features.declare.definitions import Project
-from slicewise.features.plan.deployment import Deployment, plan
+from slicewise.features.declare.project import Project
+from slicewise.features.plan.deployment import Deployment
 from slicewise.features.plan.explain import board_changes
+from slicewise.features.plan.planner import plan
 from slicewise.features.plan.projects import joined
 
 PLAYS = sw.KafkaSource(

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 import slicewise as sw
-from slicewise.features.declare.definitions import Project
-from slicewise.features.plan.deployment import plan
+from slicewise.features.declare.project import Project
+from slicewise.features.plan.planner import plan
 from slicewise.features.plan.unit import Unit
 from slicewise.features.project import load_project
 from slicewise.reading.plan import plan_read

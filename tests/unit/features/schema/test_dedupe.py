@@ -9,10 +9,11 @@ import pytest
 
 import slicewise as sw
 from slicewise.errors import DefinitionError
-from slicewise.features.declare.definitions import Project
+from slicewise.features.declare.project import Project
 from slicewise.features.declare.python_form import python_form
-from slicewise.features.plan.deployment import Deployment, plan
+from slicewise.features.plan.deployment import Deployment
 from slicewise.features.plan.explain import entity_bytes
+from slicewise.features.plan.planner import plan
 from slicewise.features.plan.realtime import no_tail
 from slicewise.features.schema.dedupe import EventIds
 from slicewise.windows.slices import HOUR_US

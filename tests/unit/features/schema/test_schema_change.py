@@ -8,9 +8,10 @@ import pytest
 
 import slicewise as sw
 from slicewise.errors import DefinitionError, EpochSuperseded
-from slicewise.features.declare.definitions import Project
-from slicewise.features.plan.deployment import Deployment, plan
+from slicewise.features.declare.project import Project
+from slicewise.features.plan.deployment import Deployment
 from slicewise.features.plan.explain import changes, refuse_changed_units
+from slicewise.features.plan.planner import plan
 from slicewise.features.plan.projects import joined
 from slicewise.features.plan.schema_change import judged_by, refusals, removed_columns, schema_history
 from slicewise.features.plan.unit import Source

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 import slicewise as sw
 from slicewise.aggregates import Aggregate
-from slicewise.features.declare.definitions import Project
+from slicewise.features.declare.project import Project
 from slicewise.features.declare.python_form import python_form
-from slicewise.features.plan.deployment import plan
+from slicewise.features.plan.planner import plan
 from slicewise.windows.slices import DAY_US, HOUR_US, MINUTE_US, SECOND_US, as_window, format_duration
 
 SOURCE = sw.KafkaSource(

@@ -11,9 +11,9 @@ import pytest
 
 import slicewise as sw
 from slicewise.errors import DefinitionError
-from slicewise.features.declare.definitions import Project
+from slicewise.features.declare.project import Project
 from slicewise.features.naming import Location
-from slicewise.features.plan.deployment import plan
+from slicewise.features.plan.planner import plan
 from slicewise.features.sql import SqlRefused, read_definitions
 from tests.unit.features.sql.refusals import REFUSALS, SOURCE, W
 

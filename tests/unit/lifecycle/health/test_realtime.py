@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import slicewise as sw
-from slicewise.features.declare.definitions import Project
-from slicewise.features.plan.deployment import plan
+from slicewise.features.declare.project import Project
+from slicewise.features.plan.planner import plan
 from slicewise.features.plan.realtime import tail_units, tailed_sources
 from slicewise.features.schema.dedupe import Dedupe
 from slicewise.lifecycle.health.judge import Health, Limits, StreamStatus
