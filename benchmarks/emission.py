@@ -22,7 +22,7 @@ from typing import Any
 from confluent_kafka import Producer
 
 from slicewise.local.servers import stream
-from slicewise.offsets.vector import Cover
+from slicewise.offsets.vector import OffsetVector
 from slicewise.stores.log.publisher import Kept, ProgressLog
 from slicewise.stores.log.topics import KafkaLog
 from tests.support.stack import Stack, stack
@@ -108,7 +108,7 @@ def begin(running: Stack) -> int:
     with KafkaLog(running.settings.kafka_bootstrap) as log:
         topic_id = log.topic_id("plays")
     progress = ProgressLog(running.settings.kafka_bootstrap, "plays", "listening")
-    progress.save(Kept(now, now, Cover({})), topic_id, PARTITIONS)
+    progress.save(Kept(now, now, OffsetVector({})), topic_id, PARTITIONS)
     progress.close()
     return now
 

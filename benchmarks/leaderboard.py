@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.whole.servers import TOPIC, cpu_by_program, pid_of, process, say, until
-from slicewise.codec.leaderboards import Board
+from slicewise.codec.leaderboards import StoredLeaderboard
 from slicewise.local.servers import stream
 from slicewise.stores.log.topics import KafkaLog
 from slicewise.stores.online.keys import entity_tags
@@ -48,14 +48,14 @@ class Looks:
     first_seen: list[float] = field(default_factory=list)
     missing: int = 0
     ends: set[int] = field(default_factory=set)
-    boards: dict[int, Board] = field(default_factory=dict)
+    boards: dict[int, StoredLeaderboard] = field(default_factory=dict)
 
     def look(self, store: OnlineStore) -> None:
         found = store.board("top_songs")
         if found.board is None:
             self.missing += 1
             return
-        board = Board.unpack(found.board)
+        board = StoredLeaderboard.unpack(found.board)
         age = (found.time_us - board.end_us) / S
         self.ages.append(age)
         if board.end_us not in self.ends:
@@ -85,7 +85,7 @@ def project(late: str) -> Iterator[Path]:
         yield target
 
 
-def differences(stack: Stack, boards: Mapping[int, Board], most: int = 20) -> tuple[int, int]:
+def differences(stack: Stack, boards: Mapping[int, StoredLeaderboard], most: int = 20) -> tuple[int, int]:
     """Boards compared with a count of the raw log below their cover, and how many differ; the last ones."""
     raw = stack.records(TOPIC)
     places = np.array([partition for _, partition, *_ in raw], np.int64)
@@ -177,7 +177,7 @@ def _caught_up(store: OnlineStore) -> bool:
     deadline = time.monotonic() + CATCH_UP_S
     while time.monotonic() < deadline:
         found = store.board("top_songs")
-        if found.board is not None and found.time_us - Board.unpack(found.board).end_us <= WANTED_S * S:
+        if found.board is not None and found.time_us - StoredLeaderboard.unpack(found.board).end_us <= WANTED_S * S:
             return True
         time.sleep(LOOK_S)
     return False

@@ -29,7 +29,7 @@ from benchmarks.whole.document import publish
 from benchmarks.whole.figures import Figure
 from slicewise.clock import ManualClock
 from slicewise.local.servers import redis as redis_server
-from slicewise.reading.cache import KNOWN_BYTES, Known
+from slicewise.reading.cache import KNOWN_BYTES, PartialCache
 from slicewise.serving.answering.requests import FeaturesRequest, checked
 from slicewise.serving.answering.service import FeatureService
 from slicewise.serving.connection.factory import blocking
@@ -59,7 +59,9 @@ class Spent:
 class Reads:
     """One request, again and again, over a connection of its own."""
 
-    def __init__(self, url: str, server: redis.Redis, now_us: int, request: FeaturesRequest, known: Known) -> None:
+    def __init__(
+        self, url: str, server: redis.Redis, now_us: int, request: FeaturesRequest, known: PartialCache
+    ) -> None:
         self._service = FeatureService(ManualClock(now_us), known=known)
         self._connection = blocking(url)
         self._server, self._request, self._block = server, request, 1
@@ -112,7 +114,9 @@ def measure(url: str, operator_url: str, now_us: int, views: Sequence[str], roun
                     for window in ("1d", "30d")
                 }
                 reads = {
-                    (how, window): Reads(url, server, now_us, checked(names, None, [{"user": entity}]), Known(limit))
+                    (how, window): Reads(
+                        url, server, now_us, checked(names, None, [{"user": entity}]), PartialCache(limit)
+                    )
                     for how, limit in (("first", 0), ("again", KNOWN_BYTES))
                     for window, names in refs.items()
                 }

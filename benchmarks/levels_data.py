@@ -19,10 +19,10 @@ from slicewise.codec import pack_slices, pack_total
 from slicewise.features.declare.project import Project
 from slicewise.features.plan.deployment import Deployment
 from slicewise.features.plan.planner import plan
-from slicewise.features.plan.unit import Unit
-from slicewise.offsets.vector import Cover
+from slicewise.features.plan.unit import StorageUnit
+from slicewise.offsets.vector import OffsetVector
 from slicewise.stores.online import keys
-from slicewise.stores.online.port import FoldBatch, HourEntry
+from slicewise.stores.online.port import HourEntry, MicroBatch
 from slicewise.windows.slices import DAY_US, HOUR_US, MINUTE_US
 from tests.support.served import TOPIC, Served, accumulated
 
@@ -110,12 +110,12 @@ def fill(served: Served, now_us: int, views: Sequence[str]) -> None:
     first = last - len(seqs)
     ends = {m.partition: np.searchsorted(m.rows.time, np.arange(first + 1, last + 1) * HOUR_US) for m in months}
     for seq in seqs:
-        cover = Cover({(TOPIC, p): int(each[seq - 1]) for p, each in ends.items()})
+        cover = OffsetVector({(TOPIC, p): int(each[seq - 1]) for p, each in ends.items()})
         served.store.put_cover(events.name, seq, cover)
     for unit in [unit for unit in served.deployment.units if unit.view in views]:
         entries = [_entries(unit, month, first, last) for month in months]
         for seq in seqs:
-            cover = Cover({(TOPIC, p): int(each[seq - 1]) for p, each in ends.items()})
+            cover = OffsetVector({(TOPIC, p): int(each[seq - 1]) for p, each in ends.items()})
             hour = first + seq - 1
             mine = [each[hour] for each in entries if hour in each]
             outcome = served.store.swap(unit, hour, seq, cover, mine)
@@ -127,15 +127,15 @@ def fill(served: Served, now_us: int, views: Sequence[str]) -> None:
         for month in months:
             served.store.fold(_open_hour(unit, month, int(ends[month.partition][-1])))
     marks = served.store.marks()
-    end = Cover({(TOPIC, m.partition): len(m.rows.time) for m in months})
-    served.store.advance_ledger(Cover(), end, marks.epoch, marks.units)
+    end = OffsetVector({(TOPIC, m.partition): len(m.rows.time) for m in months})
+    served.store.advance_ledger(OffsetVector(), end, marks.epoch, marks.units)
 
 
-def _tag(unit: Unit, entity: str) -> bytes:
+def _tag(unit: StorageUnit, entity: str) -> bytes:
     return keys.entity_tags(unit.entity, [[entity]], None, 1)[0]
 
 
-def _entries(unit: Unit, month: Month, first: int, last: int) -> dict[int, HourEntry]:
+def _entries(unit: StorageUnit, month: Month, first: int, last: int) -> dict[int, HourEntry]:
     """Hour -> what compaction swaps in."""
     hours = month.rows.time // HOUR_US
     rows = month.rows.take(np.flatnonzero(hours < last))
@@ -152,7 +152,7 @@ def _entries(unit: Unit, month: Month, first: int, last: int) -> dict[int, HourE
     }
 
 
-def _levelled(unit: Unit, rows: Rows, level_us: int, first: int) -> dict[int, bytes]:
+def _levelled(unit: StorageUnit, rows: Rows, level_us: int, first: int) -> dict[int, bytes]:
     numbers, groups = np.unique(rows.time // level_us, return_inverse=True)
     columns: list[Columns] = accumulated(unit, rows, groups.astype(np.int64), len(numbers))
     hours, begins = np.unique(numbers * level_us // HOUR_US, return_index=True)
@@ -164,13 +164,13 @@ def _levelled(unit: Unit, rows: Rows, level_us: int, first: int) -> dict[int, by
     }
 
 
-def _open_hour(unit: Unit, month: Month, start: int) -> FoldBatch:
+def _open_hour(unit: StorageUnit, month: Month, start: int) -> MicroBatch:
     rows = month.rows.take(np.arange(start, len(month.rows.time)))
 
     def accumulate(chosen: Int64, groups: Int64, n: int) -> list[Columns]:
         return accumulated(unit, rows.take(chosen), groups, n)
 
-    return FoldBatch(
+    return MicroBatch(
         unit=unit,
         place=(TOPIC, month.partition),
         tags=[_tag(unit, month.entity)],

@@ -14,7 +14,7 @@ import threading
 from slicewise.clock import SystemClock
 from slicewise.settings import Settings
 from slicewise.spark.driver import Driver
-from slicewise.spark.realtime.driver import TailDriver
+from slicewise.spark.realtime.driver import RealtimeDriver
 from slicewise.spark.runtime.log import to_stderr
 from slicewise.spark.runtime.session import stream_session
 
@@ -22,7 +22,7 @@ SLOTS = 34
 """Two of the fold, and what the tail's own session has at least."""
 
 
-class _Tail(TailDriver):
+class _Tail(RealtimeDriver):
     """In a thread of its own, and in the fold's session."""
 
     def _obey_signals(self) -> None:

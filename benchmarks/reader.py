@@ -29,7 +29,7 @@ from benchmarks.whole.figures import Figure
 from slicewise.features.plan.schema_change import placed, succeeded
 from slicewise.features.plan.unit import Source
 from slicewise.local.servers import redis as redis_server
-from slicewise.offsets.vector import Cover
+from slicewise.offsets.vector import OffsetVector
 from slicewise.settings import Settings
 from slicewise.spark.records.parse import parsed
 from slicewise.spark.runtime.session import job_session
@@ -65,7 +65,7 @@ def source(earlier: int, until: int) -> Source:
     found = replace(SOURCE, max_ahead_us=SOURCE.max_ahead_us + earlier)
     for left in reversed(range(earlier)):
         now = replace(SOURCE, max_ahead_us=SOURCE.max_ahead_us + left)
-        found = placed(succeeded(now, found), Cover({(TOPIC_ID, 0): until}))
+        found = placed(succeeded(now, found), OffsetVector({(TOPIC_ID, 0): until}))
     return found
 
 

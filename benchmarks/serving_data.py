@@ -9,7 +9,7 @@ import slicewise as sw
 from slicewise.features.declare.project import Project
 from slicewise.features.plan.deployment import Deployment
 from slicewise.features.plan.planner import plan
-from slicewise.offsets.vector import Cover
+from slicewise.offsets.vector import OffsetVector
 from slicewise.windows.slices import HOUR_US, MINUTE_US
 from tests.support.served import TOPIC, Event, Served
 
@@ -81,7 +81,7 @@ def fill(url: str) -> None:
     made = events(now_us)
     with Served.on(url, deployment()) as served:
         served.fold(made)
-        cover = Cover({(TOPIC, p): sum(e.partition == p for e in made) for p in (0, 1)})
+        cover = OffsetVector({(TOPIC, p): sum(e.partition == p for e in made) for p in (0, 1)})
         last = now_us // HOUR_US
         for hour in range(last - HOURS, last):
             served.compact(hour, cover)

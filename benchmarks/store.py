@@ -18,7 +18,7 @@ import numpy as np
 import redis
 
 from slicewise.stores.online import keys
-from slicewise.stores.online.port import EntityRead, FoldBatch, UnitRead
+from slicewise.stores.online.port import EntityRead, MicroBatch, UnitRead
 from slicewise.stores.online.redis import open_store
 from slicewise.stores.online.steps import Change
 from slicewise.stores.online.store import Store
@@ -43,7 +43,7 @@ def folds(store: Store, unit: StoreUnit, hour: int, server_cpu: Callable[[], flo
     processor time of both sides, which a busy machine does not change."""
     out = {}
     for kind in ("new", "running"):
-        batches: list[FoldBatch] = []
+        batches: list[MicroBatch] = []
         for i in range(ROUNDS):
             offsets = (i + (ROUNDS if kind == "running" else 0)) * ENTITIES
             events = [Event(e, hour * HOUR_US, 0, offsets + e) for e in range(ENTITIES)]

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from slicewise.checks.report.gate import Gate
     from slicewise.clock import Clock
     from slicewise.features.plan.deployment import Deployment
-    from slicewise.offsets.vector import Cover
+    from slicewise.offsets.vector import OffsetVector
     from slicewise.spark.lake.context import Context
     from slicewise.stores.lake.catalog import Catalog
 
@@ -97,7 +97,7 @@ def _checked(
     try:
         deployment = patience.through("deployment", archives.deployment)
 
-        def archived(source: str) -> Cover:
+        def archived(source: str) -> OffsetVector:
             return patience.through("archive", lambda: archives.cover(source))
 
         def table(source: str) -> str:
@@ -141,7 +141,7 @@ class _Archives:
     def deployment(self) -> Deployment:
         return self._open().deployment
 
-    def cover(self, source: str) -> Cover:
+    def cover(self, source: str) -> OffsetVector:
         try:
             return self._open().archive(source).state.cover
         except StoreUnavailable:

@@ -11,9 +11,9 @@ import sys
 
 from slicewise.clock import SystemClock
 from slicewise.settings import Settings
-from slicewise.spark.realtime.driver import TailDriver
+from slicewise.spark.realtime.driver import RealtimeDriver
 from slicewise.spark.runtime.log import to_stderr
 
 if __name__ == "__main__":
     to_stderr()
-    sys.exit(TailDriver(Settings.load(), SystemClock()).run())
+    sys.exit(RealtimeDriver(Settings.load(), SystemClock()).run())

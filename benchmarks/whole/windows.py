@@ -25,7 +25,7 @@ from benchmarks.whole.streaming import our_stream
 from slicewise.features.declare.project import Project
 from slicewise.features.plan.deployment import Deployment
 from slicewise.features.plan.planner import plan
-from slicewise.features.plan.unit import Unit
+from slicewise.features.plan.unit import StorageUnit
 from slicewise.local import deploy
 from slicewise.replay.songs import Plays
 from slicewise.spark.microbatch.apply import Placed, SourceRows, batch_of
@@ -111,7 +111,7 @@ def made(events: int, now_us: int, users: int = 20_000) -> pa.Table:
     )
 
 
-def fold(store: OnlineStore, topic_id: str, unit: Unit, table: pa.Table) -> None:
+def fold(store: OnlineStore, topic_id: str, unit: StorageUnit, table: pa.Table) -> None:
     """The events into one unit, in the stream's small batches, as its tasks do it."""
     placed = Placed(unit.storage_fingerprint, "keep", ("user_id",), {"seconds": "seconds"})
     for partition in range(PARTITIONS):

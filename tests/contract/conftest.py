@@ -14,7 +14,7 @@ from slicewise.clock import SystemClock
 from slicewise.stores.online.memory.store import MemoryServer, open_memory
 from slicewise.stores.online.redis import open_store
 from slicewise.stores.online.routing import Nodes, On, node_of
-from slicewise.stores.online.sharded.operations import JointOperations
+from slicewise.stores.online.sharded.operations import ShardedOperations
 from slicewise.stores.online.steps import Change, Command, Steps, drive
 from slicewise.stores.online.store import Store
 from slicewise.windows.slices import HOUR_US
@@ -84,7 +84,7 @@ def node_with(store: Store, key: bytes) -> Any:
 
 def two_in_memory(servers: Sequence[MemoryServer]) -> Store:
     nodes = AnyNodes([server.connect() for server in servers])
-    return Store(nodes, JointOperations(nodes))
+    return Store(nodes, ShardedOperations(nodes))
 
 
 def new_unit(**changes: object) -> StoreUnit:

@@ -5,15 +5,15 @@ from __future__ import annotations
 import time
 from dataclasses import replace
 
-from slicewise.codec.leaderboards import Board, BoardRow
-from slicewise.offsets.vector import Cover
+from slicewise.codec.leaderboards import LeaderboardRow, StoredLeaderboard
+from slicewise.offsets.vector import OffsetVector
 from slicewise.stores.online import keys
 from tests.contract.conftest import Bench
 from tests.support.stored import cover
 
 SECOND_US = 1_000_000
-BOARD = Board(
-    "00000000000000aa", 0, 10 * SECOND_US, cover(5), (("song_id", "string"),), (BoardRow(("zoë",), 3),)
+BOARD = StoredLeaderboard(
+    "00000000000000aa", 0, 10 * SECOND_US, cover(5), (("song_id", "string"),), (LeaderboardRow(("zoë",), 3),)
 )  # fmt: skip
 
 
@@ -23,7 +23,7 @@ def test_a_board_is_read_as_it_was_written_with_time_and_marks(bench: Bench) -> 
     assert bench.store.put_board("top_songs", 1, SECOND_US, BOARD)
     found = bench.connect().board("top_songs")
     assert found.board is not None
-    assert Board.unpack(found.board) == BOARD
+    assert StoredLeaderboard.unpack(found.board) == BOARD
     assert found.written_us is not None
     assert before.time_us <= found.written_us <= found.time_us
     assert replace(found.marks, node="") == bench.store.marks()
@@ -86,4 +86,4 @@ def test_a_board_stands_under_its_generation(bench: Bench) -> None:
 
 
 def test_the_version_of_a_board_grows_with_its_cover() -> None:
-    assert replace(BOARD, cover=Cover()).version < BOARD.version < replace(BOARD, cover=cover(6)).version
+    assert replace(BOARD, cover=OffsetVector()).version < BOARD.version < replace(BOARD, cover=cover(6)).version

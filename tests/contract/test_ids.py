@@ -12,7 +12,7 @@ from slicewise import codec
 from slicewise.features.schema.dedupe import EventIds
 from slicewise.stores.online import keys
 from slicewise.stores.online.operations.ids import unremembered
-from slicewise.stores.online.port import FoldBatch, FoldOutcome, Ids
+from slicewise.stores.online.port import Ids, MicroBatch, MicroBatchOutcome
 from slicewise.stores.online.steps import Command, Fields
 from slicewise.stores.online.store import Store
 from slicewise.windows.slices import HOUR_US, MINUTE_US
@@ -27,7 +27,7 @@ Named = tuple[Event, int | None, int]
 """Event, id, Kafka time."""
 
 
-def batch(unit: StoreUnit, named: Sequence[Named], rule: EventIds = RULE, keep_us: int = 50 * HOUR_US) -> FoldBatch:
+def batch(unit: StoreUnit, named: Sequence[Named], rule: EventIds = RULE, keep_us: int = 50 * HOUR_US) -> MicroBatch:
     return replace(
         fold_batch(unit, [event for event, _, _ in named]),
         ids=Ids(
@@ -70,7 +70,7 @@ def test_replays_in_any_boundaries_by_any_connection_count_each_id_once(bench: B
     rng = random.Random(SEED)
     named = some(bench, 300, 5, rng)
     writers = [bench.store, bench.connect(), bench.connect()]
-    reached, total = 0, FoldOutcome()
+    reached, total = 0, MicroBatchOutcome()
     while reached < len(named):
         begin = rng.randrange(reached + 1)
         end = min(len(named), begin + rng.randrange(1, 60))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from slicewise.errors import GapRefused
-from slicewise.offsets.vector import Cover
+from slicewise.offsets.vector import OffsetVector
 from slicewise.stores.online.port import Renewal
 from slicewise.stores.online.store import Store
 from tests.contract.conftest import Bench, new_unit
@@ -15,7 +15,7 @@ OTHER = "e" * 32
 TOPICS = {"plays": TOPIC}
 
 
-def advance(store: Store, start: Cover, end: Cover) -> Cover:
+def advance(store: Store, start: OffsetVector, end: OffsetVector) -> OffsetVector:
     marks = store.marks()
     return store.advance_ledger(start, end, marks.epoch, marks.units)
 
@@ -25,14 +25,14 @@ def test_what_is_known_to_have_been_applied_is_marked_until_the_ledger_is_there_
     assert bench.store.tell_known(cover(30, 5)).known == cover(30)
     assert bench.store.tell_known(cover(20, 9)).known == cover(30, 9), "a smaller copy takes nothing back"
     advance(bench.store, cover(10, 5), cover(29, 9))
-    assert bench.store.tell_known(Cover()).known == cover(30)
+    assert bench.store.tell_known(OffsetVector()).known == cover(30)
     advance(bench.store, cover(29, 9), cover(30, 9))
-    assert bench.store.tell_known(cover(30, 9)).known == Cover()
+    assert bench.store.tell_known(cover(30, 9)).known == OffsetVector()
 
 
 def test_a_log_that_stands_no_more_is_never_waited_for(bench: Bench) -> None:
     bench.store.deploy(StoreDeployment("named", (new_unit(),)), bench.store.marks().epoch, TOPICS)
-    marks = bench.store.tell_known(Cover({(TOPIC, 0): 7, (OTHER, 0): 9}))
+    marks = bench.store.tell_known(OffsetVector({(TOPIC, 0): 7, (OTHER, 0): 9}))
     assert set(marks.topics.values()) == {TOPIC}
     assert marks.known == cover(7)
 

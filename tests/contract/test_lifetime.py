@@ -10,7 +10,7 @@ import pytest
 from slicewise import codec
 from slicewise.errors import GapRefused
 from slicewise.stores.online import keys
-from slicewise.stores.online.port import EntityRead, Horizon, LifetimeEntry, UnitRead, UnitReply
+from slicewise.stores.online.port import EntityRead, LifetimeEntry, TotalUntil, UnitRead, UnitReply
 from slicewise.stores.online.steps import Change, Command
 from slicewise.stores.online.store import Store
 from slicewise.windows.slices import DAY_US, HOUR_US, PENTAD_DAYS
@@ -208,7 +208,7 @@ def test_a_horizon_is_marked_while_nobody_announced_and_never_goes_back(lived: L
     assert store.mark_horizon(unit, stands.hour + 24, 1, after)
     assert not store.mark_horizon(unit, stands.hour, 2, after)
     assert not store.mark_horizon(unit, stands.hour + 48, 0, after)
-    assert store.marks().horizons[unit.storage_fingerprint] == Horizon(stands.hour + 24, 1)
+    assert store.marks().horizons[unit.storage_fingerprint] == TotalUntil(stands.hour + 24, 1)
     store.announce_lifetime(unit, stands.hour + 24, 2, cover())
     assert store.lifetime_seqs(unit) == (1, 2)
     assert store.mark_horizon(unit, stands.hour + 24, 2, store.covers_announced("plays"), whole=True)

@@ -14,9 +14,9 @@ from slicewise.errors import (
     NotReady,
     StoreUnavailable,
 )
-from slicewise.offsets.vector import Cover
+from slicewise.offsets.vector import OffsetVector
 from slicewise.stores.online import keys
-from slicewise.stores.online.port import EntityRead, Incarnation, Marks, TailStart, UnitRead
+from slicewise.stores.online.port import EntityRead, RealtimeStart, ServerRun, StoreMetadata, UnitRead
 from slicewise.stores.online.steps import Command, Whole
 from slicewise.stores.online.store import Store
 from slicewise.windows.slices import DAY_US, HOUR_US
@@ -33,7 +33,7 @@ from tests.support.stored import (
 )
 
 
-def advance(store: Store, start: Cover, end: Cover) -> Cover:
+def advance(store: Store, start: OffsetVector, end: OffsetVector) -> OffsetVector:
     marks = store.marks()
     return store.advance_ledger(start, end, marks.epoch, marks.units)
 
@@ -44,7 +44,7 @@ def test_a_store_without_marks_gets_a_generation_once(connect: Callable[[], Stor
         _ = first.generation
     marks = first.initialise()
     assert marks.generation == first.generation == second.initialise().generation == connect().generation
-    assert (marks.epoch, marks.units, marks.ledger) == (0, "", Cover())
+    assert (marks.epoch, marks.units, marks.ledger) == (0, "", OffsetVector())
 
 
 def test_a_batch_that_leaves_a_gap_is_refused_at_both_ends(bench: Bench) -> None:
@@ -85,7 +85,7 @@ def test_a_known_topic_never_begins_later(bench: Bench) -> None:
     # where no batch has moved its ledger yet.
     bench.deploy(bench.store, bench.unit, topics={"plays": TOPIC}, earliest=cover())
     bench.deploy(bench.store, bench.unit, topics={"plays": TOPIC}, earliest=cover(4))
-    assert bench.store.marks().ledger == Cover()
+    assert bench.store.marks().ledger == OffsetVector()
     with pytest.raises(GapRefused):
         advance(bench.store, cover(4), cover(9))
 
@@ -100,7 +100,7 @@ def test_a_batch_of_an_older_epoch_or_of_other_units_is_refused(bench: Bench) ->
             bench.store.begin_batch(cover(), epoch, units)
         with pytest.raises(EpochSuperseded):
             bench.store.advance_ledger(cover(), cover(1), epoch, units)
-    assert bench.store.marks().ledger == Cover()
+    assert bench.store.marks().ledger == OffsetVector()
 
 
 def test_a_start_cover_is_the_ledger_at_deployment_and_never_moves(bench: Bench) -> None:
@@ -110,12 +110,12 @@ def test_a_start_cover_is_the_ledger_at_deployment_and_never_moves(bench: Bench)
     advance(bench.store, cover(10, 4), cover(30, 30))
     bench.deploy(bench.store, bench.unit, second, new_unit())
     marks = bench.store.marks()
-    assert marks.starts[bench.unit.storage_fingerprint] == Cover()
+    assert marks.starts[bench.unit.storage_fingerprint] == OffsetVector()
     assert marks.starts[second.storage_fingerprint] == cover(10, 4)
 
 
 @pytest.mark.parametrize("grown", [cover(20), cover(10, 10)], ids=["further", "a place is added"])
-def test_a_deployment_raced_by_the_ledger_still_starts_at_the_ledger(bench: Bench, grown: Cover) -> None:
+def test_a_deployment_raced_by_the_ledger_still_starts_at_the_ledger(bench: Bench, grown: OffsetVector) -> None:
     # A start cover behind the ledger would leave out what neither fold nor backfill brings.
     advance(bench.store, cover(), cover(10))
     second, marks = new_unit(), bench.store.marks()
@@ -128,7 +128,7 @@ def test_a_deployment_raced_by_the_ledger_still_starts_at_the_ledger(bench: Benc
                 other.advance_ledger(cover(10), grown, marks.epoch, marks.units)
 
     deployment = StoreDeployment("raced", (bench.unit, second))
-    racing(bench.store, bench.store.steps.deploy(deployment, marks.epoch, {}, Cover()), race)
+    racing(bench.store, bench.store.steps.deploy(deployment, marks.epoch, {}, OffsetVector()), race)
     assert bench.store.marks().starts[second.storage_fingerprint] == bench.store.marks().ledger == grown
 
 
@@ -254,7 +254,7 @@ def test_a_name_points_to_its_first_unit_at_once_and_to_a_later_one_when_ready(b
     with pytest.raises(GapRefused):
         bench.store.mark_ready(second, cover(9))
     bench.store.mark_ready(second, cover(10), {"listening": [first, name]})
-    marks: Marks = bench.store.marks()
+    marks: StoreMetadata = bench.store.marks()
     assert marks.ready == {first, name}
     assert marks.aliases == {"listening": (first, name)}
     assert marks.building == {}
@@ -302,7 +302,7 @@ def test_an_emptied_store_refuses_the_connections_of_its_old_generation(
     for call in refused:
         with pytest.raises(IncarnationChanged):
             call()
-    assert new.marks().ledger == Cover()
+    assert new.marks().ledger == OffsetVector()
     assert new.swapped(bench.unit) == {}
 
 
@@ -332,7 +332,7 @@ def test_a_new_unit_starts_at_the_ledger_of_its_own_topic_alone(bench: Bench) ->
     # another source's events are in no archive of this one: a start cover that named them could never be reached
     other, second = "f" * 32, new_unit()
     advance(bench.store, cover(), cover(7))
-    earliest = Cover({(other, 0): 3})
+    earliest = OffsetVector({(other, 0): 3})
     bench.deploy(bench.store, bench.unit, second, topics={"plays": TOPIC, "songs": other}, earliest=earliest)
     marks = bench.store.marks()
     assert marks.starts[second.storage_fingerprint] == cover(7)
@@ -352,10 +352,10 @@ def test_a_tail_begins_at_or_before_the_ledger_of_its_deployment_and_says_so(ben
     for start in (cover(10, 5), cover(9), cover()):
         begun = bench.store.begin_tail("plays", start, marks.epoch, marks.units)
         assert begun == bench.store.marks()
-        assert begun.tails == {"plays": TailStart(bench.store.incarnation, start)}
+        assert begun.tails == {"plays": RealtimeStart(bench.store.incarnation, start)}
 
 
-def of_another_life(store: Store, life: Incarnation) -> None:
+def of_another_life(store: Store, life: ServerRun) -> None:
     """As a connection that was opened in this life."""
     for steps in (store.steps, *getattr(store.steps, "each", ())):
         steps.incarnation = life
@@ -371,7 +371,7 @@ def test_a_tails_mark_stands_for_the_life_of_the_store_or_until_nothing_of_its_s
     assert set(bench.store.marks().tails) == {"plays", "other"}
     bench.deploy(bench.store, bench.unit)
     assert set(bench.store.marks().tails) == {"plays"}, "nothing of the other source is deployed"
-    of_another_life(bench.store, Incarnation("1" * 40, life.replication_id))
+    of_another_life(bench.store, ServerRun("1" * 40, life.replication_id))
     assert bench.store.end_tail("plays"), "no writer of that life has a connection any more"
     assert not bench.store.end_tail("plays")
     assert not bench.store.marks().tails
@@ -380,7 +380,7 @@ def test_a_tails_mark_stands_for_the_life_of_the_store_or_until_nothing_of_its_s
 def test_a_tail_that_begins_while_the_mark_of_another_life_is_removed_keeps_its_own(bench: Bench) -> None:
     marks, life, other = bench.store.marks(), bench.store.incarnation, bench.connect()
     bench.store.begin_tail("plays", cover(), marks.epoch, marks.units)
-    of_another_life(bench.store, Incarnation("1" * 40, life.replication_id))
+    of_another_life(bench.store, ServerRun("1" * 40, life.replication_id))
 
     def race(commands: Sequence[Command]) -> None:
         if isinstance(commands[0], Whole):
@@ -388,7 +388,7 @@ def test_a_tail_that_begins_while_the_mark_of_another_life_is_removed_keeps_its_
             other.begin_tail("plays", cover(1), marks.epoch, marks.units)
 
     assert not racing(bench.store, bench.store.steps.end_tail("plays"), race)
-    assert bench.store.marks().tails == {"plays": TailStart(life, cover(1))}
+    assert bench.store.marks().tails == {"plays": RealtimeStart(life, cover(1))}
 
 
 def test_a_deployment_between_a_tails_plan_and_its_mark_refuses_it(bench: Bench) -> None:

@@ -14,9 +14,9 @@ from slicewise.features.declare.project import Project
 from slicewise.features.plan.deployment import Deployment
 from slicewise.features.plan.planner import plan
 from slicewise.features.plan.projects import joined
-from slicewise.offsets.vector import Cover
+from slicewise.offsets.vector import OffsetVector
 from slicewise.stores.log.topics import KafkaLog
-from slicewise.stores.online.port import Marks
+from slicewise.stores.online.port import StoreMetadata
 from slicewise.stores.online.store import Store
 from slicewise.stores.recovery import schema_places as versions
 from slicewise.stores.recovery.schema_places import LEASE_S, record_places, settled
@@ -28,15 +28,15 @@ OTHER = "e" * 32
 class Log:
     """A log that ends where the test says."""
 
-    def __init__(self, end: Cover) -> None:
+    def __init__(self, end: OffsetVector) -> None:
         self.end = end
 
     def check_topic(self, topic: str, topic_id: str) -> None:
         assert (topic, topic_id) == ("plays", TOPIC)
 
-    def latest(self, topic: str) -> Cover:
+    def latest(self, topic: str) -> OffsetVector:
         assert topic == "plays"
-        return self.end.join(Cover({(OTHER, 0): 99}))
+        return self.end.join(OffsetVector({(OTHER, 0): 99}))
 
 
 def log(*offsets: int) -> KafkaLog:
@@ -61,7 +61,7 @@ def store(connect: Callable[[], Store]) -> Store:
     return made
 
 
-def opened(store: Store) -> tuple[Deployment, Marks]:
+def opened(store: Store) -> tuple[Deployment, StoreMetadata]:
     """With another schema of it deployed."""
     opening = joined(planned(agent="string"), standing(store))
     return opening, store.deploy(opening, store.marks().epoch, {"plays": TOPIC})
@@ -71,7 +71,7 @@ def standing(store: Store) -> Deployment:
     return Deployment.from_json(store.manifest(store.marks().units) or "")
 
 
-def place_of(store: Store) -> Cover | None:
+def place_of(store: Store) -> OffsetVector | None:
     (version,) = standing(store).source("plays").earlier
     return version.until
 

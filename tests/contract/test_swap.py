@@ -9,7 +9,7 @@ import pytest
 
 from slicewise import codec
 from slicewise.errors import DataLoss, GapRefused
-from slicewise.offsets.vector import Cover
+from slicewise.offsets.vector import OffsetVector
 from slicewise.stores.online import keys
 from slicewise.stores.online.port import EntityRead, UnitRead, UnitReply
 from slicewise.stores.online.steps import Command, Whole
@@ -143,7 +143,7 @@ def test_a_fold_between_a_swaps_read_and_its_write_is_seen(bench: Bench) -> None
 def test_a_cover_behind_the_start_cover_must_wait(bench: Bench) -> None:
     # It would claim the hour, keep the backfill from it, and lack what lies between the two.
     marks = bench.store.marks()
-    bench.store.advance_ledger(Cover(), cover(10), marks.epoch, marks.units)
+    bench.store.advance_ledger(OffsetVector(), cover(10), marks.epoch, marks.units)
     second = new_unit()
     bench.deploy(bench.store, bench.unit, second)
     bench.store.put_cover("plays", 1, cover(9))

@@ -16,7 +16,7 @@ from slicewise.errors import CodecError, EpochSuperseded, StoreUnavailable
 from slicewise.features.declare.event_list import EventList
 from slicewise.stores.online import keys
 from slicewise.stores.online.memory.store import MemoryNode, MemoryServer, open_memory
-from slicewise.stores.online.port import LifetimeEntry, TailOutcome, UnitReply
+from slicewise.stores.online.port import LifetimeEntry, PendingOutcome, UnitReply
 from slicewise.stores.online.redis.adapter import RedisNode
 from slicewise.stores.online.steps import ABSENT, Change, Command, Fields, KeyChange, Passed
 from slicewise.stores.online.store import Store
@@ -89,7 +89,7 @@ def begun(bench: Bench) -> Bench:
 
 def test_events_stand_until_the_fold_has_counted_them(bench: Bench) -> None:
     both = [*events(begun(bench), range(6)), Event(2, bench.hour_us, 0, 6)]
-    assert bench.store.tail(tail_batch(bench.unit, both), BOUND) == TailOutcome(rows=7, written=7)
+    assert bench.store.tail(tail_batch(bench.unit, both), BOUND) == PendingOutcome(rows=7, written=7)
     bench.store.tail(tail_batch(bench.unit, events(bench, [3], partition=1)), BOUND)
     assert standing(bench) == [*((0, o) for o in range(6)), (1, 3)]
     bench.store.fold(replace(fold_batch(bench.unit, both[:4]), tail=True))
@@ -108,7 +108,7 @@ def test_what_the_fold_has_is_known_and_written_again_is_the_same(bench: Bench) 
     bench.store.fold(fold_batch(bench.unit, all_five[:3]))
     for _ in range(3):
         outcome = bench.connect().tail(tail_batch(bench.unit, all_five), BOUND)
-        assert outcome == TailOutcome(rows=5, written=2, known=3)
+        assert outcome == PendingOutcome(rows=5, written=2, known=3)
         assert standing(bench) == [(0, 3), (0, 4)]
     for _ in range(2):  # a replay of what was folded takes nothing from `m`
         bench.store.fold(replace(fold_batch(bench.unit, all_five[:4]), tail=True))
@@ -121,7 +121,7 @@ def test_what_lies_below_the_start_cover_is_the_backfills(bench: Bench) -> None:
     second = new_unit()
     bench.deploy(bench.store, bench.unit, second)
     outcome = bench.store.tail(tail_batch(second, events(bench, range(5))), BOUND)
-    assert outcome == TailOutcome(rows=5, written=2, below=3)
+    assert outcome == PendingOutcome(rows=5, written=2, below=3)
     assert standing(bench, unit=second) == [(0, 3), (0, 4)]
 
 
@@ -130,9 +130,9 @@ def test_what_no_read_reaches_is_left_out_and_the_key_expires_with_its_latest(be
     unit, now = bench.unit, bench.store.time_us()
     edge = (now - unit.retention_us) // unit.slice_us
     old, young = Event(1, (edge - 1) * unit.slice_us, 0, 0), Event(1, (edge + 2) * unit.slice_us, 0, 1)
-    assert bench.store.tail(tail_batch(unit, [old]), BOUND) == TailOutcome(rows=1, expired=1)
+    assert bench.store.tail(tail_batch(unit, [old]), BOUND) == PendingOutcome(rows=1, expired=1)
     assert hot(bench.store, unit, 1).hot == []
-    assert bench.store.tail(tail_batch(unit, [old, young]), BOUND) == TailOutcome(rows=2, written=1, expired=1)
+    assert bench.store.tail(tail_batch(unit, [old, young]), BOUND) == PendingOutcome(rows=2, written=1, expired=1)
     end = -(((edge + 3) * unit.slice_us + unit.retention_us) // -1_000_000)
     assert expiry(bench.store, unit) == end
     later = Event(1, bench.hour_us, 0, 2)
@@ -194,19 +194,19 @@ def test_a_full_tail_leaves_its_hash_in_one_piece(bench: Bench) -> None:
 
 
 def test_at_the_bound_the_rest_is_skipped_and_the_mark_says_from_where_to_where(bench: Bench) -> None:
-    def write(*offsets: int) -> TailOutcome:
+    def write(*offsets: int) -> PendingOutcome:
         return bench.store.tail(tail_batch(bench.unit, events(begun(bench), offsets)), 3)
 
-    assert write(0, 1) == TailOutcome(rows=2, written=2)
-    assert write(1, 2, 3, 4) == TailOutcome(rows=4, written=2, skipped=2), "one stands, one has room"
+    assert write(0, 1) == PendingOutcome(rows=2, written=2)
+    assert write(1, 2, 3, 4) == PendingOutcome(rows=4, written=2, skipped=2), "one stands, one has room"
     assert (standing(bench), skip(bench)) == ([(0, 0), (0, 1), (0, 2)], b"3:4")
-    assert write(7) == TailOutcome(rows=1, skipped=1)
+    assert write(7) == PendingOutcome(rows=1, skipped=1)
     assert skip(bench) == b"3:7"
     bench.store.fold(replace(fold_batch(bench.unit, events(bench, [0, 1])), tail=True))
-    assert write(3, 8, 9) == TailOutcome(rows=3, written=2, skipped=1)
+    assert write(3, 8, 9) == PendingOutcome(rows=3, written=2, skipped=1)
     assert (standing(bench), skip(bench)) == ([(0, 2), (0, 3), (0, 8)], b"3:9")
     bench.store.fold(replace(fold_batch(bench.unit, events(bench, range(2, 10))), tail=True))
-    assert write(10, 11, 12, 13) == TailOutcome(rows=4, written=3, skipped=1)
+    assert write(10, 11, 12, 13) == PendingOutcome(rows=4, written=3, skipped=1)
     assert skip(bench) == b"13:13", "the fold has passed what was skipped before"
 
 
@@ -252,8 +252,8 @@ def test_what_was_skipped_and_comes_again_stays_skipped_where_later_events_stand
     log = events(begun(bench), range(8))
     bench.store.tail(tail_batch(bench.unit, log[:5]), 3)
     bench.store.fold(replace(fold_batch(bench.unit, log[:2]), tail=True))
-    assert bench.store.tail(tail_batch(bench.unit, log[5:7]), 3) == TailOutcome(rows=2, written=2)
-    assert bench.store.tail(tail_batch(bench.unit, log[3:8]), 3) == TailOutcome(rows=5, written=2, skipped=3)
+    assert bench.store.tail(tail_batch(bench.unit, log[5:7]), 3) == PendingOutcome(rows=2, written=2)
+    assert bench.store.tail(tail_batch(bench.unit, log[3:8]), 3) == PendingOutcome(rows=5, written=2, skipped=3)
     assert (standing(bench), skip(bench)) == ([(0, 2), (0, 5), (0, 6)], b"3:7")
 
 
@@ -320,7 +320,7 @@ def test_events_of_a_list_are_there_once_and_the_guard_says_up_to_where(bench: B
     bench.store.add(list_batch(unit, some[:2]))
     for written, known in ((2, 2), (0, 4)):
         outcome = bench.store.tail(tail_batch(unit, some), BOUND)
-        assert outcome == TailOutcome(rows=4, written=written, known=known)
+        assert outcome == PendingOutcome(rows=4, written=written, known=known)
     assert bench.store.add(list_batch(unit, some)).known == 4
     reply = read_list(bench.store, unit, 1)[1]
     assert (listed(reply), guards_of(reply)) == ([(0, o) for o in range(4)], {0: 3})
@@ -333,13 +333,13 @@ def test_a_list_is_cut_trimmed_and_refuses_what_lies_below_its_mark(bench: Bench
     #  offset  0    1    2    3    4    5    6       room for four
     t = bench.hour_us
     outcome = bench.store.tail(tail_batch(unit, [Event(1, t + o, 0, o) for o in range(6)]), BOUND)
-    assert outcome == TailOutcome(rows=6, written=6, cut=2)
+    assert outcome == PendingOutcome(rows=6, written=6, cut=2)
     outcome = bench.store.tail(tail_batch(unit, [Event(1, t, 0, 6), Event(1, t + 9, 0, 7)]), BOUND)
-    assert outcome == TailOutcome(rows=2, written=1, expired=1, cut=1)
+    assert outcome == PendingOutcome(rows=2, written=1, expired=1, cut=1)
     reply = read_list(bench.store, unit, 1)[1]
     assert (listed(reply), low_of(reply)) == ([(0, 3), (0, 4), (0, 5), (0, 7)], (t + 2, 2))
     too_old = Event(2, t - 7 * HOUR_US, 0, 8)
-    assert bench.store.tail(tail_batch(unit, [too_old]), BOUND) == TailOutcome(rows=1, expired=1)
+    assert bench.store.tail(tail_batch(unit, [too_old]), BOUND) == PendingOutcome(rows=1, expired=1)
     assert read_list(bench.store, unit, 2)[1].hot == []
 
 

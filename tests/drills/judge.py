@@ -20,7 +20,7 @@ import pyarrow as pa
 from slicewise.features.plan.deployment import Deployment
 from slicewise.features.plan.unit import Source
 from slicewise.offsets.token import decode_all
-from slicewise.offsets.vector import Cover, Place
+from slicewise.offsets.vector import OffsetVector, TopicPartition
 from slicewise.training.archive import Archive
 from slicewise.training.dataset import build_training_set
 from tests.drills.watch import Answer
@@ -90,10 +90,10 @@ def logged_archive(source: Source, records: Sequence[Record], events: Sequence[O
         given = {name: e.columns.get(name) for name in names} | {"partition": e.partition, "offset": e.offset}
         of_topic[e.topic].append(given)
     tables = [typed_of(judged_already, topic, some) for topic, some in of_topic.items()]
-    ends: dict[Place, int] = {}
+    ends: dict[TopicPartition, int] = {}
     for topic, partition, offset, *_ in records:
         ends[topic, partition] = max(ends.get((topic, partition), 0), offset + 1)
-    return LoggedArchive(pa.concat_tables(tables), Cover(ends), _FOR_EVER_US)
+    return LoggedArchive(pa.concat_tables(tables), OffsetVector(ends), _FOR_EVER_US)
 
 
 def judged(deployments: Sequence[Deployment], records: Sequence[Record], answers: Sequence[Answer]) -> Count:

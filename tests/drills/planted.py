@@ -16,7 +16,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from slicewise.checks.model import Cause
-from slicewise.features.plan.unit import Unit
+from slicewise.features.plan.unit import StorageUnit
 from slicewise.lifecycle.jobs import Run as Triggered
 from slicewise.lifecycle.jobs import check_arguments
 from slicewise.stores.lake.catalog import open_catalog
@@ -159,7 +159,7 @@ def _amount(run: Run) -> float:
     return run.rng.uniform(1, 9) * _LARGE
 
 
-def _planter(scene: Scene, stored: Any, client: Any, unit: Unit) -> Planter:
+def _planter(scene: Scene, stored: Any, client: Any, unit: StorageUnit) -> Planter:
     found = [read(source_of(scene.deployment), record) for record in scene.records()]
     events = [event for event in found if not isinstance(event, str)]
     (condition,) = {name for name, _ in unit.input_types} - {*events[0].columns}

@@ -26,7 +26,7 @@ from slicewise.local.servers import control, stream
 from slicewise.local.servers import redis as redis_server
 from slicewise.local.servers.process import Birth, descendants, marked, spawn, wait_gone
 from slicewise.local.servers.state import StateFolder
-from slicewise.offsets.vector import Cover
+from slicewise.offsets.vector import OffsetVector
 from slicewise.settings import Settings
 from slicewise.stores.log.topics import KafkaLog
 from slicewise.stores.online.keys import unit_name
@@ -238,7 +238,7 @@ class Scene:
             begun = start is not None and start.incarnation == store.incarnation
         return None if begun else "no tail has begun in this life of the store"
 
-    def _lacks(self, end: Cover) -> str | None:
+    def _lacks(self, end: OffsetVector) -> str | None:
         with self.platform.store() as store:
             ledger = store.marks().ledger
         return None if ledger.dominates(end) else f"ledger {dict(ledger.offsets)} of {dict(end.offsets)}"

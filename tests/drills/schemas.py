@@ -17,7 +17,7 @@ from slicewise.features.plan.schema_change import schema_history
 from slicewise.lifecycle.reports import bad_shares
 from slicewise.local.servers import stream
 from slicewise.offsets.token import decode_all
-from slicewise.offsets.vector import Place
+from slicewise.offsets.vector import TopicPartition
 from slicewise.stores.lake.archive import archive_state, load
 from slicewise.stores.lake.catalog import open_catalog
 from slicewise.stores.log.topics import KafkaLog
@@ -173,7 +173,7 @@ def _take_place(run: Run, project: Path, what: str, new: str | None) -> None:
     run.whole(begun)
 
 
-def _ends(scene: Scene) -> Mapping[Place, int]:
+def _ends(scene: Scene) -> Mapping[TopicPartition, int]:
     with KafkaLog(scene.platform.settings.kafka_bootstrap) as log:
         return log.latest(TOPIC).offsets
 

@@ -24,7 +24,7 @@ from slicewise.features.plan.schema_change import placed, succeeded
 from slicewise.features.project import load_project
 from slicewise.offsets import token
 from slicewise.offsets.token import decode_all
-from slicewise.offsets.vector import Cover
+from slicewise.offsets.vector import OffsetVector
 from slicewise.training.dataset import build_training_set
 from slicewise.windows import slices
 from tests.drills.__main__ import PAGE, RECORDS
@@ -66,11 +66,11 @@ def records() -> list[Record]:
 @pytest.fixture(scope="module")
 def answers(deployment: Deployment, records: list[Record]) -> list[Answer]:
     """What a platform would answer that had some of the events: by training, since that needs no server."""
-    return list(answered(deployment, records, Cover({(TOPIC_ID, 0): 150, (TOPIC_ID, 1): 170})))
+    return list(answered(deployment, records, OffsetVector({(TOPIC_ID, 0): 150, (TOPIC_ID, 1): 170})))
 
 
 def answered(
-    deployment: Deployment, records: list[Record], base: Cover, history: Deployment | None = None
+    deployment: Deployment, records: list[Record], base: OffsetVector, history: Deployment | None = None
 ) -> Iterator[Answer]:
     """history: which has the places of all schemas."""
     found = (read(source_of(history or deployment), record) for record in records)
@@ -119,7 +119,7 @@ def test_an_answer_that_has_an_event_more_than_its_token_says_is_found(
 ) -> None:
     one = next(a for a in answers if a.question.unit.view == "everything")
     (said,) = decode_all(one.result["token"])
-    less = Cover({place: offset - 1 for place, offset in said.base.offsets.items()})
+    less = OffsetVector({place: offset - 1 for place, offset in said.base.offsets.items()})
     text = token.encode(said.unit, said.definition, less, {}, "live", said.bounds)
     assert judged([deployment], records, [Answer(one.question, one.key, one.at, {**one.result, "token": text})]).wrong
 
@@ -128,12 +128,14 @@ def test_events_of_a_topic_that_was_made_anew_are_others_whatever_their_offsets(
     deployment: Deployment, records: list[Record]
 ) -> None:
     both = [*records, *((OTHER_ID, *record[1:]) for record in records[:150])]
-    base = Cover({(topic, p): 150 if topic == TOPIC_ID else 60 for topic in (TOPIC_ID, OTHER_ID) for p in (0, 1)})
+    base = OffsetVector(
+        {(topic, p): 150 if topic == TOPIC_ID else 60 for topic in (TOPIC_ID, OTHER_ID) for p in (0, 1)}
+    )
     answers = list(answered(deployment, both, base))
     assert not judged([deployment], both, copy.deepcopy(answers)).wrong
     one = next(a for a in answers if a.question.unit.view == "everything")
     (said,) = decode_all(one.result["token"])
-    less = Cover({place: offset for place, offset in said.base.offsets.items() if place[0] == TOPIC_ID})
+    less = OffsetVector({place: offset for place, offset in said.base.offsets.items() if place[0] == TOPIC_ID})
     text = token.encode(said.unit, said.definition, less, {}, "live", said.bounds)
     assert judged([deployment], both, [Answer(one.question, one.key, one.at, {**one.result, "token": text})]).wrong
 
@@ -270,8 +272,8 @@ def test_nothing_is_judged_of_nothing(deployment: Deployment) -> None:
     assert judged([deployment], [], []) == Count()
 
 
-def cover(*offsets: int) -> Cover:
-    return Cover({(TOPIC_ID, partition): offset for partition, offset in enumerate(offsets)})
+def cover(*offsets: int) -> OffsetVector:
+    return OffsetVector({(TOPIC_ID, partition): offset for partition, offset in enumerate(offsets)})
 
 
 def test_a_token_that_goes_back_is_told_whatever_the_store_lost() -> None:

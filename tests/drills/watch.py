@@ -15,9 +15,9 @@ from typing import Any
 import httpx
 
 from slicewise.features.plan.deployment import Deployment
-from slicewise.features.plan.unit import PlannedFeature, Unit
+from slicewise.features.plan.unit import PlannedFeature, StorageUnit
 from slicewise.offsets.token import decode_all
-from slicewise.offsets.vector import Cover
+from slicewise.offsets.vector import OffsetVector
 from tests.e2e.payments import CARDS, SHOPS
 
 _KEYS = {"card": CARDS, "shop": SHOPS}
@@ -31,7 +31,7 @@ _TIMEOUT_S = 30.0
 class Question:
     """Some features of a unit."""
 
-    unit: Unit
+    unit: StorageUnit
     features: tuple[PlannedFeature, ...]
 
     @property
@@ -54,12 +54,12 @@ class Answer:
     """`token` and `values`, as the API gave them."""
 
     @property
-    def base(self) -> Cover:
+    def base(self) -> OffsetVector:
         (token,) = decode_all(self.result["token"])
         return token.base
 
 
-def under(question: Question, unit: Unit) -> Question | None:
+def under(question: Question, unit: StorageUnit) -> Question | None:
     """The same question as a unit of another definition understands it; None where it knows not all of its features."""
     if unit is question.unit:
         return question
@@ -77,7 +77,7 @@ def questions(deployment: Deployment) -> list[Question]:
     return found
 
 
-def _by_definition(units: Iterable[Unit]) -> Mapping[str, Unit]:
+def _by_definition(units: Iterable[StorageUnit]) -> Mapping[str, StorageUnit]:
     return {unit.definition_fingerprint: unit for unit in units}
 
 
@@ -85,11 +85,11 @@ def _by_definition(units: Iterable[Unit]) -> Mapping[str, Unit]:
 class Bases:
     """How far the answers about each entity had come."""
 
-    _reached: dict[tuple[str, tuple[str, ...]], Cover] = field(default_factory=dict)
+    _reached: dict[tuple[str, tuple[str, ...]], OffsetVector] = field(default_factory=dict)
 
-    def after(self, unit: str, key: tuple[str, ...], base: Cover) -> str | None:
+    def after(self, unit: str, key: tuple[str, ...], base: OffsetVector) -> str | None:
         """What went back with an answer; None: nothing did."""
-        before = self._reached.get((unit, key), Cover())
+        before = self._reached.get((unit, key), OffsetVector())
         if not base.dominates(before):
             return f"unit {unit} {key}: the token went back from {dict(before.offsets)} to {dict(base.offsets)}"
         self._reached[unit, key] = base
@@ -173,7 +173,7 @@ class Watch:
         self,
         question: Question,
         key: tuple[str, ...],
-        standing: Mapping[str, Unit],
+        standing: Mapping[str, StorageUnit],
         given: httpx.Response,
     ) -> Answer | None:
         unit = question.unit.storage_fingerprint
@@ -214,7 +214,7 @@ class Watch:
                 known = known if rng.random() < 0.3 and not self._may_be_another(question.unit) else None
                 self.ask(question, key, min_token=known)
 
-    def _may_be_another(self, unit: Unit) -> bool:
+    def _may_be_another(self, unit: StorageUnit) -> bool:
         """Whether the view may be answered by a unit that was built anew, which refuses tokens of the one before."""
         units = [each for each in self._standing.values() if each.view == unit.view]
         alike = [each for each in units if (each.event_list is None) == (unit.event_list is None)]

@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from slicewise.aggregates import Aggregate, Event
 from slicewise.features.plan.deployment import Deployment
-from slicewise.features.plan.unit import PlannedFeature, Unit
+from slicewise.features.plan.unit import PlannedFeature, StorageUnit
 from slicewise.offsets.token import decode_all
 from tests.e2e.payments import SHOPS
 from tests.laws import oracle as laws
@@ -164,7 +164,7 @@ ONLY_PAID = frozenset(["by_card_and_shop", "ever_by_card"])
 """Views that leave out what is no payment of more than nothing."""
 
 
-def by_entity(unit: Unit, events: Sequence[OracleEvent]) -> dict[tuple[Any, ...], list[OracleEvent]]:
+def by_entity(unit: StorageUnit, events: Sequence[OracleEvent]) -> dict[tuple[Any, ...], list[OracleEvent]]:
     """Events of each entity of a unit; those without a whole key, or that the view leaves out, are in none."""
     found: dict[tuple[Any, ...], list[OracleEvent]] = defaultdict(list)
     names = [name for name, _ in unit.entity]
@@ -201,7 +201,7 @@ def compare(
 
 
 def check_result(
-    unit: Unit,
+    unit: StorageUnit,
     features: Sequence[PlannedFeature],
     key: str,
     when: str,
@@ -235,7 +235,7 @@ def check_result(
         count.check(f"{unit.view} {key} {feature.column} {when}", expected, found)
 
 
-def spine(unit: Unit, rows: Sequence[Mapping[str, Any]]) -> pa.Table:
+def spine(unit: StorageUnit, rows: Sequence[Mapping[str, Any]]) -> pa.Table:
     """The rows of one unit as the spine of a training set by token."""
     names = [name for name, _ in unit.entity]
     chosen = [row for row in rows if row["unit"] is unit]

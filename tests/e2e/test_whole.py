@@ -24,7 +24,7 @@ from slicewise.local import deploy
 from slicewise.local.servers import stream
 from slicewise.offsets.token import decode_all
 from slicewise.settings import Settings
-from slicewise.stores.online.port import Marks
+from slicewise.stores.online.port import StoreMetadata
 from tests.e2e.compare import Count, compare, spine
 from tests.e2e.payments import CARDS, PARTITIONS, Produced, parse, payments
 from tests.e2e.published import check_published
@@ -74,7 +74,7 @@ def raw_events(platform: Stack) -> tuple[list[OracleEvent], int]:
     return [event for event in parsed if event is not None], sum(event is None for event in parsed)
 
 
-def marks(platform: Stack) -> Marks:
+def marks(platform: Stack) -> StoreMetadata:
     with platform.store() as store:
         return store.marks()
 

@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from slicewise.aggregates import Event
 from slicewise.codec.plain import converter
-from slicewise.features.plan.unit import PlannedFeature, Unit
+from slicewise.features.plan.unit import PlannedFeature, StorageUnit
 from slicewise.offsets.token import Token, decode_all
 from slicewise.serving.answering.answer import Answer
 from slicewise.serving.answering.requests import MAX_ENTITIES, MAX_VALUES
@@ -263,7 +263,7 @@ MOST_PARTS = 1_500
 """DESIGN §4: a sliding window starts at a multiple of the finest level of which it has so many at most."""
 
 
-def bounds_of(unit: Unit, feature: PlannedFeature, mode: str, t_us: int) -> tuple[int, int] | None:
+def bounds_of(unit: StorageUnit, feature: PlannedFeature, mode: str, t_us: int) -> tuple[int, int] | None:
     """What DESIGN §4 says of a window's bounds at a moment; None of sessions, whose start follows from the events."""
     window, slice_us = feature.window, unit.slice_us
     t = t_us - window.offset_us

@@ -17,9 +17,9 @@ import pyarrow.compute as pc
 
 from slicewise.clock import ManualClock
 from slicewise.features.plan.row_columns import row_logic
-from slicewise.features.plan.unit import Unit
+from slicewise.features.plan.unit import StorageUnit
 from slicewise.lifecycle.compaction import days_to_total
-from slicewise.offsets.vector import Cover, Place
+from slicewise.offsets.vector import OffsetVector, TopicPartition
 from slicewise.serving.answering.answer import Answer
 from slicewise.serving.answering.requests import checked
 from slicewise.serving.answering.service import FeatureService
@@ -40,7 +40,7 @@ from tests.full.histories import BEGIN_US, PARTITIONS, History
 class Part:
     """A unit's rows after its row logic, in the order of the log, and as training takes them."""
 
-    unit: Unit
+    unit: StorageUnit
     rows: pa.Table
     offline: UnitEvents
 
@@ -57,7 +57,7 @@ class World:
         (source,) = deployment.sources
         self.source = source
         marks = self.store.initialise()
-        marks = self.store.deploy(deployment, marks.epoch, {source.topic: TOPIC}, Cover())
+        marks = self.store.deploy(deployment, marks.epoch, {source.topic: TOPIC}, OffsetVector())
         self.manifest = deployment.to_json()
         typed, refused = typed_events(source, list(history.events))
         assert not refused, refused
@@ -66,21 +66,21 @@ class World:
         self.parts = [self._part(unit) for unit in units.values()]
         self.service = FeatureService(self.clock)
         self.connection = SyncConnection(lambda: open_memory(self.server))
-        self.ends = Cover()
-        self.archived = Cover()
+        self.ends = OffsetVector()
+        self.archived = OffsetVector()
         self.seq = 0
 
-    def _part(self, unit: Unit) -> Part:
+    def _part(self, unit: StorageUnit) -> Part:
         rows, _ = row_logic(unit, self.typed, (*IDENTITY_COLUMNS, KAFKA_TIME))
         return Part(unit, rows, unit_events(unit, self.typed))
 
     # ---------------------------------------------------------------- the stream
-    def cover_of(self, events: int) -> Cover:
+    def cover_of(self, events: int) -> OffsetVector:
         """Of the first so many events of the log."""
-        ends: dict[Place, int] = {}
+        ends: dict[TopicPartition, int] = {}
         for event in self.history.events[:events]:
             ends[TOPIC, event["partition"]] = event["offset"] + 1
-        return Cover(ends)
+        return OffsetVector(ends)
 
     def fold_to(self, events: int, *, twice: bool = False) -> None:
         """A batch up to there, and its end; twice: as after a crash before that."""
@@ -96,7 +96,7 @@ class World:
         self.store.advance_ledger(self.ends, end, marks.epoch, marks.units)
         self.ends = end
 
-    def _fold(self, part: Part, partition: int, end: Cover) -> None:
+    def _fold(self, part: Part, partition: int, end: OffsetVector) -> None:
         place, unit = (TOPIC, partition), part.unit
         offset = part.rows["offset"]
         wanted = pc.and_(pc.greater_equal(offset, self.ends.get(place)), pc.less(offset, end.get(place)))
@@ -141,7 +141,7 @@ class World:
         ends = np.array([self.archived.get((TOPIC, partition)) for partition in range(PARTITIONS)], np.int64)
         return np.asarray(rows["offset"].to_numpy() < ends[rows["partition"].to_numpy()])
 
-    def _swap(self, unit: Unit, known: pa.Table, hour: int) -> list[bytes]:
+    def _swap(self, unit: StorageUnit, known: pa.Table, hour: int) -> list[bytes]:
         """The tags of its entities."""
         table = known.filter(pa.array(known["event_time"].to_numpy() // HOUR_US == hour))
         ref = UnitRef(self.manifest, unit.storage_fingerprint)
@@ -155,7 +155,7 @@ class World:
         return [entry.tag for entry in entries]
 
     # ---------------------------------------------------------------- questions
-    def ask(self, unit: Unit, entities: Sequence[Mapping[str, Any]], at_us: int | None) -> Answer:
+    def ask(self, unit: StorageUnit, entities: Sequence[Mapping[str, Any]], at_us: int | None) -> Answer:
         """All features of a unit."""
         refs = [f"{unit.view}:{feature.column}" for feature in unit.features]
         return self.connection.run(self.service.read(checked(refs, None, [dict(each) for each in entities], at_us)))
@@ -171,6 +171,6 @@ class World:
         return found
 
 
-def _own(unit: Unit) -> dict[str, str]:
+def _own(unit: StorageUnit) -> dict[str, str]:
     """What aggregates read stands under its own name."""
     return {name: name for name, _ in unit.input_types}

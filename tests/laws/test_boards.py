@@ -11,17 +11,17 @@ import pytest
 
 import slicewise as sw
 from slicewise.clock import ManualClock
-from slicewise.codec.leaderboards import Board
-from slicewise.emission.leaderboards import BoardSink
+from slicewise.codec.leaderboards import StoredLeaderboard
+from slicewise.emission.leaderboards import LeaderboardSink
 from slicewise.emission.ticks import EmittedView, Tick, emitted_views
 from slicewise.emission.view import QUIET_US, Progress, ViewEmission
 from slicewise.features.declare.project import Project
 from slicewise.features.plan.deployment import Deployment
 from slicewise.features.plan.planner import plan
-from slicewise.offsets.vector import Cover
+from slicewise.offsets.vector import OffsetVector
 from slicewise.stores.online.keys import entity_tags
 from slicewise.stores.online.memory.store import MemoryServer, open_memory
-from slicewise.stores.online.port import BoardStore
+from slicewise.stores.online.port import LeaderboardStore
 from tests.laws.test_emission import BEGIN, TOPIC, Event, S, events_of, records
 
 K = 2
@@ -64,10 +64,10 @@ class Topic:
 class Seen:
     """A store's boards, each as it was first shown."""
 
-    def __init__(self, store: BoardStore, boards: dict[tuple[str, int], Board]) -> None:
+    def __init__(self, store: LeaderboardStore, boards: dict[tuple[str, int], StoredLeaderboard]) -> None:
         self._store, self._boards = store, boards
 
-    def put_board(self, name: str, epoch: int, every_us: int, board: Board, held_us: int = 0) -> bool:
+    def put_board(self, name: str, epoch: int, every_us: int, board: StoredLeaderboard, held_us: int = 0) -> bool:
         self._boards.setdefault((name, board.end_us), board)
         return self._store.put_board(name, epoch, every_us, board, held_us)
 
@@ -77,17 +77,19 @@ class Seen:
 
 def run(
     events: Sequence[Event], rng: random.Random, behind: bool = False
-) -> tuple[dict[tuple[str, int], Board], list[Any], int]:
+) -> tuple[dict[tuple[str, int], StoredLeaderboard], list[Any], int]:
     """The first board of every name and window end, all corrections, and how many boards were skipped; in batches of
     random size. behind: at times the emission catches up."""
     deployment, emitted = deployment_of()
     server = MemoryServer(ManualClock(BEGIN))
     open_memory(server).initialise()
     topic = Topic()
-    boards: dict[tuple[str, int], Board] = {}
+    boards: dict[tuple[str, int], StoredLeaderboard] = {}
     clock = ManualClock(BEGIN)
-    sink = BoardSink(deployment, 1, lambda: cast(BoardStore, Seen(open_memory(server), boards)), clock, topic)
-    emission = ViewEmission(emitted, TOPIC, {0: 0, 1: 0}, Progress(BEGIN, BEGIN, Cover({})))
+    sink = LeaderboardSink(
+        deployment, 1, lambda: cast(LeaderboardStore, Seen(open_memory(server), boards)), clock, topic
+    )
+    emission = ViewEmission(emitted, TOPIC, {0: 0, 1: 0}, Progress(BEGIN, BEGIN, OffsetVector({})))
     left = {p: sorted((e for e in events if e.partition == p), key=lambda e: e.offset) for p in (0, 1)}
     ends = {p: rest[-1].offset + 1 if rest else 0 for p, rest in left.items()}
     until = max(e.kafka_time for e in events) + 30 * S
@@ -141,7 +143,7 @@ def test_what_is_shown_and_corrected_while_it_catches_up_are_counts_of_the_log_t
     assert left_out > 20
 
 
-def compared(events: Sequence[Event], boards: dict[tuple[str, int], Board], corrections: list[Any]) -> None:
+def compared(events: Sequence[Event], boards: dict[tuple[str, int], StoredLeaderboard], corrections: list[Any]) -> None:
     """Boards as they were first shown, then each correction, against a count of the log below its cover."""
     newest: dict[int, Rows] = {}
     for (name, end_us), board in boards.items():

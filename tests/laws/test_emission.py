@@ -17,8 +17,8 @@ from slicewise.emission.ticks import Correction, EmittedView, Tick, emitted_view
 from slicewise.emission.view import QUIET_US, Progress, Records, Taken, ViewEmission, resumed, trusted
 from slicewise.features.declare.project import Project
 from slicewise.features.plan.planner import plan
-from slicewise.features.plan.unit import Unit
-from slicewise.offsets.vector import Cover
+from slicewise.features.plan.unit import StorageUnit
+from slicewise.offsets.vector import OffsetVector
 from slicewise.windows.slices import Window
 
 S = 1_000_000
@@ -158,7 +158,7 @@ def oracle(events: Sequence[Event], windows: Sequence[Window], since: int, until
 
 
 # ------------------------------------------------------------------ the emission
-def records(events: Sequence[Event], partition: int, units: Sequence[Unit], end: int) -> Records:
+def records(events: Sequence[Event], partition: int, units: Sequence[StorageUnit], end: int) -> Records:
     n = len(events)
     rows = Rows(
         np.array([e.time for e in events], np.int64),
@@ -236,7 +236,7 @@ def test_ticks_and_corrections_are_those_of_the_oracle_in_any_batches_and_after_
     windows = [feature.window for feature in emitted.units[0].features if feature.feature == "n"]
     since = BEGIN + 7 * S
     begun = cut(events, since)
-    progress = Progress(since, since, Cover({(TOPIC, p): offset for p, offset in begun.items()}))
+    progress = Progress(since, since, OffsetVector({(TOPIC, p): offset for p, offset in begun.items()}))
     until = max(e.kafka_time for e in events) // S * S + 40 * S
     found, _ = published(emitted, events, progress, until, rng)
     expected = oracle(events, windows, since, until)
@@ -255,7 +255,7 @@ def test_a_global_view_is_one_entity() -> None:
     events = [event._replace(user="") for event in events_of(9)]
     emitted = view_of("10s", sw.tumbling("10s"), entity=())
     windows = [feature.window for feature in emitted.units[0].features if feature.feature == "n"]
-    progress = Progress(BEGIN, BEGIN, Cover({(TOPIC, p): offset for p, offset in cut(events, BEGIN).items()}))
+    progress = Progress(BEGIN, BEGIN, OffsetVector({(TOPIC, p): offset for p, offset in cut(events, BEGIN).items()}))
     until = max(e.kafka_time for e in events) // S * S + 40 * S
     found, _ = published(emitted, events, progress, until, random.Random(9))
     expected = [(*line[:4], None, *line[5:]) for line in oracle(events, windows, BEGIN, until)]
@@ -266,7 +266,7 @@ def test_the_newest_record_of_a_window_or_else_of_the_one_before_is_the_truth() 
     events = events_of(21, 80)
     emitted = view_of(*WINDOWS, corrections="10m")
     since = BEGIN + 3 * S
-    progress = Progress(since, since, Cover({(TOPIC, p): offset for p, offset in cut(events, since).items()}))
+    progress = Progress(since, since, OffsetVector({(TOPIC, p): offset for p, offset in cut(events, since).items()}))
     until = max(e.kafka_time for e in events) // S * S + 40 * S
     found, last = published(emitted, events, progress, until, random.Random(21))
     newest = {(line[2], line[3], line[4]): line[5] for line in found if line[1] == "correction" or line[6]}
@@ -285,7 +285,7 @@ def test_where_the_log_has_lost_its_beginning_no_window_is_published_that_lacks_
     """Retention took a part of partition 0, also of what was not published yet."""
     events = events_of(33, 80)
     emitted = view_of(*WINDOWS)
-    begun = Progress(BEGIN, BEGIN, Cover({(TOPIC, p): offset for p, offset in cut(events, BEGIN).items()}))
+    begun = Progress(BEGIN, BEGIN, OffsetVector({(TOPIC, p): offset for p, offset in cut(events, BEGIN).items()}))
     until = max(e.kafka_time for e in events) // S * S + 40 * S
     whole, _ = published(emitted, events, begun, until, random.Random(1))
     mine = sorted((e for e in events if e.partition == 0), key=lambda e: e.offset)
@@ -308,7 +308,7 @@ def test_a_clock_far_ahead_holds_nothing_up() -> None:
     wrong = events[3]._replace(kafka_time=BEGIN + 3600 * S)
     given = [wrong if e is events[3] else e for e in events]
     emitted, until = view_of("10s"), events[-1].kafka_time // S * S + 2 * S
-    progress = Progress(BEGIN, BEGIN, Cover({}))
+    progress = Progress(BEGIN, BEGIN, OffsetVector({}))
 
     def come(wall_us: int) -> int:
         emission = ViewEmission(emitted, TOPIC, {0: 0}, progress)
@@ -328,7 +328,7 @@ def test_instants_without_anything_are_passed_over_and_no_other() -> None:
     emitted = view_of("10s")
     at = BEGIN + 100 * S
     events = [Event(0, 7, at, at, "a", 1.0), Event(0, 9, at + 3 * S, at + 3 * S, "a", 2.0)]
-    emission = ViewEmission(emitted, TOPIC, {0: 5}, Progress(BEGIN, BEGIN, Cover({(TOPIC, 0): 5})))
+    emission = ViewEmission(emitted, TOPIC, {0: 5}, Progress(BEGIN, BEGIN, OffsetVector({(TOPIC, 0): 5})))
     emission.take(records([], 0, emitted.units, 7))
     emission.take(records(events, 0, emitted.units, 10))
     emission.read_to(0, 10, BEGIN + 200 * S)

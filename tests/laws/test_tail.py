@@ -18,13 +18,13 @@ import pytest
 
 from slicewise import codec
 from slicewise.aggregates import REGISTRY, Aggregate, Event, Failed, Finished, Rows, count, span
-from slicewise.aggregates.scalar import Listed
+from slicewise.aggregates.scalar import Scalars
 from slicewise.codec import Layout, Members, Room
 from slicewise.offsets import token as tokens
-from slicewise.offsets.vector import Cover, Place
+from slicewise.offsets.vector import OffsetVector, TopicPartition
 from slicewise.reading import pending as merge_tail
 from slicewise.reading import scalar as merge_few
-from slicewise.reading.answer import Base, JointPlan, Merged, Stored, merge
+from slicewise.reading.answer import BatchedPlan, Merged, NodeClaims, Stored, merge
 from slicewise.reading.plan import ReadPlan, plan_read
 from slicewise.training.answering.entities import Entities
 from slicewise.training.answering.knowledge import Covers
@@ -99,7 +99,7 @@ class LawUnit:
         return Members(tuple(sorted(self.types.items())))
 
 
-def place_of(event: Event) -> Place:
+def place_of(event: Event) -> TopicPartition:
     return f"{event.topic_hi:016x}{event.topic_lo:016x}", event.partition
 
 
@@ -108,8 +108,8 @@ class Dealt:
     """One entity's stored fields, and what the node claims."""
 
     unit: LawUnit
-    ledger: dict[Place, int] = field(default_factory=dict)
-    covers: dict[int, Cover] = field(default_factory=dict)
+    ledger: dict[TopicPartition, int] = field(default_factory=dict)
+    covers: dict[int, OffsetVector] = field(default_factory=dict)
     hot: dict[bytes, bytes] = field(default_factory=dict)
     days: dict[int, dict[bytes, bytes]] = field(default_factory=dict)
     counted: list[Event] = field(default_factory=list)
@@ -135,7 +135,7 @@ class Dealt:
         fields = self.days[day]
         fields[b"d"] = codec.pack_day(codec.day_digest(fields[b"c"]), self.row([events]))
 
-    def fold(self, place: Place, events: Sequence[Event], last: int) -> None:
+    def fold(self, place: TopicPartition, events: Sequence[Event], last: int) -> None:
         at = b"%s:%d" % (place[0].encode(), place[1])
         self.hot[b"l:" + at] = b"%d" % last
         for number in {event.time // SLICE_US for event in events}:
@@ -173,8 +173,10 @@ def dealt(unit: LawUnit, events: Sequence[Event], random: Random) -> Dealt:
     folded = {place: random.choice(mine[:-1]).offset for place, mine in places.items()}
     store.ledger = {place: random.randint(0, last + 1) for place, last in folded.items()}
     store.covers = {
-        1: Cover({place: random.randint(0, store.ledger[place]) for place in places}),
-        2: Cover({place: random.randint(store.ledger[place], mine[-1].offset + 1) for place, mine in places.items()}),
+        1: OffsetVector({place: random.randint(0, store.ledger[place]) for place in places}),
+        2: OffsetVector(
+            {place: random.randint(store.ledger[place], mine[-1].offset + 1) for place, mine in places.items()}
+        ),
     }
     seqs = {hour: random.choice([None, 1, 2]) for hour in {e.time // HOUR_US for e in events}}
     seqs = {hour: 1 if hour < HORIZON else seq for hour, seq in seqs.items()}  # those before the horizon are in a total
@@ -214,9 +216,9 @@ def read(unit: LawUnit, store: Dealt, features: Sequence[Feature]) -> Iterator[M
     """By few rows, by whole columns, and with the tail's events at once and one by one."""
     horizon = HORIZON if any(f.window.is_lifetime for f in features) else None
     plan = plan_read(cast(Any, unit), cast(Any, features), "live", NOW, frozenset(), horizon)
-    base = Base(Cover(store.ledger), Cover(), store.covers, tail=True)
+    base = NodeClaims(OffsetVector(store.ledger), OffsetVector(), store.covers, tail=True)
     for few_rows in (2_000, -1):
-        yield merge(JointPlan((plan,)), [[store.read(plan)]], 1, [base], few_rows)
+        yield merge(BatchedPlan((plan,)), [[store.read(plan)]], 1, [base], few_rows)
 
 
 def value(merged: Merged, feature: int) -> Finished:
@@ -224,7 +226,7 @@ def value(merged: Merged, feature: int) -> Finished:
     found, at = merged.finished[slot.finish], slot.first + slot.interval
     kind = merged.joint.plans[0].features[feature].aggregate.output_type
     errors = {0: found.errors[at]} if at in found.errors else {}
-    if isinstance(found, Listed):
+    if isinstance(found, Scalars):
         return Finished(pa.array([found.values[at]], kind), errors)
     return Finished(found.values.slice(at, 1), errors)
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 from slicewise.errors import DataLoss, EpochSuperseded, GapRefused, IncarnationChanged
 from slicewise.lifecycle.compaction import Compacted, UnitHours
 from slicewise.lifecycle.sweep import rules_of, verdict
-from slicewise.stores.online.port import EntityRead, Marks, UnitRead
+from slicewise.stores.online.port import EntityRead, StoreMetadata, UnitRead
 from slicewise.stores.online.steps import Change, KeyChange, Whole
 from slicewise.stores.online.store import Store
 from tests.simulation.world import DAY, DAY_FIELDS, ENTITIES, FIRST_HOUR, HOURS, Actor, World, Wrong, entity_keys
@@ -21,7 +21,7 @@ def same_life(world: World, store: Store, other: Store) -> None:
         raise IncarnationChanged("a task's connection is of another life")
 
 
-def terms_of(found: Marks) -> dict[str, int]:
+def terms_of(found: StoreMetadata) -> dict[str, int]:
     """What a job holds, from the marks that it was planned by."""
     return {unit: found.terms.get(unit, 0) for unit in found.starts}
 

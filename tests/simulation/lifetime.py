@@ -21,11 +21,11 @@ from slicewise.errors import BeyondRetention, DataLoss, StoreUnavailable
 from slicewise.lifecycle import lifetime as moves
 from slicewise.lifecycle.compaction import NOTHING, Compacted, UnitHours, holds
 from slicewise.lifecycle.lifetime import Reached
-from slicewise.offsets.vector import Cover
-from slicewise.reading.answer import Base, JointPlan, Stored, merge
+from slicewise.offsets.vector import OffsetVector
+from slicewise.reading.answer import BatchedPlan, NodeClaims, Stored, merge
 from slicewise.reading.plan import ReadPlan, plan_read
 from slicewise.stores.online import keys
-from slicewise.stores.online.port import Incarnation, Marks, UnitReply
+from slicewise.stores.online.port import ServerRun, StoreMetadata, UnitReply
 from slicewise.stores.online.rules import decisions
 from slicewise.stores.online.rules.decisions import START_SEQ
 from slicewise.stores.online.steps import Change, Command, Fields, Whole
@@ -122,7 +122,7 @@ class LifetimeWorld(World):
         """(unit, hour) -> (seq, cover) of its compacted rows, committed."""
         self.day = 0
         """Days that are over."""
-        self._plans: dict[tuple[str, int, bool], JointPlan] = {}
+        self._plans: dict[tuple[str, int, bool], BatchedPlan] = {}
         self.moved = 0
 
     def produce(self) -> None:
@@ -152,14 +152,14 @@ class LifetimeWorld(World):
         return FIRST_HOUR + 24 * min(self.day, DAYS - 1)
 
     # ------------------------------------------------------------ the truth
-    def plan(self, unit: StoreUnit, nodes: Sequence[Marks]) -> ReadPlan:
+    def plan(self, unit: StoreUnit, nodes: Sequence[StoreMetadata]) -> ReadPlan:
         """One of all these nodes, as the service makes it."""
         reached = [each.horizons.get(unit.storage_fingerprint) for each in nodes]
         if any(h is None and unit.storage_fingerprint in m.ready for h, m in zip(reached, nodes, strict=True)):
             raise Wrong(f"{unit.view} is ready and has no horizon")
         return self._planned(unit, min(each.hour for each in reached if each is not None), hourly=False).plans[0]
 
-    def _planned(self, unit: StoreUnit, horizon: int, hourly: bool) -> JointPlan:
+    def _planned(self, unit: StoreUnit, horizon: int, hourly: bool) -> BatchedPlan:
         """hourly: without the totals of days."""
         key = (unit.storage_fingerprint, horizon, hourly)
         found = self._plans.get(key)
@@ -168,7 +168,7 @@ class LifetimeWorld(World):
             asked = _Unit(unit.storage_fingerprint, unit.slice_us)
             without = frozenset(each.day for each in days)
             made = plan_read(cast(Any, asked), cast(Any, [_Feature()]), "at", END_US, without, horizon)
-            found = self._plans[key] = JointPlan((made,))
+            found = self._plans[key] = BatchedPlan((made,))
         return found
 
     def check(self) -> None:
@@ -194,10 +194,10 @@ class LifetimeWorld(World):
         self,
         unit: StoreUnit,
         entity: int,
-        found: Marks,
+        found: StoreMetadata,
         plan: ReadPlan,
         reply: UnitReply,
-        incarnation: Incarnation,
+        incarnation: ServerRun,
         now: bool = False,
     ) -> list[int]:
         """Compares an answer with the log; its base (none: it is no answer). now: nothing came between its parts, nor
@@ -222,7 +222,7 @@ class LifetimeWorld(World):
         covers = {seq: archive_cover(offsets) for seq, offsets in self.archive.items()}
         joint = self._planned(unit, plan.horizon or 0, hourly=False)
         stored = [[Stored(0, None, reply.hot, reply.days)]]
-        base = Base(found.ledger, start, covers, self.tailed(found, incarnation))
+        base = NodeClaims(found.ledger, start, covers, self.tailed(found, incarnation))
         merged = merge(joint, stored, 1, [base])
         if not merged.complete and not now:
             return []  # the totals of days are out of date: a reader asks again, hour by hour
@@ -240,7 +240,8 @@ class LifetimeWorld(World):
             (p, offset)
             for p, rows in enumerate(self.log)
             for offset, event in enumerate(rows)
-            if event.entity == entity and offset < max(held.get(place(p)), ahead.get(event.hour, Cover()).get(place(p)))
+            if event.entity == entity
+            and offset < max(held.get(place(p)), ahead.get(event.hour, OffsetVector()).get(place(p)))
         )
         if got != want:
             raise Wrong(
@@ -262,7 +263,7 @@ class LifetimeWorld(World):
         return {int(field) for field in flat[::2] if field != decisions.ANNOUNCED}
 
     # ------------------------------------------------------------ the tables
-    def hours(self, unit: StoreUnit, found: Marks) -> UnitHours:
+    def hours(self, unit: StoreUnit, found: StoreMetadata) -> UnitHours:
         """What a run knows of the unit's hours, without the store's claims."""
         name = unit.storage_fingerprint
         starts = found.starts_of([name])
@@ -278,18 +279,18 @@ class LifetimeWorld(World):
                 compacted[hour] = Compacted(seq, holds(seq, cover(*offsets), starts, self.contained, NOTHING))
         return UnitHours(newest, compacted, {})
 
-    def contained(self, held: Cover) -> int:
+    def contained(self, held: OffsetVector) -> int:
         return max((s for s, ends in self.archive.items() if held.dominates(cover(*ends))), default=0)
 
-    def reached(self, unit: StoreUnit, found: Marks) -> Reached | None:
+    def reached(self, unit: StoreUnit, found: StoreMetadata) -> Reached | None:
         return moves.reached(found, unit.storage_fingerprint, self.contained)
 
-    def kept_from(self, unit: StoreUnit, found: Marks) -> int:
+    def kept_from(self, unit: StoreUnit, found: StoreMetadata) -> int:
         return moves.kept_from(found, unit.storage_fingerprint, self.target)
 
 
 def keys_of(
-    found: Marks, unit: StoreUnit, entity: int, plan: ReadPlan
+    found: StoreMetadata, unit: StoreUnit, entity: int, plan: ReadPlan
 ) -> tuple[bytes, list[tuple[bytes, tuple[bytes, ...]]]]:
     name, entity_tag = found.name(unit.storage_fingerprint), tag(entity)
     days = [(keys.day_key(found.generation, entity_tag, name, d.day), d.names) for d in plan.days]

@@ -10,7 +10,7 @@ from slicewise.errors import BeyondRetention, DataLoss, GapRefused, StoreUnavail
 from slicewise.lifecycle import lifetime as moves
 from slicewise.lifecycle.compaction import UnitHours
 from slicewise.lifecycle.lifetime import Move, Reached
-from slicewise.stores.online.port import EntityRead, LifetimeEntry, Marks, UnitRead
+from slicewise.stores.online.port import EntityRead, LifetimeEntry, StoreMetadata, UnitRead
 from slicewise.stores.online.rules.decisions import START_SEQ
 from slicewise.stores.online.store import Store
 from tests.simulation import actors
@@ -104,7 +104,7 @@ def moved(
     world: LifetimeWorld,
     store: Store,
     unit: StoreUnit,
-    found: Marks,
+    found: StoreMetadata,
     reached: Reached | None,
     seq: int,
     offsets: Offsets,
@@ -142,7 +142,9 @@ def moved(
     return False
 
 
-def wanted_move(world: LifetimeWorld, unit: StoreUnit, found: Marks, reached: Reached | None, seq: int) -> Move | None:
+def wanted_move(
+    world: LifetimeWorld, unit: StoreUnit, found: StoreMetadata, reached: Reached | None, seq: int
+) -> Move | None:
     if seq == START_SEQ:
         return Move(world.target, None)
     return moves.next_move(world.hours(unit, found), reached, world.target, seq)

@@ -8,12 +8,12 @@ from typing import Any
 from slicewise.lifecycle import lifetime as moves
 from slicewise.lifecycle.compaction import UnitHours
 from slicewise.lifecycle.lifetime import Move, Reached
-from slicewise.offsets.vector import Cover
+from slicewise.offsets.vector import OffsetVector
 from slicewise.stores.online import keys
 from slicewise.stores.online.operations import publish_total as stored
 from slicewise.stores.online.operations.bound import Operations
 from slicewise.stores.online.rules import decisions
-from slicewise.stores.online.rules.decisions import Swap
+from slicewise.stores.online.rules.decisions import PublishDecision
 from slicewise.stores.online.steps import Change, KeyChange
 from tests.simulation.lifetime import LifetimeWorld
 from tests.simulation.rules import Mutant, Patches, patched, unchecked
@@ -21,7 +21,7 @@ from tests.simulation.rules import Mutant, Patches, patched, unchecked
 decision, check_lifetime, next_move = decisions.lifetime_decision, decisions.check_lifetime, moves.next_move
 
 
-def ahead(seq: int, cover: Cover, start: Cover, ledger: Cover) -> None:  # noqa: ARG001
+def ahead(seq: int, cover: OffsetVector, start: OffsetVector, ledger: OffsetVector) -> None:  # noqa: ARG001
     check_lifetime(seq, cover, start, cover)
 
 
@@ -29,12 +29,12 @@ def lenient(*left_out: str) -> Callable[..., Any]:
     """A decision that does not look at some of what it is told."""
 
     def decide(
-        horizon: int, seq: int, cover: Cover, since: int | None, stands: Any, compacted: Any, running: Any
-    ) -> tuple[Swap, tuple[bytes, ...]]:
+        horizon: int, seq: int, cover: OffsetVector, since: int | None, stands: Any, compacted: Any, running: Any
+    ) -> tuple[PublishDecision, tuple[bytes, ...]]:
         if "straddle" in left_out:
             action, deletes = decision(horizon, seq, cover, since, stands, compacted, ())
             below = [part.field for part in running if part.last < cover.get(part.place)]
-            return action, tuple(below) if action is Swap.SWAP else deletes
+            return action, tuple(below) if action is PublishDecision.SWAP else deletes
         return decision(
             horizon,
             seq,
@@ -49,8 +49,8 @@ def lenient(*left_out: str) -> Callable[..., Any]:
 
 
 def added_to_anything(
-    horizon: int, seq: int, cover: Cover, since: int | None, stands: Any, compacted: Any, running: Any
-) -> tuple[Swap, tuple[bytes, ...]]:
+    horizon: int, seq: int, cover: OffsetVector, since: int | None, stands: Any, compacted: Any, running: Any
+) -> tuple[PublishDecision, tuple[bytes, ...]]:
     """Adds hours from `since` on to a total that may hold some of them."""
     if since is not None and stands is not None and since < stands[0] and stands != (horizon, seq):
         return decision(horizon, seq, cover, None, None, compacted, running)

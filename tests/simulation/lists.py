@@ -13,7 +13,7 @@ from slicewise import codec
 from slicewise.errors import DataLoss
 from slicewise.features.declare.event_list import EventList
 from slicewise.stores.online import keys
-from slicewise.stores.online.port import Marks
+from slicewise.stores.online.port import StoreMetadata
 from slicewise.stores.online.steps import Command, ListChange, Members, Whole
 from slicewise.windows.slices import HOUR_US
 from tests.simulation import actors
@@ -75,7 +75,7 @@ class ListWorld(World):
                     base = self.judge_list(unit, entity, found)
                     self.check_served(unit, entity, found, base)
 
-    def judge_list(self, unit: StoreUnit, entity: int, found: Marks) -> list[int]:
+    def judge_list(self, unit: StoreUnit, entity: int, found: StoreMetadata) -> list[int]:
         """Compares a list with the log; its base. Raises Wrong."""
         kept_as = found.keeps[unit.storage_fingerprint]
         name = found.name(unit.storage_fingerprint)

@@ -14,9 +14,9 @@ from typing import cast
 
 from slicewise.errors import EpochSuperseded, GapRefused, NotReady
 from slicewise.lifecycle.compaction import NOTHING, Fill, Filling
-from slicewise.offsets.vector import Cover
+from slicewise.offsets.vector import OffsetVector
 from slicewise.stores.online.model import metadata_backup as witness
-from slicewise.stores.online.model.metadata_backup import Witness
+from slicewise.stores.online.model.metadata_backup import MetadataBackup
 from slicewise.stores.online.port import Renewal
 from slicewise.stores.online.rules.decisions import START_SEQ, still_lost
 from tests.simulation import actors
@@ -45,8 +45,8 @@ class Losing(World):
         super().__init__(choices)
         self.rows: dict[tuple[str, int], tuple[int, tuple[int, ...]]] = {}
         """(unit, hour) -> header: seq, and the cover as offsets."""
-        self.copy: Witness | None = None
-        self.looked = Cover()
+        self.copy: MetadataBackup | None = None
+        self.looked = OffsetVector()
         """All that any look of the driver found."""
         self.told: tuple[object, int] | None = None
         """Life and generation of which the driver has told what is lost."""
@@ -68,10 +68,10 @@ class Losing(World):
         if silent:
             raise Wrong(f"nothing says that {silent} lack what was seen: {found.known} of {lost}")
 
-    def offsets(self, of: Cover) -> tuple[int, ...]:
+    def offsets(self, of: OffsetVector) -> tuple[int, ...]:
         return tuple(of.get(place(p)) for p in range(len(self.log)))
 
-    def filling(self, start: Cover) -> Filling:
+    def filling(self, start: OffsetVector) -> Filling:
         """What decides about a backfill."""
         covers = {seq: cover(*offsets) for seq, offsets in self.archive.items()}
         newest = {
@@ -114,7 +114,9 @@ def healer(world: Losing) -> Actor:
             again = world.manifests[found.units]
             renewal = Renewal(frozenset(unit.storage_fingerprint for unit in again.units), held)
             world.say(f"the ledger goes on at {held}")
-            yield from world.on(store, store.steps.deploy(again, found.epoch, {"plays": TOPIC}, Cover(), renewal))
+            yield from world.on(
+                store, store.steps.deploy(again, found.epoch, {"plays": TOPIC}, OffsetVector(), renewal)
+            )
 
 
 def rebuild(world: Losing, ahead: bool) -> Actor:
@@ -125,10 +127,10 @@ def rebuild(world: Losing, ahead: bool) -> Actor:
     if again is None:
         return
     some = frozenset(world.rng.sample(sorted(found.starts), world.rng.randint(1, len(found.starts))))
-    beyond = cover(*actors.newest(world)[1]) if ahead and world.archive else Cover()
+    beyond = cover(*actors.newest(world)[1]) if ahead and world.archive else OffsetVector()
     renewal = Renewal(some, beyond)
     try:
-        yield from world.on(store, store.steps.deploy(again, found.epoch, {"plays": TOPIC}, Cover(), renewal))
+        yield from world.on(store, store.steps.deploy(again, found.epoch, {"plays": TOPIC}, OffsetVector(), renewal))
     except (EpochSuperseded, GapRefused):
         return
     world.say(f"{sorted(some)} are built again, ahead {beyond}")

@@ -12,15 +12,15 @@ from slicewise.errors import EpochSuperseded, GapRefused
 from slicewise.lifecycle import sweep
 from slicewise.lifecycle.compaction import UnitHours
 from slicewise.lifecycle.sweep import Finding, SweepRules, Verdict
-from slicewise.offsets.vector import Cover, Place
+from slicewise.offsets.vector import OffsetVector, TopicPartition
 from slicewise.stores.online import keys
 from slicewise.stores.online import port as ports
 from slicewise.stores.online.model import archive_versions as covers
 from slicewise.stores.online.model import metadata as marks
 from slicewise.stores.online.operations.bound import Operations
-from slicewise.stores.online.port import Marks, ReadReply
+from slicewise.stores.online.port import ReadReply, StoreMetadata
 from slicewise.stores.online.rules import decisions
-from slicewise.stores.online.rules.decisions import Running, Swap
+from slicewise.stores.online.rules.decisions import PublishDecision, Running
 from slicewise.stores.online.steps import Change
 from slicewise.windows import slices
 from tests.simulation import actors
@@ -44,30 +44,30 @@ def without(error: type[Exception]) -> Callable[..., None]:
     return lenient
 
 
-def never(action: Swap) -> Callable[..., tuple[Swap, tuple[bytes, ...]]]:
+def never(action: PublishDecision) -> Callable[..., tuple[PublishDecision, tuple[bytes, ...]]]:
     """A swap that goes on where the rule would stop it."""
 
     def lenient(
-        seq: int, cover: Cover, current: int | None, running: Sequence[Running]
-    ) -> tuple[Swap, tuple[bytes, ...]]:
+        seq: int, cover: OffsetVector, current: int | None, running: Sequence[Running]
+    ) -> tuple[PublishDecision, tuple[bytes, ...]]:
         decided, deletes = swap_decision(seq, cover, current, running)
         if decided is action:
-            return Swap.SWAP, tuple(p.field for p in running if p.last < cover.get(p.place))
+            return PublishDecision.SWAP, tuple(p.field for p in running if p.last < cover.get(p.place))
         return decided, deletes
 
     return lenient
 
 
-def floor_without_cover(place: Place, start: Cover, *_: Any) -> int:
+def floor_without_cover(place: TopicPartition, start: OffsetVector, *_: Any) -> int:
     return start.get(place)
 
 
 def floor_without_start(
-    place: Place, start: Cover, hours: Mapping[int, int], covers: Mapping[int, Cover], hour: int
+    place: TopicPartition, start: OffsetVector, hours: Mapping[int, int], covers: Mapping[int, OffsetVector], hour: int
 ) -> int:
     if hours.get(hour) == decisions.START_SEQ:
         return start.get(place)  # swapped: that it is compacted is another rule
-    return hour_floor(place, Cover(), hours, covers, hour)
+    return hour_floor(place, OffsetVector(), hours, covers, hour)
 
 
 def keep_beyond_floor(offsets: Any, last: Any, floors: Any) -> Any:  # noqa: ARG001
@@ -77,7 +77,7 @@ def keep_beyond_floor(offsets: Any, last: Any, floors: Any) -> Any:  # noqa: ARG
 def read_with_a_kept_ledger() -> Any:
     """A reader that keeps the ledger of an earlier life."""
     honest = Operations.read_reply
-    newest: list[Marks] = []
+    newest: list[StoreMetadata] = []
 
     def read_reply(self: Operations, reads: Any, replies: Any) -> ReadReply:
         reply = honest(self, reads, replies)
@@ -85,7 +85,7 @@ def read_with_a_kept_ledger() -> Any:
         if newest and newest[0].generation == said.marks.generation:
             kept = newest[0]
             if kept.ledger.dominates(said.marks.ledger):
-                mixed = Marks(**{**said.marks.__dict__, "ledger": kept.ledger})
+                mixed = StoreMetadata(**{**said.marks.__dict__, "ledger": kept.ledger})
                 return ReadReply({0: said._replace(marks=mixed)}, reply.entities)
         newest[:] = [said.marks]
         return reply
@@ -159,7 +159,7 @@ def announced_once() -> Any:
     """A run that leaves out what is known already."""
     honest = covers.put_cover
 
-    def put_cover(generation: int, source: str, seq: int, cover: Cover) -> Any:
+    def put_cover(generation: int, source: str, seq: int, cover: OffsetVector) -> Any:
         known = yield from covers.covers(generation, source)
         if seq not in known:
             yield from honest(generation, source, seq, cover)
@@ -231,10 +231,12 @@ MUTANTS: dict[str, Mutant] = {
     "straddle": Mutant(
         "§8 swap",
         "an entity is left over whose partial straddles the cover",
-        patched(decisions, "swap_decision", never(Swap.LEAVE_OVER)),
+        patched(decisions, "swap_decision", never(PublishDecision.LEAVE_OVER)),
     ),
     "monotone": Mutant(
-        "§8 swap", "an older seq never replaces a newer", patched(decisions, "swap_decision", never(Swap.STALE))
+        "§8 swap",
+        "an older seq never replaces a newer",
+        patched(decisions, "swap_decision", never(PublishDecision.STALE)),
     ),
     "guards": Mutant("§8 swap", "no guard moved since the partials were read", world=unchecked(in_a_swap)),
     "behind": Mutant(

@@ -9,7 +9,7 @@ from typing import Any
 
 from slicewise import codec
 from slicewise.stores.online import keys
-from slicewise.stores.online.port import Marks, UnitReply
+from slicewise.stores.online.port import StoreMetadata, UnitReply
 from slicewise.stores.online.rules.decisions import START_SEQ
 from slicewise.stores.online.steps import Fields
 from slicewise.windows.slices import HOUR_US
@@ -27,7 +27,7 @@ from tests.support.stored import StoreUnit, tag
 class NodesWorld(Several, World):
     """A world of slices over several nodes."""
 
-    def judged(self, unit: StoreUnit, entity: int, found: Marks, reply: UnitReply, base: list[int]) -> None:
+    def judged(self, unit: StoreUnit, entity: int, found: StoreMetadata, reply: UnitReply, base: list[int]) -> None:
         super().judged(unit, entity, found, reply, base)
         self.no_way_back(unit, entity, found, base)
 
@@ -45,7 +45,7 @@ class LifetimeNodesWorld(Several, LifetimeWorld):
     def target(self) -> int:
         return FIRST_HOUR + 24 * max(0, self.day - 1)
 
-    def judged(self, unit: StoreUnit, entity: int, found: Marks, reply: UnitReply, base: list[int]) -> None:
+    def judged(self, unit: StoreUnit, entity: int, found: StoreMetadata, reply: UnitReply, base: list[int]) -> None:
         super().judged(unit, entity, found, reply, base)
         self.no_way_back(unit, entity, found, base)
         name, known = found.name(unit.storage_fingerprint), self.connect_quietly(found.generation)

@@ -14,7 +14,7 @@ import numpy as np
 from slicewise.features.schema.dedupe import STEP_BACK_US, EventIds
 from slicewise.stores.online import keys
 from slicewise.stores.online.operations import ids
-from slicewise.stores.online.port import FoldBatch, Ids, Marks
+from slicewise.stores.online.port import Ids, MicroBatch, StoreMetadata
 from slicewise.windows.slices import DAY_US, HOUR_US, MINUTE_US
 from tests.simulation import history
 from tests.simulation.choices import Choices
@@ -100,7 +100,7 @@ class RepeatsWorld(World):
         finally:
             self.counted = counted
 
-    def batch(self, unit: StoreUnit, events: Sequence[Event]) -> FoldBatch:
+    def batch(self, unit: StoreUnit, events: Sequence[Event]) -> MicroBatch:
         named = [self.named[e.partition][e.offset] for e in events]
         return replace(
             fold_batch(unit, events),
@@ -113,7 +113,7 @@ class RepeatsWorld(World):
             ),
         )
 
-    def begins(self, position: list[int], found: Marks) -> list[int]:
+    def begins(self, position: list[int], found: StoreMetadata) -> list[int]:
         """As `plan_stream`: before the ids that a unit must know."""
         ledger = cover(*(found.ledger.get(place(p)) for p in range(len(self.log))))
         starts = [found.starts[name] for unit in self.units if (name := unit.storage_fingerprint) in found.starts]

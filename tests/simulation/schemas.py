@@ -17,8 +17,8 @@ from slicewise.features.plan.planner import plan
 from slicewise.features.plan.projects import joined
 from slicewise.features.plan.schema_change import judged_by
 from slicewise.features.plan.unit import Source
-from slicewise.offsets.vector import Cover
-from slicewise.stores.online.port import Marks, Renewal
+from slicewise.offsets.vector import OffsetVector
+from slicewise.stores.online.port import Renewal, StoreMetadata
 from slicewise.stores.online.rules import decisions
 from slicewise.stores.online.store import Store
 from slicewise.stores.recovery.schema_places import LEASE_S
@@ -72,7 +72,7 @@ class SchemasWorld(World):
     def now_s(self) -> float:
         return self.server.time.now_us() / SECOND_US
 
-    def deployed(self, store: Store, found: Marks) -> Deployment:
+    def deployed(self, store: Store, found: StoreMetadata) -> Deployment:
         return parsed(store.manifest(found.units) or "")
 
     def judge_all(self, who: str, source: Source, start: list[int], end: tuple[int, ...]) -> None:
@@ -90,7 +90,7 @@ class SchemasWorld(World):
         self.say(f"{who} {start}..{list(end)}", f"{len(versions)} schemas")
 
 
-def _source(world: SchemasWorld, store: Store, found: Marks) -> Source | None:
+def _source(world: SchemasWorld, store: Store, found: StoreMetadata) -> Source | None:
     """What a process judges by; None: it has to wait."""
     source = world.deployed(store, found).source("plays")
     if source.is_opening:
@@ -182,7 +182,7 @@ def record(world: SchemasWorld) -> Actor:
     since_s = world.now_s()
     while world.now_s() - since_s < world.lease_s:
         yield
-    until = Cover(found.ledger.offsets) if world.place_is_ledger else cover(*world.ends())
+    until = OffsetVector(found.ledger.offsets) if world.place_is_ledger else cover(*world.ends())
     yield
     deployment = standing.placed({"plays": until})
     yield from world.on(store, store.steps.deploy(deployment, found.epoch, {"plays": TOPIC}, cover(), Renewal()))

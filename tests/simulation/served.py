@@ -10,11 +10,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
-from slicewise.serving.answering.memory.high_water import Reached
-from slicewise.stores.online.port import Incarnation, Marks, Said
+from slicewise.serving.answering.memory.high_water import HighWater
+from slicewise.stores.online.port import NodeReply, ServerRun, StoreMetadata
 from tests.support.stored import StoreUnit, cover, place, tag
 
-Life = tuple[Incarnation, int]
+Life = tuple[ServerRun, int]
 Offsets = dict[int, int]
 """Partition -> first offset not contained."""
 
@@ -56,20 +56,20 @@ def _most(a: Offsets, b: Offsets) -> Offsets:
 class Serving:
     """The process, and what it was to remember."""
 
-    reached: Reached = field(default_factory=Reached)
+    reached: HighWater = field(default_factory=HighWater)
     refused: int = 0
-    _said: dict[int, Said] = field(default_factory=dict)
+    _said: dict[int, NodeReply] = field(default_factory=dict)
     _ledgers: dict[int, Asked] = field(default_factory=dict)
     _answers: dict[tuple[str, int], Asked] = field(default_factory=dict)
 
     def ask(
-        self, node: int, unit: StoreUnit, entity: int, found: Marks, incarnation: Incarnation, base: list[int]
+        self, node: int, unit: StoreUnit, entity: int, found: StoreMetadata, incarnation: ServerRun, base: list[int]
     ) -> str | None:
         """Asks for what has this base now; what is wrong with being answered, or refused."""
         said = self._said.get(node)
         if said is None or said.marks != found or said.incarnation != incarnation:
             # each connection has marks of its own
-            said = self._said[node] = Said(0, replace(found), incarnation)
+            said = self._said[node] = NodeReply(0, replace(found), incarnation)
         life, name = (incarnation, found.generation), unit.storage_fingerprint
         ledgers = self._ledgers.setdefault(node, Asked())
         ledger = [found.ledger.get(place(p)) for p in range(len(base))]

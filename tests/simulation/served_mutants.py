@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from slicewise.offsets.vector import Cover
-from slicewise.serving.answering.memory.high_water import Reached
+from slicewise.offsets.vector import OffsetVector
+from slicewise.serving.answering.memory.high_water import HighWater
 from slicewise.serving.answering.memory.pending import Pending
 from slicewise.stores.online.rules.decisions import still_lost
 from tests.simulation.rules import Mutant, patched
 
 
 def of_this_life(reached: Any) -> None:
-    reached._before, reached._top = reached._top, Cover()
+    reached._before, reached._top = reached._top, OffsetVector()
 
 
 def pending_of_this_life(pending: Any) -> None:
@@ -24,8 +24,8 @@ def forgotten(pending: Any, *_: Any) -> None:
     pending._before = {}
 
 
-def of_anybody(pending: Any, unit: str, tag: bytes, base: Cover, topics: Iterable[str]) -> Cover:  # noqa: ARG001
-    wanted = Cover()
+def of_anybody(pending: Any, unit: str, tag: bytes, base: OffsetVector, topics: Iterable[str]) -> OffsetVector:  # noqa: ARG001
+    wanted = OffsetVector()
     for (of, _), each in pending._before.items():
         wanted = wanted.join(each) if of == unit else wanted
     return still_lost(base, wanted, topics)
@@ -36,7 +36,7 @@ MUTANTS = {
     "seen-lives": Mutant(
         SECTION,
         "a ledger that was seen is missed in all later lives",
-        patched(Reached, "_restarted", of_this_life),
+        patched(HighWater, "_restarted", of_this_life),
     ),
     "pending": Mutant(
         SECTION,

@@ -9,10 +9,10 @@ from typing import Any, cast
 from slicewise.aggregates.contract import Finished
 from slicewise.aggregates.exact.counting import Count
 from slicewise.codec import Layout, Members
-from slicewise.offsets.vector import Cover
-from slicewise.reading.answer import Base, JointPlan, Stored, merge
+from slicewise.offsets.vector import OffsetVector
+from slicewise.reading.answer import BatchedPlan, NodeClaims, Stored, merge
 from slicewise.reading.plan import plan_read
-from slicewise.stores.online.port import Marks, UnitReply
+from slicewise.stores.online.port import StoreMetadata, UnitReply
 from slicewise.windows.slices import HOUR_US, Window
 from tests.support.stored import NO_COLUMNS, StoreUnit, cover
 
@@ -45,9 +45,9 @@ class Sessions:
 
     def __init__(self, start_us: int, end_us: int) -> None:
         self._start_us, self._end_us = start_us, end_us
-        self._plans: dict[str, JointPlan] = {}
+        self._plans: dict[str, BatchedPlan] = {}
 
-    def plan(self, unit: StoreUnit) -> JointPlan:
+    def plan(self, unit: StoreUnit) -> BatchedPlan:
         """Of a session whose gap is the unit's slice, the shortest there can be."""
         found = self._plans.get(unit.storage_fingerprint)
         if found is None:
@@ -55,16 +55,16 @@ class Sessions:
             feature = _Feature("n", window, COUNT, unit.layout.index(COUNT))
             asked = _Unit(unit.storage_fingerprint, unit.slice_us, unit.layout)
             plan = plan_read(cast(Any, asked), cast(Any, [feature]), "at", self._end_us)
-            found = self._plans[unit.storage_fingerprint] = JointPlan((plan,))
+            found = self._plans[unit.storage_fingerprint] = BatchedPlan((plan,))
         return found
 
     def wrong(
         self,
         unit: StoreUnit,
-        found: Marks,
+        found: StoreMetadata,
         reply: UnitReply,
         names: Sequence[bytes],
-        covers: Mapping[int, Cover],
+        covers: Mapping[int, OffsetVector],
         times_us: Sequence[int],
         tailed: bool,
         ends: Sequence[int],
@@ -74,7 +74,7 @@ class Sessions:
         joint = self.plan(unit)
         values = dict(zip(names, reply.days[0], strict=True))
         days = [[values[name] for name in day.names] for day in joint.plans[0].days]
-        base = Base(found.ledger, found.starts[unit.storage_fingerprint], covers, tailed)
+        base = NodeClaims(found.ledger, found.starts[unit.storage_fingerprint], covers, tailed)
         merged = merge(joint, [[Stored(0, None, reply.hot, days)]], 1, [base])
         if merged.base[0][0] != cover(*ends):
             return f"a base of {list(merged.base[0][0].offsets.values())}, where it is {list(ends)}"

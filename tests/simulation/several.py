@@ -9,15 +9,15 @@ from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from slicewise.offsets.vector import Cover
+from slicewise.offsets.vector import OffsetVector
 from slicewise.stores.online import keys
 from slicewise.stores.online.memory.store import open_memory
 from slicewise.stores.online.model import metadata as marks
 from slicewise.stores.online.operations.bound import Operations
-from slicewise.stores.online.port import Incarnation, Marks, Renewal
+from slicewise.stores.online.port import Renewal, ServerRun, StoreMetadata
 from slicewise.stores.online.routing import at, joint_life, node_name, node_of, together
 from slicewise.stores.online.sharded import metadata as joint_marks
-from slicewise.stores.online.sharded.operations import JointOperations
+from slicewise.stores.online.sharded.operations import ShardedOperations
 from slicewise.stores.online.steps import Whole
 from slicewise.stores.online.store import Store
 from tests.simulation import actors, history
@@ -39,28 +39,28 @@ class Several(World):
         self.servers: list[Server] = [self.server, *(type(self.server)(self) for _ in range(NODES - 1))]
         for number, server in enumerate(self.servers):
             server.name = f"node {number}"
-        self.bases: dict[tuple[Incarnation, str, int], list[int]] = {}
+        self.bases: dict[tuple[ServerRun, str, int], list[int]] = {}
         """(life of a node, unit under its generation, entity) -> the base of the newest answer."""
         self.marks_first = False
         """Removed rule: a node's ledger moves before what is written to it."""
         self.from_archive = 0.5
         """How often a node that was emptied begins where the archive ends."""
         self._looked_at: int | None = None
-        self._parsed: list[tuple[list[bytes], Marks | None]] = [([], None)] * NODES
-        self._merged: tuple[list[Marks], Marks | None] = ([], None)
+        self._parsed: list[tuple[list[bytes], StoreMetadata | None]] = [([], None)] * NODES
+        self._merged: tuple[list[StoreMetadata], StoreMetadata | None] = ([], None)
 
     def connect(self) -> Store:
         return open_memory(*self.servers)
 
     @property
-    def life(self) -> Incarnation:
+    def life(self) -> ServerRun:
         return joint_life([server.incarnation for server in self.servers])
 
     def pass_time(self, us: int) -> None:
         for server in self.servers:
             server.time.advance(us)
 
-    def earliest(self) -> Cover:
+    def earliest(self) -> OffsetVector:
         """A node that was emptied begins where the log does, or where the archive ends."""
         first = super().earliest()
         deployed = [found is not None and found.epoch > 0 for found in map(self.marks_of, range(NODES))]
@@ -77,13 +77,13 @@ class Several(World):
     def node(self, entity: int) -> int:
         return NODE_OF[entity]
 
-    def plans(self, store: Store) -> Generator[None, None, Mapping[int, Marks]]:
-        assert isinstance(store.steps, JointOperations)
+    def plans(self, store: Store) -> Generator[None, None, Mapping[int, StoreMetadata]]:
+        assert isinstance(store.steps, ShardedOperations)
         each = {number: one.marks() for number, one in enumerate(store.steps.each)}
         return (yield from self.on(store, together(each)))
 
-    def early(self, store: Store, start: Sequence[int], end: Sequence[int], found: Marks) -> Actor:
-        if self.marks_first and isinstance(store.steps, JointOperations):
+    def early(self, store: Store, start: Sequence[int], end: Sequence[int], found: StoreMetadata) -> Actor:
+        if self.marks_first and isinstance(store.steps, ShardedOperations):
             one = store.steps.each[NODE_OF[0]]
             steps = one.advance_ledger(cover(*start), cover(*end), found.epoch, found.units)
             yield from self.on(store, at(NODE_OF[0], steps))
@@ -102,13 +102,13 @@ class Several(World):
         finally:
             self.server, self.here, self._looked_at = before
 
-    def marks_of(self, number: int) -> Marks | None:
+    def marks_of(self, number: int) -> StoreMetadata | None:
         flat = self.servers[number].execute(Whole(keys.MARKS))
         if flat != self._parsed[number][0]:
             self._parsed[number] = flat, marks.parse(flat)
         return self._parsed[number][1]
 
-    def marks(self) -> Marks | None:
+    def marks(self) -> StoreMetadata | None:
         """What all nodes claim together, or the one that is looked at."""
         if self._looked_at is not None:
             return self.marks_of(self._looked_at)
@@ -124,7 +124,7 @@ class Several(World):
             with self.on_node(number):
                 super().check()
 
-    def no_way_back(self, unit: StoreUnit, entity: int, found: Marks, base: list[int]) -> None:
+    def no_way_back(self, unit: StoreUnit, entity: int, found: StoreMetadata, base: list[int]) -> None:
         """No token of a node goes back while it lives."""
         name = f"{found.generation}:{found.name(unit.storage_fingerprint)}"
         before = self.bases.get((self.server.incarnation, name, entity), [])

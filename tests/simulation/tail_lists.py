@@ -8,8 +8,8 @@ from __future__ import annotations
 from typing import Any
 
 from slicewise.stores.online import keys
-from slicewise.stores.online.port import Marks
-from slicewise.stores.online.steps import Command, TailListChange, Whole
+from slicewise.stores.online.port import StoreMetadata
+from slicewise.stores.online.steps import Command, PendingListChange, Whole
 from slicewise.stores.online.store import Store
 from tests.simulation import actors, lists
 from tests.simulation.choices import Choices
@@ -31,7 +31,7 @@ class TailListServer(ListServer):
         """False: a removed rule, the guard of a list is not looked at."""
 
     def written(self, command: Command) -> Any:
-        if isinstance(command, TailListChange) and not self.guards:
+        if isinstance(command, PendingListChange) and not self.guards:
             return super().written(command._replace(guard=b"-"))
         return super().written(command)
 
@@ -46,7 +46,7 @@ class TailListWorld(ListWorld):
         """Removed rules."""
         self.bases: dict[tuple[Any, ...], dict[bytes, int]] = {}
 
-    def judge_list(self, unit: StoreUnit, entity: int, found: Marks) -> list[int]:
+    def judge_list(self, unit: StoreUnit, entity: int, found: StoreMetadata) -> list[int]:
         base = super().judge_list(unit, entity, found)
         name = found.name(unit.storage_fingerprint)
         flat = self.server.execute(Whole(keys.list_key(found.generation, tag(entity), name)))

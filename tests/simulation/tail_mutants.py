@@ -8,13 +8,13 @@ from typing import Any
 import numpy as np
 
 from slicewise import codec
-from slicewise.offsets.vector import Place
+from slicewise.offsets.vector import TopicPartition
 from slicewise.reading import pending as merge_tail
 from slicewise.reading import rows as merge_rows
 from slicewise.stores.online import keys
 from slicewise.stores.online.memory import pending as memory_tail
 from slicewise.stores.online.rules import decisions
-from slicewise.stores.online.steps import Change, Command, KeyChange, Passed, TailChange, Whole
+from slicewise.stores.online.steps import Change, Command, KeyChange, Passed, PendingChange, Whole
 from tests.simulation import tails
 from tests.simulation.rules import Mutant, Patches, flag, patched
 from tests.simulation.tails import TailWorld, in_tail
@@ -32,22 +32,22 @@ def from_anywhere(tail: Any, incarnation: Any, ledger: Any) -> bool:  # noqa: AR
     return tail is not None and tail_counts(tail, incarnation, tail.start)
 
 
-def unskipped(fields: Any, place: Place) -> tuple[int, int]:
+def unskipped(fields: Any, place: TopicPartition) -> tuple[int, int]:
     return standing({name: value for name, value in fields.items() if not name.startswith(b"x:")}, place)
 
 
-def whole_or_nothing(fields: Any, place: Place) -> tuple[int, int]:
+def whole_or_nothing(fields: Any, place: TopicPartition) -> tuple[int, int]:
     """A skip hides all that is beyond the guard."""
     first, end = standing(fields, place)
     return (first, end) if end == merge_tail.NEVER else (0, 0)
 
 
-def standing_is(what: Callable[[Any, Place], tuple[int, int]]) -> Patches:
+def standing_is(what: Callable[[Any, TopicPartition], tuple[int, int]]) -> Patches:
     return [(merge_tail, "standing", what), (merge_rows, "standing", what)]
 
 
-def in_tails(what: Callable[[TailChange], Command]) -> Callable[[TailWorld], None]:
-    return instead(lambda _, command: what(command) if isinstance(command, TailChange) else command)
+def in_tails(what: Callable[[PendingChange], Command]) -> Callable[[TailWorld], None]:
+    return instead(lambda _, command: what(command) if isinstance(command, PendingChange) else command)
 
 
 def in_folds(what: Callable[[KeyChange], KeyChange]) -> Callable[[TailWorld], None]:

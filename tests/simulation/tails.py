@@ -13,10 +13,10 @@ from typing import Any
 
 from slicewise import codec
 from slicewise.codec import Room
-from slicewise.offsets.vector import Cover, Place
+from slicewise.offsets.vector import OffsetVector, TopicPartition
 from slicewise.reading import pending as merge_tail
 from slicewise.stores.online import keys
-from slicewise.stores.online.port import Incarnation, Marks, UnitReply
+from slicewise.stores.online.port import ServerRun, StoreMetadata, UnitReply
 from slicewise.stores.online.rules import decisions
 from slicewise.stores.online.steps import Command
 from slicewise.stores.online.store import Store
@@ -61,7 +61,7 @@ class Run:
     """A tail that writes: over which connection, by which marks, and how far all is acknowledged."""
 
     store: Store
-    found: Marks
+    found: StoreMetadata
     units: Sequence[StoreUnit]
     position: list[int]
 
@@ -93,10 +93,10 @@ class Tailing(World):
         """The one that began last."""
         self.bases: dict[tuple[Any, ...], list[int]] = {}
 
-    def tailed(self, found: Marks, incarnation: Incarnation) -> bool:
+    def tailed(self, found: StoreMetadata, incarnation: ServerRun) -> bool:
         return decisions.tail_counts(found.tails.get(SOURCE), incarnation, found.ledger)
 
-    def judged(self, unit: StoreUnit, entity: int, found: Marks, reply: UnitReply, base: list[int]) -> None:
+    def judged(self, unit: StoreUnit, entity: int, found: StoreMetadata, reply: UnitReply, base: list[int]) -> None:
         """No guard passes an event of the tail that stays, `m` is their number, and no base goes back in a life."""
         fields = dict(zip(reply.hot[::2], reply.hot[1::2], strict=True))
         where, count = f"{unit.view} entity {entity}", 0
@@ -126,11 +126,11 @@ class TailWorld(Tailing):
     def with_tail(
         self,
         unit: StoreUnit,
-        found: Marks,
+        found: StoreMetadata,
         reply: UnitReply,
         got: list[Seen],
         base: list[int],
-        covers: dict[int, Cover],
+        covers: dict[int, OffsetVector],
     ) -> tuple[list[Seen], list[int]]:
         base, got = list(base), list(got)
         fields = dict(zip(reply.hot[::2], reply.hot[1::2], strict=True))
@@ -144,9 +144,9 @@ class TailWorld(Tailing):
         return sorted(got), base
 
 
-def in_tail(fields: Mapping[bytes, bytes]) -> list[tuple[Place, int, int]]:
+def in_tail(fields: Mapping[bytes, bytes]) -> list[tuple[TopicPartition, int, int]]:
     """(place, offset, event time) of the events in the tail fields of a hash, of each place in offset order."""
-    found: list[tuple[Place, int, int]] = []
+    found: list[tuple[TopicPartition, int, int]] = []
     left = {name for name in fields if name.startswith(keys.TAIL_FIELDS)}
     for name, head in fields.items():
         if not name.startswith(b"o:"):

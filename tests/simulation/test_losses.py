@@ -10,39 +10,39 @@ from unittest.mock import patch
 import pytest
 
 from slicewise.lifecycle.compaction import Fill, Filling
-from slicewise.offsets.vector import Cover
+from slicewise.offsets.vector import OffsetVector
 from slicewise.stores.online import port as ports
-from slicewise.stores.online.model.metadata_backup import Witness
+from slicewise.stores.online.model.metadata_backup import MetadataBackup
 from slicewise.stores.online.rules import decisions
 from tests.simulation.losses import losses
 
 SEEDS = 40
 MUTANT_SEEDS = 400
-of, after = Filling.of, Witness.after
+of, after = Filling.of, MetadataBackup.after
 
 
 def taking(wrongly: Fill) -> Callable[..., Fill]:
     """Rows are swapped as what lies below the start cover, which they are not."""
 
-    def lenient(self: Filling, hour: int, seq: int, cover: Cover | None) -> Fill:
+    def lenient(self: Filling, hour: int, seq: int, cover: OffsetVector | None) -> Fill:
         found = of(self, hour, seq, cover)
         return Fill.START if found is wrongly else found
 
     return lenient
 
 
-def falling_back(self: Witness, marks: ports.Marks) -> Witness:
+def falling_back(self: MetadataBackup, marks: ports.StoreMetadata) -> MetadataBackup:
     return replace(after(self, marks), ledger=marks.ledger)
 
 
-def moved_freely(ledger: Cover, wanted: Cover, kept: object) -> Cover:  # noqa: ARG001
-    return Cover({place: offset for place, offset in wanted.offsets.items() if offset > ledger.get(place)})
+def moved_freely(ledger: OffsetVector, wanted: OffsetVector, kept: object) -> OffsetVector:  # noqa: ARG001
+    return OffsetVector({place: offset for place, offset in wanted.offsets.items() if offset > ledger.get(place)})
 
 
 MUTANTS: dict[str, tuple[Any, str, Any]] = {
-    "told": (Witness, "lost", lambda self, marks: Cover()),  # noqa: ARG005
-    "kept": (Witness, "after", falling_back),
-    "deployed-again": (Witness, "to_be_deployed", lambda self, marks: False),  # noqa: ARG005
+    "told": (MetadataBackup, "lost", lambda self, marks: OffsetVector()),  # noqa: ARG005
+    "kept": (MetadataBackup, "after", falling_back),
+    "deployed-again": (MetadataBackup, "to_be_deployed", lambda self, marks: False),  # noqa: ARG005
     "ahead": (decisions, "ahead", moved_freely),
     "lacking": (Filling, "of", taking(Fill.EXTEND)),
     "beyond": (Filling, "of", taking(Fill.RECOMPACT)),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
-from slicewise.stores.online.steps import MISSED, Change, ListChange, PutText, TailChange, TailListChange
+from slicewise.stores.online.steps import MISSED, Change, ListChange, PendingChange, PendingListChange, PutText
 
 WHAT_WIDTH = 110
 
@@ -52,12 +52,12 @@ def command_text(command: Any) -> str:
             for key in command.keys
             if key.sets or key.deletes or key.passed
         )
-    if isinstance(command, TailChange):
+    if isinstance(command, PendingChange):
         offsets = [offset for offset, *_ in command.events]
         return key_text(command.key) + _fields("tail", [b"%s:%d" % (command.place, offset) for offset in offsets])
     if isinstance(command, ListChange):
         return key_text(command.key) + f" add {len(command.adds)}" + _fields("set", [name for name, _ in command.sets])
-    if isinstance(command, TailListChange):
+    if isinstance(command, PendingListChange):
         return key_text(command.key) + f" tail {[offset for offset, _, _ in command.events]}"
     return key_text(command.key) + " put" if isinstance(command, PutText) else type(command).__name__
 

@@ -17,11 +17,11 @@ from slicewise.aggregates import Span
 from slicewise.aggregates.exact.counting import Count
 from slicewise.clock import ManualClock
 from slicewise.codec import Layout
-from slicewise.offsets.vector import Cover
+from slicewise.offsets.vector import OffsetVector
 from slicewise.stores.online import keys
 from slicewise.stores.online.memory.store import MemoryServer, open_memory
 from slicewise.stores.online.model import metadata as marks
-from slicewise.stores.online.port import FoldBatch, Incarnation, Marks, UnitReply
+from slicewise.stores.online.port import MicroBatch, ServerRun, StoreMetadata, UnitReply
 from slicewise.stores.online.rules import decisions
 from slicewise.stores.online.steps import Change, Command, Fields, Steps, Whole, Written
 from slicewise.stores.online.store import Store
@@ -138,7 +138,7 @@ class World:
         self.true: dict[tuple[Any, ...], list[int]] = {}
         """Answers that were found to be true, with their bases; worlds may share it."""
         self.serving = Serving()
-        self._marks: tuple[list[bytes], Marks | None] = ([], None)
+        self._marks: tuple[list[bytes], StoreMetadata | None] = ([], None)
 
     def close(self) -> None:
         """What still runs ends."""
@@ -191,11 +191,11 @@ class World:
         """Whether an event of the log is to be counted."""
         return True
 
-    def batch(self, unit: StoreUnit, events: Sequence[Event]) -> FoldBatch:
+    def batch(self, unit: StoreUnit, events: Sequence[Event]) -> MicroBatch:
         """These events of one partition, as a stream folds them."""
         return fold_batch(unit, events)
 
-    def begins(self, position: list[int], found: Marks) -> list[int]:  # noqa: ARG002
+    def begins(self, position: list[int], found: StoreMetadata) -> list[int]:  # noqa: ARG002
         """Where a stream begins that was to begin here."""
         return position
 
@@ -222,14 +222,14 @@ class World:
         return open_memory(self.server)
 
     @property
-    def life(self) -> Incarnation:
+    def life(self) -> ServerRun:
         """Of the store, as a connection has it that opens now."""
         return self.server.incarnation
 
     def pass_time(self, us: int) -> None:
         self.server.time.advance(us)
 
-    def earliest(self) -> Cover:
+    def earliest(self) -> OffsetVector:
         """Where the ledger of a store begins that knows nothing."""
         return cover(*self.log_start)
 
@@ -247,11 +247,11 @@ class World:
         """The node that has an entity's keys."""
         return 0
 
-    def plans(self, store: Store) -> Generator[None, None, Mapping[int, Marks]]:
+    def plans(self, store: Store) -> Generator[None, None, Mapping[int, StoreMetadata]]:
         """The marks of each node, that a read is planned by."""
         return {0: (yield from self.on(store, store.steps.marks()))}
 
-    def early(self, store: Store, start: Sequence[int], end: Sequence[int], found: Marks) -> Actor:  # noqa: ARG002
+    def early(self, store: Store, start: Sequence[int], end: Sequence[int], found: StoreMetadata) -> Actor:  # noqa: ARG002
         """What a stream does between the plan of a batch and its writes."""
         yield from ()
 
@@ -280,7 +280,7 @@ class World:
         self.units, self.deployments = units, self.deployments + 1
         self.say(f"wanted: {[unit.view for unit in units]}")
 
-    def marks(self) -> Marks | None:
+    def marks(self) -> StoreMetadata | None:
         flat = self.server.execute(Whole(keys.MARKS))
         if flat != self._marks[0]:
             self._marks = (flat, marks.parse(flat))
@@ -302,13 +302,13 @@ class World:
                     self.check_served(unit, entity, found, base)
                     self.check_named(unit, reply.days[0][0], found.generation)
 
-    def check_served(self, unit: StoreUnit, entity: int, found: Marks, base: list[int]) -> None:
+    def check_served(self, unit: StoreUnit, entity: int, found: StoreMetadata, base: list[int]) -> None:
         """What a serving process that is asked now does, which remembers all that it answered."""
         wrong = self.serving.ask(self.node(entity), unit, entity, found, self.server.incarnation, base)
         if wrong is not None:
             raise Wrong(f"{unit.view} entity {entity}: {wrong}")
 
-    def judged(self, unit: StoreUnit, entity: int, found: Marks, reply: UnitReply, base: list[int]) -> None:
+    def judged(self, unit: StoreUnit, entity: int, found: StoreMetadata, reply: UnitReply, base: list[int]) -> None:
         """What else must hold of what the store holds now."""
 
     def earliest_us(self, unit: StoreUnit) -> int:  # noqa: ARG002
@@ -326,7 +326,7 @@ class World:
             raise Wrong(f"nothing says what archive seqs {unknown} stand for")
 
     def judge(
-        self, unit: StoreUnit, entity: int, found: Marks, reply: UnitReply, incarnation: Incarnation | None = None
+        self, unit: StoreUnit, entity: int, found: StoreMetadata, reply: UnitReply, incarnation: ServerRun | None = None
     ) -> list[int]:
         """Compares an answer with the log; its base. incarnation: the reader's, if it is another. Raises Wrong."""
         self.checked += 1
@@ -377,23 +377,25 @@ class World:
         """Whether this answer is also read by `merge`."""
         return True
 
-    def tailed(self, found: Marks, incarnation: Incarnation) -> bool:  # noqa: ARG002
+    def tailed(self, found: StoreMetadata, incarnation: ServerRun) -> bool:  # noqa: ARG002
         """Whether a reader of this life counts tail fields."""
         return False
 
     def with_tail(
         self,
         unit: StoreUnit,  # noqa: ARG002
-        found: Marks,  # noqa: ARG002
+        found: StoreMetadata,  # noqa: ARG002
         reply: UnitReply,  # noqa: ARG002
         got: list[Seen],
         base: list[int],
-        covers: dict[int, Cover],  # noqa: ARG002
+        covers: dict[int, OffsetVector],  # noqa: ARG002
     ) -> tuple[list[Seen], list[int]]:
         """Events and base with what stands of a tail."""
         return got, base
 
-    def answer(self, unit: StoreUnit, found: Marks, reply: UnitReply) -> tuple[list[Seen], list[int], dict[int, Cover]]:
+    def answer(
+        self, unit: StoreUnit, found: StoreMetadata, reply: UnitReply
+    ) -> tuple[list[Seen], list[int], dict[int, OffsetVector]]:
         """Events, base per partition and cover per compacted hour, of one entity."""
         raw_hours, raw_total, raw_pentad, *raw = reply.days[0]
         hours = codec.unpack_hours(raw_hours)
@@ -438,11 +440,11 @@ DAY_FIELDS = (
 
 
 @lru_cache(maxsize=1024)
-def archive_cover(offsets: tuple[int, ...]) -> Cover:
+def archive_cover(offsets: tuple[int, ...]) -> OffsetVector:
     return cover(*offsets)
 
 
-def entity_keys(found: Marks, unit: StoreUnit, entity: int) -> tuple[bytes, bytes]:
+def entity_keys(found: StoreMetadata, unit: StoreUnit, entity: int) -> tuple[bytes, bytes]:
     """Hot and day, under the names of these marks."""
     return _keys(found.generation, found.name(unit.storage_fingerprint), entity)
 

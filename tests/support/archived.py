@@ -8,19 +8,19 @@ from typing import Any
 from pyiceberg.catalog.sql import SqlCatalog
 
 from slicewise.features.plan.unit import Source
-from slicewise.offsets.vector import Cover, Place
+from slicewise.offsets.vector import OffsetVector, TopicPartition
 from slicewise.stores.lake.records import append
 from slicewise.stores.lake.schemas import COVER, GOOD, log_table
 from slicewise.windows.slices import HOUR_US
 
 
-def cover_of(events: Sequence[Mapping[str, Any]], topic_id: str) -> Cover:
+def cover_of(events: Sequence[Mapping[str, Any]], topic_id: str) -> OffsetVector:
     """The cover of all these events."""
-    offsets: dict[Place, int] = {}
+    offsets: dict[TopicPartition, int] = {}
     for event in events:
         place = (topic_id, event["partition"])
         offsets[place] = max(offsets.get(place, 0), event["offset"] + 1)
-    return Cover(offsets)
+    return OffsetVector(offsets)
 
 
 def archive(
@@ -31,7 +31,7 @@ def archive(
     events: Sequence[Mapping[str, Any]],
     before: Sequence[Mapping[str, Any]],
     taken_us: int,
-) -> Cover:
+) -> OffsetVector:
     """One commit of archive `seq`: good rows and cover rows; `before` is what earlier seqs hold.
 
     events: the source's columns (instants in microseconds), partition, offset and optionally

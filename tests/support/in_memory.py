@@ -10,7 +10,7 @@ from slicewise.errors import StoreUnavailable
 from slicewise.features.declare.project import Project
 from slicewise.features.plan.deployment import Deployment
 from slicewise.features.plan.planner import plan
-from slicewise.offsets.vector import Cover
+from slicewise.offsets.vector import OffsetVector
 from slicewise.serving.answering.answer import Answer
 from slicewise.serving.answering.requests import checked
 from slicewise.serving.answering.service import FeatureService
@@ -70,7 +70,7 @@ def deploy(server: MemoryServer, deployed: Deployment) -> None:
     store = open_memory(server)
     marks = store.initialise()
     topics = {source.topic: letter * 32 for source, letter in zip(deployed.sources, "ab", strict=False)}
-    marks = store.deploy(deployed, marks.epoch, topics, Cover())
+    marks = store.deploy(deployed, marks.epoch, topics, OffsetVector())
     for unit in deployed.units:
         name = unit.storage_fingerprint
         store.mark_ready(unit, marks.starts[name], {unit.view: [name]})

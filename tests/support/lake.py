@@ -22,8 +22,8 @@ from slicewise.clock import SystemClock
 from slicewise.features.declare.project import Project
 from slicewise.features.plan.deployment import Deployment
 from slicewise.features.plan.planner import plan
-from slicewise.features.plan.unit import Unit
-from slicewise.offsets.vector import Cover
+from slicewise.features.plan.unit import StorageUnit
+from slicewise.offsets.vector import OffsetVector
 from slicewise.settings import Settings
 from slicewise.spark.lake.context import Context
 from slicewise.spark.microbatch.status import Metrics, SourceStatus
@@ -63,7 +63,7 @@ class Lake:
     def deploy(self, *views: sw.FeatureView) -> Deployment:
         """Deploys exactly these views."""
         deployment = plan(Project.of("lake", views))
-        topics, earliest = {}, Cover()
+        topics, earliest = {}, OffsetVector()
         for source in deployment.sources:
             log = self.topic(source.topic)
             topics[source.topic] = log.topic_id(source.topic)
@@ -115,7 +115,7 @@ class Lake:
             query.drain()
         return query.status
 
-    def contents(self, unit: Unit, entities: Sequence[tuple[object, ...]]) -> Contents:
+    def contents(self, unit: StorageUnit, entities: Sequence[tuple[object, ...]]) -> Contents:
         """What the store holds of the first partial, a count: compacted hours, and running partials
         beyond their covers. Asserts that nothing is held twice."""
         tags = keys.entity_tags(
@@ -130,7 +130,13 @@ class Lake:
         return found
 
     def _entity(
-        self, store: OnlineStore, unit: Unit, stored_as: str, tag: bytes, covers: Mapping[int, Cover], start: Cover
+        self,
+        store: OnlineStore,
+        unit: StorageUnit,
+        stored_as: str,
+        tag: bytes,
+        covers: Mapping[int, OffsetVector],
+        start: OffsetVector,
     ) -> Counter[int]:
         hot = keys.hot_key(store.generation, tag, stored_as)
         now_hour = store.time_us() // HOUR_US
@@ -141,7 +147,7 @@ class Lake:
         read = UnitRead(hot, tuple(zip(day_keys, fields, strict=True)))
         reply = store.read([EntityRead((read,))]).entities[0][0]
         counted: Counter[int] = Counter()
-        compacted: dict[int, Cover] = {}
+        compacted: dict[int, OffsetVector] = {}
         for names, values in zip(fields, reply.days, strict=True):
             stands = codec.unpack_hours(values[0]) if values[0] else {}
             for name, value in zip(names[1:], values[1:], strict=True):

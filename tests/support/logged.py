@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 
 from slicewise.features.plan.unit import Source
-from slicewise.offsets.vector import Cover, Place
+from slicewise.offsets.vector import OffsetVector, TopicPartition
 from slicewise.training.archive import Archived
 from slicewise.training.queries import GivenArchive
 from slicewise.training.tables.given import typed_events
@@ -23,7 +23,7 @@ def given(events: Sequence[Event], timestamp: str) -> list[dict[str, Any]]:
 class LoggedArchive:
     """The archive's port over typed events, all of which were archived at once."""
 
-    def __init__(self, table: pa.Table, cover: Cover, until_us: int) -> None:
+    def __init__(self, table: pa.Table, cover: OffsetVector, until_us: int) -> None:
         self._given = GivenArchive(table)
         self._archived = Archived(1, cover, until_us, 1)
 
@@ -36,7 +36,7 @@ class LoggedArchive:
     def events(self, source: Source, columns: Sequence[str], start_us: int, end_us: int, seq: int) -> pa.Table:
         return self._given.events(source, columns, start_us, end_us, seq)
 
-    def below(self, source: Source, columns: Sequence[str], cover: Cover, kafka_us: int, seq: int) -> pa.Table:
+    def below(self, source: Source, columns: Sequence[str], cover: OffsetVector, kafka_us: int, seq: int) -> pa.Table:
         return self._given.below(source, columns, cover, kafka_us, seq)
 
 
@@ -50,7 +50,7 @@ def typed_of(source: Source, topic: str, events: Sequence[Mapping[str, Any]]) ->
 
 def served_archive(source: Source, events: Sequence[Event], until_us: int) -> LoggedArchive:
     """Of what was folded, of the store's own topic."""
-    ends: dict[Place, int] = {}
+    ends: dict[TopicPartition, int] = {}
     for e in events:
         ends[e.place] = max(ends.get(e.place, 0), e.offset + 1)
-    return LoggedArchive(typed_of(source, TOPIC, given(events, source.timestamp)), Cover(ends), until_us)
+    return LoggedArchive(typed_of(source, TOPIC, given(events, source.timestamp)), OffsetVector(ends), until_us)

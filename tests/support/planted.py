@@ -15,7 +15,7 @@ import redis
 
 from slicewise.checks.model import Cause
 from slicewise.codec import pack_running, pack_slices, pack_total, unpack_running, unpack_slices, unpack_total
-from slicewise.features.plan.unit import Unit
+from slicewise.features.plan.unit import StorageUnit
 from slicewise.stores.online import keys
 from slicewise.stores.online.port import OnlineStore
 from slicewise.windows.slices import DAY_US, HOUR_US, MINUTE_US
@@ -28,7 +28,7 @@ class Planter:
 
     client: redis.Redis
     store: OnlineStore
-    unit: Unit
+    unit: StorageUnit
     log: Sequence[Event]
     now_us: int
     amount: str = "seconds"

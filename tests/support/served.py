@@ -14,11 +14,11 @@ import pyarrow as pa
 from slicewise.aggregates import Columns, Rows
 from slicewise.codec import pack_slices, pack_total
 from slicewise.features.plan.deployment import Deployment
-from slicewise.features.plan.unit import Unit
+from slicewise.features.plan.unit import StorageUnit
 from slicewise.features.schema.types import arrow_type
-from slicewise.offsets.vector import Cover, Place
+from slicewise.offsets.vector import OffsetVector, TopicPartition
 from slicewise.stores.online import keys
-from slicewise.stores.online.port import FoldBatch, HourEntry, ListBatch, OnlineStore, TailBatch
+from slicewise.stores.online.port import HourEntry, ListBatch, MicroBatch, OnlineStore, PendingBatch
 from slicewise.stores.online.redis.adapter import open_store
 from slicewise.windows.slices import HOUR_US, MINUTE_US
 
@@ -36,7 +36,7 @@ class Event:
     topic: str = TOPIC
 
     @property
-    def place(self) -> Place:
+    def place(self) -> TopicPartition:
         return (self.topic, self.partition)
 
 
@@ -83,11 +83,11 @@ class Served:
                     self.store.add(list_batch(unit, mine))
         self.log.extend(events)
         if advance:
-            ends: dict[Place, int] = {}
+            ends: dict[TopicPartition, int] = {}
             for e in events:
                 ends[e.place] = max(ends.get(e.place, 0), e.offset + 1)
-            start = Cover({place: marks.ledger.get(place) for place in ends})
-            self.store.advance_ledger(start, Cover(ends), marks.epoch, marks.units)
+            start = OffsetVector({place: marks.ledger.get(place) for place in ends})
+            self.store.advance_ledger(start, OffsetVector(ends), marks.epoch, marks.units)
 
     def begin_tail(self) -> None:
         """The marks of tails that begin at the ledger."""
@@ -101,14 +101,14 @@ class Served:
             for partition in sorted({e.partition for e in events}):
                 mine = sorted((e for e in events if e.partition == partition), key=_offset)
                 of = list_batch(unit, mine)
-                rows = TailBatch(unit, mine[0].place, of.tags, of.entity, of.offset, of.time, of.members)
+                rows = PendingBatch(unit, mine[0].place, of.tags, of.entity, of.offset, of.time, of.members)
                 self.store.tail(rows, bound)
 
     @property
-    def _sliced(self) -> list[Unit]:
+    def _sliced(self) -> list[StorageUnit]:
         return [unit for unit in self.deployment.units if unit.event_list is None]
 
-    def compact(self, hour: int, cover: Cover) -> None:
+    def compact(self, hour: int, cover: OffsetVector) -> None:
         """Compacts an hour up to a cover, as the job does: all entities, every level, then marks."""
         self.seqs += 1
         for source in self.deployment.sources:
@@ -134,13 +134,13 @@ def _offset(event: Event) -> int:
     return event.offset
 
 
-def tags_of(unit: Unit, events: Sequence[Event], partition: int | None) -> list[bytes]:
+def tags_of(unit: StorageUnit, events: Sequence[Event], partition: int | None) -> list[bytes]:
     """Per event the tag of its entity."""
     values = [[e.columns[column] for e in events] for column, _ in unit.entity]
     return keys.entity_tags(unit.entity, values, partition, len(events))
 
 
-def rows_of(unit: Unit, events: Sequence[Event]) -> Rows:
+def rows_of(unit: StorageUnit, events: Sequence[Event]) -> Rows:
     """Events in column form, with the columns that the unit's aggregates read."""
     halves = {topic: (int(topic[:16], 16), int(topic[16:], 16)) for topic in {e.topic for e in events}}
     return Rows(
@@ -153,12 +153,12 @@ def rows_of(unit: Unit, events: Sequence[Event]) -> Rows:
     )
 
 
-def accumulated(unit: Unit, rows: Rows, groups: npt.NDArray[np.int64], n: int) -> list[Columns]:
+def accumulated(unit: StorageUnit, rows: Rows, groups: npt.NDArray[np.int64], n: int) -> list[Columns]:
     """Partials of each group."""
     return [partial.accumulate_columns(rows, groups, n) for partial in unit.layout.partials]
 
 
-def batch(unit: Unit, events: Sequence[Event]) -> FoldBatch:
+def batch(unit: StorageUnit, events: Sequence[Event]) -> MicroBatch:
     """A batch of one partition, in offset order."""
     each = tags_of(unit, events, events[0].partition if unit.spread else None)
     tags = sorted(set(each))
@@ -168,7 +168,7 @@ def batch(unit: Unit, events: Sequence[Event]) -> FoldBatch:
     def accumulate(chosen: npt.NDArray[np.int64], groups: npt.NDArray[np.int64], n: int) -> list[Columns]:
         return accumulated(unit, rows.take(chosen), groups, n)
 
-    return FoldBatch(
+    return MicroBatch(
         unit=unit,
         place=events[0].place,
         tags=tags,
@@ -179,7 +179,7 @@ def batch(unit: Unit, events: Sequence[Event]) -> FoldBatch:
     )
 
 
-def list_batch(unit: Unit, events: Sequence[Event]) -> ListBatch:
+def list_batch(unit: StorageUnit, events: Sequence[Event]) -> ListBatch:
     """The same for an event list."""
     each = tags_of(unit, events, events[0].partition if unit.spread else None)
     tags = sorted(set(each))
@@ -189,7 +189,7 @@ def list_batch(unit: Unit, events: Sequence[Event]) -> ListBatch:
     return ListBatch(unit, events[0].place, tags, entity, rows.offset, rows.time, unit.members.encode(rows))
 
 
-def hour_entries(unit: Unit, events: Sequence[Event], seq: int, partition: int | None) -> list[HourEntry]:
+def hour_entries(unit: StorageUnit, events: Sequence[Event], seq: int, partition: int | None) -> list[HourEntry]:
     """One entry per entity of an hour's events."""
     by_tag: dict[bytes, list[Event]] = {}
     for tag, event in zip(tags_of(unit, events, partition), events, strict=True):
@@ -212,7 +212,7 @@ def hour_entries(unit: Unit, events: Sequence[Event], seq: int, partition: int |
     return entries
 
 
-def _levelled(unit: Unit, rows: Rows, level_us: int, seq: int) -> bytes:
+def _levelled(unit: StorageUnit, rows: Rows, level_us: int, seq: int) -> bytes:
     numbers, groups = np.unique(rows.time // level_us, return_inverse=True)
     columns = accumulated(unit, rows, groups.astype(np.int64), len(numbers))
     return pack_slices(seq, numbers, unit.layout.encode_block(columns))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from slicewise.clock import ManualClock
-from slicewise.offsets.vector import Cover
+from slicewise.offsets.vector import OffsetVector
 from slicewise.stores.online.memory.store import MemoryServer, open_memory
 from slicewise.stores.online.operations.bound import Operations
 from slicewise.stores.online.routing import node_name, node_of
@@ -35,6 +35,6 @@ def alone(nodes: list[MemoryServer], number: int) -> Store:
     return Store(node, Operations(node.incarnation, node_name(number, len(nodes))))
 
 
-def advance(store: Store, *ends: int) -> Cover:
+def advance(store: Store, *ends: int) -> OffsetVector:
     marks = store.marks()
     return store.advance_ledger(marks.ledger, cover(*ends), marks.epoch, marks.units)

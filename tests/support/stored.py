@@ -24,10 +24,10 @@ from slicewise.aggregates.kernel.fields import Field, Items
 from slicewise.aggregates.kernel.ragged import Ragged
 from slicewise.codec import Layout
 from slicewise.features.declare.event_list import EventList
-from slicewise.offsets.vector import Cover, Place
+from slicewise.offsets.vector import OffsetVector, TopicPartition
 from slicewise.stores.online import keys
 from slicewise.stores.online.memory import pending as memory_tail
-from slicewise.stores.online.port import FoldBatch, HourEntry, ListBatch, ReadReply, TagRead, TailBatch, UnitReply
+from slicewise.stores.online.port import HourEntry, ListBatch, MicroBatch, PendingBatch, ReadReply, TagRead, UnitReply
 from slicewise.stores.online.shapes import ListShape, ReadShape
 from slicewise.stores.online.store import Store
 from slicewise.windows.slices import HOUR_US, MINUTE_US
@@ -131,13 +131,13 @@ def tag(entity: int, name: str = "user") -> bytes:
     return keys.entity_tags([(name, "int64")], [[entity]])[0]
 
 
-def place(partition: int = 0) -> Place:
+def place(partition: int = 0) -> TopicPartition:
     return TOPIC, partition
 
 
-def cover(*offsets: int) -> Cover:
+def cover(*offsets: int) -> OffsetVector:
     """First offsets not contained of partitions 0, 1, ..."""
-    return Cover({place(p): o for p, o in enumerate(offsets)})
+    return OffsetVector({place(p): o for p, o in enumerate(offsets)})
 
 
 def rows_of(events: Sequence[Event]) -> Rows:
@@ -152,7 +152,7 @@ def rows_of(events: Sequence[Event]) -> Rows:
     )
 
 
-def fold_batch(unit: StoreUnit, events: Sequence[Event], name: str = "user") -> FoldBatch:
+def fold_batch(unit: StoreUnit, events: Sequence[Event], name: str = "user") -> MicroBatch:
     """A batch of events of one partition, in offset order."""
     rows = rows_of(events)
     entities = sorted({e.entity for e in events})
@@ -162,7 +162,7 @@ def fold_batch(unit: StoreUnit, events: Sequence[Event], name: str = "user") -> 
         part = rows.take(chosen)
         return [a.accumulate_columns(part, groups, n_groups) for a in unit.layout.partials]
 
-    return FoldBatch(
+    return MicroBatch(
         unit=unit,
         place=place(events[0].partition),
         tags=[tag(e, name) for e in entities],
@@ -224,7 +224,9 @@ def list_unit(keeps: EventList, fingerprint: str = "00000000000000ee", view: str
     return StoreUnit(fingerprint, view=view, slice_us=1, retention_us=keeps.range_us, event_list=keeps)
 
 
-def list_batch(unit: StoreUnit, events: Sequence[Event], *, fill: Cover | None = None, name: str = "user") -> ListBatch:
+def list_batch(
+    unit: StoreUnit, events: Sequence[Event], *, fill: OffsetVector | None = None, name: str = "user"
+) -> ListBatch:
     """A batch of events: of one partition in offset order, or the backfill's, made for a start cover."""
     rows = rows_of(events)
     entities = sorted({e.entity for e in events})
@@ -237,16 +239,16 @@ def list_batch(unit: StoreUnit, events: Sequence[Event], *, fill: Cover | None =
         offset=rows.offset,
         time=rows.time,
         members=NO_COLUMNS.encode(rows),
-        start=fill or Cover(),
+        start=fill or OffsetVector(),
     )
 
 
-def tail_batch(unit: StoreUnit, events: Sequence[Event], name: str = "user") -> TailBatch:
+def tail_batch(unit: StoreUnit, events: Sequence[Event], name: str = "user") -> PendingBatch:
     """Events of one partition, in offset order, as a tail writes them."""
     rows = rows_of(events)
     entities = sorted({e.entity for e in events})
     position = {entity: i for i, entity in enumerate(entities)}
-    return TailBatch(
+    return PendingBatch(
         unit=unit,
         place=place(events[0].partition),
         tags=[tag(e, name) for e in entities],
@@ -262,9 +264,11 @@ def is_of_tail(name: bytes) -> bool:
     return name == keys.TAIL_COUNT or name.startswith((keys.TAIL_FIELDS, keys.tail_head(b"")))
 
 
-def tail_fields(hot: dict[bytes, bytes], events: Iterable[tuple[Place, bytes]], room: codec.Room = codec.ROOM) -> None:
+def tail_fields(
+    hot: dict[bytes, bytes], events: Iterable[tuple[TopicPartition, bytes]], room: codec.Room = codec.ROOM
+) -> None:
     """Adds events (place, member) to the tail of a hot hash, whatever its guards are."""
-    by_place: dict[Place, list[bytes]] = {}
+    by_place: dict[TopicPartition, list[bytes]] = {}
     for at, member in events:
         by_place.setdefault(at, []).append(member)
     for at, some in by_place.items():

@@ -20,12 +20,12 @@ import slicewise as sw
 from slicewise.features.declare.project import Project
 from slicewise.features.plan.deployment import Deployment
 from slicewise.features.plan.planner import plan
-from slicewise.offsets.vector import Cover
+from slicewise.offsets.vector import OffsetVector
 from slicewise.settings import Settings
 from slicewise.spark.microbatch.apply import Placed, SourceRows, taken
 from slicewise.spark.microbatch.streaming import StreamPlan, frame_of
 from slicewise.spark.realtime.spec import spec_of
-from slicewise.stores.online.port import Incarnation, OnlineStore, TailBatch
+from slicewise.stores.online.port import OnlineStore, PendingBatch, ServerRun
 from slicewise.stores.online.redis import open_store
 
 TOPIC = "0123456789abcdef0123456789abcdef"
@@ -63,14 +63,16 @@ class Bench:
     deployment: Deployment
 
     @staticmethod
-    def deploy(session: SparkSession, settings: Settings, views: Sequence[sw.FeatureView], start: Cover) -> Bench:
+    def deploy(
+        session: SparkSession, settings: Settings, views: Sequence[sw.FeatureView], start: OffsetVector
+    ) -> Bench:
         """start: where the log began, and with it the units."""
         deployment = plan(Project.of("tail", views))
         bench = Bench(session, settings, deployment)
         with bench.store() as store:
             marks = store.initialise()
             store.deploy(deployment, marks.epoch, {deployment.sources[0].topic: TOPIC}, start)
-            everywhere = Cover({(TOPIC, partition): 0 for partition in range(PARTITIONS)})
+            everywhere = OffsetVector({(TOPIC, partition): 0 for partition in range(PARTITIONS)})
             marks = store.marks()
             store.begin_tail(deployment.sources[0].name, everywhere, marks.epoch, marks.units)
         return bench
@@ -96,7 +98,7 @@ class Bench:
         plan = self.plan()
         return frame_of(stamped, plan, [self.deployment.unit(name) for name in plan.units])
 
-    def spec(self, placed: Sequence[Placed], incarnation: Incarnation | None = None, **changed: Any) -> str:
+    def spec(self, placed: Sequence[Placed], incarnation: ServerRun | None = None, **changed: Any) -> str:
         """What the writer is made of; changed: members of the JSON."""
         with self.store() as store:
             marks, here = store.marks(), store.incarnation
@@ -115,12 +117,12 @@ class Bench:
                     if batch is not None:
                         store.tail(batch, bound)
 
-    def _batch(self, placed: Placed, source: SourceRows) -> TailBatch | None:
+    def _batch(self, placed: Placed, source: SourceRows) -> PendingBatch | None:
         unit = self.deployment.unit(placed.unit)
         some = taken(unit, placed, source)
         if some is None:
             return None
-        return TailBatch(
+        return PendingBatch(
             unit=unit,
             place=(TOPIC, source.partition),
             tags=some.tags,

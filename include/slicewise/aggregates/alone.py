@@ -20,7 +20,7 @@ Values = list[Any] | NDArray[Any]
 
 
 @dataclass(frozen=True, eq=False)
-class FewEvents:
+class ScalarEvents:
     """Some events as Python's own numbers, in any order."""
 
     identities: Sequence[bytes]
@@ -45,15 +45,15 @@ class FewEvents:
         best: Callable[..., tuple[bytes, Any] | None] = max if newest else min
         return best([each for each in both if each[1] is not None], default=None)
 
-    def only(self, condition: str) -> FewEvents:
+    def only(self, condition: str) -> ScalarEvents:
         """Those for which a boolean column is true."""
         return self.where(self.columns[condition])
 
-    def where(self, true: Sequence[Any]) -> FewEvents:
+    def where(self, true: Sequence[Any]) -> ScalarEvents:
         """Those for which it is true."""
         if all(true):
             return self
-        return FewEvents(
+        return ScalarEvents(
             list(compress(self.identities, true)), {name: list(compress(v, true)) for name, v in self.columns.items()}
         )
 
@@ -71,17 +71,17 @@ class ManyEvents:
         return len(self.identities)
 
     def given(self, column: str) -> NDArray[Any]:
-        """As `FewEvents.given`."""
+        """As `ScalarEvents.given`."""
         values, held = self.columns[column]
         return values if held is None else values[held]
 
     def span(self) -> tuple[int, int]:
-        """As `FewEvents.span`."""
+        """As `ScalarEvents.span`."""
         times = self.identities["time"]
         return int(times.min()) - SIGN_BIT, int(times.max()) - SIGN_BIT
 
     def outermost(self, column: str, newest: bool) -> tuple[bytes, Any] | None:
-        """As `FewEvents.outermost`."""
+        """As `ScalarEvents.outermost`."""
         values, held = self.columns[column]
         at = np.arange(len(values)) if held is None else np.flatnonzero(held)
         if len(at) == 0:
@@ -94,12 +94,12 @@ class ManyEvents:
         return identity, values[row].item()
 
     def only(self, condition: str) -> ManyEvents:
-        """As `FewEvents.only`."""
+        """As `ScalarEvents.only`."""
         values, held = self.columns[condition]
         return self.where(values != 0 if held is None else held & (values != 0))
 
     def where(self, true: NDArray[np.bool_]) -> ManyEvents:
-        """As `FewEvents.where`."""
+        """As `ScalarEvents.where`."""
         if true.all():
             return self
         return ManyEvents(
@@ -111,5 +111,5 @@ class ManyEvents:
         )
 
 
-FewOf = Callable[[FewEvents | ManyEvents], Any]
+FewOf = Callable[[ScalarEvents | ManyEvents], Any]
 """Some events -> a state as `Few.combine` takes it."""

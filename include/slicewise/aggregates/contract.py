@@ -24,7 +24,7 @@ from slicewise.aggregates.kernel.events import Event, Rows
 from slicewise.aggregates.kernel.fields import Field, Fixed, Items
 from slicewise.aggregates.kernel.kinds import named
 from slicewise.aggregates.kernel.ragged import Int64, Ragged, RaggedBytes
-from slicewise.aggregates.scalar import Few
+from slicewise.aggregates.scalar import ScalarForm
 from slicewise.errors import DefinitionError
 
 Ends = Callable[[], Int64]
@@ -200,7 +200,7 @@ class Aggregate(ABC):
     # ---- few rows
 
     @property
-    def few(self) -> Few | None:
+    def few(self) -> ScalarForm | None:
         """How few partials are combined and finished in Python's own numbers; None: only as whole
         columns."""
         return None

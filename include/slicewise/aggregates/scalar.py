@@ -20,14 +20,14 @@ Groups = Sequence[Sequence[int]]
 
 
 @dataclass(frozen=True, eq=False)
-class Listed:
+class Scalars:
     """Finished values as Python's own, and per failed position its error code (its value is None)."""
 
     values: list[Any]
     errors: Mapping[int, str] = field(default_factory=dict)
 
 
-class Few(Protocol):
+class ScalarForm(Protocol):
     """How few partials of one aggregate are combined and finished."""
 
     def combine(
@@ -40,7 +40,7 @@ class Few(Protocol):
         """
         ...
 
-    def finish(self, combined: Sequence[Any]) -> Listed:
+    def finish(self, combined: Sequence[Any]) -> Scalars:
         """The value of each, as `finish_columns` gives it."""
         ...
 
@@ -62,8 +62,8 @@ class Tallies:
             return [(sum([only[run] for run in group]),) for group in groups]
         return [tuple([sum([total[run] for run in group]) for total in totals]) for group in groups]
 
-    def finish(self, combined: Sequence[Any]) -> Listed:
-        return Listed(list(map(self.value, combined)))
+    def finish(self, combined: Sequence[Any]) -> Scalars:
+        return Scalars(list(map(self.value, combined)))
 
 
 @dataclass(frozen=True)
@@ -92,18 +92,18 @@ class Sums:
         totals = [sum(numbers[a:b]) for a, b in runs] + [state[1] for state in known]
         return [(sum([n[run] for run in group]), sum([totals[run] for run in group]), least) for group in groups]
 
-    def finish(self, combined: Sequence[Any]) -> Listed:
+    def finish(self, combined: Sequence[Any]) -> Scalars:
         value = self.value
         values = [value(*state) if state[0] else None for state in combined]
         if _PLAIN.issuperset(map(type, values)):
-            return Listed(values)
+            return Scalars(values)
         errors: dict[int, str] = {}
         for position, found in enumerate(values):
             if type(found) not in _PLAIN:
                 code = self.failed(found)
                 if code is not None:
                     errors[position], values[position] = code, None
-        return Listed(values, errors)
+        return Scalars(values, errors)
 
 
 _PLAIN = frozenset((float, int, type(None)))
@@ -136,8 +136,8 @@ class Extremes:
             return [best(some) if (some := _some([found[run] for run in group])) else None for group in groups]
         return [best([found[run] for run in group]) if group else None for group in groups]
 
-    def finish(self, combined: Sequence[Any]) -> Listed:
-        return Listed(list(combined))
+    def finish(self, combined: Sequence[Any]) -> Scalars:
+        return Scalars(list(combined))
 
 
 @dataclass(frozen=True)
@@ -160,9 +160,9 @@ class Outermost:
         found += known
         return [best(_some([found[run] for run in group]), default=None) for group in groups]
 
-    def finish(self, combined: Sequence[Any]) -> Listed:
+    def finish(self, combined: Sequence[Any]) -> Scalars:
         unpack = struct.Struct(self.code).unpack
-        return Listed([None if state is None else unpack(state[1])[0] for state in combined])
+        return Scalars([None if state is None else unpack(state[1])[0] for state in combined])
 
 
 @dataclass(frozen=True)
@@ -191,10 +191,10 @@ class Spans:
         found = [_outermost(each[a:b]) for a, b in runs] + list(known)
         return [_outermost([found[run] for run in group]) for group in groups]
 
-    def finish(self, combined: Sequence[Any]) -> Listed:
+    def finish(self, combined: Sequence[Any]) -> Scalars:
         values = [None if span is None else span[1] - span[0] for span in combined]
         errors = {at: self.overflow for at, value in enumerate(values) if value is not None and value >= 2**63}
-        return Listed([None if at in errors else value for at, value in enumerate(values)], errors)
+        return Scalars([None if at in errors else value for at, value in enumerate(values)], errors)
 
 
 def _outermost(spans: Sequence[tuple[int, int] | None]) -> tuple[int, int] | None:

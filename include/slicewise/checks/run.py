@@ -41,9 +41,9 @@ from slicewise.checks.values import canonical
 from slicewise.clock import Clock
 from slicewise.errors import BeyondRetention, CodecError, DataLoss, NotReady, SlicewiseError, UnknownArchive
 from slicewise.features.plan.deployment import Deployment
-from slicewise.features.plan.unit import Unit
+from slicewise.features.plan.unit import StorageUnit
 from slicewise.offsets.token import Token
-from slicewise.offsets.vector import Cover
+from slicewise.offsets.vector import OffsetVector
 from slicewise.windows.slices import HOUR_US
 
 MODES = ("live", "at")
@@ -67,7 +67,7 @@ class CheckRun:
     spark: SparkSession
     deployment: Deployment
     reader: OnlineReader
-    archived: Callable[[str], Cover]
+    archived: Callable[[str], OffsetVector]
     table: Callable[[str], str]
     clock: Clock
     run: str
@@ -117,10 +117,10 @@ class CheckRun:
         return outcome
 
     def _answers(
-        self, units: Sequence[Unit], compared: list[Compared], skipped: set[str]
-    ) -> list[tuple[Unit, list[Read]]]:
+        self, units: Sequence[StorageUnit], compared: list[Compared], skipped: set[str]
+    ) -> list[tuple[StorageUnit, list[Read]]]:
         """Samples entities of all units, and reads their answers unit after unit."""
-        read: list[tuple[Unit, list[Read]]] = []
+        read: list[tuple[StorageUnit, list[Read]]] = []
         with ThreadPoolExecutor(LANES) as lanes:
             sampled = zip(units, lanes.map(self._entities, units), strict=True)
             for unit, entities in sampled:
@@ -129,9 +129,9 @@ class CheckRun:
 
     def _answered(
         self,
-        unit: Unit,
+        unit: StorageUnit,
         entities: Sequence[Mapping[str, Any]],
-        read: list[tuple[Unit, list[Read]]],
+        read: list[tuple[StorageUnit, list[Read]]],
         compared: list[Compared],
         skipped: set[str],
     ) -> None:
@@ -161,7 +161,7 @@ class CheckRun:
                 log.event("check_repeats", **found.to_json())
                 yield found
 
-    def _read(self, unit: Unit, entities: Sequence[Mapping[str, Any]], compared: list[Compared]) -> list[Read]:
+    def _read(self, unit: StorageUnit, entities: Sequence[Mapping[str, Any]], compared: list[Compared]) -> list[Read]:
         """What was answered. compared: gets a row for each entity that had no answer."""
         refs = [f"{unit.view}:{feature.column}" for feature in unit.features]
         reads: list[Read] = []
@@ -199,7 +199,7 @@ class CheckRun:
         half = len(entities) // 2
         return [*self._said(refs, entities[:half], at_us), *self._said(refs, entities[half:], at_us)]
 
-    def _entities(self, unit: Unit) -> list[Mapping[str, Any]]:
+    def _entities(self, unit: StorageUnit) -> list[Mapping[str, Any]]:
         if not unit.entity:
             return [{}]
         found = self._sampled(unit)
@@ -209,7 +209,7 @@ class CheckRun:
             found = self._sampled(unit)
         return found
 
-    def _sampled(self, unit: Unit) -> list[Mapping[str, Any]]:
+    def _sampled(self, unit: StorageUnit) -> list[Mapping[str, Any]]:
         source = self.deployment.source(unit.source)
         now = self.clock.now_us()
         events = queries.archived(self._log(unit.source), source, 0, now + source.most_ahead_us)
@@ -221,7 +221,7 @@ class CheckRun:
         found = [{name: _wire(row[f"e_{name}"]) for name, _ in unit.entity} for row in rows]
         return sorted(found, key=repr)
 
-    def _questions(self, unit: Unit) -> dict[str, list[Any]]:
+    def _questions(self, unit: StorageUnit) -> dict[str, list[Any]]:
         """Per column that features are asked by some of its values, and strangers beside them."""
         source = self.deployment.source(unit.source)
         found: dict[str, list[Any]] = {}
@@ -245,12 +245,12 @@ class CheckRun:
         found: SparkSession = self._own.spark
         return found
 
-    def _past(self, unit: Unit) -> int:
+    def _past(self, unit: StorageUnit) -> int:
         room = min(_BACK_US, self.deployment.source(unit.source).max_lateness_us // 2)
         digest = hashlib.sha256(f"{self.run} {unit.storage_fingerprint}".encode()).digest()
         return self.clock.now_us() - 1 - int.from_bytes(digest[:8], "big") % max(room, 1)
 
-    def _compare(self, unit: Unit, reads: list[Read]) -> tuple[list[Compared], list[PlainSum]]:
+    def _compare(self, unit: StorageUnit, reads: list[Read]) -> tuple[list[Compared], list[PlainSum]]:
         if not reads:
             return [], []
         source = self.deployment.source(unit.source)
@@ -265,7 +265,7 @@ def _what(error: Exception) -> str:
     return error.what if isinstance(error, SlicewiseError) else f"{type(error).__name__}: {error}"
 
 
-def _unanswered(unit: Unit, entity: Mapping[str, Any], mode: str, error: SlicewiseError) -> Compared:
+def _unanswered(unit: StorageUnit, entity: Mapping[str, Any], mode: str, error: SlicewiseError) -> Compared:
     """Without an answer there is no token, so that nothing says what it had to be."""
     return Compared(
         view=unit.view,
@@ -286,7 +286,7 @@ def _sent(questions: Mapping[str, Sequence[Any]]) -> dict[str, list[Any]]:
     return {column: [_wire(value) for value in values] for column, values in questions.items()}
 
 
-def _token_of(unit: Unit, tokens: Sequence[Token]) -> Token:
+def _token_of(unit: StorageUnit, tokens: Sequence[Token]) -> Token:
     own = [token for token in tokens if token.unit == unit.storage_fingerprint]
     # views that share an event list have a token each
     found = next((token for token in own if token.definition == unit.definition_fingerprint), None)
@@ -299,7 +299,7 @@ def _token_of(unit: Unit, tokens: Sequence[Token]) -> Token:
     return found
 
 
-def _refuse_unarchived(unit: Unit, archived: Cover, reads: Sequence[Read]) -> None:
+def _refuse_unarchived(unit: StorageUnit, archived: OffsetVector, reads: Sequence[Read]) -> None:
     """Everything that an answer contains was in the log when it was read, so it must be archived now."""
     for read in reads:
         token = read.asked.token

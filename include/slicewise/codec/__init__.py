@@ -55,7 +55,7 @@ from slicewise.codec.pending import (
     unpack_tail,
     unpack_tail_head,
 )
-from slicewise.codec.scalar import FewRows, Row
+from slicewise.codec.scalar import Row, ScalarRows
 from slicewise.codec.skips import pack_skip, unpack_skip
 
 __all__ = [
@@ -75,7 +75,6 @@ __all__ = [
     "TAIL_SIZE",
     "TOTAL_HEAD",
     "Day",
-    "FewRows",
     "Hours",
     "Layout",
     "Lifetime",
@@ -86,6 +85,7 @@ __all__ = [
     "Room",
     "Row",
     "Running",
+    "ScalarRows",
     "Slices",
     "Total",
     "check_values",

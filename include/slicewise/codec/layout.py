@@ -21,7 +21,7 @@ from slicewise.aggregates.kernel.columns import Columns, Values
 from slicewise.aggregates.kernel.fields import Field, Fixed, Items, Texts
 from slicewise.aggregates.kernel.ragged import Int64, Ragged, RaggedBytes, offsets_of
 from slicewise.codec.envelopes import Raw
-from slicewise.codec.scalar import FewRows, Row
+from slicewise.codec.scalar import Row, ScalarRows
 from slicewise.errors import CodecError, DefinitionError
 
 CODEC_VERSION = 1
@@ -235,12 +235,12 @@ class Layout:
     # ---- decoding few rows
 
     @cached_property
-    def few(self) -> FewRows | None:
+    def few(self) -> ScalarRows | None:
         """How some hundreds of rows become Python's own numbers; None where a row holds texts,
         which only whole columns decode."""
         if any(isinstance(field, Texts) for _, field, _ in self._slots):
             return None
-        return FewRows(
+        return ScalarRows(
             "".join([_CODES[self.record[name].str] for _, _, name in self._slots]),
             tuple((i, f.numpy.itemsize) for i, (_, f, _) in enumerate(self._slots) if isinstance(f, Items)),
             tuple(len(partial.fields) for partial in self.partials),

@@ -12,7 +12,7 @@ from typing import Any
 import msgpack
 
 from slicewise.errors import CodecError
-from slicewise.offsets.vector import Cover
+from slicewise.offsets.vector import OffsetVector
 
 VERSION = 1
 MAX_BYTES = 16 << 20
@@ -24,7 +24,7 @@ Ranked = int | float | str
 
 
 @dataclass(frozen=True)
-class BoardRow:
+class LeaderboardRow:
     """An entity and what it is ranked by. key: per column text, integer, boolean, a date as yyyy-mm-dd, or an instant
     in microseconds."""
 
@@ -33,7 +33,7 @@ class BoardRow:
 
 
 @dataclass(frozen=True)
-class Board:
+class StoredLeaderboard:
     """The rows of a leaderboard at one window end, best first.
 
     fingerprint: of what the rows mean, 16 hex digits. start_us, end_us: the window, half-open; of sessions the bounds
@@ -43,9 +43,9 @@ class Board:
     fingerprint: str
     start_us: int
     end_us: int
-    cover: Cover
+    cover: OffsetVector
     columns: tuple[tuple[str, str], ...]
-    rows: tuple[BoardRow, ...]
+    rows: tuple[LeaderboardRow, ...]
     more: bool = False
     """Whether entities beyond these rows have a value too."""
 
@@ -72,7 +72,7 @@ class Board:
         return body + zlib.crc32(body).to_bytes(_CRC_BYTES, "little")
 
     @staticmethod
-    def unpack(raw: bytes) -> Board:
+    def unpack(raw: bytes) -> StoredLeaderboard:
         """The board that `pack` wrote; CodecError for any other bytes."""
         body, seal = raw[:-_CRC_BYTES], raw[-_CRC_BYTES:]
         if len(raw) > MAX_BYTES or zlib.crc32(body).to_bytes(_CRC_BYTES, "little") != seal:
@@ -82,13 +82,13 @@ class Board:
             version, fingerprint, start_us, end_us, nested, columns, rows, more = parts
             if version != VERSION:
                 raise _damaged(f"it is of version {version}")
-            board = Board(
+            board = StoredLeaderboard(
                 fingerprint.hex(),
                 start_us,
                 end_us,
-                Cover.unpack(_pack(nested)),
+                OffsetVector.unpack(_pack(nested)),
                 tuple((name, kind) for name, kind in columns),
-                tuple(BoardRow(tuple(key), value) for key, value in rows),
+                tuple(LeaderboardRow(tuple(key), value) for key, value in rows),
                 more is True,
             )
             same = board.pack() == raw and all(len(row.key) == len(board.columns) for row in board.rows)

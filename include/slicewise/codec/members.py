@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from slicewise.aggregates.alone import FewEvents, ManyEvents
+from slicewise.aggregates.alone import ManyEvents, ScalarEvents
 from slicewise.aggregates.kernel.events import Rows
 from slicewise.aggregates.kernel.fields import IDENTITY, SIGN_BIT
 from slicewise.aggregates.kernel.ragged import offsets_of, runs
@@ -190,7 +190,7 @@ class OpenMembers:
         """These of them, in this order."""
         return OpenMembers(self.form, self.records[indices], lambda: [self.members[i] for i in indices], self.place)
 
-    def events(self) -> FewEvents:
+    def events(self) -> ScalarEvents:
         """The same as Python's own numbers."""
         names = [name for name, _ in self.form.columns]
         rows = list(zip(*self.records.tolist(), strict=True))
@@ -200,7 +200,7 @@ class OpenMembers:
             name: column if 0 not in there else [v if held else None for v, held in zip(column, there, strict=True)]
             for name, (there, column) in zip(names, values, strict=True)
         }
-        return FewEvents(identities, columns)
+        return ScalarEvents(identities, columns)
 
     def many(self) -> ManyEvents:
         """The same as arrays; of text, decimals and arrays only their bytes' number."""

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from slicewise.codec.plain import converter, json_safe
-from slicewise.offsets.vector import Cover
+from slicewise.offsets.vector import OffsetVector
 
 _ESCAPED = '["\\\\\\x00-\\x1f]'
 Errors = Mapping[str, Mapping[int, str]]
@@ -59,7 +59,7 @@ def keys_of(view: str, window: str, starts: pa.Array, ends: pa.Array, entities: 
 
 def values_of(
     definition: str,
-    cover: Cover,
+    cover: OffsetVector,
     values: pa.Table,
     errors: Errors,
     *,
@@ -79,12 +79,12 @@ def values_of(
     return list(pc.binary_join_element_wise(*parts, "").cast(pa.binary()).to_pylist())
 
 
-def version_of(cover: Cover) -> int:
+def version_of(cover: OffsetVector) -> int:
     """Grows with the cover: of two records of one key the one with the larger version knows more events."""
     return sum(cover.offsets.values())
 
 
-def cover_text(cover: Cover) -> str:
+def cover_text(cover: OffsetVector) -> str:
     """A cover as JSON: {topic id: {partition: first offset not contained}}."""
     nested: dict[str, dict[str, int]] = {}
     for (topic, partition), offset in cover.offsets.items():

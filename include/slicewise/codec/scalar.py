@@ -40,7 +40,7 @@ class _ByLength(dict[int, Callable[[bytes], Row]]):
 
 
 @dataclass(eq=False)
-class FewRows:
+class ScalarRows:
     """How the rows of one layout become Python's own numbers; none of its fields is a text."""
 
     codes: str

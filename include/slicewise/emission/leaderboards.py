@@ -19,18 +19,18 @@ import pyarrow as pa
 
 from slicewise import log
 from slicewise.clock import Clock
-from slicewise.codec.leaderboards import Board, BoardRow
+from slicewise.codec.leaderboards import LeaderboardRow, StoredLeaderboard
 from slicewise.emission.ranking import Place, Standing, corrected, of_no_events, top
 from slicewise.emission.ticks import Correction, Tick
 from slicewise.errors import StoreUnavailable
 from slicewise.features.plan.deployment import Deployment
 from slicewise.features.plan.fingerprint import canonical_json
-from slicewise.features.plan.leaderboard import PlannedBoard
-from slicewise.features.plan.unit import PlannedFeature, Unit
-from slicewise.offsets.vector import Cover
+from slicewise.features.plan.leaderboard import PlannedLeaderboard
+from slicewise.features.plan.unit import PlannedFeature, StorageUnit
+from slicewise.offsets.vector import OffsetVector
 from slicewise.stores.online.keys import entity_tags
 from slicewise.stores.online.model.leaderboards import PERIODS
-from slicewise.stores.online.port import BoardStore
+from slicewise.stores.online.port import LeaderboardStore
 from slicewise.windows.slices import Window
 
 RESERVE = 4
@@ -54,8 +54,8 @@ class Corrections(Protocol):
 class Ranked:
     """A leaderboard with the unit and the feature that it ranks by."""
 
-    board: PlannedBoard
-    unit: Unit
+    board: PlannedLeaderboard
+    unit: StorageUnit
     feature: PlannedFeature
     nothing: object
     """The value of an entity without events."""
@@ -65,21 +65,21 @@ class Ranked:
         """Rows that corrections start from."""
         return max(self.board.k, min(MOST_REMEMBERED, RESERVE * self.board.k + SPARE))
 
-    def made(self, standing: Standing, window: tuple[int, int], cover: Cover, k: int) -> Board:
+    def made(self, standing: Standing, window: tuple[int, int], cover: OffsetVector, k: int) -> StoredLeaderboard:
         """The board of these rows."""
         rows = tuple(place.row for place in standing.places[:k])
         more = standing.more or len(standing.places) > k
-        return Board(self.board.fingerprint, *window, cover, self.unit.entity, rows, more)
+        return StoredLeaderboard(self.board.fingerprint, *window, cover, self.unit.entity, rows, more)
 
-    def standing(self, board: Board) -> Standing:
+    def standing(self, board: StoredLeaderboard) -> Standing:
         """The rows of a board, with their ranks."""
         return Standing(tuple(Place(self._rank(row), row) for row in board.rows), board.more)
 
-    def _rank(self, row: BoardRow) -> tuple[Any, bytes]:
+    def _rank(self, row: LeaderboardRow) -> tuple[Any, bytes]:
         value = decimal.Decimal(row.value) if isinstance(row.value, str) else row.value
         return -value, self.tag(row)
 
-    def tag(self, row: BoardRow) -> bytes:
+    def tag(self, row: LeaderboardRow) -> bytes:
         """The bytes that decide between equal values. A date and an instant are written in keys as in boards."""
         return entity_tags(self.unit.entity, [[value] for value in row.key])[0]
 
@@ -95,7 +95,7 @@ def ranked(deployment: Deployment) -> dict[tuple[str, Window], list[Ranked]]:
 
 
 @dataclass
-class BoardSink:
+class LeaderboardSink:
     """Of one deployment. Used by one thread.
 
     open_store: opens a connection that holds the deployment's epoch; a broken one is left and another opened with the
@@ -104,7 +104,7 @@ class BoardSink:
 
     deployment: Deployment
     epoch: int
-    open_store: Callable[[], BoardStore]
+    open_store: Callable[[], LeaderboardStore]
     clock: Clock
     corrections: Corrections | None = None
     written: int = 0
@@ -114,8 +114,8 @@ class BoardSink:
     corrected: int = 0
     uncorrected: int = 0
     """Past boards that late events changed and nothing was remembered of."""
-    _store: BoardStore | None = None
-    _past: dict[tuple[str, int], Board] = field(default_factory=dict)
+    _store: LeaderboardStore | None = None
+    _past: dict[tuple[str, int], StoredLeaderboard] = field(default_factory=dict)
     """What is to be remembered once the corrections before it stand."""
     _late: dict[str, tuple[Ranked, Tick]] = field(default_factory=dict)
     """Leaderboard -> its newest tick, where that came too late to be shown unless nothing newer follows."""
@@ -205,7 +205,9 @@ class BoardSink:
             return self._opened().board(name).board is not None
         return newest == end_us
 
-    def _say(self, each: Ranked, before: Board, now: Board, cause: tuple[str, int, int]) -> None:
+    def _say(
+        self, each: Ranked, before: StoredLeaderboard, now: StoredLeaderboard, cause: tuple[str, int, int]
+    ) -> None:
         assert self.corrections is not None
         assert each.board.topic is not None
         key, value = correction_record(each.board, before, now, cause)
@@ -234,7 +236,7 @@ class BoardSink:
             self._store.close()
             self._store = None
 
-    def _put(self, each: Ranked, board: Board, past: Board | None = None) -> None:
+    def _put(self, each: Ranked, board: StoredLeaderboard, past: StoredLeaderboard | None = None) -> None:
         """past: what corrections start from; it is remembered first, so that no board that was ever seen lacks it,
         also where a restart finds it late and skips it."""
         name, every_us = each.board.name, each.board.every_us
@@ -254,7 +256,7 @@ class BoardSink:
         else:
             self.written += written
 
-    def _opened(self) -> BoardStore:
+    def _opened(self) -> LeaderboardStore:
         if self._store is None:
             self._store = self.open_store()
         return self._store
@@ -272,7 +274,7 @@ def _changed(each: Ranked, correction: Correction, rows: np.ndarray[Any, Any]) -
 
 
 def correction_record(
-    board: PlannedBoard, before: Board, now: Board, cause: tuple[str, int, int]
+    board: PlannedLeaderboard, before: StoredLeaderboard, now: StoredLeaderboard, cause: tuple[str, int, int]
 ) -> tuple[bytes, bytes]:
     """Key and value of a correction, canonical JSON: of one key the greatest version is the newest."""
     key = {"leaderboard": board.name, "end_us": now.end_us}
@@ -290,11 +292,11 @@ def correction_record(
     return canonical_json(key).encode(), canonical_json(value).encode()
 
 
-def _of_topic(cover: Cover, topic: str) -> dict[str, int]:
+def _of_topic(cover: OffsetVector, topic: str) -> dict[str, int]:
     return {str(partition): offset for (name, partition), offset in cover.offsets.items() if name == topic}
 
 
-def _rows(board: Board, k: int) -> list[dict[str, Any]]:
+def _rows(board: StoredLeaderboard, k: int) -> list[dict[str, Any]]:
     names = [name for name, _ in board.columns]
     return [
         {"rank": i, "entity": dict(zip(names, row.key, strict=True)), "value": _json(row.value)}

@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from slicewise.aggregates import Aggregate
-from slicewise.codec.leaderboards import BoardRow, KeyValue, Ranked
+from slicewise.codec.leaderboards import KeyValue, LeaderboardRow, Ranked
 from slicewise.stores.online.keys import entity_tags
 
 _EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
@@ -29,7 +29,7 @@ class Place:
     """A row and where it stands among others: smaller ranks are better."""
 
     rank: tuple[Any, bytes]
-    row: BoardRow
+    row: LeaderboardRow
 
 
 @dataclass(frozen=True)
@@ -64,7 +64,7 @@ def places(columns: Sequence[tuple[str, str]], entities: pa.Table, values: pa.Ar
     tags = _tags(columns, entities)
     keys = zip(*([_key(value) for value in column] for column in listed), strict=True)
     return [
-        Place((-value, tag), BoardRow(key, _value(value)))
+        Place((-value, tag), LeaderboardRow(key, _value(value)))
         for value, tag, key in zip(values.to_pylist(), tags, keys, strict=True)
     ]
 

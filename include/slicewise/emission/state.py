@@ -14,7 +14,7 @@ import pyarrow as pa
 from slicewise.aggregates import Aggregate, Columns, Finished
 from slicewise.aggregates.kernel.events import Rows
 from slicewise.emission.entities import Int64, numbered
-from slicewise.features.plan.unit import PlannedFeature, Unit
+from slicewise.features.plan.unit import PlannedFeature, StorageUnit
 
 _FANOUT = 8
 """Chunks of one size that are made one of the next."""
@@ -45,7 +45,7 @@ class Chunk:
 class WindowState:
     """Of one unit. columns: of the features that are published."""
 
-    unit: Unit
+    unit: StorageUnit
     columns: frozenset[str]
     features: tuple[PlannedFeature, ...] = ()
     aggregates: tuple[Aggregate, ...] = ()

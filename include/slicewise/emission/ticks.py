@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from slicewise.features.plan.deployment import Deployment
-    from slicewise.features.plan.unit import Unit
-    from slicewise.offsets.vector import Cover
+    from slicewise.features.plan.unit import StorageUnit
+    from slicewise.offsets.vector import OffsetVector
 
 Errors = Mapping[str, Mapping[int, str]]
 """Feature column -> row -> why its value is null, where that is an error."""
@@ -44,7 +44,7 @@ class Tick:
     """Rows aligned with `entities`; per feature of this window a column of its name (`plays_10s`)."""
     changed: npt.NDArray[np.bool_]
     """Rows whose values are others than those published one step before."""
-    cover: Cover
+    cover: OffsetVector
     """All events below it, and no other, are in the values."""
     errors: Errors = field(default_factory=dict)
 
@@ -63,7 +63,7 @@ class Correction:
     values: pa.Table
     causes: Sequence[tuple[str, int, int]]
     """Per row (topic id, partition, offset) of the first of the late events."""
-    cover: Cover
+    cover: OffsetVector
     errors: Errors = field(default_factory=dict)
 
 
@@ -72,7 +72,7 @@ class EmittedView:
     """A view whose windows are published, and to what end. topic: of `emit=`; None where only boards want its ticks."""
 
     view: str
-    units: tuple[Unit, ...]
+    units: tuple[StorageUnit, ...]
     columns: frozenset[str]
     topic: str | None
     wait_us: int

@@ -18,8 +18,8 @@ from slicewise.emission.entities import NOBODY, Int64, numbered, same
 from slicewise.emission.state import Chunk, WindowState
 from slicewise.emission.ticks import Correction, Errors, Tick
 from slicewise.features.declare.emission import step_us
-from slicewise.features.plan.unit import PlannedFeature, Unit
-from slicewise.offsets.vector import Cover
+from slicewise.features.plan.unit import PlannedFeature, StorageUnit
+from slicewise.offsets.vector import OffsetVector
 from slicewise.windows.slices import Window, floor
 
 
@@ -43,7 +43,7 @@ class _Pairs:
 class UnitEmission:
     """Of one unit. columns: of the features that are published."""
 
-    unit: Unit
+    unit: StorageUnit
     columns: frozenset[str]
     corrections_us: int
     late_rows: int = 0
@@ -91,9 +91,11 @@ class UnitEmission:
         for window in self._windows:
             end = floor(last_us, step_us(window, self.unit.slice_us))
             if end > since_us:
-                self._tick(window, end, Cover())
+                self._tick(window, end, OffsetVector())
 
-    def advance(self, instant_us: int, rows: Rows, entities: pa.Table, cover: Cover) -> Iterator[Tick | Correction]:
+    def advance(
+        self, instant_us: int, rows: Rows, entities: pa.Table, cover: OffsetVector
+    ) -> Iterator[Tick | Correction]:
         """What this instant publishes, given the events since the last one, in the order of their identities."""
         fresh = self.state.accumulate(rows, self._named(entities, len(rows))) if len(rows) else None
         if fresh is not None:
@@ -112,7 +114,7 @@ class UnitEmission:
         self._forget(instant_us)
 
     # ------------------------------------------------------------ ends of windows
-    def _tick(self, window: Window, end_us: int, cover: Cover) -> Tick | None:
+    def _tick(self, window: Window, end_us: int, cover: OffsetVector) -> Tick | None:
         features, before = self._windows[window], self._shown[window]
         start_us, slice_us = end_us - window.length_us, self.unit.slice_us
         chunk = self.state.between(start_us // slice_us, end_us // slice_us)
@@ -154,7 +156,9 @@ class UnitEmission:
         return self.state.finish(features, self.state.combine(chunk, groups, len(ends)), ends)
 
     # ------------------------------------------------------------ late events
-    def _correction(self, window: Window, fresh: Chunk, rows: Rows, instant_us: int, cover: Cover) -> Correction | None:
+    def _correction(
+        self, window: Window, fresh: Chunk, rows: Rows, instant_us: int, cover: OffsetVector
+    ) -> Correction | None:
         late = self._published(window, fresh.number, instant_us)
         if not len(late.row):
             return None

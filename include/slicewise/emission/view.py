@@ -16,8 +16,8 @@ from slicewise.aggregates.kernel.events import Rows
 from slicewise.emission.entities import Int64
 from slicewise.emission.ticks import Correction, EmittedView, Tick, grid, next_instant
 from slicewise.emission.unit import UnitEmission
-from slicewise.features.plan.unit import Unit
-from slicewise.offsets.vector import Cover
+from slicewise.features.plan.unit import StorageUnit
+from slicewise.offsets.vector import OffsetVector
 from slicewise.windows.slices import floor
 
 QUIET_US = 1_000_000
@@ -36,7 +36,7 @@ class Progress:
     """Windows that ended by then were never published."""
     instant_us: int
     """The last instant that stands in the topic."""
-    cover: Cover
+    cover: OffsetVector
 
 
 @dataclass(frozen=True, eq=False)
@@ -154,7 +154,7 @@ class ViewEmission:
             self._begun = True
         while (found := self._next()) is not None:
             instant_us, cuts = found
-            cover = Cover({(self.topic_id, p): cut for p, cut in cuts.items()})
+            cover = OffsetVector({(self.topic_id, p): cut for p, cut in cuts.items()})
             published: list[Tick | Correction] = []
             for each in self.emissions:
                 name = each.unit.storage_fingerprint
@@ -198,7 +198,7 @@ def resumed(progress: Progress, emitted: EmittedView, max_ahead_us: int, log_beg
     return Progress(since_us, since_us, progress.cover)
 
 
-def _joined(taken: Sequence[Taken], unit: Unit) -> tuple[Rows, pa.Table]:
+def _joined(taken: Sequence[Taken], unit: StorageUnit) -> tuple[Rows, pa.Table]:
     """Rows of several partitions, one after the other."""
     some = [each for each in taken if len(each.rows)]
     if not some:

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 
 from slicewise.errors import DataLoss
 from slicewise.features.plan.unit import Source
-from slicewise.offsets.gaps import Hole
-from slicewise.offsets.vector import Cover, Place
+from slicewise.offsets.gaps import AcceptedGap
+from slicewise.offsets.vector import OffsetVector, TopicPartition
 
 _ACCEPT = "accept the loss, recorded and flagged (slicewise hole), and keep the log longer"
 
@@ -19,7 +19,7 @@ _ACCEPT = "accept the loss, recorded and flagged (slicewise hole), and keep the 
 class Missing:
     """Offsets [first, end) of a place that are neither archived nor in the log."""
 
-    place: Place
+    place: TopicPartition
     first: int
     end: int
 
@@ -29,7 +29,7 @@ class Loss:
     """What accepting all that is missing of a source means: the places, and the cover that holds then."""
 
     missing: tuple[Missing, ...]
-    cover: Cover
+    cover: OffsetVector
 
     @property
     def digest(self) -> str:
@@ -38,7 +38,7 @@ class Loss:
         return hashlib.sha256(json.dumps([named, sorted(self.cover.offsets.items())]).encode()).hexdigest()[:12]
 
 
-def loss(cover: Cover, earliest: Cover, goal: Cover, starts: Sequence[Cover]) -> Loss:
+def loss(cover: OffsetVector, earliest: OffsetVector, goal: OffsetVector, starts: Sequence[OffsetVector]) -> Loss:
     """What `next_extent` of the same values would refuse; nothing missing where it would not."""
     known = {topic for topic, _ in cover}
     begins = {place: earliest.get(place) for place in goal.offsets}
@@ -51,10 +51,12 @@ def loss(cover: Cover, earliest: Cover, goal: Cover, starts: Sequence[Cover]) ->
     beyond = {p: first for p, first in begins.items() if p in {m.place for m in missing}}
     # a topic that nothing is archived of begins at the log's beginning in all of its partitions
     beyond |= {p: first for p, first in begins.items() if p[0] in topics - known}
-    return Loss(tuple(sorted(missing, key=lambda m: m.place)), cover.join(Cover(beyond)))
+    return Loss(tuple(sorted(missing, key=lambda m: m.place)), cover.join(OffsetVector(beyond)))
 
 
-def hole_of(source: Source, lost: Missing, before_us: int | None, after_us: int, by: str, why: str, at_us: int) -> Hole:
+def hole_of(
+    source: Source, lost: Missing, before_us: int | None, after_us: int, by: str, why: str, at_us: int
+) -> AcceptedGap:
     """The hole that a person accepts.
 
     before_us, after_us: Kafka timestamps of the records on both sides (before_us None: there is none, so that its
@@ -62,7 +64,7 @@ def hole_of(source: Source, lost: Missing, before_us: int | None, after_us: int,
     """
     times = [after_us] if before_us is None else [before_us, after_us]
     from_us = 0 if before_us is None else min(times) - source.most_lateness_us
-    return Hole(
+    return AcceptedGap(
         source=source.name,
         topic_id=lost.place[0],
         partition=lost.place[1],
@@ -89,7 +91,9 @@ class Extent:
         return sum(self.end[partition] - first for partition, first in self.start.items())
 
 
-def next_extent(cover: Cover, earliest: Cover, goal: Cover, starts: Sequence[Cover], most: int) -> Extent:
+def next_extent(
+    cover: OffsetVector, earliest: OffsetVector, goal: OffsetVector, starts: Sequence[OffsetVector], most: int
+) -> Extent:
     """What follows `cover`, up to `goal`, about `most` offsets; empty where nothing is left.
 
     cover: of what is archived; earliest, goal: where the topic's log begins, and where it ended when
@@ -123,7 +127,7 @@ def next_extent(cover: Cover, earliest: Cover, goal: Cover, starts: Sequence[Cov
     return Extent(start, end)
 
 
-def refuse_lost_end(cover: Cover, latest: Cover, topic_id: str) -> None:
+def refuse_lost_end(cover: OffsetVector, latest: OffsetVector, topic_id: str) -> None:
     """Refuses a log that ends before what is archived of it: later records would get archived offsets again.
 
     latest: where the log ends, asked after `cover` was read. Raises DataLoss.
@@ -138,14 +142,14 @@ def refuse_lost_end(cover: Cover, latest: Cover, topic_id: str) -> None:
             )
 
 
-def _wanted(place: Place, cover: Cover, first: int, starts: Sequence[Cover]) -> int:
+def _wanted(place: TopicPartition, cover: OffsetVector, first: int, starts: Sequence[OffsetVector]) -> int:
     """The first offset that an archive must take at a place whose log begins at `first`."""
     if any(topic == place[0] for topic, _ in cover):
         return cover.get(place)
     return min((each.get(place) for each in starts), default=first)
 
 
-def _refuse_gone(place: Place, wanted: int, earliest: int, next_step: str) -> None:
+def _refuse_gone(place: TopicPartition, wanted: int, earliest: int, next_step: str) -> None:
     if earliest > wanted:
         raise DataLoss(
             f"{earliest - wanted} offsets are gone from the log before they were archived",

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 
-from slicewise.offsets.vector import Cover
+from slicewise.offsets.vector import OffsetVector
 
 
 class Why(Enum):
@@ -40,7 +40,13 @@ class Compacted:
     holds: int
 
 
-def holds(seq: int, cover: Cover, starts: Sequence[Cover], contained: Callable[[Cover], int], swapped: int) -> int:
+def holds(
+    seq: int,
+    cover: OffsetVector,
+    starts: Sequence[OffsetVector],
+    contained: Callable[[OffsetVector], int],
+    swapped: int,
+) -> int:
     """The newest archive of which a compacted hour holds all events, for every node of the store, or NOTHING.
 
     seq, cover: of its header; starts: the unit's start cover on each node; contained: as in `Filling`. An hour that
@@ -130,13 +136,13 @@ class Fill(Enum):
 class Filling:
     """What decides what a backfill does for the hours of a unit."""
 
-    start: Cover
+    start: OffsetVector
     newest: Mapping[int, int]
     """Hour -> newest archive among its source's events."""
-    contained: Callable[[Cover], int]
+    contained: Callable[[OffsetVector], int]
     """The newest archive all of whose events a cover contains."""
 
-    def of(self, hour: int, seq: int, cover: Cover | None) -> Fill:
+    def of(self, hour: int, seq: int, cover: OffsetVector | None) -> Fill:
         """seq, cover: of the hour's header; cover None where it has none."""
         if cover is None:
             return Fill.COMPUTE

@@ -4,21 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-from slicewise.features.plan.unit import Unit
+from slicewise.features.plan.unit import StorageUnit
 from slicewise.lifecycle.compaction import NOTHING, Compacted, UnitHours, holds
 from slicewise.lifecycle.lifetime import kept_from
-from slicewise.offsets.vector import Cover
+from slicewise.offsets.vector import OffsetVector
 from slicewise.stores.online.operations.publish_total import first_horizon
-from slicewise.stores.online.port import Marks
+from slicewise.stores.online.port import StoreMetadata
 from slicewise.stores.online.rules.decisions import expiry_s
 from slicewise.windows.slices import HOUR_US
 
 
 def unit_hours(
     newest: Mapping[int, int],
-    headers: Mapping[int, tuple[int, Cover]],
-    starts: Sequence[Cover],
-    contained: Callable[[Cover], int],
+    headers: Mapping[int, tuple[int, OffsetVector]],
+    starts: Sequence[OffsetVector],
+    contained: Callable[[OffsetVector], int],
     swapped: Mapping[int, int],
     kept_from: int,
     totals: tuple[int, ...],
@@ -32,7 +32,7 @@ def unit_hours(
     return UnitHours(newest, compacted, swapped, kept_from, totals)
 
 
-def first_kept(unit: Unit, marks: Marks, now_us: int) -> int:
+def first_kept(unit: StorageUnit, marks: StoreMetadata, now_us: int) -> int:
     """First hour of which the store still keeps anything by itself."""
     if unit.lifetime:  # nothing expires: what is older is in totals, or will be before the unit is ready
         return kept_from(marks, unit.storage_fingerprint, first_horizon(now_us, unit.retention_us))

@@ -10,8 +10,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from slicewise.lifecycle.compaction import UnitHours
-from slicewise.offsets.vector import Cover
-from slicewise.stores.online.port import Marks
+from slicewise.offsets.vector import OffsetVector
+from slicewise.stores.online.port import StoreMetadata
 from slicewise.stores.online.rules.decisions import HOURS_PER_DAY
 
 STOPPED_DAYS = 14
@@ -27,7 +27,7 @@ class Reached:
     held: int
 
 
-def reached(marks: Marks, unit: str, contained: Callable[[Cover], int]) -> Reached | None:
+def reached(marks: StoreMetadata, unit: str, contained: Callable[[OffsetVector], int]) -> Reached | None:
     """What every node claims of a unit (a fingerprint); None where one claims nothing. contained: the newest archive
     all of whose events a cover contains. Totals of a backfill hold what lies below their own node's start cover: that
     of another node may contain events that this one still has running, and a move would delete them."""
@@ -40,7 +40,7 @@ def reached(marks: Marks, unit: str, contained: Callable[[Cover], int]) -> Reach
     return Reached(min(each.hour for each in found), min(each.held for each in found))
 
 
-def kept_from(marks: Marks, unit: str, due: int) -> int:
+def kept_from(marks: StoreMetadata, unit: str, due: int) -> int:
     """The hour before which no node keeps hours by themselves, or none will before the unit is ready. due: the horizon
     that is. A node whose unit has no totals yet says nothing of the hours that the others keep."""
     return min((each.horizons[unit].hour for each in marks.each if unit in each.horizons), default=due)

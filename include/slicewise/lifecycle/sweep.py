@@ -14,7 +14,7 @@ from enum import Enum
 from typing import Any
 
 from slicewise.stores.online.keys import TAIL_FIELDS
-from slicewise.stores.online.port import Marks
+from slicewise.stores.online.port import StoreMetadata
 from slicewise.windows.slices import DAY_US
 
 SLACK_S = 7_200
@@ -51,7 +51,7 @@ class SweepRules:
 
     generation: int
     units: Mapping[str, UnitRule]
-    """Name in keys (`Marks.name`) -> rule."""
+    """Name in keys (`StoreMetadata.name`) -> rule."""
     epoch: int = 0
     retired: int = 0
     """As in the marks."""
@@ -207,7 +207,7 @@ def _day_start_s(kind: bytes) -> int | None:
         return None
 
 
-def rules_of(marks: Marks, manifest: Mapping[str, object]) -> SweepRules:
+def rules_of(marks: StoreMetadata, manifest: Mapping[str, object]) -> SweepRules:
     """The rules of a deployment, from the marks and its manifest's JSON."""
     sources = {str(each["name"]): _most_ahead_us(each) for each in _maps(manifest.get("sources"))}
     units = {
@@ -230,7 +230,7 @@ def _most_ahead_us(source: Mapping[str, Any]) -> int:
     return max(int(each["max_ahead_us"]) for each in (source, *earlier))
 
 
-def _horizon(marks: Marks, unit: str) -> int | None:
+def _horizon(marks: StoreMetadata, unit: str) -> int | None:
     found = marks.horizons.get(unit)
     return None if found is None else found.hour
 

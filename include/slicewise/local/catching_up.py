@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from slicewise.clock import Clock
 from slicewise.features.plan.deployment import Deployment
-from slicewise.offsets.vector import Cover
+from slicewise.offsets.vector import OffsetVector
 from slicewise.settings import Settings
 from slicewise.stores.log.producer import last_records
 from slicewise.stores.log.topics import KafkaLog
@@ -33,7 +33,7 @@ class CatchingUp:
     clock: Clock
     on_event: Callable[[], None]
     """Called at each look that finds any event applied."""
-    _end: Cover | None = field(default=None)
+    _end: OffsetVector | None = field(default=None)
 
     def reason(self, store: OnlineStore, log: KafkaLog) -> str | None:
         """Why the stream has not caught up; None where it has."""
@@ -44,7 +44,7 @@ class CatchingUp:
             return f"the past is being loaded, {sum(ledger.offsets.values()):,} events applied"
         if self._end is None:
             ends = (log.latest(source.topic).offsets for source in self.deployment.declared.sources)
-            self._end = Cover({place: offset for end in ends for place, offset in end.items()})
+            self._end = OffsetVector({place: offset for end in ends for place, offset in end.items()})
         left = sum(max(0, offset - ledger.get(place)) for place, offset in self._end.offsets.items())
         return f"{left:,} of {sum(self._end.offsets.values()):,} events to go" if left else None
 

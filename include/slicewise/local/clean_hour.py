@@ -10,7 +10,7 @@ from uuid import uuid4
 
 from slicewise.clock import Clock
 from slicewise.features.plan.deployment import Deployment
-from slicewise.features.plan.unit import Unit
+from slicewise.features.plan.unit import StorageUnit
 from slicewise.lifecycle.compaction import UnitHours
 from slicewise.lifecycle.hours import first_kept, unit_hours
 from slicewise.settings import Settings
@@ -20,7 +20,7 @@ from slicewise.stores.lake.catalog import Catalog, open_catalog
 from slicewise.stores.lake.records import append
 from slicewise.stores.lake.schemas import RUNS
 from slicewise.stores.log.topics import KafkaLog
-from slicewise.stores.online.port import Marks, OnlineStore
+from slicewise.stores.online.port import OnlineStore, StoreMetadata
 from slicewise.stores.online.redis import open_store
 from slicewise.stores.online.rules.decisions import CLOCK_OFF_US
 
@@ -82,8 +82,8 @@ def _margin_us(settings: Settings) -> int:
 def _hours(
     catalog: Catalog,
     store: OnlineStore,
-    marks: Marks,
-    unit: Unit,
+    marks: StoreMetadata,
+    unit: StorageUnit,
     archive: ArchiveState,
     newest: dict[int, int],
     now_us: int,

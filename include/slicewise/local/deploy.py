@@ -17,7 +17,7 @@ from slicewise.log import warning
 from slicewise.settings import Settings
 from slicewise.stores.log.topics import KafkaLog
 from slicewise.stores.online.model import phases
-from slicewise.stores.online.port import Marks, OnlineStore
+from slicewise.stores.online.port import OnlineStore, StoreMetadata
 from slicewise.stores.online.redis import open_store
 from slicewise.stores.online.redis.status import DEPLOYED, record_instants
 from slicewise.stores.recovery.beginning import archived_by, beginnings, with_probes_ready
@@ -28,7 +28,7 @@ from slicewise.stores.recovery.schema_places import settled
 class Standing:
     """What the store holds now: its marks, and the deployment that they name (none before the first)."""
 
-    marks: Marks
+    marks: StoreMetadata
     deployment: Deployment | None
 
 
@@ -69,7 +69,7 @@ def in_effect(settings: Settings, store: OnlineStore) -> Standing:
     return standing(store)
 
 
-def deploy(settings: Settings, store: OnlineStore, deployment: Deployment, epoch: int) -> Marks:
+def deploy(settings: Settings, store: OnlineStore, deployment: Deployment, epoch: int) -> StoreMetadata:
     """Deploys; topics that do not exist are made. The marks afterwards.
 
     epoch: the one that the plan was made under; EpochSuperseded when somebody deployed since.
@@ -88,7 +88,7 @@ def deploy(settings: Settings, store: OnlineStore, deployment: Deployment, epoch
     return marks
 
 
-def building(deployment: Deployment, marks: Marks) -> dict[str, tuple[int, int]]:
+def building(deployment: Deployment, marks: StoreMetadata) -> dict[str, tuple[int, int]]:
     """View -> (hours done, hours in all) of those whose history is not built yet; (0, 0): not begun."""
     left: dict[str, tuple[int, int]] = {}
     for unit in deployment.units:
@@ -97,7 +97,9 @@ def building(deployment: Deployment, marks: Marks) -> dict[str, tuple[int, int]]
     return left
 
 
-def waiting(store: OnlineStore, deployment: Deployment, marks: Marks, job: str, since_us: int) -> dict[str, str]:
+def waiting(
+    store: OnlineStore, deployment: Deployment, marks: StoreMetadata, job: str, since_us: int
+) -> dict[str, str]:
     """View -> how far its build is and what it waits for, of those whose history is not built. job: what counts where
     nobody has said that of a unit since since_us."""
     left: dict[str, str] = {}

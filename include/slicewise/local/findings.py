@@ -16,7 +16,7 @@ from slicewise.local.servers.redis import NAME as REDIS
 from slicewise.local.servers.state import StateFolder
 from slicewise.local.servers.supervisor import ServiceStatus
 from slicewise.settings import Settings
-from slicewise.stores.online.model.metadata_backup import WitnessFile
+from slicewise.stores.online.model.metadata_backup import MetadataBackupFile
 from slicewise.stores.online.redis.status import StoreStatus, read_status
 
 
@@ -76,7 +76,7 @@ def _of_servers(settings: Settings, rows: Sequence[ServiceStatus]) -> tuple[Find
 
 def emptied(settings: Settings, status: StoreStatus) -> tuple[Finding, ...]:
     """Of a store without a deployment where the stream's copy has one: a new store is well, one that lost it is not."""
-    known = None if status.marks.get("units") else WitnessFile(settings.state_dir / "stream").read()
+    known = None if status.marks.get("units") else MetadataBackupFile(settings.state_dir / "stream").read()
     if known is None or not known.units:
         return ()
     text = "it lost what was deployed: each answer is a 503 until the stream has brought it back"

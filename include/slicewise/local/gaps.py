@@ -11,8 +11,8 @@ from slicewise.features.plan.unit import Source
 from slicewise.lifecycle.archiving import Loss, hole_of, loss
 from slicewise.local import deploy
 from slicewise.log import warning
-from slicewise.offsets.gaps import Hole
-from slicewise.offsets.vector import Place
+from slicewise.offsets.gaps import AcceptedGap
+from slicewise.offsets.vector import TopicPartition
 from slicewise.settings import Settings
 from slicewise.stores.lake import gaps as archive
 from slicewise.stores.lake.archive import ArchiveState, archive_state, load
@@ -31,9 +31,9 @@ class Plan:
 
     source: Source
     loss: Loss
-    accepted: tuple[Hole, ...]
+    accepted: tuple[AcceptedGap, ...]
     now_us: int
-    before: Mapping[Place, int]
+    before: Mapping[TopicPartition, int]
     """Kafka timestamp of what is archived last of a place."""
     after: Mapping[int, int]
     """Partition -> Kafka timestamp of the first record that the log holds."""
@@ -46,7 +46,7 @@ class Plan:
     def digest(self) -> str:
         return self.loss.digest
 
-    def holes(self, by: str, why: str) -> tuple[Hole, ...]:
+    def holes(self, by: str, why: str) -> tuple[AcceptedGap, ...]:
         """As they would be recorded."""
         return tuple(
             hole_of(

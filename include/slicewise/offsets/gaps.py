@@ -10,11 +10,11 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 
 from slicewise.errors import CodecError
-from slicewise.offsets.vector import Place
+from slicewise.offsets.vector import TopicPartition
 
 
 @dataclass(frozen=True)
-class Hole:
+class AcceptedGap:
     """Offsets [first, end) of one place, whose events have times in [from_us, until_us), as far as can be told.
 
     The times follow from the Kafka timestamps of the records on both sides, and from the source's max_lateness and
@@ -34,7 +34,7 @@ class Hole:
     """When it was accepted."""
 
     @property
-    def place(self) -> Place:
+    def place(self) -> TopicPartition:
         return (self.topic_id, self.partition)
 
     def touches(self, start_us: int, end_us: int) -> bool:
@@ -42,20 +42,20 @@ class Hole:
         return start_us < self.until_us and self.from_us < end_us
 
 
-def to_json(holes: Sequence[Hole]) -> str:
+def to_json(holes: Sequence[AcceptedGap]) -> str:
     """Canonical JSON of several."""
     return json.dumps([asdict(each) for each in holes], sort_keys=True, separators=(",", ":"))
 
 
-def joined(*several: Sequence[Hole]) -> tuple[Hole, ...]:
+def joined(*several: Sequence[AcceptedGap]) -> tuple[AcceptedGap, ...]:
     """Every hole of any: a hole stays for good, so that the longer of two lists is the newer."""
     return tuple(sorted({each for holes in several for each in holes}, key=lambda h: (h.at_us, h.place, h.first)))
 
 
-def from_json(text: str, where: str) -> tuple[Hole, ...]:
+def from_json(text: str, where: str) -> tuple[AcceptedGap, ...]:
     """Inverse of to_json. Raises CodecError: a hole that cannot be read must not count as none."""
     try:
-        return tuple(Hole(**each) for each in json.loads(text))
+        return tuple(AcceptedGap(**each) for each in json.loads(text))
     except (ValueError, TypeError) as error:
         raise CodecError(
             f"the holes cannot be read: {error}",

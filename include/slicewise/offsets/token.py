@@ -18,7 +18,7 @@ from typing import Any
 import msgpack
 
 from slicewise.errors import BadRequest, CodecError
-from slicewise.offsets.vector import Cover, Place
+from slicewise.offsets.vector import OffsetVector, TopicPartition
 
 VERSION = 1
 MODES = ("live", "at", "event_time")
@@ -42,16 +42,16 @@ class Token:
     """Definition fingerprint, 16 hex digits."""
     mode: str
     """ "live", "at" or "event_time"."""
-    base: Cover
-    ahead: Mapping[int, Cover]
+    base: OffsetVector
+    ahead: Mapping[int, OffsetVector]
     """Hour since the epoch -> cover of its compaction, where that ran ahead of the base."""
     bounds: Bounds
 
-    def contains(self, hour: int, place: Place, offset: int) -> bool:
+    def contains(self, hour: int, place: TopicPartition, offset: int) -> bool:
         """Whether an event of this hour, within a feature's bounds, is in the answer."""
         return offset < self.first_missing(hour, place)
 
-    def first_missing(self, hour: int, place: Place) -> int:
+    def first_missing(self, hour: int, place: TopicPartition) -> int:
         """The first offset at `place` that the answer does not contain for events of `hour`."""
         base = self.base.get(place)
         ahead = self.ahead.get(hour)
@@ -61,8 +61,8 @@ class Token:
 def encode(
     unit: str,
     definition: str,
-    base: Cover,
-    ahead: Mapping[int, Cover],
+    base: OffsetVector,
+    ahead: Mapping[int, OffsetVector],
     mode: str,
     bounds: Bounds,
 ) -> str:
@@ -91,7 +91,7 @@ def tail(bounds: Bounds) -> bytes:
     return _pack([[start, end, sorted(grouped[start, end])] for start, end in sorted(grouped)])
 
 
-def seal(head_bytes: bytes, base: Cover, ahead: Mapping[int, Cover], tail_bytes: bytes) -> str:
+def seal(head_bytes: bytes, base: OffsetVector, ahead: Mapping[int, OffsetVector], tail_bytes: bytes) -> str:
     """A token of its four parts."""
     return _text(head_bytes + base.pack() + _pack_ahead(ahead) + tail_bytes)
 
@@ -113,7 +113,9 @@ def decode_all(text: str) -> tuple[Token, ...]:
     return tuple(_decode(part) for part in text.split(SEPARATOR))
 
 
-def missing_places(wanted: Token, base: Cover, ahead: Mapping[int, Cover], hours: tuple[int, int]) -> tuple[Place, ...]:
+def missing_places(
+    wanted: Token, base: OffsetVector, ahead: Mapping[int, OffsetVector], hours: tuple[int, int]
+) -> tuple[TopicPartition, ...]:
     """Places at which an answer (base, ahead) lacks events that the wanted token contains.
 
     hours: the half-open range of hours that the answer reaches; what lies outside of it is in no
@@ -134,7 +136,7 @@ def _pack(value: object) -> bytes:
 _NOTHING_AHEAD = _pack({})
 
 
-def _pack_ahead(ahead: Mapping[int, Cover]) -> bytes:
+def _pack_ahead(ahead: Mapping[int, OffsetVector]) -> bytes:
     if not ahead:
         return _NOTHING_AHEAD
     header = bytes(msgpack.Packer().pack_map_header(len(ahead)))
@@ -195,8 +197,8 @@ def _token(values: Any) -> Token:
     )
 
 
-def _cover(offsets: Any) -> Cover:
-    return Cover.unpack(_pack(offsets))
+def _cover(offsets: Any) -> OffsetVector:
+    return OffsetVector.unpack(_pack(offsets))
 
 
 def _bounds(groups: Sequence[Any]) -> dict[str, tuple[int, int]]:

@@ -9,21 +9,21 @@ from types import MappingProxyType
 
 from slicewise.errors import CodecError
 
-Place = tuple[str, int]
+TopicPartition = tuple[str, int]
 """(topic id: 32 lower-case hex digits, partition)"""
 
 _HEX = frozenset("0123456789abcdef")
 
 
 @dataclass(frozen=True)
-class Cover:
+class OffsetVector:
     """First offset not contained, per (topic id, partition); a place that is absent has 0.
 
     Zeros are dropped and places sorted when a cover is made, so that equal covers are equal
     values, hashes and bytes.
     """
 
-    offsets: Mapping[Place, int] = field(default_factory=dict)
+    offsets: Mapping[TopicPartition, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         kept = {}
@@ -43,30 +43,30 @@ class Cover:
         return hash(tuple(self.offsets.items()))
 
     def __reduce__(self) -> tuple[object, ...]:
-        return (Cover, (dict(self.offsets),))  # a mapping proxy cannot be pickled
+        return (OffsetVector, (dict(self.offsets),))  # a mapping proxy cannot be pickled
 
-    def __iter__(self) -> Iterator[Place]:
+    def __iter__(self) -> Iterator[TopicPartition]:
         return iter(self.offsets)
 
     def __bool__(self) -> bool:
         return bool(self.offsets)
 
-    def get(self, place: Place) -> int:
+    def get(self, place: TopicPartition) -> int:
         """First offset of `place` that is not contained."""
         return self.offsets.get(place, 0)
 
-    def contains(self, place: Place, offset: int) -> bool:
+    def contains(self, place: TopicPartition, offset: int) -> bool:
         return offset < self.get(place)
 
-    def join(self, other: Cover) -> Cover:
+    def join(self, other: OffsetVector) -> OffsetVector:
         """Per place the larger: what two results contain together."""
         joined = dict(self.offsets)
         for place, offset in other.offsets.items():
             if offset > joined.get(place, 0):
                 joined[place] = offset
-        return Cover(joined)
+        return OffsetVector(joined)
 
-    def dominates(self, other: Cover) -> bool:
+    def dominates(self, other: OffsetVector) -> bool:
         """Whether this cover contains everything that `other` contains."""
         return all(self.get(place) >= offset for place, offset in other.offsets.items())
 
@@ -84,13 +84,13 @@ class Cover:
         return bytes(msgpack.packb(nested))
 
     @staticmethod
-    def unpack(raw: bytes) -> Cover:
+    def unpack(raw: bytes) -> OffsetVector:
         """The cover that `pack` wrote; CodecError for any other bytes."""
         import msgpack
 
         try:
             nested = msgpack.unpackb(raw, strict_map_key=False)
-            cover = Cover({(t, p): o for t, entry in nested.items() for p, o in entry.items()})
+            cover = OffsetVector({(t, p): o for t, entry in nested.items() for p, o in entry.items()})
         except (ValueError, TypeError, AttributeError, msgpack.exceptions.UnpackException) as error:
             raise CodecError(
                 f"{len(raw)} bytes are no packed cover: {error}",

@@ -15,18 +15,18 @@ from typing import Any
 import numpy as np
 
 from slicewise.aggregates.contract import Finished
-from slicewise.aggregates.scalar import Listed
-from slicewise.offsets.vector import Cover
-from slicewise.reading.batched import JointPlan, combine
-from slicewise.reading.cache import Known
-from slicewise.reading.claims import Base, Stored
-from slicewise.reading.pending import TailSeen
+from slicewise.aggregates.scalar import Scalars
+from slicewise.offsets.vector import OffsetVector
+from slicewise.reading.batched import BatchedPlan, combine
+from slicewise.reading.cache import PartialCache
+from slicewise.reading.claims import NodeClaims, Stored
+from slicewise.reading.pending import PendingSeen
 from slicewise.reading.plan import Interval, Total, plan_key, plan_read
 from slicewise.reading.rows import Gathering, Rows, gather
-from slicewise.reading.scalar import FewGathering, finish_few, rows_of
+from slicewise.reading.scalar import ScalarGathering, finish_few, rows_of
 from slicewise.windows.slices import floor
 
-__all__ = ["Base", "JointPlan", "Merged", "Stored", "merge", "plan_key", "plan_read"]
+__all__ = ["BatchedPlan", "Merged", "NodeClaims", "Stored", "merge", "plan_key", "plan_read"]
 
 FEW_ROWS = 2_000
 """Up to about so many rows Python's own numbers are faster than whole columns."""
@@ -40,20 +40,20 @@ FEW_GROUPS = 200
 class Merged:
     """The answer of several units for the same entities."""
 
-    joint: JointPlan
+    joint: BatchedPlan
     entities: int
-    finished: tuple[Finished | Listed, ...]
+    finished: tuple[Finished | Scalars, ...]
     """Per finish of the joint plan, as a column or as Python's own values; the plan's slots say where
     a feature's values stand."""
-    base: tuple[tuple[Cover, ...], ...]
+    base: tuple[tuple[OffsetVector, ...], ...]
     """Per plan and entity."""
-    ahead: tuple[tuple[Mapping[int, Cover], ...], ...]
+    ahead: tuple[tuple[Mapping[int, OffsetVector], ...], ...]
     """Per plan and entity: hour -> cover, where it exceeds the base somewhere."""
     stale: tuple[frozenset[Total], ...]
     """Per plan the days and pentads whose total is out of date, so that their hours, or days, must be read: where
     not all are empty, this is no answer yet."""
 
-    tail: tuple[TailSeen, ...] = ()
+    tail: tuple[PendingSeen, ...] = ()
     """Per plan what the answer contains of the tail."""
     begun: Mapping[tuple[int, int], Mapping[int, int]] = field(default_factory=dict)
     """(plan, entity) -> interval -> when the first event of the open session in it was."""
@@ -83,12 +83,12 @@ class Merged:
 
 
 def merge(
-    joint: JointPlan,
+    joint: BatchedPlan,
     stored: Sequence[Sequence[Stored]],
     entities: int,
-    bases: Sequence[Base],
+    bases: Sequence[NodeClaims],
     few_rows: int = FEW_ROWS,
-    known: Known | None = None,
+    known: PartialCache | None = None,
 ) -> Merged:
     """The answer for `entities` entities; one that nothing is stored of is empty.
 
@@ -101,9 +101,9 @@ def merge(
         return Merged(joint, entities, (), (), (), ())
     few = joint.by_few and entities * sum(joint.windows) <= FEW_GROUPS
     if few and sum([rows_of(plan, parts) for plan, parts in zip(joint.plans, stored, strict=True)]) <= few_rows:
-        numbers = [FewGathering(layout, few_rows_of, known) for layout, few_rows_of in joint.few_layouts]
+        numbers = [ScalarGathering(layout, few_rows_of, known) for layout, few_rows_of in joint.few_layouts]
         covers, aheads, stale, tail = _gathered(joint, stored, entities, bases, numbers)
-        finished: Sequence[Finished | Listed] = () if any(stale) else finish_few(joint, numbers, entities)
+        finished: Sequence[Finished | Scalars] = () if any(stale) else finish_few(joint, numbers, entities)
     else:
         remembered = known if entities <= FEW_ENTITIES else None
         columns = [Gathering(*each, remembered) for each in joint.gathered]
@@ -116,7 +116,11 @@ def merge(
 
 
 def _gathered(
-    joint: JointPlan, stored: Sequence[Sequence[Stored]], entities: int, bases: Sequence[Base], rows: Sequence[Rows]
+    joint: BatchedPlan,
+    stored: Sequence[Sequence[Stored]],
+    entities: int,
+    bases: Sequence[NodeClaims],
+    rows: Sequence[Rows],
 ) -> tuple[Any, Any, Any, Any]:
     """Per plan base and ahead of each entity, stale days, and what there was of the tail; the rows are added to those
     of their layout."""
@@ -132,7 +136,7 @@ def _gathered(
 Begun = dict[tuple[int, int], dict[int, int]]
 
 
-def _finish(joint: JointPlan, rows: Sequence[Gathering], entities: int) -> tuple[tuple[Finished, ...], Begun]:
+def _finish(joint: BatchedPlan, rows: Sequence[Gathering], entities: int) -> tuple[tuple[Finished, ...], Begun]:
     decoded, taken, groups = [], [], []
     begun: Begun = {}
     for found, members, table in zip(rows, joint.layouts, joint.tables, strict=True):

@@ -18,8 +18,8 @@ import numpy as np
 
 from slicewise.aggregates.contract import Aggregate, Finished
 from slicewise.aggregates.kernel.columns import Columns
-from slicewise.aggregates.scalar import Listed, Run
-from slicewise.codec import FewRows, Layout
+from slicewise.aggregates.scalar import Run, Scalars
+from slicewise.codec import Layout, ScalarRows
 from slicewise.reading.plan import Int64, ReadPlan
 from slicewise.reading.table import Table
 
@@ -55,7 +55,7 @@ class Slot:
 
 
 @dataclass(frozen=True, eq=False)
-class JointPlan:
+class BatchedPlan:
     """Plans of several units for the same entities, with what they share."""
 
     plans: tuple[ReadPlan, ...]
@@ -115,7 +115,7 @@ class JointPlan:
         return decoded and all(aggregate.few is not None for _, aggregate in self.finishes)
 
     @cached_property
-    def few_layouts(self) -> tuple[tuple[Layout, FewRows], ...]:
+    def few_layouts(self) -> tuple[tuple[Layout, ScalarRows], ...]:
         """Per layout how its rows become Python's own numbers; requires `by_few`."""
         found = [self.plans[members[0]].unit.layout for members in self.layouts]
         return tuple((layout, layout.few) for layout in found if layout.few is not None)
@@ -195,7 +195,7 @@ class JointPlan:
         return self._finishes[1]
 
 
-def ends_of(joint: JointPlan, form: Form, entities: int) -> Int64:
+def ends_of(joint: BatchedPlan, form: Form, entities: int) -> Int64:
     """Per group of a form where its window ends."""
     plans = [joint.plans[i] for member in form.members for i in joint.layouts[member.layout]]
     ends = [np.array([end for _, end in plan.intervals], np.int64) for plan in plans]
@@ -227,7 +227,7 @@ def _nameless(values: dict[str, Any], aggregate: Aggregate) -> str:
 
 
 def combine(
-    joint: JointPlan,
+    joint: BatchedPlan,
     decoded: Sequence[Sequence[Columns]],
     taken: Sequence[Int64],
     groups: Sequence[Int64],
@@ -258,12 +258,12 @@ def _taken(partials: Columns, rows: Int64) -> Columns:
 
 
 def combine_few(
-    joint: JointPlan,
+    joint: BatchedPlan,
     decoded: Sequence[Sequence[Sequence[Sequence[Any]]]],
     runs: Sequence[Sequence[Run]],
     groups: Sequence[Sequence[Sequence[int]]],
     known: Sequence[Sequence[Sequence[Any]]],
-) -> tuple[Listed, ...]:
+) -> tuple[Scalars, ...]:
     """`combine` in Python's own numbers, to the same bits. decoded: per layout, partial and field
     its values by row; runs, groups: per layout ranges of rows, and per group the runs in it; known:
     per layout further runs, each as the states of its partials."""

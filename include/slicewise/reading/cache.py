@@ -24,7 +24,7 @@ SEEN = 100_000
 _ENTRY_BYTES, _HOUR_BYTES, _STATE_BYTES, _ARRAY_BYTES = 600, 100, 250, 120
 
 
-class KnownDays(NamedTuple):
+class CachedDays(NamedTuple):
     """What the compacted hours of one entity's unit come to under one plan."""
 
     hours: Mapping[int, int]
@@ -41,7 +41,7 @@ class KnownDays(NamedTuple):
         return _ENTRY_BYTES + _HOUR_BYTES * len(self.hours) + _STATE_BYTES * states
 
 
-class KnownColumns(NamedTuple):
+class CachedColumns(NamedTuple):
     """The same as whole columns: row i counts in the windows of masks[i]."""
 
     hours: Mapping[int, int]
@@ -66,12 +66,12 @@ def _arrays(values: Any) -> list[np.ndarray[Any, Any]]:
 Key = tuple[int, bytes]
 
 
-class Known:
+class PartialCache:
     """Bounded by bytes; the oldest are forgotten first."""
 
     def __init__(self, limit: int = KNOWN_BYTES) -> None:
         self._limit = limit
-        self._found: dict[Key, KnownDays | KnownColumns] = {}
+        self._found: dict[Key, CachedDays | CachedColumns] = {}
         self._seen: dict[Key, None] = {}
         self.bytes = self.hits = self.misses = 0
 
@@ -86,7 +86,7 @@ class Known:
                 digest.update(value)
         return plan, digest.digest()
 
-    def get(self, key: Key) -> KnownDays | KnownColumns | None:
+    def get(self, key: Key) -> CachedDays | CachedColumns | None:
         """What is known, if it is."""
         found = self._found.get(key)
         if found is None:
@@ -107,7 +107,7 @@ class Known:
         self._seen[key] = None
         return False
 
-    def put(self, key: Key, days: KnownDays | KnownColumns) -> None:
+    def put(self, key: Key, days: CachedDays | CachedColumns) -> None:
         """Keeps it; one that is larger than all that may be kept is not."""
         size = days.size
         if size > self._limit:

@@ -19,13 +19,13 @@ from slicewise.aggregates.kernel.events import Rows
 from slicewise.codec import IDENTITY_BYTES, identity_time, score_of
 from slicewise.errors import CodecError
 from slicewise.offsets import token as tokens
-from slicewise.offsets.vector import Cover, Place
+from slicewise.offsets.vector import OffsetVector, TopicPartition
 from slicewise.reading.claims import Stored
 from slicewise.reading.plan import Finisher, Interval, ReadMode
 from slicewise.windows import slices
 
 if TYPE_CHECKING:
-    from slicewise.features.plan.unit import PlannedFeature, Unit
+    from slicewise.features.plan.unit import PlannedFeature, StorageUnit
 
 Int64 = npt.NDArray[np.int64]
 GUARD, LOW = b"l:", b"w"
@@ -45,7 +45,7 @@ class Span(NamedTuple):
 class ListPlan:
     """One event list's part of a read."""
 
-    unit: Unit
+    unit: StorageUnit
     features: tuple[PlannedFeature, ...]
     mode: ReadMode
     t_us: int
@@ -71,7 +71,7 @@ class ListPlan:
         return span.start_us, span.end_us
 
 
-def plan_list(unit: Unit, features: Sequence[PlannedFeature], mode: ReadMode, t_us: int) -> ListPlan:
+def plan_list(unit: StorageUnit, features: Sequence[PlannedFeature], mode: ReadMode, t_us: int) -> ListPlan:
     """The plan of a list's features at t (microseconds UTC). No two instants share one."""
     found: dict[Span, int] = {}
     span_of = []
@@ -132,7 +132,7 @@ class ListMerged:
     entities: int
     finished: tuple[Finished, ...]
     """Per finisher of the plan: value of entity e in span s at e · spans + s."""
-    base: tuple[Cover, ...]
+    base: tuple[OffsetVector, ...]
     """Per entity."""
     short: tuple[Short, ...]
     """Where there is one, this is no answer."""
@@ -148,7 +148,7 @@ class ListMerged:
         return tokens.seal(self.plan.token_head, self.base[entity], {}, self.plan.token_tail)
 
 
-def merge_list(plan: ListPlan, stored: Sequence[Stored], entities: int, ledger: Cover) -> ListMerged:
+def merge_list(plan: ListPlan, stored: Sequence[Stored], entities: int, ledger: OffsetVector) -> ListMerged:
     """The answer for `entities` entities; one of which nothing is stored has no events.
 
     ledger: of the same reply; of parts that bring a base of their own, that one's. Raises CodecError for damaged
@@ -166,7 +166,7 @@ def merge_list(plan: ListPlan, stored: Sequence[Stored], entities: int, ledger: 
             covers[part.entity] = covers[part.entity].join(part.base.held(part.partition))
         beyond = {place: after for place, after in guards.items() if after > held.get(place)}
         if beyond:
-            covers[part.entity] = covers[part.entity].join(Cover(beyond))
+            covers[part.entity] = covers[part.entity].join(OffsetVector(beyond))
         if low is not None:
             lows[part.entity] = max(low, lows.get(part.entity, low))
         found = list(dict.fromkeys(each for each in chain.from_iterable(part.days) if each is not None))
@@ -179,9 +179,9 @@ def merge_list(plan: ListPlan, stored: Sequence[Stored], entities: int, ledger: 
     return ListMerged(plan, entities, finished, tuple(covers), short)
 
 
-def _hash(flat: Sequence[bytes]) -> tuple[Mapping[Place, int], bytes | None]:
+def _hash(flat: Sequence[bytes]) -> tuple[Mapping[TopicPartition, int], bytes | None]:
     """Per place the first offset that its guard does not cover, and the low-water mark."""
-    guards: dict[Place, int] = {}
+    guards: dict[TopicPartition, int] = {}
     low = None
     for name, value in zip(flat[::2], flat[1::2], strict=True):
         if name == LOW:

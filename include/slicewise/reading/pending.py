@@ -22,7 +22,7 @@ from slicewise.aggregates.kernel.events import Event
 from slicewise.aggregates.kernel.fields import SIGN_BIT
 from slicewise.codec import IDENTITY_BYTES, PLACE_OF, Layout, Members, OpenMembers, unpack_skip
 from slicewise.errors import CodecError
-from slicewise.offsets.vector import Place
+from slicewise.offsets.vector import TopicPartition
 from slicewise.reading.plan import NOWHERE, Int64, ReadPlan
 from slicewise.windows.slices import HOUR_US
 
@@ -33,14 +33,14 @@ ROW_EVENTS = 8
 NEVER = 1 << 62
 """Beyond every offset."""
 
-Standing = Callable[[Place], tuple[int, int]]
+Standing = Callable[[TopicPartition], tuple[int, int]]
 """Place -> half-open range of the offsets whose events stand."""
-Floor = Callable[[Place, int], int]
+Floor = Callable[[TopicPartition, int], int]
 """(place, hour) -> the first offset that is not compacted."""
 
 
 @dataclass(frozen=True, eq=False)
-class Tail:
+class PendingField:
     """The events of one entity's and unit's tail that count."""
 
     events: OpenMembers
@@ -48,7 +48,7 @@ class Tail:
     masks: Sequence[int] | Int64
     times: Sequence[int] | Int64
     """Per event of them its mask and its time in microseconds."""
-    ends: Mapping[Place, int]
+    ends: Mapping[TopicPartition, int]
     """Beyond the newest of each place that stands, wherever it counts."""
     newest_us: int
     """Time of the latest event within a window."""
@@ -56,15 +56,15 @@ class Tail:
     """Of all of them, where they are known to have one."""
 
 
-class Tailed(NamedTuple):
+class PendingEvents(NamedTuple):
     """A tail under a plan; key: of mask 0."""
 
     plan: ReadPlan
     key: int
-    tail: Tail
+    tail: PendingField
 
 
-class TailSeen(NamedTuple):
+class PendingSeen(NamedTuple):
     """What an answer contains of the tail: how many events, and the time of the latest."""
 
     events: int
@@ -72,19 +72,19 @@ class TailSeen(NamedTuple):
     left: int = 0
     """Offsets up to which a tail of another life of the store brought events that this answer does not contain."""
 
-    def and_of(self, other: TailSeen) -> TailSeen:
+    def and_of(self, other: PendingSeen) -> PendingSeen:
         """Of both."""
         newest_us = max(self.newest_us, other.newest_us)
-        return TailSeen(self.events + other.events, newest_us, self.left + other.left)
+        return PendingSeen(self.events + other.events, newest_us, self.left + other.left)
 
 
-NO_EVENTS = TailSeen(0, -NEVER)
+NO_EVENTS = PendingSeen(0, -NEVER)
 
 
-def accumulated(layout: Layout, tails: Sequence[Tailed]) -> Iterator[tuple[list[Columns], Int64]]:
+def accumulated(layout: Layout, tails: Sequence[PendingEvents]) -> Iterator[tuple[list[Columns], Int64]]:
     """Per partial of the layout one row per key (of a session's plan per key and slice), and the keys; partials that
     no plan asks for are empty."""
-    forms: dict[Members, list[Tailed]] = {}
+    forms: dict[Members, list[PendingEvents]] = {}
     for each in tails:
         forms.setdefault(each.tail.events.form, []).append(each)
     for form, alike in forms.items():
@@ -153,7 +153,7 @@ def opened(plan: ReadPlan, values: Sequence[bytes]) -> OpenMembers:
         ) from error
 
 
-def standing(fields: Mapping[bytes, bytes], place: Place) -> tuple[int, int]:
+def standing(fields: Mapping[bytes, bytes], place: TopicPartition) -> tuple[int, int]:
     """Half-open range of the offsets at a place whose events of the tail stand, by the other fields of the hash."""
     at = b"%s:%d" % (place[0].encode(), place[1])
     guard, skipped = int(fields.get(b"l:" + at, -1)), fields.get(b"x:" + at)
@@ -164,13 +164,13 @@ def standing(fields: Mapping[bytes, bytes], place: Place) -> tuple[int, int]:
     return guard + 1, NEVER
 
 
-def tail_of(plan: ReadPlan, events: OpenMembers, stands: Standing, floor: Floor) -> Tail:
+def tail_of(plan: ReadPlan, events: OpenMembers, stands: Standing, floor: Floor) -> PendingField:
     """Which of the events count."""
     way = _one_by_one if len(events) <= FEW_EVENTS else _at_once
     return way(plan, events, stands, floor)
 
 
-def _one_by_one(plan: ReadPlan, events: OpenMembers, stands: Standing, floor: Floor) -> Tail:
+def _one_by_one(plan: ReadPlan, events: OpenMembers, stands: Standing, floor: Floor) -> PendingField:
     cuts, regions = plan.hot.regions
     slice_us, whole = plan.unit.slice_us, int.from_bytes
     ranges: dict[bytes, tuple[int, int]] = {}
@@ -200,10 +200,10 @@ def _one_by_one(plan: ReadPlan, events: OpenMembers, stands: Standing, floor: Fl
                 newest = max(newest, time)
     if len(taken) < len(events):
         events = events.take(taken)
-    return Tail(events, masks, times, {place_of(at): end for at, end in ends.items()}, newest)
+    return PendingField(events, masks, times, {place_of(at): end for at, end in ends.items()}, newest)
 
 
-def _at_once(plan: ReadPlan, events: OpenMembers, stands: Standing, floor: Floor) -> Tail:
+def _at_once(plan: ReadPlan, events: OpenMembers, stands: Standing, floor: Floor) -> PendingField:
     identity = events.records["identity"]
     offset = identity["offset"].astype(np.int64)
     time = (identity["time"].astype(np.uint64) ^ np.uint64(SIGN_BIT)).view(np.int64)
@@ -230,12 +230,12 @@ def _at_once(plan: ReadPlan, events: OpenMembers, stands: Standing, floor: Floor
         mask, time = mask[taken], time[taken]
     newest = int(time.max(initial=-NEVER))
     found = {at: end for at, end in zip(places, ends.tolist(), strict=True) if end}
-    return Tail(events, mask, time, found, newest)
+    return PendingField(events, mask, time, found, newest)
 
 
 def _alike(
     plan: ReadPlan, events: OpenMembers, offset: Int64, time: Int64, stands: Standing, floor: Floor
-) -> Tail | None:
+) -> PendingField | None:
     """What mostly comes: events of one place, all of which count alike. None of others."""
     cuts, regions = plan.hot.regions
     slice_us, (earliest, latest) = plan.unit.slice_us, (int(time.min()), int(time.max()))
@@ -250,7 +250,7 @@ def _alike(
     low = max(low, floor(place, earliest // HOUR_US), floor(place, latest // HOUR_US))
     if not low <= first <= last < high:
         return None
-    return Tail(events, np.full(len(time), mask), time, {place: last + 1}, latest, mask)
+    return PendingField(events, np.full(len(time), mask), time, {place: last + 1}, latest, mask)
 
 
 def _places(identity: npt.NDArray[Any]) -> tuple[Int64, list[int]]:
@@ -265,6 +265,6 @@ def _places(identity: npt.NDArray[Any]) -> tuple[Int64, list[int]]:
     return place.reshape(-1), first.tolist()
 
 
-def place_of(at: bytes) -> Place:
+def place_of(at: bytes) -> TopicPartition:
     """The place in an identity: topic id and partition."""
     return at[:16].hex(), int.from_bytes(at[16:], "big")

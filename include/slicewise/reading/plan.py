@@ -21,12 +21,12 @@ import numpy.typing as npt
 from slicewise.aggregates.alone import FewOf
 from slicewise.aggregates.contract import Aggregate
 from slicewise.offsets import token as tokens
-from slicewise.offsets.vector import Cover, Place
+from slicewise.offsets.vector import OffsetVector, TopicPartition
 from slicewise.windows import slices
 from slicewise.windows.slices import HOUR_US, PENTAD_DAYS
 
 if TYPE_CHECKING:
-    from slicewise.features.plan.unit import PlannedFeature, Unit
+    from slicewise.features.plan.unit import PlannedFeature, StorageUnit
 
 ReadMode = Literal["live", "at"]
 Interval = tuple[int, int]
@@ -88,7 +88,7 @@ class DayTotal:
 
 
 @dataclass(frozen=True)
-class PentadTotal:
+class FiveDayTotal:
     """Field `p` of a pentad's last day, valid while it names the `c` of its days: these count in the windows
     of `mask`."""
 
@@ -96,15 +96,15 @@ class PentadTotal:
     mask: int
 
 
-class Pentad(NamedTuple):
+class FiveDays(NamedTuple):
     """A pentad among days that are known by their numbers."""
 
     number: int
 
 
-Total = int | Pentad
+Total = int | FiveDays
 """What a total is of: a day, or a pentad."""
-Part = HourTotal | HourRows | DayTotal | PentadTotal | None
+Part = HourTotal | HourRows | DayTotal | FiveDayTotal | None
 
 
 @dataclass(frozen=True)
@@ -141,7 +141,7 @@ class Fetched:
     """The same by day, and place among its names."""
     days: tuple[tuple[int, DayTotal], ...]
     """Where days' totals stand; `c` stands right before each."""
-    pentads: tuple[tuple[tuple[int, ...], int, PentadTotal], ...]
+    pentads: tuple[tuple[tuple[int, ...], int, FiveDayTotal], ...]
     """Where the `c` of each pentad's days stand, and its total."""
 
     @staticmethod
@@ -164,7 +164,7 @@ class Fetched:
                 # `c` stands first among a day's names
                 (tuple(starts[day] for day in days_of(part.pentad)), i, part)
                 for i, (_, part) in fields
-                if isinstance(part, PentadTotal)
+                if isinstance(part, FiveDayTotal)
             ),
         )
 
@@ -178,7 +178,7 @@ class HotField(NamedTuple):
     """A field of a hot hash: a guard, a running partial, a total, a tail's, or one that is not counted by its name."""
 
     kind: Literal["l", "r", "t", "q", ""]
-    place: Place
+    place: TopicPartition
     hour: int
     mask: int
 
@@ -195,7 +195,7 @@ class Finisher:
 class ReadPlan:
     """One unit's part of a read: what to fetch for each entity, and how it is combined."""
 
-    unit: Unit
+    unit: StorageUnit
     features: tuple[PlannedFeature, ...]
     mode: ReadMode
     intervals: tuple[Interval, ...]
@@ -254,7 +254,9 @@ class ReadPlan:
     known_tokens: dict[bytes, str] = field(default_factory=dict, repr=False)
     """Tokens of the bases met so far: most entities have the ledger's."""
 
-    def sealed(self, base: Cover, ahead: Mapping[int, Cover], intervals: Sequence[Interval] | None = None) -> str:
+    def sealed(
+        self, base: OffsetVector, ahead: Mapping[int, OffsetVector], intervals: Sequence[Interval] | None = None
+    ) -> str:
         """The token of an answer of this plan; intervals: those of an entity, where sessions make them differ."""
         if intervals is not None:
             return tokens.seal(self.token_head, base, ahead, tokens.tail(self.bounds_of(intervals)))
@@ -292,7 +294,7 @@ def _empty_of(partial: Aggregate) -> FewOf | None:
     return lambda _: empty
 
 
-def plan_key(unit: Unit, t_us: int) -> tuple[int, bool]:
+def plan_key(unit: StorageUnit, t_us: int) -> tuple[int, bool]:
     """Equal for times between which no bound of the unit's windows moves.
 
     Bounds are made by floor and ceil to multiples of the slice (all lengths, hops and resolutions
@@ -303,7 +305,7 @@ def plan_key(unit: Unit, t_us: int) -> tuple[int, bool]:
 
 
 def plan_read(
-    unit: Unit,
+    unit: StorageUnit,
     features: Sequence[PlannedFeature],
     mode: ReadMode,
     t_us: int,
@@ -404,7 +406,7 @@ def _rows(hour: int, spans: Sequence[tuple[int, int] | None], masks: _Masks) -> 
 
 
 def _day_fields(
-    unit: Unit, intervals: Sequence[Asked], without_total: frozenset[Total], masks: _Masks
+    unit: StorageUnit, intervals: Sequence[Asked], without_total: frozenset[Total], masks: _Masks
 ) -> tuple[DayFields, ...]:
     pentads: dict[int, set[int]] = {}
     days: dict[int, set[int]] = {}
@@ -417,7 +419,7 @@ def _day_fields(
             parts = slices.slice_segments(start, end, unit.slice_us)
         whole, single = slices.pentads(parts.days) if by_pentads else (range(0), tuple(parts.days))
         for pentad in whole:
-            if Pentad(pentad) in without_total:
+            if FiveDays(pentad) in without_total:
                 single += tuple(days_of(pentad))
             else:
                 pentads.setdefault(pentad, set()).add(i)
@@ -442,7 +444,7 @@ def _day_fields(
     for day, windows in days.items():
         fields[day].append((DAY_TOTAL, DayTotal(day, masks.number(windows))))
     for pentad, windows in pentads.items():
-        fields[days_of(pentad)[-1]].append((PENTAD_TOTAL, PentadTotal(pentad, masks.number(windows))))
+        fields[days_of(pentad)[-1]].append((PENTAD_TOTAL, FiveDayTotal(pentad, masks.number(windows))))
     for hour, windows in hours.items():
         entry = (b"h:%d" % hour, HourTotal(hour, masks.number(windows)))
         fields.setdefault(hour // HOURS_PER_DAY, []).append(entry)

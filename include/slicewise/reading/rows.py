@@ -35,11 +35,20 @@ from slicewise.codec import (
     unpack_tail,
 )
 from slicewise.errors import BeyondRetention, CodecError, DataLoss, StoreUnavailable
-from slicewise.offsets.vector import Cover, Place
-from slicewise.reading.cache import Known, KnownColumns
-from slicewise.reading.claims import Base, Stored
-from slicewise.reading.pending import NO_EVENTS, Tail, Tailed, TailSeen, accumulated, opened, standing, tail_of
-from slicewise.reading.plan import NOWHERE, HotField, HourRows, Int64, Pentad, ReadPlan, Total
+from slicewise.offsets.vector import OffsetVector, TopicPartition
+from slicewise.reading.cache import CachedColumns, PartialCache
+from slicewise.reading.claims import NodeClaims, Stored
+from slicewise.reading.pending import (
+    NO_EVENTS,
+    PendingEvents,
+    PendingField,
+    PendingSeen,
+    accumulated,
+    opened,
+    standing,
+    tail_of,
+)
+from slicewise.reading.plan import NOWHERE, FiveDays, HotField, HourRows, Int64, ReadPlan, Total
 from slicewise.windows.slices import HOUR_US
 
 LEARNED_LIMIT = 50_000
@@ -47,7 +56,7 @@ LEARNED_LIMIT = 50_000
 
 Compacted = tuple[Mapping[int, int], frozenset[Total]]
 """hour -> seq of what is compacted, and what has a total that is out of date."""
-Gathered = tuple[tuple[Cover, ...], tuple[Mapping[int, Cover], ...], frozenset[Total], TailSeen]
+Gathered = tuple[tuple[OffsetVector, ...], tuple[Mapping[int, OffsetVector], ...], frozenset[Total], PendingSeen]
 """Base and ahead per entity, the days and pentads without a valid total, and what there was of the tail."""
 
 
@@ -66,7 +75,7 @@ class Rows(Protocol):
         """A value that holds, from `start`, a block of rows with these slice numbers."""
         ...
 
-    def events(self, plan: ReadPlan, key: int, tail: Tail) -> None:
+    def events(self, plan: ReadPlan, key: int, tail: PendingField) -> None:
         """Events of the tail, each in its mask; key: of mask 0."""
         ...
 
@@ -78,7 +87,7 @@ class Gathering:
     layout: Layout
     masks: int
     """Of all plans of the layout."""
-    known: Known | None = None
+    known: PartialCache | None = None
     blocks: list[Raw] = field(default_factory=list)
     counts: list[int] = field(default_factory=list)
     """Per block its rows."""
@@ -86,7 +95,7 @@ class Gathering:
     """(key, rows) of consecutive rows that count alike."""
     known_keys: list[int] = field(default_factory=list)
     known_partials: list[Sequence[Columns]] = field(default_factory=list)
-    tails: list[Tailed] = field(default_factory=list)
+    tails: list[PendingEvents] = field(default_factory=list)
 
     def compacted(self, plan: ReadPlan, days: Sequence[Sequence[bytes | None]], key: int) -> Compacted:
         """As `Rows`."""
@@ -95,11 +104,11 @@ class Gathering:
             return add_days(plan, days, key, self)
         name = known.key(~plan.number, days)
         found = known.get(name)
-        if not isinstance(found, KnownColumns):
+        if not isinstance(found, CachedColumns):
             if not known.is_asked_again(name):
                 return add_days(plan, days, key, self)
             alone = Gathering(self.layout, self.masks)
-            found = KnownColumns(*add_days(plan, days, 0, alone), *alone.combined(plan.partials))
+            found = CachedColumns(*add_days(plan, days, 0, alone), *alone.combined(plan.partials))
             known.put(name, found)
         if found.masks:
             self.known_keys += [key + mask for mask in found.masks]
@@ -141,9 +150,9 @@ class Gathering:
         self.counts.append(len(numbers))
         self.runs += [(key + mask, n) for mask, n in part.runs(numbers)]
 
-    def events(self, plan: ReadPlan, key: int, tail: Tail) -> None:
+    def events(self, plan: ReadPlan, key: int, tail: PendingField) -> None:
         """As `Rows`."""
-        self.tails.append(Tailed(plan, key, tail))
+        self.tails.append(PendingEvents(plan, key, tail))
 
     def keys(self) -> Int64:
         """Per row its key."""
@@ -152,7 +161,7 @@ class Gathering:
 
 
 def gather(
-    plan: ReadPlan, stored: Sequence[Stored], entities: int, base: Base, rows: Rows, masks: int, first: int
+    plan: ReadPlan, stored: Sequence[Stored], entities: int, base: NodeClaims, rows: Rows, masks: int, first: int
 ) -> Gathered:
     """Adds one unit's rows; masks: of its layout, in which the unit's own are numbered from `first`; base: of parts
     that bring none of their own.
@@ -161,7 +170,7 @@ def gather(
     """
     stale: frozenset[Total] = frozenset()
     covers = [base.ledger] * entities
-    aheads: list[Mapping[int, Cover]] = [_NOTHING] * entities
+    aheads: list[Mapping[int, OffsetVector]] = [_NOTHING] * entities
     seen = NO_EVENTS
     given = base
     for part in stored:
@@ -196,7 +205,7 @@ def gather(
     return tuple(covers), tuple(aheads), stale, seen
 
 
-_NOTHING: Mapping[int, Cover] = {}
+_NOTHING: Mapping[int, OffsetVector] = {}
 _NONE: frozenset[Total] = frozenset()
 
 
@@ -231,7 +240,7 @@ def add_days(plan: ReadPlan, days: Sequence[Sequence[bytes | None]], key: int, r
                 whole.append(value)
                 of.append(pentad.mask)
             else:
-                stale |= {Pentad(pentad.pentad)}
+                stale |= {FiveDays(pentad.pentad)}
     if whole:
         check_values(whole, DAY_HEAD)
         rows.singles(key, DAY_HEAD, whole, of)
@@ -288,7 +297,7 @@ class Brought(NamedTuple):
 NO_TOTAL = Brought(-(1 << 62), 0)
 
 
-def _add_total(plan: ReadPlan, part: Stored, base: Base, rows: Rows, key: int) -> Brought:
+def _add_total(plan: ReadPlan, part: Stored, base: NodeClaims, rows: Rows, key: int) -> Brought:
     """Adds the entity's total, if it has one."""
     at = next((i for i in range(0, len(part.hot), 2) if part.hot[i] == b"t"), None)
     if at is None:
@@ -318,16 +327,16 @@ _FIRST = itemgetter(0)
 
 
 def _add_hot(
-    plan: ReadPlan, part: Stored, compacted: Mapping[int, int], total: Brought, base: Base, rows: Rows, key: int
-) -> tuple[dict[Place, int], TailSeen]:
+    plan: ReadPlan, part: Stored, compacted: Mapping[int, int], total: Brought, base: NodeClaims, rows: Rows, key: int
+) -> tuple[dict[TopicPartition, int], PendingSeen]:
     """Adds the running partials and the events of the tail that count; gives the offsets beyond the ledger that they
     reach, and what there was of the tail."""
-    guards: dict[Place, int] = {}
+    guards: dict[TopicPartition, int] = {}
     counted: list[bytes] = []
     masks: list[int] = []
     ledger, names, values = base.ledger.offsets, part.hot[::2], part.hot[1::2]
     tail: list[bytes] = []
-    left: dict[Place, int] = {}
+    left: dict[TopicPartition, int] = {}
     if base.tail:
         letters = _letters(names)
         if _EVENT in letters:
@@ -357,7 +366,7 @@ def _add_hot(
     events = opened(plan, tail)
     fields = dict(zip(names, values, strict=True))
 
-    def floor(place: Place, hour: int) -> int:
+    def floor(place: TopicPartition, hour: int) -> int:
         seq = total.seq if hour < total.horizon else compacted.get(hour)
         return base.start.get(place) if seq is None else base.floor(seq, place)
 
@@ -367,19 +376,22 @@ def _add_hot(
     for place, end in found.ends.items():
         if end > ledger.get(place, 0):
             guards[place] = max(end, guards.get(place, 0))
-    return guards, TailSeen(len(found.masks), found.newest_us)
+    return guards, PendingSeen(len(found.masks), found.newest_us)
 
 
 def _left(
-    ends: Mapping[Place, int], fields: Mapping[bytes, bytes], ledger: Cover, guards: Mapping[Place, int]
-) -> TailSeen:
+    ends: Mapping[TopicPartition, int],
+    fields: Mapping[bytes, bytes],
+    ledger: OffsetVector,
+    guards: Mapping[TopicPartition, int],
+) -> PendingSeen:
     """What a tail of another life brought beyond what is folded. ends: beyond the last event in its fields. One that
     was skipped, and what lies beyond it, counted in no answer."""
     lacking = 0
     for place, end in ends.items():
         _, skipped = standing(fields, place)
         lacking += max(0, min(end, skipped) - max(ledger.get(place), guards.get(place, 0)))
-    return TailSeen(0, NO_EVENTS.newest_us, lacking) if lacking else NO_EVENTS
+    return PendingSeen(0, NO_EVENTS.newest_us, lacking) if lacking else NO_EVENTS
 
 
 _EVENT = b"q"
@@ -396,7 +408,7 @@ def _letters(names: Sequence[bytes]) -> bytes:
         raise CodecError("a hot field without a name") from error
 
 
-def _is_beyond(value: bytes, seq: int, place: Place, hour: int, base: Base) -> bool:
+def _is_beyond(value: bytes, seq: int, place: TopicPartition, hour: int, base: NodeClaims) -> bool:
     """Whether a running partial holds what its compacted hour does not."""
     first, last, _ = open_running(value)
     floor = base.floor(seq, place)
@@ -445,16 +457,18 @@ Beside them `m` says how many events there are. `e` and `n` are of the format be
 _UNCOUNTED = HotField("", ("", 0), 0, NOWHERE)
 
 
-def _beyond(base: Cover, guards: Mapping[Place, int]) -> Cover:
+def _beyond(base: OffsetVector, guards: Mapping[TopicPartition, int]) -> OffsetVector:
     return base.join(_cover_of(tuple(sorted(guards.items()))))
 
 
 @lru_cache(maxsize=4_096)
-def _cover_of(offsets: tuple[tuple[Place, int], ...]) -> Cover:
-    return Cover(dict(offsets))
+def _cover_of(offsets: tuple[tuple[TopicPartition, int], ...]) -> OffsetVector:
+    return OffsetVector(dict(offsets))
 
 
-def _ahead(compacted: Mapping[int, int], hours: tuple[int, int], base: Base, partition: int | None) -> dict[int, Cover]:
+def _ahead(
+    compacted: Mapping[int, int], hours: tuple[int, int], base: NodeClaims, partition: int | None
+) -> dict[int, OffsetVector]:
     if base.behind.issuperset(compacted.values()):
         return {}
     first, end = hours
@@ -465,7 +479,7 @@ def _ahead(compacted: Mapping[int, int], hours: tuple[int, int], base: Base, par
     }
 
 
-def _joined(one: Mapping[int, Cover], other: Mapping[int, Cover]) -> dict[int, Cover]:
+def _joined(one: Mapping[int, OffsetVector], other: Mapping[int, OffsetVector]) -> dict[int, OffsetVector]:
     joined = dict(one)
     for hour, cover in other.items():
         joined[hour] = joined[hour].join(cover) if hour in joined else cover

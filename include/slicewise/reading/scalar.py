@@ -13,24 +13,24 @@ from typing import Any
 
 import numpy as np
 
-from slicewise.aggregates.alone import FewEvents, ManyEvents
-from slicewise.aggregates.scalar import Listed, Run
-from slicewise.codec import FewRows, Layout, Row
-from slicewise.reading.batched import JointPlan, combine_few
-from slicewise.reading.cache import Known, KnownDays
+from slicewise.aggregates.alone import ManyEvents, ScalarEvents
+from slicewise.aggregates.scalar import Run, Scalars
+from slicewise.codec import Layout, Row, ScalarRows
+from slicewise.reading.batched import BatchedPlan, combine_few
+from slicewise.reading.cache import CachedDays, PartialCache
 from slicewise.reading.claims import Stored
-from slicewise.reading.pending import FEW_EVENTS, Tail, Tailed, accumulated, distinct
+from slicewise.reading.pending import FEW_EVENTS, PendingEvents, PendingField, accumulated, distinct
 from slicewise.reading.plan import NOWHERE, HourRows, Int64, ReadPlan
 from slicewise.reading.rows import Compacted, add_days
 
 
 @dataclass
-class FewGathering:
+class ScalarGathering:
     """Rows of one layout by their key."""
 
     layout: Layout
-    few: FewRows
-    known: Known | None = None
+    few: ScalarRows
+    known: PartialCache | None = None
     by_key: dict[int, list[Row]] = field(default_factory=lambda: defaultdict(list))
     known_keys: list[int] = field(default_factory=list)
     known_states: list[Sequence[Any]] = field(default_factory=list)
@@ -43,11 +43,11 @@ class FewGathering:
             return add_days(plan, days, key, self)
         name = known.key(plan.number, days)
         found = known.get(name)
-        if not isinstance(found, KnownDays):
+        if not isinstance(found, CachedDays):
             if not known.is_asked_again(name):
                 return add_days(plan, days, key, self)
-            alone = FewGathering(self.layout, self.few)
-            found = KnownDays(*add_days(plan, days, 0, alone), alone.states())
+            alone = ScalarGathering(self.layout, self.few)
+            found = CachedDays(*add_days(plan, days, 0, alone), alone.states())
             known.put(name, found)
         for mask, states in found.states:
             self.known_keys.append(key + mask)
@@ -82,11 +82,11 @@ class FewGathering:
                 self.by_key[key + mask] += rows[at : at + n]
             at += n
 
-    def events(self, plan: ReadPlan, key: int, tail: Tail) -> None:
+    def events(self, plan: ReadPlan, key: int, tail: PendingField) -> None:
         """As `merge_rows.Rows`: as states, each of all events of a key."""
         of = plan.few_of
         if of is None:
-            for partials, keys in accumulated(self.layout, [Tailed(plan, key, tail)]):
+            for partials, keys in accumulated(self.layout, [PendingEvents(plan, key, tail)]):
                 for found, row in zip(keys.tolist(), self.layout.few_rows(partials), strict=True):
                     self.by_key[found].append(row)
             return
@@ -101,7 +101,7 @@ class FewGathering:
         return self.few.columns(list(chain.from_iterable(rows))), list(pairwise(ends)), list(self.by_key)
 
 
-def _by_mask(tail: Tail) -> list[tuple[int, FewEvents | ManyEvents]]:
+def _by_mask(tail: PendingField) -> list[tuple[int, ScalarEvents | ManyEvents]]:
     """The events of each mask: one, mostly."""
     masks = tail.masks
     if len(masks) <= FEW_EVENTS:
@@ -127,7 +127,7 @@ def rows_of(plan: ReadPlan, stored: Sequence[Stored]) -> int:
     return found
 
 
-def finish_few(joint: JointPlan, gathered: Sequence[FewGathering], entities: int) -> tuple[Listed, ...]:
+def finish_few(joint: BatchedPlan, gathered: Sequence[ScalarGathering], entities: int) -> tuple[Scalars, ...]:
     """Per finish of the plan its values."""
     decoded, runs, groups = [], [], []
     for found, table in zip(gathered, joint.tables, strict=True):

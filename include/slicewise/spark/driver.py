@@ -28,7 +28,7 @@ from slicewise.spark.runtime.log import event, warning
 from slicewise.spark.runtime.session import stream_session
 from slicewise.spark.runtime.share import Share
 from slicewise.stores.log.topics import KafkaLog
-from slicewise.stores.online.port import Marks, OnlineStore
+from slicewise.stores.online.port import OnlineStore, StoreMetadata
 from slicewise.stores.online.redis import open_store
 from slicewise.stores.recovery.schema_places import LEASE_S, record_places
 
@@ -69,7 +69,7 @@ class Driver:
     _port: int = 0
     _session: SparkSession | None = None
     _healer: Healing = field(init=False)
-    _opening: tuple[Deployment, Marks, float] | None = None
+    _opening: tuple[Deployment, StoreMetadata, float] | None = None
     """The deployment that runs, its marks, and since when, where a schema of it has no place yet."""
 
     def __post_init__(self) -> None:
@@ -129,7 +129,7 @@ class Driver:
             self._record_places(store)
             self.stop.wait(TICK_S)
 
-    def _look(self, store: OnlineStore) -> Marks:
+    def _look(self, store: OnlineStore) -> StoreMetadata:
         """The marks; what they lack is brought back first."""
         return self._healer.look(store)
 
@@ -145,7 +145,7 @@ class Driver:
             return  # who deployed meanwhile, or recorded them, is planned next
         event("schema_placed", sources=list(deployment.opening))
 
-    def _plan(self, store: OnlineStore, marks: Marks) -> None:
+    def _plan(self, store: OnlineStore, marks: StoreMetadata) -> None:
         ended = [query.error() for query in self._queries.values() if not query.active]
         self._drain("running")
         for error in ended:
@@ -161,7 +161,7 @@ class Driver:
         if self._healer.bridged(store, deployment, stands) is stands:  # else it is a newer deployment's turn
             self._start(deployment, manifest, stands)
 
-    def _start(self, deployment: Deployment, manifest: str, marks: Marks) -> None:
+    def _start(self, deployment: Deployment, manifest: str, marks: StoreMetadata) -> None:
         """A query for each source that has something to do."""
         assert self._session is not None
         log = KafkaLog(self.settings.kafka_bootstrap)
@@ -177,11 +177,11 @@ class Driver:
             self._queries[source.name] = SourceQuery(self._session, self.settings, plan, manifest, status)
             event("query_started", source=source.name, epoch=plan.epoch, start=dict(plan.start))
 
-    def _tailed(self, marks: Marks) -> frozenset[str]:
+    def _tailed(self, marks: StoreMetadata) -> frozenset[str]:
         """Sources whose folds remove what a tail wrote, beyond what the setting says."""
         return frozenset() if self.settings.tail == "on" else frozenset(marks.tails)
 
-    def _report(self, store: OnlineStore, marks: Marks) -> None:
+    def _report(self, store: OnlineStore, marks: StoreMetadata) -> None:
         in_time = bool(self._queries)
         for name, query in self._queries.items():
             lag = query.lag()
@@ -197,7 +197,7 @@ class Driver:
         for name, figures in self._figures().items():
             store.put_status(f"{self.part}:{name}", _text(figures))
 
-    def _look_at_tail(self, store: OnlineStore, marks: Marks, query: SourceQuery) -> None:
+    def _look_at_tail(self, store: OnlineStore, marks: StoreMetadata, query: SourceQuery) -> None:
         """The fold takes its time while the tail lives; where it is off, the mark goes that one left in another life of
         the store."""
         name = query.plan.source.name

@@ -10,9 +10,9 @@ import pyarrow as pa
 
 from slicewise.errors import BadRequest, DataLoss
 from slicewise.features.plan.unit import Source
-from slicewise.offsets.gaps import Hole
+from slicewise.offsets.gaps import AcceptedGap
 from slicewise.offsets.token import Token
-from slicewise.offsets.vector import Cover
+from slicewise.offsets.vector import OffsetVector
 from slicewise.training.tables.instants import text_of
 
 
@@ -29,10 +29,10 @@ class Archived:
     """
 
     seq: int
-    cover: Cover
+    cover: OffsetVector
     until_us: int
     snapshot_id: int
-    holes: tuple[Hole, ...] = ()
+    holes: tuple[AcceptedGap, ...] = ()
     """Events that were lost before they were archived, up to seq."""
 
 
@@ -58,7 +58,7 @@ class Archive(Protocol):
         """
         ...
 
-    def below(self, source: Source, columns: Sequence[str], cover: Cover, kafka_us: int, seq: int) -> pa.Table:
+    def below(self, source: Source, columns: Sequence[str], cover: OffsetVector, kafka_us: int, seq: int) -> pa.Table:
         """Good events that the cover contains, of Kafka times at or after this one, of archive seqs up to `seq`.
 
         Gives what `events` gives: the events by which one that comes again is known.

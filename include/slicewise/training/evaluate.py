@@ -25,7 +25,7 @@ from slicewise.errors import BadRequest, DefinitionError, FunctionRaised
 from slicewise.features.declare.definitions import FeatureView
 from slicewise.features.declare.project import Project
 from slicewise.features.plan.planner import plan
-from slicewise.features.plan.unit import PlannedFeature, Unit
+from slicewise.features.plan.unit import PlannedFeature, StorageUnit
 from slicewise.training.answering.capacity import beyond_capacity
 from slicewise.training.answering.entities import entities_of
 from slicewise.training.answering.local import Bounds, Question, UnitEvents, answer
@@ -131,7 +131,7 @@ def _evaluated(view: FeatureView, events: object, queries: object) -> pa.Table:
 class _Transit:
     """Encode and decode: the bytes that would stand in a store."""
 
-    unit: Unit
+    unit: StorageUnit
 
     def __call__(self, columns: list[Columns], n: int) -> list[Columns]:
         layout = self.unit.layout
@@ -167,7 +167,7 @@ def _modes(table: pa.Table) -> list[Mode]:
     return modes
 
 
-def _bounds(unit: Unit, feature: PlannedFeature, modes: Sequence[Mode], spine: Spine) -> Bounds:
+def _bounds(unit: StorageUnit, feature: PlannedFeature, modes: Sequence[Mode], spine: Spine) -> Bounds:
     start, end = np.zeros(len(spine), np.int64), np.zeros(len(spine), np.int64)
     asked = np.array(modes, dtype=object)
     for mode in MODES:

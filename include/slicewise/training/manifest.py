@@ -14,7 +14,7 @@ import pyarrow as pa
 from slicewise.errors import BadRequest
 from slicewise.features.plan.deployment import Deployment
 from slicewise.offsets.gaps import from_json, to_json
-from slicewise.offsets.vector import Cover
+from slicewise.offsets.vector import OffsetVector
 from slicewise.training.archive import Archived
 
 FORMAT = 1
@@ -98,7 +98,7 @@ class Manifest:
         return {
             name: Archived(
                 each["seq"],
-                Cover.unpack(bytes.fromhex(each["cover"])),
+                OffsetVector.unpack(bytes.fromhex(each["cover"])),
                 each["until_us"],
                 each["snapshot_id"],
                 from_json(each["holes"], "manifest") if "holes" in each else (),

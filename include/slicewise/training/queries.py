@@ -19,8 +19,8 @@ from slicewise.features.declare.definitions import FeatureView
 from slicewise.features.declare.project import Project
 from slicewise.features.plan.deployment import Deployment
 from slicewise.features.plan.planner import plan
-from slicewise.features.plan.unit import Source, Unit
-from slicewise.offsets.vector import Cover
+from slicewise.features.plan.unit import Source, StorageUnit
+from slicewise.offsets.vector import OffsetVector
 from slicewise.training.answering.entities import entities_of
 from slicewise.training.answering.rows import IDENTITY_COLUMNS, KAFKA_TIME, events_of, row_logic
 from slicewise.training.archive import Archive, Archived
@@ -42,7 +42,7 @@ class GivenArchive:
 
     def reaches(self, source: str) -> Archived:  # noqa: ARG002
         """All of them, for ever."""
-        return Archived(1, Cover({}), _FOR_EVER, 0)
+        return Archived(1, OffsetVector({}), _FOR_EVER, 0)
 
     def confirmed(self, source: Source, archived: Archived) -> Archived:  # noqa: ARG002
         """See Archive."""
@@ -54,7 +54,7 @@ class GivenArchive:
         within = pc.and_(pc.greater_equal(time, start_us), pc.less(time, end_us))
         return self._selected(self.table.filter(within), columns)
 
-    def below(self, source: Source, columns: Sequence[str], cover: Cover, kafka_us: int, seq: int) -> pa.Table:  # noqa: ARG002
+    def below(self, source: Source, columns: Sequence[str], cover: OffsetVector, kafka_us: int, seq: int) -> pa.Table:  # noqa: ARG002
         """See Archive."""
         places = zip(self.table["topic_id"].to_pylist(), self.table["partition"].to_pylist(), strict=True)
         ends = np.array([cover.get(place) for place in places], np.int64)
@@ -124,7 +124,7 @@ def _spine(asked: pa.Table) -> Given:
     return given_spine(asked)
 
 
-def _each(unit: Unit, kept: pa.Table) -> pa.Table:
+def _each(unit: StorageUnit, kept: pa.Table) -> pa.Table:
     """A question per event, in the order of their times."""
     time = np.asarray(kept["event_time"].to_numpy(), np.int64)
     order = np.argsort(time, kind="stable")
@@ -135,7 +135,7 @@ def _each(unit: Unit, kept: pa.Table) -> pa.Table:
     return kept.select([name for name, _ in unit.entity]).take(pa.array(order)).append_column(AT, at)
 
 
-def _ends(unit: Unit, kept: pa.Table, windows: Sequence[Window], begin: int, end: int) -> pa.Table:
+def _ends(unit: StorageUnit, kept: pa.Table, windows: Sequence[Window], begin: int, end: int) -> pa.Table:
     """A question per entity and end of a window that holds an event, ends in (begin, end]."""
     names = [name for name, _ in unit.entity]
     known = entities_of(kept, names)

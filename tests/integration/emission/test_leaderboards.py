@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from slicewise.codec.leaderboards import Board
+from slicewise.codec.leaderboards import StoredLeaderboard
 from slicewise.local.servers import stream
 from slicewise.stores.online.redis import open_store
 from tests.support.stack import Stack, stack_of
@@ -52,7 +52,7 @@ class Watcher(threading.Thread):
 
     def __init__(self, url: str) -> None:
         super().__init__(daemon=True)
-        self.boards: dict[bytes, Board] = {}
+        self.boards: dict[bytes, StoredLeaderboard] = {}
         self.ages: list[float] = []
         self._store = open_store(url)
         self._done = threading.Event()
@@ -61,7 +61,7 @@ class Watcher(threading.Thread):
         while not self._done.wait(0.02):
             found = self._store.board("top_songs")
             if found.board is not None and found.board not in self.boards:
-                self.boards[found.board] = board = Board.unpack(found.board)
+                self.boards[found.board] = board = StoredLeaderboard.unpack(found.board)
                 self.ages.append((found.time_us - board.end_us) / S)
 
     @property

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from slicewise.errors import StoreUnavailable
-from slicewise.offsets.vector import Cover
+from slicewise.offsets.vector import OffsetVector
 from slicewise.stores.log.producer import PlainWriter, Record
 from slicewise.stores.log.publisher import Kept, ProgressLog, Publisher
 from slicewise.stores.log.topics import KafkaLog
@@ -47,7 +47,7 @@ def test_progress_is_kept_for_one_topic_id_also_where_a_partition_is_at_its_begi
     topic_id = log.topic_id(topic)
     progress = ProgressLog(kafka_broker.bootstrap, topic, "v")
     assert progress.load(topic_id, 3) is None
-    kept = Kept(5, 77, Cover({(topic_id, 0): 12, (topic_id, 2): 3}))
+    kept = Kept(5, 77, OffsetVector({(topic_id, 0): 12, (topic_id, 2): 3}))
     progress.save(kept, topic_id, 3)
     again = ProgressLog(kafka_broker.bootstrap, topic, "v")
     assert again.load(topic_id, 3) == kept

@@ -10,7 +10,7 @@ import redis
 from slicewise.cli import main
 from slicewise.features.plan.planner import plan
 from slicewise.features.project import load_project
-from slicewise.offsets.vector import Cover
+from slicewise.offsets.vector import OffsetVector
 from slicewise.stores.online.redis import open_store
 from tests.support.servers import RedisServer
 
@@ -43,7 +43,7 @@ def test_a_plan_says_what_differs_from_the_deployment(
     try:
         marks = store.initialise()
         topics = {source.topic: "0" * 31 + "1" for source in deployed.sources}
-        store.deploy(deployed, marks.epoch, topics, Cover())
+        store.deploy(deployed, marks.epoch, topics, OffsetVector())
     finally:
         store.close()
     before = operator.dbsize()

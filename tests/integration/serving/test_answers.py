@@ -17,7 +17,7 @@ import pytest
 import slicewise as sw
 from slicewise import errors
 from slicewise.offsets import token as tokens
-from slicewise.offsets.vector import Cover
+from slicewise.offsets.vector import OffsetVector
 from slicewise.serving.answering.requests import instant_us
 from slicewise.serving.client import Client, HttpClient
 from slicewise.windows.slices import DAY_US, HOUR_US, MINUTE_US
@@ -73,7 +73,7 @@ def running_api() -> Iterator[Running]:
         served.fold(events[:800])
         served.log = events[:900]  # the archive runs ahead of the stream
         hours = sorted({e.time_us // HOUR_US for e in events if e.time_us < now_us - HOUR_US})
-        cover = Cover({(TOPIC, p): _end(events[:900], p) for p in (0, 1)})
+        cover = OffsetVector({(TOPIC, p): _end(events[:900], p) for p in (0, 1)})
         for hour in hours[: len(hours) - 1]:
             served.compact(hour, cover)
         for day in sorted({hour // 24 for hour in hours})[:-1]:
@@ -296,7 +296,7 @@ def test_min_token_waits_for_what_it_contains(running_api: Running) -> None:
     text = running_api.post(body).json()["results"][0]["token"]
     assert running_api.post({**body, "min_token": text}).status_code == 200
     token = tokens.decode(text)
-    later = Cover({place: offset + 1 for place, offset in token.base.offsets.items()})
+    later = OffsetVector({place: offset + 1 for place, offset in token.base.offsets.items()})
     beyond = tokens.encode(token.unit, token.definition, later, {}, "live", token.bounds)
     reply = running_api.post({**body, "min_token": beyond})
     assert reply.status_code == 503

@@ -14,7 +14,7 @@ import pytest
 import slicewise as sw
 from slicewise.features.declare.project import Project
 from slicewise.features.plan.planner import plan
-from slicewise.offsets.vector import Cover
+from slicewise.offsets.vector import OffsetVector
 from slicewise.windows.slices import HOUR_US
 from tests.integration.serving.support import serving
 from tests.support.served import TOPIC, Event, Served
@@ -74,7 +74,7 @@ def test_every_type_is_served_as_it_is_evaluated_from_running_compacted_and_day_
     with running(RedisServer) as redis, Served.on(redis.url, plan(Project("t", (by_birthday, everyone)))) as served:
         served.fold(events)
         for event in events[:20]:
-            served.compact(event.time_us // HOUR_US, Cover({(TOPIC, 0): 20}))
+            served.compact(event.time_us // HOUR_US, OffsetVector({(TOPIC, 0): 20}))
         with serving(redis.url) as url:
             for view, entities in ((by_birthday, [{"born": day} for day in BORN]), (everyone, [{}])):
                 asked = [{name: _json(value) for name, value in each.items()} for each in entities]

@@ -17,7 +17,7 @@ from slicewise.features.declare.project import Project
 from slicewise.features.plan.deployment import Deployment
 from slicewise.features.plan.planner import plan
 from slicewise.offsets.token import decode_all
-from slicewise.offsets.vector import Cover
+from slicewise.offsets.vector import OffsetVector
 from slicewise.serving.client import Client
 from slicewise.windows.slices import HOUR_US
 from tests.integration.serving.support import plays, serving
@@ -111,7 +111,7 @@ def world() -> Iterator[World]:
         for first in range(0, 300, 100):
             served.fold(events[first : first + 100])
         for hours_ago in (2, 3, 4):  # events of these hours come late, too
-            served.compact((now_us - hours_ago * HOUR_US) // HOUR_US, Cover({(TOPIC, 0): 150, (TOPIC, 1): 150}))
+            served.compact((now_us - hours_ago * HOUR_US) // HOUR_US, OffsetVector({(TOPIC, 0): 150, (TOPIC, 1): 150}))
         served.fold(events[300:])
         yield World(redis.url, stack.enter_context(serving(redis.url)), deployment, events)
 

@@ -13,7 +13,7 @@ import pytest
 
 import slicewise as sw
 from slicewise.clock import SystemClock
-from slicewise.emission.leaderboards import BoardSink
+from slicewise.emission.leaderboards import LeaderboardSink
 from slicewise.emission.ticks import Tick
 from slicewise.errors import UnknownName
 from slicewise.features.declare.project import Project
@@ -52,8 +52,8 @@ def test_boards_are_served_with_their_age_and_flags(own_redis: RedisServer) -> N
     url = own_redis.url
     with ExitStack() as opened, Served.on(url, DEPLOYMENT) as served, serving(url) as address:
 
-        def sink_of(deployment: Deployment, epoch: int) -> BoardSink:
-            sink = BoardSink(deployment, epoch, lambda: open_store(url), SystemClock())
+        def sink_of(deployment: Deployment, epoch: int) -> LeaderboardSink:
+            sink = LeaderboardSink(deployment, epoch, lambda: open_store(url), SystemClock())
             opened.callback(sink.close)
             return sink
 

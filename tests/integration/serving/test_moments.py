@@ -15,7 +15,7 @@ import pytest
 import slicewise as sw
 from slicewise.features.declare.project import Project
 from slicewise.features.plan.planner import plan
-from slicewise.offsets.vector import Cover
+from slicewise.offsets.vector import OffsetVector
 from slicewise.serving.client import Client
 from slicewise.windows.slices import HOUR_US
 from tests.support import moments
@@ -87,7 +87,7 @@ def test_moments_are_those_of_the_events_within_the_answers_bounds(own_redis: Re
         ends = {(TOPIC, p): max(e.offset + 1 for e in events[:600] if e.partition == p) for p in (0, 1)}
         hours = sorted({e.time_us // HOUR_US for e in events if e.time_us < now_us - 2 * HOUR_US})
         for hour in hours[:-1]:
-            served.compact(hour, Cover(ends))
+            served.compact(hour, OffsetVector(ends))
         served.fold(events[600:])  # late events too, into compacted hours
         refs = [f"shapes:{feature.column}" for unit in served.deployment.units for feature in unit.features]
         compared = 0

@@ -12,7 +12,7 @@ import slicewise as sw
 from slicewise.features.declare.project import Project
 from slicewise.features.plan.planner import plan
 from slicewise.offsets.token import decode
-from slicewise.offsets.vector import Cover
+from slicewise.offsets.vector import OffsetVector
 from slicewise.serving.client import Client
 from slicewise.windows.slices import HOUR_US, MINUTE_US
 from tests.support import folds, oracle
@@ -88,7 +88,7 @@ def test_live_and_past_answers_are_brute_force_over_their_bounds(own_redis: Redi
         served.fold(events[:400])
         ends = {(TOPIC, p): max(e.offset + 1 for e in events[:400] if e.partition == p) for p in (0, 1)}
         for hour in sorted({e.time_us // HOUR_US for e in events if e.time_us < now_us - HOUR_US})[:-1]:
-            served.compact(hour, Cover(ends))
+            served.compact(hour, OffsetVector(ends))
         served.fold(events[400:])  # late ones too, into hours that are compacted
         with Client(own_redis.url) as client:
             for at in (None, now_us - 47 * MINUTE_US - 1, now_us - HOUR_US):

@@ -14,7 +14,7 @@ import slicewise as sw
 from slicewise.errors import BadRequest
 from slicewise.features.declare.project import Project
 from slicewise.features.plan.planner import plan
-from slicewise.offsets.vector import Cover
+from slicewise.offsets.vector import OffsetVector
 from slicewise.serving.client import Client, HttpClient
 from slicewise.windows.slices import HOUR_US
 from tests.integration.serving.support import plays, serving
@@ -53,7 +53,7 @@ def urls() -> Iterator[tuple[str, str]]:
         events = [_event(0, before, "ann", "no", 1), _event(1, now_us - 10, "ann", "se", None)]
         events += [_event(2 + n, now_us - 20, "bob", None, n) for n in range(5)]
         served.fold(events)
-        served.compact(before // HOUR_US, Cover({(TOPIC, 0): 1}))
+        served.compact(before // HOUR_US, OffsetVector({(TOPIC, 0): 1}))
         yield redis.url, stack.enter_context(serving(redis.url))
 
 

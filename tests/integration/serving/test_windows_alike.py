@@ -19,7 +19,7 @@ from slicewise.cli import main
 from slicewise.features.declare.project import Project
 from slicewise.features.plan.planner import plan
 from slicewise.offsets import token as tokens
-from slicewise.offsets.vector import Cover
+from slicewise.offsets.vector import OffsetVector
 from slicewise.reading.plan import plan_read
 from slicewise.serving.client import Client
 from slicewise.training.dataset import build_training_set
@@ -99,7 +99,7 @@ def served() -> Iterator[tuple[Client, list[Event], int]]:
         served = stack.enter_context(Served.on(redis.url, DEPLOYMENT))
         served.fold(events[:900])
         hours = sorted({e.time_us // HOUR_US for e in events[:900] if e.time_us < now_us - HOUR_US})
-        cover = Cover({(TOPIC, p): 1 + max(e.offset for e in events[:900] if e.partition == p) for p in (0, 1)})
+        cover = OffsetVector({(TOPIC, p): 1 + max(e.offset for e in events[:900] if e.partition == p) for p in (0, 1)})
         for hour in hours[:-1]:
             served.compact(hour, cover)
         for day in sorted({hour // 24 for hour in hours})[:-1]:

@@ -25,10 +25,10 @@ from slicewise.clock import ManualClock
 from slicewise.features.declare.project import Project
 from slicewise.features.plan.deployment import Deployment
 from slicewise.features.plan.planner import plan
-from slicewise.features.plan.unit import Unit
+from slicewise.features.plan.unit import StorageUnit
 from slicewise.features.schema.dedupe import EventIds
 from slicewise.offsets import token as tokens
-from slicewise.offsets.vector import Cover
+from slicewise.offsets.vector import OffsetVector
 from slicewise.spark.lake.archive import Archiver
 from slicewise.spark.lake.backfill import backfill
 from slicewise.spark.lake.compact_run import Request, compact
@@ -59,7 +59,7 @@ class Told:
 
     deployment: Deployment
     records: Sequence[Record]
-    cover: Cover
+    cover: OffsetVector
     now_us: int
     once: bool = True
 
@@ -108,7 +108,7 @@ def view(name: str, entity: list[str]) -> sw.FeatureView:
     )
 
 
-def check(shared: Lake, unit: Unit, records: Sequence[Record]) -> None:
+def check(shared: Lake, unit: StorageUnit, records: Sequence[Record]) -> None:
     """The store holds the events that count, each once, and no other."""
     entity = [name for name, _ in unit.entity]
     counted = once(records, entity, HOUR_US, MOST)
@@ -265,7 +265,7 @@ def by_partition(records: Sequence[Record]) -> tuple[int, int]:
     return same, other
 
 
-def rows_of(context: Any, unit: Unit, hours: Sequence[int]) -> Any:
+def rows_of(context: Any, unit: StorageUnit, hours: Sequence[int]) -> Any:
     from slicewise.stores.lake.slices import scan_slices
 
     table = context.unit_table(unit).table

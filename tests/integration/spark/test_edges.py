@@ -13,7 +13,7 @@ import pytest
 import slicewise as sw
 from slicewise.cli import main
 from slicewise.errors import DataLoss
-from slicewise.offsets.vector import Cover
+from slicewise.offsets.vector import OffsetVector
 from slicewise.spark.lake import maintain as maintain_run
 from slicewise.spark.lake.compact_run import Request, compact
 from slicewise.spark.lake.maintain import Maintenance
@@ -188,13 +188,15 @@ def test_the_ledger_is_recorded_by_time_and_a_rerun_records_nothing(shared: Lake
     run()
     shared.produce("timed", events(over(3), 30), partition=1)
     run()  # archived, not applied: the ledger stands where it stood
-    assert [Cover.unpack(row["cover"]).get((topic, 1)) for row in rows()] == [0]
+    assert [OffsetVector.unpack(row["cover"]).get((topic, 1)) for row in rows()] == [0]
     shared.fold(deployment, "timed")
     run()
     run()
     found = rows()
-    assert [Cover.unpack(row["cover"]).get((topic, 1)) for row in found] == [0, 30]
-    assert {place[0] for row in found for place in Cover.unpack(row["cover"])} <= {topic}, "no other source's places"
+    assert [OffsetVector.unpack(row["cover"]).get((topic, 1)) for row in found] == [0, 30]
+    assert {place[0] for row in found for place in OffsetVector.unpack(row["cover"])} <= {topic}, (
+        "no other source's places"
+    )
     with shared.store() as store:
         marks = store.marks()
     assert {(row["epoch"], row["generation"]) for row in found} == {(marks.epoch, marks.generation)}

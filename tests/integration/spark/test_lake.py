@@ -13,12 +13,12 @@ import redis
 import slicewise as sw
 from slicewise.errors import CommitConflict, DataLoss, EpochSuperseded, UnknownName
 from slicewise.features.plan.deployment import Deployment
-from slicewise.features.plan.unit import Unit
+from slicewise.features.plan.unit import StorageUnit
 from slicewise.lifecycle.archiving import Extent
 from slicewise.lifecycle.sweep import rules_of, verdict
 from slicewise.local import rebuilding
 from slicewise.local.clean_hour import why_not_clean
-from slicewise.offsets.vector import Cover
+from slicewise.offsets.vector import OffsetVector
 from slicewise.spark.lake import backfill as backfill_run
 from slicewise.spark.lake.archive import Archiver, committed
 from slicewise.spark.lake.backfill import backfill
@@ -86,20 +86,20 @@ def by_song(shared: Lake, name: str) -> sw.FeatureView:
     )
 
 
-def check(shared: Lake, unit: Unit, stand: list[dict[str, Any]]) -> None:
+def check(shared: Lake, unit: StorageUnit, stand: list[dict[str, Any]]) -> None:
     """The store holds exactly these events of the unit, each once."""
     wanted = expected(stand, [name for name, _ in unit.entity], unit.slice_us)
     assert shared.contents(unit, list(wanted)) == wanted
 
 
-def rows_of(context: Context, unit: Unit, hours: list[int]) -> Any:
+def rows_of(context: Context, unit: StorageUnit, hours: list[int]) -> Any:
     table = context.unit_table(unit).table
     table.refresh()
     order = [(name, "ascending") for name in ("hour", "slice", *(name for name, _ in unit.entity))]
     return slices.scan_slices(table, hours).sort_by(order)
 
 
-def unit_of(deployment: Deployment, view: str) -> Unit:
+def unit_of(deployment: Deployment, view: str) -> StorageUnit:
     (unit,) = deployment.view(view)
     return unit
 
@@ -128,7 +128,7 @@ def test_a_batch_whose_ledger_did_not_advance_is_applied_again_without_counting_
     shared.produce("again", good)
     query = shared.query(deployment, "again")
 
-    def crash(*_: object) -> Cover:
+    def crash(*_: object) -> OffsetVector:
         raise DataLoss("the driver died here")
 
     monkeypatch.setattr(query._store, "advance_ledger", crash)

@@ -12,8 +12,8 @@ import redis
 
 import slicewise as sw
 from slicewise.features.plan.deployment import Deployment
-from slicewise.features.plan.unit import Unit
-from slicewise.offsets.vector import Cover
+from slicewise.features.plan.unit import StorageUnit
+from slicewise.offsets.vector import OffsetVector
 from slicewise.reading.claims import Stored
 from slicewise.reading.event_list import ListMerged, merge_list, plan_list
 from slicewise.spark.lake.backfill import backfill
@@ -63,11 +63,11 @@ def view_of(
     return sw.FeatureView(name, source=source, entity=more.pop("entity", ["user_id"]), features=features, **more)
 
 
-def listed(deployment: Deployment, view: str) -> Unit:
+def listed(deployment: Deployment, view: str) -> StorageUnit:
     return next(unit for unit in deployment.view(view) if unit.event_list is not None)
 
 
-def answered(shared: Lake, unit: Unit, at: int) -> dict[str, dict[str, Any]]:
+def answered(shared: Lake, unit: StorageUnit, at: int) -> dict[str, dict[str, Any]]:
     """User -> column -> value, as serving merges it."""
     planned = plan_list(unit, unit.features, "at", at)
     users: Sequence[str] = USERS if unit.entity else ("",)
@@ -127,7 +127,7 @@ class _Row(dict[str, Any]):
         raise AssertionError("two events of one identity")
 
 
-def check(shared: Lake, unit: Unit, log: Sequence[Sequence[Mapping[str, Any]]]) -> int:
+def check(shared: Lake, unit: StorageUnit, log: Sequence[Sequence[Mapping[str, Any]]]) -> int:
     now, compared = time.time_ns() // 1_000, 0
     edge = log[0][len(log[0]) // 2]["played"]  # the very instant of an event, and beside it
     for at in (now, edge, edge - 1, edge + 20 * 60_000_000, edge + 20 * 60_000_000 + 1):
@@ -197,7 +197,7 @@ def test_stream_backfill_and_rebuild_answer_alike(shared: Lake) -> None:
     with shared.store() as store:
         marks = store.marks()
         assert unit.storage_fingerprint not in marks.ready
-        assert marks.starts[unit.storage_fingerprint] == Cover(
+        assert marks.starts[unit.storage_fingerprint] == OffsetVector(
             {place: len(log[place[1]]) for place in marks.starts[unit.storage_fingerprint]}
         )
     with shared.context() as context:

@@ -20,7 +20,7 @@ from pyspark.sql import SparkSession
 
 import slicewise as sw
 from slicewise import codec
-from slicewise.offsets.vector import Cover
+from slicewise.offsets.vector import OffsetVector
 from slicewise.settings import Settings
 from slicewise.spark.runtime.session import stream_session
 from slicewise.stores.online import keys
@@ -70,7 +70,7 @@ def offsets(url: str) -> list[int]:
 def test_an_answer_that_is_lost_is_asked_for_again_and_changes_nothing(
     session: SparkSession, own_redis: RedisServer, tmp_path: Path
 ) -> None:
-    bench = Bench.deploy(session, settings_of(own_redis.url, tmp_path), one_view(), Cover())
+    bench = Bench.deploy(session, settings_of(own_redis.url, tmp_path), one_view(), OffsetVector())
     frame, placed = bench.frame(some(60))
     left = iter(range(3))
     with cutting(own_redis.port, lambda: next(left, None) is not None) as port:
@@ -86,7 +86,7 @@ def test_an_answer_that_is_lost_is_asked_for_again_and_changes_nothing(
 def test_a_store_that_hangs_is_waited_for_and_loses_nothing(
     session: SparkSession, own_redis: RedisServer, tmp_path: Path
 ) -> None:
-    bench = Bench.deploy(session, settings_of(own_redis.url, tmp_path), one_view(), Cover())
+    bench = Bench.deploy(session, settings_of(own_redis.url, tmp_path), one_view(), OffsetVector())
     frame, placed = bench.frame(some(60))
     writer = Writer(session, bench.spec(placed, timeout_ms=500))
     assert own_redis.birth is not None
@@ -116,7 +116,7 @@ def failure(writer: Writer, frame: Any = None) -> str:
 def test_no_other_life_of_the_store_is_written_to(
     session: SparkSession, own_redis: RedisServer, tmp_path: Path
 ) -> None:
-    bench = Bench.deploy(session, settings_of(own_redis.url, tmp_path), one_view(), Cover())
+    bench = Bench.deploy(session, settings_of(own_redis.url, tmp_path), one_view(), OffsetVector())
     frame, placed = bench.frame(some(20))
     spec = bench.spec(placed)
     waiting = Writer(session, spec)
@@ -137,7 +137,7 @@ def test_no_other_life_of_the_store_is_written_to(
 def test_what_the_store_refuses_and_a_new_deployment_end_the_tail_with_the_place_named(
     session: SparkSession, own_redis: RedisServer, tmp_path: Path
 ) -> None:
-    bench = Bench.deploy(session, settings_of(own_redis.url, tmp_path), one_view(), Cover())
+    bench = Bench.deploy(session, settings_of(own_redis.url, tmp_path), one_view(), OffsetVector())
     frame, placed = bench.frame(some(20))
     writer = Writer(session, bench.spec(placed))
     with bench.store() as store, redis.Redis.from_url(own_redis.operator_url) as client:
@@ -155,7 +155,7 @@ def test_what_the_store_refuses_and_a_new_deployment_end_the_tail_with_the_place
 
 
 def test_a_tail_waits_for_the_ledger(session: SparkSession, own_redis: RedisServer, tmp_path: Path) -> None:
-    bench = Bench.deploy(session, settings_of(own_redis.url, tmp_path), one_view(), Cover())
+    bench = Bench.deploy(session, settings_of(own_redis.url, tmp_path), one_view(), OffsetVector())
     frame, placed = bench.frame(some(60))
     writer = Writer(session, bench.spec(placed, ahead=20))
     writer.write(frame)
@@ -166,6 +166,8 @@ def test_a_tail_waits_for_the_ledger(session: SparkSession, own_redis: RedisServ
     with bench.store() as store:
         marks = store.marks()
         for begin, end in ((0, 30), (30, 60)):
-            store.advance_ledger(Cover({(TOPIC, 0): begin}), Cover({(TOPIC, 0): end}), marks.epoch, marks.units)
+            store.advance_ledger(
+                OffsetVector({(TOPIC, 0): begin}), OffsetVector({(TOPIC, 0): end}), marks.epoch, marks.units
+            )
     writer.close()
     assert offsets(own_redis.operator_url) == list(range(60))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from confluent_kafka import Producer
 
-from slicewise.offsets.vector import Cover
+from slicewise.offsets.vector import OffsetVector
 from slicewise.stores.log.times import first_time_us, first_times_us
 from slicewise.stores.log.topics import KafkaLog
 from tests.support.servers import KafkaBroker
@@ -41,7 +41,7 @@ def test_a_partition_of_markers_and_aborted_records_has_no_first_time(kafka_brok
 class Shrinking(KafkaLog):
     """A log that retention shortens between the question where it begins and the read of what stands there."""
 
-    def latest(self, topic: str) -> Cover:
+    def latest(self, topic: str) -> OffsetVector:
         ends = super().latest(topic)
         self.delete_records(topic, {0: 2})
         return ends

@@ -16,13 +16,13 @@ from slicewise.features.declare.project import Project
 from slicewise.features.plan.deployment import Deployment
 from slicewise.features.plan.planner import plan
 from slicewise.local import deploy
-from slicewise.offsets.vector import Cover
+from slicewise.offsets.vector import OffsetVector
 from slicewise.settings import Settings
 from slicewise.spark.microbatch.healing import Healer
 from slicewise.stores.lake.catalog import open_catalog
 from slicewise.stores.lake.committed import record_ledger
 from slicewise.stores.log.topics import KafkaLog
-from slicewise.stores.online.port import Marks, OnlineStore
+from slicewise.stores.online.port import OnlineStore, StoreMetadata
 from slicewise.stores.online.redis import open_store
 from tests.support.servers import KafkaBroker, RedisServer, running
 
@@ -35,7 +35,7 @@ class Platform:
     def __init__(self, settings: Settings, operator_url: str) -> None:
         self.settings, self.operator_url = settings, operator_url
         self.log = KafkaLog(settings.kafka_bootstrap)
-        self.archive = Cover()
+        self.archive = OffsetVector()
         self.healer = self.driver()
         self.deployment = self.planned("by_user")
 
@@ -61,12 +61,12 @@ class Platform:
         finally:
             store.close()
 
-    def deploy(self, deployment: Deployment) -> Marks:
+    def deploy(self, deployment: Deployment) -> StoreMetadata:
         self.deployment = deployment
         with deploy.connected(self.settings) as store:
             return deploy.deploy(self.settings, store, deployment, store.marks().epoch)
 
-    def produced(self, events: int) -> Cover:
+    def produced(self, events: int) -> OffsetVector:
         """So many in each partition; where the log ends."""
         producer = Producer({"bootstrap.servers": self.settings.kafka_bootstrap})
         for i in range(2 * events):
@@ -74,13 +74,13 @@ class Platform:
         assert producer.flush(30) == 0
         return self.log.latest("plays")
 
-    def applied(self, end: Cover) -> None:
+    def applied(self, end: OffsetVector) -> None:
         """As a batch ends."""
         with self.store() as store:
             marks = store.marks()
             store.advance_ledger(marks.ledger, end, marks.epoch, marks.units)
 
-    def look(self, healer: Healer | None = None) -> Marks:
+    def look(self, healer: Healer | None = None) -> StoreMetadata:
         with self.store() as store:
             return (healer or self.healer).look(store)
 
@@ -112,7 +112,7 @@ def test_an_emptied_store_is_deployed_again_where_the_archive_ends_and_says_what
     end = platform.produced(30)
     platform.applied(end)
     platform.look()
-    platform.archive = Cover({place: offset - 10 for place, offset in end.offsets.items()})
+    platform.archive = OffsetVector({place: offset - 10 for place, offset in end.offsets.items()})
     for healer in (platform.healer, platform.driver()):  # the one that saw it, and one that only has the file
         platform.emptied()
         marks = platform.look(healer)
@@ -123,7 +123,7 @@ def test_an_emptied_store_is_deployed_again_where_the_archive_ends_and_says_what
         assert platform.look(healer).known == end
         assert healer.lost_of(next(iter(end))[0], platform.look(healer)) == 20
     platform.applied(end)
-    assert platform.look().known == Cover()
+    assert platform.look().known == OffsetVector()
 
 
 def test_a_store_that_fell_behind_a_deployment_gets_it_again(platform: Platform) -> None:
@@ -159,7 +159,7 @@ def test_a_store_that_lost_what_was_applied_under_a_tail_is_awaited_to_the_logs_
     client = redis.Redis.from_url(platform.operator_url)
     older = {key: client.dump(key) for key in client.scan_iter(match="*")}
     end = platform.produced(5)
-    applied = Cover({place: offset - 2 for place, offset in end.offsets.items()})
+    applied = OffsetVector({place: offset - 2 for place, offset in end.offsets.items()})
     platform.applied(applied)
     platform.look()
     platform.emptied()
@@ -171,9 +171,9 @@ def test_a_store_that_lost_what_was_applied_under_a_tail_is_awaited_to_the_logs_
     platform.produced(5)
     assert platform.look().known == awaited, "the log's end of later was in no answer"
     platform.applied(applied)
-    assert platform.look().known == (end if begun else Cover())
+    assert platform.look().known == (end if begun else OffsetVector())
     platform.applied(end)
-    assert platform.look().known == Cover()
+    assert platform.look().known == OffsetVector()
 
 
 def test_a_ledger_that_the_log_no_longer_reaches_goes_on_where_the_archive_ends(platform: Platform) -> None:
@@ -181,13 +181,13 @@ def test_a_ledger_that_the_log_no_longer_reaches_goes_on_where_the_archive_ends(
     end = platform.produced(20)
     topic = next(iter(end))[0]
     platform.log.delete_records("plays", {0: end.get((topic, 0)) - 3, 1: end.get((topic, 1)) - 2})
-    platform.applied(Cover({place: offset - 4 for place, offset in end.offsets.items()}))
+    platform.applied(OffsetVector({place: offset - 4 for place, offset in end.offsets.items()}))
     with platform.store() as store:
         stands = platform.healer.look(store)
         assert platform.healer.bridged(store, platform.deployment, stands) is stands, (
             "the archive lacks it too: a person's"
         )
-        platform.archive = Cover({place: offset - 1 for place, offset in end.offsets.items()})
+        platform.archive = OffsetVector({place: offset - 1 for place, offset in end.offsets.items()})
         moved = platform.healer.bridged(store, platform.deployment, stands)
         assert moved.ledger == platform.archive
         assert (moved.epoch, set(moved.starts.values())) == (marks.epoch + 1, {platform.archive})

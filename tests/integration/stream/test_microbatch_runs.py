@@ -17,7 +17,7 @@ from slicewise.features.declare.project import Project
 from slicewise.features.plan.deployment import Deployment
 from slicewise.features.plan.planner import plan
 from slicewise.spark.microbatch import apply as fold
-from slicewise.spark.microbatch.apply import FoldTask, Placed, runs
+from slicewise.spark.microbatch.apply import MicroBatchTask, Placed, runs
 from slicewise.windows.slices import HOUR_US
 from tests.support.served import TOPIC, Served
 from tests.support.servers import RedisServer, running
@@ -86,7 +86,7 @@ def folded(server: RedisServer, batches: list[pa.RecordBatch]) -> tuple[list[dic
     """What the task said, and all that the store then holds of entities."""
     planned = deployment()
     with Served.on(server.url, planned) as served:
-        task = FoldTask(
+        task = MicroBatchTask(
             redis_url=server.url,
             kafka_bootstrap="",
             incarnation=served.store.incarnation,

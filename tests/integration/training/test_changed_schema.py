@@ -13,7 +13,7 @@ from slicewise.errors import DataLoss, DefinitionError
 from slicewise.features.plan.schema_change import placed, succeeded
 from slicewise.features.plan.unit import Source
 from slicewise.features.schema.types import arrow_type
-from slicewise.offsets.vector import Cover
+from slicewise.offsets.vector import OffsetVector
 from slicewise.settings import Settings
 from slicewise.stores.lake.archive import archive_state, load, remember_schemas, scan_below, scan_events
 from slicewise.stores.lake.catalog import Catalog, ensure, open_catalog
@@ -37,7 +37,7 @@ AFTER = replace(
     columns=(("user", "string"), ("price", "decimal(12,2)"), ("agent", "string"), ("t", "timestamp_us")),
 )
 COLUMNS = ("user", "price", "agent")
-PLACE = Cover({(TOPIC, 0): 1})
+PLACE = OffsetVector({(TOPIC, 0): 1})
 
 
 def event(offset: int, price: str, **more: Any) -> dict[str, Any]:
@@ -64,7 +64,7 @@ def test_rows_of_before_are_null_in_what_was_added_and_as_wide_as_declared(catal
         first = archive_state(table).snapshot_id if not evolved else table.snapshots()[0].snapshot_id
         for found in (
             scan_events(table, AFTER, columns=COLUMNS),
-            scan_below(table, AFTER, COLUMNS, Cover({(TOPIC, 0): 9}), 0, 9),
+            scan_below(table, AFTER, COLUMNS, OffsetVector({(TOPIC, 0): 9}), 0, 9),
         ):
             assert found.select(COLUMNS).to_pylist() == wanted
             assert found["price"].type == arrow_type("decimal(12,2)")
@@ -91,10 +91,10 @@ def test_a_table_that_is_made_after_a_column_went_holds_it_for_records_below_the
 def test_an_archive_refuses_a_history_that_does_not_go_on_from_its_own(catalog: Catalog) -> None:
     table = ensure(catalog, log_table(BEFORE))
     changed = placed(succeeded(AFTER, BEFORE), PLACE)
-    for goes_on in (BEFORE, changed, changed, placed(succeeded(BEFORE, changed), Cover({(TOPIC, 0): 7}))):
+    for goes_on in (BEFORE, changed, changed, placed(succeeded(BEFORE, changed), OffsetVector({(TOPIC, 0): 7}))):
         remember_schemas(table, goes_on)
     table = ensure(catalog, log_table(BEFORE))  # as another process reads it
-    elsewhere = placed(succeeded(AFTER, BEFORE), Cover({(TOPIC, 0): 2}))
+    elsewhere = placed(succeeded(AFTER, BEFORE), OffsetVector({(TOPIC, 0): 2}))
     for forgotten in (BEFORE, changed, elsewhere):
         with pytest.raises(DataLoss, match="judged by a schema that the deployment does not know"):
             remember_schemas(table, forgotten)

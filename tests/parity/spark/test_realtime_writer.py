@@ -14,7 +14,7 @@ import redis
 from pyspark.sql import SparkSession
 
 import slicewise as sw
-from slicewise.offsets.vector import Cover
+from slicewise.offsets.vector import OffsetVector
 from slicewise.settings import Settings
 from slicewise.spark.runtime.session import stream_session
 from tests.support.servers import RedisServer, running
@@ -128,7 +128,7 @@ def contents(url: str, generation: int) -> dict[bytes, Any]:
 
 
 def test_the_store_holds_the_same_bytes_whoever_wrote_the_tail(session: SparkSession, tmp_path: Path) -> None:
-    start = Cover({(TOPIC, 0): 5})
+    start = OffsetVector({(TOPIC, 0): 5})
     with running(RedisServer) as one, running(RedisServer) as other:
         benches = [
             Bench.deploy(session, settings_of(each.url, tmp_path, SLICEWISE_TAIL_FIELDS=str(BOUND)), all_views(), start)

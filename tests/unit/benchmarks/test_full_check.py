@@ -8,7 +8,7 @@ from random import Random
 import pytest
 
 from slicewise.aggregates import Event
-from slicewise.offsets.vector import Cover
+from slicewise.offsets.vector import OffsetVector
 from tests.full import compared
 from tests.full.__main__ import CYCLE, histories, main
 from tests.full.compared import bounds_of, fingerprint, play, played, same
@@ -39,7 +39,7 @@ def test_a_small_history_of_each_source_is_right_and_another_run_compares_the_sa
 def test_rows_that_never_were_folded_are_found_by_the_opinion_and_by_training(monkeypatch: pytest.MonkeyPatch) -> None:
     whole, left = World._fold, iter([True])
 
-    def forgetful(self: World, part: Part, partition: int, end: Cover) -> None:
+    def forgetful(self: World, part: Part, partition: int, end: OffsetVector) -> None:
         place = next(iter(end))
         if part is self.parts[0] and self.ends.get(place) and next(left, False):
             return

@@ -15,9 +15,9 @@ from slicewise.checks.online import MAX_ENTITIES, HttpReader
 from slicewise.checks.patience import LIMIT_S, LONGEST_S, Patience
 from slicewise.errors import DataLoss, StoreUnavailable, TopicGone
 from slicewise.offsets.token import encode
-from slicewise.offsets.vector import Cover
+from slicewise.offsets.vector import OffsetVector
 
-TOKEN = encode("a" * 16, "b" * 16, Cover({}), {}, "live", {})
+TOKEN = encode("a" * 16, "b" * 16, OffsetVector({}), {}, "live", {})
 AWAY = (503, {"error": {"kind": "StoreUnavailable", "what": "the online store does not answer"}})
 RECOVERING = (503, {"error": {"kind": "Recovering", "what": "the store lost what it had applied"}})
 

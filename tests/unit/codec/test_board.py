@@ -7,21 +7,21 @@ import zlib
 
 import pytest
 
-from slicewise.codec.leaderboards import Board, BoardRow
+from slicewise.codec.leaderboards import LeaderboardRow, StoredLeaderboard
 from slicewise.errors import CodecError
-from slicewise.offsets.vector import Cover
+from slicewise.offsets.vector import OffsetVector
 
 TOPIC = "0123456789abcdef" * 2
-GOLDEN = Board(
+GOLDEN = StoredLeaderboard(
     fingerprint="f4b1e92ca39aad22",
     start_us=1_357_000_000_000_000,
     end_us=1_357_000_010_000_000,
-    cover=Cover({(TOPIC, 0): 300, (TOPIC, 1): 7}),
+    cover=OffsetVector({(TOPIC, 0): 300, (TOPIC, 1): 7}),
     columns=(("day", "date"), ("song_id", "string")),
     rows=(
-        BoardRow(("2013-01-01", "zoë"), 12),
-        BoardRow(("2013-01-01", ""), -1.5),
-        BoardRow(("2013-01-02", "a"), "1.50"),
+        LeaderboardRow(("2013-01-01", "zoë"), 12),
+        LeaderboardRow(("2013-01-01", ""), -1.5),
+        LeaderboardRow(("2013-01-02", "a"), "1.50"),
     ),
     more=True,
 )  # fmt: skip
@@ -39,7 +39,7 @@ def test_a_board_is_the_golden_one() -> None:
     body = bytes.fromhex(HEX)
     golden = body + zlib.crc32(body).to_bytes(4, "little")
     assert GOLDEN.pack().hex() == golden.hex()
-    assert Board.unpack(golden) == GOLDEN
+    assert StoredLeaderboard.unpack(golden) == GOLDEN
     assert golden[-4:].hex() == "d5c123ec"
 
 
@@ -54,7 +54,7 @@ def test_mutated_bytes_are_refused() -> None:
         # as they are, and with a checksum that holds
         for tried in (bytes(mutated), body + zlib.crc32(body).to_bytes(4, "little")):
             try:
-                found = Board.unpack(tried)
+                found = StoredLeaderboard.unpack(tried)
             except CodecError:
                 continue
             assert found.pack() == tried  # another board in its one form, or the mutation undid itself
@@ -63,10 +63,12 @@ def test_mutated_bytes_are_refused() -> None:
 @pytest.mark.parametrize("raw", [b"", b"\x97", bytes(4), b"\xc0" * 40, GOLDEN.pack() + b"\0"])
 def test_other_bytes_are_refused(raw: bytes) -> None:
     with pytest.raises(CodecError):
-        Board.unpack(raw)
+        StoredLeaderboard.unpack(raw)
 
 
 def test_a_row_without_all_columns_is_refused() -> None:
-    short = Board(GOLDEN.fingerprint, 0, 1, Cover(), GOLDEN.columns, (BoardRow(("2013-01-01",), 1),))
+    short = StoredLeaderboard(
+        GOLDEN.fingerprint, 0, 1, OffsetVector(), GOLDEN.columns, (LeaderboardRow(("2013-01-01",), 1),)
+    )
     with pytest.raises(CodecError):
-        Board.unpack(short.pack())
+        StoredLeaderboard.unpack(short.pack())

@@ -10,10 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from slicewise.codec.published import keys_of, objects_of, texts_of, values_of, version_of
-from slicewise.offsets.vector import Cover
+from slicewise.offsets.vector import OffsetVector
 
 TOPIC = "0123456789abcdef0123456789abcdef"
-COVER = Cover({(TOPIC, 0): 41, (TOPIC, 1): 7})
+COVER = OffsetVector({(TOPIC, 0): 41, (TOPIC, 1): 7})
 PAGE = (Path(__file__).parents[3] / "docs" / "format.md").read_text(encoding="utf-8")
 
 
@@ -40,7 +40,7 @@ def test_of_a_global_view_the_entity_is_empty() -> None:
 
 
 def test_the_version_grows_with_the_cover() -> None:
-    assert version_of(COVER) == 48 < version_of(COVER.join(Cover({(TOPIC, 2): 1})))
+    assert version_of(COVER) == 48 < version_of(COVER.join(OffsetVector({(TOPIC, 2): 1})))
 
 
 @given(

@@ -12,14 +12,14 @@ import pytest
 
 import slicewise as sw
 from slicewise.clock import ManualClock
-from slicewise.codec.leaderboards import Board
-from slicewise.emission.leaderboards import BoardSink
+from slicewise.codec.leaderboards import StoredLeaderboard
+from slicewise.emission.leaderboards import LeaderboardSink
 from slicewise.emission.ticks import Correction, Tick
 from slicewise.errors import StoreUnavailable
 from slicewise.features.declare.project import Project
 from slicewise.features.plan.planner import plan
 from slicewise.stores.online.memory.store import MemoryServer, open_memory
-from slicewise.stores.online.port import BoardStore
+from slicewise.stores.online.port import LeaderboardStore
 from tests.support.stored import TOPIC, cover
 
 SECOND_US = 1_000_000
@@ -65,15 +65,15 @@ class Stage:
         self.store = open_memory(self.server)
         self.store.initialise()
 
-    def open(self) -> BoardStore:
+    def open(self) -> LeaderboardStore:
         return open_memory(self.server)
 
-    def sink(self) -> BoardSink:
-        return BoardSink(DEPLOYMENT, 1, self.open, self.clock, self.said)
+    def sink(self) -> LeaderboardSink:
+        return LeaderboardSink(DEPLOYMENT, 1, self.open, self.clock, self.said)
 
-    def board(self, name: str) -> Board | None:
+    def board(self, name: str) -> StoredLeaderboard | None:
         raw = open_memory(self.server).board(name).board
-        return None if raw is None else Board.unpack(raw)
+        return None if raw is None else StoredLeaderboard.unpack(raw)
 
 
 def tick(counts: dict[str, int], end_us: int, offset: int) -> Tick:
@@ -90,7 +90,7 @@ def late(changes: list[tuple[int, str, int, int]], offset: int) -> Correction:
     return Correction("songs", WINDOW, np.array(ends, np.int64), *tables, causes, cover(offset))
 
 
-def shown(board: Board | None) -> list[tuple[Any, Any]]:
+def shown(board: StoredLeaderboard | None) -> list[tuple[Any, Any]]:
     assert board is not None
     return [(row.key[0], row.value) for row in board.rows]
 

@@ -16,7 +16,7 @@ from slicewise.errors import DefinitionError
 from slicewise.features.declare.project import Project
 from slicewise.features.plan.deployment import Deployment
 from slicewise.features.plan.planner import plan
-from slicewise.features.plan.unit import Unit
+from slicewise.features.plan.unit import StorageUnit
 from slicewise.reading.batched import finish_of, form_of
 
 START = 1_700_000_000_000_000
@@ -46,7 +46,7 @@ def view(**aggregates: Aggregate) -> sw.FeatureView:
     )
 
 
-def unit(**aggregates: Aggregate) -> Unit:
+def unit(**aggregates: Aggregate) -> StorageUnit:
     (found,) = plan(Project.of("music", [view(**aggregates)])).units
     return found
 

@@ -22,7 +22,7 @@ from slicewise.features.declare.definitions import FeatureView
 from slicewise.features.declare.project import Project
 from slicewise.features.plan.deployment import Deployment
 from slicewise.features.plan.planner import plan
-from slicewise.features.plan.unit import Unit
+from slicewise.features.plan.unit import StorageUnit
 from slicewise.features.rowlogic.finite import may_be_infinite
 from slicewise.features.rowlogic.reader import parse_expression
 from slicewise.training.answering.rows import row_logic
@@ -61,7 +61,7 @@ def view_of(squared: Any) -> FeatureView:
     )
 
 
-def units_of(view: FeatureView) -> Mapping[bool, Unit]:
+def units_of(view: FeatureView) -> Mapping[bool, StorageUnit]:
     """By whether it is an event list."""
     return {unit.event_list is not None: unit for unit in plan(Project.of("p", [view])).units}
 

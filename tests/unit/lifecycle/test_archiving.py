@@ -9,14 +9,14 @@ from hypothesis import strategies as st
 from slicewise.errors import DataLoss
 from slicewise.features.plan.unit import Source
 from slicewise.lifecycle.archiving import Missing, hole_of, loss, next_extent, refuse_lost_end
-from slicewise.offsets.vector import Cover
+from slicewise.offsets.vector import OffsetVector
 
 TOPIC, OTHER = "a" * 32, "b" * 32
-NOTHING = Cover()
+NOTHING = OffsetVector()
 
 
-def cover(*offsets: int, topic: str = TOPIC) -> Cover:
-    return Cover({(topic, partition): offset for partition, offset in enumerate(offsets)})
+def cover(*offsets: int, topic: str = TOPIC) -> OffsetVector:
+    return OffsetVector({(topic, partition): offset for partition, offset in enumerate(offsets)})
 
 
 def test_an_archive_goes_from_the_cover_to_the_goal() -> None:
@@ -45,7 +45,7 @@ def test_archiving_ends_with_all_up_to_the_goal_whatever_others_archive(
     reached, wanted, runs = NOTHING, cover(*goal), 0
     while (extent := next_extent(reached, NOTHING, wanted, (), most)).offsets:
         assert extent.offsets > 0
-        reached = reached.join(Cover({(TOPIC, p): offset for p, offset in extent.end.items()}))
+        reached = reached.join(OffsetVector({(TOPIC, p): offset for p, offset in extent.end.items()}))
         if runs == 0:  # another run commits once in between, from a later end of the log
             reached = reached.join(cover(*ahead[: len(goal)]))
         runs += 1

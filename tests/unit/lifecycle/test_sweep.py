@@ -7,9 +7,9 @@ from datetime import UTC, datetime
 import pytest
 
 from slicewise.lifecycle.sweep import SLACK_S, Finding, SweepRules, UnitRule, rules_of, verdict
-from slicewise.offsets.vector import Cover
+from slicewise.offsets.vector import OffsetVector
 from slicewise.stores.online import keys
-from slicewise.stores.online.port import Marks
+from slicewise.stores.online.port import StoreMetadata
 from slicewise.stores.online.rules.decisions import expiry_s
 from slicewise.windows.slices import DAY_US
 
@@ -181,6 +181,6 @@ def test_rules_come_from_the_deployed_manifest() -> None:
         "sources": [{"name": "s", "max_ahead_us": MINUTE}],
         "units": [{"storage_fingerprint": UNIT, "source": "s", "retention_us": 2 * DAY_US, "slice_us": MINUTE}],
     }
-    marks = Marks(3, 5, "d", frozenset(), Cover(), {}, frozenset(), {}, {}, {}, {UNIT: 4}, 2)
+    marks = StoreMetadata(3, 5, "d", frozenset(), OffsetVector(), {}, frozenset(), {}, {}, {}, {UNIT: 4}, 2)
     assert rules_of(marks, manifest) == SweepRules(3, {f"{UNIT}.4": RULE}, epoch=5, retired=2)
     assert rules_of(marks, {}).longest_us == DAY_US

@@ -12,9 +12,9 @@ from slicewise.lifecycle.health.findings import Finding
 from slicewise.lifecycle.health.judge import Limits
 from slicewise.lifecycle.health.overview import overview
 from slicewise.local.findings import Picture, emptied
-from slicewise.offsets.vector import Cover
+from slicewise.offsets.vector import OffsetVector
 from slicewise.settings import Settings
-from slicewise.stores.online.model.metadata_backup import Witness, WitnessFile
+from slicewise.stores.online.model.metadata_backup import MetadataBackup, MetadataBackupFile
 from slicewise.stores.online.redis.status import StoreStatus
 
 NOW = 1_700_000_000_000_000
@@ -30,8 +30,8 @@ def test_a_store_that_lost_its_deployment_is_no_new_one(tmp_path: Path) -> None:
     settings = Settings.load({"SLICEWISE_STATE": str(tmp_path / "state")})
     empty = StoreStatus(NOW)
     assert emptied(settings, empty) == (), "nobody deployed yet"
-    copy = WitnessFile(settings.state_dir / "stream")
-    copy.write(Witness(NOW, 2, "digest", Cover(), {"flights": "aa"}), "{}")
+    copy = MetadataBackupFile(settings.state_dir / "stream")
+    copy.write(MetadataBackup(NOW, 2, "digest", OffsetVector(), {"flights": "aa"}), "{}")
     (found,) = emptied(settings, empty)
     assert (found.part, found.now, found.look) == ("store", True, "docs/runbook.md#the-store-is-not-well")
     assert emptied(settings, WELL) == ()

@@ -18,8 +18,8 @@ from slicewise.features.plan.planner import plan
 from slicewise.features.plan.unit import Source
 from slicewise.local import deploy
 from slicewise.local import gaps as local
-from slicewise.offsets.gaps import Hole, from_json, joined, to_json
-from slicewise.offsets.vector import Cover
+from slicewise.offsets.gaps import AcceptedGap, from_json, joined, to_json
+from slicewise.offsets.vector import OffsetVector
 from slicewise.settings import Settings
 from slicewise.stores.lake import gaps as archive
 from slicewise.stores.lake.archive import archive_state, load
@@ -62,8 +62,8 @@ def source() -> Source:
     return deployment().sources[0]
 
 
-def hole(first: int, end: int, at_us: int = NOW) -> Hole:
-    return Hole("plays", TOPIC, 0, first, end, 0, NOW, "ada", "a disk", at_us)
+def hole(first: int, end: int, at_us: int = NOW) -> AcceptedGap:
+    return AcceptedGap("plays", TOPIC, 0, first, end, 0, NOW, "ada", "a disk", at_us)
 
 
 def covers(catalog: Catalog, seq: int, offset: int) -> None:
@@ -84,9 +84,9 @@ def test_a_loss_that_was_looked_at_before_another_archive_is_not_accepted(catalo
     state = archive_state(looked_at)
     covers(catalog, 2, 25)
     with pytest.raises(CommitConflict, match="another archive came first"):
-        archive.accept(catalog, looked_at, state, [hole(10, 20)], Cover({PLACE: 20}))
+        archive.accept(catalog, looked_at, state, [hole(10, 20)], OffsetVector({PLACE: 20}))
     after = loaded(catalog)
-    assert (archive_state(after).seq, archive_state(after).cover) == (2, Cover({PLACE: 25}))
+    assert (archive_state(after).seq, archive_state(after).cover) == (2, OffsetVector({PLACE: 25}))
     assert archive.accepted(after) == ()
 
 
@@ -94,11 +94,11 @@ def test_of_two_that_accept_what_they_saw_at_one_snapshot_the_later_fails(catalo
     covers(catalog, 1, 10)
     one, other = loaded(catalog), loaded(catalog)
     states = archive_state(one), archive_state(other)
-    assert archive.accept(catalog, one, states[0], [hole(10, 20)], Cover({PLACE: 20})) == 2
+    assert archive.accept(catalog, one, states[0], [hole(10, 20)], OffsetVector({PLACE: 20})) == 2
     with pytest.raises(CommitConflict):
-        archive.accept(catalog, other, states[1], [hole(10, 30)], Cover({PLACE: 30}))
+        archive.accept(catalog, other, states[1], [hole(10, 30)], OffsetVector({PLACE: 30}))
     assert archive.accepted(loaded(catalog)) == (hole(10, 20),)
-    assert archive_state(loaded(catalog)).cover == Cover({PLACE: 20})
+    assert archive_state(loaded(catalog)).cover == OffsetVector({PLACE: 20})
     properties = loaded(catalog).properties
     assert properties["commit.retry.num-retries"] == "20", "the table's own writers try again as before"
 
@@ -108,14 +108,14 @@ def test_a_table_loaded_after_its_state_is_no_base_to_accept_on(catalog: Catalog
     state = archive_state(loaded(catalog))
     covers(catalog, 2, 25)
     with pytest.raises(CommitConflict):
-        archive.accept(catalog, loaded(catalog), state, [hole(10, 20)], Cover({PLACE: 20}))
+        archive.accept(catalog, loaded(catalog), state, [hole(10, 20)], OffsetVector({PLACE: 20}))
 
 
 def test_an_archive_with_two_covers_is_refused(catalog: Catalog) -> None:
     covers(catalog, 1, 10)
     covers(catalog, 2, 20)
     covers(catalog, 2, 20)
-    assert archive_state(loaded(catalog)).cover == Cover({PLACE: 20})
+    assert archive_state(loaded(catalog)).cover == OffsetVector({PLACE: 20})
     covers(catalog, 2, 25)
     with pytest.raises(DataLoss, match="archive 2 has two covers"):
         archive_state(loaded(catalog))
@@ -124,7 +124,7 @@ def test_an_archive_with_two_covers_is_refused(catalog: Catalog) -> None:
 def test_what_readers_are_told_of_losses_only_grows(store: OnlineStore) -> None:
     older, newer = hole(10, 20), hole(30, 40, NOW + 1)
 
-    def told() -> tuple[Hole, ...]:
+    def told() -> tuple[AcceptedGap, ...]:
         return from_json(store.status("holes:plays") or "[]", "test")
 
     tell(store, "plays", [])
@@ -147,11 +147,11 @@ class Log:
     def __init__(self, bootstrap: str) -> None:
         self.bootstrap = bootstrap
 
-    def earliest(self, _topic: str) -> Cover:
-        return Cover({PLACE: 20})
+    def earliest(self, _topic: str) -> OffsetVector:
+        return OffsetVector({PLACE: 20})
 
-    def latest(self, _topic: str) -> Cover:
-        return Cover({PLACE: 30})
+    def latest(self, _topic: str) -> OffsetVector:
+        return OffsetVector({PLACE: 30})
 
 
 @pytest.fixture
@@ -165,7 +165,7 @@ def platform(settings: Settings, store: OnlineStore, monkeypatch: pytest.MonkeyP
     def first_times_us(_log: Log, _topic: str) -> dict[int, int]:
         return {0: NOW}
 
-    store.deploy(deployment(), store.marks().epoch, {"plays": TOPIC}, Cover())
+    store.deploy(deployment(), store.marks().epoch, {"plays": TOPIC}, OffsetVector())
     for name in ("connected", "looked_at"):
         monkeypatch.setattr(deploy, name, connected)
     monkeypatch.setattr(local, "KafkaLog", Log)
@@ -182,7 +182,7 @@ def test_to_look_at_a_loss_makes_no_table(platform: Settings, catalog: Catalog) 
 def test_a_loss_may_come_before_the_first_archive(platform: Settings, catalog: Catalog, store: OnlineStore) -> None:
     [shown], [late] = (local.plans(platform, ManualClock(NOW)) for _ in range(2))
     assert local.accept(platform, ManualClock(NOW), shown, "ada", "a disk") == 1
-    assert archive_state(loaded(catalog)).cover == Cover({PLACE: 20})
+    assert archive_state(loaded(catalog)).cover == OffsetVector({PLACE: 20})
     assert store.status("holes:plays") == to_json(archive.accepted(loaded(catalog)))
     with pytest.raises(CommitConflict):
         local.accept(platform, ManualClock(NOW), late, "bob", "the same disk")

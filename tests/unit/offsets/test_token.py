@@ -14,12 +14,12 @@ from hypothesis import strategies as st
 
 from slicewise.errors import BadRequest
 from slicewise.offsets import token as tokens
-from slicewise.offsets.vector import Cover, Place
+from slicewise.offsets.vector import OffsetVector, TopicPartition
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "tokens.json"
 TOPIC = "00112233445566778899aabbccddeeff"
 PLACES = st.tuples(st.sampled_from([TOPIC, "f" * 32]), st.integers(0, 40))
-COVERS = st.dictionaries(PLACES, st.integers(0, 2**53), max_size=5).map(Cover)
+COVERS = st.dictionaries(PLACES, st.integers(0, 2**53), max_size=5).map(OffsetVector)
 FINGERPRINTS = st.binary(min_size=8, max_size=8).map(bytes.hex)
 TOKENS = st.builds(
     tokens.Token,
@@ -54,7 +54,7 @@ def test_equal_values_have_equal_texts_whatever_the_order_they_were_gathered_in(
         token.unit,
         token.definition,
         token.mode,
-        Cover(turned(token.base.offsets)),  # type: ignore[arg-type]
+        OffsetVector(turned(token.base.offsets)),  # type: ignore[arg-type]
         turned(token.ahead),  # type: ignore[arg-type]
         turned(token.bounds),  # type: ignore[arg-type]
     )
@@ -99,7 +99,7 @@ FINE = [1, b"\0" * 8, b"\1" * 8, 0, {TOPIC: {0: 5}}, {}, [[0, 60, ["n_1m"]]]]
 
 
 def test_the_sealed_values_of_the_next_tests_are_a_token_when_fine() -> None:
-    assert tokens.decode(sealed(FINE)).base == Cover({(TOPIC, 0): 5})
+    assert tokens.decode(sealed(FINE)).base == OffsetVector({(TOPIC, 0): 5})
 
 
 @pytest.mark.parametrize(
@@ -149,7 +149,7 @@ def test_the_tokens_of_several_units_travel_as_one_text(parts: list[tokens.Token
 @settings(deadline=None)
 @given(TOKENS, st.integers(0, 600_000), PLACES, st.integers(0, 2**53))
 def test_an_event_is_contained_below_the_larger_of_base_and_the_hours_cover(
-    token: tokens.Token, hour: int, place: Place, offset: int
+    token: tokens.Token, hour: int, place: TopicPartition, offset: int
 ) -> None:
     below_base = offset < token.base.offsets.get(place, 0)
     below_hour = hour in token.ahead and offset < token.ahead[hour].offsets.get(place, 0)
@@ -172,17 +172,17 @@ P0, P1 = (TOPIC, 0), (TOPIC, 1)
     ],
 )
 def test_an_answer_is_behind_a_token_where_it_lacks_an_event_of_it(
-    base: dict[Place, int], ahead: dict[int, dict[Place, int]], missing: tuple[Place, ...]
+    base: dict[TopicPartition, int], ahead: dict[int, dict[TopicPartition, int]], missing: tuple[TopicPartition, ...]
 ) -> None:
-    wanted = tokens.Token("0" * 16, "1" * 16, "live", Cover({P0: 10, P1: 5}), {7: Cover({P0: 20})}, {})
-    held = {hour: Cover(offsets) for hour, offsets in ahead.items()}
-    assert tokens.missing_places(wanted, Cover(base), held, (0, 100)) == missing
+    wanted = tokens.Token("0" * 16, "1" * 16, "live", OffsetVector({P0: 10, P1: 5}), {7: OffsetVector({P0: 20})}, {})
+    held = {hour: OffsetVector(offsets) for hour, offsets in ahead.items()}
+    assert tokens.missing_places(wanted, OffsetVector(base), held, (0, 100)) == missing
 
 
 def test_an_hour_that_the_answer_does_not_reach_is_not_waited_for() -> None:
-    wanted = tokens.Token("0" * 16, "1" * 16, "live", Cover({P0: 10}), {7: Cover({P0: 20})}, {})
-    assert tokens.missing_places(wanted, Cover({P0: 10}), {}, (8, 9)) == ()
-    assert tokens.missing_places(wanted, Cover({P0: 10}), {}, (7, 8)) == (P0,)
+    wanted = tokens.Token("0" * 16, "1" * 16, "live", OffsetVector({P0: 10}), {7: OffsetVector({P0: 20})}, {})
+    assert tokens.missing_places(wanted, OffsetVector({P0: 10}), {}, (8, 9)) == ()
+    assert tokens.missing_places(wanted, OffsetVector({P0: 10}), {}, (7, 8)) == (P0,)
 
 
 def test_golden_vectors_hold() -> None:
@@ -194,8 +194,8 @@ def test_golden_vectors_hold() -> None:
             given_values["unit"],
             given_values["definition"],
             given_values["mode"],
-            Cover({(t, p): o for t, p, o in given_values["base"]}),
-            {h: Cover({(t, p): o for t, p, o in c}) for h, c in given_values["ahead"]},
+            OffsetVector({(t, p): o for t, p, o in given_values["base"]}),
+            {h: OffsetVector({(t, p): o for t, p, o in c}) for h, c in given_values["ahead"]},
             {column: (start, end) for column, start, end in given_values["bounds"]},
         )
         assert encoded(token) == vector["text"], vector["name"]

@@ -7,28 +7,28 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from slicewise.errors import CodecError
-from slicewise.offsets.vector import Cover
+from slicewise.offsets.vector import OffsetVector
 
 A, B = "0" * 31 + "a", "f" * 32
 places = st.tuples(st.sampled_from([A, B]), st.integers(0, 300))
-covers = st.dictionaries(places, st.integers(0, 2**62), max_size=6).map(Cover)
+covers = st.dictionaries(places, st.integers(0, 2**62), max_size=6).map(OffsetVector)
 
 
 def test_the_first_offset_not_contained_is_not_contained() -> None:
-    cover = Cover({(A, 0): 5})
+    cover = OffsetVector({(A, 0): 5})
     assert cover.contains((A, 0), 4)
     assert not cover.contains((A, 0), 5)
 
 
 def test_an_absent_place_has_offset_zero_and_zero_is_the_same_as_absent() -> None:
-    assert Cover().get((A, 0)) == 0
-    assert Cover({(A, 0): 0}) == Cover()
-    assert hash(Cover({(A, 0): 0})) == hash(Cover())
-    assert Cover({(A, 0): 0}).pack() == Cover().pack() == b"\x80"
+    assert OffsetVector().get((A, 0)) == 0
+    assert OffsetVector({(A, 0): 0}) == OffsetVector()
+    assert hash(OffsetVector({(A, 0): 0})) == hash(OffsetVector())
+    assert OffsetVector({(A, 0): 0}).pack() == OffsetVector().pack() == b"\x80"
 
 
 @given(covers, covers)
-def test_a_join_is_the_least_cover_that_dominates_both(a: Cover, b: Cover) -> None:
+def test_a_join_is_the_least_cover_that_dominates_both(a: OffsetVector, b: OffsetVector) -> None:
     joined = a.join(b)
     assert joined.dominates(a)
     assert joined.dominates(b)
@@ -38,21 +38,21 @@ def test_a_join_is_the_least_cover_that_dominates_both(a: Cover, b: Cover) -> No
 
 
 @given(covers)
-def test_a_cover_survives_packing_and_pickling(cover: Cover) -> None:
-    assert Cover.unpack(cover.pack()) == cover
+def test_a_cover_survives_packing_and_pickling(cover: OffsetVector) -> None:
+    assert OffsetVector.unpack(cover.pack()) == cover
     assert pickle.loads(pickle.dumps(cover)) == cover
 
 
 def test_the_packed_form_does_not_depend_on_the_order_of_places() -> None:
-    one = Cover({(A, 2): 7, (B, 0): 1, (A, 1): 300})
-    two = Cover({(B, 0): 1, (A, 1): 300, (A, 2): 7})
+    one = OffsetVector({(A, 2): 7, (B, 0): 1, (A, 1): 300})
+    two = OffsetVector({(B, 0): 1, (A, 1): 300, (A, 2): 7})
     assert one.pack() == two.pack()
     assert list(one) == [(A, 1), (A, 2), (B, 0)]
 
 
 def test_the_packed_form_is_what_the_format_says() -> None:
     # {"00…0a": {1: 300}}: map of 1, str of 32, map of 1, fixint 1, uint16 300
-    assert Cover({(A, 1): 300}).pack() == b"\x81\xd9\x20" + A.encode() + b"\x81\x01\xcd\x01\x2c"
+    assert OffsetVector({(A, 1): 300}).pack() == b"\x81\xd9\x20" + A.encode() + b"\x81\x01\xcd\x01\x2c"
 
 
 @pytest.mark.parametrize(
@@ -67,14 +67,14 @@ def test_the_packed_form_is_what_the_format_says() -> None:
         b"\x81\xd9\x20" + A.encode() + b"\x81\x00\x00",  # zero is left out
         b"\x81\xd9\x20" + A.encode() + b"\x81\x00\xcd\x00\x01",  # 1 not in its shortest form
         b"\x81\xd9\x20" + A.encode() + b"\x81\x00\xff",  # negative
-        Cover({(A, 1): 300}).pack() + b"\x00",
+        OffsetVector({(A, 1): 300}).pack() + b"\x00",
     ],
 )
 def test_bytes_that_pack_did_not_write_are_refused(raw: bytes) -> None:
     with pytest.raises(CodecError):
-        Cover.unpack(raw)
+        OffsetVector.unpack(raw)
 
 
 def test_an_offset_below_zero_is_no_cover() -> None:
     with pytest.raises(CodecError):
-        Cover({(A, 0): -1})
+        OffsetVector({(A, 0): -1})

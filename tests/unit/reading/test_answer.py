@@ -18,16 +18,16 @@ from hypothesis import strategies as st
 from slicewise import aggregates, codec
 from slicewise.aggregates import Aggregate, Rows
 from slicewise.aggregates.contract import Finished
-from slicewise.aggregates.scalar import Listed
+from slicewise.aggregates.scalar import Scalars
 from slicewise.codec import Layout, Members
 from slicewise.errors import CodecError, DataLoss
 from slicewise.offsets import token as tokens
-from slicewise.offsets.vector import Cover, Place
+from slicewise.offsets.vector import OffsetVector, TopicPartition
 from slicewise.reading import pending as merge_tail
 from slicewise.reading import scalar as merge_few
-from slicewise.reading.answer import Base, JointPlan, Merged, Stored, merge
-from slicewise.reading.cache import Known
-from slicewise.reading.plan import Pentad, ReadMode, ReadPlan, Total, days_of, plan_key, plan_read
+from slicewise.reading.answer import BatchedPlan, Merged, NodeClaims, Stored, merge
+from slicewise.reading.cache import PartialCache
+from slicewise.reading.plan import FiveDays, ReadMode, ReadPlan, Total, days_of, plan_key, plan_read
 from slicewise.windows import slices
 from slicewise.windows.slices import DAY_US, HOUR_US, MINUTE_US, Window, as_window, hopping, session, sliding, tumbling
 from tests.support.stored import tail_fields
@@ -71,7 +71,7 @@ class FeatureUnderTest:
 class Made:
     """One event: where it stands, when it happened, and the power of two that names it."""
 
-    place: Place
+    place: TopicPartition
     offset: int
     time: int
     bit: int
@@ -101,8 +101,8 @@ class StoreUnderTest:
     """Stored fields of one entity, encoded as the store keeps them; it knows no window."""
 
     unit: UnitUnderTest
-    ledger: dict[Place, int]
-    covers: dict[int, Cover] = field(default_factory=dict)
+    ledger: dict[TopicPartition, int]
+    covers: dict[int, OffsetVector] = field(default_factory=dict)
     hot: dict[bytes, bytes] = field(default_factory=dict)
     days: dict[int, dict[bytes, bytes]] = field(default_factory=dict)
     tail: bool = False
@@ -122,14 +122,14 @@ class StoreUnderTest:
         members = dict(zip(events, self.unit.members.encode(rows_of(events)), strict=True))
         tail_fields(self.hot, [(e.place, member) for e, member in members.items()])
 
-    def guard(self, place: Place) -> int:
+    def guard(self, place: TopicPartition) -> int:
         return int(self.hot.get(b"l:%s:%d" % (place[0].encode(), place[1]), -1))
 
-    def skip(self, place: Place, first: int, last: int) -> None:
+    def skip(self, place: TopicPartition, first: int, last: int) -> None:
         self.hot[b"x:%s:%d" % (place[0].encode(), place[1])] = b"%d:%d" % (first, last)
 
     def fold(self, events: Sequence[Made]) -> None:
-        grouped: dict[tuple[int, Place], list[Made]] = {}
+        grouped: dict[tuple[int, TopicPartition], list[Made]] = {}
         for e in events:
             grouped.setdefault((e.time // self.unit.slice_us, e.place), []).append(e)
             self.hot[b"l:%s:%d" % (e.place[0].encode(), e.place[1])] = b"%d" % max(
@@ -164,8 +164,8 @@ class StoreUnderTest:
             last = self.days.setdefault(days_of(number)[-1], {})
             last[b"p"] = codec.pack_day(codec.pentad_digest(covered), self.row(events))
 
-    def base(self) -> Base:
-        return Base(Cover(self.ledger), Cover(), self.covers, self.tail)
+    def base(self) -> NodeClaims:
+        return NodeClaims(OffsetVector(self.ledger), OffsetVector(), self.covers, self.tail)
 
     def read(self, plan: ReadPlan, entity: int = 0) -> Stored:
         hot = [part for pair in self.hot.items() for part in pair]
@@ -184,22 +184,24 @@ def rows_of(events: Sequence[Made]) -> Rows:
     )
 
 
-def merge_one(plan: ReadPlan, stored: Sequence[Stored], entities: int, base: Base) -> Merged:
-    return merge_all(JointPlan((plan,)), [[*stored]], entities, [base])
+def merge_one(plan: ReadPlan, stored: Sequence[Stored], entities: int, base: NodeClaims) -> Merged:
+    return merge_all(BatchedPlan((plan,)), [[*stored]], entities, [base])
 
 
-def merge_all(joint: JointPlan, stored: Sequence[Sequence[Stored]], entities: int, bases: Sequence[Base]) -> Merged:
+def merge_all(
+    joint: BatchedPlan, stored: Sequence[Sequence[Stored]], entities: int, bases: Sequence[NodeClaims]
+) -> Merged:
     """The answer, after all ways to it were seen to be one: row by row, with what is known of the
     same compacted hours, and whole columns."""
     one = merge(joint, stored, entities, bases)
-    known = Known()
+    known = PartialCache()
     for _ in range(3):  # seen, combined and kept, known
         again = merge(joint, stored, entities, bases, known=known)
         assert list(map(listed, again.finished)) == list(map(listed, one.finished))
         assert (again.base, again.ahead, again.stale) == (one.base, one.ahead, one.stale)
         assert again.tail == one.tail
     assert known.hits >= (1 if joint.by_few and any(joint.plans[0].days) and stored[0] else 0)
-    columns = Known()
+    columns = PartialCache()
     for remembered in (None, columns, columns, columns):
         other = merge(joint, stored, entities, bases, few_rows=-1, known=remembered)
         assert all(isinstance(found, Finished) for found in other.finished)
@@ -217,8 +219,8 @@ def merge_all(joint: JointPlan, stored: Sequence[Sequence[Stored]], entities: in
     return one
 
 
-def listed(finished: Finished | Listed) -> list[Any]:
-    return finished.values if isinstance(finished, Listed) else finished.values.to_pylist()
+def listed(finished: Finished | Scalars) -> list[Any]:
+    return finished.values if isinstance(finished, Scalars) else finished.values.to_pylist()
 
 
 def values(merged: Merged, entity: int = 0, number: int = 0) -> dict[str, Any]:
@@ -305,7 +307,7 @@ def histories(draw: st.DrawFn) -> tuple[StoreUnderTest, list[Made], list[Window]
         offset = sum(e.place == place for e in events) * 3 + draw(st.integers(0, 2))
         events.append(Made(place, offset, time, bit))
 
-    def end(place: Place) -> int:
+    def end(place: TopicPartition) -> int:
         return max((e.offset + 1 for e in events if e.place == place), default=0)
 
     # The stream has folded a prefix of each place; its ledger lies anywhere at or below that.
@@ -313,8 +315,8 @@ def histories(draw: st.DrawFn) -> tuple[StoreUnderTest, list[Made], list[Window]
     store = StoreUnderTest(unit, {p: draw(st.integers(0, folded[p])) for p in places})
     # Two archives; hours were compacted by either, and may be ahead of the stream.
     for archive in (1, 2):
-        low = store.covers.get(1, Cover())
-        store.covers[archive] = Cover({p: draw(st.integers(low.get(p), end(p))) for p in places})
+        low = store.covers.get(1, OffsetVector())
+        store.covers[archive] = OffsetVector({p: draw(st.integers(low.get(p), end(p))) for p in places})
     hours = sorted({e.time // HOUR_US for e in events})
     seq_of = {h: draw(st.sampled_from([None, 1, 2])) for h in hours}
 
@@ -404,7 +406,7 @@ def test_units_that_are_merged_together_answer_as_if_each_were_merged_alone(
         stored.append([store.read(plan)])
         bases.append(store.base())
         alone.append(merge_one(plan, stored[-1], 1, bases[-1]))
-    together = merge_all(JointPlan(tuple(plans)), stored, 1, bases)
+    together = merge_all(BatchedPlan(tuple(plans)), stored, 1, bases)
     assert len(together.finished) <= sum(len(one.finished) for one in alone)
     for number, one in enumerate(alone):
         assert values(together, 0, number) == values(one)
@@ -414,11 +416,11 @@ def test_units_that_are_merged_together_answer_as_if_each_were_merged_alone(
 def every_total(t: int) -> frozenset[Total]:
     """Of all days and pentads that a window at t reaches."""
     days = range(t // DAY_US - 41, t // DAY_US + 1)
-    return frozenset([*days, *(Pentad(day // slices.PENTAD_DAYS) for day in days)])
+    return frozenset([*days, *(FiveDays(day // slices.PENTAD_DAYS) for day in days)])
 
 
 def simple() -> tuple[StoreUnderTest, int]:
-    store = StoreUnderTest(unit_of(MINUTE_US), {(TOPIC, 0): 10}, {1: Cover({(TOPIC, 0): 10})})
+    store = StoreUnderTest(unit_of(MINUTE_US), {(TOPIC, 0): 10}, {1: OffsetVector({(TOPIC, 0): 10})})
     return store, MONDAY + 12 * HOUR_US + 30 * MINUTE_US
 
 
@@ -465,7 +467,7 @@ def test_a_pentads_total_counts_only_while_it_names_the_hours_of_all_its_days() 
     store.compact(first.time // HOUR_US, 1, [first])
     store.total(first.time // DAY_US, [first])
     plan = plan_of(store.unit, windows, "live", t)
-    assert merge_one(plan, [store.read(plan)], 1, store.base()).stale == (frozenset({Pentad(pentad)}),)
+    assert merge_one(plan, [store.read(plan)], 1, store.base()).stale == (frozenset({FiveDays(pentad)}),)
     assert values(answer(store, windows, "live", t))["s_0"] == 1, "by its days, as in stores written before"
     store.total_pentad(pentad, [first])
     store.days[first.time // DAY_US][b"d"] = b"damaged"  # not read
@@ -473,7 +475,7 @@ def test_a_pentads_total_counts_only_while_it_names_the_hours_of_all_its_days() 
     assert merged.complete
     assert values(merged)["s_0"] == 1
     store.compact(second.time // HOUR_US, 1, [second])  # of another day, which had none
-    assert merge_one(plan, [store.read(plan)], 1, store.base()).stale == (frozenset({Pentad(pentad)}),)
+    assert merge_one(plan, [store.read(plan)], 1, store.base()).stale == (frozenset({FiveDays(pentad)}),)
     store.total(first.time // DAY_US, [first])
     store.total(second.time // DAY_US, [second])
     assert values(answer(store, windows, "live", t))["s_0"] == 3
@@ -512,7 +514,7 @@ def test_a_seq_that_the_reader_does_not_know_is_not_guessed() -> None:
 
 def test_the_hours_of_a_spread_units_part_claim_that_partition_alone() -> None:
     # Partition 0's part was swapped at a cover ahead of the stream; partition 1's was not yet.
-    cover = Cover({(TOPIC, 0): 10, (TOPIC, 1): 10})
+    cover = OffsetVector({(TOPIC, 0): 10, (TOPIC, 1): 10})
     store, t = simple()
     store.ledger, store.covers = {}, {1: cover}
     event = Made((TOPIC, 0), 4, t - HOUR_US, 0)
@@ -524,14 +526,14 @@ def test_the_hours_of_a_spread_units_part_claim_that_partition_alone() -> None:
         Stored(0, 1, [], [[None] * len(d.names) for d in plan.days]),
     ]
     merged = merge_one(plan, parts, 1, store.base())
-    assert merged.ahead[0][0] == {event.time // HOUR_US: Cover({(TOPIC, 0): 10})}
+    assert merged.ahead[0][0] == {event.time // HOUR_US: OffsetVector({(TOPIC, 0): 10})}
 
 
 def test_what_several_nodes_gave_is_merged_under_the_claims_of_each() -> None:
     # Entity 0 is on a node whose ledger and archive are far, entity 1 on one that lost both.
     store, t = simple()
     event = Made((TOPIC, 0), 4, t - HOUR_US, 0)
-    store.ledger, store.covers = {(TOPIC, 0): 50}, {1: Cover({(TOPIC, 0): 60})}
+    store.ledger, store.covers = {(TOPIC, 0): 50}, {1: OffsetVector({(TOPIC, 0): 60})}
     far = store.base()
     store.ledger = {(TOPIC, 0): 3}
     behind = store.base()
@@ -539,20 +541,22 @@ def test_what_several_nodes_gave_is_merged_under_the_claims_of_each() -> None:
     plan = plan_of(store.unit, [as_window("6h")], "live", t)
     one, other = store.read(plan), store.read(plan, 1)
     parts = [one._replace(base=far), other._replace(base=behind)]
-    merged = merge_one(plan, parts, 2, Base(Cover(), Cover(), {}))
-    assert merged.base[0] == (Cover({(TOPIC, 0): 50}), Cover({(TOPIC, 0): 3}))
-    hour = {event.time // HOUR_US: Cover({(TOPIC, 0): 60})}
+    merged = merge_one(plan, parts, 2, NodeClaims(OffsetVector(), OffsetVector(), {}))
+    assert merged.base[0] == (OffsetVector({(TOPIC, 0): 50}), OffsetVector({(TOPIC, 0): 3}))
+    hour = {event.time // HOUR_US: OffsetVector({(TOPIC, 0): 60})}
     assert merged.ahead[0] == (hour, hour)
 
 
 def test_each_partition_of_a_spread_unit_has_the_ledger_of_the_node_that_has_its_keys() -> None:
     store, t = simple()
     plan = plan_of(store.unit, [as_window("6h")], "live", t)
-    bases = [Base(Cover({(TOPIC, 0): a, (TOPIC, 1): b}), Cover(), {}) for a, b in ((9, 2), (3, 8))]
+    bases = [NodeClaims(OffsetVector({(TOPIC, 0): a, (TOPIC, 1): b}), OffsetVector(), {}) for a, b in ((9, 2), (3, 8))]
     nothing = [[None] * len(d.names) for d in plan.days]
     parts = [Stored(0, p, [], nothing, base) for p, base in enumerate(bases)]
-    merged = merge_one(plan, parts, 1, Base(Cover(), Cover(), {}))
-    assert merged.base[0][0] == Cover({(TOPIC, 0): 9, (TOPIC, 1): 8}), "of the other node's places it says nothing"
+    merged = merge_one(plan, parts, 1, NodeClaims(OffsetVector(), OffsetVector(), {}))
+    assert merged.base[0][0] == OffsetVector({(TOPIC, 0): 9, (TOPIC, 1): 8}), (
+        "of the other node's places it says nothing"
+    )
 
 
 @settings(deadline=None)
@@ -574,7 +578,7 @@ def test_the_fields_of_a_read_are_bounded_whatever_the_length(length: str, most:
         assert sum(len(day.names) for day in plan.days) <= most
 
 
-def token_of(merged: Merged) -> Mapping[int, Cover]:
+def token_of(merged: Merged) -> Mapping[int, OffsetVector]:
     return tokens.decode(merged.token(0, 0)).ahead
 
 

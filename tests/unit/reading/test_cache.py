@@ -11,16 +11,16 @@ from slicewise.aggregates import Columns, Rows
 from slicewise.codec import pack_day, pack_hours, pack_total
 from slicewise.codec.envelopes import day_digest
 from slicewise.errors import CodecError
-from slicewise.offsets.vector import Cover
-from slicewise.reading.answer import FEW_ENTITIES, Base, JointPlan, Merged, Stored, merge
-from slicewise.reading.cache import Known, KnownColumns
+from slicewise.offsets.vector import OffsetVector
+from slicewise.reading.answer import FEW_ENTITIES, BatchedPlan, Merged, NodeClaims, Stored, merge
+from slicewise.reading.cache import CachedColumns, PartialCache
 from slicewise.reading.plan import ReadPlan
 from slicewise.windows.slices import DAY_US, HOUR_US, as_window, session
 from tests.unit.reading.test_answer import COUNT, MONDAY, UnitUnderTest, listed, plan_of, unit_of
 
 DISTINCT = aggregates.distinct_count("v", threshold=3, precision=4).bind({"v": pa.int64()})
 NOON = MONDAY + 12 * HOUR_US
-BASE = Base(Cover(), Cover(), {1: Cover()})
+BASE = NodeClaims(OffsetVector(), OffsetVector(), {1: OffsetVector()})
 
 
 def row(unit: UnitUnderTest, values: list[int]) -> bytes:
@@ -51,13 +51,13 @@ def stored(of: ReadPlan, unit: UnitUnderTest, days: list[list[int]], entity: int
     return Stored(entity, None, [], [[held.get(day.day, {}).get(name) for name in day.names] for day in of.days])
 
 
-def read(of: ReadPlan, known: Known | None, *parts: Stored) -> Merged:
-    return merge(JointPlan((of,)), [list(parts)], len(parts), [BASE], few_rows=-1, known=known)
+def read(of: ReadPlan, known: PartialCache | None, *parts: Stored) -> Merged:
+    return merge(BatchedPlan((of,)), [list(parts)], len(parts), [BASE], few_rows=-1, known=known)
 
 
 def test_what_is_known_is_asked_twice_before_it_is_kept_and_then_gives_the_same_values() -> None:
     unit = unit_of(HOUR_US, (DISTINCT, COUNT))
-    of, known = plan(unit), Known()
+    of, known = plan(unit), PartialCache()
     days = stored(of, unit, [[1, 2], [2, 3, 4, 5]])
     answers = [[listed(each) for each in read(of, known, days).finished] for _ in range(4)]
     assert answers == [[listed(each) for each in read(of, None, days).finished]] * 4
@@ -66,7 +66,7 @@ def test_what_is_known_is_asked_twice_before_it_is_kept_and_then_gives_the_same_
 
 def test_other_bytes_under_the_same_plan_are_not_taken_for_what_is_known() -> None:
     unit = unit_of(HOUR_US, (DISTINCT, COUNT))
-    of, known = plan(unit), Known()
+    of, known = plan(unit), PartialCache()
     one, other = (stored(of, unit, [[1, 2], last]) for last in ([3], [4, 5]))
     for _ in range(3):
         read(of, known, one)
@@ -82,7 +82,7 @@ def damaged(value: bytes) -> bytes:
 
 def test_damaged_bytes_are_refused_however_often_they_are_read() -> None:
     unit = unit_of(HOUR_US, (DISTINCT, COUNT))
-    of, known = plan(unit), Known()
+    of, known = plan(unit), PartialCache()
     whole = stored(of, unit, [[1, 2], [3]])
     for _ in range(3):
         read(of, known, whole)
@@ -97,7 +97,7 @@ def test_damaged_bytes_are_refused_however_often_they_are_read() -> None:
 
 def test_nothing_is_remembered_of_sessions_whose_slices_are_looked_at_one_by_one() -> None:
     unit = unit_of(HOUR_US, (DISTINCT, COUNT))
-    of, known = plan_of(unit, [session("2h", max_length="2d")], "live", NOON), Known()
+    of, known = plan_of(unit, [session("2h", max_length="2d")], "live", NOON), PartialCache()
     days = stored(of, unit, [[1, 2], [3]])
     days = days._replace(days=[[None for _ in day] for day in days.days])
     for _ in range(3):
@@ -107,7 +107,7 @@ def test_nothing_is_remembered_of_sessions_whose_slices_are_looked_at_one_by_one
 
 def test_nothing_is_remembered_of_reads_of_many_entities() -> None:
     unit = unit_of(HOUR_US, (DISTINCT, COUNT))
-    of, known = plan(unit), Known()
+    of, known = plan(unit), PartialCache()
     many = [stored(of, unit, [[entity]], entity) for entity in range(FEW_ENTITIES + 1)]
     for _ in range(3):
         read(of, known, *many)
@@ -120,15 +120,15 @@ def test_nothing_is_remembered_of_reads_of_many_entities() -> None:
 def test_the_memory_of_whole_columns_is_counted_and_bounded() -> None:
     unit = unit_of(HOUR_US, (DISTINCT, COUNT))
     columns = Columns.empty(DISTINCT.fields, 1_000)
-    size = KnownColumns({}, frozenset(), [0], [columns]).size
+    size = CachedColumns({}, frozenset(), [0], [columns]).size
     assert size >= 2 * 8 * 1_001  # the offsets of its two lists
-    known, of = Known(limit=3 * size), plan(unit)
+    known, of = PartialCache(limit=3 * size), plan(unit)
     for number in range(10):
-        known.put((number, b""), KnownColumns({}, frozenset(), [0], [columns]))
+        known.put((number, b""), CachedColumns({}, frozenset(), [0], [columns]))
     assert known.bytes == 3 * size
     assert known.get((9, b"")) is not None
     assert known.get((6, b"")) is None
-    nothing = Known(limit=0)
+    nothing = PartialCache(limit=0)
     for _ in range(4):
         read(of, nothing, stored(of, unit, [[1]]))
     assert (nothing.bytes, nothing.hits) == (0, 0)

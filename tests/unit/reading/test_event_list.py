@@ -17,10 +17,10 @@ from slicewise.errors import CodecError
 from slicewise.features.declare.definitions import FeatureView
 from slicewise.features.declare.project import Project
 from slicewise.features.plan.planner import plan
-from slicewise.features.plan.unit import Unit
+from slicewise.features.plan.unit import StorageUnit
 from slicewise.offsets import token as tokens
-from slicewise.offsets.vector import Cover
-from slicewise.reading.claims import Base, Stored
+from slicewise.offsets.vector import OffsetVector
+from slicewise.reading.claims import NodeClaims, Stored
 from slicewise.reading.event_list import ListMerged, merge_list, plan_list
 from slicewise.windows.slices import EARLIEST_US, Window
 
@@ -31,13 +31,13 @@ Made = tuple[int, int, int]
 source = sw.KafkaSource("s", schema={"u": "string", "v": "long", "t": "timestamp_us"}, timestamp="t", max_lateness="1d")
 
 
-def unit_of(windows: Sequence[Window | str]) -> Unit:
+def unit_of(windows: Sequence[Window | str]) -> StorageUnit:
     view = FeatureView("view", source=source, entity=["u"], features=[sw.Feature("l", sw.last_k("v", k=9), windows)])
     (unit,) = plan(Project.of("p", [view])).units
     return unit
 
 
-def members(unit: Unit, events: Sequence[Made]) -> list[bytes]:
+def members(unit: StorageUnit, events: Sequence[Made]) -> list[bytes]:
     n = len(events)
     rows = Rows(
         np.array([t for t, _, _ in events], np.int64),
@@ -50,7 +50,9 @@ def members(unit: Unit, events: Sequence[Made]) -> list[bytes]:
     return unit.members.encode(rows)
 
 
-def fetched(unit: Unit, events: Sequence[Made], ranges: Sequence[tuple[int, int, int]]) -> list[list[bytes | None]]:
+def fetched(
+    unit: StorageUnit, events: Sequence[Made], ranges: Sequence[tuple[int, int, int]]
+) -> list[list[bytes | None]]:
     """What a store gives for these ranges."""
     ordered = sorted(events)
     found: list[list[bytes | None]] = []
@@ -61,13 +63,13 @@ def fetched(unit: Unit, events: Sequence[Made], ranges: Sequence[tuple[int, int,
 
 
 def answer(
-    unit: Unit, events: Sequence[Made], t: int, low: Made | None = None, hot: Sequence[bytes] = ()
+    unit: StorageUnit, events: Sequence[Made], t: int, low: Made | None = None, hot: Sequence[bytes] = ()
 ) -> tuple[ListMerged, dict[str, list[int]]]:
     wanted = plan_list(unit, unit.features, "at", t)
     mark = [] if low is None else [b"w", members(unit, [low])[0][:36]]
     known = [e for e in events if low is None or e > low]
     stored = [Stored(0, None, [*mark, *hot], fetched(unit, known, wanted.ranges))]
-    merged = merge_list(wanted, stored, 1, Cover())
+    merged = merge_list(wanted, stored, 1, OffsetVector())
     values: dict[str, list[int]] = {}
     if not merged.short:
         for i, feature in enumerate(unit.features):
@@ -155,11 +157,11 @@ def test_one_partitions_mark_counts_for_the_rows_of_all() -> None:
     wanted = plan_list(unit, unit.features, "live", 100)
     zero, one = [(40, 0, 0), (70, 0, 1)], [(60, 1, 9)]
     parts = [Stored(0, 0, [], fetched(unit, zero, wanted.ranges)), Stored(0, 1, [], fetched(unit, one, wanted.ranges))]
-    assert not merge_list(wanted, parts, 1, Cover()).short
+    assert not merge_list(wanted, parts, 1, OffsetVector()).short
     cut = parts[1]._replace(hot=[b"w", members(unit, [(50, 1, 8)])[0][:36]])
-    assert merge_list(wanted, [parts[0], cut], 1, Cover()).short
+    assert merge_list(wanted, [parts[0], cut], 1, OffsetVector()).short
     late = parts[1]._replace(hot=[b"w", members(unit, [(39, 1, 8)])[0][:36]])
-    assert not merge_list(wanted, [parts[0], late], 1, Cover()).short
+    assert not merge_list(wanted, [parts[0], late], 1, OffsetVector()).short
 
 
 def test_guards_beyond_the_ledger_are_the_base_and_the_token_says_bounds_and_cover() -> None:
@@ -167,7 +169,7 @@ def test_guards_beyond_the_ledger_are_the_base_and_the_token_says_bounds_and_cov
     guard = [b"l:%s:1" % TOPIC.encode(), b"41"]
     merged, _ = answer(unit, [(5, 1, 41)], 20, hot=guard)
     token = tokens.decode(merged.token(0))
-    assert token.base == Cover({(TOPIC, 1): 42})
+    assert token.base == OffsetVector({(TOPIC, 1): 42})
     assert token.bounds == {"l_exact_10us": (10, 21), "l_rows_3": (EARLIEST_US, 21)}
     assert (token.unit, token.definition) == (unit.storage_fingerprint, unit.definition_fingerprint)
 
@@ -175,12 +177,12 @@ def test_guards_beyond_the_ledger_are_the_base_and_the_token_says_bounds_and_cov
 def test_lists_of_several_nodes_have_each_its_own_ledger() -> None:
     unit = unit_of([sw.rows(3)])
     wanted = plan_list(unit, unit.features, "live", 100)
-    bases = [Base(Cover({(TOPIC, 0): n, (TOPIC, 1): n}), Cover(), {}) for n in (9, 4)]
+    bases = [NodeClaims(OffsetVector({(TOPIC, 0): n, (TOPIC, 1): n}), OffsetVector(), {}) for n in (9, 4)]
     rows = [fetched(unit, [(40, p, 0)], wanted.ranges) for p in (0, 1)]
     apart = [Stored(e, None, [], rows[e], base) for e, base in enumerate(bases)]
-    assert merge_list(wanted, apart, 2, Cover()).base == tuple(base.ledger for base in bases)
+    assert merge_list(wanted, apart, 2, OffsetVector()).base == tuple(base.ledger for base in bases)
     spread = [Stored(0, p, [], rows[p], base) for p, base in enumerate(bases)]
-    assert merge_list(wanted, spread, 1, Cover()).base == (Cover({(TOPIC, 0): 9, (TOPIC, 1): 4}),)
+    assert merge_list(wanted, spread, 1, OffsetVector()).base == (OffsetVector({(TOPIC, 0): 9, (TOPIC, 1): 4}),)
 
 
 def test_an_entity_without_a_list_has_no_events() -> None:
@@ -195,7 +197,7 @@ def test_a_damaged_member_is_refused() -> None:
     wanted = plan_list(unit, unit.features, "live", 100)
     for bad in (good[:-1], good[:-5] + bytes([good[-5] ^ 1]) + good[-4:], b"", good + b"\0"):
         with pytest.raises(CodecError):
-            merge_list(wanted, [Stored(0, None, [], [[bad]])], 1, Cover())
+            merge_list(wanted, [Stored(0, None, [], [[bad]])], 1, OffsetVector())
 
 
 WINDOWS = [sw.exact_range("7us"), sw.exact_range("7us", closed="left"), sw.exact_range("30us"), sw.rows(1), sw.rows(4)]

@@ -11,8 +11,8 @@ import pytest
 from slicewise import codec
 from slicewise.errors import BeyondRetention, StoreUnavailable
 from slicewise.offsets import token as tokens
-from slicewise.offsets.vector import Cover
-from slicewise.reading.plan import Pentad, ReadMode, ReadPlan, plan_read
+from slicewise.offsets.vector import OffsetVector
+from slicewise.reading.plan import FiveDays, ReadMode, ReadPlan, plan_read
 from slicewise.windows import slices
 from slicewise.windows.slices import DAY_US, EARLIEST_US, HOUR_US, MINUTE_US, as_window, lifetime
 from tests.unit.reading.test_answer import (
@@ -45,7 +45,7 @@ def made(*at: tuple[int, int]) -> list[Made]:
 
 def lived(events: Sequence[Made], total: Sequence[Made], horizon: int, ends: int) -> StoreUnderTest:
     """A store whose total is of seq 1, the cover of which ends at offset 6; the rest is compacted or runs."""
-    store = StoreUnderTest(unit_of(MINUTE_US), {PLACE: ends}, {1: Cover({PLACE: 6})})
+    store = StoreUnderTest(unit_of(MINUTE_US), {PLACE: ends}, {1: OffsetVector({PLACE: 6})})
     later = [e for e in events if e not in total]
     for hour in sorted({e.time // HOUR_US for e in later if e.offset < 6}):
         store.compact(hour, 1, [e for e in later if e.time // HOUR_US == hour and e.offset < 6])
@@ -136,7 +136,7 @@ def test_where_the_unit_keeps_totals_of_pentads_a_lifetime_is_read_by_them_and_b
     begin = (MONDAY // slices.PENTAD_US + 1) * slices.PENTAD_US
     pentad, t = begin // slices.PENTAD_US, begin + slices.PENTAD_US + 90 * MINUTE_US
     events = [Made(PLACE, i, begin + day * DAY_US + HOUR_US, i) for i, day in enumerate((0, 2, 3))]
-    store = StoreUnderTest(replace(unit_of(MINUTE_US), pentads=True), {PLACE: 6}, {1: Cover({PLACE: 6})})
+    store = StoreUnderTest(replace(unit_of(MINUTE_US), pentads=True), {PLACE: 6}, {1: OffsetVector({PLACE: 6})})
     for event in events[1:]:
         store.compact(event.time // HOUR_US, 1, [event])
         store.total(event.time // DAY_US, [event])
@@ -153,7 +153,7 @@ def test_where_the_unit_keeps_totals_of_pentads_a_lifetime_is_read_by_them_and_b
             store.total_pentad(pentad, events)
             del store.days[begin // DAY_US]
         merged = merge_one(read, [store.read(read)], 1, store.base())
-        assert merged.stale == (frozenset() if whole else frozenset({Pentad(pentad)}),)
+        assert merged.stale == (frozenset() if whole else frozenset({FiveDays(pentad)}),)
         if not whole:
             read = plan_read(cast(Any, store.unit), cast(Any, features), "live", t, merged.stale[0], horizon)
             merged = merge_one(read, [store.read(read)], 1, store.base())

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 from slicewise.aggregates import Rows, count
 from slicewise.codec import Members, OpenMembers
-from slicewise.offsets.vector import Place
+from slicewise.offsets.vector import TopicPartition
 from slicewise.reading import pending as merge_tail
-from slicewise.reading.pending import NEVER, Tail
+from slicewise.reading.pending import NEVER, PendingField
 from slicewise.reading.plan import ReadPlan, plan_read
 from slicewise.windows.slices import DAY_US, HOUR_US, MINUTE_US, Window, as_window
 from tests.unit.reading.test_answer import FeatureUnderTest, unit_of
@@ -51,7 +51,7 @@ def opened(ages_us: list[int], offsets: list[int], partitions: list[int], other_
     return FORM.open(FORM.encode(rows))
 
 
-def seen(tail: Tail) -> tuple[Any, ...]:
+def seen(tail: PendingField) -> tuple[Any, ...]:
     events = list(
         zip(tail.events.members, np.asarray(tail.masks).tolist(), np.asarray(tail.times).tolist(), strict=True)
     )
@@ -83,7 +83,7 @@ def test_what_counts_of_a_tail_is_told_alike_one_by_one_and_at_once(
 ) -> None:
     events = opened(*some)
 
-    def floor(_: Place, hour: int) -> int:
+    def floor(_: TopicPartition, hour: int) -> int:
         return floors[(hour - NOW // HOUR_US) % 7]
 
     arguments = PLAN, events, lambda _: (low, high), floor
@@ -120,7 +120,7 @@ def test_at_the_edges_of_windows_hours_guards_and_skips_both_ways_take_the_same_
 ) -> None:
     events = opened([m * MINUTE_US for m in minutes_ago], [5, 6, 7], list(partitions), other_topic)
 
-    def floor(_: Place, hour: int) -> int:
+    def floor(_: TopicPartition, hour: int) -> int:
         return floors.get(hour % 24, 0)
 
     arguments = PLAN, events, lambda _: stands, floor

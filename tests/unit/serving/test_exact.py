@@ -16,7 +16,7 @@ from slicewise.features.declare.project import Project
 from slicewise.features.plan.deployment import Deployment
 from slicewise.features.plan.planner import plan
 from slicewise.offsets import token as tokens
-from slicewise.offsets.vector import Cover
+from slicewise.offsets.vector import OffsetVector
 from slicewise.serving.answering.answer import Answer
 from slicewise.serving.answering.requests import Entity, checked
 from slicewise.serving.answering.service import FeatureService
@@ -162,7 +162,7 @@ def test_the_token_of_each_view_says_its_bounds_and_cover() -> None:
     assert by_view["recent"].bounds == {"lately_rows_3": (EARLIEST_US, NOW + 1)}
     assert by_view["listening"].bounds == {"plays_exact_3h": (NOW - 3 * HOUR_US, NOW + 1)}
     ends = {(TOPIC, p): max(e.offset for e in made if e.partition == p) + 1 for p in (0, 1)}
-    assert all(token.base == Cover(ends) for token in found.values())
+    assert all(token.base == OffsetVector(ends) for token in found.values())
     assert len(found) == 3
 
 
@@ -256,7 +256,7 @@ def test_a_min_token_of_a_list_is_held_to() -> None:
     ask = checked(["recent:lately_rows_3"], None, [{"user": "ann"}], min_token=token)
     assert bench.connection.run(bench.service.read(ask)).values() == {"recent:lately_rows_3": 1.0}
     (held,) = tokens.decode_all(token)
-    ahead = tokens.encode(held.unit, held.definition, Cover({(TOPIC, 0): 2}), {}, "live", held.bounds)
+    ahead = tokens.encode(held.unit, held.definition, OffsetVector({(TOPIC, 0): 2}), {}, "live", held.bounds)
     ask = checked(["recent:lately_rows_3"], None, [{"user": "ann"}], min_token=ahead)
     with pytest.raises(BehindToken):
         bench.connection.run(bench.service.read(ask))

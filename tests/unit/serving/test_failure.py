@@ -11,7 +11,7 @@ from slicewise.clock import ManualClock
 from slicewise.errors import BeyondRetention, NotReady, Recovering, StoreUnavailable
 from slicewise.features.declare.project import Project
 from slicewise.features.plan.planner import plan
-from slicewise.offsets.vector import Cover
+from slicewise.offsets.vector import OffsetVector
 from slicewise.serving.answering import describe
 from slicewise.serving.answering.answer import Answer, EntityAnswer
 from slicewise.serving.answering.catalog import Catalog
@@ -32,7 +32,7 @@ def test_a_store_that_was_emptied_is_answered_for_as_the_feature_set_declares(in
     server = MemoryServer(clock)
     with_marks = open_memory(server)
     with_marks.initialise()
-    with_marks.deploy(deployment(), 0, {"plays": TOPIC}, Cover())
+    with_marks.deploy(deployment(), 0, {"plays": TOPIC}, OffsetVector())
     service, connection = FeatureService(clock), SyncConnection(lambda: open_memory(server))
     for name in ("declared", "remembered", "strict"):
         assert asked(service, connection, name).flags == ()
@@ -154,7 +154,7 @@ def test_a_remembered_answer_has_the_flags_of_its_own_entities_and_of_all_of_the
 def advance(server: MemoryServer, start: int, end: int) -> None:
     store = open_memory(server)
     marks = store.marks()
-    store.advance_ledger(Cover({(TOPIC, 0): start}), Cover({(TOPIC, 0): end}), marks.epoch, marks.units)
+    store.advance_ledger(OffsetVector({(TOPIC, 0): start}), OffsetVector({(TOPIC, 0): end}), marks.epoch, marks.units)
 
 
 def test_the_first_answer_after_a_loss_is_refused_by_who_saw_more_before() -> None:
@@ -178,7 +178,7 @@ def test_the_first_answer_after_a_loss_is_refused_by_who_saw_more_before() -> No
 def test_a_service_that_saw_nothing_refuses_by_what_the_store_was_told() -> None:
     _, server, _, service, connection = world(deployment())
     advance(server, 0, 10)
-    open_memory(server).tell_known(Cover({(TOPIC, 0): 30}))
+    open_memory(server).tell_known(OffsetVector({(TOPIC, 0): 30}))
     with pytest.raises(Recovering, match="20 to go"):
         asked(service, connection, "strict")
     assert service.catalog is not None
@@ -266,35 +266,35 @@ def test_within_a_life_no_answer_is_missed() -> None:
 
 
 def test_entities_of_whom_too_many_are_ahead_are_missed_together() -> None:
-    ledger, at = Cover({(TOPIC, 0): 5}), (TOPIC, 0)
+    ledger, at = OffsetVector({(TOPIC, 0): 5}), (TOPIC, 0)
     pending = Pending(most=4)
     for i in range(9):
-        pending.saw("u", b"%d" % i, Cover({at: 10 + i}), ledger)
-    pending.saw("w", b"0", Cover({at: 7}), ledger)
+        pending.saw("u", b"%d" % i, OffsetVector({at: 10 + i}), ledger)
+    pending.saw("w", b"0", OffsetVector({at: 7}), ledger)
     assert not pending.recalls
     pending.restarted()
-    assert pending.lacking("u", b"never", Cover({at: 10}), [TOPIC]) == Cover({at: 17})
-    assert not pending.lacking("u", b"8", Cover({at: 18}), [TOPIC])
+    assert pending.lacking("u", b"never", OffsetVector({at: 10}), [TOPIC]) == OffsetVector({at: 17})
+    assert not pending.lacking("u", b"8", OffsetVector({at: 18}), [TOPIC])
     assert not pending.lacking("v", b"0", ledger, [TOPIC])
     assert pending.lacking("w", b"0", ledger, [TOPIC])
-    pending.reached(Cover({at: 17}), [TOPIC])
-    assert pending.lacking("u", b"8", Cover({at: 17}), [TOPIC])
-    assert not pending.lacking("u", b"never", Cover({at: 17}), [TOPIC])
-    pending.reached(Cover({at: 18}), [TOPIC])
+    pending.reached(OffsetVector({at: 17}), [TOPIC])
+    assert pending.lacking("u", b"8", OffsetVector({at: 17}), [TOPIC])
+    assert not pending.lacking("u", b"never", OffsetVector({at: 17}), [TOPIC])
+    pending.reached(OffsetVector({at: 18}), [TOPIC])
     assert not pending.recalls
 
 
 def test_what_many_lives_left_is_bounded_too() -> None:
     """A store that dies again and again, under a stream that does not come to apply anything."""
-    at, ledger = (TOPIC, 0), Cover()
+    at, ledger = (TOPIC, 0), OffsetVector()
     pending = Pending(most=4)
     for life in range(20):
         for i in range(2):
-            pending.saw("u", b"%d" % (2 * life + i), Cover({at: 1 + i}), ledger)
+            pending.saw("u", b"%d" % (2 * life + i), OffsetVector({at: 1 + i}), ledger)
         pending.restarted()
         assert len(pending._before) <= 4
-    assert pending.lacking("u", b"0", Cover({at: 1}), [TOPIC]) == Cover({at: 2}), "all of them together"
-    pending.reached(Cover({at: 2}), [TOPIC])
+    assert pending.lacking("u", b"0", OffsetVector({at: 1}), [TOPIC]) == OffsetVector({at: 2}), "all of them together"
+    pending.reached(OffsetVector({at: 2}), [TOPIC])
     assert not pending.recalls
 
 
@@ -302,7 +302,7 @@ def test_entities_that_the_ledger_has_passed_make_room() -> None:
     at = (TOPIC, 0)
     pending = Pending(most=4)
     for i in range(40):
-        pending.saw("u", b"%d" % i, Cover({at: i + 1}), Cover({at: i}))
+        pending.saw("u", b"%d" % i, OffsetVector({at: i + 1}), OffsetVector({at: i}))
     pending.restarted()
-    assert pending.lacking("u", b"39", Cover({at: 39}), [TOPIC])
-    assert not pending.lacking("u", b"never", Cover(), [TOPIC]), "each is remembered by itself"
+    assert pending.lacking("u", b"39", OffsetVector({at: 39}), [TOPIC])
+    assert not pending.lacking("u", b"never", OffsetVector(), [TOPIC]), "each is remembered by itself"

@@ -12,8 +12,8 @@ import slicewise as sw
 from slicewise.features.declare.project import Project
 from slicewise.features.plan.deployment import Deployment
 from slicewise.features.plan.planner import plan
-from slicewise.offsets.gaps import Hole, to_json
-from slicewise.offsets.vector import Cover
+from slicewise.offsets.gaps import AcceptedGap, to_json
+from slicewise.offsets.vector import OffsetVector
 from slicewise.serving.answering.catalog import Catalog
 from slicewise.serving.answering.service import FeatureService
 from slicewise.serving.client import Client
@@ -41,7 +41,7 @@ def test_an_answer_whose_window_touches_lost_events_says_so() -> None:
     store, now = open_memory(server), clock.now_us()
     assert asked(service, connection, "strict").flags == ()
 
-    lost = Hole("plays", TOPIC, 0, 3, 7, now - 15_000_000, now - 5_000_000, "ada", "a disk", now)
+    lost = AcceptedGap("plays", TOPIC, 0, 3, 7, now - 15_000_000, now - 5_000_000, "ada", "a disk", now)
     store.put_status("holes:plays", to_json([lost]))
     assert service.catalog is not None
     connection.run(service.freshness.listen(service.catalog))
@@ -62,7 +62,7 @@ def test_holes_that_cannot_be_read_count_as_any_hole_of_their_source_alone() -> 
     # as another version may write them; what follows in the listener's order is heard all the same
     store.put_status("holes:plays", '[{"source": "plays", "severity": 1}]')
     now = clock.now_us()
-    lost = Hole("stops", TOPIC, 0, 3, 7, now - 15_000_000, now - 5_000_000, "ada", "a disk", now)
+    lost = AcceptedGap("stops", TOPIC, 0, 3, 7, now - 15_000_000, now - 5_000_000, "ada", "a disk", now)
     store.put_status("holes:stops", to_json([lost]))
     assert service.catalog is not None
     for process in (service, FeatureService(clock)):
@@ -88,7 +88,7 @@ def test_a_source_that_is_no_longer_deployed_is_not_unreadable() -> None:
     store.put_status("holes:stops", "torn")
     assert asked(service, connection, "w").flags == ("incomplete",)
     assert list(service.freshness.unreadable) == ["stops"]
-    store.deploy(deployment(), store.marks().epoch, {"plays": TOPIC}, Cover())
+    store.deploy(deployment(), store.marks().epoch, {"plays": TOPIC}, OffsetVector())
     connection.run(service.load())
     assert not service.freshness.unreadable
 
@@ -174,7 +174,7 @@ def test_a_remembered_answer_tells_what_has_been_heard_of_lost_events_since() ->
     clock, server, gone, service, connection = world(deployment())
     assert asked(service, connection, "remembered").flags == ()
     now = clock.now_us()
-    lost = Hole("plays", TOPIC, 0, 3, 7, now - 15_000_000, now - 5_000_000, "ada", "a disk", now)
+    lost = AcceptedGap("plays", TOPIC, 0, 3, 7, now - 15_000_000, now - 5_000_000, "ada", "a disk", now)
     open_memory(server).put_status("holes:plays", to_json([lost]))
     assert service.catalog is not None
     connection.run(service.freshness.listen(service.catalog))

@@ -16,8 +16,8 @@ from slicewise.features.declare.project import Project
 from slicewise.features.plan.deployment import Deployment
 from slicewise.features.plan.planner import plan
 from slicewise.offsets import token as tokens
-from slicewise.offsets.gaps import Hole, from_json, to_json
-from slicewise.offsets.vector import Cover
+from slicewise.offsets.gaps import AcceptedGap, from_json, to_json
+from slicewise.offsets.vector import OffsetVector
 from slicewise.serving.answering import describe
 from slicewise.serving.answering.answer import Answer
 from slicewise.serving.answering.leaderboards import read_leaderboard
@@ -70,7 +70,7 @@ class World:
     def deploy(self) -> None:
         store = self.connect()
         marks = store.initialise()
-        store.deploy(self.deployed, marks.epoch, {"plays": TOPIC}, Cover({P0: 1, P1: 1}))
+        store.deploy(self.deployed, marks.epoch, {"plays": TOPIC}, OffsetVector({P0: 1, P1: 1}))
         marks = store.marks()
         for unit in self.deployed.units:
             store.mark_ready(unit, marks.starts[unit.storage_fingerprint], {unit.view: [unit.storage_fingerprint]})
@@ -83,7 +83,7 @@ class World:
         node = self.servers[number].connect()
         store = Store(node, Operations(node.incarnation, node_name(number, len(self.servers))))
         marks = store.marks()
-        store.advance_ledger(marks.ledger, Cover({P0: offset, P1: offset}), marks.epoch, marks.units)
+        store.advance_ledger(marks.ledger, OffsetVector({P0: offset, P1: offset}), marks.epoch, marks.units)
 
 
 def user_of(number: int, count: int = 2) -> dict[str, str]:
@@ -94,7 +94,7 @@ def user_of(number: int, count: int = 2) -> dict[str, str]:
     )
 
 
-def base_of(answer: Answer, entity: int = 0) -> Cover:
+def base_of(answer: Answer, entity: int = 0) -> OffsetVector:
     return tokens.decode_all(answer.results[entity].token)[0].base
 
 
@@ -134,7 +134,7 @@ def test_the_entities_of_a_node_that_was_emptied_are_refused_until_it_has_its_hi
     assert marks.behind == (1,)
     with pytest.raises((StoreUnavailable, NotReady)):
         world.ask(user_of(1))
-    marks = store.deploy(world.deployed, marks.epoch, {"plays": TOPIC}, Cover({P0: 1, P1: 1}))
+    marks = store.deploy(world.deployed, marks.epoch, {"plays": TOPIC}, OffsetVector({P0: 1, P1: 1}))
     assert (marks.behind, marks.ledger.get(P0)) == ((), 1)
     (unit,) = world.deployed.units
     assert marks.starts[unit.storage_fingerprint].get(P0) == 1, "it is brought again what the log has"
@@ -172,7 +172,7 @@ def test_a_deployment_that_stopped_between_two_nodes_is_answered_by_those_that_h
     newer = plan(Project.of("p", [*_views("v", "w"), sw.FeatureSet("strict", features=["w:n_10s"])]))
     node = world.servers[0].connect()
     first = Store(node, Operations(node.incarnation, "1/2"))
-    first.deploy(newer, first.marks().epoch, {"plays": TOPIC}, Cover())
+    first.deploy(newer, first.marks().epoch, {"plays": TOPIC}, OffsetVector())
     for unit in newer.units:
         start = first.marks().starts[unit.storage_fingerprint]
         first.mark_ready(unit, start, {unit.view: [unit.storage_fingerprint]})
@@ -199,7 +199,7 @@ def test_each_partition_of_a_spread_view_has_the_ledger_of_the_node_with_its_key
         world.advance(number, 10 + number)
     tags = {p: keys.entity_tags([], [], p)[0] for p in (0, 1)}
     want = {(TOPIC, p): 10 + node_of(tag, 4) for p, tag in tags.items()}
-    assert base_of(world.ask({})) == Cover(want)
+    assert base_of(world.ask({})) == OffsetVector(want)
     assert len(set(want.values())) == 2, "they are on two nodes"
 
 
@@ -208,7 +208,7 @@ def test_a_partition_that_one_node_alone_has_begun_stays_in_the_token() -> None:
     view = sw.FeatureView("v", source=source, entity=[], features=[sw.Feature("n", sw.count(), windows=["10s"])])
     world = World(plan(Project.of("p", [view, sw.FeatureSet("strict", features=["v:n_10s"])])))
     third = next(p for p in range(2, 20) if node_of(keys.entity_tags([], [], p)[0], 2) == 1)
-    begun = Cover({P0: 10, P1: 10, (TOPIC, third): 5})
+    begun = OffsetVector({P0: 10, P1: 10, (TOPIC, third): 5})
     world.advance(0, 10)
     node = world.servers[1].connect()
     store = Store(node, Operations(node.incarnation, node_name(1, 2)))
@@ -248,7 +248,7 @@ def test_a_list_holds_what_it_was_filled_with_also_where_its_node_has_yet_to_app
 def test_an_emptied_node_is_told_again_which_losses_were_accepted() -> None:
     world = World(deployment())
     now = world.clock.now_us()
-    lost = Hole("plays", TOPIC, 0, 2, 5, now - 10**7, now + 10**7, "me", "lost", now)
+    lost = AcceptedGap("plays", TOPIC, 0, 2, 5, now - 10**7, now + 10**7, "me", "lost", now)
     holes.tell(world.connect(), "plays", (lost,))
     assert world.ask(user_of(1)).flags == ("incomplete",)
     world.servers[1].flush()
@@ -263,8 +263,8 @@ def test_an_emptied_node_is_told_again_which_losses_were_accepted() -> None:
 def test_a_loss_that_any_node_was_told_of_flags_answers_also_where_another_forgot_it(older: int) -> None:
     world = World(deployment())
     now = world.clock.now_us()
-    far = Hole("plays", TOPIC, 1, 0, 1, 0, 10**6, "me", "lost long ago", 0)
-    near = Hole("plays", TOPIC, 0, 2, 5, now - 10**7, now + 10**7, "me", "lost", now)
+    far = AcceptedGap("plays", TOPIC, 1, 0, 1, 0, 10**6, "me", "lost long ago", 0)
+    near = AcceptedGap("plays", TOPIC, 0, 2, 5, now - 10**7, now + 10**7, "me", "lost", now)
     holes.tell(world.connect(), "plays", (far, near))
     node = world.servers[older].connect()
     store = Store(node, Operations(node.incarnation, node_name(older, 2)))

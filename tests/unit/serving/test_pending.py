@@ -15,7 +15,7 @@ from slicewise.errors import CodecError, Recovering
 from slicewise.features.declare.project import Project
 from slicewise.features.plan.planner import plan
 from slicewise.offsets import token as tokens
-from slicewise.offsets.vector import Cover
+from slicewise.offsets.vector import OffsetVector
 from slicewise.serving.answering.answer import Answer
 from slicewise.serving.answering.requests import checked
 from slicewise.serving.answering.service import FeatureService
@@ -104,7 +104,7 @@ class World:
         self.served.fold(folded)
         ends = {(TOPIC, p): 1 + max(e.offset for e in folded if e.partition == p) for p in (0, 1)}
         for hour in (NOW // HOUR_US - 1, NOW // HOUR_US - 2):
-            self.served.compact(hour, Cover(ends))
+            self.served.compact(hour, OffsetVector(ends))
         self.served.begin_tail()
         if not to_come:
             self.served.tail(self.rest, bound)

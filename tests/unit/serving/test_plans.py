@@ -5,11 +5,11 @@ from __future__ import annotations
 import slicewise as sw
 from slicewise.features.declare.project import Project
 from slicewise.features.plan.planner import plan
-from slicewise.offsets.vector import Cover
+from slicewise.offsets.vector import OffsetVector
 from slicewise.serving.answering import service as serving
 from slicewise.serving.answering.catalog import Catalog
 from slicewise.serving.answering.service import FeatureService
-from slicewise.stores.online.port import Marks
+from slicewise.stores.online.port import StoreMetadata
 from slicewise.windows.slices import SECOND_US
 
 NOW = 1_700_000_000 * SECOND_US
@@ -20,7 +20,7 @@ def catalog() -> Catalog:
     features = [sw.Feature("n", sw.count(), windows=["10s"])]
     deployment = plan(Project.of("p", [sw.FeatureView("v", source=source, entity=["user"], features=features)]))
     nothing: frozenset[str] = frozenset()
-    marks = Marks(1, 1, deployment.digest, frozenset(), Cover(), {}, nothing, {}, {}, {}, {}, 0)
+    marks = StoreMetadata(1, 1, deployment.digest, frozenset(), OffsetVector(), {}, nothing, {}, {}, {}, {}, 0)
     return Catalog.of(deployment, marks)
 
 

@@ -13,7 +13,7 @@ from slicewise.clock import ManualClock
 from slicewise.features.declare.definitions import FeatureView
 from slicewise.features.declare.project import Project
 from slicewise.features.plan.planner import plan
-from slicewise.offsets.vector import Cover
+from slicewise.offsets.vector import OffsetVector
 from slicewise.spark.lake.listing import Fill
 from slicewise.spark.lake.partials import UnitRef
 from slicewise.spark.lake.publish_hours import StoreRef
@@ -54,13 +54,13 @@ def test_fold_and_backfill_bring_the_same_members(entity: list[str]) -> None:
     (unit,) = deployment.units
     inputs = {"n": "c_n", "song": "c_song"}
     placed = Placed(unit.storage_fingerprint, "keep_0", tuple(f"c_{name}" for name in entity), inputs)
-    fill = Fill(UnitRef(deployment.to_json(), unit.storage_fingerprint), _nowhere(), inputs, Cover())
+    fill = Fill(UnitRef(deployment.to_json(), unit.storage_fingerprint), _nowhere(), inputs, OffsetVector())
     found = []
     for way in ("fold", "fill", "fill, then fold"):
         server = MemoryServer(ManualClock(NOW))
         store = open_memory(server)
         store.initialise()
-        store.deploy(deployment, 0, {"plays": TOPIC}, Cover())
+        store.deploy(deployment, 0, {"plays": TOPIC}, OffsetVector())
         generation = b"%d" % store.generation
         for partition in (0, 1):
             table = records(partition, 60)
@@ -81,6 +81,6 @@ def test_fold_and_backfill_bring_the_same_members(entity: list[str]) -> None:
 
 
 def _nowhere() -> StoreRef:
-    from slicewise.stores.online.port import Incarnation
+    from slicewise.stores.online.port import ServerRun
 
-    return StoreRef("redis://127.0.0.1:1", Incarnation("", ""), 0, {})
+    return StoreRef("redis://127.0.0.1:1", ServerRun("", ""), 0, {})

@@ -18,12 +18,12 @@ from slicewise.features.declare.definitions import FeatureView
 from slicewise.features.declare.project import Project
 from slicewise.features.plan.deployment import Deployment
 from slicewise.features.plan.planner import plan
-from slicewise.features.plan.unit import Unit
+from slicewise.features.plan.unit import StorageUnit
 from slicewise.lifecycle.lifetime import Move
-from slicewise.offsets.vector import Cover
+from slicewise.offsets.vector import OffsetVector
 from slicewise.spark.lake.partials import RowShape, UnitRef, grouped
 from slicewise.spark.lake.publish_hours import StoreRef
-from slicewise.spark.lake.publish_totals import Bring
+from slicewise.spark.lake.publish_totals import PublishTotals
 from slicewise.stores.online import keys
 from slicewise.stores.online.memory.store import MemoryServer, open_memory
 from slicewise.windows.slices import DAY_US, HOUR_US
@@ -45,7 +45,7 @@ def values_of(count: int) -> list[int]:
     return [chance.randrange(100) for _ in range(count)]
 
 
-def committed(unit: Unit, count: int) -> pa.Table:
+def committed(unit: StorageUnit, count: int) -> pa.Table:
     """Rows of two days of hours, a row per (entity, slice), as they stand in the unit's table."""
     chance = random.Random(SEED)
     users = [chance.choice(["ann", "bob", "zoë"]) for _ in range(count)]
@@ -78,9 +78,9 @@ def test_totals_are_the_same_however_rows_are_cut(entity: list[str], cut: int, m
     store = open_memory(server)
     store.initialise()
     store.deploy(deployment, 0, {"plays": TOPIC})
-    cover = Cover({(TOPIC, p): 500 for p in (0, 1)})
+    cover = OffsetVector({(TOPIC, p): 500 for p in (0, 1)})
     marks = store.marks()
-    store.advance_ledger(Cover(), cover, marks.epoch, marks.units)
+    store.advance_ledger(OffsetVector(), cover, marks.epoch, marks.units)
     store.announce_lifetime(unit, DAY0 + 48, 3, cover)
     monkeypatch.setattr(StoreRef, "connect", lambda self: store)  # noqa: ARG005
     ref = UnitRef(deployment.to_json(), unit.storage_fingerprint)
@@ -90,7 +90,7 @@ def test_totals_are_the_same_however_rows_are_cut(entity: list[str], cut: int, m
     second = table.filter(pc.greater_equal(table["hour"], DAY0 + 24))
     brought = 0
     for rows, move in ((first, Move(DAY0 + 24, None)), (second, Move(DAY0 + 48, DAY0 + 24))):
-        task = Bring(ref, where, move, 3, cover, ())
+        task = PublishTotals(ref, where, move, 3, cover, ())
         told = [json.loads(t) for b in task(iter(rows.to_batches(cut))) for t in b["outcome"].to_pylist()]
         assert [(each["stale"], each["left_over"]) for each in told] == [(0, 0)]
         brought = told[0]["brought"]

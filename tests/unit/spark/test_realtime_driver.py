@@ -18,7 +18,7 @@ from slicewise.local.servers.stream import tail_said_of
 from slicewise.settings import Settings
 from slicewise.spark import driver as driver_module
 from slicewise.spark.realtime import driver as tail_driver
-from slicewise.spark.realtime.driver import TailDriver
+from slicewise.spark.realtime.driver import RealtimeDriver
 
 
 @dataclass
@@ -35,8 +35,8 @@ class Session:
 
 
 @pytest.fixture
-def driver(tmp_path: Path) -> TailDriver:
-    return TailDriver(Settings.load({"SLICEWISE_STATE": str(tmp_path)}), ManualClock(0))
+def driver(tmp_path: Path) -> RealtimeDriver:
+    return RealtimeDriver(Settings.load({"SLICEWISE_STATE": str(tmp_path)}), ManualClock(0))
 
 
 def away(_: str) -> Any:
@@ -56,7 +56,7 @@ def sessions(monkeypatch: pytest.MonkeyPatch, given: int) -> list[Session]:
     return made
 
 
-def test_partitions_that_fit_need_no_other_session(driver: TailDriver, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_partitions_that_fit_need_no_other_session(driver: RealtimeDriver, monkeypatch: pytest.MonkeyPatch) -> None:
     made = sessions(monkeypatch, given=1_000)
     driver._have({"plays": 2})
     driver._have({"plays": 2, "orders": SPARE_SLOTS // 2 - 2})
@@ -68,7 +68,7 @@ def test_partitions_that_fit_need_no_other_session(driver: TailDriver, monkeypat
 
 @pytest.mark.parametrize(("given", "relieves"), [(4, True), (3, False)])
 def test_batches_change_without_a_pause_where_a_second_query_has_slots_too(
-    driver: TailDriver, monkeypatch: pytest.MonkeyPatch, given: int, relieves: bool
+    driver: RealtimeDriver, monkeypatch: pytest.MonkeyPatch, given: int, relieves: bool
 ) -> None:
     sessions(monkeypatch, given)
     driver._have({"plays": 2})
@@ -76,7 +76,7 @@ def test_batches_change_without_a_pause_where_a_second_query_has_slots_too(
 
 
 def test_fewer_slots_than_partitions_are_told_with_what_to_do(
-    driver: TailDriver, monkeypatch: pytest.MonkeyPatch
+    driver: RealtimeDriver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sessions(monkeypatch, given=3)
     with pytest.raises(ServerError, match="3 slots for 5 partitions") as raised:
@@ -109,7 +109,7 @@ class Query:
         (GapRefused("a gap"), True),
     ],
 )
-def test_a_store_that_is_away_ends_no_tail(driver: TailDriver, error: Any, ends: bool) -> None:
+def test_a_store_that_is_away_ends_no_tail(driver: RealtimeDriver, error: Any, ends: bool) -> None:
     query = Query()
     driver._queries["plays"] = query
     driver._bound = ("as planned",)
@@ -119,7 +119,7 @@ def test_a_store_that_is_away_ends_no_tail(driver: TailDriver, error: Any, ends:
 
 
 def test_a_source_whose_slots_are_missing_says_so_to_whoever_asks(
-    driver: TailDriver, monkeypatch: pytest.MonkeyPatch
+    driver: RealtimeDriver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sessions(monkeypatch, given=1)
     (driver.settings.state_dir / driver.part).mkdir(parents=True)

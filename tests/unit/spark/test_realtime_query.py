@@ -11,19 +11,19 @@ from typing import Any, cast
 import pytest
 
 from slicewise.clock import ManualClock
-from slicewise.offsets.vector import Cover
+from slicewise.offsets.vector import OffsetVector
 from slicewise.settings import Settings
 from slicewise.spark.realtime import query as tail
-from slicewise.spark.realtime.query import TailQuery
-from slicewise.spark.realtime.run import TailRun
-from slicewise.spark.realtime.status import TailMetrics, TailStatus
+from slicewise.spark.realtime.query import RealtimeQuery
+from slicewise.spark.realtime.run import RealtimeRun
+from slicewise.spark.realtime.status import RealtimeMetrics, RealtimeStatus
 
 TOPIC = "ab" * 16
 SECOND = 1_000_000
 BATCH_S = 300
 
 
-class Run(TailRun):
+class Run(RealtimeRun):
     """Without Spark."""
 
     failed: str | None = None
@@ -49,21 +49,21 @@ class World:
         self.clock = ManualClock(0)
         log = SimpleNamespace(check_topic=lambda *_: None, latest=lambda _: self.cover(self.ends))
         monkeypatch.setattr(tail, "KafkaLog", lambda _: log)
-        monkeypatch.setattr(TailQuery, "_begin", lambda query, _: query._runs.append(self.run({0: 0, 1: 0})))
-        monkeypatch.setattr(TailQuery, "_run", lambda _, *given: self.run(given[0]))
+        monkeypatch.setattr(RealtimeQuery, "_begin", lambda query, _: query._runs.append(self.run({0: 0, 1: 0})))
+        monkeypatch.setattr(RealtimeQuery, "_run", lambda _, *given: self.run(given[0]))
         source = SimpleNamespace(name="plays", topic="plays")
         plan = SimpleNamespace(source=source, topic_id=TOPIC, start={0: 0, 1: 0})
-        status = TailStatus("plays", self.clock, TailMetrics())
+        status = RealtimeStatus("plays", self.clock, RealtimeMetrics())
         settings = Settings.load({"SLICEWISE_TAIL_BATCH_S": str(BATCH_S)})
-        self.query = TailQuery(cast(Any, None), settings, cast(Any, plan), [], status, relieves=relieves)
+        self.query = RealtimeQuery(cast(Any, None), settings, cast(Any, plan), [], status, relieves=relieves)
 
     def run(self, start: Mapping[int, int]) -> Run:
         name = str(len(self.runs))
         self.runs.append(Run(cast(Any, None), name, dict(start), self.clock.now_us(), None, Path()))
         return self.runs[-1]
 
-    def cover(self, offsets: Mapping[int, int]) -> Cover:
-        return Cover({(TOPIC, p): offset for p, offset in offsets.items()})
+    def cover(self, offsets: Mapping[int, int]) -> OffsetVector:
+        return OffsetVector({(TOPIC, p): offset for p, offset in offsets.items()})
 
     def says(self, run: Run, partition: int, acked: int) -> None:
         told = {"run": run.name, "partition": partition, "acked": acked, "rows": acked + 1}

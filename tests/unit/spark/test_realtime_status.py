@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 
 from slicewise.clock import ManualClock
-from slicewise.spark.realtime.status import Said, TailMetrics, TailStatus, quantile_of
+from slicewise.spark.realtime.status import RealtimeMetrics, RealtimeStatus, WriterStatus, quantile_of
 
 NOW = 1_700_000_000_000_000
 
 
-def said(run: str, partition: int, rows: int, quick: int, skipped: int = 0) -> Said:
+def said(run: str, partition: int, rows: int, quick: int, skipped: int = 0) -> WriterStatus:
     told = {
         "run": run,
         "partition": partition,
@@ -20,11 +20,11 @@ def said(run: str, partition: int, rows: int, quick: int, skipped: int = 0) -> S
         "skipped": skipped,
         "ms": {"bounds": [1.0, 10.0], "counts": [quick, rows, rows], "sum": 3.5},
     }
-    return Said.parse(json.dumps(told))
+    return WriterStatus.parse(json.dumps(told))
 
 
 def test_figures_grow_by_what_is_new_and_begin_anew_with_another_run() -> None:
-    status = TailStatus("plays", ManualClock(NOW), TailMetrics())
+    status = RealtimeStatus("plays", ManualClock(NOW), RealtimeMetrics())
     status.heard([said("a", 0, 10, 9), said("a", 1, 4, 4)])
     status.heard([said("a", 0, 10, 9), said("a", 1, 6, 6, skipped=2)])
     assert (status.records, status.totals["written"], status.totals["skipped"]) == (16, 16, 2)
@@ -35,7 +35,7 @@ def test_figures_grow_by_what_is_new_and_begin_anew_with_another_run() -> None:
 
 
 def test_figures_of_a_run_that_begin_anew_are_added_and_take_nothing_away() -> None:
-    status = TailStatus("plays", ManualClock(NOW), TailMetrics())
+    status = RealtimeStatus("plays", ManualClock(NOW), RealtimeMetrics())
     status.heard([said("a", 0, 10, 9, skipped=2)])
     status.heard([said("a", 0, 3, 3)])
     status.heard([said("a", 0, 5, 4, skipped=1)])
@@ -46,7 +46,7 @@ def test_figures_of_a_run_that_begin_anew_are_added_and_take_nothing_away() -> N
 
 def test_freshness_is_of_the_last_minute() -> None:
     clock = ManualClock(NOW)
-    status = TailStatus("plays", clock, TailMetrics())
+    status = RealtimeStatus("plays", clock, RealtimeMetrics())
     status.heard([said("a", 0, 10, 0)])
     clock.advance(59_000_000)
     status.heard([said("a", 0, 20, 10)])
@@ -67,7 +67,7 @@ def test_a_quantile_is_the_bound_of_its_bucket_and_never_beyond_the_last() -> No
 
 def test_a_tail_that_waits_for_the_fold_does_not_hang() -> None:
     clock = ManualClock(NOW)
-    status = TailStatus("plays", clock, TailMetrics(), waiting="the fold is behind")
+    status = RealtimeStatus("plays", clock, RealtimeMetrics(), waiting="the fold is behind")
     status.to_json()
     clock.advance(500_000_000)
     status.lagging({0: 7})

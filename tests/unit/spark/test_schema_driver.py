@@ -18,7 +18,7 @@ from slicewise.spark.driver import Driver
 from slicewise.spark.emission import driver as emit_driver
 from slicewise.spark.emission.driver import EmissionDriver
 from slicewise.spark.realtime import driver as tail_driver
-from slicewise.spark.realtime.driver import TailDriver
+from slicewise.spark.realtime.driver import RealtimeDriver
 from slicewise.stores.recovery.schema_places import LEASE_S
 
 SOURCES = [SimpleNamespace(name="opening", is_opening=True), SimpleNamespace(name="stands", is_opening=False)]
@@ -28,7 +28,7 @@ def settings(folder: Path) -> Settings:
     return Settings.load({"SLICEWISE_STATE": str(folder)})
 
 
-@pytest.mark.parametrize("kind", [Driver, TailDriver, EmissionDriver])
+@pytest.mark.parametrize("kind", [Driver, RealtimeDriver, EmissionDriver])
 def test_no_query_begins_over_a_source_whose_schema_has_no_place(
     kind: type[Driver], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -42,12 +42,12 @@ def test_no_query_begins_over_a_source_whose_schema_has_no_place(
         monkeypatch.setattr(each, "plan_stream", lambda _d, source, *_m, **_t: taken(source.name))
         monkeypatch.setattr(each, "KafkaLog", lambda _: nullcontext())
     monkeypatch.setattr(tail_driver, "tail_units", lambda *_: ["a unit"])
-    monkeypatch.setattr(tail_driver, "TailQuery", lambda *_, **__: None)
+    monkeypatch.setattr(tail_driver, "RealtimeQuery", lambda *_, **__: None)
     monkeypatch.setattr(emit_driver, "emitted_views", lambda *_: ["a view"])
     monkeypatch.setattr(emit_driver, "EmissionQuery", lambda _s, _d, source, *_: taken(source.name))
     driver = kind(settings(tmp_path), ManualClock(0))
     driver._session = cast(Any, object())
-    if isinstance(driver, TailDriver):
+    if isinstance(driver, RealtimeDriver):
         monkeypatch.setattr(driver, "_have", lambda _: None)
     driver._start(cast(Any, SimpleNamespace(sources=SOURCES)), "", cast(Any, SimpleNamespace(epoch=1)))
     assert planned == ["stands"]

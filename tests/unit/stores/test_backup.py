@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 
 from slicewise.errors import CodecError
-from slicewise.offsets.vector import Cover
+from slicewise.offsets.vector import OffsetVector
 from slicewise.stores.online.model import metadata_backup as witness
-from slicewise.stores.online.model.metadata_backup import Witness, WitnessFile
-from slicewise.stores.online.port import Marks
+from slicewise.stores.online.model.metadata_backup import MetadataBackup, MetadataBackupFile
+from slicewise.stores.online.port import StoreMetadata
 from tests.support.stored import TOPIC, cover
 
-STANDS = Marks(
+STANDS = StoreMetadata(
     generation=7,
     epoch=3,
     units="d3",
@@ -51,9 +51,9 @@ def test_a_copy_that_learns_nothing_is_the_same_object() -> None:
 
 
 def test_a_copy_is_read_as_it_was_written_with_its_deployment_alone(tmp_path: Path) -> None:
-    file = WitnessFile(tmp_path / "stream")
+    file = MetadataBackupFile(tmp_path / "stream")
     assert file.read() is None
-    first, second = witness.of(STANDS), replace(witness.of(STANDS), units="d4", ledger=Cover())
+    first, second = witness.of(STANDS), replace(witness.of(STANDS), units="d4", ledger=OffsetVector())
     file.write(first, "{}")
     assert (file.read(), file.manifest("d3")) == (first, "{}")
     file.write(second, '{"4": 4}')
@@ -63,6 +63,6 @@ def test_a_copy_is_read_as_it_was_written_with_its_deployment_alone(tmp_path: Pa
 @pytest.mark.parametrize("text", ["", "[]", "{}", '{"generation": 1}', witness.of(STANDS).to_json()[:-9]])
 def test_a_torn_copy_is_none(tmp_path: Path, text: str) -> None:
     with pytest.raises(CodecError):
-        Witness.parse(text)
+        MetadataBackup.parse(text)
     (tmp_path / witness.FILE).write_text(text)
-    assert WitnessFile(tmp_path).read() is None
+    assert MetadataBackupFile(tmp_path).read() is None

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from slicewise.errors import ClockOff, GapRefused, StoreUnavailable
-from slicewise.offsets.vector import Cover
+from slicewise.offsets.vector import OffsetVector
 from slicewise.stores.online.rules import decisions
-from slicewise.stores.online.rules.decisions import Running, Swap
+from slicewise.stores.online.rules.decisions import PublishDecision, Running
 from slicewise.windows.slices import HOUR_US
 from tests.support.stored import cover, place
 
@@ -33,7 +33,7 @@ def test_an_hours_floor_is_the_larger_of_its_cover_and_the_start_cover(hours: di
 
 def test_a_batch_begins_at_or_before_the_ledger() -> None:
     decisions.check_batch(cover(5, 2), (3, "u"), cover(5, 2), 3, "u")
-    decisions.check_batch(cover(5, 2), (3, "u"), Cover(), 3, "u")
+    decisions.check_batch(cover(5, 2), (3, "u"), OffsetVector(), 3, "u")
     for start in (cover(6), cover(5, 3), cover(0, 0, 1)):
         with pytest.raises(GapRefused):
             decisions.check_batch(cover(5, 2), (3, "u"), start, 3, "u")
@@ -42,13 +42,13 @@ def test_a_batch_begins_at_or_before_the_ledger() -> None:
 @pytest.mark.parametrize(
     ("first", "last", "action", "deleted"),
     [
-        (3, 4, Swap.SWAP, True),  #        [3 4] | 5
-        (4, 5, Swap.LEAVE_OVER, False),  #   [4 | 5]
-        (5, 6, Swap.SWAP, False),  #            | [5 6]
+        (3, 4, PublishDecision.SWAP, True),  #        [3 4] | 5
+        (4, 5, PublishDecision.LEAVE_OVER, False),  #   [4 | 5]
+        (5, 6, PublishDecision.SWAP, False),  #            | [5 6]
     ],
 )
 def test_a_running_partial_goes_stays_or_stops_the_swap_by_the_cover(
-    first: int, last: int, action: Swap, deleted: bool
+    first: int, last: int, action: PublishDecision, deleted: bool
 ) -> None:
     running = part(first, last)
     decided = decisions.swap_decision(1, cover(5), None, [running])
@@ -56,12 +56,12 @@ def test_a_running_partial_goes_stays_or_stops_the_swap_by_the_cover(
 
 
 def test_places_that_the_cover_does_not_know_stay() -> None:
-    assert decisions.swap_decision(1, cover(5), None, [part(0, 9, partition=1)]) == (Swap.SWAP, ())
+    assert decisions.swap_decision(1, cover(5), None, [part(0, 9, partition=1)]) == (PublishDecision.SWAP, ())
 
 
 @pytest.mark.parametrize(("current", "stale"), [(None, False), (0, False), (1, False), (2, True)])
 def test_only_an_older_seq_is_stale(current: int | None, stale: bool) -> None:
-    assert (decisions.swap_decision(1, cover(5), current, [])[0] is Swap.STALE) == stale
+    assert (decisions.swap_decision(1, cover(5), current, [])[0] is PublishDecision.STALE) == stale
 
 
 def test_a_backfill_is_of_its_start_cover_and_an_archive_reaches_it() -> None:
@@ -93,10 +93,10 @@ def test_a_name_takes_its_first_units_at_once_and_others_when_all_are_ready() ->
 
 def test_only_topics_that_nobody_knows_begin_at_the_logs_first_offset() -> None:
     known, other = place()[0], "f" * 32
-    earliest = Cover({(known, 0): 3, (other, 0): 4})
+    earliest = OffsetVector({(known, 0): 3, (other, 0): 4})
     assert decisions.begun(frozenset(), [], earliest) == earliest
     for places, topics in ((frozenset({place(1)}), []), (frozenset(), [known])):
-        assert decisions.begun(places, topics, earliest) == Cover({(other, 0): 4})
+        assert decisions.begun(places, topics, earliest) == OffsetVector({(other, 0): 4})
 
 
 @pytest.mark.parametrize("minutes", [-90, -1, 1, 90])

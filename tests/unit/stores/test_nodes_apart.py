@@ -11,11 +11,11 @@ from slicewise.features.declare.event_list import EventList
 from slicewise.lifecycle import lifetime as moves
 from slicewise.lifecycle.compaction import NOTHING, Compacted, DirtyHour, UnitHours, Why, dirty_hours, holds
 from slicewise.lifecycle.lifetime import Reached
-from slicewise.offsets.vector import Cover
+from slicewise.offsets.vector import OffsetVector
 from slicewise.stores.online.memory.store import MemoryServer, open_memory
 from slicewise.stores.online.model import metadata_backup as witness
 from slicewise.stores.online.operations.ids import unremembered
-from slicewise.stores.online.port import Horizon
+from slicewise.stores.online.port import TotalUntil
 from slicewise.stores.online.store import Store
 from slicewise.windows.slices import HOUR_US
 from tests.support.several import NAME, NOW_US, ON, UNIT, advance, alone, deployed, servers
@@ -46,7 +46,7 @@ class Apart:
     store: Store
     unit: StoreUnit
 
-    def starts(self) -> list[Cover]:
+    def starts(self) -> list[OffsetVector]:
         return [each.starts[self.unit.storage_fingerprint] for each in self.store.marks().each]
 
     def ready(self) -> list[bool]:
@@ -102,7 +102,7 @@ def test_an_hour_that_one_node_alone_has_is_brought_to_all_by_the_next_archive()
     of.store.mark_ready(UNIT, cover(5), {UNIT.view: [NAME]})
     assert of.ready() == [True, True]
 
-    def dirty(seq: int, held: Cover) -> list[DirtyHour]:
+    def dirty(seq: int, held: OffsetVector) -> list[DirtyHour]:
         done = of.store.swapped(UNIT)
         stands = Compacted(seq, holds(seq, held, of.starts(), contained, done.get(HOUR, NOTHING)))
         return dirty_hours(UnitHours({HOUR: 1}, {HOUR: stands}, done), HOUR + 1)
@@ -118,7 +118,7 @@ def test_an_hour_that_one_node_alone_has_is_brought_to_all_by_the_next_archive()
     assert dirty(3, cover(12)) == []
 
 
-def contained(held: Cover) -> int:
+def contained(held: OffsetVector) -> int:
     """Archive seq n ends at 5 n."""
     return held.get(place()) // 5
 
@@ -136,7 +136,7 @@ def test_a_backfills_horizon_is_that_of_the_node_that_it_was_made_for() -> None:
     of = with_totals(5)
     announced = of.store.covers_announced("plays")
     assert of.store.mark_horizon(EVER, HOUR + 24, 0, announced, whole=True, start=cover(5)), "the first has a newer one"
-    assert [each.horizons[NAME] for each in of.store.marks().each] == [Horizon(HOUR, 4), Horizon(HOUR + 24, 0)]
+    assert [each.horizons[NAME] for each in of.store.marks().each] == [TotalUntil(HOUR, 4), TotalUntil(HOUR + 24, 0)]
     with pytest.raises(GapRefused):
         of.store.mark_horizon(EVER, HOUR + 24, 0, announced, whole=True, start=cover(7))
     of.store.mark_ready(EVER, cover(5), {EVER.view: [NAME]})

@@ -13,7 +13,7 @@ from slicewise.features.declare.project import Project
 from slicewise.features.plan.planner import plan
 from slicewise.features.plan.unit import Source
 from slicewise.offsets.token import Token
-from slicewise.offsets.vector import Cover
+from slicewise.offsets.vector import OffsetVector
 from slicewise.training.answering.ask import resolve
 from slicewise.training.archive import Archived, NothingArchived
 from slicewise.training.archiving.job import failure, outcome
@@ -34,7 +34,7 @@ DEPLOYMENT = plan(
     )
 )
 ASKED = resolve(DEPLOYMENT, ["users:n_1h"])[1]
-REACHED = Archived(3, Cover({(TOPIC, 0): 10}), 90 * HOUR_US, 1)
+REACHED = Archived(3, OffsetVector({(TOPIC, 0): 10}), 90 * HOUR_US, 1)
 
 
 @dataclass(frozen=True)
@@ -78,7 +78,7 @@ def test_only_what_the_rows_need_is_archived() -> None:
 
 
 def test_tokens_ask_for_what_they_contain() -> None:
-    known, beyond = (Need(None, 0, {"plays": Cover({(TOPIC, 0): end})}) for end in (10, 11))
+    known, beyond = (Need(None, 0, {"plays": OffsetVector({(TOPIC, 0): end})}) for end in (10, 11))
     assert to_archive(Side(REACHED, 5), known) == []
     assert to_archive(Side(REACHED, 5), beyond) == [("plays", 5)]
     assert to_archive(Side(REACHED, 0), beyond) == [], "no log of ours has it: refused by its row later"
@@ -87,12 +87,21 @@ def test_tokens_ask_for_what_they_contain() -> None:
 def test_what_tokens_contain_is_that_of_all_rows_hours_ahead_included() -> None:
     unit = DEPLOYMENT.units[0]
     tokens = [
-        [Token(unit.storage_fingerprint, unit.definition_fingerprint, "live", Cover({(TOPIC, p): 3 + p}), ahead, {})]
-        for p, ahead in ((0, {}), (1, {5: Cover({(TOPIC, 0): 9})}))
+        [
+            Token(
+                unit.storage_fingerprint,
+                unit.definition_fingerprint,
+                "live",
+                OffsetVector({(TOPIC, p): 3 + p}),
+                ahead,
+                {},
+            )
+        ]
+        for p, ahead in ((0, {}), (1, {5: OffsetVector({(TOPIC, 0): 9})}))
     ]
     need = need_of(ASKED, np.array([1, 2], np.int64), tokens)
     assert need.latest_us is None
-    assert need.covers == {"plays": Cover({(TOPIC, 0): 9, (TOPIC, 1): 4})}
+    assert need.covers == {"plays": OffsetVector({(TOPIC, 0): 9, (TOPIC, 1): 4})}
     latest = need_of(ASKED, np.array([5, 9, 7], np.int64), None)
     assert (latest.latest_us, latest.latest_row) == (9, 1)
     with pytest.raises(BadRequest, match="no token of row 0"):

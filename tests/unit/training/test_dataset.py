@@ -19,8 +19,8 @@ from slicewise.features.declare.project import Project
 from slicewise.features.plan.deployment import Deployment
 from slicewise.features.plan.planner import plan
 from slicewise.offsets import token as tokens
-from slicewise.offsets.gaps import Hole
-from slicewise.offsets.vector import Cover
+from slicewise.offsets.gaps import AcceptedGap
+from slicewise.offsets.vector import OffsetVector
 from slicewise.training.answering import local
 from slicewise.training.dataset import build_snapshot, build_training_set, rebuild
 from slicewise.training.manifest import Manifest
@@ -105,9 +105,11 @@ def _tokens(rng: np.random.Generator, archive: ListedArchive, at: int) -> tuple[
         (unit,) = DEPLOYMENT.view(name)
         own = {f.column: bounds(f.window, "live", at, unit.slice_us) for f in unit.features}
         intervals |= {f"{name}:{column}": interval for column, interval in own.items()}
-        covers = {hour: Cover(offsets) for hour, offsets in ahead.items()}
+        covers = {hour: OffsetVector(offsets) for hour, offsets in ahead.items()}
         texts.append(
-            tokens.encode(unit.storage_fingerprint, unit.definition_fingerprint, Cover(base), covers, "live", own)
+            tokens.encode(
+                unit.storage_fingerprint, unit.definition_fingerprint, OffsetVector(base), covers, "live", own
+            )
         )
     return tokens.join(texts), {"base": base, "ahead": ahead, "bounds": intervals}
 
@@ -143,7 +145,7 @@ def test_a_token_beyond_the_archive_is_refused_and_says_from_when() -> None:
     events, archive = _archive(5)
     text, _ = _tokens(np.random.default_rng(5), archive, START + HOUR)
     first = tokens.decode_all(text)[0]
-    beyond = Cover({(TOPIC, 0): archive.reaches("plays").cover.get((TOPIC, 0)) + 1})
+    beyond = OffsetVector({(TOPIC, 0): archive.reaches("plays").cover.get((TOPIC, 0)) + 1})
     text = tokens.encode(first.unit, first.definition, beyond, {}, "live", first.bounds)
     with pytest.raises(BadRequest, match=r"(?s)beyond the archive of 'plays'.*2026-01-01T07:00:00"):
         build_training_set(DEPLOYMENT, archive, [{"user": "ann", "at": START, "token": text}], ["users:n_10m"], "token")
@@ -194,7 +196,7 @@ def test_rows_whose_windows_touch_lost_events_are_counted_in_the_manifest_and_re
     whole = build_training_set(DEPLOYMENT, archive, spine, ["users:n_10m"], "event_time")
     assert "incomplete" not in whole.manifest.to_json()
     lost = (START + HOUR + 2 * MINUTE, START + HOUR + 4 * MINUTE)
-    archive.holes = (Hole("plays", TOPIC, 0, 3, 7, *lost, "ada", "a disk", END),)
+    archive.holes = (AcceptedGap("plays", TOPIC, 0, 3, 7, *lost, "ada", "a disk", END),)
     built = build_training_set(DEPLOYMENT, archive, spine, ["users:n_10m", "users:n_3h"], "event_time")
     # [at - 10m, at) holds minute 2 to 4 for at = +5m, +10m; from +15m on it begins later; 3 h hold it from +5m on
     assert dict(built.manifest.incomplete) == {"users:n_10m": 2, "users:n_3h": 5}

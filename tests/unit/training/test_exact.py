@@ -12,7 +12,7 @@ import slicewise as sw
 from slicewise.features.declare.project import Project
 from slicewise.features.plan.planner import plan
 from slicewise.offsets import token as tokens
-from slicewise.offsets.vector import Cover
+from slicewise.offsets.vector import OffsetVector
 from slicewise.training.dataset import build_snapshot, build_training_set
 from slicewise.training.tables.instants import as_timestamps
 from slicewise.windows.slices import EARLIEST_US, Window, bounds
@@ -107,7 +107,7 @@ def test_a_training_set_by_token_holds_exactly_the_last_rows_that_the_token_hold
     for i, at in enumerate(instants(events, 40)):
         base = {(TOPIC, p): int(rng.integers(ends.get((TOPIC, p)) + 1)) for p in range(3)}
         own = {f.column: bounds(f.window, "live", at, 1) for f in UNIT.features}
-        text = tokens.encode(UNIT.storage_fingerprint, UNIT.definition_fingerprint, Cover(base), {}, "live", own)
+        text = tokens.encode(UNIT.storage_fingerprint, UNIT.definition_fingerprint, OffsetVector(base), {}, "live", own)
         user = ["ann", "bob", "nobody"][i % 3]
         spine.append({"user": user, "at": as_timestamps(np.array([at]))[0], "token": text})
         held.append((user, at, base))

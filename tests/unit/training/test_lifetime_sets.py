@@ -12,7 +12,7 @@ import slicewise as sw
 from slicewise.features.declare.project import Project
 from slicewise.features.plan.planner import plan
 from slicewise.offsets import token as tokens
-from slicewise.offsets.vector import Cover
+from slicewise.offsets.vector import OffsetVector
 from slicewise.training.dataset import build_snapshot, build_training_set
 from slicewise.training.evaluate import evaluate
 from slicewise.training.tables.instants import as_timestamps
@@ -105,8 +105,8 @@ def test_a_training_set_by_token_holds_of_all_events_those_that_the_token_knows(
         text = tokens.encode(
             unit.storage_fingerprint,
             unit.definition_fingerprint,
-            Cover(base),
-            {hour: Cover(offsets) for hour, offsets in ahead.items()},
+            OffsetVector(base),
+            {hour: OffsetVector(offsets) for hour, offsets in ahead.items()},
             "live",
             own,
         )

@@ -14,7 +14,7 @@ import slicewise as sw
 from slicewise.features.declare.project import Project
 from slicewise.features.plan.planner import plan
 from slicewise.offsets import token as tokens
-from slicewise.offsets.vector import Cover
+from slicewise.offsets.vector import OffsetVector
 from slicewise.training.answering.rows import row_logic
 from slicewise.training.dataset import build_training_set
 from slicewise.training.queries import GivenArchive, query_rows
@@ -110,7 +110,12 @@ def test_a_token_holds_of_what_comes_again_what_its_cover_holds() -> None:
         ahead = {(TOPIC, p): int(rng.integers(ends.get((TOPIC, p)) + 1)) for p in (0, 1)}
         own = {f.column: bounds(f.window, "at", at, UNIT.slice_us) for f in UNIT.features}
         text = tokens.encode(
-            UNIT.storage_fingerprint, UNIT.definition_fingerprint, Cover(base), {hour: Cover(ahead)}, "at", own
+            UNIT.storage_fingerprint,
+            UNIT.definition_fingerprint,
+            OffsetVector(base),
+            {hour: OffsetVector(ahead)},
+            "at",
+            own,
         )
         user = USERS[i % 3]
         spine.append({"user_id": user, "at": as_timestamps(np.array([at]))[0], "token": text})

@@ -12,7 +12,7 @@ import slicewise as sw
 from slicewise.features.declare.project import Project
 from slicewise.features.plan.planner import plan
 from slicewise.offsets import token as tokens
-from slicewise.offsets.vector import Cover
+from slicewise.offsets.vector import OffsetVector
 from slicewise.training.dataset import build_snapshot, build_training_set
 from slicewise.training.tables.instants import as_timestamps
 from tests.support.oracle import HOUR, MINUTE, OracleEvent, covered, session
@@ -92,7 +92,9 @@ def test_a_row_by_token_has_what_the_token_recorded() -> None:
             first = min((e.time for e in chosen[ref]), default=end) // MINUTE * MINUTE
             is_session = feature.window.kind == "session"
             bounds[feature.column] = (first if is_session else end - 30 * MINUTE, end)
-        text = tokens.encode(UNIT.storage_fingerprint, UNIT.definition_fingerprint, Cover(base), {}, "at", bounds)
+        text = tokens.encode(
+            UNIT.storage_fingerprint, UNIT.definition_fingerprint, OffsetVector(base), {}, "at", bounds
+        )
         spine.append({"user": user, "at": as_timestamps(np.array([at]))[0], "token": text})
         wanted.append(chosen)
     rows = build_training_set(DEPLOYMENT, archive, spine, list(REFS), "token").table.to_pylist()

@@ -13,8 +13,8 @@ import pyarrow.compute as pc
 
 import slicewise as sw
 from slicewise.features.plan.unit import Source
-from slicewise.offsets.gaps import Hole
-from slicewise.offsets.vector import Cover, Place
+from slicewise.offsets.gaps import AcceptedGap
+from slicewise.offsets.vector import OffsetVector, TopicPartition
 from slicewise.training.archive import Archived
 from slicewise.training.queries import GivenArchive
 from slicewise.training.tables.given import typed_events
@@ -225,14 +225,14 @@ class ListedArchive:
         self.until_us = until_us
         self.reads: list[tuple[int, int]] = []
         self.log_ends_us: int | None = None
-        self.holes: tuple[Hole, ...] = ()
+        self.holes: tuple[AcceptedGap, ...] = ()
 
     def reaches(self, source: str) -> Archived:  # noqa: ARG002
-        offsets: dict[Place, int] = {}
+        offsets: dict[TopicPartition, int] = {}
         for event in pa.concat_tables(self.tables).select(["partition", "offset"]).to_pylist():
             place = (TOPIC, event["partition"])
             offsets[place] = max(offsets.get(place, 0), event["offset"] + 1)
-        return Archived(len(self.tables), Cover(offsets), self.until_us, 7, self.holes)
+        return Archived(len(self.tables), OffsetVector(offsets), self.until_us, 7, self.holes)
 
     def confirmed(self, source: Source, archived: Archived) -> Archived:  # noqa: ARG002
         return replace(archived, until_us=self.log_ends_us) if self.log_ends_us is not None else archived
@@ -252,7 +252,7 @@ class ListedArchive:
         self,
         source: Source,
         columns: Sequence[str],
-        cover: Cover,
+        cover: OffsetVector,
         kafka_us: int,
         seq: int,
     ) -> pa.Table:

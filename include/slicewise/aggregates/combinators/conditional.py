@@ -21,7 +21,7 @@ from slicewise.aggregates.kernel.events import Event, Rows
 from slicewise.aggregates.kernel.fields import Field
 from slicewise.aggregates.kernel.ragged import Int64
 from slicewise.aggregates.ordering.ranked import ArgMax
-from slicewise.aggregates.scalar import Few
+from slicewise.aggregates.scalar import ScalarForm
 from slicewise.errors import DefinitionError
 
 
@@ -135,7 +135,7 @@ class Where(Aggregate):
         return self.aggregate.finish_columns_at(partials, ends)
 
     @property
-    def few(self) -> Few | None:
+    def few(self) -> ScalarForm | None:
         return self.aggregate.few
 
     @cached_property

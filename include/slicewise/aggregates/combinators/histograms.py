@@ -34,7 +34,7 @@ from slicewise.aggregates.kernel.values import (
     is_number,
     non_null,
 )
-from slicewise.aggregates.scalar import Groups, Listed, Run
+from slicewise.aggregates.scalar import Groups, Run, Scalars
 from slicewise.errors import CodecError, DefinitionError
 
 MOST_EDGES = 1_000
@@ -265,9 +265,9 @@ class Bins:
                 found[place] += n
         return tuple(found)
 
-    def finish(self, combined: Sequence[Any]) -> Listed:
+    def finish(self, combined: Sequence[Any]) -> Scalars:
         places = tuple(range(self.size))
-        return Listed([self.value((places, counts)) for counts in combined])
+        return Scalars([self.value((places, counts)) for counts in combined])
 
 
 def _damaged(what: str) -> CodecError:

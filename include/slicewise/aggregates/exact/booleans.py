@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from slicewise.aggregates.alone import FewEvents, FewOf, ManyEvents
+from slicewise.aggregates.alone import FewOf, ManyEvents, ScalarEvents
 from slicewise.aggregates.contract import Finished, Invertible, State, register
 from slicewise.aggregates.exact.counting import add_groups, tally
 from slicewise.aggregates.kernel.columns import Columns
@@ -70,7 +70,7 @@ class BooleanCounts(Invertible):
 
     @cached_property
     def few_of(self) -> FewOf:
-        def tallied(events: FewEvents | ManyEvents) -> tuple[int, int]:
+        def tallied(events: ScalarEvents | ManyEvents) -> tuple[int, int]:
             values = events.given(self.column)
             true = int(np.count_nonzero(values))
             return true, len(values) - true

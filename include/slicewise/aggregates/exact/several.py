@@ -31,7 +31,7 @@ from slicewise.aggregates.kernel.values import (
     is_double,
     is_number,
 )
-from slicewise.aggregates.scalar import Groups, Listed, Run
+from slicewise.aggregates.scalar import Groups, Run, Scalars
 
 DOUBLE_BITS = 1024 - DOUBLE_UNIT
 """Every finite double is an integer below 2^2098 in units of 2^-1074."""
@@ -102,8 +102,8 @@ class SeveralSums(Invertible):
         return pa.float64()
 
     @cached_property
-    def few(self) -> FewSums:
-        return FewSums(self.answer)
+    def few(self) -> ScalarSums:
+        return ScalarSums(self.answer)
 
     def columns(self, n: Int64, sums: Sequence[tuple[Any, Ragged]]) -> Columns:
         """Column form of counts [n] and, per sum, (start, limbs)."""
@@ -195,13 +195,13 @@ def _integers(state: State) -> list[int]:
     return [exact.to_int(start, limbs) for start, limbs in zip(state[1::2], state[2::2], strict=True)]
 
 
-def _listed(found: list[Any]) -> Listed:
+def _listed(found: list[Any]) -> Scalars:
     errors = {at: value.code for at, value in enumerate(found) if isinstance(value, Failed)}
-    return Listed([None if isinstance(value, Failed) else value for value in found] if errors else found, errors)
+    return Scalars([None if isinstance(value, Failed) else value for value in found] if errors else found, errors)
 
 
 @dataclass(frozen=True)
-class FewSums:
+class ScalarSums:
     """Several exact sums of few rows, combined to (n, per sum a `Shifted`)."""
 
     answer: Callable[[int, Sequence[Shifted]], float | Failed | None]
@@ -230,6 +230,6 @@ class FewSums:
             for group, sums in zip(groups, zip(*totals, strict=True), strict=True)
         ]
 
-    def finish(self, combined: Sequence[Any]) -> Listed:
+    def finish(self, combined: Sequence[Any]) -> Scalars:
         answer = self.answer
         return _listed([answer(n, sums) if n else None for n, sums in combined])

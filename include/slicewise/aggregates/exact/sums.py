@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from slicewise.aggregates.alone import FewEvents, FewOf, ManyEvents, Values
+from slicewise.aggregates.alone import FewOf, ManyEvents, ScalarEvents, Values
 from slicewise.aggregates.contract import OVERFLOW, Failed, Finished, Invertible, State, register
 from slicewise.aggregates.exact.counting import add_groups, tally
 from slicewise.aggregates.kernel import limbs as exact
@@ -115,7 +115,7 @@ class ExactSum(Invertible):
             return None
         column, total_of = self.column, _double_total if is_double(self.number) else _whole_total
 
-        def added(events: FewEvents | ManyEvents) -> tuple[int, int, int]:
+        def added(events: ScalarEvents | ManyEvents) -> tuple[int, int, int]:
             values = events.given(column)
             return (len(values), *total_of(values))
 

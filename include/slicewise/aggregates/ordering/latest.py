@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 import numpy as np
 import pyarrow as pa
 
-from slicewise.aggregates.alone import FewEvents, FewOf, ManyEvents
+from slicewise.aggregates.alone import FewOf, ManyEvents, ScalarEvents
 from slicewise.aggregates.contract import Aggregate, Finished, State, register
 from slicewise.aggregates.kernel.columns import Columns
 from slicewise.aggregates.kernel.events import Event, Rows
@@ -147,7 +147,7 @@ class Single(Placed):
             return None
         pack = struct.Struct(self.few.code).pack
 
-        def outermost(events: FewEvents | ManyEvents) -> tuple[bytes, bytes] | None:
+        def outermost(events: ScalarEvents | ManyEvents) -> tuple[bytes, bytes] | None:
             found = events.outermost(self.column, self.newest)
             return None if found is None else (found[0], pack(found[1]))
 

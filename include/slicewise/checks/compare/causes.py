@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from slicewise.checks.compare import parts
 from slicewise.checks.compare.hypotheses import (
     TELLING,
-    Doubt,
+    Hypothesis,
     beside,
     engines_of,
     gives,
@@ -63,7 +63,7 @@ class _Tried:
     edge: bool = True
 
 
-def causes_of(recomputation: Recomputation, doubts: Sequence[Doubt]) -> list[Cause]:
+def causes_of(recomputation: Recomputation, doubts: Sequence[Hypothesis]) -> list[Cause]:
     """One per doubt; `logic` where no change gives the answer.
 
     A session that is not where it should be has no voice in what its entity has: it has the cause of the change that
@@ -125,7 +125,7 @@ def _particular(change: _Change, edge: bool) -> int:
     return 2 if edge else 0
 
 
-def _telling(doubts: Sequence[Doubt], mine: Sequence[int]) -> list[int]:
+def _telling(doubts: Sequence[Hypothesis], mine: Sequence[int]) -> list[int]:
     """Some of an entity's, of many windows, and of kinds that tell."""
     by_window: dict[tuple[int, int, int], list[int]] = {}
     for i in sorted(mine, key=lambda i: _rank(doubts[i])):
@@ -136,13 +136,13 @@ def _telling(doubts: Sequence[Doubt], mine: Sequence[int]) -> list[int]:
     return turns[:MOST_SEARCHED]
 
 
-def _rank(doubt: Doubt) -> int:
+def _rank(doubt: Hypothesis) -> int:
     kind = doubt.each.kind
     return 0 if kind in TELLING else 3 if kind == "count" else 1 if kind in BY_SQL else 2
 
 
 def _held_to(
-    doubts: Sequence[Doubt], mine: Sequence[int], found: Mapping[int, list[_Tried]], slice_us: int
+    doubts: Sequence[Hypothesis], mine: Sequence[int], found: Mapping[int, list[_Tried]], slice_us: int
 ) -> Iterator[_Tried]:
     """What explains most of an entity's doubts, tried for all of them that it was not tried for."""
     votes = _votes(mine, found)
@@ -184,7 +184,7 @@ def _whole(i: int, window: WindowOf, slice_us: int) -> Iterator[_Tried]:
         yield tried(Cause.BOUNDARY, "end", 0, moved, replace(window, end_us=end + moved))
 
 
-def _parts(recomputation: Recomputation, doubts: Sequence[Doubt], searched: Sequence[int]) -> Iterator[_Tried]:
+def _parts(recomputation: Recomputation, doubts: Sequence[Hypothesis], searched: Sequence[int]) -> Iterator[_Tried]:
     """Parts of the store, tried for these."""
     slice_us = recomputation.unit.slice_us
     around: dict[int, WindowOf] = {}
@@ -204,7 +204,7 @@ def _parts(recomputation: Recomputation, doubts: Sequence[Doubt], searched: Sequ
 
 
 def _matching(
-    recomputation: Recomputation, doubts: Sequence[Doubt], tried: Iterable[_Tried], *, with_engine: bool = False
+    recomputation: Recomputation, doubts: Sequence[Hypothesis], tried: Iterable[_Tried], *, with_engine: bool = False
 ) -> dict[int, list[_Tried]]:
     """All changes of each doubt that give its answer, in their order."""
     given = list(tried)

@@ -22,7 +22,7 @@ TELLING = ("sum", "mean")
 
 
 @dataclass(frozen=True)
-class Doubt:
+class Hypothesis:
     """A value that differs: its window, its feature and aggregate, both sides.
 
     added: how many events too many the answer's window has, by its own count; None: it has no count. gap_us: of a
@@ -55,10 +55,10 @@ def session_starts(recomputation: Recomputation, windows: Sequence[WindowOf], ga
 
 
 def engines_of(
-    recomputation: Recomputation, asked: Iterable[tuple[Doubt, WindowOf]], results: Recomputed
+    recomputation: Recomputation, asked: Iterable[tuple[Hypothesis, WindowOf]], results: Recomputed
 ) -> Mapping[tuple[int, str], object]:
     """What the engine says of changed questions where answers are beyond what is exact."""
-    beyond: dict[str, tuple[Doubt, dict[int, WindowOf]]] = {}
+    beyond: dict[str, tuple[Hypothesis, dict[int, WindowOf]]] = {}
     for doubt, window in asked:
         truth = declared.truth_of(doubt.each, results.value(window.w, doubt.each))
         if truth is not None and not truth.equal:
@@ -72,7 +72,7 @@ def engines_of(
     return said
 
 
-def gives(results: Recomputed, engines: Mapping[tuple[int, str], object], w: int, doubt: Doubt) -> bool:
+def gives(results: Recomputed, engines: Mapping[tuple[int, str], object], w: int, doubt: Hypothesis) -> bool:
     value: Any = results.value(w, doubt.each)
     truth = declared.truth_of(doubt.each, value)
     if truth is not None:
@@ -94,7 +94,7 @@ def beside(each: Aggregated, cause: Cause) -> list[Aggregated]:
     return [aggregated({"kind": several, "payload": each["payload"], "by": each["by"], "k": k + _TIED})]
 
 
-def is_rounded(doubt: Doubt, said: Sequence[Any]) -> bool:
+def is_rounded(doubt: Hypothesis, said: Sequence[Any]) -> bool:
     """Whether all doubles that differ are next to each other, or a sum's one such step of its greatest addend apart."""
     online, offline = value_of(doubt.row.online), value_of(doubt.row.offline)
     if _next_to(online, offline):
@@ -118,7 +118,7 @@ def _next_to(online: Any, offline: Any) -> bool:
     return bool(online == offline and type(online) is type(offline))
 
 
-def is_tied(doubt: Doubt, places: Any) -> bool:
+def is_tied(doubt: Hypothesis, places: Any) -> bool:
     if not places:
         return False
     each, row, kind = doubt.each, doubt.row, doubt.feature.aggregate.output_type

@@ -11,7 +11,7 @@ from typing import Any
 from slicewise import log
 from slicewise.checks.compare import engine
 from slicewise.checks.compare.causes import causes_of
-from slicewise.checks.compare.hypotheses import Doubt, session_starts
+from slicewise.checks.compare.hypotheses import Hypothesis, session_starts
 from slicewise.checks.judges import judged
 from slicewise.checks.judges.exact import plain_sum_agrees
 from slicewise.checks.model import Cause, Compared, PlainSum, Verdict
@@ -21,7 +21,7 @@ from slicewise.checks.recompute.queries import BY_SQL, Aggregated, aggregated
 from slicewise.checks.recompute.questions import TOKEN, Asked, WindowOf
 from slicewise.checks.recompute.run import Recomputation
 from slicewise.checks.values import canonical, typed, value_of
-from slicewise.features.plan.unit import PlannedFeature, Unit
+from slicewise.features.plan.unit import PlannedFeature, StorageUnit
 
 MOST_CLASSIFIED = 200
 """Differences of a unit that a cause is looked for."""
@@ -97,11 +97,11 @@ def _with_causes(
     return [replace(row, cause=causes[i]) if i in causes else row for i, row in enumerate(rows)]
 
 
-def _doubt(value: _Value, row: Compared, added: Mapping[int, int], searched: WindowOf | None) -> Doubt:
+def _doubt(value: _Value, row: Compared, added: Mapping[int, int], searched: WindowOf | None) -> Hypothesis:
     """searched: where a session that was moved is searched."""
     if searched is not None:
-        return Doubt(searched, value.feature, value.each, row, gap_us=value.feature.window.gap_us)
-    return Doubt(value.window, value.feature, value.each, row, added.get(value.window.w))
+        return Hypothesis(searched, value.feature, value.each, row, gap_us=value.feature.window.gap_us)
+    return Hypothesis(value.window, value.feature, value.each, row, added.get(value.window.w))
 
 
 def _in_turns(wrong: Sequence[int], rows: Sequence[Compared]) -> list[int]:
@@ -122,7 +122,7 @@ def _added(values: Sequence[_Value], rows: Sequence[Compared]) -> dict[int, int]
     return found
 
 
-def _values(unit: Unit, reads: Sequence[Read]) -> Iterable[_Value]:
+def _values(unit: StorageUnit, reads: Sequence[Read]) -> Iterable[_Value]:
     questions = reads[0].questions if reads else {}
     specs = {feature.column: _asked(feature, questions) for feature in unit.features}
     numbers: dict[tuple[int, int, int, int, int], WindowOf] = {}
@@ -182,7 +182,7 @@ def _moved_sessions(recomputation: Recomputation, values: Sequence[_Value]) -> d
 
 
 def _compared(
-    unit: Unit, value: _Value, offline: Any, engines: Mapping[tuple[int, str], object], is_moved: bool
+    unit: StorageUnit, value: _Value, offline: Any, engines: Mapping[tuple[int, str], object], is_moved: bool
 ) -> Compared:
     online = value.read.values[f"{unit.view}:{value.feature.column}"]
     within = True

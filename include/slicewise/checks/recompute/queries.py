@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from slicewise.checks.judges.exact import HALF
-from slicewise.features.plan.unit import Source, Unit
+from slicewise.features.plan.unit import Source, StorageUnit
 from slicewise.features.rowlogic.functions.dialects import to_spark
 from slicewise.features.schema.types import DOUBLE, LONG, STRING, TIMESTAMP
 from slicewise.windows.slices import HOUR_US
@@ -49,7 +49,7 @@ def aggregated(spec: Mapping[str, Any], inputs: Sequence[str] = ()) -> Aggregate
     return Aggregated(key, str(spec["kind"]), spec, tuple(inputs))
 
 
-def kinds_of(unit: Unit, source: Source) -> dict[str, str]:
+def kinds_of(unit: StorageUnit, source: Source) -> dict[str, str]:
     """Type of every column that row logic or the source gives this unit."""
     row_logic = {name: expression.kind for name, expression in unit.columns}
     return dict(source.columns) | row_logic | {name: function.kind for name, function in unit.functions}
@@ -80,7 +80,7 @@ def _good(table: str, source: Source) -> str:
     )
 
 
-def viewed(unit: Unit, source: Source, events: str) -> str:
+def viewed(unit: StorageUnit, source: Source, events: str) -> str:
     """The rows that the view takes of `events`: entity columns e_, and what aggregates read as v_.
 
     Row logic's text is the definition, and shared; a double's negative zero is zero. A computed double that is not
@@ -157,7 +157,7 @@ def _column(name: str) -> str:
     return f"`c_{name}`"
 
 
-def sampled(unit: Unit, viewed_rows: str, run: str, limit: int, recent_us: int) -> str:
+def sampled(unit: StorageUnit, viewed_rows: str, run: str, limit: int, recent_us: int) -> str:
     """`limit` entities by the hash of run and key: most of them with events since `recent_us`."""
     columns = ", ".join(f"`e_{name}`" for name, _ in unit.entity)
     text = ", ".join(f"cast(`e_{name}` AS string)" for name, _ in unit.entity)

@@ -9,7 +9,7 @@ from pyspark.sql import SparkSession
 
 from slicewise.checks.model import Repeats
 from slicewise.checks.recompute.queries import EVENT_ID, archived_since
-from slicewise.features.plan.unit import Source, Unit
+from slicewise.features.plan.unit import Source, StorageUnit
 from slicewise.features.schema.dedupe import EventIds
 from slicewise.windows.slices import DAY_US, HOUR_US
 
@@ -23,7 +23,7 @@ def since_us(source: Source, ids: EventIds, start_us: int) -> int:
     return start_us - source.most_ahead_us - ids.within_us - STEP_BACK_US
 
 
-def counted_once(unit: Unit, ids: EventIds, viewed: str, start_us: int, end_us: int) -> str:
+def counted_once(unit: StorageUnit, ids: EventIds, viewed: str, start_us: int, end_us: int) -> str:
     """Of the rows that the view takes (`queries.viewed`) those with times in [start, end) that count."""
     entity = ", ".join(["topic_id", "p", *(f"`e_{name}`" for name, _ in unit.entity)])
     so_far = "ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW"

@@ -9,7 +9,7 @@ import pyarrow as pa
 from pyspark.sql import SparkSession
 
 from slicewise.checks.recompute import queries
-from slicewise.features.plan.unit import Unit
+from slicewise.features.plan.unit import StorageUnit
 from slicewise.features.rowlogic.row_function import RowFunction
 from slicewise.features.schema.types import TIMESTAMP, arrow_type
 
@@ -29,7 +29,7 @@ class RowByRow:
         return bool(there[0]), found[0].as_py()
 
 
-def register(spark: SparkSession, unit: Unit) -> None:
+def register(spark: SparkSession, unit: StorageUnit) -> None:
     """Makes the unit's row functions known by the names that `queries.viewed` uses."""
     for number, (_, function) in enumerate(unit.functions):
         given = f"struct<there:boolean,value:{_SPARK[function.output]}>"

@@ -33,7 +33,7 @@ from slicewise.checks.recompute.questions import (
     WindowOf,
 )
 from slicewise.checks.values import value_of
-from slicewise.features.plan.unit import Source, Unit
+from slicewise.features.plan.unit import Source, StorageUnit
 from slicewise.features.schema.types import DOUBLE, arrow_type
 from slicewise.offsets.token import Token
 from slicewise.windows.slices import HOUR_US
@@ -49,7 +49,7 @@ class Recomputation:
     """The rows of one unit's sampled entities; `of` answers windows over them."""
 
     spark: SparkSession
-    unit: Unit
+    unit: StorageUnit
     source: Source
     table: str
     asked: Sequence[Asked]

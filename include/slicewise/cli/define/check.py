@@ -13,7 +13,7 @@ from slicewise.settings import PROJECT_FILE, Settings
 if TYPE_CHECKING:
     from slicewise.features.declare.project import Project
     from slicewise.features.plan.deployment import Deployment
-    from slicewise.features.plan.trial import Tried
+    from slicewise.features.plan.trial import LawCheck
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -30,7 +30,7 @@ def definitions_of(project: str | None, settings: Settings) -> Path:
     return Settings.load({"SLICEWISE_PROJECT": str(folder)}).definitions
 
 
-def proven(project: Project, deployment: Deployment) -> Iterator[Tried]:
+def proven(project: Project, deployment: Deployment) -> Iterator[LawCheck]:
     """The project's own aggregates, each once it has obeyed the laws. Raises DefinitionError where one does not, and
     where a row function does not follow from its row alone: neither is to be deployed."""
     from slicewise.features.plan.trial import own_aggregates, tried

@@ -14,7 +14,7 @@ from slicewise.errors import DefinitionError
 from slicewise.windows.slices import MAX_ROWS, Window
 
 if TYPE_CHECKING:
-    from slicewise.features.plan.unit import Unit
+    from slicewise.features.plan.unit import StorageUnit
 
 CAPACITY = 10_000
 """Events of one entity that a list keeps at most, where the view says nothing."""
@@ -92,7 +92,7 @@ def check_capacity(capacity: object, where: str) -> None:
         )
 
 
-def shared(units: Sequence[Unit]) -> tuple[Unit, ...]:
+def shared(units: Sequence[StorageUnit]) -> tuple[StorageUnit, ...]:
     """The same units; those of one list keep what all of them need."""
     lists: dict[str, EventList] = {}
     for unit in units:
@@ -107,6 +107,6 @@ def shared(units: Sequence[Unit]) -> tuple[Unit, ...]:
     )
 
 
-def _retention(lists: dict[str, EventList], unit: Unit) -> int:
+def _retention(lists: dict[str, EventList], unit: StorageUnit) -> int:
     kept = lists[unit.storage_fingerprint]
     return max(kept.range_us, kept.late_us)

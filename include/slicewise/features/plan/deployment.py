@@ -13,19 +13,19 @@ from slicewise.errors import DefinitionError, UnknownName
 from slicewise.features import own
 from slicewise.features.names import unknown
 from slicewise.features.plan.fingerprint import canonical_json
-from slicewise.features.plan.leaderboard import PlannedBoard, board_from_json, board_to_json
+from slicewise.features.plan.leaderboard import PlannedLeaderboard, board_from_json, board_to_json
 from slicewise.features.plan.schema_change import placed
 from slicewise.features.plan.unit import (
     PlannedFeature,
     Source,
-    Unit,
+    StorageUnit,
     plain,
     source_from_json,
     source_to_json,
     unit_from_json,
     unit_to_json,
 )
-from slicewise.offsets.vector import Cover
+from slicewise.offsets.vector import OffsetVector
 
 if TYPE_CHECKING:
     pass
@@ -56,9 +56,9 @@ class Deployment:
 
     project: str
     sources: tuple[Source, ...]
-    units: tuple[Unit, ...]
+    units: tuple[StorageUnit, ...]
     feature_sets: tuple[PlannedSet, ...]
-    leaderboards: tuple[PlannedBoard, ...] = ()
+    leaderboards: tuple[PlannedLeaderboard, ...] = ()
 
     def to_json(self) -> str:
         """Canonical JSON; `from_json` gives an equal deployment."""
@@ -115,7 +115,7 @@ class Deployment:
         return hashlib.sha256(self.to_json().encode("ascii")).hexdigest()
 
     @cached_property
-    def _units(self) -> Mapping[str, Unit]:
+    def _units(self) -> Mapping[str, StorageUnit]:
         return {unit.storage_fingerprint: unit for unit in self.units}
 
     @cached_property
@@ -123,21 +123,21 @@ class Deployment:
         return {source.name: source for source in self.sources}
 
     @cached_property
-    def _views(self) -> Mapping[str, tuple[Unit, ...]]:
-        views: dict[str, tuple[Unit, ...]] = {}
+    def _views(self) -> Mapping[str, tuple[StorageUnit, ...]]:
+        views: dict[str, tuple[StorageUnit, ...]] = {}
         for unit in self.units:
             views[unit.view] = (*views.get(unit.view, ()), unit)
         return views
 
     @cached_property
-    def _features(self) -> Mapping[str, tuple[Unit, PlannedFeature]]:
+    def _features(self) -> Mapping[str, tuple[StorageUnit, PlannedFeature]]:
         return {f"{unit.view}:{feature.column}": (unit, feature) for unit in self.units for feature in unit.features}
 
     @cached_property
     def _sets(self) -> Mapping[str, PlannedSet]:
         return {each.name: each for each in self.feature_sets}
 
-    def unit(self, storage_fingerprint: str) -> Unit:
+    def unit(self, storage_fingerprint: str) -> StorageUnit:
         """The unit of this storage fingerprint; UnknownName if there is none."""
         if storage_fingerprint not in self._units:
             raise unknown("unit", storage_fingerprint, self._units)
@@ -153,7 +153,7 @@ class Deployment:
         """The topic's name of a source; UnknownName if there is none."""
         return self.source(source).topic
 
-    def view(self, name: str) -> tuple[Unit, ...]:
+    def view(self, name: str) -> tuple[StorageUnit, ...]:
         """The units of a view; UnknownName if there is none."""
         if name not in self._views:
             raise unknown("view", name, self.views)
@@ -177,7 +177,7 @@ class Deployment:
         """Sources whose schema has no place yet from which it holds (docs/adr/0057)."""
         return tuple(source.name for source in self.sources if source.is_opening)
 
-    def placed(self, places: Mapping[str, Cover]) -> Deployment:
+    def placed(self, places: Mapping[str, OffsetVector]) -> Deployment:
         """The deployment in which the schemas of these sources hold from there on."""
         return replace(
             self,
@@ -189,7 +189,7 @@ class Deployment:
         """Whether there is something for the emission's driver to do."""
         return bool(self.leaderboards) or any(unit.emission is not None for unit in self.units)
 
-    def resolve(self, ref: str) -> tuple[Unit, PlannedFeature]:
+    def resolve(self, ref: str) -> tuple[StorageUnit, PlannedFeature]:
         """The unit and feature of "view:column"; UnknownName with near names if there is none."""
         found = self._features.get(ref)
         if found is None:
@@ -210,7 +210,7 @@ class Deployment:
             raise unknown("feature set", name, self._sets)
         return self._sets[name]
 
-    def leaderboard(self, name: str) -> PlannedBoard:
+    def leaderboard(self, name: str) -> PlannedLeaderboard:
         """The leaderboard of this name; UnknownName if there is none."""
         for each in self.leaderboards:
             if each.name == name:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from slicewise.features.plan.fingerprint import canonical_json, storage_payload
-from slicewise.features.plan.unit import PlannedFeature, Source, Unit
+from slicewise.features.plan.unit import PlannedFeature, Source, StorageUnit
 from slicewise.features.rowlogic.expression import RowExpression, canonical
 from slicewise.features.schema.dedupe import EventIds
 from slicewise.windows.slices import format_duration
@@ -15,7 +15,7 @@ _CONDITION = "_where_"
 """Begins the column of a feature's condition."""
 
 
-def differences(now: Unit, source: Source, then: Unit, source_then: Source) -> tuple[str, ...]:
+def differences(now: StorageUnit, source: Source, then: StorageUnit, source_then: Source) -> tuple[str, ...]:
     """Everything that the unit stores otherwise than the one that is deployed, the largest first.
 
     source, source_then: those of the two units.
@@ -34,7 +34,7 @@ def differences(now: Unit, source: Source, then: Unit, source_then: Source) -> t
     return tuple(found) or tuple(_reads(after["columns"], before["columns"])) or ("it stores other bytes",)
 
 
-def _whole(now: Unit, source: Source, then: Unit, source_then: Source) -> Iterator[str]:
+def _whole(now: StorageUnit, source: Source, then: StorageUnit, source_then: Source) -> Iterator[str]:
     """What holds for the view as a whole."""
     if now.source != then.source:
         yield f"the source is {now.source}, was {then.source}"
@@ -53,7 +53,7 @@ def _whole(now: Unit, source: Source, then: Unit, source_then: Source) -> Iterat
         yield f"events {_ids(now.dedupe)}; until now they {_ids(then.dedupe)}"
 
 
-def _entity(unit: Unit) -> str:
+def _entity(unit: StorageUnit) -> str:
     return ", ".join(f"{name} ({kind})" for name, kind in unit.entity) or "none"
 
 
@@ -63,7 +63,7 @@ def _ids(ids: EventIds | None) -> str:
     return f"count once by {ids.column}, within {format_duration(ids.within_us)} and {ids.most} events"
 
 
-def _expressions(now: Unit, then: Unit) -> Iterator[str]:
+def _expressions(now: StorageUnit, then: StorageUnit) -> Iterator[str]:
     """Row logic that an event goes through."""
     after, before = (None if each.where is None else canonical(each.where.tree) for each in (now, then))
     if after != before:
@@ -95,7 +95,7 @@ def _text(expression: RowExpression | None) -> str:
     return "none" if expression is None else f"`{expression.text.strip()}`"
 
 
-def _aggregates(now: Unit, then: Unit) -> Iterator[str]:
+def _aggregates(now: StorageUnit, then: StorageUnit) -> Iterator[str]:
     """Partials, by the features that they are for."""
     if now.event_list is not None:
         return
@@ -118,15 +118,15 @@ def _aggregates(now: Unit, then: Unit) -> Iterator[str]:
         yield f"partial removed: {stored_then[key]}{_used(then, key)}"
 
 
-def _partials(unit: Unit) -> dict[str, str]:
+def _partials(unit: StorageUnit) -> dict[str, str]:
     return {each.partial_id(): each.describe() for each in unit.layout.partials}
 
 
-def _partial(unit: Unit, feature: PlannedFeature) -> str:
+def _partial(unit: StorageUnit, feature: PlannedFeature) -> str:
     return unit.layout.partials[feature.partial].partial_id()
 
 
-def _used(unit: Unit, partial: str) -> str:
+def _used(unit: StorageUnit, partial: str) -> str:
     columns = [each.column for each in unit.features if _partial(unit, each) == partial]
     sessions = [each.column for each in unit.features if each.window.kind == "session"]
     return f", for {_few(columns or sessions)}" if columns or sessions else ""

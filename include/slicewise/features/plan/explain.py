@@ -19,7 +19,7 @@ from slicewise.features.plan.deployment import Deployment
 from slicewise.features.plan.differences import differences
 from slicewise.features.plan.reads import WindowReads, fields_of_all, window_reads
 from slicewise.features.plan.schema_change import refusals, reread, schema_changes
-from slicewise.features.plan.unit import Source, Unit
+from slicewise.features.plan.unit import Source, StorageUnit
 from slicewise.features.schema.dedupe import EventIds
 from slicewise.features.schema.types import arrow_type
 from slicewise.windows.slices import DAY_US, HOUR_US, PENTAD_US, format_duration, format_span
@@ -165,7 +165,7 @@ def refuse_changed_units(new: Deployment, deployed: Deployment | None) -> None:
         )
 
 
-def _change(unit: Unit, new: Deployment, deployed: Deployment) -> Change:
+def _change(unit: StorageUnit, new: Deployment, deployed: Deployment) -> Change:
     view, fingerprint = unit.view, unit.storage_fingerprint
     source = new.source(unit.source)
     then = _deployed_source(source, deployed)
@@ -192,7 +192,7 @@ def _deployed_source(source: Source, deployed: Deployment) -> Source | None:
     return next((each for each in deployed.sources if each.name == source.name), None)
 
 
-def _over_what_is_stored(unit: Unit, same: Unit, new: Deployment, deployed: Deployment) -> Change:
+def _over_what_is_stored(unit: StorageUnit, same: StorageUnit, new: Deployment, deployed: Deployment) -> Change:
     view, fingerprint = unit.view, unit.storage_fingerprint
     if unit.event_list is not None and same.event_list is not None and unit.event_list.needs_more(same.event_list):
         sharing = [each.view for each in new.units if each.storage_fingerprint == fingerprint]
@@ -247,7 +247,7 @@ def most_row_bytes(layout: Layout, events: int) -> int:
     return total
 
 
-def entity_bytes(unit: Unit, events_per_hour: float | None) -> int:
+def entity_bytes(unit: StorageUnit, events_per_hour: float | None) -> int:
     """Bytes at most that are kept of an entity whose events come steadily, so many an hour (None: any number)."""
     hours = -(-unit.retention_us // HOUR_US)
 
@@ -280,7 +280,7 @@ def _ids_bytes(ids: EventIds | None, events_per_hour: float | None) -> int:
     return IDS_AROUND + most * ID_BYTES + HOUR_OVERHEAD
 
 
-def reads_per_request(unit: Unit) -> int:
+def reads_per_request(unit: StorageUnit) -> int:
     """Fields of day hashes that a live read of all features takes, when it takes most; of an event list the ranges
     of it."""
     if unit.event_list is not None:
@@ -288,7 +288,7 @@ def reads_per_request(unit: Unit) -> int:
     return fields_of_all(unit)
 
 
-def _explained(unit: Unit, change: Change, events_per_hour: float | None) -> Explained:
+def _explained(unit: StorageUnit, change: Change, events_per_hour: float | None) -> Explained:
     if unit.event_list is not None:
         return _explained_list(unit, unit.event_list, change)
     row = row_bytes(unit.layout)
@@ -314,7 +314,7 @@ def _explained(unit: Unit, change: Change, events_per_hour: float | None) -> Exp
     )
 
 
-def _explained_list(unit: Unit, kept: EventList, change: Change) -> Explained:
+def _explained_list(unit: StorageUnit, kept: EventList, change: Change) -> Explained:
     # a sorted set keeps a member in a node of its list and an entry of its table
     row = unit.members.record.itemsize + SEAL_BYTES
     most = row + TEXT_BYTES * sum(is_text(arrow_type(kind)) for _, kind in unit.input_types)
@@ -340,7 +340,7 @@ def _explained_list(unit: Unit, kept: EventList, change: Change) -> Explained:
     )
 
 
-def _partial_names(unit: Unit) -> Mapping[int, str]:
+def _partial_names(unit: StorageUnit) -> Mapping[int, str]:
     names: dict[int, list[str]] = {}
     for feature in unit.features:
         text = feature.aggregate.describe()

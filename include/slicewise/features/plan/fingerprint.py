@@ -14,7 +14,7 @@ from slicewise.features.schema.dedupe import STEP_BACK_US
 from slicewise.windows.slices import Window
 
 if TYPE_CHECKING:
-    from slicewise.features.plan.unit import PlannedFeature, Source, Unit
+    from slicewise.features.plan.unit import PlannedFeature, Source, StorageUnit
     from slicewise.features.rowlogic.expression import RowExpression
     from slicewise.features.schema.dedupe import EventIds
 
@@ -38,7 +38,7 @@ def condition_column(condition: RowExpression) -> str:
     return f"_where_{digest[:32]}"
 
 
-def storage_payload(unit: Unit, source: Source) -> dict[str, Any]:
+def storage_payload(unit: StorageUnit, source: Source) -> dict[str, Any]:
     """What the storage fingerprint of a unit covers; docs/format.md, "Fingerprints"."""
     # a float's values are other ones than a double's; the range of an integer only judges records
     types = dict(source.columns) | {name: kind for name, kind in source.wire if "float" in kind}
@@ -81,7 +81,7 @@ def _dedupe(ids: EventIds) -> dict[str, Any]:
     }
 
 
-def definition_payload(unit: Unit) -> dict[str, Any]:
+def definition_payload(unit: StorageUnit) -> dict[str, Any]:
     """What the definition fingerprint of a unit covers: the features over what is stored."""
     return {
         "storage": unit.storage_fingerprint,
@@ -96,7 +96,7 @@ def definition_payload(unit: Unit) -> dict[str, Any]:
     }
 
 
-def board_payload(unit: Unit, feature: PlannedFeature, k: int, every_us: int) -> dict[str, Any]:
+def board_payload(unit: StorageUnit, feature: PlannedFeature, k: int, every_us: int) -> dict[str, Any]:
     """What the fingerprint of a leaderboard covers: what its rows mean."""
     return {
         "storage": unit.storage_fingerprint,

@@ -15,7 +15,7 @@ from slicewise.windows.slices import Window, format_duration, parse_duration, re
 if TYPE_CHECKING:
     from slicewise.features.declare.leaderboard import Leaderboard
     from slicewise.features.plan.deployment import Deployment
-    from slicewise.features.plan.unit import PlannedFeature, Unit
+    from slicewise.features.plan.unit import PlannedFeature, StorageUnit
 
 KINDS = ("sliding", "tumbling", "hopping")
 """Windows that end at instants known beforehand, which an entity leaves."""
@@ -23,7 +23,7 @@ CORRECTIONS = ".corrections"
 
 
 @dataclass(frozen=True)
-class PlannedBoard:
+class PlannedLeaderboard:
     """A leaderboard of a deployment. topic: of its corrections; None where late events are ignored.
 
     fingerprint: 16 hex digits of what its rows mean; a stored board of another one is not this board.
@@ -46,7 +46,7 @@ class PlannedBoard:
         return f"{self.view}:{self.column}"
 
 
-def plan_board(declared: Leaderboard, deployment: Deployment) -> PlannedBoard:
+def plan_board(declared: Leaderboard, deployment: Deployment) -> PlannedLeaderboard:
     """A leaderboard over a planned view. Raises DefinitionError."""
     try:
         unit, feature = deployment.resolve(f"{declared.view_name}:{declared.by}")
@@ -57,7 +57,7 @@ def plan_board(declared: Leaderboard, deployment: Deployment) -> PlannedBoard:
     every_us = parse_duration(declared.every)
     _check_feature(declared, unit, feature)
     _check_every(declared, unit, feature.window, every_us)
-    board = PlannedBoard(
+    board = PlannedLeaderboard(
         declared.name,
         unit.view,
         feature.column,
@@ -70,11 +70,11 @@ def plan_board(declared: Leaderboard, deployment: Deployment) -> PlannedBoard:
     return replace(board, fingerprint=_fingerprint(board, unit, feature))
 
 
-def _fingerprint(board: PlannedBoard, unit: Unit, feature: PlannedFeature) -> str:
+def _fingerprint(board: PlannedLeaderboard, unit: StorageUnit, feature: PlannedFeature) -> str:
     return fingerprint(board_payload(unit, feature, board.k, board.every_us))
 
 
-def _check_feature(declared: Leaderboard, unit: Unit, feature: PlannedFeature) -> None:
+def _check_feature(declared: Leaderboard, unit: StorageUnit, feature: PlannedFeature) -> None:
     kind = feature.aggregate.output_type
     if not (pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind)):
         raise DefinitionError(
@@ -107,7 +107,7 @@ def _check_feature(declared: Leaderboard, unit: Unit, feature: PlannedFeature) -
         )
 
 
-def _check_every(declared: Leaderboard, unit: Unit, window: Window, every_us: int) -> None:
+def _check_every(declared: Leaderboard, unit: StorageUnit, window: Window, every_us: int) -> None:
     step = window.hop_us or resolution(window, unit.slice_us)
     if every_us % step:
         raise DefinitionError(
@@ -118,14 +118,14 @@ def _check_every(declared: Leaderboard, unit: Unit, window: Window, every_us: in
         )
 
 
-def board_to_json(board: PlannedBoard) -> dict[str, Any]:
+def board_to_json(board: PlannedLeaderboard) -> dict[str, Any]:
     """What `board_from_json` builds an equal board from."""
-    return {name: getattr(board, name) for name in PlannedBoard.__dataclass_fields__}
+    return {name: getattr(board, name) for name in PlannedLeaderboard.__dataclass_fields__}
 
 
-def board_from_json(raw: Mapping[str, Any], unit: Unit, feature: PlannedFeature) -> PlannedBoard:
+def board_from_json(raw: Mapping[str, Any], unit: StorageUnit, feature: PlannedFeature) -> PlannedLeaderboard:
     """The board; DefinitionError where this version would rank other values under its fingerprint."""
-    board = PlannedBoard(**raw)
+    board = PlannedLeaderboard(**raw)
     now = _fingerprint(board, unit, feature)
     if now != board.fingerprint:
         raise DefinitionError(

@@ -22,7 +22,7 @@ from slicewise.features.naming import OF_QUESTIONS, refuse_cases
 from slicewise.features.plan.deployment import Deployment, PlannedSet
 from slicewise.features.plan.fingerprint import condition_column
 from slicewise.features.plan.leaderboard import plan_board
-from slicewise.features.plan.unit import Source, Unit, build_unit
+from slicewise.features.plan.unit import Source, StorageUnit, build_unit
 from slicewise.features.rowlogic.expression import RowExpression
 from slicewise.features.rowlogic.finite import may_be_infinite
 from slicewise.features.rowlogic.functions.dialects import MAX_DOUBLE
@@ -108,7 +108,7 @@ def plan_source(source: KafkaSource) -> Source:
     )
 
 
-def plan_view(view: FeatureView, source: Source) -> tuple[Unit, ...]:
+def plan_view(view: FeatureView, source: Source) -> tuple[StorageUnit, ...]:
     """The units of a view: one, or more where its windows' own slices differ over 60-fold; beside them, one event
     list for its exact windows."""
     entity = tuple(_entity(view, column, source) for column in view.entity)

@@ -10,7 +10,7 @@ from slicewise.features import own
 from slicewise.features.declare.event_list import shared
 from slicewise.features.plan.deployment import Deployment
 from slicewise.features.plan.schema_change import refusals, reread, succeeded
-from slicewise.features.plan.unit import Source, Unit
+from slicewise.features.plan.unit import Source, StorageUnit
 
 
 def joined(planned: Deployment, deployed: Deployment | None) -> Deployment:
@@ -54,7 +54,7 @@ def _refuse_taken(what: str, names: Iterable[str], owners: Mapping[str, str], pr
         )
 
 
-def _sources(planned: Deployment, deployed: Deployment, units: Sequence[Unit]) -> tuple[Source, ...]:
+def _sources(planned: Deployment, deployed: Deployment, units: Sequence[StorageUnit]) -> tuple[Source, ...]:
     """units: of other projects."""
     own = {source.name: source for source in planned.sources}
     others = {unit.source for unit in units}
@@ -76,7 +76,7 @@ def _sources(planned: Deployment, deployed: Deployment, units: Sequence[Unit]) -
     return (*kept, *own.values())
 
 
-def _refuse_change(mine: Source, stands: Source, others: Iterable[Unit], project: str) -> None:
+def _refuse_change(mine: Source, stands: Source, others: Iterable[StorageUnit], project: str) -> None:
     if mine.schema_fingerprint == stands.schema_fingerprint:
         return
     if reasons := refusals(mine, stands):

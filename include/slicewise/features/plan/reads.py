@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from slicewise.features.plan.unit import Unit
+from slicewise.features.plan.unit import StorageUnit
 from slicewise.windows import slices
 from slicewise.windows.slices import DAY_US, HOUR_US, MINUTE_US, PENTAD_DAYS, PENTAD_US, Window
 
@@ -33,7 +33,7 @@ class WindowReads:
     lists: int
 
 
-def window_reads(unit: Unit) -> tuple[WindowReads, ...]:
+def window_reads(unit: StorageUnit) -> tuple[WindowReads, ...]:
     """One per window of a unit, in the order of its features."""
     found = []
     for window in _windows(unit):
@@ -43,22 +43,22 @@ def window_reads(unit: Unit) -> tuple[WindowReads, ...]:
     return tuple(found)
 
 
-def fields_of_all(unit: Unit) -> int:
+def fields_of_all(unit: StorageUnit) -> int:
     """Fields that a live read of all windows takes, when it takes most."""
     return len(_most(unit, _windows(unit)))
 
 
-def _windows(unit: Unit) -> list[Window]:
+def _windows(unit: StorageUnit) -> list[Window]:
     return list(dict.fromkeys(feature.window for feature in unit.features))
 
 
-def _most(unit: Unit, windows: Iterable[Window]) -> Fields:
+def _most(unit: StorageUnit, windows: Iterable[Window]) -> Fields:
     of = list(windows)
     every = ({field for window in of for field in _fields(unit, window, t)} for t in _times(unit, of))
     return max(every, key=len)
 
 
-def _times(unit: Unit, windows: Sequence[Window]) -> Iterator[int]:
+def _times(unit: StorageUnit, windows: Sequence[Window]) -> Iterator[int]:
     """Times among which one is of a read that takes most: any hour of the days of a pentad, and of the last days of a
     hop of days; soon after the hour began, shortly before it is over, and at its end."""
     days = {SOME_PENTAD * PENTAD_DAYS + day for day in range(PENTAD_DAYS if unit.pentads else 1)}
@@ -73,7 +73,7 @@ def _times(unit: Unit, windows: Sequence[Window]) -> Iterator[int]:
     yield from (day * DAY_US + hour * HOUR_US + us - 1 for day in days for hour in range(HOURS_PER_DAY) for us in ends)
 
 
-def _fields(unit: Unit, window: Window, t: int) -> Iterator[tuple[str, int]]:
+def _fields(unit: StorageUnit, window: Window, t: int) -> Iterator[tuple[str, int]]:
     """Of a live read at t."""
     start, end = slices.bounds(window, "live", t, unit.slice_us)
     if window.is_lifetime:  # older days are in the total

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from slicewise.features.plan.deployment import Deployment
-    from slicewise.features.plan.unit import Unit
+    from slicewise.features.plan.unit import StorageUnit
 
 
-def no_tail(unit: Unit) -> str | None:
+def no_tail(unit: StorageUnit) -> str | None:
     """Why events of the unit are visible only when the fold has them; None where the tail brings them."""
     id_column = None if unit.dedupe is None else unit.dedupe.column
     return _no_tail(id_column, [name for name, _ in unit.functions])
@@ -41,7 +41,7 @@ def _no_tail(id_column: str | None, functions: Sequence[str]) -> str | None:
     return f"{', '.join(functions)}: row functions are Python, which Spark's real-time mode does not run"
 
 
-def tail_units(deployment: Deployment, source: str) -> tuple[Unit, ...]:
+def tail_units(deployment: Deployment, source: str) -> tuple[StorageUnit, ...]:
     """The source's units that the tail writes, each once: views may share an event list."""
     found = {u.storage_fingerprint: u for u in deployment.units if u.source == source and no_tail(u) is None}
     return tuple(found.values())

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from slicewise.aggregates import canonicalise
-from slicewise.features.plan.unit import Unit
+from slicewise.features.plan.unit import StorageUnit
 from slicewise.features.rowlogic.functions.dialects import to_duckdb
 from slicewise.features.rowlogic.row_function import computed as functions_of
 from slicewise.features.schema.types import TIMESTAMP, arrow_type
@@ -26,7 +26,7 @@ NO_VALUE = "row_function"
 ROW = "slicewise_row"
 
 
-def row_logic(unit: Unit, events: pa.Table, carried: Sequence[str]) -> tuple[pa.Table, Mapping[str, int]]:
+def row_logic(unit: StorageUnit, events: pa.Table, carried: Sequence[str]) -> tuple[pa.Table, Mapping[str, int]]:
     """The events that the view takes, in their order, with entity columns and what its aggregates read.
 
     Also how many it refused, by reason. carried: columns that go along as they are.
@@ -53,7 +53,9 @@ def row_logic(unit: Unit, events: pa.Table, carried: Sequence[str]) -> tuple[pa.
     return _with_functions(unit, kept.drop_columns(beside), refused)
 
 
-def _with_functions(unit: Unit, table: pa.Table, refused: Mapping[str, int]) -> tuple[pa.Table, Mapping[str, int]]:
+def _with_functions(
+    unit: StorageUnit, table: pa.Table, refused: Mapping[str, int]
+) -> tuple[pa.Table, Mapping[str, int]]:
     """With the columns of row functions, of the rows for which each has a value."""
     if not unit.functions:
         return table, refused

@@ -11,7 +11,7 @@ from slicewise.errors import EpochSuperseded
 from slicewise.features.plan.fingerprint import canonical_json
 from slicewise.features.plan.unit import SchemaVersion, Source, places_to_json
 from slicewise.features.schema.types import decimal_parts
-from slicewise.offsets.vector import Cover
+from slicewise.offsets.vector import OffsetVector
 from slicewise.windows.slices import format_span
 
 
@@ -45,7 +45,7 @@ class Took:
     """A schema that took the place of another. until: the first offsets that are judged by it; None: not recorded."""
 
     changes: tuple[str, ...]
-    until: Cover | None
+    until: OffsetVector | None
 
     @property
     def text(self) -> str:
@@ -114,7 +114,7 @@ def succeeded(now: Source, then: Source) -> Source:
     return replace(now, earlier=tuple(moved))
 
 
-def placed(source: Source, until: Cover) -> Source:
+def placed(source: Source, until: OffsetVector) -> Source:
     """The source whose schema holds from there on."""
     *before, last = source.earlier
     return replace(source, earlier=(*before, replace(last, until=until)))

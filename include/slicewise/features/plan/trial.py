@@ -46,7 +46,7 @@ Law = Callable[[Own, Sequence[Event], Random], Broken | None]
 
 
 @dataclass(frozen=True)
-class Tried:
+class LawCheck:
     """An aggregate that was tried: the histories that it passed."""
 
     aggregate: Own
@@ -66,7 +66,7 @@ def own_aggregates(deployment: Deployment) -> list[Own]:
     return list(found.values())
 
 
-def tried(aggregate: Own) -> Tried:
+def tried(aggregate: Own) -> LawCheck:
     """Raises DefinitionError, with the events that show it, where the aggregate breaks a law."""
     histories = [drawn(aggregate, Random(seed)) for seed in range(HISTORIES)]
     for name, law in LAWS.items():  # a law that all obey comes before those that build on it
@@ -74,7 +74,7 @@ def tried(aggregate: Own) -> Tried:
             if _broken(aggregate, law, events, seed) is not None:
                 raise _told(aggregate, name, *_smallest(aggregate, law, events, seed))
     _in_another_process(aggregate)
-    return Tried(aggregate, HISTORIES)
+    return LawCheck(aggregate, HISTORIES)
 
 
 def drawn(aggregate: Own, random: Random) -> list[Event]:

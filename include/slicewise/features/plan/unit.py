@@ -17,7 +17,7 @@ from slicewise.features.rowlogic.expression import RowExpression
 from slicewise.features.rowlogic.row_function import RowFunction
 from slicewise.features.schema.dedupe import EventIds
 from slicewise.features.schema.types import KAFKA_TIME, arrow_type
-from slicewise.offsets.vector import Cover
+from slicewise.offsets.vector import OffsetVector
 from slicewise.windows.slices import Window, format_duration, reads_pentads
 
 if TYPE_CHECKING:
@@ -90,7 +90,7 @@ class SchemaVersion:
     """A source as it was, and the first offsets that it does not judge any more; None while these are not recorded."""
 
     source: Source
-    until: Cover | None = None
+    until: OffsetVector | None = None
 
 
 @dataclass(frozen=True)
@@ -105,7 +105,7 @@ class PlannedFeature:
 
 
 @dataclass(frozen=True)
-class Unit:
+class StorageUnit:
     """What is stored together: the partials of a view at one slice size, or (event_list) the events themselves,
     which views with the same source, entity, row logic and columns share.
 
@@ -184,7 +184,7 @@ def build_unit(
     event_list: EventList | None = None,
     functions: tuple[tuple[str, RowFunction], ...] = (),
     emission: Emission | None = None,
-) -> Unit:
+) -> StorageUnit:
     """A unit from its parts; layout, inputs and fingerprints follow from them.
 
     features: (column, feature, window, unbound aggregate).
@@ -212,7 +212,7 @@ def build_unit(
         *(() if source.time_column is None else (source.time_column,)),
         *(() if source.dedupe is None else (source.dedupe.column,)),
     }
-    unit = Unit(
+    unit = StorageUnit(
         view=view,
         source=source.name,
         entity=tuple(sorted(entity)),
@@ -257,7 +257,7 @@ def source_to_json(source: Source) -> dict[str, Any]:
     return given
 
 
-def places_to_json(until: Cover | None) -> list[list[Any]] | None:
+def places_to_json(until: OffsetVector | None) -> list[list[Any]] | None:
     """Topic id, partition and offset of each place; None where they are not recorded."""
     return None if until is None else [[*place, offset] for place, offset in until.offsets.items()]
 
@@ -274,7 +274,9 @@ def source_from_json(raw: Mapping[str, Any]) -> Source:
 
 def _version_from_json(raw: Mapping[str, Any]) -> SchemaVersion:
     places = raw["until"]
-    until = None if places is None else Cover({(topic, partition): offset for topic, partition, offset in places})
+    until = (
+        None if places is None else OffsetVector({(topic, partition): offset for topic, partition, offset in places})
+    )
     return SchemaVersion(source_from_json(raw["source"]), until)
 
 
@@ -284,7 +286,7 @@ def _window_to_json(window: Window) -> dict[str, Any]:
     return fields if window.is_exact else {k: v for k, v in fields.items() if k not in ("closed", "rows")}
 
 
-def unit_to_json(unit: Unit) -> dict[str, Any]:
+def unit_to_json(unit: StorageUnit) -> dict[str, Any]:
     """What `unit_from_json` builds an equal unit from."""
     listed = {} if unit.event_list is None else {"event_list": plain(unit.event_list)}
     made = {"functions": [[name, each.to_json()] for name, each in unit.functions]} if unit.functions else {}
@@ -320,7 +322,7 @@ def unit_to_json(unit: Unit) -> dict[str, Any]:
     )
 
 
-def unit_from_json(raw: Mapping[str, Any], source: Source) -> Unit:
+def unit_from_json(raw: Mapping[str, Any], source: Source) -> StorageUnit:
     """The unit; DefinitionError where this version would store other bytes under its fingerprints."""
     unit = build_unit(
         source,

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from slicewise.lifecycle.health.judge import Limits, StreamStatus
-from slicewise.offsets.vector import Cover
+from slicewise.offsets.vector import OffsetVector
 
 SPARE_SLOTS = 32
 """Least slots of a local session: they cost nothing while they are not used, and a partition more needs no new one."""
@@ -28,12 +28,14 @@ class Pace:
     most_records: int
 
 
-def behind(latest: Cover, ledger: Cover) -> int:
+def behind(latest: OffsetVector, ledger: OffsetVector) -> int:
     """Events in the log that are not folded yet, over all of its places."""
     return sum(max(0, end - ledger.get(place)) for place, end in latest.offsets.items())
 
 
-def waits_for(latest: Cover, ledger: Cover, fold: StreamStatus | None, limit: int, now_us: int) -> str | None:
+def waits_for(
+    latest: OffsetVector, ledger: OffsetVector, fold: StreamStatus | None, limit: int, now_us: int
+) -> str | None:
     """Why the tail may not begin yet; None: it may. The fold must be near the end of the log, else the tail would write
     row by row what is about to be folded in bulk; and one that runs must know of the tail, else nobody would remove
     what it writes. limit: events that the fold may be behind."""

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from itertools import chain
 from typing import Any
 
-from slicewise.aggregates.scalar import Listed
+from slicewise.aggregates.scalar import Scalars
 from slicewise.offsets import token as tokens
 from slicewise.reading.answer import Merged
 from slicewise.reading.event_list import ListMerged
@@ -38,7 +38,7 @@ def answer_of(
     refs, n = selection.refs, len(request.entities)
     named = request.tokens or remembers(selection)  # what is remembered may be asked for with its tokens
     parts = range(len(selection.sliced))
-    if n == 1 and not lists and all(type(found) is Listed and not found.errors for found in merged.finished):
+    if n == 1 and not lists and all(type(found) is Scalars and not found.errors for found in merged.finished):
         whole = list(chain.from_iterable([found.values for found in merged.finished]))
         row = tuple([whole[place] for place in planned.places])
         if selection.defaults is not None:
@@ -57,7 +57,7 @@ def answer_of(
             finished = merged.finished[slot.finish]
             if values is None:
                 values = finished.values
-                if not isinstance(finished, Listed):
+                if not isinstance(finished, Scalars):
                     values = selection.converters[position](values)
                 known[slot.finish] = values
             first = n * slot.first + slot.interval

@@ -18,14 +18,14 @@ from slicewise.aggregates.sketches.membership import Membership, asking
 from slicewise.errors import BadRequest
 from slicewise.features.names import unknown
 from slicewise.features.plan.deployment import Deployment
-from slicewise.features.plan.unit import PlannedFeature, Unit
+from slicewise.features.plan.unit import PlannedFeature, StorageUnit
 from slicewise.features.schema.types import BOOLEAN, DATE, LONG, STRING, TIMESTAMP, decimal_parts
-from slicewise.offsets.vector import Cover, Place
+from slicewise.offsets.vector import OffsetVector, TopicPartition
 from slicewise.serving.answering.requests import Entity, Scalar, instant, instant_us
 from slicewise.serving.answering.values import Converter, converter, has_doubles
 from slicewise.stores.online import keys
 from slicewise.stores.online import routing as nodes
-from slicewise.stores.online.port import Horizon, Marks, Said
+from slicewise.stores.online.port import NodeReply, StoreMetadata, TotalUntil
 from slicewise.stores.online.sharded import metadata as joint_marks
 
 SELECTIONS = 1_000
@@ -36,7 +36,7 @@ SELECTIONS = 1_000
 class Part:
     """The features of one unit in a selection."""
 
-    unit: Unit
+    unit: StorageUnit
     source_topic: str
     features: tuple[PlannedFeature, ...]
     positions: tuple[int, ...]
@@ -90,13 +90,13 @@ class Catalog:
     generation: int
     epoch: int
     digest: str
-    places: frozenset[Place]
+    places: frozenset[TopicPartition]
     topics: Mapping[str, str]
     names: Mapping[str, str]
     """Unit -> its name in keys."""
     terms: Mapping[str, int] = field(default_factory=dict)
     """As in the marks: an epoch that was lost may come again, with other terms."""
-    horizons: Mapping[str, Horizon] = field(default_factory=dict)
+    horizons: Mapping[str, TotalUntil] = field(default_factory=dict)
     """As in the marks: from where on plans read the days of units with a lifetime."""
     nodes: Mapping[int, Catalog] = field(default_factory=dict)
     """Of a store of several nodes: the deployment under the marks of each that answers and has it. Empty: of one."""
@@ -105,7 +105,7 @@ class Catalog:
     _selections: dict[object, Selection] = field(default_factory=dict)
 
     @staticmethod
-    def of(deployment: Deployment, marks: Marks) -> Catalog:
+    def of(deployment: Deployment, marks: StoreMetadata) -> Catalog:
         names = {unit.storage_fingerprint: marks.name(unit.storage_fingerprint) for unit in deployment.units}
         return Catalog(
             deployment,
@@ -120,9 +120,9 @@ class Catalog:
         )
 
     @staticmethod
-    def of_nodes(deployment: Deployment, nodes: Mapping[int, Marks], count: int) -> Catalog:
+    def of_nodes(deployment: Deployment, nodes: Mapping[int, StoreMetadata], count: int) -> Catalog:
         """Of some nodes of a store of so many, which all have this deployment."""
-        horizons: dict[str, Horizon] = {}
+        horizons: dict[str, TotalUntil] = {}
         for marks in nodes.values():
             # plans read from the earliest on: a node whose totals reach further says so with its data
             horizons |= {u: min(each, horizons.get(u, each)) for u, each in marks.horizons.items()}
@@ -141,14 +141,14 @@ class Catalog:
             raise nodes.away(number, self.count, "it was away, or had another deployment, when it was asked last")
         return found
 
-    def stands_on(self, said: Mapping[int, Said]) -> bool:
+    def stands_on(self, said: Mapping[int, NodeReply]) -> bool:
         """Whether what nodes said with a reply is what this catalog was made from."""
         if not self.nodes:
             (only,) = said.values()
             return self.stands(only.marks)
         return all(number in self.nodes and self.nodes[number].stands(each.marks) for number, each in said.items())
 
-    def stands(self, marks: Marks) -> bool:
+    def stands(self, marks: StoreMetadata) -> bool:
         """Whether the marks of a reply are those that this catalog was made from."""
         return (
             marks.epoch == self.epoch
@@ -169,13 +169,13 @@ class Catalog:
         """Ids of the topics that are known to be others; earlier lives of this one are not."""
         return frozenset(id_ for name, id_ in self.topics.items() if name != topic)
 
-    def ledger_of(self, marks: Marks, topic: str) -> Cover:
+    def ledger_of(self, marks: StoreMetadata, topic: str) -> OffsetVector:
         """The ledger of one source's places."""
         foreign = self.foreign_topics(topic)
         if not foreign:
             return marks.ledger
         offsets = marks.ledger.offsets
-        return Cover({place: o for place, o in offsets.items() if place[0] not in foreign})
+        return OffsetVector({place: o for place, o in offsets.items() if place[0] not in foreign})
 
     def select(self, refs: Sequence[str], feature_set: str | None) -> Selection:
         """Raises UnknownName, with what exists and near names."""
@@ -192,7 +192,7 @@ def _select(deployment: Deployment, refs: Sequence[str], name: str | None) -> Se
     chosen = None if name is None else deployment.feature_set(name)
     refs = tuple(refs) if chosen is None else chosen.features
     by_unit: dict[tuple[bool, str, str], list[tuple[int, PlannedFeature]]] = {}
-    units: dict[tuple[bool, str, str], Unit] = {}
+    units: dict[tuple[bool, str, str], StorageUnit] = {}
     for position, ref in enumerate(refs):
         unit, feature = deployment.resolve(ref)
         # views may share an event list: what each of them answers from it has a token of its own

@@ -6,10 +6,10 @@ from typing import Any
 
 from slicewise.aggregates.sketches.membership import answer_type, asking
 from slicewise.features.plan.deployment import Deployment
-from slicewise.features.plan.leaderboard import PlannedBoard
-from slicewise.features.plan.unit import PlannedFeature, Unit
+from slicewise.features.plan.leaderboard import PlannedLeaderboard
+from slicewise.features.plan.unit import PlannedFeature, StorageUnit
 from slicewise.serving.answering.catalog import Catalog
-from slicewise.serving.answering.memory.high_water import Reached
+from slicewise.serving.answering.memory.high_water import HighWater
 from slicewise.serving.answering.service import FeatureService
 from slicewise.serving.connection.steps import Flow, Read
 from slicewise.serving.metrics import Metrics
@@ -22,7 +22,7 @@ def leaderboards(deployment: Deployment) -> dict[str, Any]:
     return {"leaderboards": [_leaderboard(each) for each in deployment.leaderboards]}
 
 
-def _leaderboard(board: PlannedBoard) -> dict[str, Any]:
+def _leaderboard(board: PlannedLeaderboard) -> dict[str, Any]:
     return {
         "name": board.name,
         "feature": board.ref,
@@ -77,7 +77,7 @@ def feature_set(deployment: Deployment, name: str) -> dict[str, Any]:
     }
 
 
-def _feature(unit: Unit, feature: PlannedFeature) -> dict[str, Any]:
+def _feature(unit: StorageUnit, feature: PlannedFeature) -> dict[str, Any]:
     asked = asking(feature.aggregate)
     question = {} if asked is None else {"asked_by": {asked.question: dict(unit.input_types)[asked.question]}}
     return {
@@ -91,7 +91,7 @@ def _feature(unit: Unit, feature: PlannedFeature) -> dict[str, Any]:
     }
 
 
-def readiness(catalog: Catalog, reached: Reached) -> Flow[dict[str, Any]]:
+def readiness(catalog: Catalog, reached: HighWater) -> Flow[dict[str, Any]]:
     """Whether every view answers, and why not."""
     reply: ReadReply = yield Read(())
     reasons = []

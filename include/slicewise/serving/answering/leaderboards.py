@@ -6,17 +6,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from slicewise.codec.leaderboards import Board
+from slicewise.codec.leaderboards import StoredLeaderboard
 from slicewise.errors import IncarnationChanged, StoreUnavailable, UnknownName
-from slicewise.features.plan.leaderboard import PlannedBoard
+from slicewise.features.plan.leaderboard import PlannedLeaderboard
 from slicewise.features.schema.types import TIMESTAMP
 from slicewise.serving.answering.catalog import Catalog
 from slicewise.serving.answering.requests import instant_text
 from slicewise.serving.answering.service import ATTEMPTS, FeatureService
 from slicewise.serving.answering.values import json_safe
-from slicewise.serving.connection.steps import Flow, ReadBoard, Reopen
+from slicewise.serving.connection.steps import Flow, ReadLeaderboard, Reopen
 from slicewise.stores.online.model.leaderboards import PERIODS
-from slicewise.stores.online.port import BoardReply
+from slicewise.stores.online.port import LeaderboardReply
 from slicewise.stores.online.routing import node_of
 from slicewise.windows.slices import format_duration
 
@@ -92,7 +92,7 @@ def read_leaderboard(service: FeatureService, name: str) -> Flow[Leaderboard]:
                 if (yield from service.load()) is catalog:
                     raise
                 continue
-            reply: BoardReply = yield ReadBoard(name)
+            reply: LeaderboardReply = yield ReadLeaderboard(name)
         except IncarnationChanged as error:
             last = error
             service.catalog = None
@@ -115,9 +115,9 @@ def read_leaderboard(service: FeatureService, name: str) -> Flow[Leaderboard]:
     raise last or StoreUnavailable("the deployment changed with every attempt", next_step="ask again")
 
 
-def answer(planned: PlannedBoard, reply: BoardReply) -> Leaderboard:
+def answer(planned: PlannedLeaderboard, reply: LeaderboardReply) -> Leaderboard:
     """What is said of a board; one that another definition made is none of this leaderboard."""
-    board = None if reply.board is None else Board.unpack(reply.board)
+    board = None if reply.board is None else StoredLeaderboard.unpack(reply.board)
     if board is None or board.fingerprint != planned.fingerprint:
         return Leaderboard(
             planned.name, planned.ref, planned.k, planned.every_us, reply.time_us,
@@ -138,7 +138,7 @@ def answer(planned: PlannedBoard, reply: BoardReply) -> Leaderboard:
     )  # fmt: skip
 
 
-def _entity(board: Board, key: tuple[Any, ...]) -> dict[str, Any]:
+def _entity(board: StoredLeaderboard, key: tuple[Any, ...]) -> dict[str, Any]:
     return {
         name: instant_text(value) if kind == TIMESTAMP else value
         for (name, kind), value in zip(board.columns, key, strict=True)

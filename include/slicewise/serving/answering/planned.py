@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 
-from slicewise.reading.answer import JointPlan
+from slicewise.reading.answer import BatchedPlan
 from slicewise.reading.event_list import ListPlan, plan_list
 from slicewise.reading.plan import ReadMode, ReadPlan, Total, plan_read
 from slicewise.serving.answering.answer import Bounds
@@ -23,7 +23,7 @@ Target = tuple[int, int, int | None]
 class Planned:
     """A selection at one time: its plans together, and what they read under each group's tag."""
 
-    joint: JointPlan
+    joint: BatchedPlan
     shapes: tuple[ReadShape, ...]
     """Per group what is read of its units under a tag."""
     kept: tuple[tuple[ReadPlan, int], ...]
@@ -53,7 +53,7 @@ def plan_selection(
         horizon = catalog.horizons.get(name)
         reached = None if horizon is None else horizon.hour
         plans.append(plan_read(part.unit, part.features, mode, t_us, missing, reached))
-    joint = JointPlan(tuple(plans))
+    joint = BatchedPlan(tuple(plans))
     both = list(zip(selection.sliced, plans, strict=True))
 
     def shapes_of(each: Catalog) -> tuple[ReadShape, ...]:

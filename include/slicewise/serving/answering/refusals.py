@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from slicewise.errors import BadRequest, BehindToken, BeyondRetention, NotReady
-from slicewise.features.plan.unit import PlannedFeature, Unit
+from slicewise.features.plan.unit import PlannedFeature, StorageUnit
 from slicewise.offsets import token as tokens
-from slicewise.offsets.vector import Place
+from slicewise.offsets.vector import TopicPartition
 from slicewise.reading.answer import Merged
 from slicewise.reading.event_list import ListMerged, ListPlan
 from slicewise.reading.plan import ReadMode, ReadPlan
@@ -15,12 +15,12 @@ from slicewise.serving.answering.catalog import Selection
 from slicewise.serving.answering.planned import Planned
 from slicewise.serving.answering.requests import FeaturesRequest, instant_text
 from slicewise.stores.online.model.phases import Phase, waits_for
-from slicewise.stores.online.port import Marks
+from slicewise.stores.online.port import StoreMetadata
 from slicewise.stores.online.rules.decisions import kept_from_us
 from slicewise.windows.slices import HOUR_US, ceil, resolution
 
 
-def check_ready(selection: Selection, marks: Marks, phases: Mapping[str, Phase], now_us: int) -> None:
+def check_ready(selection: Selection, marks: StoreMetadata, phases: Mapping[str, Phase], now_us: int) -> None:
     """Refuses a view whose history is not built yet: NotReady with its progress, and what it waits for if that is
     known. phases: per unit; now_us: the store's time."""
     for part in selection.parts:
@@ -144,7 +144,7 @@ def _before_totals(plan: ReadPlan, mode: ReadMode, kept: int, earliest: int) -> 
     )
 
 
-def earliest_at(unit: Unit, feature: PlannedFeature, kept_us: int) -> int:
+def earliest_at(unit: StorageUnit, feature: PlannedFeature, kept_us: int) -> int:
     """The first `at` at which the feature's window starts at or after kept_us."""
     window = feature.window
     if not window.hop_us:
@@ -181,7 +181,7 @@ def check_min_token(request: FeaturesRequest, merged: Merged, lists: Sequence[Li
                 _refuse_behind(tokens.missing_places(wanted, base, ahead, plan.hours))
 
 
-def _refuse_behind(behind: Sequence[Place]) -> None:
+def _refuse_behind(behind: Sequence[TopicPartition]) -> None:
     if behind:
         topic, partition = behind[0]
         raise BehindToken(

@@ -20,9 +20,9 @@ from slicewise.errors import (
     UnknownName,
 )
 from slicewise.features.plan.deployment import Deployment
-from slicewise.offsets.vector import Cover
-from slicewise.reading.answer import Base, Merged, Stored, merge
-from slicewise.reading.cache import Known
+from slicewise.offsets.vector import OffsetVector
+from slicewise.reading.answer import Merged, NodeClaims, Stored, merge
+from slicewise.reading.cache import PartialCache
 from slicewise.reading.event_list import merge_list
 from slicewise.reading.plan import ReadMode, Total, plan_key
 from slicewise.serving.answering.answer import Answer
@@ -31,14 +31,14 @@ from slicewise.serving.answering.catalog import Catalog, Part, Selection
 from slicewise.serving.answering.memory.fallback import CLOCK_OFF, LastKnown, defaults_of
 from slicewise.serving.answering.memory.freshness import Freshness
 from slicewise.serving.answering.memory.held import check_held
-from slicewise.serving.answering.memory.high_water import Reached, check_recovered
+from slicewise.serving.answering.memory.high_water import HighWater, check_recovered
 from slicewise.serving.answering.memory.unseen import views_without_data
 from slicewise.serving.answering.planned import Planned, Target, plan_selection, reads_of, with_lists
 from slicewise.serving.answering.questions import questions_of
 from slicewise.serving.answering.refusals import check_kept, check_min_token, check_named, check_ready, check_whole
 from slicewise.serving.answering.requests import FeaturesRequest
 from slicewise.serving.connection.steps import Covers, Flow, Generation, Manifest, Read, Reopen
-from slicewise.stores.online.port import Marks, ReadReply, Said
+from slicewise.stores.online.port import NodeReply, ReadReply, StoreMetadata
 from slicewise.stores.online.routing import check_one_set
 from slicewise.stores.online.rules import decisions
 from slicewise.stores.online.sharded import metadata as joint_marks
@@ -58,15 +58,17 @@ class FeatureService:
     catalog: Catalog | None = None
     freshness: Freshness = field(default_factory=Freshness)
     last_known: LastKnown = field(default_factory=LastKnown)
-    known: Known = field(default_factory=Known)
-    reached: Reached = field(default_factory=Reached)
+    known: PartialCache = field(default_factory=PartialCache)
+    reached: HighWater = field(default_factory=HighWater)
     _declared: Catalog | None = None
     """The newest catalog that there was: what feature sets declare for a store that is away or empty."""
     _plans: dict[object, tuple[object, Planned]] = field(default_factory=dict)
     """The newest live plan of a selection, and plans of past instants; each with its place in time."""
-    _covers: dict[tuple[int, str], Mapping[int, Cover]] = field(default_factory=dict)
+    _covers: dict[tuple[int, str], Mapping[int, OffsetVector]] = field(default_factory=dict)
     _without_total: set[tuple[str, Total]] = field(default_factory=set)
-    _bases: dict[tuple[int, str], tuple[Marks, Mapping[int, Cover], Base]] = field(default_factory=dict)
+    _bases: dict[tuple[int, str], tuple[StoreMetadata, Mapping[int, OffsetVector], NodeClaims]] = field(
+        default_factory=dict
+    )
 
     # ------------------------------------------------------------ reading
     def read(self, request: FeaturesRequest) -> Flow[Answer]:
@@ -247,16 +249,16 @@ class FeatureService:
         targets: Sequence[Target],
         entities: int,
         reply: ReadReply,
-    ) -> Flow[tuple[Merged, list[tuple[list[Stored], Base]]]]:
+    ) -> Flow[tuple[Merged, list[tuple[list[Stored], NodeClaims]]]]:
         """What is answered of slices; and of event lists what was read, with what was claimed."""
 
-        def given(part: Part) -> tuple[list[Stored], Base]:
+        def given(part: Part) -> tuple[list[Stored], NodeClaims]:
             """What was read of a part under each of its tags, and what the only node claims; of several each part
             brings what its own node claims."""
             bases = {n: self._base(catalog, part, n, said) for n, said in reply.said.items()}
             if not catalog.nodes:
                 return _stored(part, targets, reply, {}), bases[0]
-            return _stored(part, targets, reply, bases), Base(Cover(), Cover(), {})
+            return _stored(part, targets, reply, bases), NodeClaims(OffsetVector(), OffsetVector(), {})
 
         for again in (False, True):
             for part in selection.parts if catalog.nodes else selection.sliced:
@@ -277,7 +279,7 @@ class FeatureService:
                     ) from error
         raise AssertionError("the second attempt returns or raises")
 
-    def _base(self, catalog: Catalog, part: Part, number: int, said: Said) -> Base:
+    def _base(self, catalog: Catalog, part: Part, number: int, said: NodeReply) -> NodeClaims:
         """Kept while replies bring the same marks: equal marks are one object per connection, and a connection is
         of one incarnation.
 
@@ -292,10 +294,10 @@ class FeatureService:
             begun = marks.tails.get(part.unit.source)
             tail = decisions.tail_counts(begun, incarnation, ledger)
             left = marks.topics.get(part.source_topic, "") if decisions.tail_left(begun, incarnation) else ""
-            start = marks.starts.get(name, Cover())
+            start = marks.starts.get(name, OffsetVector())
             if part.unit.event_list is not None:  # it was filled to there, also where its node has yet to apply it
                 ledger = ledger.join(start)
-            base = Base(ledger, start, covers, tail, left)
+            base = NodeClaims(ledger, start, covers, tail, left)
             found = self._bases[number, name] = (marks, covers, base)
         return found[2]
 
@@ -314,7 +316,7 @@ class FeatureService:
             self._without_total.clear()
             self._plans.clear()
 
-    def _forget(self, marks: Marks) -> None:
+    def _forget(self, marks: StoreMetadata) -> None:
         self._plans.clear()
         self._without_total.clear()
         self._bases.clear()
@@ -340,16 +342,16 @@ class FeatureService:
         return found
 
 
-_NO_COVERS: Mapping[int, Cover] = {}
+_NO_COVERS: Mapping[int, OffsetVector] = {}
 
 
-def newest_of(standing: Mapping[int, Marks]) -> dict[int, Marks]:
+def newest_of(standing: Mapping[int, StoreMetadata]) -> dict[int, StoreMetadata]:
     """Those nodes that have the newest deployment: what the others have is not all that is deployed."""
     first = list(standing.values())[joint_marks.newest(list(standing.values()))]
     return {n: each for n, each in standing.items() if (each.epoch, each.units) == (first.epoch, first.units)}
 
 
-def _stored(part: Part, targets: Sequence[Target], reply: ReadReply, bases: Mapping[int, Base]) -> list[Stored]:
+def _stored(part: Part, targets: Sequence[Target], reply: ReadReply, bases: Mapping[int, NodeClaims]) -> list[Stored]:
     """What was read of a part, under each of its tags. bases: of several nodes what each claims."""
     if bases:
         return [

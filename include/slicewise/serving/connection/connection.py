@@ -12,10 +12,20 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol, TypeVar
 
 from slicewise.errors import NotReady, StoreUnavailable
-from slicewise.offsets.vector import Cover
+from slicewise.offsets.vector import OffsetVector
 from slicewise.serving.connection.loop import Turns
-from slicewise.serving.connection.steps import Ask, Covers, Flow, Generation, Manifest, Read, ReadBoard, Reopen, Status
-from slicewise.stores.online.port import BoardReply, EntityRead, ReadReply, TagRead
+from slicewise.serving.connection.steps import (
+    Ask,
+    Covers,
+    Flow,
+    Generation,
+    Manifest,
+    Read,
+    ReadLeaderboard,
+    Reopen,
+    Status,
+)
+from slicewise.stores.online.port import EntityRead, LeaderboardReply, ReadReply, TagRead
 from slicewise.stores.online.redis.adapter import AsyncReader
 
 T = TypeVar("T")
@@ -29,8 +39,8 @@ class Readable(Protocol):
     def generation(self) -> int: ...
     def read(self, reads: Sequence[EntityRead | TagRead]) -> ReadReply: ...
     def manifest(self, digest: str) -> str | None: ...
-    def covers(self, source: str) -> Mapping[int, Cover]: ...
-    def board(self, name: str) -> BoardReply: ...
+    def covers(self, source: str) -> Mapping[int, OffsetVector]: ...
+    def board(self, name: str) -> LeaderboardReply: ...
     def status(self, part: str) -> str | None: ...
     def close(self) -> None: ...
 
@@ -76,7 +86,7 @@ class SyncConnection:
             return store.manifest(ask.digest)
         if isinstance(ask, Covers):
             return store.covers(ask.source)
-        if isinstance(ask, ReadBoard):
+        if isinstance(ask, ReadLeaderboard):
             return store.board(ask.name)
         return store.status(ask.part)
 
@@ -166,7 +176,7 @@ class AsyncConnection:
             return await reader.manifest(ask.digest)
         if isinstance(ask, Covers):
             return await reader.covers(ask.source)
-        if isinstance(ask, ReadBoard):
+        if isinstance(ask, ReadLeaderboard):
             return await reader.board(ask.name)
         assert isinstance(ask, Status)
         return await reader.status(ask.part)

@@ -7,12 +7,12 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from slicewise.errors import IncarnationChanged, NotReady, SlicewiseError, StoreUnavailable
-from slicewise.offsets.vector import Cover
+from slicewise.offsets.vector import OffsetVector
 from slicewise.serving.connection.connection import AsyncConnection
-from slicewise.serving.connection.steps import Ask, Covers, Generation, Manifest, Read, ReadBoard, Reopen, Status
+from slicewise.serving.connection.steps import Ask, Covers, Generation, Manifest, Read, ReadLeaderboard, Reopen, Status
 from slicewise.settings import urls_of
 from slicewise.stores.online.model.gaps import of_nodes
-from slicewise.stores.online.port import BoardReply, EntityRead, ReadReply, TagRead
+from slicewise.stores.online.port import EntityRead, LeaderboardReply, ReadReply, TagRead
 from slicewise.stores.online.redis.adapter import open_node
 from slicewise.stores.online.routing import away, by_node, joined, node_name, node_of, tag_of
 from slicewise.stores.online.store import Store
@@ -42,7 +42,7 @@ class AsyncNodes(AsyncConnection):
             return 0  # each node has its own; they come with the data
         if isinstance(ask, Read) and ask.reads:
             return await self._read(ask.reads)
-        if isinstance(ask, ReadBoard):
+        if isinstance(ask, ReadLeaderboard):
             return await self._ask(node_of(ask.name.encode(), len(self._each)), ask)
         return _of_all(ask, await self._ask_all(ask), len(self._each))
 
@@ -120,16 +120,16 @@ class SyncNodes:
         found: str | None = self._all(Manifest(digest))
         return found
 
-    def covers(self, source: str) -> Mapping[int, Cover]:
-        found: Mapping[int, Cover] = self._all(Covers(source))
+    def covers(self, source: str) -> Mapping[int, OffsetVector]:
+        found: Mapping[int, OffsetVector] = self._all(Covers(source))
         return found
 
     def status(self, part: str) -> str | None:
         found: str | None = self._all(Status(part))
         return found
 
-    def board(self, name: str) -> BoardReply:
-        found: BoardReply = self._ask(node_of(name.encode(), len(self._urls)), ReadBoard(name))
+    def board(self, name: str) -> LeaderboardReply:
+        found: LeaderboardReply = self._ask(node_of(name.encode(), len(self._urls)), ReadLeaderboard(name))
         return found
 
     def close(self) -> None:
@@ -154,7 +154,7 @@ class SyncNodes:
             store = self._open.get(number)
             if store is None:
                 if self._timeout_s > OPEN_S and not (
-                    isinstance(ask, ReadBoard) or (isinstance(ask, Read) and ask.reads)
+                    isinstance(ask, ReadLeaderboard) or (isinstance(ask, Read) and ask.reads)
                 ):
                     # what any node says is not waited for as data is
                     open_node(self._urls[number], number, count, OPEN_S).close()
@@ -165,7 +165,7 @@ class SyncNodes:
                 return store.manifest(ask.digest)
             if isinstance(ask, Covers):
                 return store.covers(ask.source)
-            if isinstance(ask, ReadBoard):
+            if isinstance(ask, ReadLeaderboard):
                 return store.board(ask.name)
             assert isinstance(ask, Status)
             return store.status(ask.part)

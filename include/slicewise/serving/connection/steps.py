@@ -6,7 +6,7 @@ from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from slicewise.offsets.vector import Cover
+from slicewise.offsets.vector import OffsetVector
 from slicewise.stores.online.port import EntityRead, ReadReply, TagRead
 
 T = TypeVar("T")
@@ -46,7 +46,7 @@ class Status:
 
 
 @dataclass(frozen=True)
-class ReadBoard:
+class ReadLeaderboard:
     """-> BoardReply, in one round trip."""
 
     name: str
@@ -57,7 +57,7 @@ class Reopen:
     """-> None; the connection is closed, the next ask opens another (of another incarnation)."""
 
 
-Ask = Read | Generation | Manifest | Covers | Status | ReadBoard | Reopen
+Ask = Read | Generation | Manifest | Covers | Status | ReadLeaderboard | Reopen
 Flow = Generator[Ask, Any, T]
 
 
@@ -66,6 +66,6 @@ def read(reads: Sequence[EntityRead | TagRead]) -> Flow[ReadReply]:
     return reply
 
 
-def covers(source: str) -> Flow[Mapping[int, Cover]]:
-    found: Mapping[int, Cover] = yield Covers(source)
+def covers(source: str) -> Flow[Mapping[int, OffsetVector]]:
+    found: Mapping[int, OffsetVector] = yield Covers(source)
     return found

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from html import escape
 
-from slicewise.features.plan.leaderboard import PlannedBoard
+from slicewise.features.plan.leaderboard import PlannedLeaderboard
 from slicewise.windows.slices import format_duration
 
 SOONEST_MS, LATEST_MS = 250, 5_000
@@ -53,7 +53,7 @@ ask()
 """
 
 
-def html(board: PlannedBoard) -> bytes:
+def html(board: PlannedLeaderboard) -> bytes:
     """The page."""
     name, every = escape(board.name), format_duration(board.every_us)
     wait = max(SOONEST_MS, min(LATEST_MS, board.every_us // 1_000))

@@ -13,7 +13,7 @@ from slicewise.spark.emission.status import EmissionMetrics, EmissionStatus
 from slicewise.spark.microbatch.healing import Onlooker
 from slicewise.spark.microbatch.status import Metrics
 from slicewise.spark.runtime.log import event
-from slicewise.stores.online.port import Marks
+from slicewise.stores.online.port import StoreMetadata
 
 
 @dataclass
@@ -29,7 +29,7 @@ class EmissionDriver(Driver):
     def _open(self) -> None:
         """Nothing: the log is read without Spark."""
 
-    def _start(self, deployment: Deployment, manifest: str, marks: Marks) -> None:  # noqa: ARG002
+    def _start(self, deployment: Deployment, manifest: str, marks: StoreMetadata) -> None:  # noqa: ARG002
         for source in deployment.sources:
             if source.is_opening or not emitted_views(deployment, source.name):
                 continue

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from slicewise.clock import Clock
-from slicewise.emission.leaderboards import BoardSink
+from slicewise.emission.leaderboards import LeaderboardSink
 from slicewise.emission.ticks import EmittedView, Sink
 from slicewise.errors import NotReady
 from slicewise.features.plan.deployment import Deployment
@@ -47,4 +47,6 @@ def board_sinks(settings: Settings, emitted: EmittedView, clock: Clock) -> Seque
     topics = [board.topic for board in boards if board.topic is not None]
     corrections = TopicCorrections(settings.kafka_bootstrap, topics) if topics else None
     mine = replace(deployment, leaderboards=boards)
-    return [BoardSink(mine, marks.epoch, lambda: open_store(settings.redis_url, timeout_s=5.0), clock, corrections)]
+    return [
+        LeaderboardSink(mine, marks.epoch, lambda: open_store(settings.redis_url, timeout_s=5.0), clock, corrections)
+    ]

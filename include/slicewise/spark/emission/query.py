@@ -12,12 +12,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from slicewise.clock import Clock
-from slicewise.emission.leaderboards import BoardSink
+from slicewise.emission.leaderboards import LeaderboardSink
 from slicewise.emission.ticks import EmittedView, Sink, Tick, emitted_views
 from slicewise.emission.view import Progress, ViewEmission, resumed
 from slicewise.features.plan.deployment import Deployment
 from slicewise.features.plan.unit import Source
-from slicewise.offsets.vector import Cover
+from slicewise.offsets.vector import OffsetVector
 from slicewise.settings import Settings
 from slicewise.spark.emission.leaderboards import board_sinks
 from slicewise.spark.emission.rows import records_of
@@ -100,7 +100,7 @@ class EmissionQuery:
         self._thread = threading.Thread(target=self._run, name=f"emit-{source.name}", daemon=True)
         self._thread.start()
 
-    def _begun(self, emitted: EmittedView, partitions: int, earliest: Cover) -> _View:
+    def _begun(self, emitted: EmittedView, partitions: int, earliest: OffsetVector) -> _View:
         """Where a view's emission goes on, or begins: now."""
         topic_id, log = self._topic_id, ProgressLog(self._settings.kafka_bootstrap, self.source.topic, emitted.view)
         kept = log.load(topic_id, partitions)
@@ -173,7 +173,7 @@ class EmissionQuery:
                     view.save(self._topic_id)
             view.save(self._topic_id)
             for sink in view.sinks:
-                if isinstance(sink, BoardSink):
+                if isinstance(sink, LeaderboardSink):
                     self.status.skipped(view.emission.view, sink.take_skipped())
 
     # ------------------------------------------------------------ what the driver asks

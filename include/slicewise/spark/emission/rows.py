@@ -14,7 +14,7 @@ import pyarrow as pa
 from slicewise.aggregates.kernel.events import Rows
 from slicewise.emission.view import Records, Taken, trusted
 from slicewise.features.plan.row_columns import row_logic
-from slicewise.features.plan.unit import Unit
+from slicewise.features.plan.unit import StorageUnit
 from slicewise.features.schema.types import arrow_type
 from slicewise.spark.records.log_reader import Frame
 
@@ -22,7 +22,9 @@ _TIME, _OFFSET = "slicewise_time", "slicewise_offset"
 """Beside the source's columns, which may have any other name."""
 
 
-def records_of(frames: Sequence[Frame], units: Mapping[str, Unit], topic_id: str, wall_us: int) -> Iterator[Records]:
+def records_of(
+    frames: Sequence[Frame], units: Mapping[str, StorageUnit], topic_id: str, wall_us: int
+) -> Iterator[Records]:
     """The records of each partition, in the order of its frames. units: by their storage fingerprint."""
     for partition in dict.fromkeys(frame.partition for frame in frames):
         mine = [frame for frame in frames if frame.partition == partition]
@@ -49,7 +51,7 @@ def _good(frames: Sequence[Frame]) -> pa.Table:
     return table if good.all() else table.filter(pa.array(good))
 
 
-def _taken(unit: Unit, events: pa.Table, topic_id: str, partition: int) -> Taken:
+def _taken(unit: StorageUnit, events: pa.Table, topic_id: str, partition: int) -> Taken:
     kept, _ = row_logic(unit, events, (_TIME, _OFFSET))
     n = kept.num_rows
     rows = Rows(

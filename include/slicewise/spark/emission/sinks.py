@@ -9,14 +9,14 @@ import pyarrow as pa
 
 from slicewise.codec.published import keys_of, values_of
 from slicewise.emission.ticks import Correction, Tick
-from slicewise.features.plan.unit import Unit
+from slicewise.features.plan.unit import StorageUnit
 from slicewise.stores.log.publisher import Publisher
 
 
 class KafkaSink:
     """To the topic of a view's `emit=`."""
 
-    def __init__(self, bootstrap: str, topic: str, units: Sequence[Unit]) -> None:
+    def __init__(self, bootstrap: str, topic: str, units: Sequence[StorageUnit]) -> None:
         self._definitions = {feature.column: unit.definition_fingerprint for unit in units for feature in unit.features}
         self._publisher = Publisher(bootstrap, topic)
 

@@ -23,8 +23,8 @@ from slicewise.features.plan.schema_change import removed_columns
 from slicewise.features.plan.unit import Source
 from slicewise.features.schema.dedupe import EventIds
 from slicewise.lifecycle.archiving import Extent, next_extent, refuse_lost_end
-from slicewise.offsets.gaps import Hole
-from slicewise.offsets.vector import Cover
+from slicewise.offsets.gaps import AcceptedGap
+from slicewise.offsets.vector import OffsetVector
 from slicewise.settings import Settings
 from slicewise.spark.microbatch.streaming import kafka_options
 from slicewise.spark.records.parse import parsed
@@ -53,7 +53,7 @@ class Archived:
     archives: int
     events: int
     took_ms: int
-    holes: tuple[Hole, ...] = ()
+    holes: tuple[AcceptedGap, ...] = ()
     """Losses that were accepted."""
     bad: Mapping[str, int] = field(default_factory=dict)
     """Reason -> bad records among the new ones."""
@@ -69,7 +69,7 @@ class Archiver:
     catalog: Catalog
     source: Source
     clock: Clock
-    starts: tuple[Cover, ...] = ()
+    starts: tuple[OffsetVector, ...] = ()
     deployed: Callable[[], Source | None] | None = None
 
     @property
@@ -147,7 +147,7 @@ class Archiver:
         is_last: bool = False,
     ) -> None:
         seq = state.seq + 1
-        cover = state.cover.join(Cover({(topic_id, p): offset for p, offset in extent.end.items()}))
+        cover = state.cover.join(OffsetVector({(topic_id, p): offset for p, offset in extent.end.items()}))
         archive_time = f"timestamp_micros({taken_us})"
         rows = self._rows(topic_id, extent.start, extent.end).selectExpr(
             f"{seq}L AS archive_seq",
@@ -188,7 +188,7 @@ class Archiver:
         records = self.session.read.format("kafka").options(**options).load()
         return parsed(records, self.source, topic_id=topic_id, removed=removed_columns(self.source))
 
-    def _covers(self, seq: int, cover: Cover, archive_time: str) -> DataFrame:
+    def _covers(self, seq: int, cover: OffsetVector, archive_time: str) -> DataFrame:
         rows = ", ".join(f"('{t}', {p}, {offset}L)" for (t, p), offset in cover.offsets.items())
         return self.session.sql(
             f"SELECT {seq}L AS archive_seq, '{COVER}' AS kind, col1 AS topic_id, col2 AS partition, "

@@ -10,9 +10,9 @@ import time
 from collections.abc import Mapping, Sequence
 
 from slicewise.errors import CommitConflict, GapRefused
-from slicewise.features.plan.unit import Unit
+from slicewise.features.plan.unit import StorageUnit
 from slicewise.lifecycle.compaction import NOTHING, Fill, Filling, days_to_total
-from slicewise.offsets.vector import Cover
+from slicewise.offsets.vector import OffsetVector
 from slicewise.spark.lake.compact_run import UnitRun
 from slicewise.spark.lake.compaction import HourJob, UnitTable
 from slicewise.spark.lake.context import Context
@@ -51,7 +51,7 @@ def backfill(context: Context, view: str | None) -> Report:
     return report
 
 
-def _build(context: Context, unit: Unit, report: Report) -> dict[str, object]:
+def _build(context: Context, unit: StorageUnit, report: Report) -> dict[str, object]:
     start = context.marks.starts[unit.storage_fingerprint]
     archive = context.archives[unit.source]
     if not archive.cover.dominates(start):
@@ -111,7 +111,7 @@ def _build(context: Context, unit: Unit, report: Report) -> dict[str, object]:
     }
 
 
-def _say(context: Context, units: Sequence[Unit], text: str) -> None:
+def _say(context: Context, units: Sequence[StorageUnit], text: str) -> None:
     """What these units wait for, to whoever asks."""
     if not units:
         return
@@ -128,7 +128,7 @@ def _total(context: Context, table: UnitTable, hours: Sequence[int], report: Rep
             report.add_day(table.unit, day, table.total(day))
 
 
-def _fill(context: Context, unit: Unit, start: Cover) -> dict[str, object]:
+def _fill(context: Context, unit: StorageUnit, start: OffsetVector) -> dict[str, object]:
     context.store.mark_building(unit, 0, 1)
     _say(context, [unit], "Spark writes its events to the store")
     done = fill(context, unit, start)

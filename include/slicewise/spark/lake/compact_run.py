@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from slicewise.errors import CommitConflict
-from slicewise.features.plan.unit import Unit
+from slicewise.features.plan.unit import StorageUnit
 from slicewise.lifecycle.compaction import (
     UnitHours,
     Why,
@@ -44,7 +44,7 @@ class Request:
     max_hours: int = MAX_HOURS
     units: tuple[str, ...] = ()
 
-    def wants(self, unit: Unit) -> bool:
+    def wants(self, unit: StorageUnit) -> bool:
         return not self.units or unit.view in self.units or unit.storage_fingerprint in self.units
 
 
@@ -106,7 +106,7 @@ class UnitRun:
                 return
 
     @property
-    def _unit(self) -> Unit:
+    def _unit(self) -> StorageUnit:
         return self.table.unit
 
     def _run(self, known: UnitHours, chosen: Sequence[int]) -> None:

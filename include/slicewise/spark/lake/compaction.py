@@ -20,13 +20,13 @@ from pyspark.sql.pandas.types import from_arrow_schema
 
 from slicewise.errors import CommitConflict
 from slicewise.features.plan.deployment import Deployment
-from slicewise.features.plan.unit import Source, Unit
+from slicewise.features.plan.unit import Source, StorageUnit
 from slicewise.features.schema.types import TIMESTAMP
-from slicewise.offsets.vector import Cover
+from slicewise.offsets.vector import OffsetVector
 from slicewise.settings import Settings
 from slicewise.spark.lake.archive import committed
 from slicewise.spark.lake.partials import COUNTED, EVENT_ID, Accumulate, Combine, RowShape, UnitRef, Whole
-from slicewise.spark.lake.publish_hours import HourOutcome, StoreRef, Swap, TotalDay, outcomes_of
+from slicewise.spark.lake.publish_hours import HourOutcome, PublishHours, StoreRef, TotalDay, outcomes_of
 from slicewise.spark.microbatch.apply import drop
 from slicewise.spark.records.parse import spark_type
 from slicewise.spark.records.rows import with_units
@@ -55,7 +55,7 @@ class HourJob:
 
     hour: int
     seq: int
-    cover: Cover
+    cover: OffsetVector
     base: Header | None = None
 
 
@@ -67,7 +67,7 @@ class UnitTable:
     settings: Settings
     catalog: Catalog
     deployment: Deployment
-    unit: Unit
+    unit: StorageUnit
     archive: ArchiveState
     store: StoreRef
     manifest: str
@@ -137,7 +137,7 @@ class UnitTable:
         if snapshot is None or not hours:
             return {}
         plan = {hour: (header.seq, header.cover) for hour, header in hours.items()}
-        swap = Swap(self.ref, self.store, plan, silent)
+        swap = PublishHours(self.ref, self.store, plan, silent)
         if (few := self._few(list(hours), snapshot.snapshot_id)) is not None:
             return outcomes_of(self._told(swap, few))
         rows = self._rows(list(hours), snapshot.snapshot_id)
@@ -235,14 +235,14 @@ class UnitTable:
         (oldest,) = log.where(wanted).selectExpr("min(unix_micros(kafka_time))").first() or (None,)
         if oldest is None:
             return select("FALSE", "FALSE").coalesce(1)
-        ends = reduce(Cover.join, (job.cover for job in jobs))
+        ends = reduce(OffsetVector.join, (job.cover for job in jobs))
         since = f"kafka_time >= timestamp_micros({oldest - self.unit.dedupe.look_back_us}L) AND ({below(ends)})"
         groups = ("topic_id", "partition", *self._entity_columns)
         spread = select(since, wanted).repartition(tasks, *groups) if tasks > 1 else select(since, wanted).coalesce(1)
         return spread.sortWithinPartitions(*groups, "offset")
 
 
-def inputs_of(unit: Unit) -> dict[str, str]:
+def inputs_of(unit: StorageUnit) -> dict[str, str]:
     """Name that an aggregate reads -> column of `selected_events`."""
     computed = dict(unit.columns)
     return {name: f"i_{name}" if name in computed else f"c_{name}" for name, _ in unit.given_types}
@@ -253,7 +253,7 @@ def selected_events(
     settings: Settings,
     snapshot_id: int | None,
     source: Source,
-    unit: Unit,
+    unit: StorageUnit,
     wanted: str,
     counted: str | None = None,
 ) -> DataFrame:
@@ -323,9 +323,9 @@ def _column(name: str, kind: str) -> str:
 
 def _between(jobs: Sequence[HourJob]) -> str:
     """SQL: which events each hour takes; hours of equal covers share a condition."""
-    groups: dict[tuple[Cover, Cover], list[int]] = {}
+    groups: dict[tuple[OffsetVector, OffsetVector], list[int]] = {}
     for job in jobs:
-        base = job.base.cover if job.base is not None else Cover()
+        base = job.base.cover if job.base is not None else OffsetVector()
         groups.setdefault((base, job.cover), []).append(job.hour)
     conditions = (
         f"(hour IN ({_listed(hours)}) AND ({below(cover)}) AND NOT ({below(base)}))"
@@ -334,7 +334,7 @@ def _between(jobs: Sequence[HourJob]) -> str:
     return " OR ".join(conditions)
 
 
-def below(cover: Cover) -> str:
+def below(cover: OffsetVector) -> str:
     """SQL: which events a cover contains."""
     places = (
         f"(topic_id = '{topic}' AND partition = {partition} AND offset < {offset})"

@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 from slicewise.clock import Clock
 from slicewise.errors import NotReady
 from slicewise.features.plan.deployment import Deployment
-from slicewise.features.plan.unit import Source, Unit
+from slicewise.features.plan.unit import Source, StorageUnit
 from slicewise.lifecycle.compaction import UnitHours
 from slicewise.lifecycle.hours import first_kept, unit_hours
 from slicewise.lifecycle.lifetime import Reached, reached
@@ -25,7 +25,7 @@ from slicewise.stores.lake.catalog import Catalog
 from slicewise.stores.lake.slices import Header
 from slicewise.stores.online.model.gaps import tell
 from slicewise.stores.online.operations.publish_total import first_horizon
-from slicewise.stores.online.port import Marks, OnlineStore
+from slicewise.stores.online.port import OnlineStore, StoreMetadata
 from slicewise.stores.online.redis import open_store
 from slicewise.stores.online.rules.decisions import check_clock
 from slicewise.stores.recovery.schema_places import settled
@@ -40,7 +40,7 @@ class Context:
     catalog: Catalog
     clock: Clock
     store: OnlineStore
-    marks: Marks
+    marks: StoreMetadata
     manifest: str
     deployment: Deployment
     archives: dict[str, ArchiveState] = field(default_factory=dict)
@@ -90,7 +90,7 @@ class Context:
         sources = () if text is None else Deployment.from_json(text).sources
         return next((each for each in sources if each.name == source), None)
 
-    def unit_table(self, unit: Unit) -> UnitTable:
+    def unit_table(self, unit: StorageUnit) -> UnitTable:
         return UnitTable(
             self.session,
             self.settings,
@@ -102,7 +102,7 @@ class Context:
             self.manifest,
         )
 
-    def hours(self, unit: Unit, headers: Mapping[int, Header]) -> UnitHours:
+    def hours(self, unit: StorageUnit, headers: Mapping[int, Header]) -> UnitHours:
         """What decides about the unit's hours."""
         table = load(self.catalog, unit.source)
         archive = self.archives[unit.source]
@@ -121,19 +121,19 @@ class Context:
         live = [span for each in hours for span in each.named()]
         return self.store.trim_covers(source, count, self.marks.epoch, live)
 
-    def reached(self, unit: Unit) -> Reached | None:
+    def reached(self, unit: StorageUnit) -> Reached | None:
         """How far the totals of a unit with a lifetime reach, by the marks of now."""
         return reached(self.store.marks(), unit.storage_fingerprint, self.archives[unit.source].contained)
 
-    def horizon_due(self, unit: Unit) -> int:
+    def horizon_due(self, unit: StorageUnit) -> int:
         """The hour before which the hours of a unit with a lifetime are to be in its totals."""
         return first_horizon(self.store.time_us(), unit.retention_us)
 
-    def kept_from(self, unit: Unit) -> int:
+    def kept_from(self, unit: StorageUnit) -> int:
         """First hour of which the store still keeps anything by itself."""
         return first_kept(unit, self.store.marks(), self.store.time_us())
 
 
-def _terms(deployment: Deployment, marks: Marks) -> dict[str, int]:
+def _terms(deployment: Deployment, marks: StoreMetadata) -> dict[str, int]:
     names = [unit.storage_fingerprint for unit in deployment.units]
     return {name: marks.terms.get(name, 0) for name in names}

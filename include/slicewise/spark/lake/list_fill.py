@@ -10,26 +10,26 @@ import json
 
 from pyspark.sql import functions as F  # noqa: N812 (the name everybody uses)
 
-from slicewise.features.plan.unit import Unit
-from slicewise.offsets.vector import Cover
+from slicewise.features.plan.unit import StorageUnit
+from slicewise.offsets.vector import OffsetVector
 from slicewise.spark.lake.compaction import below, inputs_of, selected_events
 from slicewise.spark.lake.context import Context
 from slicewise.spark.lake.listing import Fill
 from slicewise.spark.lake.partials import UnitRef
 from slicewise.spark.runtime.log import event
-from slicewise.stores.online.port import FoldOutcome
+from slicewise.stores.online.port import MicroBatchOutcome
 from slicewise.stores.online.rules import decisions
 from slicewise.windows.slices import HOUR_US
 
 _TASKS = 2
 
 
-def fill(context: Context, unit: Unit, start: Cover) -> FoldOutcome:
+def fill(context: Context, unit: StorageUnit, start: OffsetVector) -> MicroBatchOutcome:
     """Adds the archived events below the start cover that the list can hold."""
     keeps, archive = unit.event_list, context.archives[unit.source]
     assert keeps is not None
     if archive.snapshot_id is None:
-        return FoldOutcome()
+        return MicroBatchOutcome()
     source = context.deployment.source(unit.source)
     wanted = f"({below(start)})"
     if keeps.expires:
@@ -39,8 +39,8 @@ def fill(context: Context, unit: Unit, start: Cover) -> FoldOutcome:
     newest_first = frame.coalesce(_TASKS).sortWithinPartitions(F.desc("event_time"))
     task = Fill(UnitRef(context.manifest, unit.storage_fingerprint), context.ref, inputs_of(unit), start)
     done = [json.loads(row.outcome) for row in newest_first.mapInArrow(task, "outcome string").collect()]
-    total = FoldOutcome()
+    total = MicroBatchOutcome()
     for each in done:
-        total = decisions.added(total, FoldOutcome(**each))
+        total = decisions.added(total, MicroBatchOutcome(**each))
     event("list_filled", unit=unit.storage_fingerprint, view=unit.view, rows=total.rows, applied=total.applied)
     return total

@@ -10,13 +10,13 @@ import numpy as np
 import pyarrow as pa
 
 from slicewise.errors import SlicewiseError
-from slicewise.features.plan.unit import Unit
-from slicewise.offsets.vector import Cover
+from slicewise.features.plan.unit import StorageUnit
+from slicewise.offsets.vector import OffsetVector
 from slicewise.spark.lake.partials import UnitRef, source_rows
 from slicewise.spark.lake.publish_hours import OUTCOME, StoreRef
 from slicewise.spark.microbatch.apply import drop, entities_of, with_functions
 from slicewise.stores.online import keys
-from slicewise.stores.online.port import FoldOutcome, ListBatch
+from slicewise.stores.online.port import ListBatch, MicroBatchOutcome
 from slicewise.stores.online.rules import decisions
 
 
@@ -27,11 +27,11 @@ class Fill:
     ref: UnitRef
     store: StoreRef
     inputs: Mapping[str, str]
-    start: Cover
+    start: OffsetVector
     """Below it the events lie."""
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        unit, total = self.ref.unit, FoldOutcome()
+        unit, total = self.ref.unit, MicroBatchOutcome()
         try:
             for batch in batches:
                 if batch.num_rows:
@@ -42,7 +42,7 @@ class Fill:
             raise
         yield pa.RecordBatch.from_arrays([pa.array([json.dumps(asdict(total))], pa.string())], schema=OUTCOME)
 
-    def lists(self, unit: Unit, table: pa.Table) -> Iterator[ListBatch]:
+    def lists(self, unit: StorageUnit, table: pa.Table) -> Iterator[ListBatch]:
         """The events of a table; of a spread unit per partition."""
         if not unit.spread:
             yield self._list(unit, table, None)
@@ -51,7 +51,7 @@ class Fill:
         for partition in np.unique(partitions).tolist():
             yield self._list(unit, table.filter(pa.array(partitions == partition)), partition)
 
-    def _list(self, unit: Unit, table: pa.Table, partition: int | None) -> ListBatch:
+    def _list(self, unit: StorageUnit, table: pa.Table, partition: int | None) -> ListBatch:
         table, inputs = with_functions(unit, table, self.inputs)
         values, entity = entities_of(table, [name for name, _ in unit.entity])
         rows = source_rows(unit, table, inputs)

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from slicewise.aggregates.kernel.columns import Columns
 from slicewise.aggregates.kernel.events import Rows
 from slicewise.features.plan.deployment import Deployment
-from slicewise.features.plan.unit import Unit
+from slicewise.features.plan.unit import StorageUnit
 from slicewise.features.schema.duplicates import duplicates_among
 from slicewise.features.schema.types import arrow_type
 from slicewise.spark.microbatch.apply import deployment_of, input_arrays, with_functions
@@ -43,7 +43,7 @@ class UnitRef:
         return deployment_of(self.manifest)
 
     @property
-    def unit(self) -> Unit:
+    def unit(self) -> StorageUnit:
         return self.deployment.unit(self.fingerprint)
 
 
@@ -51,7 +51,7 @@ class UnitRef:
 class RowShape:
     """Columns of a unit's table, without those of headers, in order."""
 
-    unit: Unit
+    unit: StorageUnit
 
     @cached_property
     def entity(self) -> tuple[str, ...]:
@@ -118,7 +118,7 @@ class Accumulate:
             if batch.num_rows:
                 yield self._accumulated(unit, shape, pa.Table.from_batches([batch]))
 
-    def _counted_once(self, unit: Unit, table: pa.Table) -> pa.Table:
+    def _counted_once(self, unit: StorageUnit, table: pa.Table) -> pa.Table:
         """The rows that are asked for, without those that came before."""
         if unit.dedupe is None or self.event_id is None:
             return table
@@ -128,7 +128,7 @@ class Accumulate:
         counted = whole(table[COUNTED]).to_numpy(zero_copy_only=False).astype(bool)
         return table.filter(pa.array(counted & ~again)).combine_chunks()
 
-    def _accumulated(self, unit: Unit, shape: RowShape, table: pa.Table) -> pa.RecordBatch:
+    def _accumulated(self, unit: StorageUnit, shape: RowShape, table: pa.Table) -> pa.RecordBatch:
         table, inputs = with_functions(unit, table, self.inputs)
         table = self._counted_once(unit, table)
         rows = source_rows(unit, table, inputs)
@@ -235,7 +235,7 @@ def whole(column: pa.ChunkedArray | pa.Array) -> pa.Array:
     return joined.chunk(0) if isinstance(joined, pa.ChunkedArray) else joined
 
 
-def source_rows(unit: Unit, table: pa.Table, inputs: Mapping[str, str]) -> Rows:
+def source_rows(unit: StorageUnit, table: pa.Table, inputs: Mapping[str, str]) -> Rows:
     """A table's rows, of any topics, as the algebra reads them."""
     topics = whole(table["topic_id"]).dictionary_encode()
     ids = topics.dictionary.to_pylist()

@@ -16,12 +16,12 @@ import pyarrow.compute as pc
 from slicewise import codec
 from slicewise.aggregates.kernel.columns import Columns
 from slicewise.errors import SlicewiseError
-from slicewise.features.plan.unit import Unit
-from slicewise.offsets.vector import Cover
+from slicewise.features.plan.unit import StorageUnit
+from slicewise.offsets.vector import OffsetVector
 from slicewise.spark.lake.partials import Ints, RowShape, UnitRef, grouped, whole
 from slicewise.spark.microbatch.apply import connection, drop
 from slicewise.stores.online import keys
-from slicewise.stores.online.port import HourEntry, Incarnation, OnlineStore
+from slicewise.stores.online.port import HourEntry, OnlineStore, ServerRun
 
 MINUTE_US = 60_000_000
 OUTCOME = pa.schema([("outcome", pa.string())])
@@ -32,7 +32,7 @@ class StoreRef:
     """The life of the store, and the terms of its units, that a run is bound to."""
 
     url: str
-    incarnation: Incarnation
+    incarnation: ServerRun
     generation: int
     terms: Mapping[str, int]
     """Unit -> its term (`Marks.terms`)."""
@@ -45,7 +45,7 @@ class StoreRef:
 
 
 @dataclass(frozen=True)
-class Swap:
+class PublishHours:
     """Rows of compacted hours, all those of an entity in one task -> outcomes as JSON. mapInArrow.
 
     hours: hour -> (seq, cover) of its header; those of `silent` are counted and not swapped.
@@ -53,7 +53,7 @@ class Swap:
 
     ref: UnitRef
     store: StoreRef
-    hours: Mapping[int, tuple[int, Cover]]
+    hours: Mapping[int, tuple[int, OffsetVector]]
     silent: frozenset[int] = frozenset()
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -73,7 +73,7 @@ class Swap:
         texts = pa.array([json.dumps(each) for each in told], pa.string())
         yield pa.RecordBatch.from_arrays([texts], schema=OUTCOME)
 
-    def _swapped(self, unit: Unit, rows: HourRows) -> Iterator[dict[str, Any]]:
+    def _swapped(self, unit: StorageUnit, rows: HourRows) -> Iterator[dict[str, Any]]:
         for hour, (begin, end) in rows.hours().items():
             seq, cover = self.hours[hour]
             outcome: dict[str, Any] = {"swapped": 0, "stale": 0, "expired": 0, "left_over": 0}
@@ -91,7 +91,7 @@ class Swap:
 class HourRows:
     """Rows in the order of (hour, entity, slice), as a store keeps them. Groups are (hour, entity)."""
 
-    def __init__(self, unit: Unit, table: pa.Table, entity: Sequence[str]) -> None:
+    def __init__(self, unit: StorageUnit, table: pa.Table, entity: Sequence[str]) -> None:
         self.unit, self.table = unit, table
         self._hour = table["hour"].to_numpy()
         self._number: Ints = table["slice"].to_numpy()
@@ -168,7 +168,7 @@ class HourRows:
         return [(numbers[a:b], block) for a, b, block in zip(bounds, bounds[1:], blocks, strict=False)]
 
 
-def entity_tags_of(unit: Unit, rows: pa.Table | pa.RecordBatch) -> list[bytes]:
+def entity_tags_of(unit: StorageUnit, rows: pa.Table | pa.RecordBatch) -> list[bytes]:
     """The tag of each row."""
     values = [rows[name].to_pylist() for name, _ in unit.entity]
     if not unit.spread:
@@ -236,4 +236,4 @@ def outcomes_of(told: Sequence[Mapping[str, Any]]) -> dict[int, HourOutcome]:
     }
 
 
-__all__ = ["HourOutcome", "HourRows", "StoreRef", "Swap", "TotalDay", "outcomes_of", "whole"]
+__all__ = ["HourOutcome", "HourRows", "PublishHours", "StoreRef", "TotalDay", "outcomes_of", "whole"]

@@ -12,7 +12,7 @@ import pyarrow as pa
 from slicewise.aggregates.kernel.columns import Columns
 from slicewise.errors import SlicewiseError
 from slicewise.lifecycle.lifetime import Move
-from slicewise.offsets.vector import Cover
+from slicewise.offsets.vector import OffsetVector
 from slicewise.spark.lake.partials import RowShape, UnitRef, grouped, whole
 from slicewise.spark.lake.publish_hours import OUTCOME, StoreRef, entity_tags_of
 from slicewise.spark.microbatch.apply import drop
@@ -20,14 +20,14 @@ from slicewise.stores.online.port import LifetimeEntry
 
 
 @dataclass(frozen=True)
-class Bring:
+class PublishTotals:
     """Rows of compacted hours, all those of an entity in one task -> outcomes as JSON. mapInArrow."""
 
     ref: UnitRef
     store: StoreRef
     move: Move
     seq: int
-    cover: Cover
+    cover: OffsetVector
     days: tuple[int, ...]
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 from uuid import uuid4
 
-from slicewise.features.plan.unit import Unit
+from slicewise.features.plan.unit import StorageUnit
 from slicewise.spark.lake.archive import Archived
 from slicewise.spark.lake.publish_hours import HourOutcome
 from slicewise.stores.lake.records import BUILT
@@ -50,7 +50,7 @@ class Report:
             }
         )
 
-    def add_hour(self, unit: Unit, hour: int, why: str, header: Header, outcome: HourOutcome | None) -> None:
+    def add_hour(self, unit: StorageUnit, hour: int, why: str, header: Header, outcome: HourOutcome | None) -> None:
         entities: Mapping[str, int] = outcome.entities if outcome is not None else {}
         named = {"view": unit.view, "unit": unit.storage_fingerprint, "hour": hour_text(hour)}
         self.left_over += entities.get("left_over", 0)
@@ -59,12 +59,12 @@ class Report:
         for row in outcome.slices if outcome is not None else ():
             self.slices.append(named | dict(zip(_SLICE, row, strict=True)))
 
-    def add_day(self, unit: Unit, day: int, totals: int) -> None:
+    def add_day(self, unit: StorageUnit, day: int, totals: int) -> None:
         self.days.append(
             {"view": unit.view, "unit": unit.storage_fingerprint, "day": hour_text(day * 24)[:10], "totals": totals}
         )
 
-    def add_horizon(self, unit: Unit, horizon: int, seq: int, outcome: Mapping[str, int]) -> None:
+    def add_horizon(self, unit: StorageUnit, horizon: int, seq: int, outcome: Mapping[str, int]) -> None:
         named = {"view": unit.view, "unit": unit.storage_fingerprint, "before": hour_text(horizon), "seq": seq}
         self.left_over += outcome.get("left_over", 0)
         self.horizons.append(named | {count: outcome.get(count, 0) for count in ("brought", "stale", "left_over")})

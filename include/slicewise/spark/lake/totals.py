@@ -6,13 +6,13 @@ docs/adr/0042.
 
 from __future__ import annotations
 
-from slicewise.features.plan.unit import Unit
+from slicewise.features.plan.unit import StorageUnit
 from slicewise.lifecycle.compaction import Fill, Filling
 from slicewise.lifecycle.lifetime import Move, Reached, days_of, next_move
-from slicewise.offsets.vector import Cover
+from slicewise.offsets.vector import OffsetVector
 from slicewise.spark.lake.compaction import HourJob, UnitTable
 from slicewise.spark.lake.context import Context
-from slicewise.spark.lake.publish_totals import Bring
+from slicewise.spark.lake.publish_totals import PublishTotals
 from slicewise.spark.lake.report import Report
 from slicewise.spark.runtime.log import event, warning
 from slicewise.stores.lake.archive import load, newest_by_hour, records_by_hour
@@ -28,7 +28,7 @@ def move_horizon(context: Context, table: UnitTable, report: Report, raw: int | 
     return not _moved(context, table, report, reached, archive.seq, archive.cover, raw)
 
 
-def filling_of(context: Context, unit: Unit) -> Filling:
+def filling_of(context: Context, unit: StorageUnit) -> Filling:
     """What decides about the hours of a unit's backfill."""
     archive, log = context.archives[unit.source], load(context.catalog, unit.source)
     newest = newest_by_hour(log, archive.snapshot_id) if log is not None else {}
@@ -61,7 +61,7 @@ def _moved(
     report: Report,
     reached: Reached | None,
     seq: int,
-    cover: Cover,
+    cover: OffsetVector,
     raw: int | None = None,
 ) -> bool:
     """True where nothing is due any more."""
@@ -81,7 +81,7 @@ def _moved(
         move = Move(move.horizon, None) if anew else move
         hours = move.hours(context.hours(unit, table.headers()))
         days = days_of(move, reached)
-        done = table.bring(hours, Bring(table.ref, table.store, move, seq, cover, days))
+        done = table.bring(hours, PublishTotals(table.ref, table.store, move, seq, cover, days))
         report.add_horizon(unit, move.horizon, seq, done)
         if not done["left_over"]:
             start, whole = cover if seq == START_SEQ else None, move.since is None

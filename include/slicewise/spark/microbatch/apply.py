@@ -23,13 +23,13 @@ from slicewise.clock import SystemClock
 from slicewise.errors import IncarnationChanged, SlicewiseError
 from slicewise.features.plan.deployment import Deployment
 from slicewise.features.plan.realtime import no_tail
-from slicewise.features.plan.unit import Unit
+from slicewise.features.plan.unit import StorageUnit
 from slicewise.features.rowlogic.row_function import computed
 from slicewise.features.schema.duplicates import hashed
 from slicewise.features.schema.types import arrow_type
 from slicewise.stores.log.topics import KafkaLog
 from slicewise.stores.online import keys
-from slicewise.stores.online.port import FoldBatch, FoldOutcome, Ids, Incarnation, ListBatch, OnlineStore
+from slicewise.stores.online.port import Ids, ListBatch, MicroBatch, MicroBatchOutcome, OnlineStore, ServerRun
 from slicewise.stores.online.redis import open_store
 
 REFUSED_VALUE = 3
@@ -53,12 +53,12 @@ class Placed:
 
 
 @dataclass(frozen=True)
-class FoldTask:
+class MicroBatchTask:
     """What the executors do with a batch; picklable, the same for every batch of a query."""
 
     redis_url: str
     kafka_bootstrap: str
-    incarnation: Incarnation
+    incarnation: ServerRun
     generation: int
     terms: Mapping[str, int]
     """Of the units of `placed` (`Marks.terms`)."""
@@ -155,16 +155,18 @@ class SourceRows:
 
 
 def _brought(
-    store: OnlineStore, unit: Unit, placed: Placed, source: SourceRows, *, tail: bool, max_ahead_us: int
-) -> tuple[FoldOutcome, int, int]:
+    store: OnlineStore, unit: StorageUnit, placed: Placed, source: SourceRows, *, tail: bool, max_ahead_us: int
+) -> tuple[MicroBatchOutcome, int, int]:
     """The unit's rows, in the store; how many its row functions refused; and the most of one entity."""
     kept = pc.sum(pc.equal(source.table[placed.keep], 0)).as_py() or 0
     if unit.event_list is not None:
         events = list_batch_of(unit, placed, source)
-        return (store.add(events), kept - len(events.offset), 0) if events is not None else (FoldOutcome(), kept, 0)
+        return (
+            (store.add(events), kept - len(events.offset), 0) if events is not None else (MicroBatchOutcome(), kept, 0)
+        )
     batch = batch_of(unit, placed, source, tail=tail, max_ahead_us=max_ahead_us)
     if batch is None:
-        return FoldOutcome(), kept, 0
+        return MicroBatchOutcome(), kept, 0
     return store.fold(batch), kept - len(batch.offset), int(np.bincount(batch.entity).max())
 
 
@@ -173,7 +175,7 @@ def _with_refused(left_out: dict[str, int], refused: int) -> dict[str, int]:
     return {**left_out, code: left_out.get(code, 0) + refused} if refused else left_out
 
 
-def with_functions(unit: Unit, table: pa.Table, inputs: Mapping[str, str]) -> tuple[pa.Table, Mapping[str, str]]:
+def with_functions(unit: StorageUnit, table: pa.Table, inputs: Mapping[str, str]) -> tuple[pa.Table, Mapping[str, str]]:
     """The rows for which the unit's row functions have values, beside these; where all that aggregates read stands."""
     if not unit.functions:
         return table, inputs
@@ -198,7 +200,7 @@ class Taken:
     table: pa.Table
 
 
-def taken(unit: Unit, placed: Placed, source: SourceRows) -> Taken | None:
+def taken(unit: StorageUnit, placed: Placed, source: SourceRows) -> Taken | None:
     """None without any."""
     table = source.table.filter(pc.equal(source.table[placed.keep], 0))
     table, inputs = with_functions(unit, table, placed.inputs)
@@ -209,7 +211,7 @@ def taken(unit: Unit, placed: Placed, source: SourceRows) -> Taken | None:
     return Taken(rows_of(unit, table, inputs, source.topic_id), entity, tags, table)
 
 
-def list_batch_of(unit: Unit, placed: Placed, source: SourceRows) -> ListBatch | None:
+def list_batch_of(unit: StorageUnit, placed: Placed, source: SourceRows) -> ListBatch | None:
     """The unit's rows as its event list takes them; None without any."""
     some = taken(unit, placed, source)
     if some is None:
@@ -226,9 +228,12 @@ def list_batch_of(unit: Unit, placed: Placed, source: SourceRows) -> ListBatch |
 
 
 def batch_of(
-    unit: Unit, placed: Placed, source: SourceRows, *, tail: bool = False, max_ahead_us: int = 0
-) -> FoldBatch | None:
-    """The unit's rows as the store folds them; None without any. tail: as in `FoldTask`; max_ahead_us: the source's."""
+    unit: StorageUnit, placed: Placed, source: SourceRows, *, tail: bool = False, max_ahead_us: int = 0
+) -> MicroBatch | None:
+    """The unit's rows as the store applies them; None without any.
+
+    tail: as in `MicroBatchTask`; max_ahead_us: the source's.
+    """
     some = taken(unit, placed, source)
     if some is None:
         return None
@@ -239,7 +244,7 @@ def batch_of(
         taken = rows.take(chosen)
         return [part.accumulate_columns(taken, groups, n_groups) for part in unit.layout.partials]
 
-    return FoldBatch(
+    return MicroBatch(
         unit=unit,
         place=(source.topic_id, source.partition),
         tags=some.tags,
@@ -252,7 +257,7 @@ def batch_of(
     )
 
 
-def _ids(unit: Unit, placed: Placed, table: pa.Table, max_ahead_us: int) -> Ids | None:
+def _ids(unit: StorageUnit, placed: Placed, table: pa.Table, max_ahead_us: int) -> Ids | None:
     """Of rows that the unit takes; None where its source does not say how an event that comes again is known."""
     if unit.dedupe is None or placed.event_id is None:
         return None
@@ -263,7 +268,7 @@ def _ids(unit: Unit, placed: Placed, table: pa.Table, max_ahead_us: int) -> Ids 
     return Ids(unit.dedupe, numbers, known, kafka_us, 0 if unit.lifetime else reach_us)
 
 
-def rows_of(unit: Unit, table: pa.Table, inputs: Mapping[str, str], topic_id: str) -> Rows:
+def rows_of(unit: StorageUnit, table: pa.Table, inputs: Mapping[str, str], topic_id: str) -> Rows:
     """A table's rows, all of one topic, as the algebra reads them."""
     n = table.num_rows
     return Rows(
@@ -276,7 +281,7 @@ def rows_of(unit: Unit, table: pa.Table, inputs: Mapping[str, str], topic_id: st
     )
 
 
-def input_arrays(unit: Unit, table: pa.Table, inputs: Mapping[str, str]) -> dict[str, pa.Array]:
+def input_arrays(unit: StorageUnit, table: pa.Table, inputs: Mapping[str, str]) -> dict[str, pa.Array]:
     """What the unit's aggregates read, in their declared types (instants arrive as longs)."""
     return {name: _array(table[inputs[name]]).cast(arrow_type(kind)) for name, kind in unit.input_types}
 
@@ -329,7 +334,7 @@ def log_of(bootstrap: str) -> KafkaLog:
 _CONNECTIONS: dict[str, OnlineStore] = {}
 
 
-def connection(url: str, incarnation: Incarnation, generation: int) -> OnlineStore:
+def connection(url: str, incarnation: ServerRun, generation: int) -> OnlineStore:
     """This process's connection; IncarnationChanged when the store is in another life."""
     store = _CONNECTIONS.get(url)
     if store is not None and (store.incarnation != incarnation or store.generation != generation):

@@ -13,29 +13,29 @@ from typing import Protocol
 
 from slicewise.errors import EpochSuperseded, NotReady, SlicewiseError
 from slicewise.features.plan.deployment import Deployment
-from slicewise.offsets.vector import Cover
+from slicewise.offsets.vector import OffsetVector
 from slicewise.settings import Settings
 from slicewise.spark.runtime.log import event, warning
 from slicewise.stores.log.topics import KafkaLog
 from slicewise.stores.online.model import metadata_backup as witness
-from slicewise.stores.online.model.metadata_backup import Witness, WitnessFile
-from slicewise.stores.online.port import Incarnation, Marks, OnlineStore, Renewal
+from slicewise.stores.online.model.metadata_backup import MetadataBackup, MetadataBackupFile
+from slicewise.stores.online.port import OnlineStore, Renewal, ServerRun, StoreMetadata
 from slicewise.stores.recovery.beginning import Archived, archived_by, beginnings, of_topic, with_probes_ready
 
 
 class Healing(Protocol):
     """What a driver asks about its store."""
 
-    def look(self, store: OnlineStore) -> Marks:
+    def look(self, store: OnlineStore) -> StoreMetadata:
         """The marks, after what they lack was told and brought back. NotReady where nothing is known of the store."""
         ...
 
-    def bridged(self, store: OnlineStore, deployment: Deployment, marks: Marks) -> Marks:
+    def bridged(self, store: OnlineStore, deployment: Deployment, marks: StoreMetadata) -> StoreMetadata:
         """The marks, after the ledgers were moved that the log no longer reaches back to, where the archive does; the
         same object where none were."""
         ...
 
-    def lost_of(self, topic_id: str, marks: Marks) -> int:
+    def lost_of(self, topic_id: str, marks: StoreMetadata) -> int:
         """Events of a topic that the store had applied and lost."""
         ...
 
@@ -43,13 +43,13 @@ class Healing(Protocol):
 class Onlooker:
     """Of a driver beside the stream's, which heals nothing."""
 
-    def look(self, store: OnlineStore) -> Marks:
+    def look(self, store: OnlineStore) -> StoreMetadata:
         return store.marks()
 
-    def bridged(self, store: OnlineStore, deployment: Deployment, marks: Marks) -> Marks:  # noqa: ARG002
+    def bridged(self, store: OnlineStore, deployment: Deployment, marks: StoreMetadata) -> StoreMetadata:  # noqa: ARG002
         return marks
 
-    def lost_of(self, topic_id: str, marks: Marks) -> int:  # noqa: ARG002
+    def lost_of(self, topic_id: str, marks: StoreMetadata) -> int:  # noqa: ARG002
         return 0
 
 
@@ -58,25 +58,25 @@ class Healer:
     """Of the stream's driver; it holds the copy of the marks."""
 
     settings: Settings
-    file: WitnessFile = field(init=False)
+    file: MetadataBackupFile = field(init=False)
     archived: Archived = field(init=False)
-    entered: Callable[[], Witness | None] = field(init=False)
+    entered: Callable[[], MetadataBackup | None] = field(init=False)
     """What the hourly archive entered last, for a driver that has lost its own copy."""
-    lost: Cover = field(default_factory=Cover)
+    lost: OffsetVector = field(default_factory=OffsetVector)
     """Where the ledger had come, of places where it stands before that. It is marked on the store too
-    (`Marks.known`), where readers see it."""
-    _witness: Witness | None = None
+    (`StoreMetadata.known`), where readers see it."""
+    _witness: MetadataBackup | None = None
     _manifest: str | None = None
     _asked: bool = False
-    _tail_told: tuple[Incarnation, int] | None = None
+    _tail_told: tuple[ServerRun, int] | None = None
     """Life of the store of which was told how far a tail may have come before it."""
 
     def __post_init__(self) -> None:
-        self.file = WitnessFile(self.settings.state_dir / "stream")
+        self.file = MetadataBackupFile(self.settings.state_dir / "stream")
         self.archived = archived_by(self.settings)
         self.entered = self._entered
 
-    def look(self, store: OnlineStore) -> Marks:
+    def look(self, store: OnlineStore) -> StoreMetadata:
         known = self._known()
         try:
             marks = store.marks()
@@ -94,9 +94,9 @@ class Healer:
         self._keep(store, marks)
         return marks
 
-    def bridged(self, store: OnlineStore, deployment: Deployment, marks: Marks) -> Marks:
+    def bridged(self, store: OnlineStore, deployment: Deployment, marks: StoreMetadata) -> StoreMetadata:
         anew: set[str] = set()
-        ahead = Cover()
+        ahead = OffsetVector()
         with KafkaLog(self.settings.kafka_bootstrap) as log:
             for source in deployment.sources:
                 topic_id = marks.topics.get(source.topic, "")
@@ -113,17 +113,17 @@ class Healer:
         renewal = Renewal(frozenset(anew), ahead)
         return store.deploy(deployment, marks.epoch, dict(marks.topics), renewal=renewal)
 
-    def lost_of(self, topic_id: str, marks: Marks) -> int:
+    def lost_of(self, topic_id: str, marks: StoreMetadata) -> int:
         return sum(max(0, o - marks.ledger.get(at)) for at, o in self.lost.offsets.items() if at[0] == topic_id)
 
-    def _known(self) -> Witness | None:
+    def _known(self) -> MetadataBackup | None:
         if self._witness is None and not self._asked:
             self._asked = True
             self._witness = self.file.read() or self.entered()
             self._manifest = None if self._witness is None else self.file.manifest(self._witness.units)
         return self._witness
 
-    def _entered(self) -> Witness | None:
+    def _entered(self) -> MetadataBackup | None:
         try:
             from slicewise.stores.lake.catalog import open_catalog
             from slicewise.stores.lake.committed import reached
@@ -133,7 +133,7 @@ class Healer:
             warning("ledgers_not_read", kind=type(error).__name__, error=str(error))
             return None
 
-    def _told(self, store: OnlineStore, marks: Marks, known: Witness) -> Marks:
+    def _told(self, store: OnlineStore, marks: StoreMetadata, known: MetadataBackup) -> StoreMetadata:
         lost = known.lost(marks)
         if lost or marks.known:
             marks = store.tell_known(lost.join(self._brought(store, marks, known)))
@@ -143,28 +143,28 @@ class Healer:
         self.lost = lost
         return marks
 
-    def _brought(self, store: OnlineStore, marks: Marks, known: Witness) -> Cover:
+    def _brought(self, store: OnlineStore, marks: StoreMetadata, known: MetadataBackup) -> OffsetVector:
         """How far a tail may have come in topics of which the store lost what was applied: what it lost of the tail's
         was in answers too, and lies below the log's end of now. Asked once in a life: later the log ends elsewhere."""
         lost, life = known.lost(marks), (store.incarnation, marks.generation)
         if not lost or not (marks.tails or self.settings.tail == "on") or self._tail_told == life:
-            return Cover()
+            return OffsetVector()
         named = {topic_id: name for name, topic_id in {**known.topics, **marks.topics}.items()}
-        found = Cover()
+        found = OffsetVector()
         try:
             for topic_id in {topic_id for topic_id, _ in lost} & named.keys():
                 found = found.join(of_topic(self._log_end(named[topic_id]), topic_id))
         except SlicewiseError as error:  # asked again at the next look
             warning("log_end_unknown", error=str(error))
-            return Cover()
+            return OffsetVector()
         self._tail_told = life
         return found
 
-    def _log_end(self, topic: str) -> Cover:
+    def _log_end(self, topic: str) -> OffsetVector:
         with KafkaLog(self.settings.kafka_bootstrap) as log:
             return log.latest(topic)
 
-    def _deployed(self, store: OnlineStore, marks: Marks, known: Witness) -> Marks:
+    def _deployed(self, store: OnlineStore, marks: StoreMetadata, known: MetadataBackup) -> StoreMetadata:
         if self._manifest is None:
             warning("deployment_unknown", units=known.units)
             return marks
@@ -178,7 +178,7 @@ class Healer:
         warning("deployed_again", epoch=marks.epoch, units=marks.units)
         return with_probes_ready(store, deployment, marks)
 
-    def _finished(self, store: OnlineStore, marks: Marks) -> Marks:
+    def _finished(self, store: OnlineStore, marks: StoreMetadata) -> StoreMetadata:
         """A node of several was emptied or lost its newest deployment, or who deployed stopped between two nodes: it
         gets what the others have."""
         manifest = store.manifest(marks.units) if marks.units else None
@@ -194,7 +194,7 @@ class Healer:
         warning("nodes_deployed_again", nodes=[number + 1 for number in marks.behind], epoch=found.epoch)
         return with_probes_ready(store, deployment, found)
 
-    def _keep(self, store: OnlineStore, marks: Marks) -> None:
+    def _keep(self, store: OnlineStore, marks: StoreMetadata) -> None:
         before = self._witness
         now = witness.of(marks) if before is None else before.after(marks)
         if now == before:

@@ -25,12 +25,12 @@ from slicewise.errors import DataLoss, SlicewiseError
 from slicewise.features import own
 from slicewise.features.plan.deployment import Deployment
 from slicewise.features.plan.realtime import no_tail
-from slicewise.features.plan.unit import Source, Unit
+from slicewise.features.plan.unit import Source, StorageUnit
 from slicewise.features.schema.dedupe import STEP_BACK_US
 from slicewise.lifecycle.health.realtime import Pace, fold_wait_s
-from slicewise.offsets.vector import Cover, Place
+from slicewise.offsets.vector import OffsetVector, TopicPartition
 from slicewise.settings import Settings
-from slicewise.spark.microbatch.apply import FoldTask, Placed
+from slicewise.spark.microbatch.apply import MicroBatchTask, Placed
 from slicewise.spark.microbatch.status import SourceStatus
 from slicewise.spark.records.parse import parsed
 from slicewise.spark.records.rows import REASONS, UnitColumns, with_units
@@ -38,7 +38,7 @@ from slicewise.spark.runtime.log import event, warning
 from slicewise.stores.log.times import offsets_before
 from slicewise.stores.log.topics import KafkaLog
 from slicewise.stores.online.operations.ids import unremembered
-from slicewise.stores.online.port import Marks, OnlineStore
+from slicewise.stores.online.port import OnlineStore, StoreMetadata
 from slicewise.stores.online.redis import open_store
 
 _PROBES_WAIT = 10
@@ -57,7 +57,7 @@ class StreamPlan:
     start: Mapping[int, int]
     """Partition -> first offset."""
     terms: Mapping[str, int]
-    """Unit -> its term (`Marks.terms`)."""
+    """Unit -> its term (`StoreMetadata.terms`)."""
     tail: bool = False
     """Whether folds remove what a tail wrote: where one is on, or has left its mark."""
 
@@ -69,7 +69,7 @@ class StreamPlan:
 
 
 def plan_stream(
-    deployment: Deployment, source: Source, marks: Marks, log: KafkaLog, *, tail: bool = False
+    deployment: Deployment, source: Source, marks: StoreMetadata, log: KafkaLog, *, tail: bool = False
 ) -> StreamPlan:
     """Where the source's query begins: at the ledger, or, where a unit has yet to learn the ids of the events before
     it, so much earlier (docs/adr/0064). DataLoss when the log has lost what the ledger lacks, or stands for another
@@ -81,13 +81,13 @@ def plan_stream(
     earliest, latest = log.earliest(source.topic), log.latest(source.topic)
     start = {}
     for partition in range(log.partitions(source.topic)):
-        place: Place = (topic_id, partition)
+        place: TopicPartition = (topic_id, partition)
         start[partition] = marks.ledger.get(place)
         _check_log(place, start[partition], earliest.get(place), latest.get(place))
     names = [unit.storage_fingerprint for unit in deployment.units if unit.source == source.name]
     if source.dedupe is not None:
         begun = marks.starts_of(names)
-        ledger = Cover({(topic_id, partition): offset for partition, offset in start.items()})
+        ledger = OffsetVector({(topic_id, partition): offset for partition, offset in start.items()})
         behind = {place[1]: offset for place, offset in unremembered(ledger, begun).items()}
         earlier = offsets_before(log, source.topic, behind, source.dedupe.look_back_us + STEP_BACK_US)
         start |= earlier
@@ -100,7 +100,7 @@ def plan_stream(
     return StreamPlan(source, deployment, marks.epoch, topic_id, start, terms, tailed)
 
 
-def _check_log(place: Place, ledger: int, earliest: int, latest: int) -> None:
+def _check_log(place: TopicPartition, ledger: int, earliest: int, latest: int) -> None:
     where = f"topic {place[0]} partition {place[1]}"
     if earliest > ledger:
         raise DataLoss(
@@ -149,7 +149,7 @@ class SourceQuery:
         units = [plan.deployment.unit(each) for each in plan.units]
         self._all_tailed = all(no_tail(unit) is None for unit in units)
         frame, placed = frame_of(kafka_stream(session, settings, plan), plan, units)
-        task = FoldTask(
+        task = MicroBatchTask(
             redis_url=settings.redis_url,
             kafka_bootstrap=settings.kafka_bootstrap,
             incarnation=self._store.incarnation,
@@ -201,8 +201,8 @@ class SourceQuery:
         event("batch_applied", source=plan.source.name, batch=batch_id, records=records, s=seconds)
         return told
 
-    def _cover(self, offsets: Mapping[int, int]) -> Cover:
-        return Cover({(self.plan.topic_id, p): offset for p, offset in offsets.items()})
+    def _cover(self, offsets: Mapping[int, int]) -> OffsetVector:
+        return OffsetVector({(self.plan.topic_id, p): offset for p, offset in offsets.items()})
 
     def _offsets(self, batch_id: int) -> dict[int, int]:
         """End of a batch, from the offset log that Spark wrote before it began the batch."""
@@ -248,7 +248,9 @@ def hottest(told: Sequence[Mapping[str, Any]]) -> int:
     return max(rows.values(), default=0)
 
 
-def frame_of(records: DataFrame, plan: StreamPlan, units: Sequence[Unit]) -> tuple[DataFrame, tuple[Placed, ...]]:
+def frame_of(
+    records: DataFrame, plan: StreamPlan, units: Sequence[StorageUnit]
+) -> tuple[DataFrame, tuple[Placed, ...]]:
     """Kafka's records, parsed, with the columns of the units beside `ALWAYS`; and where those stand."""
     read = {column for unit in units for column in unit.reads}
     frame, columns = with_units(parsed(records, plan.source, read, topic_id=plan.topic_id), units)

@@ -14,23 +14,23 @@ from slicewise.spark.driver import Driver
 from slicewise.spark.microbatch.healing import Onlooker
 from slicewise.spark.microbatch.status import Metrics
 from slicewise.spark.microbatch.streaming import plan_stream
-from slicewise.spark.realtime.query import TailQuery
-from slicewise.spark.realtime.status import TailMetrics, TailStatus
+from slicewise.spark.realtime.query import RealtimeQuery
+from slicewise.spark.realtime.status import RealtimeMetrics, RealtimeStatus
 from slicewise.spark.runtime.log import event
 from slicewise.spark.runtime.session import tail_session, task_slots
 from slicewise.stores.log.topics import KafkaLog
-from slicewise.stores.online.port import Marks, OnlineStore
+from slicewise.stores.online.port import OnlineStore, StoreMetadata
 
 _EXECUTORS_S = 30.0
 """For how long a cluster may take to give what it has."""
 
 
 @dataclass
-class TailDriver(Driver):
+class RealtimeDriver(Driver):
     """One process's tails. `run` returns the exit code."""
 
     part: ClassVar[str] = "tail"
-    metrics: Metrics = field(default_factory=TailMetrics)
+    metrics: Metrics = field(default_factory=RealtimeMetrics)
     _asked: int = 0
     _relieves: bool = False
     """Whether there are slots for two queries of each source at a time."""
@@ -41,11 +41,11 @@ class TailDriver(Driver):
     def _open(self) -> None:
         """Nothing: how many slots there must be, the deployment says."""
 
-    def _tailed(self, marks: Marks) -> frozenset[str]:  # noqa: ARG002
+    def _tailed(self, marks: StoreMetadata) -> frozenset[str]:  # noqa: ARG002
         """Its own doing, and nothing to plan anew for."""
         return frozenset()
 
-    def _start(self, deployment: Deployment, manifest: str, marks: Marks) -> None:  # noqa: ARG002
+    def _start(self, deployment: Deployment, manifest: str, marks: StoreMetadata) -> None:  # noqa: ARG002
         units = {source.name: tail_units(deployment, source.name) for source in deployment.sources}
         plans = []
         with KafkaLog(self.settings.kafka_bootstrap) as log:
@@ -64,16 +64,16 @@ class TailDriver(Driver):
         for plan in plans:
             name = plan.source.name
             status = statuses[name]
-            self._queries[name] = TailQuery(
+            self._queries[name] = RealtimeQuery(
                 self._session, self.settings, plan, units[name], status, relieves=self._relieves
             )
             event("query_started", source=name, epoch=plan.epoch)
 
-    def _status(self, name: str) -> TailStatus:
+    def _status(self, name: str) -> RealtimeStatus:
         """That of a source, as of one whose query runs."""
         status = self._statuses.get(name)
-        if not isinstance(status, TailStatus):
-            status = TailStatus(name, self.clock, self.metrics)
+        if not isinstance(status, RealtimeStatus):
+            status = RealtimeStatus(name, self.clock, self.metrics)
             self._statuses[name] = status
         status.state = "running"
         return status
@@ -107,8 +107,8 @@ class TailDriver(Driver):
         if type(error) is not StoreUnavailable:
             super()._interrupt(error)
 
-    def _report(self, store: OnlineStore, marks: Marks) -> None:
+    def _report(self, store: OnlineStore, marks: StoreMetadata) -> None:
         for query in self._queries.values():
-            assert isinstance(query, TailQuery)
+            assert isinstance(query, RealtimeQuery)
             query.look(store, marks)
         super()._report(store, marks)

@@ -16,22 +16,22 @@ from uuid import uuid4
 
 from pyspark.sql import SparkSession
 
-from slicewise.features.plan.unit import Unit
+from slicewise.features.plan.unit import StorageUnit
 from slicewise.lifecycle.health.judge import StreamStatus
 from slicewise.lifecycle.health.realtime import behind, relieved, speaks, waits_for
-from slicewise.offsets.vector import Cover
+from slicewise.offsets.vector import OffsetVector
 from slicewise.settings import Settings
 from slicewise.spark.microbatch.streaming import StreamPlan, frame_of, stream_options
-from slicewise.spark.realtime.run import TailRun
+from slicewise.spark.realtime.run import RealtimeRun
 from slicewise.spark.realtime.spec import spec_of, status_part
-from slicewise.spark.realtime.status import Said, TailStatus
+from slicewise.spark.realtime.status import RealtimeStatus, WriterStatus
 from slicewise.spark.runtime.log import event
 from slicewise.stores.log.topics import KafkaLog
-from slicewise.stores.online.port import Incarnation, Marks, OnlineStore
+from slicewise.stores.online.port import OnlineStore, ServerRun, StoreMetadata
 from slicewise.stores.online.redis import open_store
 
 
-class TailQuery:
+class RealtimeQuery:
     """The tail of one source, from the wait for the fold to its end.
 
     relieves: whether there are slots for two queries at a time, so that batches change without a pause.
@@ -42,8 +42,8 @@ class TailQuery:
         session: SparkSession,
         settings: Settings,
         plan: StreamPlan,
-        units: Sequence[Unit],
-        status: TailStatus,
+        units: Sequence[StorageUnit],
+        status: RealtimeStatus,
         *,
         relieves: bool,
     ) -> None:
@@ -55,13 +55,13 @@ class TailQuery:
         self._relieves = relieves
         self._log = KafkaLog(settings.kafka_bootstrap)
         self._outgrown = False
-        self._life: tuple[Marks, Incarnation] | None = None
-        self._runs: list[TailRun] = []
+        self._life: tuple[StoreMetadata, ServerRun] | None = None
+        self._runs: list[RealtimeRun] = []
         """The one that brings events, and the one that takes over from it."""
-        self._latest = Cover({})
-        self._ledger = Cover({})
+        self._latest = OffsetVector({})
+        self._ledger = OffsetVector({})
 
-    def look(self, store: OnlineStore, marks: Marks) -> None:
+    def look(self, store: OnlineStore, marks: StoreMetadata) -> None:
         """Once a tick: begins when it may, and hears what its writers say. DataLoss where the topic is another."""
         source = self.plan.source
         self._log.check_topic(source.topic, self.plan.topic_id)
@@ -80,10 +80,10 @@ class TailQuery:
         if self.status.waiting is None:
             self._begin(marks)
 
-    def _begin(self, marks: Marks) -> None:
+    def _begin(self, marks: StoreMetadata) -> None:
         """The start mark stands before the first row does; and the writers' life of the store is the mark's."""
         start = {p: marks.ledger.get((self.plan.topic_id, p)) for p in self.plan.start}
-        cover = Cover({(self.plan.topic_id, p): offset for p, offset in start.items()})
+        cover = OffsetVector({(self.plan.topic_id, p): offset for p, offset in start.items()})
         own = open_store(self._settings.redis_url)
         try:
             marks = own.begin_tail(self.plan.source.name, cover, self.plan.epoch, self.plan.deployment.digest)
@@ -93,7 +93,7 @@ class TailQuery:
         self._runs = [self._run(start)]
         event("tail_begun", source=self.plan.source.name, start=start, behind=behind(self._latest, cover))
 
-    def _run(self, start: Mapping[int, int], after: TailRun | None = None) -> TailRun:
+    def _run(self, start: Mapping[int, int], after: RealtimeRun | None = None) -> RealtimeRun:
         """A query from there on, bound to the life of the mark. after: the one that it takes over from."""
         assert self._life is not None
         settings, plan = self._settings, replace(self.plan, start=start)
@@ -113,7 +113,7 @@ class TailQuery:
             .trigger(jvm.org.apache.spark.sql.streaming.Trigger.RealTime(f"{batch_s} seconds"))
             .start()
         )
-        return TailRun(self._session, name, start, begun_us, query, checkpoint)
+        return RealtimeRun(self._session, name, start, begun_us, query, checkpoint)
 
     def _relieve(self) -> None:
         """Before a batch ends the next query begins where the one that runs has acknowledged all; that one ends once
@@ -138,7 +138,7 @@ class TailQuery:
         said = []
         for partition in self.plan.start:
             text = store.status(status_part(self.plan.source.name, partition))
-            each = Said.parse(text) if text else None
+            each = WriterStatus.parse(text) if text else None
             for number, run in enumerate(self._runs):
                 if each is not None and each.run == run.name:
                     run.reached[partition] = each.acked + 1

@@ -20,7 +20,7 @@ _PAUSE_S = 0.005
 
 
 @dataclass
-class TailRun:
+class RealtimeRun:
     """A query that brings a source's events from `start` on."""
 
     session: SparkSession

@@ -11,12 +11,12 @@ from typing import Any
 from uuid import uuid4
 
 from slicewise.codec import ROOM
-from slicewise.features.plan.unit import Unit
+from slicewise.features.plan.unit import StorageUnit
 from slicewise.settings import Settings
 from slicewise.spark.microbatch.apply import Placed
 from slicewise.spark.microbatch.streaming import StreamPlan
 from slicewise.stores.online import keys
-from slicewise.stores.online.port import Incarnation, Marks
+from slicewise.stores.online.port import ServerRun, StoreMetadata
 from slicewise.stores.online.redis.commands import TAIL_LIST_SCRIPT, TAIL_SCRIPT
 from slicewise.stores.online.rules import decisions
 
@@ -37,8 +37,8 @@ def status_part(source: str, partition: int) -> str:
 def spec_of(
     settings: Settings,
     plan: StreamPlan,
-    marks: Marks,
-    incarnation: Incarnation,
+    marks: StoreMetadata,
+    incarnation: ServerRun,
     placed: Sequence[Placed],
     after: str | None = None,
 ) -> str:
@@ -74,7 +74,7 @@ def spec_of(
     )
 
 
-def _unit(plan: StreamPlan, marks: Marks, placed: Placed) -> dict[str, Any]:
+def _unit(plan: StreamPlan, marks: StoreMetadata, placed: Placed) -> dict[str, Any]:
     unit = plan.deployment.unit(placed.unit)
     term = decisions.term_of(marks, placed.unit)
     start = {str(p): offset for (topic, p), offset in term.start.offsets.items() if topic == plan.topic_id}
@@ -94,7 +94,7 @@ def _unit(plan: StreamPlan, marks: Marks, placed: Placed) -> dict[str, Any]:
     }
 
 
-def _kept(unit: Unit) -> dict[str, int] | None:
+def _kept(unit: StorageUnit) -> dict[str, int] | None:
     kept = unit.event_list
     if kept is None:
         return None

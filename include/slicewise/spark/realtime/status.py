@@ -23,7 +23,7 @@ COUNTED = ("rows", "written", "known", "expired", "skipped", "reconnects")
 _RECENT_US = 60_000_000
 
 
-class TailMetrics(Metrics):
+class RealtimeMetrics(Metrics):
     """Those of a stream, and what became of the rows."""
 
     def __init__(self) -> None:
@@ -34,7 +34,7 @@ class TailMetrics(Metrics):
 
 
 @dataclass(frozen=True)
-class Said:
+class WriterStatus:
     """What a writer said last."""
 
     run: str
@@ -45,33 +45,33 @@ class Said:
     histogram: Mapping[float, int]
     """Upper bound in milliseconds -> writes so far that took at most that from Kafka's timestamp to acknowledged."""
 
-    def continues(self, before: Said) -> bool:
+    def continues(self, before: WriterStatus) -> bool:
         """Whether these figures contain those."""
         return (self.run, self.partition) == (before.run, before.partition) and (
             self.acked >= before.acked and self.counts["rows"] >= before.counts["rows"]
         )
 
     @staticmethod
-    def parse(text: str) -> Said:
+    def parse(text: str) -> WriterStatus:
         """Of the JSON in the store."""
         raw = json.loads(text)
         counts = {name: int(raw.get(name, 0)) for name in COUNTED}
         bounds = [*raw["ms"]["bounds"], math.inf]
         histogram = {float(bound): int(count) for bound, count in zip(bounds, raw["ms"]["counts"], strict=True)}
-        return Said(str(raw["run"]), int(raw["partition"]), int(raw["acked"]), counts, histogram)
+        return WriterStatus(str(raw["run"]), int(raw["partition"]), int(raw["acked"]), counts, histogram)
 
 
 @dataclass
-class TailStatus(SourceStatus):
+class RealtimeStatus(SourceStatus):
     """The figures of one source's tail."""
 
     totals: Counter[str] = field(default_factory=Counter)
     waiting: str | None = None
     """Why it has not begun yet."""
-    _last: dict[int, Said] = field(default_factory=dict)
+    _last: dict[int, WriterStatus] = field(default_factory=dict)
     _fresh: deque[tuple[int, int, Mapping[float, int]]] = field(default_factory=deque)
 
-    def heard(self, said: Iterable[Said]) -> None:
+    def heard(self, said: Iterable[WriterStatus]) -> None:
         """Takes in what the writers of the query that runs say."""
         now, fresh, rows = self.clock.now_us(), Counter[float](), 0
         for each in said:
@@ -98,7 +98,7 @@ class TailStatus(SourceStatus):
             self.progress_us = self.clock.now_us()  # it is the fold that makes progress
 
     def _outcome(self, name: str, more: int) -> None:
-        assert isinstance(self.metrics, TailMetrics)
+        assert isinstance(self.metrics, RealtimeMetrics)
         if more > 0:
             self.metrics.outcomes.labels(self.source, name).inc(more)
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from pyspark.sql import DataFrame
 
-from slicewise.features.plan.unit import Unit
+from slicewise.features.plan.unit import StorageUnit
 from slicewise.features.rowlogic.functions.dialects import to_spark
 
 KEPT, FILTERED, NULL_ENTITY, REFUSED_VALUE = 0, 1, 2, 3
@@ -35,12 +35,12 @@ class UnitColumns:
 
 
 def with_units(
-    frame: DataFrame, units: Sequence[Unit], good: str = "reason IS NULL"
+    frame: DataFrame, units: Sequence[StorageUnit], good: str = "reason IS NULL"
 ) -> tuple[DataFrame, tuple[UnitColumns, ...]]:
     """`frame` (of `parse.parsed`, or of the archive with its columns named `c_…`) with the columns
     of each unit beside its own. good: which rows are good records."""
     computed: dict[str, str] = {}  # text of an expression -> column: equal ones are computed once
-    plans: list[tuple[Unit, dict[str, str]]] = []
+    plans: list[tuple[StorageUnit, dict[str, str]]] = []
     for unit in units:
         names: dict[str, str] = {}
         for name, expression in unit.columns:
@@ -58,7 +58,7 @@ def with_units(
     return wide.selectExpr("*", *keeps), placed
 
 
-def _placed(index: int, unit: Unit, names: Mapping[str, str]) -> UnitColumns:
+def _placed(index: int, unit: StorageUnit, names: Mapping[str, str]) -> UnitColumns:
     inputs = [name for name, _ in unit.given_types]
     return UnitColumns(
         f"keep_{index}",
@@ -68,7 +68,7 @@ def _placed(index: int, unit: Unit, names: Mapping[str, str]) -> UnitColumns:
     )
 
 
-def _keep(unit: Unit, names: Mapping[str, str], columns: UnitColumns) -> str:
+def _keep(unit: StorageUnit, names: Mapping[str, str], columns: UnitColumns) -> str:
     cases = []
     if unit.where is not None:
         cases.append((f"({to_spark(unit.where.tree, _column)}) IS NOT TRUE", FILTERED))

@@ -21,7 +21,7 @@ from slicewise.errors import DataLoss
 from slicewise.features.plan.schema_change import history_text, is_later
 from slicewise.features.plan.unit import Source
 from slicewise.features.schema.types import arrow_type, decimal_parts
-from slicewise.offsets.vector import Cover, Place
+from slicewise.offsets.vector import OffsetVector, TopicPartition
 from slicewise.stores.lake.schemas import BAD, COVER, GOOD, LOG
 from slicewise.windows.slices import HOUR_US
 
@@ -37,7 +37,7 @@ class ArchiveState:
     """The archive of a source at one snapshot."""
 
     snapshot_id: int | None
-    covers: Mapping[int, Cover]
+    covers: Mapping[int, OffsetVector]
     """Archive seq -> cover after it."""
 
     @property
@@ -46,10 +46,10 @@ class ArchiveState:
         return max(self.covers, default=0)
 
     @property
-    def cover(self) -> Cover:
-        return self.covers.get(self.seq, Cover())
+    def cover(self) -> OffsetVector:
+        return self.covers.get(self.seq, OffsetVector())
 
-    def contained(self, cover: Cover) -> int:
+    def contained(self, cover: OffsetVector) -> int:
         """The newest archive all of whose events `cover` contains; 0 if there is none."""
         return max((n for n, each in self.covers.items() if cover.dominates(each)), default=0)
 
@@ -75,7 +75,7 @@ def archive_state(table: IcebergTable) -> ArchiveState:
         selected_fields=("archive_seq", "topic_id", "partition", "offset"),
         snapshot_id=snapshot.snapshot_id,
     ).to_arrow()
-    offsets: dict[int, dict[Place, int]] = {}
+    offsets: dict[int, dict[TopicPartition, int]] = {}
     for seq, topic, partition, offset in zip(*(c.to_pylist() for c in rows.columns), strict=True):
         known = offsets.setdefault(seq, {}).setdefault((topic, partition), offset)
         if known != offset:
@@ -85,7 +85,7 @@ def archive_state(table: IcebergTable) -> ArchiveState:
                 expected="one commit per archive",
                 next_step="roll the table back to the snapshot before the second commit, or ask its owner",
             )
-    return ArchiveState(snapshot.snapshot_id, {n: Cover(each) for n, each in offsets.items()})
+    return ArchiveState(snapshot.snapshot_id, {n: OffsetVector(each) for n, each in offsets.items()})
 
 
 def archived_until_us(table: IcebergTable) -> int:
@@ -186,7 +186,7 @@ def scan_events(
 
 
 def scan_below(
-    table: IcebergTable, source: Source, columns: Sequence[str], cover: Cover, kafka_us: int, archive_seq: int
+    table: IcebergTable, source: Source, columns: Sequence[str], cover: OffsetVector, kafka_us: int, archive_seq: int
 ) -> pa.Table:
     """As `scan_events`, the good events that the cover contains, of Kafka times at or after kafka_us."""
     places = (

@@ -9,12 +9,12 @@ from __future__ import annotations
 import pyarrow as pa
 
 from slicewise.log import event
-from slicewise.offsets.vector import Cover
+from slicewise.offsets.vector import OffsetVector
 from slicewise.stores.lake.catalog import Catalog, ensure
 from slicewise.stores.lake.records import append
 from slicewise.stores.lake.schemas import LEDGER
-from slicewise.stores.online.model.metadata_backup import Witness
-from slicewise.stores.online.port import Marks, OnlineStore
+from slicewise.stores.online.model.metadata_backup import MetadataBackup
+from slicewise.stores.online.port import OnlineStore, StoreMetadata
 
 
 def record_ledger(catalog: Catalog, store: OnlineStore, source: str, topic: str) -> bool:
@@ -34,10 +34,10 @@ def record_ledger(catalog: Catalog, store: OnlineStore, source: str, topic: str)
     return True
 
 
-def ledger_of(marks: Marks, topic: str) -> Cover:
+def ledger_of(marks: StoreMetadata, topic: str) -> OffsetVector:
     """The ledger of one topic's places, earlier lives of the topic included."""
     foreign = {id_ for name, id_ in marks.topics.items() if name != topic}
-    return Cover({place: offset for place, offset in marks.ledger.offsets.items() if place[0] not in foreign})
+    return OffsetVector({place: offset for place, offset in marks.ledger.offsets.items() if place[0] not in foreign})
 
 
 def newest(catalog: Catalog, source: str) -> tuple[bytes, int, int] | None:
@@ -50,14 +50,14 @@ def newest(catalog: Catalog, source: str) -> tuple[bytes, int, int] | None:
     return bytes(last["cover"]), int(last["epoch"]), int(last["generation"])
 
 
-def reached(catalog: Catalog) -> Witness | None:
+def reached(catalog: Catalog) -> MetadataBackup | None:
     """The largest ledgers that were ever entered, with the newest generation and epoch; None where none was. What was
     deployed then is not said."""
     rows = ensure(catalog, LEDGER).scan().to_arrow().to_pylist()
     if not rows:
         return None
-    ledger = Cover()
+    ledger = OffsetVector()
     for row in rows:
-        ledger = ledger.join(Cover.unpack(bytes(row["cover"])))
+        ledger = ledger.join(OffsetVector.unpack(bytes(row["cover"])))
     generation, epoch = max((int(row["generation"] or 0), int(row["epoch"] or 0)) for row in rows)
-    return Witness(generation, epoch, "", ledger, {})
+    return MetadataBackup(generation, epoch, "", ledger, {})

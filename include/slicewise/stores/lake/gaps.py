@@ -17,14 +17,14 @@ from pyiceberg.table import Table as IcebergTable
 from pyiceberg.table import TableProperties
 
 from slicewise.errors import CommitConflict
-from slicewise.offsets.gaps import Hole, from_json, to_json
-from slicewise.offsets.vector import Cover
+from slicewise.offsets.gaps import AcceptedGap, from_json, to_json
+from slicewise.offsets.vector import OffsetVector
 from slicewise.stores.lake.archive import ArchiveState
 from slicewise.stores.lake.records import archived_until_us, as_table
 from slicewise.stores.lake.schemas import COVER, HOLE
 
 
-def accepted(table: IcebergTable, seq: int | None = None) -> tuple[Hole, ...]:
+def accepted(table: IcebergTable, seq: int | None = None) -> tuple[AcceptedGap, ...]:
     """The holes of a source's log, of archives up to `seq`, in the order in which they were accepted."""
     if table.current_snapshot() is None:
         return ()
@@ -38,7 +38,9 @@ def accepted(table: IcebergTable, seq: int | None = None) -> tuple[Hole, ...]:
     return tuple(sorted(found, key=lambda hole: (hole.at_us, hole.place, hole.first)))
 
 
-def accept(catalog: SqlCatalog, table: IcebergTable, state: ArchiveState, holes: Sequence[Hole], cover: Cover) -> int:
+def accept(
+    catalog: SqlCatalog, table: IcebergTable, state: ArchiveState, holes: Sequence[AcceptedGap], cover: OffsetVector
+) -> int:
     """Enters holes as the archive after `state`, whose cover is `cover`; its seq.
 
     table: as loaded when `state` was read. Raises CommitConflict when another archive came first.

@@ -25,7 +25,7 @@ from pyiceberg.types import (
 )
 
 from slicewise.features.plan.schema_change import removed_columns
-from slicewise.features.plan.unit import Source, Unit
+from slicewise.features.plan.unit import Source, StorageUnit
 from slicewise.features.schema.types import decimal_parts, element_type
 
 LOG, EVENTS, SLICES, OPS = "log", "events", "slices", "ops"
@@ -141,13 +141,13 @@ def unit_table(fingerprint: str) -> str:
     return f"u_{fingerprint}"
 
 
-def unit_entity(unit: Unit) -> tuple[tuple[str, str], ...]:
+def unit_entity(unit: StorageUnit) -> tuple[tuple[str, str], ...]:
     """(column, type) that name an entity of a unit's table: of a spread unit, also the Kafka
     partition, because its keys in the online store are one set per partition."""
     return (*unit.entity, *((("partition", "int"),) if unit.spread else ()))
 
 
-def slices_table(unit: Unit) -> Table:
+def slices_table(unit: StorageUnit) -> Table:
     """Partials of a unit: a row per (entity, slice), and per hour a header row without a slice,
     which holds the hour's archive seq (0: the unit's start cover) and cover."""
     entity = (Column(n, IntegerType() if t == "int" else iceberg_type(t)) for n, t in unit_entity(unit))

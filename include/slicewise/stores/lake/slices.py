@@ -13,7 +13,7 @@ from pyiceberg.exceptions import NoSuchTableError
 from pyiceberg.table import Table as IcebergTable
 from pyiceberg.types import BinaryType, LongType
 
-from slicewise.offsets.vector import Cover
+from slicewise.offsets.vector import OffsetVector
 from slicewise.stores.lake.schemas import SLICES, unit_table
 
 
@@ -22,7 +22,7 @@ class Header:
     """What a compacted hour contains."""
 
     seq: int
-    cover: Cover
+    cover: OffsetVector
 
 
 def load(catalog: SqlCatalog, fingerprint: str) -> IcebergTable | None:
@@ -49,7 +49,7 @@ def headers(table: IcebergTable, snapshot_id: int | None = None) -> dict[int, He
         if seq_id in bounds and cover_id in bounds:
             seq = int(from_bytes(LongType(), bounds[seq_id]))
             cover: Any = from_bytes(BinaryType(), bounds[cover_id])
-            found[hour] = Header(seq, Cover.unpack(cover))
+            found[hour] = Header(seq, OffsetVector.unpack(cover))
         else:
             unread.add(hour)
     return found | _read(table, sorted(unread), snapshot_id)
@@ -64,7 +64,7 @@ def _read(table: IcebergTable, hours: Sequence[int], snapshot_id: int | None) ->
         snapshot_id=snapshot_id,
     ).to_arrow()
     return {
-        hour: Header(seq, Cover.unpack(cover))
+        hour: Header(seq, OffsetVector.unpack(cover))
         for hour, seq, cover in zip(*(c.to_pylist() for c in rows.columns), strict=True)
     }
 

@@ -14,7 +14,7 @@ from typing import Any
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 
 from slicewise.errors import StoreUnavailable
-from slicewise.offsets.vector import Cover
+from slicewise.offsets.vector import OffsetVector
 
 TIMEOUT_S = 60.0
 _AT_ONCE = 50_000
@@ -89,7 +89,7 @@ class Kept:
 
     since_us: int
     instant_us: int
-    cover: Cover
+    cover: OffsetVector
 
 
 class ProgressLog:
@@ -118,7 +118,7 @@ class ProgressLog:
             return None
         newest = max(mine, key=lambda each: int(each["instant"]))
         offsets = {(topic_id, each.partition): each.offset for each in found if each.offset >= 0}
-        return Kept(int(newest["since"]), int(newest["instant"]), Cover(offsets))
+        return Kept(int(newest["since"]), int(newest["instant"]), OffsetVector(offsets))
 
     def save(self, kept: Kept, topic_id: str, partitions: int) -> None:
         """Returns when the broker has it."""

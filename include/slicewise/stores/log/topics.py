@@ -12,7 +12,7 @@ from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicCol
 from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec  # type: ignore[attr-defined]
 
 from slicewise.errors import DataLoss, StoreUnavailable, TopicGone
-from slicewise.offsets.vector import Cover
+from slicewise.offsets.vector import OffsetVector
 
 TIMEOUT_S = 15.0
 _PAUSE_S = 0.1
@@ -69,11 +69,11 @@ class KafkaLog:
                 next_step="its events are another log: deploy again, so that a new ledger begins",
             )
 
-    def earliest(self, topic: str) -> Cover:
+    def earliest(self, topic: str) -> OffsetVector:
         """First offset that is still there, per partition."""
         return self._offsets(topic, OffsetSpec.earliest())  # type: ignore[no-untyped-call]
 
-    def latest(self, topic: str) -> Cover:
+    def latest(self, topic: str) -> OffsetVector:
         """First offset that a committed read does not reach, per partition."""
         return self._offsets(topic, OffsetSpec.latest())  # type: ignore[no-untyped-call]
 
@@ -106,7 +106,7 @@ class KafkaLog:
         low = identity.get_least_significant_bits() & (2**64 - 1)
         return f"{high:016x}{low:016x}", len(found.partitions)
 
-    def _offsets(self, topic: str, spec: OffsetSpec) -> Cover:
+    def _offsets(self, topic: str, spec: OffsetSpec) -> OffsetVector:
         identity, partitions = self._described(topic)
 
         def ask() -> dict[tuple[str, int], int]:
@@ -117,7 +117,7 @@ class KafkaLog:
             )
             return {(identity, at.partition): self._result(f).offset for at, f in futures.items()}
 
-        return Cover(self._answered(topic, ask, stands=True))
+        return OffsetVector(self._answered(topic, ask, stands=True))
 
     def _result(self, future: Future[Any]) -> Any:
         return future.result(timeout=self.timeout_s + 5)

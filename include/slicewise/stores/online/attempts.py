@@ -12,12 +12,12 @@ import numpy as np
 import numpy.typing as npt
 
 from slicewise.errors import StoreUnavailable
-from slicewise.stores.online.port import FoldOutcome
+from slicewise.stores.online.port import MicroBatchOutcome
 from slicewise.stores.online.rules import decisions
 from slicewise.stores.online.steps import ATTEMPTS, Command, Steps, contended
 
 Int64 = npt.NDArray[np.int64]
-Attempt = Callable[[Int64], Generator[Sequence[Command], list[Any], tuple[FoldOutcome, Int64]]]
+Attempt = Callable[[Int64], Generator[Sequence[Command], list[Any], tuple[MicroBatchOutcome, Int64]]]
 """Of rows: one read and one write of all their entities; the entities to take again."""
 
 
@@ -31,9 +31,9 @@ def require_order(offsets: Int64) -> None:
         )
 
 
-def brought_in(runs: Iterable[Int64], entity: Int64, attempt: Attempt, what: str) -> Steps[FoldOutcome]:
+def brought_in(runs: Iterable[Int64], entity: Int64, attempt: Attempt, what: str) -> Steps[MicroBatchOutcome]:
     """All runs, of each again the rows of the entities that missed. entity: of each row of the batch."""
-    total = FoldOutcome()
+    total = MicroBatchOutcome()
     for run in runs:
         rows = run
         for _ in range(ATTEMPTS):

@@ -13,7 +13,7 @@ from functools import lru_cache
 from urllib.parse import quote
 
 from slicewise.errors import CodecError
-from slicewise.offsets.vector import Place
+from slicewise.offsets.vector import TopicPartition
 
 MARKS = b"sw:marks:{0}"
 HOURS = b"c"
@@ -137,21 +137,21 @@ def ids_key(generation: int, tag: bytes, unit: str) -> bytes:
     return b"sw:%d:{%s}:%s:ids" % (generation, tag, unit.encode())
 
 
-def ids_field(place: Place) -> bytes:
+def ids_field(place: TopicPartition) -> bytes:
     return b"i:%s:%d" % (place[0].encode(), place[1])
 
 
-def guard_field(place: Place) -> bytes:
+def guard_field(place: TopicPartition) -> bytes:
     return b"l:%s:%d" % (place[0].encode(), place[1])
 
 
-def running_fields(numbers: Iterable[int], place: Place) -> list[bytes]:
+def running_fields(numbers: Iterable[int], place: TopicPartition) -> list[bytes]:
     """Of one place, one per slice number."""
     end = b":%s:%d" % (place[0].encode(), place[1])
     return [b"r:%d%s" % (number, end) for number in numbers]
 
 
-def place_text(place: Place) -> bytes:
+def place_text(place: TopicPartition) -> bytes:
     """The place as the names of fields end with it."""
     return b"%s:%d" % (place[0].encode(), place[1])
 
@@ -166,7 +166,7 @@ def tail_head(place: bytes) -> bytes:
     return b"o:%s" % place
 
 
-def skip_field(place: Place) -> bytes:
+def skip_field(place: TopicPartition) -> bytes:
     return b"x:%s:%d" % (place[0].encode(), place[1])
 
 
@@ -175,7 +175,7 @@ def hour_fields(hour: int) -> tuple[bytes, bytes, bytes]:
     return b"h:%d" % hour, b"s:%d" % hour, b"m:%d" % hour
 
 
-def parse_place(topic: bytes, partition: bytes) -> Place:
+def parse_place(topic: bytes, partition: bytes) -> TopicPartition:
     return topic.decode(), int(partition)
 
 

@@ -11,23 +11,23 @@ import numpy.typing as npt
 
 from slicewise.aggregates.kernel.columns import Columns
 from slicewise.codec import Layout
-from slicewise.codec.leaderboards import Board
+from slicewise.codec.leaderboards import StoredLeaderboard
 from slicewise.features.declare.event_list import EventList
 from slicewise.features.schema.dedupe import EventIds
-from slicewise.offsets.vector import Cover, Place
+from slicewise.offsets.vector import OffsetVector, TopicPartition
 from slicewise.stores.online.keys import unit_name
 from slicewise.stores.online.shapes import ReadShape
 
 
 @dataclass(frozen=True)
-class Incarnation:
+class ServerRun:
     """One life of a store node; a restart or failover begins another."""
 
     run_id: str
     replication_id: str
 
 
-class Horizon(NamedTuple):
+class TotalUntil(NamedTuple):
     """How far the totals of a unit reach, for all of its entities."""
 
     hour: int
@@ -37,27 +37,27 @@ class Horizon(NamedTuple):
 
 
 @dataclass(frozen=True)
-class TailStart:
+class RealtimeStart:
     """What a tail says before its first write."""
 
-    incarnation: Incarnation
+    incarnation: ServerRun
     """That all its writes are of."""
-    start: Cover
+    start: OffsetVector
     """From where on it writes all events, each place's in offset order."""
 
 
 @dataclass(frozen=True)
-class Marks:
+class StoreMetadata:
     """What a node claims about what it holds; it falls back with the data."""
 
     generation: int
     epoch: int
     units: str
     """Digest of the deployment; "" before the first."""
-    places: frozenset[Place]
+    places: frozenset[TopicPartition]
     """Places that have a ledger, also those at 0."""
-    ledger: Cover
-    starts: Mapping[str, Cover]
+    ledger: OffsetVector
+    starts: Mapping[str, OffsetVector]
     """Unit -> start cover: below it the backfill's, from it on the fold's."""
     ready: frozenset[str]
     building: Mapping[str, tuple[int, int]]
@@ -72,12 +72,12 @@ class Marks:
     """Newest epoch that left a unit out; 0: none has."""
     keeps: Mapping[str, EventList] = field(default_factory=dict)
     """Event list -> what it keeps since its term began, or less."""
-    horizons: Mapping[str, Horizon] = field(default_factory=dict)
+    horizons: Mapping[str, TotalUntil] = field(default_factory=dict)
     """Unit with a lifetime -> before which hour every entity's compacted hours are in its total."""
 
-    tails: Mapping[str, TailStart] = field(default_factory=dict)
+    tails: Mapping[str, RealtimeStart] = field(default_factory=dict)
     """Source -> the tail that writes its events beyond what is folded."""
-    known: Cover = field(default_factory=Cover)
+    known: OffsetVector = field(default_factory=OffsetVector)
     """Where the ledger had come by copies kept elsewhere, of the places where it stands before that: they were lost."""
     node: str = ""
     """Of a store of several nodes which of them this is, and of how many: "2/3"."""
@@ -85,15 +85,15 @@ class Marks:
     """And of which set of nodes."""
     behind: tuple[int, ...] = ()
     """Of what several nodes claim together: the nodes, by number, that do not have the newest deployment yet."""
-    nodes: tuple[Marks, ...] = field(default=(), compare=False)
+    nodes: tuple[StoreMetadata, ...] = field(default=(), compare=False)
     """And what each of them claims."""
 
     @property
-    def each(self) -> tuple[Marks, ...]:
+    def each(self) -> tuple[StoreMetadata, ...]:
         """Of every node by itself; this, where there is one."""
         return self.nodes or (self,)
 
-    def starts_of(self, units: Iterable[str]) -> list[Cover]:
+    def starts_of(self, units: Iterable[str]) -> list[OffsetVector]:
         """Start covers of units on each node that has them."""
         names = list(units)
         return [each.starts[name] for each in self.each for name in names if name in each.starts]
@@ -115,8 +115,8 @@ class Term:
     name: str
     """The unit in the keys of this term."""
     number: int
-    """As in `Marks.terms`."""
-    start: Cover
+    """As in `StoreMetadata.terms`."""
+    start: OffsetVector
 
 
 @dataclass(frozen=True)
@@ -124,7 +124,7 @@ class Renewal:
     """Deployed units that are to be built again from the archive, each in a term of its own."""
 
     units: frozenset[str] = frozenset()
-    ahead: Cover = field(default_factory=Cover)
+    ahead: OffsetVector = field(default_factory=OffsetVector)
     """Where the ledger is to go on, beyond what was applied: of topics all of whose units are built again."""
 
 
@@ -193,11 +193,11 @@ class Ids:
 
 
 @dataclass(frozen=True)
-class FoldBatch:
+class MicroBatch:
     """Rows of one unit and one place, in offset order."""
 
     unit: StoredUnit
-    place: Place
+    place: TopicPartition
     tags: Sequence[bytes]
     """One per entity (`keys.entity_tags`)."""
     entity: npt.NDArray[np.int64]
@@ -208,8 +208,8 @@ class FoldBatch:
     """Per row: its slice, counted since the epoch in units of the unit's slice."""
     accumulate: Accumulate
     tail: bool = False
-    """Whether the source has a tail (`Marks.tails`): what it wrote of the rows is deleted unseen. Else it is only
-    where one began meanwhile."""
+    """Whether the source has a tail (`StoreMetadata.tails`): what it wrote of the rows is deleted unseen. Else it is
+    only where one began meanwhile."""
     ids: Ids | None = None
     """Where the source says how an event that comes again is known: it counts once."""
 
@@ -220,7 +220,7 @@ class ListBatch:
     below the unit's start cover)."""
 
     unit: StoredUnit
-    place: Place | None
+    place: TopicPartition | None
     tags: Sequence[bytes]
     """One per entity (`keys.entity_tags`)."""
     entity: npt.NDArray[np.int64]
@@ -230,16 +230,16 @@ class ListBatch:
     """Per row: its event time."""
     members: Sequence[bytes]
     """Per row: `codec.Members`."""
-    start: Cover = field(default_factory=Cover)
+    start: OffsetVector = field(default_factory=OffsetVector)
     """Of the backfill's, the start cover that it was made for."""
 
 
 @dataclass(frozen=True)
-class TailBatch:
+class PendingBatch:
     """Events of one unit and one place, in offset order: all that the unit keeps since those written before."""
 
     unit: StoredUnit
-    place: Place
+    place: TopicPartition
     tags: Sequence[bytes]
     """One per entity (`keys.entity_tags`)."""
     entity: npt.NDArray[np.int64]
@@ -252,7 +252,7 @@ class TailBatch:
 
 
 @dataclass(frozen=True)
-class TailOutcome:
+class PendingOutcome:
     """rows: all; written (or standing), known (at or below the guard), below (the unit's start cover), expired (of a
     list: too old for it), skipped at the bound: parts of them. cut: events that a list's capacity left out."""
 
@@ -266,7 +266,7 @@ class TailOutcome:
 
 
 @dataclass(frozen=True)
-class FoldOutcome:
+class MicroBatchOutcome:
     """rows: all; applied, known (at or below an entity's last), compacted (below their hour's
     cover), expired, duplicates (the id came before): parts of them. entities: written. misses: reads that no longer
     stood. cut: events that an event list's capacity left out."""
@@ -303,7 +303,7 @@ class LifetimeEntry:
 
 
 @dataclass(frozen=True)
-class SwapOutcome:
+class PublishOutcome:
     """Entities by what became of them; left_over: indices into the entries."""
 
     swapped: int
@@ -341,19 +341,19 @@ class UnitReply(NamedTuple):
     """Per day; of an event list per range the members in it."""
 
 
-class Said(NamedTuple):
+class NodeReply(NamedTuple):
     """What a node said of itself with its data: time and marks were read on the same connection, before it."""
 
     time_us: int
-    marks: Marks
-    incarnation: Incarnation
+    marks: StoreMetadata
+    incarnation: ServerRun
 
 
 @dataclass(frozen=True)
 class ReadReply:
     """What was read, and under which node's claims: those of another say nothing of it."""
 
-    said: Mapping[int, Said]
+    said: Mapping[int, NodeReply]
     """Node, by its number in the store -> what it said; of those that were asked."""
     entities: list[list[UnitReply]]
     nodes: Sequence[int] = ()
@@ -362,48 +362,48 @@ class ReadReply:
     """Nodes of the store."""
 
     @property
-    def only(self) -> Said:
+    def only(self) -> NodeReply:
         """What the only node said that was asked. ValueError where there are several."""
         (said,) = self.said.values()
         return said
 
 
 @dataclass(frozen=True)
-class BoardReply:
+class LeaderboardReply:
     """A leaderboard as it stands, with time and marks of the same connection, read before it."""
 
     time_us: int
-    marks: Marks
+    marks: StoreMetadata
     board: bytes | None
     """None: none was made yet, or nobody made it anew for two of its periods."""
     written_us: int | None
     """By the store's clock."""
 
 
-class BoardStore(Protocol):
+class LeaderboardStore(Protocol):
     """What keeps leaderboards; one connection, as `OnlineStore`."""
 
-    def put_board(self, name: str, epoch: int, every_us: int, board: Board, held_us: int = 0) -> bool:
+    def put_board(self, name: str, epoch: int, every_us: int, board: StoredLeaderboard, held_us: int = 0) -> bool:
         """Writes a leaderboard's rows, to expire after two periods and held_us; False where a board of a newer
         deployment, a later window end or the same end and no smaller cover stands."""
         ...
 
-    def board(self, name: str) -> BoardReply: ...
-    def remember_boards(self, epoch: int, past: Sequence[tuple[str, int, Board]]) -> None:
+    def board(self, name: str) -> LeaderboardReply: ...
+    def remember_boards(self, epoch: int, past: Sequence[tuple[str, int, StoredLeaderboard]]) -> None:
         """Keeps boards of past window ends for corrections; (name, for how many microseconds, board)."""
         ...
 
-    def remembered_board(self, name: str, end_us: int) -> Board | None: ...
+    def remembered_board(self, name: str, end_us: int) -> StoredLeaderboard | None: ...
     def close(self) -> None: ...
 
 
-class OnlineStore(BoardStore, Protocol):
+class OnlineStore(LeaderboardStore, Protocol):
     """One connection to a store node. It is bound to the incarnation that it found when it was
     opened, and to the generation of its marks; it never reconnects: after StoreUnavailable or
     IncarnationChanged open another, and start again from the marks."""
 
     @property
-    def incarnation(self) -> Incarnation: ...
+    def incarnation(self) -> ServerRun: ...
     @property
     def generation(self) -> int:
         """Generation that this connection's keys name. NotReady before `initialise`."""
@@ -411,12 +411,12 @@ class OnlineStore(BoardStore, Protocol):
 
     def close(self) -> None: ...
     def time_us(self) -> int: ...
-    def marks(self) -> Marks: ...
-    def initialise(self) -> Marks:
+    def marks(self) -> StoreMetadata: ...
+    def initialise(self) -> StoreMetadata:
         """A store without marks gets a new generation; idempotent."""
         ...
 
-    def begin_batch(self, start: Cover, epoch: int, units: str) -> Marks:
+    def begin_batch(self, start: OffsetVector, epoch: int, units: str) -> StoreMetadata:
         """To be asked before the first fold of a batch: EpochSuperseded, GapRefused."""
         ...
 
@@ -426,25 +426,25 @@ class OnlineStore(BoardStore, Protocol):
         written then. EpochSuperseded where a term is over already, and of a unit that is not held."""
         ...
 
-    def fold(self, batch: FoldBatch) -> FoldOutcome: ...
-    def add(self, batch: ListBatch) -> FoldOutcome:
+    def fold(self, batch: MicroBatch) -> MicroBatchOutcome: ...
+    def add(self, batch: ListBatch) -> MicroBatchOutcome:
         """Brings events into an event list; no replay adds anything."""
         ...
 
-    def advance_ledger(self, start: Cover, end: Cover, epoch: int, units: str) -> Cover:
+    def advance_ledger(self, start: OffsetVector, end: OffsetVector, epoch: int, units: str) -> OffsetVector:
         """At the end of a batch; the ledger after it. EpochSuperseded, GapRefused."""
         ...
 
-    def tell_known(self, reached: Cover) -> Marks:
+    def tell_known(self, reached: OffsetVector) -> StoreMetadata:
         """Marks what the ledger is known to have reached, until it has again; the marks afterwards."""
         ...
 
-    def begin_tail(self, source: str, start: Cover, epoch: int, units: str) -> Marks:
+    def begin_tail(self, source: str, start: OffsetVector, epoch: int, units: str) -> StoreMetadata:
         """To be asked by a tail before its first write, of all events of the source from `start` on: the marks, with
         its own. EpochSuperseded; GapRefused where the start lies beyond the ledger."""
         ...
 
-    def tail(self, batch: TailBatch, bound: int) -> TailOutcome:
+    def tail(self, batch: PendingBatch, bound: int) -> PendingOutcome:
         """Writes events beyond what is folded, at most `bound` per entity. A tail's batches come in the order of the
         log, from its start on; broken, it goes on from the first that was not acknowledged, on the same incarnation."""
         ...
@@ -459,9 +459,9 @@ class OnlineStore(BoardStore, Protocol):
         deployment: Deployable,
         expected_epoch: int,
         topics: Mapping[str, str] = ...,
-        earliest: Cover = ...,
+        earliest: OffsetVector = ...,
         renewal: Renewal = ...,
-    ) -> Marks:
+    ) -> StoreMetadata:
         """One script per node: epoch + 1, digest, start cover := ledger for new units, aliases. A unit that
         was left out once is a new one, in a term of its own.
 
@@ -471,12 +471,12 @@ class OnlineStore(BoardStore, Protocol):
         ...
 
     def manifest(self, digest: str) -> str | None: ...
-    def put_cover(self, source: str, seq: int, cover: Cover) -> None:
+    def put_cover(self, source: str, seq: int, cover: OffsetVector) -> None:
         """What archive seq stands for, immutable. A run says it of every seq of the hours that it
         committed, before it swaps them, also of seqs that are known: see `trim_covers`."""
         ...
 
-    def covers(self, source: str) -> Mapping[int, Cover]: ...
+    def covers(self, source: str) -> Mapping[int, OffsetVector]: ...
     def covers_announced(self, source: str) -> int:
         """Calls of `put_cover` so far; to be read before the hours that `trim_covers` is told of."""
         ...
@@ -488,9 +488,9 @@ class OnlineStore(BoardStore, Protocol):
         ...
 
     def swap(
-        self, unit: StoredUnit, hour: int, seq: int, cover: Cover, entries: Sequence[HourEntry]
-    ) -> SwapOutcome: ...
-    def announce_lifetime(self, unit: StoredUnit, horizon: int, seq: int, cover: Cover) -> None:
+        self, unit: StoredUnit, hour: int, seq: int, cover: OffsetVector, entries: Sequence[HourEntry]
+    ) -> PublishOutcome: ...
+    def announce_lifetime(self, unit: StoredUnit, horizon: int, seq: int, cover: OffsetVector) -> None:
         """Says that totals will name this seq, so that what it stands for is kept. Before `bring`."""
         ...
 
@@ -499,10 +499,10 @@ class OnlineStore(BoardStore, Protocol):
         unit: StoredUnit,
         horizon: int,
         seq: int,
-        cover: Cover,
+        cover: OffsetVector,
         entries: Sequence[LifetimeEntry],
         days: Sequence[int] = ...,
-    ) -> SwapOutcome:
+    ) -> PublishOutcome:
         """Hours before the horizon go into the totals, per entity in one script; days: whose hashes may hold some.
         GapRefused while the ledger lies behind the cover."""
         ...
@@ -515,7 +515,7 @@ class OnlineStore(BoardStore, Protocol):
         announced: int,
         *,
         whole: bool = False,
-        start: Cover | None = None,
+        start: OffsetVector | None = None,
     ) -> bool:
         """After every entity's total was brought; False if anything was announced since `announced` was read, or a
         newer horizon stands. whole: every total was written anew, so that no older seq is named any more. start: as of
@@ -526,7 +526,7 @@ class OnlineStore(BoardStore, Protocol):
         """Archive seqs that totals may name."""
         ...
 
-    def mark_swapped(self, unit: StoredUnit, hour: int, seq: int, start: Cover | None = None) -> bool:
+    def mark_swapped(self, unit: StoredUnit, hour: int, seq: int, start: OffsetVector | None = None) -> bool:
         """After every entity of the hour was swapped; False if a newer seq stands. start: the start cover that a
         backfill swapped the hour under; GapRefused where the unit has another. EpochSuperseded when the unit's term
         is over."""
@@ -538,7 +538,7 @@ class OnlineStore(BoardStore, Protocol):
         ...
 
     def mark_building(self, unit: StoredUnit, done: int, total: int) -> None: ...
-    def mark_ready(self, unit: StoredUnit, start: Cover, views: Mapping[str, Sequence[str]] = ...) -> None:
+    def mark_ready(self, unit: StoredUnit, start: OffsetVector, views: Mapping[str, Sequence[str]] = ...) -> None:
         """The backfill of all that lies below `start` stands. Refused when the unit's start cover
         or term is another."""
         ...

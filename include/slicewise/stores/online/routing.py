@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 
 from slicewise.errors import SettingsError, SlicewiseError, StoreUnavailable
 from slicewise.settings import MOST_NODES
-from slicewise.stores.online.port import EntityRead, Incarnation, Marks, ReadReply, TagRead, UnitReply
+from slicewise.stores.online.port import EntityRead, ReadReply, ServerRun, StoreMetadata, TagRead, UnitReply
 from slicewise.stores.online.steps import Command, Steps
 
 T = TypeVar("T")
@@ -30,7 +30,7 @@ def node_of(tag: bytes, count: int) -> int:
 
 
 def node_name(number: int, count: int) -> str:
-    """As `Marks.node`: "2/3" of number 1; "" of the only node of a store."""
+    """As `StoreMetadata.node`: "2/3" of number 1; "" of the only node of a store."""
     return f"{number + 1}/{count}" if count > 1 else ""
 
 
@@ -45,7 +45,7 @@ class Node(Protocol):
     """A connection to a store node. It answers commands in order, and never reconnects."""
 
     @property
-    def incarnation(self) -> Incarnation: ...
+    def incarnation(self) -> ServerRun: ...
     def run(self, commands: Sequence[Command]) -> list[Any]: ...
     def start(self, commands: Sequence[Command]) -> Callable[[], list[Any]]:
         """Sends; what is returned waits for the replies, and is to be called before anything else is asked."""
@@ -70,7 +70,7 @@ class Nodes:
             )
 
     @property
-    def incarnation(self) -> Incarnation:
+    def incarnation(self) -> ServerRun:
         return joint_life([node.incarnation for node in self.nodes])
 
     def run(self, commands: Sequence[On]) -> list[Any]:
@@ -104,9 +104,9 @@ class Nodes:
             node.close()
 
 
-def joint_life(lives: Sequence[Incarnation]) -> Incarnation:
+def joint_life(lives: Sequence[ServerRun]) -> ServerRun:
     """One name for the lives of several nodes: another as soon as one of them begins another life."""
-    return Incarnation("+".join(each.run_id for each in lives), "+".join(each.replication_id for each in lives))
+    return ServerRun("+".join(each.run_id for each in lives), "+".join(each.replication_id for each in lives))
 
 
 # ------------------------------------------------------------------ operations of several nodes
@@ -172,7 +172,7 @@ def joined(
     return ReadReply({number: reply.only for number, reply in replies.items()}, found, nodes, count)
 
 
-def check_one_set(marks: Mapping[int, Marks]) -> None:
+def check_one_set(marks: Mapping[int, StoreMetadata]) -> None:
     """Whether nodes with these marks belong together. SettingsError."""
     sets = {number: each.set_id for number, each in marks.items()}
     if len(set(sets.values())) > 1:

@@ -50,7 +50,7 @@ class PutText(NamedTuple):
     value: bytes
 
 
-class PutBoard(NamedTuple):
+class PutLeaderboard(NamedTuple):
     """-> 1, or 0 where the board that stands has this order or a later one, and nothing was written."""
 
     key: bytes
@@ -132,7 +132,7 @@ class ListChange(NamedTuple):
     """Second of expiry of what is added; 0: never."""
 
 
-class TailChange(NamedTuple):
+class PendingChange(NamedTuple):
     """-> [written or standing, known, expired, skipped] of the events of one entity and place."""
 
     key: bytes
@@ -148,7 +148,7 @@ class TailChange(NamedTuple):
     """(offset, member, expiry in seconds UTC or 0), in offset order."""
 
 
-class TailListChange(NamedTuple):
+class PendingListChange(NamedTuple):
     """-> [written, known, trimmed or too old, cut] of the events of one entity and place."""
 
     key: bytes
@@ -162,9 +162,9 @@ class TailListChange(NamedTuple):
     """(offset, score, member), in offset order."""
 
 
-Written = Change | ListChange | TailChange | TailListChange
+Written = Change | ListChange | PendingChange | PendingListChange
 """Commands that change what an entity has."""
-Command = Time | Fields | Whole | Members | Text | PutText | PutBoard | Together | Tagged | Written
+Command = Time | Fields | Whole | Members | Text | PutText | PutLeaderboard | Together | Tagged | Written
 Steps = Generator[Sequence[Command], list[Any], T]
 
 TIME = Time()

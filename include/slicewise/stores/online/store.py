@@ -6,27 +6,27 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Protocol, TypeVar
 
 from slicewise import codec
-from slicewise.codec.leaderboards import Board
-from slicewise.offsets.vector import Cover
+from slicewise.codec.leaderboards import StoredLeaderboard
+from slicewise.offsets.vector import OffsetVector
 from slicewise.stores.online.operations.bound import NO_RENEWAL, NOTHING, Operations
 from slicewise.stores.online.port import (
-    BoardReply,
     Deployable,
     EntityRead,
-    FoldBatch,
-    FoldOutcome,
     HourEntry,
-    Incarnation,
+    LeaderboardReply,
     LifetimeEntry,
     ListBatch,
-    Marks,
+    MicroBatch,
+    MicroBatchOutcome,
+    PendingBatch,
+    PendingOutcome,
+    PublishOutcome,
     ReadReply,
     Renewal,
+    ServerRun,
     StoredUnit,
-    SwapOutcome,
+    StoreMetadata,
     TagRead,
-    TailBatch,
-    TailOutcome,
 )
 from slicewise.stores.online.steps import Steps, drive
 
@@ -37,7 +37,7 @@ class Connected(Protocol):
     """A connection to a store node, or to all of its nodes. It answers commands in order, and never reconnects."""
 
     @property
-    def incarnation(self) -> Incarnation: ...
+    def incarnation(self) -> ServerRun: ...
     def run(self, commands: Sequence[Any]) -> list[Any]: ...
     def close(self) -> None: ...
 
@@ -61,7 +61,7 @@ class Store:
         self.close()
 
     @property
-    def incarnation(self) -> Incarnation:
+    def incarnation(self) -> ServerRun:
         return self.steps.incarnation
 
     @property
@@ -74,34 +74,34 @@ class Store:
     def time_us(self) -> int:
         return self._run(self.steps.time_us())
 
-    def marks(self) -> Marks:
+    def marks(self) -> StoreMetadata:
         return self._run(self.steps.marks())
 
-    def initialise(self) -> Marks:
+    def initialise(self) -> StoreMetadata:
         return self._run(self.steps.initialise())
 
-    def begin_batch(self, start: Cover, epoch: int, units: str) -> Marks:
+    def begin_batch(self, start: OffsetVector, epoch: int, units: str) -> StoreMetadata:
         return self._run(self.steps.begin_batch(start, epoch, units))
 
     def hold(self, terms: Mapping[str, int]) -> None:
         self._run(self.steps.hold(terms))
 
-    def fold(self, batch: FoldBatch) -> FoldOutcome:
+    def fold(self, batch: MicroBatch) -> MicroBatchOutcome:
         return self._run(self.steps.fold(batch))
 
-    def add(self, batch: ListBatch) -> FoldOutcome:
+    def add(self, batch: ListBatch) -> MicroBatchOutcome:
         return self._run(self.steps.add(batch))
 
-    def advance_ledger(self, start: Cover, end: Cover, epoch: int, units: str) -> Cover:
+    def advance_ledger(self, start: OffsetVector, end: OffsetVector, epoch: int, units: str) -> OffsetVector:
         return self._run(self.steps.advance_ledger(start, end, epoch, units))
 
-    def tell_known(self, reached: Cover) -> Marks:
+    def tell_known(self, reached: OffsetVector) -> StoreMetadata:
         return self._run(self.steps.tell_known(reached))
 
-    def begin_tail(self, source: str, start: Cover, epoch: int, units: str) -> Marks:
+    def begin_tail(self, source: str, start: OffsetVector, epoch: int, units: str) -> StoreMetadata:
         return self._run(self.steps.begin_tail(source, start, epoch, units))
 
-    def tail(self, batch: TailBatch, bound: int, room: codec.Room = codec.ROOM) -> TailOutcome:
+    def tail(self, batch: PendingBatch, bound: int, room: codec.Room = codec.ROOM) -> PendingOutcome:
         return self._run(self.steps.tail(batch, bound, room))
 
     def end_tail(self, source: str) -> bool:
@@ -112,18 +112,18 @@ class Store:
         deployment: Deployable,
         expected_epoch: int,
         topics: Mapping[str, str] | None = None,
-        earliest: Cover = NOTHING,
+        earliest: OffsetVector = NOTHING,
         renewal: Renewal = NO_RENEWAL,
-    ) -> Marks:
+    ) -> StoreMetadata:
         return self._run(self.steps.deploy(deployment, expected_epoch, topics or {}, earliest, renewal))
 
     def manifest(self, digest: str) -> str | None:
         return self._run(self.steps.manifest(digest))
 
-    def put_cover(self, source: str, seq: int, cover: Cover) -> None:
+    def put_cover(self, source: str, seq: int, cover: OffsetVector) -> None:
         self._run(self.steps.put_cover(source, seq, cover))
 
-    def covers(self, source: str) -> Mapping[int, Cover]:
+    def covers(self, source: str) -> Mapping[int, OffsetVector]:
         return self._run(self.steps.covers(source))
 
     def covers_announced(self, source: str) -> int:
@@ -132,10 +132,12 @@ class Store:
     def trim_covers(self, source: str, count: int, epoch: int, live: Sequence[tuple[int, int]]) -> int:
         return self._run(self.steps.trim_covers(source, count, epoch, live))
 
-    def swap(self, unit: StoredUnit, hour: int, seq: int, cover: Cover, entries: Sequence[HourEntry]) -> SwapOutcome:
+    def swap(
+        self, unit: StoredUnit, hour: int, seq: int, cover: OffsetVector, entries: Sequence[HourEntry]
+    ) -> PublishOutcome:
         return self._run(self.steps.swap(unit, hour, seq, cover, entries))
 
-    def announce_lifetime(self, unit: StoredUnit, horizon: int, seq: int, cover: Cover) -> None:
+    def announce_lifetime(self, unit: StoredUnit, horizon: int, seq: int, cover: OffsetVector) -> None:
         self._run(self.steps.announce_lifetime(unit, horizon, seq, cover))
 
     def bring(
@@ -143,10 +145,10 @@ class Store:
         unit: StoredUnit,
         horizon: int,
         seq: int,
-        cover: Cover,
+        cover: OffsetVector,
         entries: Sequence[LifetimeEntry],
         days: Sequence[int] = (),
-    ) -> SwapOutcome:
+    ) -> PublishOutcome:
         return self._run(self.steps.bring(unit, horizon, seq, cover, entries, days))
 
     def mark_horizon(
@@ -157,14 +159,14 @@ class Store:
         announced: int,
         *,
         whole: bool = False,
-        start: Cover | None = None,
+        start: OffsetVector | None = None,
     ) -> bool:
         return self._run(self.steps.mark_horizon(unit, horizon, seq, announced, whole, start))
 
     def lifetime_seqs(self, unit: StoredUnit) -> tuple[int, ...]:
         return self._run(self.steps.lifetime_seqs(unit))
 
-    def mark_swapped(self, unit: StoredUnit, hour: int, seq: int, start: Cover | None = None) -> bool:
+    def mark_swapped(self, unit: StoredUnit, hour: int, seq: int, start: OffsetVector | None = None) -> bool:
         return self._run(self.steps.mark_swapped(unit, hour, seq, start))
 
     def swapped(self, unit: StoredUnit) -> Mapping[int, int]:
@@ -179,7 +181,7 @@ class Store:
     def mark_ready(
         self,
         unit: StoredUnit,
-        start: Cover,
+        start: OffsetVector,
         views: Mapping[str, Sequence[str]] | None = None,
     ) -> None:
         self._run(self.steps.mark_ready(unit, start, views or {}))
@@ -187,16 +189,16 @@ class Store:
     def read(self, reads: Sequence[EntityRead | TagRead]) -> ReadReply:
         return self._run(self.steps.read(reads))
 
-    def put_board(self, name: str, epoch: int, every_us: int, board: Board, held_us: int = 0) -> bool:
+    def put_board(self, name: str, epoch: int, every_us: int, board: StoredLeaderboard, held_us: int = 0) -> bool:
         return self._run(self.steps.put_board(name, epoch, every_us, board, held_us))
 
-    def board(self, name: str) -> BoardReply:
+    def board(self, name: str) -> LeaderboardReply:
         return self._run(self.steps.board(name))
 
-    def remember_boards(self, epoch: int, past: Sequence[tuple[str, int, Board]]) -> None:
+    def remember_boards(self, epoch: int, past: Sequence[tuple[str, int, StoredLeaderboard]]) -> None:
         self._run(self.steps.remember_boards(epoch, past))
 
-    def remembered_board(self, name: str, end_us: int) -> Board | None:
+    def remembered_board(self, name: str, end_us: int) -> StoredLeaderboard | None:
         return self._run(self.steps.remembered_board(name, end_us))
 
     def put_status(self, part: str, text: str) -> None:

@@ -6,32 +6,32 @@ from collections.abc import Callable
 
 from slicewise.features import own
 from slicewise.features.plan.deployment import Deployment
-from slicewise.offsets.vector import Cover
+from slicewise.offsets.vector import OffsetVector
 from slicewise.settings import Settings
 from slicewise.stores.log.topics import KafkaLog
-from slicewise.stores.online.port import Marks, OnlineStore
+from slicewise.stores.online.port import OnlineStore, StoreMetadata
 
-Archived = Callable[[str], Cover]
+Archived = Callable[[str], OffsetVector]
 """Source -> what its archive holds."""
 
 
 def archived_by(settings: Settings) -> Archived:
     """By the archive's own rows; opened when it is first asked for, since it takes a second."""
 
-    def archived(source: str) -> Cover:
+    def archived(source: str) -> OffsetVector:
         from slicewise.stores.lake.archive import archive_state, load
         from slicewise.stores.lake.catalog import open_catalog
 
         table = load(open_catalog(settings), source)
-        return Cover() if table is None else archive_state(table).cover
+        return OffsetVector() if table is None else archive_state(table).cover
 
     return archived
 
 
-def beginnings(deployment: Deployment, log: KafkaLog, archived: Archived | None) -> tuple[dict[str, str], Cover]:
+def beginnings(deployment: Deployment, log: KafkaLog, archived: Archived | None) -> tuple[dict[str, str], OffsetVector]:
     """(topic -> id, first offsets that a new ledger does not contain). archived: None where nothing can be."""
     topics: dict[str, str] = {}
-    first = Cover()
+    first = OffsetVector()
     for source in deployment.sources:
         topic_id = topics[source.topic] = log.topic_id(source.topic)
         first = first.join(log.earliest(source.topic))
@@ -44,12 +44,12 @@ def beginnings(deployment: Deployment, log: KafkaLog, archived: Archived | None)
     return topics, first
 
 
-def of_topic(cover: Cover, topic_id: str) -> Cover:
+def of_topic(cover: OffsetVector, topic_id: str) -> OffsetVector:
     """The places of one topic."""
-    return Cover({place: offset for place, offset in cover.offsets.items() if place[0] == topic_id})
+    return OffsetVector({place: offset for place, offset in cover.offsets.items() if place[0] == topic_id})
 
 
-def with_probes_ready(store: OnlineStore, deployment: Deployment, marks: Marks) -> Marks:
+def with_probes_ready(store: OnlineStore, deployment: Deployment, marks: StoreMetadata) -> StoreMetadata:
     """Probes that come back have no history to build: none of theirs is ever asked for again."""
     late = [unit for unit in deployment.units if unit.project == own.PROJECT]
     late = [unit for unit in late if unit.storage_fingerprint not in marks.ready]

@@ -13,14 +13,14 @@ from collections.abc import Callable
 from slicewise.errors import EpochSuperseded
 from slicewise.features.plan.deployment import Deployment
 from slicewise.stores.log.topics import KafkaLog
-from slicewise.stores.online.port import Marks, OnlineStore
+from slicewise.stores.online.port import OnlineStore, StoreMetadata
 from slicewise.stores.recovery.beginning import of_topic
 
 LEASE_S = 5.0
 """From when a deployment is seen that has a place to be recorded; more than `TRUST_NS` of java/…/TailSender.java."""
 
 
-def record_places(store: OnlineStore, log: KafkaLog, deployment: Deployment, marks: Marks) -> Marks:
+def record_places(store: OnlineStore, log: KafkaLog, deployment: Deployment, marks: StoreMetadata) -> StoreMetadata:
     """Records where the schemas of `deployment` hold from that have no place yet: the log's end. Whoever calls saw it
     stand for LEASE_S. EpochSuperseded where somebody deployed, or recorded them, meanwhile."""
     places = {}
@@ -32,7 +32,7 @@ def record_places(store: OnlineStore, log: KafkaLog, deployment: Deployment, mar
     return store.deploy(deployment.placed(places), marks.epoch, dict(marks.topics))
 
 
-def settled(store: OnlineStore, bootstrap: str, pause: Callable[[float], object]) -> Marks:
+def settled(store: OnlineStore, bootstrap: str, pause: Callable[[float], object]) -> StoreMetadata:
     """The marks, once no place of a schema is to be recorded; records those that are."""
     while True:
         marks = store.marks()

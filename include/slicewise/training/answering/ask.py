@@ -13,7 +13,7 @@ from slicewise.calls import shown
 from slicewise.errors import BadRequest
 from slicewise.features.declare.definitions import FeatureSet
 from slicewise.features.plan.deployment import Deployment
-from slicewise.features.plan.unit import PlannedFeature, Unit
+from slicewise.features.plan.unit import PlannedFeature, StorageUnit
 from slicewise.offsets.token import Token
 from slicewise.training.answering.entities import entities_of
 from slicewise.training.answering.knowledge import Covers
@@ -33,7 +33,7 @@ KNOWLEDGE = ("event_time", "token")
 class Asked:
     """The features of one unit that a request names, with the refs under which they are answered."""
 
-    unit: Unit
+    unit: StorageUnit
     features: tuple[PlannedFeature, ...]
 
     def ref(self, feature: PlannedFeature) -> str:
@@ -50,7 +50,7 @@ def resolve(deployment: Deployment, features: object) -> tuple[tuple[str, ...], 
     refs = named(features)
     if isinstance(refs, str):
         refs = deployment.feature_set(refs).features
-    units: dict[str, tuple[Unit, list[PlannedFeature]]] = {}
+    units: dict[str, tuple[StorageUnit, list[PlannedFeature]]] = {}
     for ref in refs:
         unit, feature = deployment.resolve(ref)
         units.setdefault(unit.storage_fingerprint, (unit, []))[1].append(feature)
@@ -200,7 +200,7 @@ def incomplete(
 def read_unit(
     deployment: Deployment,
     archive: Archive,
-    unit: Unit,
+    unit: StorageUnit,
     bounds: Mapping[str, Bounds],
     seq: int,
     spine: Spine | None,
@@ -225,12 +225,12 @@ def _by_mode(asked: Asked, spine: Spine, mode: Mode) -> dict[str, Bounds]:
     }
 
 
-def tokens_of(unit: Unit, tokens: Sequence[Sequence[Token]]) -> list[Token]:
+def tokens_of(unit: StorageUnit, tokens: Sequence[Sequence[Token]]) -> list[Token]:
     """Per row the token of this unit. Raises BadRequest where a row has none."""
     return [_of_unit(unit, row, some) for row, some in enumerate(tokens)]
 
 
-def _of_unit(unit: Unit, row: int, tokens: Sequence[Token]) -> Token:
+def _of_unit(unit: StorageUnit, row: int, tokens: Sequence[Token]) -> Token:
     of_unit = [token for token in tokens if token.unit == unit.storage_fingerprint]
     # views that share an event list have a token each: that of this view's features is meant
     of_unit.sort(key=lambda token: token.definition != unit.definition_fingerprint)

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from slicewise.offsets.token import Token
-from slicewise.offsets.vector import Cover, Place
+from slicewise.offsets.vector import OffsetVector, TopicPartition
 from slicewise.training.ranges import Ints
 from slicewise.windows.slices import HOUR_US
 
@@ -24,7 +24,7 @@ class Covers:
     hour, place), the covers of hours whose compaction ran ahead of the base.
     """
 
-    places: tuple[Place, ...]
+    places: tuple[TopicPartition, ...]
     base: npt.NDArray[np.int64]
     ahead_row: Ints
     ahead_hour: Ints
@@ -32,7 +32,7 @@ class Covers:
     ahead_offset: Ints
 
     @staticmethod
-    def of(tokens: Sequence[Token], places: Sequence[Place]) -> Covers:
+    def of(tokens: Sequence[Token], places: Sequence[TopicPartition]) -> Covers:
         """The covers of the tokens' rows; places that hold no event at hand are left out."""
         number = {place: i for i, place in enumerate(places)}
         base = np.zeros((len(tokens), len(places)), np.int64)
@@ -89,7 +89,7 @@ def _by_row(kept: Ints, row: Ints) -> tuple[Ints, Ints]:
     return kept[order].astype(np.int64), row[order]
 
 
-def _put(row: npt.NDArray[np.int64], cover: Cover, number: dict[Place, int]) -> None:
+def _put(row: npt.NDArray[np.int64], cover: OffsetVector, number: dict[TopicPartition, int]) -> None:
     for place, offset in cover.offsets.items():
         if place in number:
             row[number[place]] = offset

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from slicewise.aggregates import Columns, Finished
-from slicewise.features.plan.unit import PlannedFeature, Unit
+from slicewise.features.plan.unit import PlannedFeature, StorageUnit
 from slicewise.training.answering.knowledge import Covers
 from slicewise.training.answering.last import last_rows
 from slicewise.training.answering.question import Bounds as Bounds
@@ -72,11 +72,11 @@ def _partials(
     return [Columns.concat([part[i] for part in parts]).take(back) for i in range(len(features))]
 
 
-def _tree(unit: Unit, source: SortedRows, transit: Transit | None) -> SliceTree:
+def _tree(unit: StorageUnit, source: SortedRows, transit: Transit | None) -> SliceTree:
     return SliceTree.build(unit.layout, _tree_slice(unit), source, transit)
 
 
-def _tree_slice(unit: Unit) -> int:
+def _tree_slice(unit: StorageUnit) -> int:
     """Of an event list, which has none: one that cuts its windows into some parts; bounds cut slices anywhere."""
     if unit.event_list is None:
         return unit.slice_us

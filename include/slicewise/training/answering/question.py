@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from slicewise.features.plan.unit import Unit
-from slicewise.offsets.vector import Place
+from slicewise.features.plan.unit import StorageUnit
+from slicewise.offsets.vector import TopicPartition
 from slicewise.training.answering.entities import Entities
 from slicewise.training.answering.knowledge import Covers
 from slicewise.training.answering.tree import SortedRows
@@ -24,11 +24,11 @@ class UnitEvents:
     row logic left out of this view, counted by reason.
     """
 
-    unit: Unit
+    unit: StorageUnit
     entities: Entities
     source: SortedRows
     place: Ints
-    places: tuple[Place, ...]
+    places: tuple[TopicPartition, ...]
     refused: Mapping[str, int]
 
 

@@ -13,13 +13,13 @@ import pyarrow as pa
 from slicewise.aggregates import Finished
 from slicewise.aggregates.sketches.membership import asking
 from slicewise.errors import BadRequest
-from slicewise.features.plan.unit import PlannedFeature, Unit
+from slicewise.features.plan.unit import PlannedFeature, StorageUnit
 
 if TYPE_CHECKING:
     from slicewise.training.answering.ask import Asked
 
 
-def question_types(asked: Iterable[tuple[Unit, Iterable[PlannedFeature]]]) -> dict[str, str]:
+def question_types(asked: Iterable[tuple[StorageUnit, Iterable[PlannedFeature]]]) -> dict[str, str]:
     """Declared type of every column that the features of these units are asked by. Raises BadRequest."""
     types: dict[str, str] = {}
     for unit, features in asked:

@@ -14,9 +14,9 @@ import pyarrow.compute as pc
 
 from slicewise.aggregates import Rows
 from slicewise.features.plan import row_columns
-from slicewise.features.plan.unit import Source, Unit
+from slicewise.features.plan.unit import Source, StorageUnit
 from slicewise.features.schema.duplicates import duplicates_among
-from slicewise.offsets.vector import Cover, Place
+from slicewise.offsets.vector import OffsetVector, TopicPartition
 from slicewise.training.answering.entities import Entities, entities_of
 from slicewise.training.answering.local import UnitEvents
 from slicewise.training.answering.tree import SortedRows
@@ -31,7 +31,7 @@ Span = tuple[int, int]
 """Of event times: [start, end), microseconds UTC."""
 
 
-def events_of(archive: Archive, source: Source, unit: Unit, start_us: int, end_us: int, seq: int) -> pa.Table:
+def events_of(archive: Archive, source: Source, unit: StorageUnit, start_us: int, end_us: int, seq: int) -> pa.Table:
     """The events with times in [start, end) for `row_logic` of the unit; where they count once by their id, with those
     before by which they are known."""
     if unit.dedupe is None:
@@ -40,12 +40,14 @@ def events_of(archive: Archive, source: Source, unit: Unit, start_us: int, end_u
     if not asked.num_rows:
         return archive.events(source, unit.reads, start_us, end_us, seq)
     ends = asked.group_by(["topic_id", "partition"]).aggregate([("offset", "max")]).to_pylist()
-    cover = Cover({(each["topic_id"], each["partition"]): each["offset_max"] + 1 for each in ends})
+    cover = OffsetVector({(each["topic_id"], each["partition"]): each["offset_max"] + 1 for each in ends})
     oldest = int(pc.min(asked[KAFKA_TIME]).as_py())
     return archive.below(source, unit.reads, cover, oldest - unit.dedupe.look_back_us, seq)
 
 
-def unit_events(unit: Unit, events: pa.Table, entities: Entities | None = None, span: Span | None = None) -> UnitEvents:
+def unit_events(
+    unit: StorageUnit, events: pa.Table, entities: Entities | None = None, span: Span | None = None
+) -> UnitEvents:
     """The unit's view of typed events.
 
     events: the source's columns in their declared types, and event_time, kafka_time (int64 microseconds),
@@ -76,7 +78,7 @@ def unit_events(unit: Unit, events: pa.Table, entities: Entities | None = None, 
     return UnitEvents(unit, known, SortedRows(number[order], rows), place, places, refused)
 
 
-def row_logic(unit: Unit, events: pa.Table, span: Span | None = None) -> tuple[pa.Table, Mapping[str, int]]:
+def row_logic(unit: StorageUnit, events: pa.Table, span: Span | None = None) -> tuple[pa.Table, Mapping[str, int]]:
     """The events that the view takes, with entity columns and what its aggregates read, and their identities.
 
     Also how many it refused, by reason. span: of events that count once by their id the times of those that are asked
@@ -120,7 +122,7 @@ def _topics(column: pa.ChunkedArray) -> tuple[Ints, np.ndarray, np.ndarray]:
     return index, halves[index, 0], halves[index, 1]
 
 
-def _places(topic: Ints, partition: Ints, names: pa.ChunkedArray) -> tuple[Ints, tuple[Place, ...]]:
+def _places(topic: Ints, partition: Ints, names: pa.ChunkedArray) -> tuple[Ints, tuple[TopicPartition, ...]]:
     """Per row the number of its place, and the places."""
     values = _flat(names.dictionary_encode()).dictionary.to_pylist()
     pairs, index = np.unique(np.stack([topic, partition], axis=1), axis=0, return_inverse=True)

@@ -13,7 +13,7 @@ from slicewise.clock import Clock, SystemClock
 from slicewise.errors import DataLoss, NotReady, StoreUnavailable
 from slicewise.features.plan.deployment import Deployment
 from slicewise.features.plan.unit import Source
-from slicewise.offsets.vector import Cover
+from slicewise.offsets.vector import OffsetVector
 from slicewise.settings import Settings
 from slicewise.training.archive import ARCHIVE_NOW, Archived, NothingArchived
 from slicewise.training.manifest import Manifest
@@ -67,7 +67,7 @@ class IcebergArchive:
         from slicewise.stores.log.topics import KafkaLog
 
         table = load(self.catalog, source.name)
-        archived = archive_state(table).cover if table is not None else Cover()
+        archived = archive_state(table).cover if table is not None else OffsetVector()
         log = KafkaLog(self.bootstrap, timeout_s=_LOG_TIMEOUT_S)
         first, end = log.earliest(source.topic), log.latest(source.topic)
         return sum(max(0, offset - max(first.get(place), archived.get(place))) for place, offset in end.offsets.items())
@@ -79,7 +79,7 @@ class IcebergArchive:
         table = self._table(source)
         return scan_events(table, source, columns=columns, start_us=start_us, end_us=end_us, archive_seq=seq)
 
-    def below(self, source: Source, columns: Sequence[str], cover: Cover, kafka_us: int, seq: int) -> pa.Table:
+    def below(self, source: Source, columns: Sequence[str], cover: OffsetVector, kafka_us: int, seq: int) -> pa.Table:
         """See Archive."""
         from slicewise.stores.lake.archive import scan_below
 

@@ -10,7 +10,7 @@ from slicewise.errors import BadRequest, StoreUnavailable, TopicGone
 from slicewise.features.plan.deployment import Deployment
 from slicewise.features.plan.unit import Source
 from slicewise.offsets.token import Token
-from slicewise.offsets.vector import Cover
+from slicewise.offsets.vector import OffsetVector
 from slicewise.training.answering.ask import Asked, tokens_of
 from slicewise.training.archive import Archive, Archived, NothingArchived
 from slicewise.training.ranges import Ints
@@ -31,7 +31,7 @@ class Need:
 
     latest_us: int | None
     latest_row: int = 0
-    covers: Mapping[str, Cover] = field(default_factory=dict)
+    covers: Mapping[str, OffsetVector] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -50,11 +50,11 @@ def need_of(asked: Sequence[Asked], at_us: Ints, tokens: Sequence[Sequence[Token
             return Need(None)
         row = int(at_us.argmax())
         return Need(int(at_us[row]), row)
-    covers: dict[str, Cover] = {}
+    covers: dict[str, OffsetVector] = {}
     for each in asked:
         for token in tokens_of(each.unit, tokens):
             for cover in (token.base, *token.ahead.values()):
-                covers[each.unit.source] = covers.get(each.unit.source, Cover()).join(cover)
+                covers[each.unit.source] = covers.get(each.unit.source, OffsetVector()).join(cover)
     return Need(None, 0, covers)
 
 
@@ -64,7 +64,7 @@ def lacking(name: str, reached: Archived | None, need: Need) -> str | None:
         return "nothing of it is archived yet"
     if need.latest_us is not None and need.latest_us > reached.until_us:
         return f"it is archived until {text_of(reached.until_us)}, and `at` goes to {text_of(need.latest_us)}"
-    if not reached.cover.dominates(need.covers.get(name, Cover())):
+    if not reached.cover.dominates(need.covers.get(name, OffsetVector())):
         return "tokens contain events that are not archived yet"
     return None
 

@@ -33,7 +33,7 @@ from slicewise.features.declare.project import Project
 from slicewise.features.plan.deployment import Deployment
 from slicewise.features.plan.planner import plan
 from slicewise.offsets import token as tokens
-from slicewise.offsets.vector import Cover
+from slicewise.offsets.vector import OffsetVector
 from slicewise.settings import Settings
 from slicewise.spark.runtime.session import job_session
 from slicewise.stores.lake.catalog import open_catalog
@@ -146,9 +146,9 @@ class OracleReader:
             aged = t - feature.window.offset_us if feature.window.is_exact else end  # the instant that is asked for
             value = wrong(own, start, end) if wrong else self._value(unit.view, feature.feature, chosen, aged, asked)
             values[ref] = _as_served(value)
-        covers = {hour: Cover(offsets) for hour, offsets in ahead.items()}
+        covers = {hour: OffsetVector(offsets) for hour, offsets in ahead.items()}
         text = tokens.encode(
-            unit.storage_fingerprint, unit.definition_fingerprint, Cover(base), covers, mode, intervals
+            unit.storage_fingerprint, unit.definition_fingerprint, OffsetVector(base), covers, mode, intervals
         )
         return Predicted(values, (tokens.decode(text),), text)
 
@@ -198,7 +198,7 @@ def spark(settings: Settings) -> Iterator[SparkSession]:
 def _run(spark: SparkSession, settings: Settings, reader: Any, sample: int = 20, **more: Any) -> CheckRun:
     ends = {(TOPIC, p): max(e["offset"] for e in EVENTS if e["partition"] == p) + 1 for p in range(3)}
     given: dict[str, Any] = {
-        "archived": lambda source: Cover(ends),  # noqa: ARG005
+        "archived": lambda source: OffsetVector(ends),  # noqa: ARG005
         "table": lambda source: f"{settings.catalog_name}.log.`{source}`",
         **more,
     }
@@ -309,7 +309,7 @@ def test_an_error_of_what_is_stored_is_known_by_its_name() -> None:
 def test_an_answer_beyond_the_archive_cannot_be_checked(spark: SparkSession, settings: Settings) -> None:
     reader = OracleReader(DEPLOYMENT, EVENTS, 1)
     with pytest.raises(DataLoss, match="not in the archive"):
-        _run(spark, settings, reader, archived=lambda source: Cover({(TOPIC, 0): 1})).execute()  # noqa: ARG005
+        _run(spark, settings, reader, archived=lambda source: OffsetVector({(TOPIC, 0): 1})).execute()  # noqa: ARG005
 
 
 def _expected(name: str, without: Callable[[OracleEvent], bool] = lambda _: False) -> Any:

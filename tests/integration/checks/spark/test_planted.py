@@ -33,7 +33,7 @@ from slicewise.clock import ManualClock
 from slicewise.features.declare.project import Project
 from slicewise.features.plan.planner import plan
 from slicewise.local.servers import ports
-from slicewise.offsets.vector import Cover
+from slicewise.offsets.vector import OffsetVector
 from slicewise.settings import Settings
 from slicewise.spark.runtime.session import job_session
 from slicewise.stores.lake.catalog import open_catalog
@@ -135,12 +135,12 @@ class World:
         """Hours before the last three are compacted, one of them twice; both times the archive went ahead."""
         first, second = self._events()
         self.served.fold(first)
-        early = Cover({(TOPIC, p): sum(e.partition == p for e in first) for p in (0, 1)})
+        early = OffsetVector({(TOPIC, p): sum(e.partition == p for e in first) for p in (0, 1)})
         for hour in range(self.hour - 8, self.hour - 2):
             self.served.compact(hour, early)
         self.planter.before = {user: self._day(user) for user in self.users}
         self.served.fold(second)
-        whole = Cover({(TOPIC, p): sum(e.partition == p for e in self.served.log) for p in (0, 1)})
+        whole = OffsetVector({(TOPIC, p): sum(e.partition == p for e in self.served.log) for p in (0, 1)})
         for hour in (self.twice, self.late):
             self.served.compact(hour, whole)
         catalog, source = open_catalog(self.settings), self.source

@@ -19,10 +19,10 @@ from slicewise.checks.report.record import kept
 from slicewise.clock import ManualClock
 from slicewise.features.declare.project import Project
 from slicewise.features.plan.planner import plan
-from slicewise.features.plan.unit import Unit
+from slicewise.features.plan.unit import StorageUnit
 from slicewise.lifecycle.checking import judged
 from slicewise.offsets import token as tokens
-from slicewise.offsets.vector import Cover
+from slicewise.offsets.vector import OffsetVector
 
 # great_expectations imports what Python 3.11 deprecates
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
@@ -43,7 +43,7 @@ class Reader:
         unit = DEPLOYMENT.units[0]
         bounds = {"n_10m": (NOW - 600_000_000, NOW), "n_1h": (NOW - 3_600_000_000, NOW)}
         mode = "live" if at_us is None else "at"
-        text = tokens.encode(unit.storage_fingerprint, unit.definition_fingerprint, Cover(), {}, mode, bounds)
+        text = tokens.encode(unit.storage_fingerprint, unit.definition_fingerprint, OffsetVector(), {}, mode, bounds)
         values = dict.fromkeys(refs, 0)
         return [Predicted(values, tokens.decode_all(text), text, self.incomplete) for _ in entities]
 
@@ -52,13 +52,15 @@ def checked(monkeypatch: pytest.MonkeyPatch, incomplete: set[str]) -> tuple[run.
     """The run, and the columns of the values that came to be compared."""
     columns: list[str] = []
 
-    def compared(_: run.CheckRun, unit: Unit, reads: list[compare.Read]) -> tuple[list[Compared], list[PlainSum]]:
+    def compared(
+        _: run.CheckRun, unit: StorageUnit, reads: list[compare.Read]
+    ) -> tuple[list[Compared], list[PlainSum]]:
         columns.extend(value.feature.column for value in compare._values(unit, reads))
         return [], []
 
     monkeypatch.setattr(run.CheckRun, "_compare", compared)
     made = run.CheckRun(
-        cast("Any", None), DEPLOYMENT, Reader(incomplete), lambda _: Cover(), str, ManualClock(NOW), "r", 10
+        cast("Any", None), DEPLOYMENT, Reader(incomplete), lambda _: OffsetVector(), str, ManualClock(NOW), "r", 10
     )
     return made, columns
 
@@ -98,7 +100,7 @@ def _row(verdict: Verdict) -> Compared:
 def test_what_was_found_to_differ_stands_where_another_view_cannot_be_compared(
     monkeypatch: pytest.MonkeyPatch, verdict: Verdict, agrees: bool
 ) -> None:
-    def compared(_: run.CheckRun, unit: Unit, _reads: object) -> tuple[list[Compared], list[PlainSum]]:
+    def compared(_: run.CheckRun, unit: StorageUnit, _reads: object) -> tuple[list[Compared], list[PlainSum]]:
         if unit.view == "second":
             raise MemoryError("no heap is left")
         return [_row(verdict)], [PlainSum("first", "n_10m", "{}", agrees)]

@@ -9,7 +9,7 @@ from typing import cast
 
 import pytest
 
-from slicewise.checks.compare.hypotheses import Doubt, is_rounded
+from slicewise.checks.compare.hypotheses import Hypothesis, is_rounded
 from slicewise.checks.compare.parts import MOST_PARTS, Tried, tried
 from slicewise.checks.model import Cause
 from slicewise.checks.recompute.questions import TOKEN, Held, Part, WindowOf
@@ -100,5 +100,5 @@ def test_without_a_count_the_newest_parts_are_tried_and_no_more() -> None:
 )
 def test_what_is_far_from_what_is_infinite_was_not_rounded(offline: float, greatest: float, rounded: bool) -> None:
     row = SimpleNamespace(online=canonical(5.0), offline=canonical(offline))
-    doubt = cast(Doubt, SimpleNamespace(row=row, each=SimpleNamespace(kind="sum")))
+    doubt = cast(Hypothesis, SimpleNamespace(row=row, each=SimpleNamespace(kind="sum")))
     assert is_rounded(doubt, [1.0, greatest, 3]) is rounded

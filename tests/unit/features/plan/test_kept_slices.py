@@ -9,7 +9,7 @@ import pytest
 import slicewise as sw
 from slicewise.features.declare.project import Project
 from slicewise.features.plan.planner import plan
-from slicewise.features.plan.unit import Unit
+from slicewise.features.plan.unit import StorageUnit
 from slicewise.features.project import load_project
 from slicewise.reading.plan import plan_read
 from slicewise.stores.online.rules.decisions import kept_from_us
@@ -22,13 +22,13 @@ SOURCE = sw.KafkaSource(
 NOW = 480_000 * HOUR_US + 17 * MINUTE_US
 
 
-def units(*windows: object, slice_: str | None = None) -> tuple[Unit, ...]:
+def units(*windows: object, slice_: str | None = None) -> tuple[StorageUnit, ...]:
     features = [sw.Feature("n", sw.count(), windows=[*windows])]  # type: ignore[list-item]
     view = sw.FeatureView("v", source=SOURCE, entity=["user"], features=features, slice=slice_)
     return plan(Project.of("p", [view])).units
 
 
-def needed(unit: Unit) -> tuple[set[int], set[int]]:
+def needed(unit: StorageUnit) -> tuple[set[int], set[int]]:
     """(hours whose total is kept, hours whose slices some read needs that is answered now)."""
     kept_us = kept_from_us(NOW, unit.retention_us, unit.slice_us)
     hours = range(-(-kept_us // HOUR_US), NOW // HOUR_US)
@@ -47,7 +47,7 @@ KEPT_IN_SLICES = [unit for unit in plan(load_project(FLIGHTS)).units if unit.eve
 
 
 @pytest.mark.parametrize("unit", KEPT_IN_SLICES, ids=lambda unit: unit.view)
-def test_every_kept_hour_of_the_example_has_slices_that_some_read_needs(unit: Unit) -> None:
+def test_every_kept_hour_of_the_example_has_slices_that_some_read_needs(unit: StorageUnit) -> None:
     hours, found = needed(unit)
     assert hours
     assert found == hours

@@ -19,7 +19,7 @@ from slicewise.features.plan.deployment import Deployment
 from slicewise.features.plan.explain import TEXT_BYTES, changes, explain, reads_per_request, refuse_changed_units
 from slicewise.features.plan.fingerprint import canonical_json, definition_payload, storage_payload
 from slicewise.features.plan.planner import plan
-from slicewise.features.plan.unit import Unit
+from slicewise.features.plan.unit import StorageUnit
 from slicewise.reading.plan import plan_read
 from slicewise.windows.slices import DAY_US, HOUR_US, MINUTE_US, parse_duration
 from tests.support.fields import SourceFields, ViewFields, ViewOptions
@@ -60,7 +60,7 @@ def planned(*definitions: sw.FeatureView | sw.FeatureSet) -> Deployment:
     return plan(Project.of("music", definitions))
 
 
-def unit(*features: sw.Feature, **changes: Unpack[ViewOptions]) -> Unit:
+def unit(*features: sw.Feature, **changes: Unpack[ViewOptions]) -> StorageUnit:
     (found,) = planned(view(*features, **changes)).units
     return found
 
@@ -300,7 +300,7 @@ def minutes(*windows: sw.Window | str) -> sw.Feature:
     return sw.Feature("minutes", sw.sum("minutes"), windows=list(windows or ["1h"]))
 
 
-SAME_STORAGE: dict[str, Callable[[], Unit]] = {
+SAME_STORAGE: dict[str, Callable[[], StorageUnit]] = {
     "another window of the same slice": lambda: unit(minutes("1h", "2h"), **BASE),
     "another name of the feature": lambda: unit(sw.Feature("m", sw.sum("minutes"), windows=["1h"]), **BASE),
     "another finishing of the same partial": lambda: unit(
@@ -317,7 +317,7 @@ SAME_STORAGE: dict[str, Callable[[], Unit]] = {
     ),
     "a computed column that nothing reads": lambda: unit(minutes(), columns={**BASE["columns"], "x": "stars + 1"}),
 }
-OTHER_STORAGE: dict[str, Callable[[], Unit]] = {
+OTHER_STORAGE: dict[str, Callable[[], StorageUnit]] = {
     "a partial more": lambda: unit(minutes(), plays("1h"), **BASE),
     "where": lambda: unit(minutes(), **BASE, where="stars > 1"),
     "a computed column": lambda: unit(minutes(), columns={"minutes": "seconds / 61"}),

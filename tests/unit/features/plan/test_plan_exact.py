@@ -14,7 +14,7 @@ from slicewise.features.plan.deployment import Deployment
 from slicewise.features.plan.explain import changes, explain, refuse_changed_units
 from slicewise.features.plan.planner import plan
 from slicewise.features.plan.projects import joined
-from slicewise.features.plan.unit import Unit
+from slicewise.features.plan.unit import StorageUnit
 from slicewise.windows.slices import DAY_US, HOUR_US
 
 source = sw.KafkaSource(
@@ -34,7 +34,7 @@ def deployed(*views: sw.FeatureView, project: str = "p") -> Deployment:
     return plan(Project.of(project, views))
 
 
-def listed(deployment: Deployment, name: str) -> Unit:
+def listed(deployment: Deployment, name: str) -> StorageUnit:
     return next(unit for unit in deployment.view(name) if unit.event_list is not None)
 
 

@@ -15,7 +15,7 @@ from slicewise.features.plan.planner import plan
 from slicewise.features.plan.projects import joined
 from slicewise.features.plan.schema_change import judged_by, refusals, removed_columns, schema_history
 from slicewise.features.plan.unit import Source
-from slicewise.offsets.vector import Cover
+from slicewise.offsets.vector import OffsetVector
 from tests.support.fields import SourceFields
 
 SCHEMA = {
@@ -165,7 +165,7 @@ def test_a_changed_schema_stands_beside_the_one_before_and_has_no_place_at_first
 
 
 def test_its_place_is_kept_by_whatever_is_applied_next() -> None:
-    until = Cover({(TOPIC, 0): 7, (OTHER, 0): 9})
+    until = OffsetVector({(TOPIC, 0): 7, (OTHER, 0): 9})
     once = joined(deployed(schema=ADDED), deployed()).placed({"plays": until})
     assert once.opening == ()
     assert Deployment.from_json(once.to_json()) == once
@@ -183,7 +183,7 @@ def test_its_place_is_kept_by_whatever_is_applied_next() -> None:
 
 
 def test_a_topic_that_was_made_anew_is_judged_by_the_newest_alone() -> None:
-    once = joined(deployed(schema=ADDED), deployed()).placed({"plays": Cover({(TOPIC, 0): 7})})
+    once = joined(deployed(schema=ADDED), deployed()).placed({"plays": OffsetVector({(TOPIC, 0): 7})})
     assert [dict(ends) for _, ends in judged_by(standing(once), OTHER)] == [{}, {}]
 
 
@@ -196,7 +196,7 @@ def test_a_required_column_goes_once_it_is_no_longer_required() -> None:
 
 def test_columns_that_are_gone_are_known_by_their_last_type_until_they_come_back() -> None:
     rest = {name: kind for name, kind in SCHEMA.items() if name not in ("note", "price")}
-    place = {"plays": Cover({(TOPIC, 0): 7})}
+    place = {"plays": OffsetVector({(TOPIC, 0): 7})}
     wider = joined(deployed(schema={**SCHEMA, "price": "decimal(12,2)"}), deployed()).placed(place)
     assert removed_columns(standing(wider)) == ()
     gone = joined(deployed(schema=rest, price="stars"), wider).placed(place)
@@ -207,7 +207,7 @@ def test_columns_that_are_gone_are_known_by_their_last_type_until_they_come_back
 
 def test_a_column_that_comes_back_has_the_type_that_it_was_archived_by() -> None:
     rest = {name: kind for name, kind in SCHEMA.items() if name != "note"}
-    without = joined(deployed(schema=rest), deployed()).placed({"plays": Cover({(TOPIC, 0): 7})})
+    without = joined(deployed(schema=rest), deployed()).placed({"plays": OffsetVector({(TOPIC, 0): 7})})
     (reason,) = refusals(standing(deployed(schema={**SCHEMA, "note": "long"})), standing(without))
     assert reason == "column 'note' of source 'plays' is long, and what is archived of it is string"
     assert refusals(standing(deployed()), standing(without)) == ()

@@ -11,7 +11,7 @@ from slicewise.lifecycle.health.findings import ALLOWED_S, EVERY_S, Finding, fin
 from slicewise.lifecycle.health.judge import Limits
 from slicewise.lifecycle.health.overview import job_record
 from slicewise.offsets import gaps as holes
-from slicewise.offsets.gaps import Hole
+from slicewise.offsets.gaps import AcceptedGap
 from slicewise.stores.online.model.phases import OVER, changed, said
 from slicewise.stores.online.redis.status import StoreStatus
 
@@ -137,7 +137,7 @@ def test_a_job_is_overdue_once_its_schedule_and_its_time_are_over() -> None:
 
 
 def test_accepted_losses_are_told_and_those_that_cannot_be_read_are_wrong() -> None:
-    hole = Hole("flights", "aa", 0, 10, 130, 0, 9, "ann", "retention", NOW)
+    hole = AcceptedGap("flights", "aa", 0, 10, 130, 0, 9, "ann", "retention", NOW)
     (found,) = told(having(**{"holes:flights": holes.to_json([hole])}))
     assert (found.text, found.look, found.now) == (
         "120 offsets are lost for good, accepted by ann",

@@ -26,7 +26,7 @@ from slicewise.lifecycle.health.realtime import (
     waits_for,
 )
 from slicewise.lifecycle.health.watch import Watch
-from slicewise.offsets.vector import Cover
+from slicewise.offsets.vector import OffsetVector
 from slicewise.stores.online.redis.status import StoreStatus
 
 NOW, SECOND = 1_700_000_000_000_000, 1_000_000
@@ -34,8 +34,8 @@ TOPIC = "ab" * 16
 PACE = Pace(longest_s=1.0, bound=1_000, most_records=200_000)
 
 
-def cover(first: int, second: int) -> Cover:
-    return Cover({(TOPIC, 0): first, (TOPIC, 1): second})
+def cover(first: int, second: int) -> OffsetVector:
+    return OffsetVector({(TOPIC, 0): first, (TOPIC, 1): second})
 
 
 def said(age_s: float = 0, **more: object) -> StreamStatus:
@@ -48,7 +48,7 @@ def test_the_tail_begins_once_the_fold_is_near_the_end_of_all_partitions_togethe
     assert waits_for(cover(60, 50), cover(10, 0), fold, 100, NOW) is None
     assert waits_for(cover(61, 50), cover(10, 0), fold, 100, NOW) == "the fold is 101 events behind, more than 100"
     # the ledger of another topic of that name is none of its own
-    assert waits_for(cover(61, 50), Cover({("cd" * 16, 0): 99}), fold, 100, NOW) is not None
+    assert waits_for(cover(61, 50), OffsetVector({("cd" * 16, 0): 99}), fold, 100, NOW) is not None
 
 
 def test_the_tail_waits_for_a_fold_that_would_not_remove_what_it_writes() -> None:

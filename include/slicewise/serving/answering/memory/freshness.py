@@ -9,33 +9,33 @@ from typing import Any
 
 from slicewise import log
 from slicewise.errors import CodecError
-from slicewise.offsets.gaps import Hole, from_json
-from slicewise.offsets.vector import Cover
-from slicewise.reading.pending import NO_EVENTS, TailSeen
+from slicewise.offsets.gaps import AcceptedGap, from_json
+from slicewise.offsets.vector import OffsetVector
+from slicewise.reading.pending import NO_EVENTS, PendingSeen
 from slicewise.serving.answering.answer import SourceFreshness
 from slicewise.serving.answering.catalog import Catalog, Selection
 from slicewise.serving.connection.steps import Flow, Status
 from slicewise.stores.online.model.phases import PART, Phase, said
-from slicewise.stores.online.port import Marks
+from slicewise.stores.online.port import StoreMetadata
 
 
 @dataclass
 class Freshness:
     """Per source, remembered by this process."""
 
-    holes: dict[str, tuple[Hole, ...]] = field(default_factory=dict)
+    holes: dict[str, tuple[AcceptedGap, ...]] = field(default_factory=dict)
     """Source -> losses that were accepted; sources without any are left out."""
     unreadable: dict[str, CodecError] = field(default_factory=dict)
     """Source -> why its losses cannot be read: until they can, any of its events may be lost."""
-    _marks: dict[int, Marks] = field(default_factory=dict)
-    _ledgers: dict[tuple[int, str], Cover] = field(default_factory=dict)
+    _marks: dict[int, StoreMetadata] = field(default_factory=dict)
+    _ledgers: dict[tuple[int, str], OffsetVector] = field(default_factory=dict)
     _known: dict[str, SourceFreshness] = field(default_factory=dict)
     tails: dict[str, int] = field(default_factory=dict)
     """Source -> time of the latest event that an answer had from its tail."""
     phases: dict[str, Phase] = field(default_factory=dict)
     """Unit that is not ready -> what its build waits for."""
 
-    def saw(self, catalog: Catalog, marks: Marks, time_us: int, node: int = 0) -> None:
+    def saw(self, catalog: Catalog, marks: StoreMetadata, time_us: int, node: int = 0) -> None:
         """A reply's marks, of one node at its time."""
         if marks is self._marks.get(node):
             return
@@ -50,12 +50,12 @@ class Freshness:
                 known = self._of(source.name)
                 self._known[source.name] = SourceFreshness(source.name, time_us, known.lag_events, known.heartbeat_us)
 
-    def of(self, selection: Selection, tails: Sequence[TailSeen] = ()) -> tuple[SourceFreshness, ...]:
+    def of(self, selection: Selection, tails: Sequence[PendingSeen] = ()) -> tuple[SourceFreshness, ...]:
         """Of the sources of a selection; tails: per part of slices what its answer has of the tail."""
         found = tuple(self._of(name) for name in sorted({p.unit.source for p in selection.parts}))
         if not max(tails, default=NO_EVENTS).events:
             return found
-        merged: dict[str, TailSeen] = {}
+        merged: dict[str, PendingSeen] = {}
         for part, seen in zip(selection.sliced, tails, strict=True):
             merged[part.unit.source] = seen.and_of(merged.get(part.unit.source, NO_EVENTS))
         for source, seen in merged.items():

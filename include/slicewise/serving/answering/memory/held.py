@@ -4,26 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from slicewise.offsets.vector import Cover
+from slicewise.offsets.vector import OffsetVector
 from slicewise.reading.answer import Merged
 from slicewise.reading.event_list import ListMerged
-from slicewise.reading.pending import TailSeen
+from slicewise.reading.pending import PendingSeen
 from slicewise.serving.answering.catalog import Part, Selection
-from slicewise.serving.answering.memory.high_water import Lost, Reached, check_pending
+from slicewise.serving.answering.memory.high_water import HighWater, Lost, check_pending
 from slicewise.serving.answering.planned import Target
 from slicewise.stores.online.keys import whole_entity
 from slicewise.stores.online.port import ReadReply, TagRead
 
 
 def check_held(
-    reached: Reached,
+    reached: HighWater,
     selection: Selection,
     targets: Sequence[Target],
     reads: Sequence[TagRead],
     reply: ReadReply,
     merged: Merged,
     lists: Sequence[ListMerged],
-    ledgers: Sequence[Cover],
+    ledgers: Sequence[OffsetVector],
 ) -> None:
     """Refuses an answer without pending events that answers held before the store began anew; remembers what this one
     holds. targets, reads: of each tag; ledgers: of the only node, as each part was merged under. Raises Recovering."""
@@ -44,7 +44,7 @@ def check_held(
         check_pending(part, reached.answering(part.unit.storage_fingerprint, of_group, ledger, reply.said[0]))
 
 
-def _check_left(selection: Selection, seen: Sequence[TailSeen]) -> None:
+def _check_left(selection: Selection, seen: Sequence[PendingSeen]) -> None:
     """Refuses an answer about an entity whose hash still shows pending events of another life: no memory is needed.
     seen: per part of slices."""
     for part, each in zip(selection.sliced, seen, strict=False):
@@ -63,15 +63,15 @@ def _tagged(targets: Sequence[Target], reads: Sequence[TagRead]) -> Mapping[int,
 
 
 def _by_node(
-    part: Part, bases: Sequence[Cover], targets: Sequence[Target], reads: Sequence[TagRead], reply: ReadReply
-) -> Mapping[int, Sequence[tuple[bytes, Cover]]]:
+    part: Part, bases: Sequence[OffsetVector], targets: Sequence[Target], reads: Sequence[TagRead], reply: ReadReply
+) -> Mapping[int, Sequence[tuple[bytes, OffsetVector]]]:
     """Node -> tag and base of what that node has of the answers of a part: its ledger where that is no less. bases: per
     entity."""
-    found: dict[int, list[tuple[bytes, Cover]]] = {}
+    found: dict[int, list[tuple[bytes, OffsetVector]]] = {}
     for (group, entity, partition), read, number in zip(targets, reads, reply.nodes, strict=True):
         if group == part.group:
             base, ledger = bases[entity], reply.said[number].marks.ledger
             if partition is not None:
-                base = Cover({place: offset for place, offset in base.offsets.items() if place[1] == partition})
+                base = OffsetVector({place: offset for place, offset in base.offsets.items() if place[1] == partition})
             found.setdefault(number, []).append((read.tag, ledger if ledger.dominates(base) else base))
     return found

@@ -12,10 +12,10 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from slicewise.errors import Recovering
-from slicewise.offsets.vector import Cover
+from slicewise.offsets.vector import OffsetVector
 from slicewise.serving.answering.catalog import Part, Selection
 from slicewise.serving.answering.memory.pending import Pending
-from slicewise.stores.online.port import Incarnation, Marks, Said
+from slicewise.stores.online.port import NodeReply, ServerRun, StoreMetadata
 from slicewise.stores.online.rules.decisions import still_lost
 
 
@@ -39,7 +39,7 @@ class Sourced(Protocol):
 
 
 @dataclass
-class Reached:
+class HighWater:
     """How far replies of one node, and answers made of them, had come in earlier lives of the store; remembered by this
     process.
 
@@ -48,19 +48,19 @@ class Reached:
 
     lost: Mapping[str, Lost] = field(default_factory=dict)
     """Source -> what the newest reply lacks; sources that lack nothing are left out."""
-    _life: tuple[Incarnation, int] | None = None
-    _before: Cover = field(default_factory=Cover)
+    _life: tuple[ServerRun, int] | None = None
+    _before: OffsetVector = field(default_factory=OffsetVector)
     """The largest ledgers that were seen before this life."""
-    _top: Cover = field(default_factory=Cover)
+    _top: OffsetVector = field(default_factory=OffsetVector)
     """And in it."""
     _pending: Pending = field(default_factory=Pending)
-    _marks: Marks | None = None
-    _others: dict[int, Reached] = field(default_factory=dict)
+    _marks: StoreMetadata | None = None
+    _others: dict[int, HighWater] = field(default_factory=dict)
     """Of the store's nodes but the first."""
 
-    def of_node(self, number: int) -> Reached:
+    def of_node(self, number: int) -> HighWater:
         """How far the replies of one node had come."""
-        return self if number == 0 else self._others.setdefault(number, Reached())
+        return self if number == 0 else self._others.setdefault(number, HighWater())
 
     @property
     def anywhere(self) -> Mapping[str, Lost]:
@@ -70,7 +70,7 @@ class Reached:
             found |= {s: lost for s, lost in each.lost.items() if s not in found or lost.events > found[s].events}
         return found
 
-    def after(self, sources: Iterable[Sourced], marks: Marks, incarnation: Incarnation) -> Mapping[str, Lost]:
+    def after(self, sources: Iterable[Sourced], marks: StoreMetadata, incarnation: ServerRun) -> Mapping[str, Lost]:
         """Source -> what a reply with these marks lacks. sources: those that are deployed."""
         if marks is self._marks:
             return self.lost
@@ -92,9 +92,11 @@ class Reached:
 
     def _restarted(self) -> None:
         """What was seen in this life is to be reached in the next, and in all later ones."""
-        self._before, self._top = self._before.join(self._top), Cover()
+        self._before, self._top = self._before.join(self._top), OffsetVector()
 
-    def answering(self, unit: str, answers: Iterable[tuple[bytes, Cover]], ledger: Cover, said: Said) -> Lost | None:
+    def answering(
+        self, unit: str, answers: Iterable[tuple[bytes, OffsetVector]], ledger: OffsetVector, said: NodeReply
+    ) -> Lost | None:
         """Remembers what answers of a unit hold beyond the ledger of the reply that they are made of. What one of them
         lacks that an answer held in an earlier life: then none is given.
 
@@ -135,6 +137,6 @@ def check_pending(part: Part, lost: Lost | None) -> None:
         )
 
 
-def _lost(ledger: Cover, wanted: Cover) -> Lost:
+def _lost(ledger: OffsetVector, wanted: OffsetVector) -> Lost:
     events = sum(offset - ledger.get(place) for place, offset in wanted.offsets.items())
     return Lost(events, 1 - events / sum(wanted.offsets.values()))

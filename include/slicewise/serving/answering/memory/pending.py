@@ -9,14 +9,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
-from slicewise.offsets.vector import Cover
+from slicewise.offsets.vector import OffsetVector
 from slicewise.stores.online.rules.decisions import still_lost
 
 Answered = tuple[str, bytes]
 """(unit, tag of the entity)"""
 MOST = 10_000
 """Entities that are remembered one by one; of more, together."""
-_NOTHING = Cover()
+_NOTHING = OffsetVector()
 
 
 @dataclass
@@ -24,11 +24,11 @@ class Pending:
     """Of one node's answers: how far they were ahead of the ledger in earlier lives of the store, and in this one."""
 
     most: int = MOST
-    _before: dict[Answered, Cover] = field(default_factory=dict)
-    _now: dict[Answered, Cover] = field(default_factory=dict)
-    _all_before: dict[str, Cover] = field(default_factory=dict)
+    _before: dict[Answered, OffsetVector] = field(default_factory=dict)
+    _now: dict[Answered, OffsetVector] = field(default_factory=dict)
+    _all_before: dict[str, OffsetVector] = field(default_factory=dict)
     """Of a unit's entities together, where they were too many."""
-    _all_now: dict[str, Cover] = field(default_factory=dict)
+    _all_now: dict[str, OffsetVector] = field(default_factory=dict)
 
     @property
     def recalls(self) -> bool:
@@ -45,21 +45,21 @@ class Pending:
             _join(self._all_before, _units_of(self._before))
             self._before = {}
 
-    def reached(self, ledger: Cover, topics: Iterable[str]) -> None:
+    def reached(self, ledger: OffsetVector, topics: Iterable[str]) -> None:
         """Forgets of earlier lives what the ledger holds. topics: ids of those that stand."""
         if self.recalls:
             stand = frozenset(topics)
             self._before = {k: base for k, base in self._before.items() if still_lost(ledger, base, stand)}
             self._all_before = {k: base for k, base in self._all_before.items() if still_lost(ledger, base, stand)}
 
-    def lacking(self, unit: str, tag: bytes, base: Cover, topics: Iterable[str]) -> Cover:
+    def lacking(self, unit: str, tag: bytes, base: OffsetVector, topics: Iterable[str]) -> OffsetVector:
         """How far an answer reached in an earlier life, where this one about the same entity does not."""
         wanted = self._before.get((unit, tag), _NOTHING)
         if unit in self._all_before:
             wanted = wanted.join(self._all_before[unit])
         return still_lost(base, wanted, topics)
 
-    def saw(self, unit: str, tag: bytes, base: Cover, ledger: Cover) -> None:
+    def saw(self, unit: str, tag: bytes, base: OffsetVector, ledger: OffsetVector) -> None:
         """An answer of this life that is ahead of the ledger. An older reply may come later than a newer one."""
         each = unit, tag
         found = self._now.get(each)
@@ -74,16 +74,16 @@ class Pending:
         self._now = {}
 
 
-def _units_of(bases: Mapping[Answered, Cover]) -> Iterator[tuple[str, Cover]]:
+def _units_of(bases: Mapping[Answered, OffsetVector]) -> Iterator[tuple[str, OffsetVector]]:
     return ((unit, base) for (unit, _), base in bases.items())
 
 
-def _join(together: dict[str, Cover], bases: Iterable[tuple[str, Cover]]) -> None:
+def _join(together: dict[str, OffsetVector], bases: Iterable[tuple[str, OffsetVector]]) -> None:
     for unit, base in bases:
         together[unit] = together.get(unit, _NOTHING).join(base)
 
 
-def _larger(found: Cover, base: Cover) -> Cover:
+def _larger(found: OffsetVector, base: OffsetVector) -> OffsetVector:
     """The base, as a rule; both, where it is of an older reply."""
     offsets = base.offsets
     for place, offset in found.offsets.items():

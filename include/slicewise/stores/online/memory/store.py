@@ -16,10 +16,10 @@ from slicewise.codec import IDENTITY_BYTES, pack_skip
 from slicewise.errors import CodecError, StoreUnavailable
 from slicewise.stores.online.keys import LOW, TAIL_COUNT
 from slicewise.stores.online.memory import pending as memory_tail
-from slicewise.stores.online.port import Incarnation
+from slicewise.stores.online.port import ServerRun
 from slicewise.stores.online.routing import Nodes
 from slicewise.stores.online.rules import decisions
-from slicewise.stores.online.sharded.operations import JointOperations
+from slicewise.stores.online.sharded.operations import ShardedOperations
 from slicewise.stores.online.steps import (
     EXPIRED,
     MISSED,
@@ -29,11 +29,11 @@ from slicewise.stores.online.steps import (
     KeyChange,
     ListChange,
     Members,
-    PutBoard,
+    PendingChange,
+    PendingListChange,
+    PutLeaderboard,
     PutText,
     Tagged,
-    TailChange,
-    TailListChange,
     Text,
     Time,
     Together,
@@ -80,8 +80,8 @@ class MemoryServer:
         self._undo: list[Undo] = []
 
     @property
-    def incarnation(self) -> Incarnation:
-        return Incarnation(f"{self.name}-{self.life}", f"{self.name}-{self.life}")
+    def incarnation(self) -> ServerRun:
+        return ServerRun(f"{self.name}-{self.life}", f"{self.name}-{self.life}")
 
     def connect(self) -> MemoryNode:
         return MemoryNode(self)
@@ -114,9 +114,9 @@ class MemoryServer:
             return self._change(command)
         if isinstance(command, ListChange):
             return self._list_change(command)
-        if isinstance(command, TailChange):
+        if isinstance(command, PendingChange):
             return self._tail_change(command)
-        if isinstance(command, TailListChange):
+        if isinstance(command, PendingListChange):
             return self._tail_list_change(command)
         if isinstance(command, Members):
             return self._members(command)
@@ -127,7 +127,7 @@ class MemoryServer:
             self._remember(lambda: self._put_back(command.key, before))
             self.texts[command.key] = command.value
             return None
-        if isinstance(command, PutBoard):
+        if isinstance(command, PutLeaderboard):
             return self._put_board(command)
         if isinstance(command, Together):
             return [self.execute(inner) for inner in command.commands]
@@ -180,7 +180,7 @@ class MemoryServer:
                 del self.hashes[change.key]
         return len(change.sets) - len(sets)
 
-    def _put_board(self, command: PutBoard) -> int:
+    def _put_board(self, command: PutLeaderboard) -> int:
         """What scripts/board.lua does."""
         found, now = self._hash(command.key), self.clock.now_us()
         if found is not None and found.fields.get(b"o", b"") >= command.order:
@@ -218,7 +218,7 @@ class MemoryServer:
 
     def _put_members(
         self,
-        change: ListChange | TailListChange,
+        change: ListChange | PendingListChange,
         fields: Mapping[bytes, bytes],
         sets: dict[bytes, bytes],
         adds: Sequence[tuple[int, bytes]],
@@ -242,7 +242,7 @@ class MemoryServer:
         return cut
 
     # ------------------------------------------------------------ the tail
-    def _tail_change(self, change: TailChange) -> list[int]:
+    def _tail_change(self, change: PendingChange) -> list[int]:
         """What scripts/tail.lua does."""
         found, now = self._hash(change.key), self.clock.now_us() // 1_000_000
         fields = {} if found is None else found.fields
@@ -273,7 +273,7 @@ class MemoryServer:
         left_out = again + len(skipped)
         return [len(kept) - left_out, known, expired, left_out]
 
-    def _tail_list_change(self, change: TailListChange) -> list[int]:
+    def _tail_list_change(self, change: PendingListChange) -> list[int]:
         """What scripts/tail_list.lua does."""
         hashed, now = self._hash(change.key), self.clock.now_us()
         fields = {} if hashed is None else hashed.fields
@@ -365,4 +365,4 @@ def open_memory(*servers: MemoryServer) -> Store:
     if len(servers) == 1:
         return Store(servers[0].connect())
     nodes = Nodes([server.connect() for server in servers])
-    return Store(nodes, JointOperations(nodes))
+    return Store(nodes, ShardedOperations(nodes))

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from slicewise.errors import GapRefused
-from slicewise.offsets.vector import Cover
+from slicewise.offsets.vector import OffsetVector
 from slicewise.stores.online import keys
 from slicewise.stores.online.model import metadata as marks
 from slicewise.stores.online.rules import decisions
@@ -26,7 +26,7 @@ def _parsed(flat: Sequence[bytes]) -> tuple[dict[int, bytes], bytes | None]:
     return {int(seq): value for seq, value in raw.items()}, count
 
 
-def put_cover(generation: int, source: str, seq: int, cover: Cover) -> Steps[None]:
+def put_cover(generation: int, source: str, seq: int, cover: OffsetVector) -> Steps[None]:
     """Announces an archive seq: registers what it stands for, if that is not known. A cover that
     contradicts what is known is refused."""
     if seq <= decisions.START_SEQ:
@@ -37,7 +37,7 @@ def put_cover(generation: int, source: str, seq: int, cover: Cover) -> Steps[Non
     for _ in range(ATTEMPTS):
         (flat,) = yield [Whole(key)]
         known, count = _parsed(flat)
-        decisions.check_cover(source, seq, cover, {s: Cover.unpack(raw) for s, raw in _around(known, seq)})
+        decisions.check_cover(source, seq, cover, {s: OffsetVector.unpack(raw) for s, raw in _around(known, seq)})
         checks = [(COUNT, exact(count)), (field, exact(known.get(seq)))]
         sets = [(COUNT, b"%d" % (int(count or 0) + 1), 0)]
         if seq not in known:
@@ -56,9 +56,9 @@ def _around(known: dict[int, bytes], seq: int) -> Iterable[tuple[int, bytes]]:
     return [(s, known[s]) for s in near]
 
 
-def covers(generation: int, source: str) -> Steps[dict[int, Cover]]:
+def covers(generation: int, source: str) -> Steps[dict[int, OffsetVector]]:
     (flat,) = yield [Whole(keys.covers_key(generation, source))]
-    return {seq: Cover.unpack(raw) for seq, raw in _parsed(flat)[0].items()}
+    return {seq: OffsetVector.unpack(raw) for seq, raw in _parsed(flat)[0].items()}
 
 
 def announced(generation: int, source: str) -> Steps[int]:

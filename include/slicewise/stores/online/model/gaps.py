@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from slicewise.errors import CodecError
 from slicewise.log import warning
-from slicewise.offsets.gaps import Hole, from_json, joined, to_json
+from slicewise.offsets.gaps import AcceptedGap, from_json, joined, to_json
 from slicewise.stores.online.port import OnlineStore
 
 NONE = to_json(())
@@ -16,14 +16,14 @@ PART = "holes:"
 """And a source: where its accepted holes are told."""
 
 
-def tell(store: OnlineStore, source: str, holes: Sequence[Hole]) -> None:
+def tell(store: OnlineStore, source: str, holes: Sequence[AcceptedGap]) -> None:
     """Tells readers of a source's accepted holes, beside those that they were told of before.
 
     holes: as the archive has them. What cannot be read is replaced: the archive is where holes are kept.
     """
     part = f"{PART}{source}"
     texts = store.statuses(part)
-    told: tuple[Hole, ...] = ()
+    told: tuple[AcceptedGap, ...] = ()
     for text in texts:
         try:
             told = told if text is None else joined(told, from_json(text, f"status {part}"))
@@ -41,7 +41,7 @@ def of_nodes(part: str, texts: Sequence[str | None]) -> str | None:
     said = list(dict.fromkeys(text for text in texts if text is not None))
     if len(said) < 2 or not part.startswith(PART):
         return next(iter(said), None)
-    known: tuple[Hole, ...] = ()
+    known: tuple[AcceptedGap, ...] = ()
     for text in said:
         try:
             known = joined(known, from_json(text, f"status {part}"))

@@ -6,18 +6,18 @@ reply that brings the data. If it is lost with the data, the copies tell it agai
 
 from __future__ import annotations
 
-from slicewise.offsets.vector import Cover, Place
+from slicewise.offsets.vector import OffsetVector, TopicPartition
 from slicewise.stores.online.model import metadata as marks
-from slicewise.stores.online.port import Marks
+from slicewise.stores.online.port import StoreMetadata
 from slicewise.stores.online.rules import decisions
 from slicewise.stores.online.steps import ABSENT, ATTEMPTS, Steps, contended, exact
 
 
-def known_field(place: Place) -> bytes:
+def known_field(place: TopicPartition) -> bytes:
     return b"w:%s:%d" % (place[0].encode(), place[1])
 
 
-def tell(generation: int, reached: Cover) -> Steps[Marks]:
+def tell(generation: int, reached: OffsetVector) -> Steps[StoreMetadata]:
     """Marks what was reached and is not held; takes the marks of what is held again. The marks afterwards."""
     for _ in range(ATTEMPTS):
         found = yield from marks.read(generation)

@@ -10,9 +10,9 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from slicewise.errors import EpochSuperseded, GapRefused, IncarnationChanged
 from slicewise.features.declare.event_list import EventList
-from slicewise.offsets.vector import Cover, Place
+from slicewise.offsets.vector import OffsetVector, TopicPartition
 from slicewise.stores.online import keys
-from slicewise.stores.online.port import Horizon, Incarnation, Marks, StoredUnit, TailStart, Term
+from slicewise.stores.online.port import RealtimeStart, ServerRun, StoredUnit, StoreMetadata, Term, TotalUntil
 from slicewise.stores.online.rules import decisions
 from slicewise.stores.online.steps import (
     ABSENT,
@@ -33,18 +33,18 @@ Sets = list[tuple[bytes, bytes, int]]
 PLACES = b"places"
 
 
-def ledger_field(place: Place) -> bytes:
+def ledger_field(place: TopicPartition) -> bytes:
     return b"g:%s:%d" % (place[0].encode(), place[1])
 
 
-def parse(flat: Sequence[bytes]) -> Marks | None:
+def parse(flat: Sequence[bytes]) -> StoreMetadata | None:
     """The marks in a reply to HGETALL; None where they are missing."""
     raw = dict(zip(flat[::2], flat[1::2], strict=True))
     if b"generation" not in raw:
         return None
-    ledger: dict[Place, int] = {}
+    ledger: dict[TopicPartition, int] = {}
     starts, building, aliases, topics, terms, keeps, horizons, tails = {}, {}, {}, {}, {}, {}, {}, {}
-    known: dict[Place, int] = {}
+    known: dict[TopicPartition, int] = {}
     ready = set()
     for field, value in raw.items():
         kind, _, name = field.decode().partition(":")
@@ -52,14 +52,14 @@ def parse(flat: Sequence[bytes]) -> Marks | None:
             topic, _, partition = name.rpartition(":")
             (ledger if kind == "g" else known)[topic, int(partition)] = int(value)
         elif kind == "s" and name:
-            starts[name] = Cover.unpack(value)
+            starts[name] = OffsetVector.unpack(value)
         elif kind == "y" and name:
             ready.add(name)
         elif kind == "k" and name:
             keeps[name] = EventList.parse(value.decode())
         elif kind == "h" and name:
             hour, _, seq = value.partition(b"/")
-            horizons[name] = Horizon(int(hour), int(seq))
+            horizons[name] = TotalUntil(int(hour), int(seq))
         elif kind == "e" and name:
             tails[name] = unpack_tail(value)
         elif kind == "n" and name:
@@ -71,12 +71,12 @@ def parse(flat: Sequence[bytes]) -> Marks | None:
             aliases[name] = tuple(value.decode().split(","))
         elif kind == "t" and name:
             topics[name] = value.decode()
-    return Marks(
+    return StoreMetadata(
         generation=int(raw[b"generation"]),
         epoch=int(raw[b"epoch"]),
         units=raw[b"units"].decode(),
         places=frozenset(ledger),
-        ledger=Cover(ledger),
+        ledger=OffsetVector(ledger),
         starts=starts,
         ready=frozenset(ready),
         building=building,
@@ -87,13 +87,13 @@ def parse(flat: Sequence[bytes]) -> Marks | None:
         keeps=keeps,
         horizons=horizons,
         tails=tails,
-        known=Cover(known),
+        known=OffsetVector(known),
         node=raw.get(b"node", b"").decode(),
         set_id=int(raw.get(b"set", 0)),
     )
 
 
-def bound(marks: Marks | None, generation: int) -> Marks:
+def bound(marks: StoreMetadata | None, generation: int) -> StoreMetadata:
     """The marks, if they are of this generation; IncarnationChanged otherwise."""
     if marks is None or marks.generation != generation:
         found = "no marks" if marks is None else f"generation {marks.generation}"
@@ -104,7 +104,7 @@ def bound(marks: Marks | None, generation: int) -> Marks:
     return marks
 
 
-def read(generation: int) -> Steps[Marks]:
+def read(generation: int) -> Steps[StoreMetadata]:
     (flat,) = yield [Whole(keys.MARKS)]
     return bound(parse(flat), generation)
 
@@ -121,11 +121,11 @@ def change(
     return Change((KeyChange(keys.MARKS, [stands, *checks], sets, deletes), *others))
 
 
-def initialise(node: str = "", set_id: int = 0, after: int = 0, same: int = 0) -> Steps[Marks]:
+def initialise(node: str = "", set_id: int = 0, after: int = 0, same: int = 0) -> Steps[StoreMetadata]:
     """A store without marks gets the store's own time as its generation: it never repeats.
 
-    node, set_id: of a store of several nodes, as in `Marks` (set_id 0: this generation names a new set). after: the
-    generation is later than this one; same: it is this one, which a node of the same new set got.
+    node, set_id: of a store of several nodes, as in `StoreMetadata` (set_id 0: this generation names a new set).
+    after: the generation is later than this one; same: it is this one, which a node of the same new set got.
     """
     for _ in range(ATTEMPTS):
         flat, now = yield [Whole(keys.MARKS), Time()]
@@ -145,7 +145,9 @@ def initialise(node: str = "", set_id: int = 0, after: int = 0, same: int = 0) -
     raise contended("marks")
 
 
-def advance_ledger(generation: int, start: Cover, end: Cover, epoch: int, units: str) -> Steps[Cover]:
+def advance_ledger(
+    generation: int, start: OffsetVector, end: OffsetVector, epoch: int, units: str
+) -> Steps[OffsetVector]:
     """The ledger after a batch from `start` to `end`: no gap, the newest epoch, its units."""
     for _ in range(ATTEMPTS):
         marks = yield from read(generation)
@@ -165,11 +167,11 @@ def advance_ledger(generation: int, start: Cover, end: Cover, epoch: int, units:
         ]
         (reply,) = yield [change(generation, checks, sets)]
         if reply != MISSED:
-            return marks.ledger.join(Cover(reached))
+            return marks.ledger.join(OffsetVector(reached))
     raise contended("ledger")
 
 
-def standing(marks: Marks, places: Iterable[Place]) -> Checks:
+def standing(marks: StoreMetadata, places: Iterable[TopicPartition]) -> Checks:
     return [
         (
             ledger_field(place),
@@ -179,7 +181,7 @@ def standing(marks: Marks, places: Iterable[Place]) -> Checks:
     ]
 
 
-def places(marks: Marks) -> Checks:
+def places(marks: StoreMetadata) -> Checks:
     """No place was added: a start cover would lack it."""
     return [(PLACES, exact(b"%d" % len(marks.places)))]
 
@@ -188,7 +190,7 @@ def tail_field(source: str) -> bytes:
     return b"e:%s" % source.encode()
 
 
-def pack_tail(tail: TailStart) -> bytes:
+def pack_tail(tail: RealtimeStart) -> bytes:
     """Canonical msgpack: [run id, replication id, start as a packed cover]."""
     import msgpack  # here, so that Airflow's environment can import this module without it
 
@@ -196,14 +198,14 @@ def pack_tail(tail: TailStart) -> bytes:
     return b"\x93" + b"".join(map(msgpack.packb, ids)) + tail.start.pack()
 
 
-def unpack_tail(raw: bytes) -> TailStart:
+def unpack_tail(raw: bytes) -> RealtimeStart:
     import msgpack
 
     run_id, replication_id, start = msgpack.unpackb(raw, strict_map_key=False)
-    return TailStart(Incarnation(run_id, replication_id), Cover.unpack(msgpack.packb(start)))
+    return RealtimeStart(ServerRun(run_id, replication_id), OffsetVector.unpack(msgpack.packb(start)))
 
 
-def begin_tail(generation: int, source: str, tail: TailStart, epoch: int, units: str) -> Steps[Marks]:
+def begin_tail(generation: int, source: str, tail: RealtimeStart, epoch: int, units: str) -> Steps[StoreMetadata]:
     """The mark of a tail that began at or before the ledger, which only grows in the life that the tail is bound to."""
     for _ in range(ATTEMPTS):
         marks = yield from read(generation)
@@ -215,7 +217,7 @@ def begin_tail(generation: int, source: str, tail: TailStart, epoch: int, units:
     raise contended("tail start")
 
 
-def end_tail(generation: int, source: str, incarnation: Incarnation) -> Steps[bool]:
+def end_tail(generation: int, source: str, incarnation: ServerRun) -> Steps[bool]:
     """Removes a mark that names a life of the store before this one. That of this life stands, whatever is folded: a
     zombie may write on, and what was served of it would be taken back (docs/adr/0054)."""
     found = yield from read(generation)
@@ -236,7 +238,7 @@ def _term(unit: StoredUnit, term: Term) -> Checks:
     return [(b"s:%s" % name, exact(term.start.pack())), (b"n:%s" % name, number)]
 
 
-def _check_term(marks: Marks, unit: StoredUnit, term: Term) -> None:
+def _check_term(marks: StoreMetadata, unit: StoredUnit, term: Term) -> None:
     """Says why a check of the term did not hold; EpochSuperseded."""
     if decisions.term_of(marks, unit.storage_fingerprint) != term:
         raise EpochSuperseded(
@@ -246,7 +248,7 @@ def _check_term(marks: Marks, unit: StoredUnit, term: Term) -> None:
 
 
 def mark_ready(
-    generation: int, unit: StoredUnit, term: Term, start: Cover, views: Mapping[str, Sequence[str]]
+    generation: int, unit: StoredUnit, term: Term, start: OffsetVector, views: Mapping[str, Sequence[str]]
 ) -> Steps[None]:
     """All that lies below the unit's start cover stands; names take their aliases."""
     name = unit.storage_fingerprint
@@ -314,7 +316,7 @@ def lifetime_seqs(generation: int, term: Term) -> Steps[tuple[int, ...]]:
 
 
 def mark_horizon(
-    generation: int, unit: StoredUnit, term: Term, horizon: Horizon, announced: tuple[bytes, int], whole: bool
+    generation: int, unit: StoredUnit, term: Term, horizon: TotalUntil, announced: tuple[bytes, int], whole: bool
 ) -> Steps[bool]:
     """All totals of the unit reach the horizon. announced: key of the source's covers, and the announcements there
     when the hours were read that the totals were made of: one that came later may have brought an entity an hour
@@ -337,5 +339,5 @@ def mark_horizon(
     return bool(reply != MISSED)
 
 
-def horizon_text(horizon: Horizon) -> bytes:
+def horizon_text(horizon: TotalUntil) -> bytes:
     return b"%d/%d" % horizon

@@ -12,42 +12,42 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from slicewise.errors import CodecError
-from slicewise.offsets.vector import Cover, Place
-from slicewise.stores.online.port import Marks
+from slicewise.offsets.vector import OffsetVector, TopicPartition
+from slicewise.stores.online.port import StoreMetadata
 from slicewise.stores.online.rules.decisions import still_lost
 
 FILE, MANIFEST = "witness.json", "manifest-{}.json"
 
 
 @dataclass(frozen=True)
-class Witness:
+class MetadataBackup:
     """Marks as they were once seen. ledger: of all marks seen, per place the largest."""
 
     generation: int
-    """`Marks.life`."""
+    """`StoreMetadata.life`."""
     epoch: int
     units: str
     """Digest of the deployment."""
-    ledger: Cover
+    ledger: OffsetVector
     topics: Mapping[str, str]
 
-    def after(self, marks: Marks) -> Witness:
+    def after(self, marks: StoreMetadata) -> MetadataBackup:
         """With newer marks. Of an older life of the store the deployment that stood last is kept."""
         ledger = self.ledger.join(marks.ledger)
         if self.is_ahead_of(marks) or not marks.units:
             return self if ledger == self.ledger else replace(self, ledger=ledger)
-        seen = Witness(marks.life, marks.epoch, marks.units, ledger, marks.topics)
+        seen = MetadataBackup(marks.life, marks.epoch, marks.units, ledger, marks.topics)
         return self if seen == self else seen
 
-    def is_ahead_of(self, marks: Marks) -> bool:
+    def is_ahead_of(self, marks: StoreMetadata) -> bool:
         """Whether the store lost a deployment: generations are times of the store, epochs count in one."""
         return (self.generation, self.epoch) > (marks.life, marks.epoch)
 
-    def lost(self, marks: Marks) -> Cover:
+    def lost(self, marks: StoreMetadata) -> OffsetVector:
         """Where the ledger had come, of places where it stands before that."""
         return still_lost(marks.ledger, self.ledger, (marks.topics or self.topics).values())
 
-    def to_be_deployed(self, marks: Marks) -> bool:
+    def to_be_deployed(self, marks: StoreMetadata) -> bool:
         """Whether the store lost the deployment that stood last."""
         return bool(self.units) and self.units != marks.units and (not marks.units or self.is_ahead_of(marks))
 
@@ -66,36 +66,38 @@ class Witness:
         )
 
     @staticmethod
-    def parse(text: str) -> Witness:
+    def parse(text: str) -> MetadataBackup:
         """Raises CodecError where it is none."""
         try:
             raw = json.loads(text)
-            ledger: dict[Place, int] = {
+            ledger: dict[TopicPartition, int] = {
                 (topic, int(partition)): int(offset)
                 for topic, places in raw["ledger"].items()
                 for partition, offset in places.items()
             }
             topics = {str(name): str(topic_id) for name, topic_id in raw["topics"].items()}
-            return Witness(int(raw["generation"]), int(raw["epoch"]), str(raw["units"]), Cover(ledger), topics)
+            return MetadataBackup(
+                int(raw["generation"]), int(raw["epoch"]), str(raw["units"]), OffsetVector(ledger), topics
+            )
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise CodecError(f"a copy of the marks cannot be read: {error}", expected="what to_json wrote") from error
 
 
-def of(marks: Marks) -> Witness:
+def of(marks: StoreMetadata) -> MetadataBackup:
     """The first: what stands now."""
-    return Witness(marks.life, marks.epoch, marks.units, marks.ledger, marks.topics)
+    return MetadataBackup(marks.life, marks.epoch, marks.units, marks.ledger, marks.topics)
 
 
-class WitnessFile:
+class MetadataBackupFile:
     """The stream's copy, below its state folder. One process writes it."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
 
-    def read(self) -> Witness | None:
+    def read(self) -> MetadataBackup | None:
         """None where there is none, or none that can be read: then other copies are asked."""
         try:
-            return Witness.parse((self._folder / FILE).read_text())
+            return MetadataBackup.parse((self._folder / FILE).read_text())
         except (OSError, CodecError):
             return None
 
@@ -106,7 +108,7 @@ class WitnessFile:
         except OSError:
             return None
 
-    def write(self, witness: Witness, manifest: str | None) -> None:
+    def write(self, witness: MetadataBackup, manifest: str | None) -> None:
         """Replaces the copy in one step. manifest: of its deployment, where it is another than before."""
         self._folder.mkdir(parents=True, exist_ok=True)
         if manifest is not None:

@@ -18,11 +18,11 @@ import numpy.typing as npt
 
 from slicewise import codec
 from slicewise.aggregates.kernel.columns import Columns
-from slicewise.offsets.vector import Cover
+from slicewise.offsets.vector import OffsetVector
 from slicewise.stores.online import keys
 from slicewise.stores.online.attempts import Int64, brought_in, require_order
 from slicewise.stores.online.operations import ids
-from slicewise.stores.online.port import FoldBatch, FoldOutcome, Term
+from slicewise.stores.online.port import MicroBatch, MicroBatchOutcome, Term
 from slicewise.stores.online.rules import decisions
 from slicewise.stores.online.steps import (
     ABSENT,
@@ -73,7 +73,7 @@ class Groups:
     """Per group: its slice."""
 
     @staticmethod
-    def of(batch: FoldBatch, rows: Int64) -> Groups:
+    def of(batch: MicroBatch, rows: Int64) -> Groups:
         entity, number = batch.entity[rows], batch.number[rows]
         order = np.lexsort((number, entity))
         entity, number = entity[order], number[order]
@@ -91,7 +91,7 @@ class Groups:
         )
 
 
-def fold(generation: int, term: Term, covers_of: CoversOf, batch: FoldBatch) -> Steps[FoldOutcome]:
+def fold(generation: int, term: Term, covers_of: CoversOf, batch: MicroBatch) -> Steps[MicroBatchOutcome]:
     """Brings a batch in. Any replay, in any batch boundaries, by any number of writers, adds
     nothing. Requires rows in offset order and offsets below 2^53."""
     require_order(batch.offset)
@@ -99,7 +99,7 @@ def fold(generation: int, term: Term, covers_of: CoversOf, batch: FoldBatch) -> 
     return (yield from brought_in(runs(batch), batch.entity, attempt, f"unit {batch.unit.storage_fingerprint}"))
 
 
-def runs(batch: FoldBatch, chunk: int = CHUNK, max_slices: int = MAX_SLICES) -> Iterator[Int64]:
+def runs(batch: MicroBatch, chunk: int = CHUNK, max_slices: int = MAX_SLICES) -> Iterator[Int64]:
     """Rows in the order in which they are brought in: a chunk of entities at a time, and of an
     entity that touches too many slices consecutive runs, each atomic."""
     n = len(batch.offset)
@@ -131,8 +131,8 @@ def runs(batch: FoldBatch, chunk: int = CHUNK, max_slices: int = MAX_SLICES) -> 
 
 
 def _attempt(
-    generation: int, term: Term, covers_of: CoversOf, batch: FoldBatch, rows: Int64
-) -> Generator[Sequence[Command], list[Any], tuple[FoldOutcome, Int64]]:
+    generation: int, term: Term, covers_of: CoversOf, batch: MicroBatch, rows: Int64
+) -> Generator[Sequence[Command], list[Any], tuple[MicroBatchOutcome, Int64]]:
     """One read and one write of all entities of these rows; the entities to take again."""
     unit, place, groups = batch.unit, batch.place, Groups.of(batch, rows)
     guard = keys.guard_field(place)
@@ -155,7 +155,7 @@ def _attempt(
     tailed = [batch.tail or reply[1] is not None for reply in replies[: len(entities)]]
     running = [value for reply in replies[: len(entities)] for value in reply[2:]]
     hours = [reply[0] for reply in replies[len(entities) : len(entities) + len(days)]]
-    known_ids = ids.Known.of(place, ids_keys, [reply[0] for reply in replies[len(entities) + len(days) :]])
+    known_ids = ids.RememberedIds.of(place, ids_keys, [reply[0] for reply in replies[len(entities) + len(days) :]])
 
     floors = yield from _floors(term.start, covers_of, batch, groups, days, hours)
     last = np.array([-1 if raw is None else int(raw) for raw in guards], np.int64)
@@ -209,7 +209,7 @@ def _attempt(
         min(reply, len(change.keys[0].sets) - 1) for change, reply in zip(wanted, done, strict=True) if reply > 0
     )
     stood = ~missed[owner]
-    outcome = FoldOutcome(
+    outcome = MicroBatchOutcome(
         rows=int(stood.sum()),
         applied=int((stood & kept).sum()),
         known=int((stood & known).sum()),
@@ -223,9 +223,9 @@ def _attempt(
 
 
 def _duplicates(
-    batch: FoldBatch,
+    batch: MicroBatch,
     groups: Groups,
-    remembered: ids.Known,
+    remembered: ids.RememberedIds,
     known: npt.NDArray[np.bool_],
     owner: Int64,
     offset: Int64,
@@ -239,7 +239,7 @@ def _duplicates(
     return found, changes
 
 
-def _days(generation: int, name: str, batch: FoldBatch, groups: Groups) -> list[tuple[int, int, bytes]]:
+def _days(generation: int, name: str, batch: MicroBatch, groups: Groups) -> list[tuple[int, int, bytes]]:
     """Distinct (position of entity, day, key of the day's hash) that the groups touch."""
     day = groups.number * batch.unit.slice_us // DAY_US
     first = _first(day) | _first(groups.owner)
@@ -260,9 +260,9 @@ def _hours(raw: bytes) -> Mapping[int, int]:
 
 
 def _floors(
-    start: Cover,
+    start: OffsetVector,
     covers_of: CoversOf,
-    batch: FoldBatch,
+    batch: MicroBatch,
     groups: Groups,
     days: list[tuple[int, int, bytes]],
     found: list[bytes | None],
@@ -297,7 +297,7 @@ def _floors(
 
 
 def _combine(
-    batch: FoldBatch,
+    batch: MicroBatch,
     groups: Groups,
     kept: npt.NDArray[np.bool_],
     floors: Int64,

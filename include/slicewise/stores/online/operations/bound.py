@@ -11,9 +11,9 @@ from collections.abc import Generator, Iterable, Mapping, Sequence
 from typing import Any
 
 from slicewise import codec
-from slicewise.codec.leaderboards import Board
+from slicewise.codec.leaderboards import StoredLeaderboard
 from slicewise.errors import DataLoss, EpochSuperseded, NotReady
-from slicewise.offsets.vector import Cover
+from slicewise.offsets.vector import OffsetVector
 from slicewise.stores.online import keys
 from slicewise.stores.online.model import archive_versions as covers
 from slicewise.stores.online.model import leaderboards as boards
@@ -26,27 +26,27 @@ from slicewise.stores.online.operations import pending as tail
 from slicewise.stores.online.operations import publish_hour as swap
 from slicewise.stores.online.operations import publish_total as lifetime
 from slicewise.stores.online.port import (
-    BoardReply,
     Deployable,
     EntityRead,
-    FoldBatch,
-    FoldOutcome,
-    Horizon,
     HourEntry,
-    Incarnation,
+    LeaderboardReply,
     LifetimeEntry,
     ListBatch,
-    Marks,
+    MicroBatch,
+    MicroBatchOutcome,
+    NodeReply,
+    PendingBatch,
+    PendingOutcome,
+    PublishOutcome,
     ReadReply,
+    RealtimeStart,
     Renewal,
-    Said,
+    ServerRun,
     StoredUnit,
-    SwapOutcome,
+    StoreMetadata,
     TagRead,
-    TailBatch,
-    TailOutcome,
-    TailStart,
     Term,
+    TotalUntil,
     UnitReply,
 )
 from slicewise.stores.online.rules import days, decisions
@@ -67,21 +67,21 @@ from slicewise.stores.online.steps import (
 )
 from slicewise.windows.slices import PENTAD_DAYS
 
-NOTHING = Cover()
+NOTHING = OffsetVector()
 NO_RENEWAL = Renewal()
 
 
 class Operations:
     """Operations of one connection, as steps."""
 
-    def __init__(self, incarnation: Incarnation, node: str = "") -> None:
-        """node: as in `Marks`, of one of several."""
+    def __init__(self, incarnation: ServerRun, node: str = "") -> None:
+        """node: as in `StoreMetadata`, of one of several."""
         self.incarnation = incarnation
         self.node = node
         self._generation: int | None = None
         self._held: dict[str, Term] = {}
-        self._covers: dict[str, dict[int, Cover]] = {}
-        self._marks: tuple[list[bytes], Marks] | None = None
+        self._covers: dict[str, dict[int, OffsetVector]] = {}
+        self._marks: tuple[list[bytes], StoreMetadata] | None = None
 
     @property
     def generation(self) -> int:
@@ -102,29 +102,29 @@ class Operations:
         (now,) = yield [Time()]
         return int(now)
 
-    def marks(self) -> Steps[Marks]:
+    def marks(self) -> Steps[StoreMetadata]:
         return (yield from marks.read(self.generation))
 
-    def initialise(self, set_id: int = 0, after: int = 0, same: int = 0) -> Steps[Marks]:
+    def initialise(self, set_id: int = 0, after: int = 0, same: int = 0) -> Steps[StoreMetadata]:
         found = yield from marks.initialise(self.node, set_id, after, same)
         decisions.check_node(found, self.node)
         if self._generation is None:
             self._generation = found.generation
         return marks.bound(found, self._generation)
 
-    def begin_batch(self, start: Cover, epoch: int, units: str) -> Steps[Marks]:
+    def begin_batch(self, start: OffsetVector, epoch: int, units: str) -> Steps[StoreMetadata]:
         found = yield from marks.read(self.generation)
         decisions.check_batch(found.ledger, (found.epoch, found.units), start, epoch, units)
         return found
 
-    def advance_ledger(self, start: Cover, end: Cover, epoch: int, units: str) -> Steps[Cover]:
+    def advance_ledger(self, start: OffsetVector, end: OffsetVector, epoch: int, units: str) -> Steps[OffsetVector]:
         return (yield from marks.advance_ledger(self.generation, start, end, epoch, units))
 
-    def tell_known(self, reached: Cover) -> Steps[Marks]:
+    def tell_known(self, reached: OffsetVector) -> Steps[StoreMetadata]:
         return (yield from known.tell(self.generation, reached))
 
-    def begin_tail(self, source: str, start: Cover, epoch: int, units: str) -> Steps[Marks]:
-        begun = TailStart(self.incarnation, start)
+    def begin_tail(self, source: str, start: OffsetVector, epoch: int, units: str) -> Steps[StoreMetadata]:
+        begun = RealtimeStart(self.incarnation, start)
         return (yield from marks.begin_tail(self.generation, source, begun, epoch, units))
 
     def end_tail(self, source: str) -> Steps[bool]:
@@ -135,11 +135,11 @@ class Operations:
         deployment: Deployable,
         expected_epoch: int,
         topics: Mapping[str, str],
-        earliest: Cover,
+        earliest: OffsetVector,
         renewal: Renewal = NO_RENEWAL,
         epoch: int = 0,
-        since: Cover = NOTHING,
-    ) -> Steps[Marks]:
+        since: OffsetVector = NOTHING,
+    ) -> Steps[StoreMetadata]:
         change = deploying.deploy(self.generation, deployment, expected_epoch, topics, earliest, renewal, epoch, since)
         return (yield from change)
 
@@ -151,16 +151,16 @@ class Operations:
         term = yield from self.term(unit)
         yield from marks.mark_building(self.generation, unit, term, done, total)
 
-    def mark_ready(self, unit: StoredUnit, start: Cover, views: Mapping[str, Sequence[str]]) -> Steps[None]:
+    def mark_ready(self, unit: StoredUnit, start: OffsetVector, views: Mapping[str, Sequence[str]]) -> Steps[None]:
         term = yield from self.term(unit)
         yield from marks.mark_ready(self.generation, unit, term, start, views)
 
     # ------------------------------------------------------------ covers
-    def put_cover(self, source: str, seq: int, cover: Cover) -> Steps[None]:
+    def put_cover(self, source: str, seq: int, cover: OffsetVector) -> Steps[None]:
         yield from covers.put_cover(self.generation, source, seq, cover)
         self._covers.setdefault(source, {})[seq] = cover
 
-    def covers(self, source: str) -> Steps[Mapping[int, Cover]]:
+    def covers(self, source: str) -> Steps[Mapping[int, OffsetVector]]:
         found = yield from covers.covers(self.generation, source)
         self._covers[source] = dict(found)
         return found
@@ -173,7 +173,7 @@ class Operations:
 
     def covers_of(
         self, source: str, seqs: Iterable[int]
-    ) -> Generator[Sequence[Command], list[Any], Mapping[int, Cover]]:
+    ) -> Generator[Sequence[Command], list[Any], Mapping[int, OffsetVector]]:
         """Covers of these archive seqs, of those that are still known; what was learned once is not
         asked again."""
         known = self._covers.setdefault(source, {})
@@ -183,7 +183,7 @@ class Operations:
             (found,) = yield [Fields(key, [b"%d" % seq for seq in unknown])]
             for seq, raw in zip(unknown, found, strict=True):
                 if raw is not None:
-                    known[seq] = Cover.unpack(raw)
+                    known[seq] = OffsetVector.unpack(raw)
         return known
 
     # ------------------------------------------------------------ terms
@@ -214,7 +214,7 @@ class Operations:
         return decisions.term_of(found, unit.storage_fingerprint)
 
     # ------------------------------------------------------------ data
-    def fold(self, batch: FoldBatch) -> Steps[FoldOutcome]:
+    def fold(self, batch: MicroBatch) -> Steps[MicroBatchOutcome]:
         term = yield from self.term(batch.unit)
 
         def covers_of(seqs: Iterable[int]) -> Any:
@@ -222,13 +222,13 @@ class Operations:
 
         return (yield from fold.fold(self.generation, term, covers_of, batch))
 
-    def add(self, batch: ListBatch) -> Steps[FoldOutcome]:
+    def add(self, batch: ListBatch) -> Steps[MicroBatchOutcome]:
         term = yield from self.term(batch.unit)
         if batch.place is None:
             decisions.check_start(batch.start, term.start)
         return (yield from lists.add(self.generation, term, batch))
 
-    def tail(self, batch: TailBatch, bound: int, room: codec.Room = codec.ROOM) -> Steps[TailOutcome]:
+    def tail(self, batch: PendingBatch, bound: int, room: codec.Room = codec.ROOM) -> Steps[PendingOutcome]:
         term = yield from self.term(batch.unit)
         return (yield from tail.tail(self.generation, term, batch, bound, room))
 
@@ -237,14 +237,14 @@ class Operations:
         unit: StoredUnit,
         hour: int,
         seq: int,
-        cover: Cover,
+        cover: OffsetVector,
         entries: Sequence[HourEntry],
-    ) -> Steps[SwapOutcome]:
+    ) -> Steps[PublishOutcome]:
         term = yield from self.term(unit)
         decisions.check_swap(seq, cover, term.start)
         yield from self._check_known(unit, seq, cover)
         if unit.lifetime and (yield from self._below_horizon(unit, hour)):
-            return SwapOutcome(0, len(entries), 0, ())
+            return PublishOutcome(0, len(entries), 0, ())
         return (yield from swap.swap(self.generation, term.name, unit, hour, seq, cover, entries))
 
     def _below_horizon(self, unit: StoredUnit, hour: int) -> Steps[bool]:
@@ -253,7 +253,7 @@ class Operations:
         found = (yield from marks.read(self.generation)).horizons.get(unit.storage_fingerprint)
         return found is not None and hour < found.hour
 
-    def _check_known(self, unit: StoredUnit, seq: int, cover: Cover) -> Steps[None]:
+    def _check_known(self, unit: StoredUnit, seq: int, cover: OffsetVector) -> Steps[None]:
         if seq == decisions.START_SEQ:
             return
         known = yield from self.covers_of(unit.source, [seq])
@@ -265,7 +265,7 @@ class Operations:
                 next_step="see which archive this store belongs to",
             )
 
-    def announce_lifetime(self, unit: StoredUnit, horizon: int, seq: int, cover: Cover) -> Steps[None]:
+    def announce_lifetime(self, unit: StoredUnit, horizon: int, seq: int, cover: OffsetVector) -> Steps[None]:
         term = yield from self.term(unit)
         if seq != decisions.START_SEQ:
             # named before it is announced: a trim that counted this announcement has seen the name
@@ -277,10 +277,10 @@ class Operations:
         unit: StoredUnit,
         horizon: int,
         seq: int,
-        cover: Cover,
+        cover: OffsetVector,
         entries: Sequence[LifetimeEntry],
         days: Sequence[int],
-    ) -> Steps[SwapOutcome]:
+    ) -> Steps[PublishOutcome]:
         term = yield from self.term(unit)
         found = yield from marks.read(self.generation)
         decisions.check_lifetime(seq, cover, term.start, found.ledger)
@@ -288,19 +288,19 @@ class Operations:
         return (yield from lifetime.bring(self.generation, term.name, unit, horizon, seq, cover, entries, days))
 
     def mark_horizon(
-        self, unit: StoredUnit, horizon: int, seq: int, announced: int, whole: bool, start: Cover | None = None
+        self, unit: StoredUnit, horizon: int, seq: int, announced: int, whole: bool, start: OffsetVector | None = None
     ) -> Steps[bool]:
         term = yield from self.term(unit)
         decisions.check_horizon(horizon)
         decisions.check_start(start, term.start)
         counted = keys.covers_key(self.generation, unit.source), announced
-        return (yield from marks.mark_horizon(self.generation, unit, term, Horizon(horizon, seq), counted, whole))
+        return (yield from marks.mark_horizon(self.generation, unit, term, TotalUntil(horizon, seq), counted, whole))
 
     def lifetime_seqs(self, unit: StoredUnit) -> Steps[tuple[int, ...]]:
         term = yield from self.term(unit)
         return (yield from marks.lifetime_seqs(self.generation, term))
 
-    def mark_swapped(self, unit: StoredUnit, hour: int, seq: int, start: Cover | None = None) -> Steps[bool]:
+    def mark_swapped(self, unit: StoredUnit, hour: int, seq: int, start: OffsetVector | None = None) -> Steps[bool]:
         term = yield from self.term(unit)
         decisions.check_start(start, term.start)
         return (yield from marks.mark_swapped(self.generation, unit, term, hour, seq))
@@ -349,18 +349,20 @@ class Operations:
                 units.append(UnitReply(hot, found_fields[position:end]))
                 position = end
             entities.append(units)
-        return ReadReply({0: Said(replies[0], self._marks[1], self.incarnation)}, entities)
+        return ReadReply({0: NodeReply(replies[0], self._marks[1], self.incarnation)}, entities)
 
-    def put_board(self, name: str, epoch: int, every_us: int, board: Board, held_us: int = 0) -> Steps[bool]:
+    def put_board(
+        self, name: str, epoch: int, every_us: int, board: StoredLeaderboard, held_us: int = 0
+    ) -> Steps[bool]:
         return (yield from boards.put_board(self.generation, name, epoch, every_us, board, held_us))
 
-    def board(self, name: str) -> Steps[BoardReply]:
+    def board(self, name: str) -> Steps[LeaderboardReply]:
         return (yield from boards.board(self.generation, name))
 
-    def remember_boards(self, epoch: int, past: Sequence[tuple[str, int, Board]]) -> Steps[None]:
+    def remember_boards(self, epoch: int, past: Sequence[tuple[str, int, StoredLeaderboard]]) -> Steps[None]:
         yield from boards.remember_boards(self.generation, epoch, past)
 
-    def remembered_board(self, name: str, end_us: int) -> Steps[Board | None]:
+    def remembered_board(self, name: str, end_us: int) -> Steps[StoredLeaderboard | None]:
         return (yield from boards.remembered_board(self.generation, name, end_us))
 
     def put_status(self, part: str, text: str) -> Steps[None]:

@@ -9,16 +9,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from slicewise.errors import DefinitionError, EpochSuperseded
-from slicewise.offsets.vector import Cover
+from slicewise.offsets.vector import OffsetVector
 from slicewise.stores.online import keys
 from slicewise.stores.online.model import metadata as marks
 from slicewise.stores.online.model.metadata import Sets
 from slicewise.stores.online.operations.publish_total import first_horizon
-from slicewise.stores.online.port import Deployable, Horizon, Marks, Renewal
+from slicewise.stores.online.port import Deployable, Renewal, StoreMetadata, TotalUntil
 from slicewise.stores.online.rules import decisions
 from slicewise.stores.online.steps import ATTEMPTS, MISSED, PutText, Steps, Time, contended, exact
 
-NOTHING = Cover()
+NOTHING = OffsetVector()
 
 
 def deploy(
@@ -26,11 +26,11 @@ def deploy(
     deployment: Deployable,
     expected_epoch: int,
     topics: Mapping[str, str],
-    earliest: Cover,
+    earliest: OffsetVector,
     renewal: Renewal,
     epoch: int = 0,
-    since: Cover = NOTHING,
-) -> Steps[Marks]:
+    since: OffsetVector = NOTHING,
+) -> Steps[StoreMetadata]:
     """Epoch + 1, digest, start cover := ledger for new units and those to be built again, aliases, in one change.
 
     epoch: of one of several nodes, the epoch that all of them get; since: what another of them has applied: units begin
@@ -76,7 +76,7 @@ def deploy(
         if empty := [name for name in at_once if units[name].lifetime]:
             (now_us,) = yield [Time()]
             horizons = {
-                name: Horizon(first_horizon(now_us, units[name].retention_us), decisions.START_SEQ) for name in empty
+                name: TotalUntil(first_horizon(now_us, units[name].retention_us), decisions.START_SEQ) for name in empty
             }
         ready = ((found.ready - rebuilt) | set(at_once)) & set(units)
         term = decisions.new_term(found, reached)

@@ -19,7 +19,7 @@ import numpy as np
 from slicewise import codec
 from slicewise.stores.online import keys
 from slicewise.stores.online.attempts import Int64, brought_in, require_order
-from slicewise.stores.online.port import FoldOutcome, ListBatch, Term
+from slicewise.stores.online.port import ListBatch, MicroBatchOutcome, Term
 from slicewise.stores.online.rules import decisions
 from slicewise.stores.online.steps import EXPIRED, MISSED, Command, Fields, ListChange, Steps, exact
 
@@ -29,7 +29,7 @@ MAX_MEMBERS = 512
 """Events of one entity in one atomic run: bounds the arguments and the time of a script."""
 
 
-def add(generation: int, term: Term, batch: ListBatch) -> Steps[FoldOutcome]:
+def add(generation: int, term: Term, batch: ListBatch) -> Steps[MicroBatchOutcome]:
     """Brings a batch in. Any replay, in any batch boundaries, by any number of writers, adds nothing.
 
     Requires rows in offset order and offsets below 2^53 where the batch is of one place.
@@ -62,7 +62,7 @@ def runs(batch: ListBatch, chunk: int = CHUNK, most: int = MAX_MEMBERS) -> Itera
 
 def _attempt(
     generation: int, term: Term, batch: ListBatch, rows: Int64
-) -> Generator[Sequence[Command], list[Any], tuple[FoldOutcome, Int64]]:
+) -> Generator[Sequence[Command], list[Any], tuple[MicroBatchOutcome, Int64]]:
     """One read and one write of all entities of these rows; the entities to take again."""
     kept_by = batch.unit.event_list
     assert kept_by is not None
@@ -75,7 +75,7 @@ def _attempt(
 
     wanted: list[ListChange] = []
     owners: list[int] = []
-    outcomes: list[FoldOutcome] = []
+    outcomes: list[MicroBatchOutcome] = []
     floor = 0 if place is None else term.start.get(place)
     for i, (begin, end) in enumerate(pairwise([*starts, len(rows)])):
         low, guard = replies[i][0], None if place is None else replies[i][1]
@@ -89,7 +89,7 @@ def _attempt(
         members = [batch.members[row] for row in some[new].tolist()]
         standing = decisions.above_low_water(members, low)
         known = int((offset <= last).sum()) if place is not None else 0
-        outcome = FoldOutcome(
+        outcome = MicroBatchOutcome(
             rows=len(some),
             applied=len(standing),
             known=known,
@@ -117,12 +117,12 @@ def _attempt(
         outcome = outcomes[i]
         if reply == MISSED:
             missed.append(i)
-            outcomes[i] = FoldOutcome(misses=1)
+            outcomes[i] = MicroBatchOutcome(misses=1)
         elif reply == EXPIRED:
             outcomes[i] = replace(outcome, applied=0, expired=outcome.applied + outcome.expired, entities=0)
         else:
             outcomes[i] = replace(outcome, cut=reply)
-    total = FoldOutcome()
+    total = MicroBatchOutcome()
     for outcome in outcomes:
         total = decisions.added(total, outcome)
     return total, np.array(entities, np.int64)[missed]

@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from slicewise import codec
 from slicewise.features.schema.duplicates import judge
-from slicewise.offsets.vector import Cover, Place
+from slicewise.offsets.vector import OffsetVector, TopicPartition
 from slicewise.stores.online import keys
 from slicewise.stores.online.port import Ids
 from slicewise.stores.online.rules import decisions
@@ -25,17 +25,17 @@ Int64 = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True)
-class Known:
+class RememberedIds:
     """What was read for some entities: a reply of `reads` each."""
 
-    place: Place
+    place: TopicPartition
     keys: Sequence[bytes]
     raw: Sequence[bytes | None]
     remembered: Sequence[codec.Remembered]
 
     @staticmethod
-    def of(place: Place, hashes: Sequence[bytes], raw: Sequence[bytes | None]) -> Known:
-        return Known(place, hashes, raw, [codec.NOTHING if r is None else codec.unpack_ids(r) for r in raw])
+    def of(place: TopicPartition, hashes: Sequence[bytes], raw: Sequence[bytes | None]) -> RememberedIds:
+        return RememberedIds(place, hashes, raw, [codec.NOTHING if r is None else codec.unpack_ids(r) for r in raw])
 
     @property
     def last(self) -> Int64:
@@ -43,7 +43,7 @@ class Known:
         return np.array([each.last for each in self.remembered], np.int64)
 
 
-def unremembered(ledger: Cover, starts: Iterable[Cover]) -> dict[Place, int]:
+def unremembered(ledger: OffsetVector, starts: Iterable[OffsetVector]) -> dict[TopicPartition, int]:
     """Of the ledger's places those at which a unit stands that has folded nothing beyond its start cover yet: a stream
     must begin before there, or the unit knows no id of the events below. place -> its ledger.
 
@@ -54,13 +54,13 @@ def unremembered(ledger: Cover, starts: Iterable[Cover]) -> dict[Place, int]:
     return {place: at for place, at in ledger.offsets.items() if any(at <= start.get(place) for start in begun)}
 
 
-def reads(place: Place, hashes: Sequence[bytes]) -> list[Fields]:
+def reads(place: TopicPartition, hashes: Sequence[bytes]) -> list[Fields]:
     """What to read of entities before `judged`."""
     return [Fields(key, [keys.ids_field(place)]) for key in hashes]
 
 
 def judged(
-    known: Known, ids: Ids, rows: Int64, owner: Int64, offset: Int64
+    known: RememberedIds, ids: Ids, rows: Int64, owner: Int64, offset: Int64
 ) -> tuple[npt.NDArray[np.bool_], dict[int, KeyChange]]:
     """Per row whether it is a duplicate, and what is remembered from now on, by the number of the entity.
 

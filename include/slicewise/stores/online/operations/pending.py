@@ -15,17 +15,17 @@ import numpy as np
 from slicewise import codec
 from slicewise.stores.online import keys
 from slicewise.stores.online.attempts import Int64, require_order
-from slicewise.stores.online.port import TailBatch, TailOutcome, Term
+from slicewise.stores.online.port import PendingBatch, PendingOutcome, Term
 from slicewise.stores.online.rules import decisions
-from slicewise.stores.online.steps import Command, Steps, TailChange, TailListChange
+from slicewise.stores.online.steps import Command, PendingChange, PendingListChange, Steps
 
 MAX_EVENTS = 512
 """Of one call: bounds the arguments and the time of a script."""
 
 
 def tail(
-    generation: int, term: Term, batch: TailBatch, bound: int, room: codec.Room = codec.ROOM
-) -> Steps[TailOutcome]:
+    generation: int, term: Term, batch: PendingBatch, bound: int, room: codec.Room = codec.ROOM
+) -> Steps[PendingOutcome]:
     """Writes a batch, whose events follow those that the same tail wrote before. Written again, or by another tail,
     nothing changes. bound: events of an entity's tail, beyond which the rest is skipped (of event lists none); room: of
     a tail field.
@@ -41,16 +41,16 @@ def tail(
         else _members(generation, term, batch, rows)
         for rows in calls
     ]
-    total = TailOutcome(rows=len(batch.offset), below=int(below.sum()))
+    total = PendingOutcome(rows=len(batch.offset), below=int(below.sum()))
     for reply in replies:
         written, known, expired, rest = reply
         skipped, cut = (rest, 0) if batch.unit.event_list is None else (0, rest)
-        one = TailOutcome(0, written, known, 0, expired, skipped, cut)
-        total = TailOutcome(*(x + y for x, y in zip(astuple(total), astuple(one), strict=True)))
+        one = PendingOutcome(0, written, known, 0, expired, skipped, cut)
+        total = PendingOutcome(*(x + y for x, y in zip(astuple(total), astuple(one), strict=True)))
     return total
 
 
-def _calls(batch: TailBatch, rows: Int64) -> Iterator[Int64]:
+def _calls(batch: PendingBatch, rows: Int64) -> Iterator[Int64]:
     """Rows of one entity each, in offset order, as many as a call takes."""
     order = rows[np.argsort(batch.entity[rows], kind="stable")]
     starts = np.flatnonzero(np.diff(batch.entity[order], prepend=-1)).tolist()
@@ -59,7 +59,7 @@ def _calls(batch: TailBatch, rows: Int64) -> Iterator[Int64]:
             yield order[at : min(at + MAX_EVENTS, end)]
 
 
-def _fields(generation: int, term: Term, batch: TailBatch, rows: Int64, bound: int, room: codec.Room) -> Command:
+def _fields(generation: int, term: Term, batch: PendingBatch, rows: Int64, bound: int, room: codec.Room) -> Command:
     unit, place = batch.unit, batch.place
     offsets = batch.offset[rows].tolist()
     numbers = (batch.time[rows] // unit.slice_us).tolist()
@@ -68,7 +68,7 @@ def _fields(generation: int, term: Term, batch: TailBatch, rows: Int64, bound: i
         for number in numbers
     ]
     members = [batch.members[row] for row in rows.tolist()]
-    return TailChange(
+    return PendingChange(
         keys.hot_key(generation, _tag(batch, rows), term.name),
         keys.guard_field(place),
         keys.skip_field(place),
@@ -79,12 +79,12 @@ def _fields(generation: int, term: Term, batch: TailBatch, rows: Int64, bound: i
     )
 
 
-def _members(generation: int, term: Term, batch: TailBatch, rows: Int64) -> Command:
+def _members(generation: int, term: Term, batch: PendingBatch, rows: Int64) -> Command:
     keeps = batch.unit.event_list
     assert keeps is not None
     times = batch.time[rows]
     members = [batch.members[row] for row in rows.tolist()]
-    return TailListChange(
+    return PendingListChange(
         keys.list_key(generation, _tag(batch, rows), term.name),
         keys.members_key(generation, _tag(batch, rows), term.name),
         keys.guard_field(batch.place),
@@ -94,6 +94,6 @@ def _members(generation: int, term: Term, batch: TailBatch, rows: Int64) -> Comm
     )
 
 
-def _tag(batch: TailBatch, rows: Int64) -> bytes:
+def _tag(batch: PendingBatch, rows: Int64) -> bytes:
     tags: Sequence[bytes] = batch.tags
     return tags[int(batch.entity[rows[0]])]

@@ -12,11 +12,11 @@ from collections.abc import Sequence
 
 from slicewise import codec
 from slicewise.errors import CodecError
-from slicewise.offsets.vector import Cover
+from slicewise.offsets.vector import OffsetVector
 from slicewise.stores.online import keys
-from slicewise.stores.online.port import HourEntry, StoredUnit, SwapOutcome
+from slicewise.stores.online.port import HourEntry, PublishOutcome, StoredUnit
 from slicewise.stores.online.rules import decisions
-from slicewise.stores.online.rules.decisions import Running, Swap
+from slicewise.stores.online.rules.decisions import PublishDecision, Running
 from slicewise.stores.online.steps import (
     ABSENT,
     ATTEMPTS,
@@ -45,9 +45,9 @@ def swap(
     unit: StoredUnit,
     hour: int,
     seq: int,
-    cover: Cover,
+    cover: OffsetVector,
     entries: Sequence[HourEntry],
-) -> Steps[SwapOutcome]:
+) -> Steps[PublishOutcome]:
     """Moves the entries of one compacted hour in; idempotent, safe beside folds and other swaps."""
     swapped = stale = expired = 0
     left_over: list[int] = []
@@ -67,7 +67,7 @@ def swap(
                 if change is not None:
                     wanted.append(change)
                     owners.append(i)
-                elif action is Swap.STALE:
+                elif action is PublishDecision.STALE:
                     stale += 1
                 else:
                     left_over.append(i)
@@ -84,7 +84,7 @@ def swap(
                 break
         else:
             raise contended(f"unit {unit.storage_fingerprint} hour {hour}")
-    return SwapOutcome(swapped, stale, expired, tuple(sorted(left_over)))
+    return PublishOutcome(swapped, stale, expired, tuple(sorted(left_over)))
 
 
 def _keys(generation: int, name: str, hour: int, entry: HourEntry) -> tuple[bytes, bytes]:
@@ -98,20 +98,20 @@ def _entity(
     unit: StoredUnit,
     hour: int,
     seq: int,
-    cover: Cover,
+    cover: OffsetVector,
     entry: HourEntry,
     flat: Sequence[bytes],
     raw_hours: bytes | None,
-) -> tuple[Swap, Change | None]:
+) -> tuple[PublishDecision, Change | None]:
     named = [value for value in (entry.total, entry.slices, entry.minutes) if value is not None]
     if any(_SEQ.unpack_from(value)[0] != seq for value in named):
         raise CodecError(f"a value of another seq than {seq}", where=f"hour {hour}")
     hours = codec.unpack_hours(raw_hours)
     running, guards, total = hot_fields(flat, unit.slice_us, range(hour, hour + 1))
     if total is not None and hour < codec.unpack_lifetime(total).horizon:
-        return Swap.STALE, None  # it is in the total
+        return PublishDecision.STALE, None  # it is in the total
     action, deletes = decisions.swap_decision(seq, cover, hours.get(hour), running)
-    if action is not Swap.SWAP:
+    if action is not PublishDecision.SWAP:
         return action, None
     # A fold that brings anything in moves its place's guard: while the guards stand, so do the
     # running partials. Places beyond the cover cannot matter.
@@ -141,7 +141,7 @@ def _entity(
     return action, Change(tuple(changes))
 
 
-def standing(guards: dict[bytes, bytes], cover: Cover) -> list[tuple[bytes, bytes]]:
+def standing(guards: dict[bytes, bytes], cover: OffsetVector) -> list[tuple[bytes, bytes]]:
     """That no guard moved, of no place that a cover names or the entity knows."""
     return [(field, exact(guards.get(field))) for field in sorted({*guards, *map(keys.guard_field, cover)})]
 

@@ -12,12 +12,12 @@ from itertools import chain
 import numpy as np
 
 from slicewise import codec
-from slicewise.offsets.vector import Cover
+from slicewise.offsets.vector import OffsetVector
 from slicewise.stores.online import keys
 from slicewise.stores.online.operations.publish_hour import hot_fields, standing
-from slicewise.stores.online.port import LifetimeEntry, StoredUnit, SwapOutcome
+from slicewise.stores.online.port import LifetimeEntry, PublishOutcome, StoredUnit
 from slicewise.stores.online.rules import decisions
-from slicewise.stores.online.rules.decisions import Swap
+from slicewise.stores.online.rules.decisions import PublishDecision
 from slicewise.stores.online.steps import (
     ATTEMPTS,
     MISSED,
@@ -44,10 +44,10 @@ def bring(
     unit: StoredUnit,
     horizon: int,
     seq: int,
-    cover: Cover,
+    cover: OffsetVector,
     entries: Sequence[LifetimeEntry],
     days: Sequence[int],
-) -> Steps[SwapOutcome]:
+) -> Steps[PublishOutcome]:
     """Hours before the horizon go into the entities' totals, and out of the hashes of these days and of what is
     running; idempotent, safe beside folds, swaps and other runs of itself."""
     decisions.check_horizon(horizon)
@@ -72,9 +72,9 @@ def bring(
                 action, deletes = decisions.lifetime_decision(
                     horizon, seq, cover, entries[i].since, stands, chain.from_iterable(compacted), running
                 )
-                if action is Swap.SWAP:
+                if action is PublishDecision.SWAP:
                     fit.append((i, standing(guards, cover), deletes, total, [raw for (raw,) in found]))
-                elif action is Swap.STALE:
+                elif action is PublishDecision.STALE:
                     stale += 1
                 else:
                     left_over.append(i)
@@ -97,7 +97,7 @@ def bring(
                 break
         else:
             raise contended(f"totals of unit {unit.storage_fingerprint}")
-    return SwapOutcome(brought, stale, 0, tuple(sorted(left_over)))
+    return PublishOutcome(brought, stale, 0, tuple(sorted(left_over)))
 
 
 def _emptied(day: bytes, raw: bytes) -> KeyChange:

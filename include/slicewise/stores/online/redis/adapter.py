@@ -11,15 +11,15 @@ from typing import Any, TypeVar, cast
 import hiredis
 
 from slicewise.errors import StoreUnavailable
-from slicewise.offsets.vector import Cover
+from slicewise.offsets.vector import OffsetVector
 from slicewise.settings import urls_of
 from slicewise.stores.online.operations.bound import Operations, read_commands
-from slicewise.stores.online.port import BoardReply, EntityRead, Incarnation, ReadReply, TagRead
+from slicewise.stores.online.port import EntityRead, LeaderboardReply, ReadReply, ServerRun, TagRead
 from slicewise.stores.online.redis.commands import SCRIPTS, decode, encode
 from slicewise.stores.online.redis.wire import NOT_YET, Address, Connection, ReplyError, pack, reader
 from slicewise.stores.online.routing import Nodes, node_name
 from slicewise.stores.online.rules import decisions
-from slicewise.stores.online.sharded.operations import JointOperations
+from slicewise.stores.online.sharded.operations import ShardedOperations
 from slicewise.stores.online.steps import Command, Steps
 from slicewise.stores.online.store import Store
 
@@ -40,7 +40,7 @@ def open_store(url: str, timeout_s: float = 30.0) -> Store:
         for address in addresses:
             opened.append(RedisNode(address, timeout_s))
         nodes = Nodes(opened)
-        return Store(nodes, JointOperations(nodes))
+        return Store(nodes, ShardedOperations(nodes))
     except BaseException:
         for node in opened:
             node.close()
@@ -62,7 +62,7 @@ def open_node(url: str, number: int, count: int, timeout_s: float = 30.0) -> Sto
         raise
 
 
-def check_hello(replies: Sequence[Any], address: Address) -> Incarnation:
+def check_hello(replies: Sequence[Any], address: Address) -> ServerRun:
     for reply in replies:
         if isinstance(reply, ReplyError):
             raise StoreUnavailable(
@@ -76,7 +76,7 @@ def check_hello(replies: Sequence[Any], address: Address) -> Incarnation:
         info.get("maxmemory_policy", "unknown"),
         info.get("role", "unknown"),
     )
-    return Incarnation(info["run_id"], info["master_replid"])
+    return ServerRun(info["run_id"], info["master_replid"])
 
 
 def parse_info(raw: bytes) -> Mapping[str, str]:
@@ -165,7 +165,7 @@ class AsyncReader:
         return self._steps
 
     @property
-    def incarnation(self) -> Incarnation:
+    def incarnation(self) -> ServerRun:
         return self.operations.incarnation
 
     @property
@@ -186,10 +186,10 @@ class AsyncReader:
     async def manifest(self, digest: str) -> str | None:
         return await self._drive(self.operations.manifest(digest))
 
-    async def covers(self, source: str) -> Mapping[int, Cover]:
+    async def covers(self, source: str) -> Mapping[int, OffsetVector]:
         return await self._drive(self.operations.covers(source))
 
-    async def board(self, name: str) -> BoardReply:
+    async def board(self, name: str) -> LeaderboardReply:
         return await self._drive(self.operations.board(name))
 
     async def status(self, part: str) -> str | None:

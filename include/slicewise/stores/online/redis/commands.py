@@ -21,11 +21,11 @@ from slicewise.stores.online.steps import (
     Fields,
     ListChange,
     Members,
-    PutBoard,
+    PendingChange,
+    PendingListChange,
+    PutLeaderboard,
     PutText,
     Tagged,
-    TailChange,
-    TailListChange,
     Text,
     Time,
     Together,
@@ -75,11 +75,11 @@ def encode(commands: Sequence[Command]) -> tuple[list[bytes], int]:
             packed.append(_change(command))
         elif isinstance(command, ListChange):
             packed.append(_list_change(command))
-        elif isinstance(command, TailChange):
+        elif isinstance(command, PendingChange):
             packed.append(_tail(command))
-        elif isinstance(command, TailListChange):
+        elif isinstance(command, PendingListChange):
             packed.append(_tail_list(command))
-        elif isinstance(command, PutBoard):
+        elif isinstance(command, PutLeaderboard):
             parts = (command.order, command.value, b"%d" % command.expiry_ms)
             packed.append(pack((b"EVALSHA", _BOARD_SHA, b"1", command.key, *parts)))
         elif isinstance(command, Members):
@@ -162,7 +162,7 @@ def _keeps(keeps: EventList, expiry: int) -> list[bytes]:
     return [b"%d" % n for n in (keeps.range_us, keeps.rows, keeps.late_us, keeps.most, expiry)]
 
 
-def _tail(change: TailChange) -> bytes:
+def _tail(change: PendingChange) -> bytes:
     words = [b"EVALSHA", _TAIL_SHA, b"1", change.key, change.guard, change.skip, change.place]
     words += [b"%d" % n for n in (change.bound, *change.room)]
     for offset, member, expiry in change.events:
@@ -170,7 +170,7 @@ def _tail(change: TailChange) -> bytes:
     return pack(tuple(words))
 
 
-def _tail_list(change: TailListChange) -> bytes:
+def _tail_list(change: PendingListChange) -> bytes:
     words = [b"EVALSHA", _TAIL_LIST_SHA, b"2", change.key, change.list_key, change.guard]
     words += _keeps(change.keeps, change.expiry)
     for offset, score, member in change.events:

@@ -17,7 +17,7 @@ from typing import Any, Protocol
 from slicewise.errors import IncarnationChanged, StoreUnavailable
 from slicewise.stores.online.keys import MARKS, manifest_key
 from slicewise.stores.online.model import metadata as marks
-from slicewise.stores.online.port import Incarnation, Marks
+from slicewise.stores.online.port import ServerRun, StoreMetadata
 from slicewise.stores.online.redis.adapter import RedisNode
 from slicewise.stores.online.redis.status import connected
 from slicewise.stores.online.redis.wire import Address, ReplyError
@@ -50,8 +50,8 @@ they were asked for) -> what is found."""
 class Deployed:
     """What a life of the store holds."""
 
-    incarnation: Incarnation
-    marks: Marks
+    incarnation: ServerRun
+    marks: StoreMetadata
     manifest: Mapping[str, Any]
 
 

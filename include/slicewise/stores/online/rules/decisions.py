@@ -26,8 +26,8 @@ from slicewise.errors import (
     UnknownArchive,
 )
 from slicewise.features.declare.event_list import EventList
-from slicewise.offsets.vector import Cover, Place
-from slicewise.stores.online.port import FoldOutcome, Incarnation, Marks, TailStart, Term
+from slicewise.offsets.vector import OffsetVector, TopicPartition
+from slicewise.stores.online.port import MicroBatchOutcome, RealtimeStart, ServerRun, StoreMetadata, Term
 from slicewise.windows.slices import HOUR_US
 
 hours_digest = day_digest
@@ -44,7 +44,9 @@ MAX_OFFSET = 2**53
 
 
 # ------------------------------------------------------------------ fold
-def hour_floor(place: Place, start: Cover, hours: Mapping[int, int], covers: Mapping[int, Cover], hour: int) -> int:
+def hour_floor(
+    place: TopicPartition, start: OffsetVector, hours: Mapping[int, int], covers: Mapping[int, OffsetVector], hour: int
+) -> int:
     """First offset of `place` that a fold of `hour` may still bring in.
 
     What lies below the unit's start cover belongs to its backfill, whether that has swapped its
@@ -81,7 +83,7 @@ def hour_of(number: int, slice_us: int) -> int:
 
 
 # ------------------------------------------------------------------ tail
-def check_tail(ledger: Cover, current: tuple[int, str], start: Cover, epoch: int, units: str) -> None:
+def check_tail(ledger: OffsetVector, current: tuple[int, str], start: OffsetVector, epoch: int, units: str) -> None:
     """Whether a tail may begin at `start`: what lies before it must be folded. EpochSuperseded, GapRefused."""
     check_batch(ledger, current, start, epoch, units)
 
@@ -145,7 +147,7 @@ def list_expiry_s(keeps: EventList, newest_us: int) -> int:
     return expiry_s(newest_us + 1, keeps.range_us) + LIST_SLACK_S if keeps.expires else 0
 
 
-def lists_to_rebuild(units: Mapping[str, EventList | None], marks: Marks) -> set[str]:
+def lists_to_rebuild(units: Mapping[str, EventList | None], marks: StoreMetadata) -> set[str]:
     """Deployed event lists that are to hold more than they kept so far: what they lack has been trimmed, or has
     expired without a sign. They begin a new term, and are built again from the archive."""
     return {
@@ -155,13 +157,13 @@ def lists_to_rebuild(units: Mapping[str, EventList | None], marks: Marks) -> set
     }
 
 
-def added(a: FoldOutcome, b: FoldOutcome) -> FoldOutcome:
+def added(a: MicroBatchOutcome, b: MicroBatchOutcome) -> MicroBatchOutcome:
     """Both together."""
-    return FoldOutcome(*(x + y for x, y in zip(astuple(a), astuple(b), strict=True)))
+    return MicroBatchOutcome(*(x + y for x, y in zip(astuple(a), astuple(b), strict=True)))
 
 
 # ------------------------------------------------------------------ ledger
-def check_batch(ledger: Cover, current: tuple[int, str], start: Cover, epoch: int, units: str) -> None:
+def check_batch(ledger: OffsetVector, current: tuple[int, str], start: OffsetVector, epoch: int, units: str) -> None:
     """Whether a batch that begins at `start` may be folded, or may advance the ledger.
 
     current: (epoch, digest of the deployed units) in the marks. A place that has no ledger stands
@@ -184,34 +186,36 @@ def check_batch(ledger: Cover, current: tuple[int, str], start: Cover, epoch: in
             )
 
 
-def advanced(ledger: Cover, end: Cover) -> dict[Place, int]:
+def advanced(ledger: OffsetVector, end: OffsetVector) -> dict[TopicPartition, int]:
     """Where the ledger moves after a batch that may advance it: per place to the larger."""
     return {place: offset for place, offset in end.offsets.items() if offset > ledger.get(place)}
 
 
-def still_lost(ledger: Cover, known: Cover, topics: Iterable[str]) -> Cover:
+def still_lost(ledger: OffsetVector, known: OffsetVector, topics: Iterable[str]) -> OffsetVector:
     """Of what is known to have been applied, the places where the ledger stands before that. topics: ids of those that
     stand; the log of another does not come again."""
     stand = frozenset(topics)
-    return Cover({at: offset for at, offset in known.offsets.items() if at[0] in stand and offset > ledger.get(at)})
+    return OffsetVector(
+        {at: offset for at, offset in known.offsets.items() if at[0] in stand and offset > ledger.get(at)}
+    )
 
 
-def begun(places: frozenset[Place], topics: Iterable[str], earliest: Cover) -> Cover:
+def begun(places: frozenset[TopicPartition], topics: Iterable[str], earliest: OffsetVector) -> OffsetVector:
     """Where the ledger of topics begins that no deployment has known: at the log's first offsets.
 
     topics: ids that are known already. A partition that is added to a known topic begins at 0.
     """
     known = {topic for topic, _ in places} | set(topics)
-    return Cover({place: offset for place, offset in earliest.offsets.items() if place[0] not in known})
+    return OffsetVector({place: offset for place, offset in earliest.offsets.items() if place[0] not in known})
 
 
-def ahead(ledger: Cover, wanted: Cover, kept: Container[str]) -> Cover:
+def ahead(ledger: OffsetVector, wanted: OffsetVector, kept: Container[str]) -> OffsetVector:
     """Where a ledger may go on beyond what was applied: what lies between is left to the backfill, by every unit.
 
     kept: ids of topics of which a unit stands on ("": of one that has no name yet); it would lack those events for
     ever. Raises GapRefused.
     """
-    found = Cover({place: offset for place, offset in wanted.offsets.items() if offset > ledger.get(place)})
+    found = OffsetVector({place: offset for place, offset in wanted.offsets.items() if offset > ledger.get(place)})
     for place, offset in found.offsets.items():
         if place[0] in kept or "" in kept:
             raise GapRefused(
@@ -224,7 +228,7 @@ def ahead(ledger: Cover, wanted: Cover, kept: Container[str]) -> Cover:
 
 
 # ------------------------------------------------------------------ swap
-class Swap(Enum):
+class PublishDecision(Enum):
     SWAP = "swap"
     LEAVE_OVER = "leave over"
     STALE = "stale"
@@ -235,31 +239,31 @@ class Running:
     """Header of a running partial: what it holds of one slice and place lies in [first, last]."""
 
     field: bytes
-    place: Place
+    place: TopicPartition
     first: int
     last: int
 
 
 def swap_decision(
     seq: int,
-    cover: Cover,
+    cover: OffsetVector,
     current: int | None,
     running: Sequence[Running],
-) -> tuple[Swap, tuple[bytes, ...]]:
+) -> tuple[PublishDecision, tuple[bytes, ...]]:
     """Whether an entity's compacted hour may replace what stands, and which fields go with it.
 
     current: the seq that stands for this hour; running: the partials of this hour's slices. One that straddles the
     cover can be neither kept nor deleted: the entity is left over. An older seq never replaces a newer.
     """
     if current is not None and seq < current:
-        return Swap.STALE, ()
+        return PublishDecision.STALE, ()
     if any(part.first < cover.get(part.place) <= part.last for part in running):
-        return Swap.LEAVE_OVER, ()
+        return PublishDecision.LEAVE_OVER, ()
     below = [part for part in running if part.last < cover.get(part.place)]
-    return Swap.SWAP, tuple(part.field for part in below)
+    return PublishDecision.SWAP, tuple(part.field for part in below)
 
 
-def check_swap(seq: int, cover: Cover, start: Cover) -> None:
+def check_swap(seq: int, cover: OffsetVector, start: OffsetVector) -> None:
     """A result of the archive holds the backfill's events too, or must wait.
 
     Below a unit's start cover nothing is folded. An hour compacted to a cover that lies behind it
@@ -274,7 +278,7 @@ def check_swap(seq: int, cover: Cover, start: Cover) -> None:
         )
 
 
-def check_start(made_for: Cover | None, start: Cover) -> None:
+def check_start(made_for: OffsetVector | None, start: OffsetVector) -> None:
     """What a backfill brought and marks is of the start cover that it was made for. made_for: of no backfill None."""
     if made_for is not None and made_for != start:
         raise GapRefused("a backfill was made for another start cover", next_step="run the backfill again")
@@ -291,7 +295,7 @@ def check_horizon(horizon: int) -> None:
         )
 
 
-def check_lifetime(seq: int, cover: Cover, start: Cover, ledger: Cover) -> None:
+def check_lifetime(seq: int, cover: OffsetVector, start: OffsetVector, ledger: OffsetVector) -> None:
     """Totals never run ahead of the ledger: so no token must say which of all hours do, and a fold that brings in
     what lies beyond an entity's last, which no expiry forgets, brings nothing that a total holds.
 
@@ -309,12 +313,12 @@ def check_lifetime(seq: int, cover: Cover, start: Cover, ledger: Cover) -> None:
 def lifetime_decision(
     horizon: int,
     seq: int,
-    cover: Cover,
+    cover: OffsetVector,
     since: int | None,
     stands: tuple[int, int] | None,
     compacted: Iterable[int],
     running: Sequence[Running],
-) -> tuple[Swap, tuple[bytes, ...]]:
+) -> tuple[PublishDecision, tuple[bytes, ...]]:
     """Whether a total may take the place of what stands, and which running partials go with it.
 
     since: the total is of hours from there on, and what stands is added to it. stands: horizon and seq of it.
@@ -322,18 +326,21 @@ def lifetime_decision(
     An hour that another run swapped from a newer archive holds more than this total.
     """
     if any(each > seq for each in compacted):
-        return Swap.LEAVE_OVER, ()
+        return PublishDecision.LEAVE_OVER, ()
     if stands is not None:
         if stands[0] >= horizon and stands[1] >= seq and (since is not None or stands != (horizon, seq)):
-            return Swap.STALE, ()  # but a total that is written anew takes the place of its equal: it may mend it
+            return (
+                PublishDecision.STALE,
+                (),
+            )  # but a total that is written anew takes the place of its equal: it may mend it
         # what stands holds hours that are in this row too, or events that this one lacks
         if stands[0] > horizon or stands[1] > seq or (since is not None and stands[0] > since):
-            return Swap.LEAVE_OVER, ()
+            return PublishDecision.LEAVE_OVER, ()
     return swap_decision(seq, cover, None, running)
 
 
 # ------------------------------------------------------------------ covers of archive seqs
-def check_cover(source: str, seq: int, cover: Cover, known: Mapping[int, Cover]) -> None:
+def check_cover(source: str, seq: int, cover: OffsetVector, known: Mapping[int, OffsetVector]) -> None:
     """What is known of an archive's seqs is one history, in which covers only grow: also where
     what a seq stood for was forgotten, no other archive can take its place. Raises GapRefused."""
     for other, stands in known.items():
@@ -369,23 +376,23 @@ def check_forgotten(seq: int, source: str, hour: int, retention_us: int, now_us:
 
 
 # ------------------------------------------------------------------ deployment and store
-def start_cover(ledger: Cover, topic_id: str | None) -> Cover:
+def start_cover(ledger: OffsetVector, topic_id: str | None) -> OffsetVector:
     """Where a new unit starts: at the ledger of its source's topic, and of no other, since no
     archive of its source will ever contain another's events. topic_id: None where no topic has a
     name yet."""
     if topic_id is None:
         return ledger
-    return Cover({place: offset for place, offset in ledger.offsets.items() if place[0] == topic_id})
+    return OffsetVector({place: offset for place, offset in ledger.offsets.items() if place[0] == topic_id})
 
 
-def term_of(marks: Marks, unit: str) -> Term:
+def term_of(marks: StoreMetadata, unit: str) -> Term:
     """The term that stands of a unit (a fingerprint). EpochSuperseded where it is not deployed."""
     if unit not in marks.starts:
         raise EpochSuperseded(f"unit {unit} is not deployed on this store", next_step="read the deployment again")
     return Term(marks.name(unit), marks.terms.get(unit, 0), marks.starts[unit])
 
 
-def new_term(marks: Marks, epoch: int) -> int:
+def new_term(marks: StoreMetadata, epoch: int) -> int:
     """The term of a unit that the deployment of this epoch brings. Once a unit was left out, no name
     without a number is given any more: it may be that unit's, whose keys may still be written."""
     return epoch if marks.retired else 0
@@ -413,26 +420,26 @@ def aliases_to_set(
     return {view: tuple(units) for view, units in views.items() if view not in current or done.issuperset(units)}
 
 
-def tail_counts(tail: TailStart | None, incarnation: Incarnation, ledger: Cover) -> bool:
+def tail_counts(tail: RealtimeStart | None, incarnation: ServerRun, ledger: OffsetVector) -> bool:
     """Whether the tail of a source counts, for a reader of this incarnation: in another life some of what the
     tail wrote may be lost, and a tail that began beyond the ledger lacks what lies between."""
     return tail is not None and tail.incarnation == incarnation and ledger.dominates(tail.start)
 
 
-def tail_over(tail: TailStart, incarnation: Incarnation) -> bool:
+def tail_over(tail: RealtimeStart, incarnation: ServerRun) -> bool:
     """Whether the mark of a tail may go: its fields count in no answer of this life, and its writers, bound to theirs,
     write no more."""
     return tail.incarnation != incarnation
 
 
-def tail_left(tail: TailStart | None, incarnation: Incarnation) -> bool:
+def tail_left(tail: RealtimeStart | None, incarnation: ServerRun) -> bool:
     """Whether fields of a tail that stand in the store are of a life before this one. That of this life has its mark
     for as long as the life lasts; without any, the mark of another life went before its fields did."""
     return tail is None or tail_over(tail, incarnation)
 
 
-def check_node(found: Marks, node: str) -> None:
-    """Whether a connection to this node (`Marks.node`; "" for a store of one) found its marks. SettingsError."""
+def check_node(found: StoreMetadata, node: str) -> None:
+    """Whether a connection to this node found its metadata (`StoreMetadata.node`; "" of a store of one). SettingsError."""
     if found.node != node:
         says = f"node {found.node}" if found.node else "the only node of a store"
         raise SettingsError(

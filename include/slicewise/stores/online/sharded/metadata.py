@@ -9,26 +9,26 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TypeVar
 
-from slicewise.offsets.vector import Cover, Place
-from slicewise.stores.online.port import Horizon, Marks, TailStart
+from slicewise.offsets.vector import OffsetVector, TopicPartition
+from slicewise.stores.online.port import RealtimeStart, StoreMetadata, TotalUntil
 from slicewise.stores.online.routing import joint_life
 
 V = TypeVar("V")
 
 
-def newest(nodes: Sequence[Marks]) -> int:
+def newest(nodes: Sequence[StoreMetadata]) -> int:
     """The node with the newest deployment; of several the first."""
     return max(range(len(nodes)), key=lambda number: (nodes[number].epoch, -number))
 
 
-def merged(nodes: Sequence[Marks]) -> Marks:
+def merged(nodes: Sequence[StoreMetadata]) -> StoreMetadata:
     """What all of these nodes claim together. `behind` names those without the newest deployment: until they have it
     no batch is applied."""
     first = nodes[newest(nodes)]
     behind = tuple(n for n, each in enumerate(nodes) if (each.epoch, each.units) != (first.epoch, first.units))
     places = frozenset.intersection(*(each.places for each in nodes))
     ready = frozenset.intersection(*(each.ready for each in nodes))
-    return Marks(
+    return StoreMetadata(
         generation=max(each.generation for each in nodes),
         epoch=first.epoch,
         units=first.units,
@@ -51,20 +51,20 @@ def merged(nodes: Sequence[Marks]) -> Marks:
     )
 
 
-def least(covers: Sequence[Cover], places: frozenset[Place]) -> Cover:
+def least(covers: Sequence[OffsetVector], places: frozenset[TopicPartition]) -> OffsetVector:
     """What all of these contain."""
-    return Cover({place: min(each.get(place) for each in covers) for place in places})
+    return OffsetVector({place: min(each.get(place) for each in covers) for place in places})
 
 
-def joined(covers: Sequence[Cover]) -> Cover:
+def joined(covers: Sequence[OffsetVector]) -> OffsetVector:
     """What any of these contains."""
-    found = Cover()
+    found = OffsetVector()
     for each in covers:
         found = found.join(each)
     return found
 
 
-def start_of(nodes: Sequence[Marks], unit: str) -> Cover:
+def start_of(nodes: Sequence[StoreMetadata], unit: str) -> OffsetVector:
     """The start cover that a backfill is to be made for: that of a node where the unit is not ready, if there is one;
     else the largest."""
     for each in nodes:
@@ -73,7 +73,7 @@ def start_of(nodes: Sequence[Marks], unit: str) -> Cover:
     return joined([each.starts[unit] for each in nodes])
 
 
-def _building(nodes: Sequence[Marks], ready: frozenset[str]) -> dict[str, tuple[int, int]]:
+def _building(nodes: Sequence[StoreMetadata], ready: frozenset[str]) -> dict[str, tuple[int, int]]:
     found: dict[str, tuple[int, int]] = {}
     for each in nodes:
         found |= {unit: done for unit, done in each.building.items() if unit not in found and unit not in ready}
@@ -93,18 +93,20 @@ def _largest(maps: Sequence[Mapping[str, int]]) -> dict[str, int]:
     return found
 
 
-def _horizons(nodes: Sequence[Marks]) -> dict[str, Horizon]:
+def _horizons(nodes: Sequence[StoreMetadata]) -> dict[str, TotalUntil]:
     units = frozenset.intersection(*(frozenset(each.horizons) for each in nodes))
     return {
-        unit: Horizon(min(each.horizons[unit].hour for each in nodes), min(each.horizons[unit].seq for each in nodes))
+        unit: TotalUntil(
+            min(each.horizons[unit].hour for each in nodes), min(each.horizons[unit].seq for each in nodes)
+        )
         for unit in units
     }
 
 
-def _tails(nodes: Sequence[Marks]) -> dict[str, TailStart]:
+def _tails(nodes: Sequence[StoreMetadata]) -> dict[str, RealtimeStart]:
     sources = frozenset.intersection(*(frozenset(each.tails) for each in nodes))
     return {
-        source: TailStart(
+        source: RealtimeStart(
             joint_life([each.tails[source].incarnation for each in nodes]),
             joined([each.tails[source].start for each in nodes]),
         )

@@ -12,29 +12,29 @@ from dataclasses import replace
 from typing import Any
 
 from slicewise import codec
-from slicewise.codec.leaderboards import Board
+from slicewise.codec.leaderboards import StoredLeaderboard
 from slicewise.errors import EpochSuperseded, NotReady
-from slicewise.offsets.vector import Cover
+from slicewise.offsets.vector import OffsetVector
 from slicewise.stores.online.model import gaps as holes
 from slicewise.stores.online.model.metadata import bound
 from slicewise.stores.online.operations.bound import NO_RENEWAL, NOTHING, Operations
 from slicewise.stores.online.port import (
-    BoardReply,
     Deployable,
     EntityRead,
-    FoldBatch,
-    FoldOutcome,
     HourEntry,
+    LeaderboardReply,
     LifetimeEntry,
     ListBatch,
-    Marks,
+    MicroBatch,
+    MicroBatchOutcome,
+    PendingBatch,
+    PendingOutcome,
+    PublishOutcome,
     ReadReply,
     Renewal,
     StoredUnit,
-    SwapOutcome,
+    StoreMetadata,
     TagRead,
-    TailBatch,
-    TailOutcome,
 )
 from slicewise.stores.online.routing import (
     Joint,
@@ -53,7 +53,7 @@ from slicewise.stores.online.sharded import metadata as joint_marks
 from slicewise.stores.online.sharded.splitting import added, fold_parts, listed_parts
 
 
-class JointOperations(Operations):
+class ShardedOperations(Operations):
     """Operations of one connection to every node of a store, as steps whose commands say whose they are."""
 
     def __init__(self, nodes: Nodes) -> None:
@@ -82,10 +82,10 @@ class JointOperations(Operations):
         """The latest of the nodes'."""
         return int(max((yield from self._all("time_us")).values()))
 
-    def marks(self) -> Joint[Marks]:
+    def marks(self) -> Joint[StoreMetadata]:
         return joint_marks.merged((yield from self._marks_of_each()))
 
-    def _marks_of_each(self) -> Joint[list[Marks]]:
+    def _marks_of_each(self) -> Joint[list[StoreMetadata]]:
         if any(each._generation is None for each in self.each):
             raise NotReady("a node of the store has no marks yet", progress=0.0, next_step="initialise it and deploy")
         return list((yield from self._all("marks")).values())
@@ -94,11 +94,11 @@ class JointOperations(Operations):
         """An operation of every node, side by side."""
         return (yield from together({n: getattr(each, name)(*arguments) for n, each in enumerate(self.each)}))
 
-    def initialise(self, set_id: int = 0, after: int = 0, same: int = 0) -> Joint[Marks]:
+    def initialise(self, set_id: int = 0, after: int = 0, same: int = 0) -> Joint[StoreMetadata]:
         """Nodes without marks get a generation later than any that stands, and the set that the others are of; those
         of a new store begin in one generation."""
         standing = {n: each for n, each in enumerate(self.each) if each._generation is not None}
-        found: dict[int, Marks] = yield from together({n: each.marks() for n, each in standing.items()})
+        found: dict[int, StoreMetadata] = yield from together({n: each.marks() for n, each in standing.items()})
         set_id = max((marks.set_id for marks in found.values()), default=set_id)
         after = max((marks.generation for marks in found.values()), default=after)
         for number, each in enumerate(self.each):
@@ -110,21 +110,21 @@ class JointOperations(Operations):
         marks = [bound(found[n], each.generation) for n, each in enumerate(self.each)]
         return joint_marks.merged(marks)
 
-    def begin_batch(self, start: Cover, epoch: int, units: str) -> Joint[Marks]:
+    def begin_batch(self, start: OffsetVector, epoch: int, units: str) -> Joint[StoreMetadata]:
         found = yield from self._all("begin_batch", start, epoch, units)
         return joint_marks.merged(list(found.values()))
 
-    def advance_ledger(self, start: Cover, end: Cover, epoch: int, units: str) -> Joint[Cover]:
+    def advance_ledger(self, start: OffsetVector, end: OffsetVector, epoch: int, units: str) -> Joint[OffsetVector]:
         """One node after another, as a deployment goes: what the first refuses, none gets."""
         reached = []
         for number, each in enumerate(self.each):
             reached.append((yield from at(number, each.advance_ledger(start, end, epoch, units))))
         return joint_marks.least(reached, frozenset.intersection(*(frozenset(cover) for cover in reached)))
 
-    def tell_known(self, reached: Cover) -> Joint[Marks]:
+    def tell_known(self, reached: OffsetVector) -> Joint[StoreMetadata]:
         return joint_marks.merged(list((yield from self._all("tell_known", reached)).values()))
 
-    def begin_tail(self, source: str, start: Cover, epoch: int, units: str) -> Joint[Marks]:
+    def begin_tail(self, source: str, start: OffsetVector, epoch: int, units: str) -> Joint[StoreMetadata]:
         found = yield from self._all("begin_tail", source, start, epoch, units)
         return joint_marks.merged(list(found.values()))
 
@@ -136,11 +136,11 @@ class JointOperations(Operations):
         deployment: Deployable,
         expected_epoch: int,
         topics: Mapping[str, str],
-        earliest: Cover,
+        earliest: OffsetVector,
         renewal: Renewal = NO_RENEWAL,
         epoch: int = 0,
-        since: Cover = NOTHING,
-    ) -> Joint[Marks]:
+        since: OffsetVector = NOTHING,
+    ) -> Joint[StoreMetadata]:
         """One node after another, to one epoch; who finds that it stopped between two nodes goes on with it."""
         found = yield from self._marks_of_each()
         newest = found[joint_marks.newest(found)]
@@ -160,7 +160,7 @@ class JointOperations(Operations):
         epoch = epoch or newest.epoch + 1
         since = joint_marks.joined([since, *(each.ledger for each in found)])
         for number, (each, marks) in enumerate(zip(self.each, found, strict=True)):
-            mine = replace(renewal, ahead=Cover()) if marks.ledger.dominates(renewal.ahead) else renewal
+            mine = replace(renewal, ahead=OffsetVector()) if marks.ledger.dominates(renewal.ahead) else renewal
             if renewal.ahead and not mine.ahead:
                 mine = NO_RENEWAL  # it holds all that the others lost: its units stand on
             # a node that was emptied is brought everything again: what the log has needs no backfill
@@ -177,7 +177,7 @@ class JointOperations(Operations):
         for number in (yield from self._unready(unit)) or range(self.count):
             yield from at(number, self.each[number].mark_building(unit, done, total))
 
-    def mark_ready(self, unit: StoredUnit, start: Cover, views: Mapping[str, Sequence[str]]) -> Joint[None]:
+    def mark_ready(self, unit: StoredUnit, start: OffsetVector, views: Mapping[str, Sequence[str]]) -> Joint[None]:
         """On the nodes that the backfill was made for; those that begin elsewhere are not ready by it."""
         for number in (yield from self._built_for(unit, start)):
             yield from at(number, self.each[number].mark_ready(unit, start, views))
@@ -186,13 +186,13 @@ class JointOperations(Operations):
         found = yield from self._marks_of_each()
         return [number for number, each in enumerate(found) if unit.storage_fingerprint not in each.ready]
 
-    def _built_for(self, unit: StoredUnit, start: Cover) -> Joint[list[int]]:
+    def _built_for(self, unit: StoredUnit, start: OffsetVector) -> Joint[list[int]]:
         """The nodes whose unit begins there, and the others only if none does: they refuse it."""
         terms = yield from self._all("term", unit)
         found = [number for number, term in terms.items() if term.start == start]
         return found or list(terms)
 
-    def _reached_by(self, unit: StoredUnit, seq: int, cover: Cover) -> Joint[list[int]]:
+    def _reached_by(self, unit: StoredUnit, seq: int, cover: OffsetVector) -> Joint[list[int]]:
         """The nodes that an hour of this cover is for: those that the backfill was made for, or whose start cover the
         archive contains. One whose unit begins beyond holds what it must by another."""
         if seq == decisions.START_SEQ:
@@ -202,10 +202,10 @@ class JointOperations(Operations):
         return found or list(terms)
 
     # ------------------------------------------------------------ covers
-    def put_cover(self, source: str, seq: int, cover: Cover) -> Joint[None]:
+    def put_cover(self, source: str, seq: int, cover: OffsetVector) -> Joint[None]:
         yield from self._all("put_cover", source, seq, cover)
 
-    def covers(self, source: str) -> Joint[Mapping[int, Cover]]:
+    def covers(self, source: str) -> Joint[Mapping[int, OffsetVector]]:
         """What all of them know."""
         first, *others = (yield from self._all("covers", source)).values()
         return {seq: cover for seq, cover in first.items() if all(seq in each for each in others)}
@@ -245,28 +245,28 @@ class JointOperations(Operations):
         self._terms |= terms
 
     # ------------------------------------------------------------ data
-    def fold(self, batch: FoldBatch) -> Joint[FoldOutcome]:
+    def fold(self, batch: MicroBatch) -> Joint[MicroBatchOutcome]:
         parts = fold_parts(batch, self.count)
         found = yield from together({node: self.each[node].fold(part) for node, part in parts.items()})
-        return added(list(found.values()), FoldOutcome())
+        return added(list(found.values()), MicroBatchOutcome())
 
-    def add(self, batch: ListBatch) -> Joint[FoldOutcome]:
+    def add(self, batch: ListBatch) -> Joint[MicroBatchOutcome]:
         """A backfill's is of the nodes that it was made for: others may have applied less than it holds."""
         parts = listed_parts(batch, self.count)
         wanted = range(self.count) if batch.place is not None else (yield from self._built_for(batch.unit, batch.start))
         steps = {node: self.each[node].add(part) for node, part in parts.items() if node in wanted}
         left_out = sum(len(part.offset) for node, part in parts.items() if node not in wanted)
         found = yield from together(steps)
-        return added([FoldOutcome(rows=left_out, known=left_out), *found.values()], FoldOutcome())
+        return added([MicroBatchOutcome(rows=left_out, known=left_out), *found.values()], MicroBatchOutcome())
 
-    def tail(self, batch: TailBatch, bound: int, room: codec.Room = codec.ROOM) -> Joint[TailOutcome]:
+    def tail(self, batch: PendingBatch, bound: int, room: codec.Room = codec.ROOM) -> Joint[PendingOutcome]:
         parts = listed_parts(batch, self.count)
         found = yield from together({node: self.each[node].tail(part, bound, room) for node, part in parts.items()})
-        return added(list(found.values()), TailOutcome())
+        return added(list(found.values()), PendingOutcome())
 
     def swap(
-        self, unit: StoredUnit, hour: int, seq: int, cover: Cover, entries: Sequence[HourEntry]
-    ) -> Joint[SwapOutcome]:
+        self, unit: StoredUnit, hour: int, seq: int, cover: OffsetVector, entries: Sequence[HourEntry]
+    ) -> Joint[PublishOutcome]:
         wanted = yield from self._reached_by(unit, seq, cover)
         places = by_node([entry.tag for entry in entries], self.count)
         steps = {
@@ -277,7 +277,7 @@ class JointOperations(Operations):
         left_out = sum(len(mine) for node, mine in places.items() if node not in found)
         return _swapped(found, places, stale=left_out)
 
-    def announce_lifetime(self, unit: StoredUnit, horizon: int, seq: int, cover: Cover) -> Joint[None]:
+    def announce_lifetime(self, unit: StoredUnit, horizon: int, seq: int, cover: OffsetVector) -> Joint[None]:
         yield from self._all("announce_lifetime", unit, horizon, seq, cover)
 
     def bring(
@@ -285,10 +285,10 @@ class JointOperations(Operations):
         unit: StoredUnit,
         horizon: int,
         seq: int,
-        cover: Cover,
+        cover: OffsetVector,
         entries: Sequence[LifetimeEntry],
         days: Sequence[int],
-    ) -> Joint[SwapOutcome]:
+    ) -> Joint[PublishOutcome]:
         wanted: Sequence[int] = range(self.count)
         if seq == decisions.START_SEQ:
             wanted = yield from self._built_for(unit, cover)
@@ -302,7 +302,7 @@ class JointOperations(Operations):
         return _swapped(found, places, stale=left_out)
 
     def mark_horizon(
-        self, unit: StoredUnit, horizon: int, seq: int, announced: int, whole: bool, start: Cover | None = None
+        self, unit: StoredUnit, horizon: int, seq: int, announced: int, whole: bool, start: OffsetVector | None = None
     ) -> Joint[bool]:
         """True where it stands on all that the totals were brought to; a node that has a newer one keeps it."""
         counts = yield from self._counts(unit.source, announced)
@@ -315,7 +315,7 @@ class JointOperations(Operations):
         found = (yield from self._all("lifetime_seqs", unit)).values()
         return tuple(sorted({seq for each in found for seq in each}))
 
-    def mark_swapped(self, unit: StoredUnit, hour: int, seq: int, start: Cover | None = None) -> Joint[bool]:
+    def mark_swapped(self, unit: StoredUnit, hour: int, seq: int, start: OffsetVector | None = None) -> Joint[bool]:
         """On the nodes that it was swapped on."""
         if start is not None:
             wanted = yield from self._built_for(unit, start)
@@ -353,20 +353,22 @@ class JointOperations(Operations):
         number = node_of(name.encode(), self.count)
         return number, self.each[number]
 
-    def put_board(self, name: str, epoch: int, every_us: int, board: Board, held_us: int = 0) -> Joint[bool]:
+    def put_board(
+        self, name: str, epoch: int, every_us: int, board: StoredLeaderboard, held_us: int = 0
+    ) -> Joint[bool]:
         number, each = self._of(name)
         return (yield from at(number, each.put_board(name, epoch, every_us, board, held_us)))
 
-    def board(self, name: str) -> Joint[BoardReply]:
+    def board(self, name: str) -> Joint[LeaderboardReply]:
         number, each = self._of(name)
         return (yield from at(number, each.board(name)))
 
-    def remember_boards(self, epoch: int, past: Sequence[tuple[str, int, Board]]) -> Joint[None]:
+    def remember_boards(self, epoch: int, past: Sequence[tuple[str, int, StoredLeaderboard]]) -> Joint[None]:
         places = by_node([name.encode() for name, _, _ in past], self.count)
         steps = {node: self.each[node].remember_boards(epoch, [past[i] for i in mine]) for node, mine in places.items()}
         yield from together(steps)
 
-    def remembered_board(self, name: str, end_us: int) -> Joint[Board | None]:
+    def remembered_board(self, name: str, end_us: int) -> Joint[StoredLeaderboard | None]:
         number, each = self._of(name)
         return (yield from at(number, each.remembered_board(name, end_us)))
 
@@ -380,10 +382,10 @@ class JointOperations(Operations):
         return list((yield from self._all("status", part)).values())
 
 
-def _swapped(found: Mapping[int, SwapOutcome], places: Mapping[int, Sequence[int]], stale: int) -> SwapOutcome:
+def _swapped(found: Mapping[int, PublishOutcome], places: Mapping[int, Sequence[int]], stale: int) -> PublishOutcome:
     """Outcomes of nodes as one of all entries; stale: of nodes that were not asked."""
     left_over = sorted(places[node][i] for node, each in found.items() for i in each.left_over)
-    return SwapOutcome(
+    return PublishOutcome(
         sum(each.swapped for each in found.values()),
         stale + sum(each.stale for each in found.values()),
         sum(each.expired for each in found.values()),

@@ -10,20 +10,20 @@ import numpy as np
 
 from slicewise.aggregates.kernel.columns import Columns
 from slicewise.stores.online.attempts import Int64
-from slicewise.stores.online.port import FoldBatch, FoldOutcome, ListBatch, TailBatch, TailOutcome
+from slicewise.stores.online.port import ListBatch, MicroBatch, MicroBatchOutcome, PendingBatch, PendingOutcome
 from slicewise.stores.online.routing import by_node
 
-Listed = TypeVar("Listed", ListBatch, TailBatch)
-Outcome = TypeVar("Outcome", FoldOutcome, TailOutcome)
+Listed = TypeVar("Listed", ListBatch, PendingBatch)
+Outcome = TypeVar("Outcome", MicroBatchOutcome, PendingOutcome)
 
 
-def fold_parts(batch: FoldBatch, count: int) -> dict[int, FoldBatch]:
+def fold_parts(batch: MicroBatch, count: int) -> dict[int, MicroBatch]:
     """Node -> its entities of a fold, in the order of the batch."""
     parts = _parts(batch.tags, batch.entity, count)
     return {node: batch if rows is None else _fold_part(batch, *each) for node, (rows, each) in parts.items()}
 
 
-def _fold_part(batch: FoldBatch, tags: list[bytes], rows: Int64, entity: Int64) -> FoldBatch:
+def _fold_part(batch: MicroBatch, tags: list[bytes], rows: Int64, entity: Int64) -> MicroBatch:
     def accumulate(chosen: Int64, groups: Int64, n_groups: int) -> Sequence[Columns]:
         return batch.accumulate(rows[chosen], groups, n_groups)
 
