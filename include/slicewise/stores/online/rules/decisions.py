@@ -439,7 +439,7 @@ def tail_left(tail: RealtimeStart | None, incarnation: ServerRun) -> bool:
 
 
 def check_node(found: StoreMetadata, node: str) -> None:
-    """Whether a connection to this node found its metadata (`StoreMetadata.node`; "" of a store of one). SettingsError."""
+    """Whether a connection to this node found its metadata (`StoreMetadata.node`; "" if it is alone). SettingsError."""
     if found.node != node:
         says = f"node {found.node}" if found.node else "the only node of a store"
         raise SettingsError(
