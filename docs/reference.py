@@ -1,6 +1,6 @@
 """The page of all aggregates and windows, made from their docstrings, their types and their real output.
 
-    python docs/reference.py            rewrite docs/aggregates.md
+    python docs/reference.py            rewrite docs/reference/aggregates.md
     python docs/reference.py --check    fail where the page is not what this makes of today's code
 
 An aggregate's docstring says what it means and ends with a line `Example: CODE`; the code runs on the events that the
@@ -29,7 +29,7 @@ from slicewise.codec import Layout
 from slicewise.errors import DefinitionError
 from slicewise.slices import EARLIEST_US, Window, bounds, format_duration
 
-PAGE = Path(__file__).parent / "aggregates.md"
+PAGE = Path(__file__).parent / "reference" / "aggregates.md"
 SCHEMA = {
     "user": "string",
     "song": "string",
@@ -109,7 +109,7 @@ def page() -> str:
         _shown('sw.mean("seconds", where="liked and stars > 4")'),
         *(_aggregate(name, maker) for name, maker in sorted(functions.items())),
         "### class Name(sw.Aggregate)",
-        "An aggregate of one's own: [own_aggregates.md](own_aggregates.md).",
+        "An aggregate of one's own: [own_aggregates.md](../guides/own_aggregates.md).",
         "## Windows",
         _windows(),
     ]

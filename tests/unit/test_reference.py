@@ -33,4 +33,4 @@ def test_every_maker_of_an_aggregate_shows_an_example(reference: ModuleType) -> 
 
 def test_every_aggregate_has_a_maker(reference: ModuleType) -> None:
     made = {reference.example(maker).kind for _, maker in reference.makers()}
-    assert made >= set(REGISTRY) - {"where", "own"}  # docs/own_aggregates.md says how a class is written
+    assert made >= set(REGISTRY) - {"where", "own"}  # docs/guides/own_aggregates.md says how a class is written
