@@ -13,6 +13,7 @@ import argparse
 import inspect
 import json
 import sys
+import textwrap
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
@@ -113,7 +114,25 @@ def page() -> str:
         "## Windows",
         _windows(),
     ]
-    return "\n\n".join(parts) + "\n"
+    return "\n\n".join(_wrapped(part) for part in parts) + "\n"
+
+
+def _wrapped(part: str) -> str:
+    """A part of the page whose prose ends at 100 columns; tables, headings and code are as they were."""
+    made, prose, is_code = list[str](), list[str](), False
+    for line in [*part.split("\n"), ""]:
+        is_fence, is_kept = line.startswith("```"), not line or line[0] in "|#"
+        if prose and (is_code or is_fence or is_kept or line.startswith("- ")):
+            indent = "  " if prose[0].startswith("- ") else ""
+            text = " ".join(prose)
+            made += textwrap.wrap(text, 100, subsequent_indent=indent, break_on_hyphens=False, break_long_words=False)
+            prose = []
+        if is_code or is_fence or is_kept:
+            made.append(line)
+        else:
+            prose.append(line.strip())
+        is_code ^= is_fence
+    return "\n".join(made[:-1])
 
 
 def makers() -> Iterator[tuple[str, Callable[..., Any]]]:

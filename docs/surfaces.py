@@ -111,8 +111,8 @@ def http_page() -> str:
         parts += [f"## {name}", *([schema["description"]] if "description" in schema else [])]
         parts.append(_table(["member", "type", "meaning"], list(_members(schema, schema))))
     about = (
-        "Bodies and answers are JSON, or MessagePack by `Content-Type` and `Accept`. The running API serves the\n"
-        "whole document at `/openapi.json`."
+        "Bodies and answers are JSON, or MessagePack by `Content-Type` and `Accept`.\n"
+        "The running API serves the whole document at `/openapi.json`."
     )
     return _page("HTTP API", "the API's OpenAPI document", about, *parts)
 

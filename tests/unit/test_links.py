@@ -74,3 +74,20 @@ def test_every_cited_page_and_record_is_there() -> None:
 def test_nothing_cites_a_page_that_is_not_in_the_repository() -> None:
     found = {str(path.relative_to(ROOT)): UNPUBLISHED.findall(path.read_text(encoding="utf-8")) for path in texts()}
     assert {name: words for name, words in found.items() if words} == {}
+
+
+def prose() -> list[Path]:
+    """Pages whose lines are held: all of docs/ but records, raw runs and the page of modules."""
+    docs = ROOT / "docs"
+    return [
+        *sorted(set(docs.glob("*.md")) - {docs / "architecture.md"}),
+        *sorted((docs / "guides").glob("*.md")),
+        *sorted((docs / "reference").glob("*.md")),
+    ]
+
+
+@pytest.mark.parametrize("page", prose(), ids=lambda page: page.name)
+def test_prose_ends_at_100_columns(page: Path) -> None:
+    text = re.sub(r"`+[^`\n]{60,}`+", "", FENCE.sub("", page.read_text(encoding="utf-8")))
+    long = [line for line in text.splitlines() if len(LINK.sub("]", line)) > 100 and not re.match(r"\||#|<!--", line)]
+    assert long == []
