@@ -204,10 +204,10 @@ test-ui: setup ## the pages in a real browser; needs chromium (apt-get install c
 	@trap '$(UI) $(SLICEWISE) clean' EXIT; $(UI) $(SLICEWISE) run && $(UI) node --test tests/ui/
 
 .PHONY: pictures
-pictures: setup ## make the README's screenshots and outputs anew, from the platform that runs
+pictures: setup ## make the screenshots and the outputs of two guides anew, from the platform that runs
 	@npm ci --prefix tests/ui --no-audit --no-fund --silent
 	@PICTURES=1 node --test tests/ui/
-	@$(PY) docs/render.py README.md
+	@$(PY) docs/render.py docs/guides/local.md docs/guides/definitions.md
 
 .PHONY: lint
 lint: setup ## ruff and mypy strict

@@ -1,6 +1,6 @@
 """The page of all aggregates and windows, made from their docstrings, their types and their real output.
 
-    python docs/reference.py            rewrite docs/aggregates.md
+    python docs/reference.py            rewrite docs/reference/aggregates.md
     python docs/reference.py --check    fail where the page is not what this makes of today's code
 
 An aggregate's docstring says what it means and ends with a line `Example: CODE`; the code runs on the events that the
@@ -13,6 +13,7 @@ import argparse
 import inspect
 import json
 import sys
+import textwrap
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
@@ -29,7 +30,7 @@ from slicewise.codec import Layout
 from slicewise.errors import DefinitionError
 from slicewise.windows.slices import EARLIEST_US, Window, bounds, format_duration
 
-PAGE = Path(__file__).parent / "aggregates.md"
+PAGE = Path(__file__).parent / "reference" / "aggregates.md"
 SCHEMA = {
     "user": "string",
     "song": "string",
@@ -109,11 +110,29 @@ def page() -> str:
         _shown('sw.mean("seconds", where="liked and stars > 4")'),
         *(_aggregate(name, maker) for name, maker in sorted(functions.items())),
         "### class Name(sw.Aggregate)",
-        "An aggregate of one's own: [own_aggregates.md](own_aggregates.md).",
+        "An aggregate of one's own: [own_aggregates.md](../guides/own_aggregates.md).",
         "## Windows",
         _windows(),
     ]
-    return "\n\n".join(parts) + "\n"
+    return "\n\n".join(_wrapped(part) for part in parts) + "\n"
+
+
+def _wrapped(part: str) -> str:
+    """A part of the page whose prose ends at 100 columns; tables, headings and code are as they were."""
+    made, prose, is_code = list[str](), list[str](), False
+    for line in [*part.split("\n"), ""]:
+        is_fence, is_kept = line.startswith("```"), not line or line[0] in "|#"
+        if prose and (is_code or is_fence or is_kept or line.startswith("- ")):
+            indent = "  " if prose[0].startswith("- ") else ""
+            text = " ".join(prose)
+            made += textwrap.wrap(text, 100, subsequent_indent=indent, break_on_hyphens=False, break_long_words=False)
+            prose = []
+        if is_code or is_fence or is_kept:
+            made.append(line)
+        else:
+            prose.append(line.strip())
+        is_code ^= is_fence
+    return "\n".join(made[:-1])
 
 
 def makers() -> Iterator[tuple[str, Callable[..., Any]]]:

@@ -1,7 +1,7 @@
 """What a page shows as output, its command made: runs the command above each block and writes what it printed.
 
-    python docs/render.py README.md [more pages]        rewrite
-    python docs/render.py --check README.md             fail where a page names a command that no longer runs
+    python docs/render.py docs/guides/local.md [more pages]     rewrite
+    python docs/render.py --check docs/guides/local.md          fail where a page names a command that no longer runs
 
 A block stands between `<!-- output of: COMMAND -->` and `<!-- end -->`; that of `<!-- error of: COMMAND -->` must fail.
 COMMAND is a slicewise command. Nothing of the machine stays in a page: the repository's folder becomes `.`, the home

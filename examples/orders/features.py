@@ -1,4 +1,4 @@
-"""Orders of a shop: a source whose schema docs/schemas.md changes."""
+"""Orders of a shop: a source whose schema docs/guides/schemas.md changes."""
 
 import slicewise as sw
 

@@ -102,7 +102,7 @@ def unknown_attribute(name: str, known: Iterable[str]) -> UnknownAttribute:
     return UnknownAttribute(
         f"module 'slicewise' has no attribute {name!r}",
         where=f"sw.{name}" + (f" ({at})" if at else ""),
-        expected="a name of dir(sw); docs/aggregates.md shows every aggregate and window",
+        expected="a name of dir(sw); docs/reference/aggregates.md shows every aggregate and window",
         next_step=hints.attribute_instead(name, known) or "name one of those, or write the logic as a sw.Aggregate",
     )
 

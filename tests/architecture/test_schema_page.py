@@ -1,4 +1,4 @@
-"""What docs/schemas.md shows is what its commands print; sizes are the planner's, and no page's business."""
+"""What docs/guides/schemas.md shows is what its commands print; sizes are the planner's, and no page's business."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 from slicewise.cli import main
 
 ROOT = Path(__file__).resolve().parents[2]
-PAGE = (ROOT / "docs" / "schemas.md").read_text(encoding="utf-8")
+PAGE = (ROOT / "docs" / "guides" / "schemas.md").read_text(encoding="utf-8")
 SHOWN = re.findall(r"<!-- (output|error) of: ([^\n]+?) -->\n```text\n(.*?)\n```", PAGE, re.DOTALL)
 
 
@@ -22,7 +22,7 @@ def test_the_page_is_current(index: int, capsys: pytest.CaptureFixture[str], mon
     assert main(shlex.split(command)[1:]) == (kind == "error")
     said = capsys.readouterr()
     wanted = told(text)
-    assert wanted, f"nothing is told: python docs/render.py docs/schemas.md  ({command})"
+    assert wanted, f"nothing is told: python docs/render.py docs/guides/schemas.md  ({command})"
     assert told(said.err if kind == "error" else said.out) == wanted, f"make it anew: python docs/render.py ({command})"
 
 

@@ -44,14 +44,6 @@ def test_all_that_is_typed_stands_in_a_step() -> None:
     assert all(step.output.strip() for step in STEPS if step.output is not None)
 
 
-@pytest.mark.parametrize("page", ["tutorial.md", "training.md"])
-def test_every_link_leads_somewhere(page: str) -> None:
-    text = (ROOT / "docs" / page).read_text(encoding="utf-8")
-    targets = re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", text)
-    assert targets
-    assert all((ROOT / "docs" / target).exists() for target in targets)
-
-
 def test_folders_and_variables_stay_from_one_block_to_the_next(tmp_path: Path) -> None:
     shell = walk.Shell(tmp_path, walk.reader_env(dict(os.environ)))
     shell.type("mkdir 'a b'\ncd 'a b'\nexport NAME=\"one two\"")

@@ -260,11 +260,14 @@ def _events(history: History, part: Part) -> dict[tuple[Any, ...], list[Event]]:
 
 
 MOST_PARTS = 1_500
-"""DESIGN §4: a sliding window starts at a multiple of the finest level of which it has so many at most."""
+"""A sliding window starts at a multiple of the finest level of which it has so many at most."""
 
 
 def bounds_of(unit: StorageUnit, feature: PlannedFeature, mode: str, t_us: int) -> tuple[int, int] | None:
-    """What DESIGN §4 says of a window's bounds at a moment; None of sessions, whose start follows from the events."""
+    """A window's bounds at a moment, as docs/reference/aggregates.md, "Windows", has them.
+
+    None of sessions, whose start follows from the events.
+    """
     window, slice_us = feature.window, unit.slice_us
     t = t_us - window.offset_us
     present = (-(-t // slice_us) if mode == "live" else t // slice_us) * slice_us

@@ -1,4 +1,4 @@
-"""Which rule of the design is needed by which history: what docs/simulation.md shows."""
+"""Which rule is needed by which history: what docs/simulation.md shows."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import NamedTuple
 from tests.simulation.catalog import ENTRIES, rules
 
 MOST = 800
-HEAD = ("section", "rule", "without", "world", "goes wrong")
+HEAD = ("part", "rule", "without", "world", "goes wrong")
 
 
 class Row(NamedTuple):
@@ -20,10 +20,10 @@ class Row(NamedTuple):
 
 
 def table(jobs: int) -> str:
-    """In the order of the design's sections. Plays a history for every rule."""
+    """By part of the protocol. Plays a history for every rule."""
     with multiprocessing.get_context("spawn").Pool(jobs) as pool:
         rows = pool.starmap(row, [(entry.name, rule) for entry, rule in rules()], chunksize=1)
-    cells = [HEAD, *sorted(rows, key=lambda row: (int(row.section[1:].split()[0]), row))]
+    cells = [HEAD, *sorted(rows)]
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
     return "\n".join(
         "  ".join(cell.ljust(width) for cell, width in zip(each, widths, strict=True)).rstrip() for each in cells

@@ -96,51 +96,51 @@ def emptied_without_delete(day: bytes, raw: bytes) -> KeyChange:
 
 MUTANTS: dict[str, Mutant] = {
     "total-ledger": Mutant(
-        "§6 lifetime", "a total never runs ahead of the ledger", patched(decisions, "check_lifetime", ahead)
+        "lifetime", "a total never runs ahead of the ledger", patched(decisions, "check_lifetime", ahead)
     ),
     "total-straddle": Mutant(
-        "§6 lifetime",
+        "lifetime",
         "an entity is left over whose partial straddles the cover",
         patched(decisions, "lifetime_decision", lenient("straddle")),
     ),
     "total-monotone": Mutant(
-        "§6 lifetime",
+        "lifetime",
         "an older total never replaces a newer",
         patched(decisions, "lifetime_decision", lenient("label")),
     ),
     "total-compacted": Mutant(
-        "§6 lifetime",
+        "lifetime",
         "an hour that was swapped from a newer archive does not leave its day",
         patched(decisions, "lifetime_decision", lenient("compacted")),
         met=False,
     ),
     "total-since": Mutant(
-        "§6 lifetime",
+        "lifetime",
         "hours are added to a total that holds none of them",
         patched(decisions, "lifetime_decision", added_to_anything),
     ),
     "total-days": Mutant(
-        "§6 lifetime",
+        "lifetime",
         "hours leave their day when the total takes them",
         patched(stored, "_emptied", emptied_without_delete),
     ),
     "total-guards": Mutant(
-        "§6 lifetime", "no guard moved since the partials were read", world=unchecked(guards_in_a_bring)
+        "lifetime", "no guard moved since the partials were read", world=unchecked(guards_in_a_bring)
     ),
-    "total-named": Mutant("§8 covers", "the seqs that totals name are not trimmed", named_without_totals),
+    "total-named": Mutant("covers", "the seqs that totals name are not trimmed", named_without_totals),
     "swap-below": Mutant(
-        "§6 lifetime",
+        "lifetime",
         "no hour below the horizon is swapped",
         patched(Operations, "_below_horizon", never_below),
         met=False,
     ),
-    "late": Mutant("§6 lifetime", "late events below the horizon are brought", patched(moves, "late_hours", none_late)),
-    "dirty": Mutant("§6 lifetime", "a horizon moves only over clean hours", patched(moves, "next_move", dirty_too)),
+    "late": Mutant("lifetime", "late events below the horizon are brought", patched(moves, "late_hours", none_late)),
+    "dirty": Mutant("lifetime", "a horizon moves only over clean hours", patched(moves, "next_move", dirty_too)),
     "horizon-count": Mutant(
-        "§6 lifetime",
+        "lifetime",
         "a horizon is marked while nothing else was announced",
         world=unchecked(announced_in_a_mark),
         met=False,
     ),
-    "guards-expire": Mutant("§6 lifetime", "guards of a unit with a lifetime do not expire", world=expiring),
+    "guards-expire": Mutant("lifetime", "guards of a unit with a lifetime do not expire", world=expiring),
 }

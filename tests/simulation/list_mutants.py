@@ -42,36 +42,34 @@ def without_guard(world: Any) -> None:
 
 
 LOW_WATER = Mutant(
-    "§6 event lists",
+    "event lists",
     "nothing at or below the low-water mark comes back",
     patched(decisions, "above_low_water", lambda members, low: members),  # noqa: ARG005
 )
 MUTANTS: dict[str, Mutant] = {
     "low-water": LOW_WATER,
-    "mark": Mutant("§6 event lists", "what is trimmed moves the low-water mark", patched(memory, "LOW", b"-")),
-    "rows": Mutant(
-        "§6 event lists", "what a rows window needs is kept", patched(decisions, "surplus", surplus_by_time)
-    ),
+    "mark": Mutant("event lists", "what is trimmed moves the low-water mark", patched(memory, "LOW", b"-")),
+    "rows": Mutant("event lists", "what a rows window needs is kept", patched(decisions, "surplus", surplus_by_time)),
     "room": Mutant(
-        "§6 event lists", "a list holds no more than it has room for", patched(decisions, "surplus", without_room)
+        "event lists", "a list holds no more than it has room for", patched(decisions, "surplus", without_room)
     ),
     "rebuild": Mutant(
-        "§10 terms",
+        "terms",
         "a list that is to keep more is built again",
         patched(decisions, "lists_to_rebuild", lambda units, marks: set()),  # noqa: ARG005
     ),
-    "list-generation": Mutant("§6 marks", "every key names the generation of the store", without_generation),
-    "list-compare": Mutant("§6 event lists", "guard and mark stand as they were read", world=lax),
+    "list-generation": Mutant("marks", "every key names the generation of the store", without_generation),
+    "list-compare": Mutant("event lists", "guard and mark stand as they were read", world=lax),
 }
 # That a tail leaves out what is below the start cover has none here: a list holds an event once, whoever adds it, and
 # what makes it too old is newer events of the entity, which are there in the end either way.
 TAIL_MUTANTS: dict[str, Mutant] = {
     "low-water": LOW_WATER,
-    "guard": Mutant("§6 event lists", "a tail adds only beyond the list's guard", world=without_guard),
-    "start": Mutant("§6 tail write", "a tail begins at or before the fold's ledger", world=flag("late_start")),
-    "order": Mutant("§6 tail write", "an entity's events are written in offset order", world=flag("backwards")),
+    "guard": Mutant("event lists", "a tail adds only beyond the list's guard", world=without_guard),
+    "start": Mutant("tail write", "a tail begins at or before the fold's ledger", world=flag("late_start")),
+    "order": Mutant("tail write", "an entity's events are written in offset order", world=flag("backwards")),
     "resend": Mutant(
-        "§6 a store that forgets",
+        "a store that forgets",
         "after a break a tail goes on from the first that was not acknowledged",
         world=flag("forgets"),
     ),

@@ -194,114 +194,106 @@ def _ledger(change: Change) -> bool:
 
 MUTANTS: dict[str, Mutant] = {
     "gap": Mutant(
-        "§6 ledger", "a batch begins at or before the ledger", patched(decisions, "check_batch", without(GapRefused))
+        "ledger", "a batch begins at or before the ledger", patched(decisions, "check_batch", without(GapRefused))
     ),
     "epoch": Mutant(
-        "§6 ledger",
+        "ledger",
         "a batch is of the newest epoch and its units",
         patched(decisions, "check_batch", without(EpochSuperseded)),
         unchecked(lambda change, field: field in (b"epoch", b"units") and _ledger(change)),
     ),
-    "incarnation": Mutant("§6 a store that forgets", "a batch is bound to one incarnation", world=flag("reconnects")),
+    "incarnation": Mutant("a store that forgets", "a batch is bound to one incarnation", world=flag("reconnects")),
     "cached": Mutant(
-        "§6 read",
+        "read",
         "the ledger comes with the data, of their incarnation",
         lambda: ((Operations, "read_reply", read_with_a_kept_ledger()),),
     ),
-    "generation": Mutant("§6 marks", "every key names the generation of the store", keyed_without_generation),
+    "generation": Mutant("marks", "every key names the generation of the store", keyed_without_generation),
     "standing": Mutant(
-        "§6 read",
+        "read",
         "a read ends in the epoch in which it began",
         patched(decisions, "check_standing", standing_without_epoch),
     ),
     "cover": Mutant(
-        "§6 fold",
+        "fold",
         "a fold leaves out what its hour has compacted",
         patched(decisions, "hour_floor", floor_without_cover),
     ),
     "last": Mutant(
-        "§6 fold",
+        "fold",
         "a fold leaves out what the entity's guard has passed",
         patched(decisions, "rows_to_keep", keep_beyond_floor),
     ),
-    "compare": Mutant("§6 fold", "guards and partials stand as they were read", world=unchecked(in_a_fold)),
-    "compared-hours": Mutant(
-        "§6 fold", "the hours of the day stand as they were read", world=unchecked(hours_in_a_fold)
-    ),
+    "compare": Mutant("fold", "guards and partials stand as they were read", world=unchecked(in_a_fold)),
+    "compared-hours": Mutant("fold", "the hours of the day stand as they were read", world=unchecked(hours_in_a_fold)),
     "straddle": Mutant(
-        "§8 swap",
+        "swap",
         "an entity is left over whose partial straddles the cover",
         patched(decisions, "swap_decision", never(PublishDecision.LEAVE_OVER)),
     ),
     "monotone": Mutant(
-        "§8 swap",
-        "an older seq never replaces a newer",
-        patched(decisions, "swap_decision", never(PublishDecision.STALE)),
+        "swap", "an older seq never replaces a newer", patched(decisions, "swap_decision", never(PublishDecision.STALE))
     ),
-    "guards": Mutant("§8 swap", "no guard moved since the partials were read", world=unchecked(in_a_swap)),
+    "guards": Mutant("swap", "no guard moved since the partials were read", world=unchecked(in_a_swap)),
     "behind": Mutant(
-        "§8 swap",
+        "swap",
         "a swapped cover contains the unit's start cover",
         patched(decisions, "check_swap", lambda seq, cover, start: None),  # noqa: ARG005
     ),
     "daytotal": Mutant(
-        "§6 day",
+        "day",
         "a day's total counts while its digest is that of the hours",
         patched(codec, "day_digest", lambda compacted: bytes(8)),  # noqa: ARG005
     ),
     "pentadtotal": Mutant(
-        "§6 day",
+        "day",
         "a pentad's total counts while its digest is that of its days",
         patched(codec, "pentad_digest", lambda days: bytes(8)),  # noqa: ARG005
     ),
-    "session-slices": Mutant(
-        "§4 session", "a session is walked over slices", patched(slices, "slice_segments", by_hours)
-    ),
+    "session-slices": Mutant("session", "a session is walked over slices", patched(slices, "slice_segments", by_hours)),
     "start-cover": Mutant(
-        "§10 start cover",
+        "start cover",
         "a fold leaves out what is below the start cover",
         patched(decisions, "hour_floor", floor_without_start),
     ),
     "ready": Mutant(
-        "§10 ready",
+        "ready",
         "which hours are swapped is claimed by the store alone",
         patched(actors, "swapped", claims_kept_elsewhere),
     ),
-    "term": Mutant("§10 terms", "a unit that comes back has another name", names_without_term),
-    "held": Mutant(
-        "§10 terms", "a run holds the terms that it was planned by", patched(Operations, "hold", nothing_held)
-    ),
+    "term": Mutant("terms", "a unit that comes back has another name", names_without_term),
+    "held": Mutant("terms", "a run holds the terms that it was planned by", patched(Operations, "hold", nothing_held)),
     "held-anew": Mutant(
-        "§10 terms",
+        "terms",
         "a connection that serves another run holds that one's terms",
         lambda: ((Operations, "hold", held_for_ever()),),
     ),
-    "claims": Mutant("§10 terms", "what is claimed of a term is claimed while it stands", claims_without_term),
+    "claims": Mutant("terms", "what is claimed of a term is claimed while it stands", claims_without_term),
     "trim-count": Mutant(
-        "§8 covers",
+        "covers",
         "a trim stands for the announcements that it counted",
         patched(covers, "trim", trim_without_count),
         met=False,
     ),
     "announce": Mutant(
-        "§8 covers",
+        "covers",
         "a cover that is known is announced again",
         lambda: ((covers, "put_cover", announced_once()),),
         met=False,
     ),
     "named": Mutant(
-        "§8 covers",
+        "covers",
         "an hour may stand at any seq since it was last swapped whole",
         patched(UnitHours, "named", named_by_rows_alone),
         met=False,
     ),
     "sweep-newer": Mutant(
-        "§6 sweep",
+        "sweep",
         "of another generation only an older one is swept",
         patched(sweep, "_of_generation", older_because_other),
     ),
     "sweep-later": Mutant(
-        "§6 sweep", "a name that is not known may be one to come", patched(SweepRules, "is_over", over_because_unknown)
+        "sweep", "a name that is not known may be one to come", patched(SweepRules, "is_over", over_because_unknown)
     ),
-    "sweep-incarnation": Mutant("§6 sweep", "a sweep is bound to one incarnation", world=flag("sweep_reconnects")),
+    "sweep-incarnation": Mutant("sweep", "a sweep is bound to one incarnation", world=flag("sweep_reconnects")),
 }

@@ -107,9 +107,9 @@ def never_finished(self: ShardedOperations, deployment: Any, *arguments: Any) ->
 
 merged, least = joint_marks.merged, joint_marks.least
 initialise, deploy = Operations.initialise, ShardedOperations.deploy
-_READ, _MARKS, _LEDGER = "§6 read", "§6 marks", "§6 ledger"
+_READ, _MARKS, _LEDGER = "read", "marks", "ledger"
 START = Mutant(
-    "§10",
+    "nodes",
     "a backfill is for the nodes that begin where it ends",
     patched(ShardedOperations, "_built_for", built_for_all),
 )
@@ -133,7 +133,7 @@ MUTANTS: dict[str, Mutant] = {
     ),
     "node-start": START,
     "node-swapped": Mutant(
-        "§10",
+        "nodes",
         "an hour is marked on the nodes that the backfill was made for",
         patched(ShardedOperations, "mark_swapped", swapped_everywhere),
     ),
@@ -141,7 +141,7 @@ MUTANTS: dict[str, Mutant] = {
         _MARKS, "an emptied node gets another generation", patched(Operations, "initialise", keeps_the_generation)
     ),
     "node-finish": Mutant(
-        "§10",
+        "nodes",
         "a deployment that stopped between two nodes is finished",
         patched(ShardedOperations, "deploy", never_finished),
     ),
@@ -149,13 +149,13 @@ MUTANTS: dict[str, Mutant] = {
 OF_LIFETIMES: dict[str, Mutant] = {
     "node-start": START,
     "node-held": Mutant(
-        "§6 lifetime",
+        "lifetime",
         "totals of a backfill hold what lies below their own node's start cover",
         patched(moves, "reached", held_by_the_least),
         met=False,
     ),
     "node-kept": Mutant(
-        "§6 lifetime",
+        "lifetime",
         "hours are kept from the smallest horizon of any node",
         patched(moves, "kept_from", kept_by_all),
         met=False,
@@ -163,7 +163,7 @@ OF_LIFETIMES: dict[str, Mutant] = {
 }
 OF_LISTS: dict[str, Mutant] = {
     "node-fill": Mutant(
-        "§6 event lists",
+        "event lists",
         "a backfill adds on the nodes that it was made for",
         patched(ShardedOperations, "add", filled_everywhere),
     ),

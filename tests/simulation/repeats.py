@@ -146,19 +146,17 @@ PLAY = Play(
 )
 MUTANTS: dict[str, Mutant] = {
     "ids-remembered": Mutant(
-        "§6 event ids", "a fold remembers ids with what it counts", patched(ids, "judged", forgetful)
+        "event ids", "a fold remembers ids with what it counts", patched(ids, "judged", forgetful)
     ),
     "ids-before": Mutant(
-        "§6 event ids",
+        "event ids",
         "a stream begins before the ids that a new unit must know",
         patched(ids, "unremembered", lambda ledger, starts: {}),  # noqa: ARG005
     ),
     "ids-generation": Mutant(
-        "§6 marks",
+        "marks",
         "ids of an emptied store are not those of the next",
         patched(keys, "ids_key", lambda generation, tag, unit: ids_key(0, tag, unit)),  # noqa: ARG005
     ),
-    "ids-archive": Mutant(
-        "§8 event ids", "compaction leaves out what the fold leaves out", world=flag("all_of_archive")
-    ),
+    "ids-archive": Mutant("event ids", "compaction leaves out what the fold leaves out", world=flag("all_of_archive")),
 }

@@ -262,14 +262,14 @@ def _unfenced(*_: object) -> None:
 
 MUTANTS: dict[str, Mutant] = {
     "place-batch": Mutant(
-        "§7 schema", "a batch asks for the epoch after its end", patched(decisions, "check_batch", _unfenced)
+        "schema", "a batch asks for the epoch after its end", patched(decisions, "check_batch", _unfenced)
     ),
     "place-archive": Mutant(
-        "§7 schema", "an archive asks for the schema after its end", world=flag("archive_asks", False)
+        "schema", "an archive asks for the schema after its end", world=flag("archive_asks", False)
     ),
-    "place-tail": Mutant("§7 schema", "a writer of the tail that slept asks first", world=flag("tail_asks", False)),
-    "place-lease": Mutant("§7 schema", "a place is recorded when writers ask anew", world=flag("lease_s", 0.0)),
-    "place-end": Mutant("§7 schema", "a place is the log's end, not the ledger", world=flag("place_is_ledger")),
-    "place-waits": Mutant("§7 schema", "nobody judges while there is no place", world=flag("waits", False)),
-    "place-kept": Mutant("§7 schema", "who starts anew knows the schemas before", world=flag("knows_one")),
+    "place-tail": Mutant("schema", "a writer of the tail that slept asks first", world=flag("tail_asks", False)),
+    "place-lease": Mutant("schema", "a place is recorded when writers ask anew", world=flag("lease_s", 0.0)),
+    "place-end": Mutant("schema", "a place is the log's end, not the ledger", world=flag("place_is_ledger")),
+    "place-waits": Mutant("schema", "nobody judges while there is no place", world=flag("waits", False)),
+    "place-kept": Mutant("schema", "who starts anew knows the schemas before", world=flag("knows_one")),
 }

@@ -31,7 +31,7 @@ def of_anybody(pending: Any, unit: str, tag: bytes, base: OffsetVector, topics: 
     return still_lost(base, wanted, topics)
 
 
-SECTION = "§6 a store that forgets"
+SECTION = "a store that forgets"
 MUTANTS = {
     "seen-lives": Mutant(
         SECTION,

@@ -144,78 +144,76 @@ def begun_anywhere() -> Patches:
 
 MUTANTS: dict[str, Mutant] = {
     "cover": Mutant(
-        "§6 tail write",
+        "tail write",
         "an event of the tail that its hour has compacted does not count",
         patched(tails, "floor", lambda start, cover: start),  # noqa: ARG005
     ),
-    "start-cover": Mutant("§10 start cover", "a tail leaves out what is below the start cover", below_no_start),
-    "start": Mutant(
-        "§6 tail write", "a tail begins at or before the fold's ledger", begun_anywhere, flag("late_start")
-    ),
+    "start-cover": Mutant("start cover", "a tail leaves out what is below the start cover", below_no_start),
+    "start": Mutant("tail write", "a tail begins at or before the fold's ledger", begun_anywhere, flag("late_start")),
     "incarnation": Mutant(
-        "§6 a store that forgets",
+        "a store that forgets",
         "a tail's fields count in the life that its mark names",
         patched(decisions, "tail_counts", in_any_life),
         flag("other_lives"),
     ),
-    "skip": Mutant("§6 tail write", "what is beyond a skip waits for the fold", lambda: standing_is(unskipped)),
-    "skip-first": Mutant("§6 tail write", "what is before a skip counts", lambda: standing_is(whole_or_nothing)),
+    "skip": Mutant("tail write", "what is beyond a skip waits for the fold", lambda: standing_is(unskipped)),
+    "skip-first": Mutant("tail write", "what is before a skip counts", lambda: standing_is(whole_or_nothing)),
     "skip-joined": Mutant(
-        "§6 tail write",
+        "tail write",
         "skips are joined until the guard has passed them",
         patched(decisions, "skipped", lambda stood, guard, first, last: (first, last)),  # noqa: ARG005
     ),
     "last": Mutant(
-        "§6 tail write",
+        "tail write",
         "a tail writes only beyond the entity's guard",
         world=in_tails(lambda change: change._replace(guard=b"-")),
     ),
-    "order": Mutant("§6 tail write", "an entity's events are written in offset order", world=flag("backwards")),
+    "order": Mutant("tail write", "an entity's events are written in offset order", world=flag("backwards")),
     "deletes": Mutant(
-        "§6 fold",
+        "fold",
         "a fold takes from the tail what it has passed",
         world=in_folds(lambda key: key._replace(passed=None)),
     ),
     "counted": Mutant(
-        "§6 fold",
+        "fold",
         "the count of the tail's events follows what is taken",
         patched(memory_tail, "take", uncounted),
     ),
     "parts": Mutant(
-        "§6 fold",
+        "fold",
         "a fold takes from a field what it has passed of it",
         patched(memory_tail, "take", whole_fields_only),
     ),
     "rest": Mutant(
-        "§6 fold", "a fold leaves of a field what lies beyond its guard", patched(memory_tail, "take", whole_fields_all)
+        "fold", "a fold leaves of a field what lies beyond its guard", patched(memory_tail, "take", whole_fields_all)
     ),
     "passed": Mutant(
-        "§6 fold",
+        "fold",
         "a fold takes nothing from the tail beyond its guard",
         world=in_folds(lambda key: key._replace(passed=beyond(key.passed))),
     ),
     "again": Mutant(
-        "§6 tail write",
+        "tail write",
         "what lies at or below the last event of the tail came before",
         patched(memory_tail, "last_of", lambda fields, place: -1),  # noqa: ARG005
     ),
     "meanwhile": Mutant(
-        "§6 fold", "a fold that takes nothing from the tail checks that there is none", world=in_folds(unchecked)
+        "fold", "a fold that takes nothing from the tail checks that there is none", world=in_folds(unchecked)
     ),
-    "swap": Mutant("§8 swap", "a swap leaves the tail to the fold: no token goes back", world=instead(deleting_swap)),
+    "swap": Mutant("swap", "a swap leaves the tail to the fold: no token goes back", world=instead(deleting_swap)),
     "resend": Mutant(
-        "§6 a store that forgets",
+        "a store that forgets",
         "after a break a tail goes on from the first that was not acknowledged",
         world=flag("forgets"),
     ),
     "relief": Mutant(
-        "§6 tail write",
+        "tail write",
         "a tail takes over where the one before it has acknowledged all",
         world=flag("relieves_early"),
     ),
-    "terms": Mutant("§10 terms", "a tail writes under the names that it was planned by", world=flag("forgets_terms")),
+    "terms": Mutant("terms", "a tail writes under the names that it was planned by", world=flag("forgets_terms")),
     "off": Mutant(
-        "§6 tail write",
+        "tail write",
         "a tail's mark stands for the life of the store that it names",
         patched(decisions, "tail_over", lambda tail, incarnation: True),  # noqa: ARG005
         flag("ends_folded"),

@@ -163,7 +163,7 @@ def test_a_pid_file_of_before_a_reboot_names_nothing(state: StateFolder) -> None
 
 def test_up_killed_half_way_is_finished_by_the_next_up(state: StateFolder) -> None:
     program = (
-        "from slicewise.local import supervisor; from slicewise.settings import Settings;"
+        "from slicewise.local.servers import supervisor; from slicewise.settings import Settings;"
         "supervisor.up(Settings.load(), print, only=['redis', 'kafka'])"
     )
     env = {**os.environ, "SLICEWISE_STATE": str(state.path)}

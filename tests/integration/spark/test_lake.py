@@ -224,7 +224,7 @@ def test_a_commit_whose_reply_is_lost_fails_its_run_and_is_found_by_the_next(
 
     with shared.context() as context:
         with monkeypatch.context() as patch:
-            patch.setattr(f"slicewise.spark.{part}.committed", lost)
+            patch.setattr(f"slicewise.spark.lake.{part}.committed", lost)
             with pytest.raises(ConnectionError, match="did not answer"):
                 compact(context, Request(hour))
         check(shared, deployment.units[0], stand)

@@ -270,7 +270,7 @@ def test_the_latest_of_values_is_refused_for_its_order() -> None:
 
 
 def test_the_page_shows_a_class_that_obeys_and_a_story_that_is_told() -> None:
-    page = (Path(__file__).parents[3] / "docs" / "own_aggregates.md").read_text(encoding="utf-8")
+    page = (Path(__file__).parents[3] / "docs" / "guides" / "own_aggregates.md").read_text(encoding="utf-8")
     blocks = [block.split("```")[0] for block in page.split("```python\n")[1:]]
     spread = (
         "class Spread"

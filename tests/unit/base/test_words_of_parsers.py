@@ -142,8 +142,8 @@ def test_a_function_of_sql_that_there_is_not_is_answered_with_the_nearest() -> N
 
 
 def test_the_page_of_sql_lists_the_functions_of_row_logic() -> None:
-    page = (Path(__file__).parents[3] / "docs" / "sql.md").read_text(encoding="utf-8")
-    listed = page.partition("and these functions, ")[2].partition("\nWhat is not among them")[0]
+    page = (Path(__file__).parents[3] / "docs" / "reference" / "sql.md").read_text(encoding="utf-8")
+    listed = page.partition("and these functions, ")[2].partition("What is not among them")[0]
     assert tuple(re.findall(r"`(\w+)`", listed)) == NAMES
 
 

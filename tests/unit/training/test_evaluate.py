@@ -22,7 +22,7 @@ TEN = 10 * MINUTE
 
 
 def _bounds(column: str, mode: str, at: int) -> tuple[int, int]:
-    """DESIGN's table for this view, whose slice is a minute, by hand."""
+    """The bounds of docs/reference/aggregates.md, "Windows", for this view, whose slice is a minute, by hand."""
     end = {"event_time": at, "at": at // MINUTE * MINUTE, "live": -(-at // MINUTE) * MINUTE}[mode]
     if column.endswith("_session_10m"):  # where it is looked for
         return (end - 2 * HOUR) // MINUTE * MINUTE, end

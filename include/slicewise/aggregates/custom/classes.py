@@ -249,5 +249,5 @@ def _refused(what: str, expected: str, name: str, node: ast.AST | None = None) -
         f"not an aggregate of one's own: {what}",
         where=f"class {name}{line}" if name else "a class",
         expected=expected,
-        next_step="docs/own_aggregates.md shows a whole one",
+        next_step="docs/guides/own_aggregates.md shows a whole one",
     )

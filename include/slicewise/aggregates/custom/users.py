@@ -19,7 +19,7 @@ class _Makes(type):
                 f"{cls.__name__} is no aggregate of its own",
                 where=f"class {cls.__name__}",
                 expected="a class that derives from sw.Aggregate and from nothing else",
-                next_step="docs/own_aggregates.md shows a whole one",
+                next_step="docs/guides/own_aggregates.md shows a whole one",
             )
         source = text_of(cls)
         roles = list(read_class(source).columns)

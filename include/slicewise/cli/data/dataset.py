@@ -3,7 +3,7 @@
 A spine is a file of rows to be answered: the entity's columns, `at`, and whatever else is to be kept, such
 as labels. It is Parquet, Feather or CSV. Of a CSV file the entity has the types that its view declares, so
 that user 007 stays 007; `at` is RFC 3339 with a zone, or a column of whole numbers: microseconds since 1970.
-The result is Parquet, or CSV by its name (lists and structs as JSON). docs/training.md says more.
+The result is Parquet, or CSV by its name (lists and structs as JSON). docs/guides/training.md says more.
 
 Where the spine asks for more than is archived, the log is archived first: by Spark, some half a minute. --no-archive
 refuses instead.

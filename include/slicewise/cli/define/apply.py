@@ -11,7 +11,7 @@ part judges by the new schema, below them by the one before. A column added, one
 limits and an integer's width are absorbed; views that read a column that is wider now (a decimal's digits, float to
 double) are built again under their names; what the archive cannot go on with is refused. Apply first, and let
 producers change afterwards: a record that does not fit the schema of its place is kept as a bad one, and told.
-docs/schemas.md says more.
+docs/guides/schemas.md says more.
 
   slicewise apply                 plan, deploy, wait
   slicewise apply --no-wait       deploy, and let Airflow build the history

@@ -4,7 +4,7 @@ A source's schema may change in place. `definition` is what a view absorbs: a co
 reads, required, limits, an integer's width. `new` is built again from the archive, under its name: where the view
 reads a column that is wider now (a decimal's digits, float to double) or stands elsewhere. `refused` is what the
 archive cannot go on with, and the exit status is 1. `schema of …` lists each schema of a deployed source and the first
-offsets that it judges; the next one holds from where the log ends when it is applied. docs/schemas.md says more.
+offsets that it judges; the next one holds from where the log ends when it is applied. docs/guides/schemas.md says more.
 
   slicewise plan                                    this project, against what runs
   slicewise plan changed/ --against .               against another version of the project; asks no server

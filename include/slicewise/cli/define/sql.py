@@ -12,7 +12,8 @@ Times without --start and --end: the whole file, or the last hour that is archiv
   slicewise sql views.sql --definition                    the same in Python, and what the plan would be
   slicewise sql                                           type statements, each with ; at its end
 
-Sources are those of the project, CREATE SOURCE in the text, or the columns of the file. docs/sql.md says more.
+Sources are those of the project, CREATE SOURCE in the text, or the columns of the file.
+docs/reference/sql.md says more.
 """
 
 from __future__ import annotations

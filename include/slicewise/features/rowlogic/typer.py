@@ -28,7 +28,7 @@ from slicewise.features.rowlogic.spelled import spelled
 from slicewise.features.schema.types import BOOLEAN, DATE, DOUBLE, LONG, STRING, TIMESTAMP, decimal_parts, element_type
 from slicewise.hints import close_to, either
 
-ALLOWED = "columns, literals, operators, CASE, CAST and the functions that docs/sql.md lists for row logic"
+ALLOWED = "columns, literals, operators, CASE, CAST and the functions that docs/reference/sql.md lists for row logic"
 REWRITE = "rewrite it with what is on the list, or compute it before the topic"
 NAMES = ("IF", "COALESCE", "NULLIF", "ABS", "LEAST", "GREATEST", "LENGTH", "CONCAT", "CAST", *FUNCTIONS)
 """Functions of row logic, by the names that messages give them."""

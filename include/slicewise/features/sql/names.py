@@ -94,7 +94,7 @@ def known_names() -> list[str]:
 
 def expected_names() -> str:
     """The names that can be called, for messages."""
-    return "an aggregate of docs/aggregates.md, or SQL's name of one, as docs/sql.md lists them"
+    return "an aggregate of docs/reference/aggregates.md, or SQL's name of one, as docs/reference/sql.md lists them"
 
 
 def meant(name: str) -> str:

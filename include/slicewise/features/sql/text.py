@@ -24,8 +24,8 @@ _HERE = {
     "HOPPING": "GROUP BY key, HOP(ts, INTERVAL '10' MINUTE, INTERVAL '1' HOUR)",
     "SESSION": "GROUP BY key, SESSION(ts, INTERVAL '30' MINUTE, INTERVAL '1' DAY)",
 }
-FROM_EXPECTED = "write what is expected at the caret; docs/sql.md shows whole views"
-FROM_DOCS = "take it out; docs/sql.md shows what can stand here"
+FROM_EXPECTED = "write what is expected at the caret; docs/reference/sql.md shows whole views"
+FROM_DOCS = "take it out; docs/reference/sql.md shows what can stand here"
 
 
 @dataclass(frozen=True)

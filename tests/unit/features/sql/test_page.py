@@ -1,4 +1,4 @@
-"""What docs/sql.md shows is what its commands print, and every statement on it is one."""
+"""What docs/reference/sql.md shows is what its commands print, and every statement on it is one."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import slicewise as sw
 from slicewise.cli import main
 
 ROOT = Path(__file__).resolve().parents[4]
-PAGE = (ROOT / "docs" / "sql.md").read_text(encoding="utf-8")
+PAGE = (ROOT / "docs" / "reference" / "sql.md").read_text(encoding="utf-8")
 SHOWN = re.findall(r"<!-- (output|error) of: ([^\n]+?) -->\n```text\n(.*?)\n```", PAGE, re.DOTALL)
 
 
@@ -35,7 +35,7 @@ def test_the_page_is_current(index: int, capsys: pytest.CaptureFixture[str], mon
     said = capsys.readouterr()
     found = render().scrubbed(said.err if kind == "error" else said.out)
     if "--definition" not in command:  # sizes are the planner's, and no page's business
-        assert found == text, f"make it anew: python docs/render.py docs/sql.md  ({command})"
+        assert found == text, f"make it anew: python docs/render.py docs/reference/sql.md  ({command})"
 
 
 def test_the_page_has_what_it_should() -> None:
