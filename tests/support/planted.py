@@ -229,13 +229,15 @@ def of_another(other: str) -> Plant:
 
 def plants(edge_us: int, twice: int, late: int, other: str) -> Mapping[str, tuple[Plant, Cause]]:
     """By name: what is planted, and the cause that the check has to give. edge_us: where a window of the check's past
-    instant begins; twice, late: the hours that were compacted twice, and with late events."""
+    instant begins, of which "shifted_last" has nothing more in the hour of this slice; twice, late: the hours that were
+    compacted twice, and with late events; other: whose events happen when those of "of_another" do."""
     return {
         "one_ulp": (one_ulp, Cause.ROUNDING),
         "dropped": (dropped, Cause.DROPPED),
         "doubled": (doubled, Cause.DOUBLED),
         "risen": (risen, Cause.DOUBLED),
         "shifted": (shifted_at(edge_us), Cause.BOUNDARY),
+        "shifted_last": (shifted_at(edge_us), Cause.BOUNDARY),
         "expired": (expired, Cause.EXPIRY),
         "stale": (stale_at(twice), Cause.STALE),
         "renamed": (renamed_at(twice), Cause.STALE),

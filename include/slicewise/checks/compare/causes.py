@@ -105,7 +105,9 @@ def _is_one(mine: Sequence[int], found: Mapping[int, list[_Tried]]) -> bool:
 def _votes(mine: Sequence[int], found: Mapping[int, list[_Tried]]) -> dict[_Change, tuple[int, int]]:
     """By change: how many doubts it explains; of two that explain as many, the more particular is the greater.
 
-    What stands at the edge of every window that lacks it was moved rather than dropped.
+    What stands at the edge of every window that lacks it was moved rather than dropped. A bound moved by one slice is
+    more particular than a window cut short at some hour, which is the same window where the slice is all that a window
+    holds before that hour. What expired lacks in longer windows too, so that expiry has their votes.
     """
     counts: Counter[_Change] = Counter()
     moved: dict[_Change, bool] = {}
@@ -119,7 +121,7 @@ def _votes(mine: Sequence[int], found: Mapping[int, list[_Tried]]) -> dict[_Chan
 
 def _particular(change: _Change, edge: bool) -> int:
     if not isinstance(change.what, Part):
-        return 3
+        return 4 if change.cause is Cause.BOUNDARY else 3
     if change.cause is not Cause.BOUNDARY:
         return 1
     return 2 if edge else 0

@@ -8,6 +8,7 @@ for each user (tests/support/planted.py).
 
 from __future__ import annotations
 
+import itertools
 import os
 import random
 import subprocess
@@ -76,6 +77,10 @@ VIEW = sw.FeatureView(
     ],
 )
 SOUND = ("sound_a", "sound_b")
+AT_EDGE = ("shifted", "shifted_last")
+"""Whose slice at the start of a past window is moved."""
+PAST_US = range(10 * MINUTE_US, 15 * MINUTE_US)
+"""How long ago the past instant lies: the slice that is harmed for most users is in the middle of its windows."""
 TELLING = ("total", "typical")
 """Sums of random doubles: no two changes of a question give the same. A count may be given by one even where nothing
 explains what its entity has."""
@@ -126,7 +131,9 @@ class World:
         stack.callback(self.spark.stop)
         client = stack.enter_context(redis.Redis.from_url(server.operator_url))
         self.planter = Planter(client, self.served.store, self.unit, self.served.log, self.now_us)
-        self.edge_us = (self._run()._past(self.unit) - HOUR_US) // MINUTE_US * MINUTE_US
+        names = (f"planted-{n}" for n in itertools.count())
+        self.name = next(name for name in names if self.now_us - self._run(name)._past(self.unit) in PAST_US)
+        self.edge_us = (self._run(self.name)._past(self.unit) - HOUR_US) // MINUTE_US * MINUTE_US
         self.plants = plants(self.edge_us, self.twice, self.late, SOUND[0])
         self.users = (*self.plants, *SOUND)
         self._fill()
@@ -165,18 +172,32 @@ class World:
         for some, spans in ((0, range(self.hour - 8, self.hour + 1)), (1, (self.twice, self.hour - 1, self.hour))):
             for user in self.users:
                 for hour in spans:
-                    for _ in range(12):
-                        at = hour * HOUR_US + chance.randrange(HOUR_US)
-                        beside = user == "shifted" and abs(at - self.edge_us) < 2 * MINUTE_US
-                        if at < self.now_us - MINUTE_US and not beside:
+                    for at in self._instants(user, hour, 12, some):
+                        if at < self.now_us - MINUTE_US and not self._is_beside(user, at):
                             add(some, user, at, chance.uniform(1, 300))
                 if some == 0:
                     add(0, user, self.now_us - RECENT_US, 1e6 if user == "one_ulp" else chance.uniform(1, 300))
-                if some == 0 and user == "shifted":
+                if some == 0 and user in AT_EDGE:
                     add(0, user, self.edge_us + 1, chance.uniform(1, 300))
         for n in range(3):
             add(1, "without_late", self.late * HOUR_US + n * 7 * MINUTE_US, chance.uniform(1, 300), late=True)
         return made
+
+    def _instants(self, user: str, hour: int, n: int, some: int) -> list[int]:
+        """Instants of an hour: whatever the minute, the same of it. Those of "of_another" are the other user's, so
+        that no session tells one from the other."""
+        user = SOUND[0] if user == "of_another" else user
+        chance = random.Random(f"{SEED} {user} {hour - self.hour} {some}")
+        return [hour * HOUR_US + chance.randrange(HOUR_US) for _ in range(n)]
+
+    def _is_beside(self, user: str, at_us: int) -> bool:
+        """Whether a user has nothing there but what is moved: around it, or up to the end of its hour.
+
+        There a window that is cut short at the hour lacks the same as one that begins a slice too late, as by chance
+        it does for others at some minutes of the hour."""
+        hour_end_us = (self.edge_us // HOUR_US + 1) * HOUR_US
+        until_us = hour_end_us if user == "shifted_last" else self.edge_us + 2 * MINUTE_US
+        return user in AT_EDGE and self.edge_us - 2 * MINUTE_US < at_us < max(until_us, self.edge_us + 2 * MINUTE_US)
 
     def _event(self, partition: int, user: str, time_us: int, seconds: float, late: bool) -> Event:
         items = self.chance.choice([self.chance.randint(1, 9), self.chance.randint(1, 9), -(2**40), None])
@@ -196,7 +217,7 @@ class World:
                 for at in slices:
                     more.append(self._event(partition, user, at, self.chance.uniform(1, 300), late=False))
                 for hour in hours:
-                    at = hour * HOUR_US + self.chance.randrange(HOUR_US)
+                    (at,) = self._instants(user, hour, 1, 2 + partition)
                     more.append(self._event(partition, user, at, 10.0 ** self.chance.randint(-200, 2), late=True))
         self.served.fold(more)
         self.served.begin_tail()
@@ -209,7 +230,7 @@ class World:
         rows = [_row(each) for each in (*more, *newest)]
         self.cover = archive(open_catalog(self.settings), self.source, TOPIC, 3, rows, before, self.now_us)
 
-    def _run(self) -> CheckRun:
+    def _run(self, name: str) -> CheckRun:
         return CheckRun(
             self.spark,
             self.deployment,
@@ -217,13 +238,13 @@ class World:
             lambda source: self.cover,  # noqa: ARG005
             lambda source: f"{self.settings.catalog_name}.log.`{source}`",
             ManualClock(self.now_us),
-            "planted",
+            name,
             100,
         )
 
     def check(self) -> Outcome:
         """As the job does it."""
-        return self._run().execute()
+        return self._run(self.name).execute()
 
 
 def _row(event: Event) -> dict[str, object]:
