@@ -19,10 +19,10 @@ RUN apt-get update \
  && rm -rf /var/lib/apt/lists/*
 WORKDIR /opt/slicewise
 # the locks and jars change seldom, the code often
-COPY Makefile pyproject.toml pom.xml pom-broker.xml requirements.txt LICENSE ./
+COPY Makefile pyproject.toml requirements.txt LICENSE ./
 COPY requirements requirements
 COPY include/slicewise/__init__.py include/slicewise/__init__.py
-COPY include/slicewise/jvm/src/main/java include/slicewise/jvm/src/main/java
+COPY include/slicewise/jvm include/slicewise/jvm
 RUN make setup PYTHON=/usr/local/bin/python3.11
 # Iceberg on S3, which the embedded platform does without
 ARG ICEBERG_AWS_BUNDLE=org.apache.iceberg:iceberg-aws-bundle:1.12.0

@@ -34,11 +34,10 @@ TOOLS_STAMP    := .venvs/tools/.made-$(call key,requirements/tools.txt)
 PLATFORM_STAMP := .venvs/platform/.made-$(call key,requirements/platform.txt)
 SPARK_STAMP    := .venvs/spark/.made-$(call key,requirements/spark.txt)
 AIRFLOW_STAMP  := .venvs/airflow/.made-$(call key,requirements.txt)
-SPARK_JARS     := .jars/spark/.made-$(call key,pom.xml)
-KAFKA_JARS     := .jars/kafka/.made-$(call key,pom-broker.xml)
-JUNIT_JARS     := .jars/junit/.made-$(call key,pom-junit.xml)
-READER         := include/slicewise/jvm/src/main/java
-READER_SOURCES := $(sort $(wildcard $(READER)/io/slicewise/spark/*.java))
+JVM            := include/slicewise/jvm
+SPARK_JARS     := .jars/spark/.made-$(call key,$(JVM)/pom.xml)
+KAFKA_JARS     := .jars/kafka/.made-$(call key,$(JVM)/pom.xml)
+READER_SOURCES := $(sort $(wildcard $(JVM)/src/main/java/io/slicewise/*/*.java))
 READER_JAR     := .jars/spark/.made-reader-$(call key,$(READER_SOURCES))
 OURS           := $(wildcard include dags plugins)
 OURS_COMPILED  := .venvs/.compiled-$(call key,$(sort $(shell find $(OURS) -name '*.py' 2>/dev/null)))
@@ -74,7 +73,7 @@ PYTEST := -m pytest -p no:cacheprovider
 SERVERLESS := tests/unit tests/laws tests/contract tests/architecture tests/simulation tests/drills
 
 .PHONY: test-fast
-test-fast: setup ## what needs no server, but for the longest searches, in under two minutes
+test-fast: setup ## what needs no server, but for the longest searches, in a minute and a half
 	@$(PY) $(PYTEST) -q -n auto -m "not server and not spark and not airflow and not long" $(wildcard $(SERVERLESS))
 
 # Seeds are new with every run, and told; SIM_SEED begins with one of before.
@@ -83,9 +82,17 @@ SIM_LEAST ?= 1000
 SIM_SEED ?=
 
 .PHONY: test-sim
-test-sim: setup ## random histories of the store's protocol (SIM_SECONDS=180, at least SIM_LEAST=1000; nightly 1800; SIM_SEED=1), and every pair of stops
+test-sim: setup ## random histories of the store's protocol (SIM_SECONDS=180, at least SIM_LEAST=1000; SIM_SEED=1), and every pair of stops
 	@$(PY) -m tests.simulation --stops
 	@$(PY) -m tests.simulation --seconds $(SIM_SECONDS) --least $(SIM_LEAST) $(SIM_SEED:%=--seed %)
+
+.PHONY: test-nightly
+test-nightly: setup ## what no other run has time for: half an hour of new histories, check-full, and every fault of test-faults
+	@failed=; \
+	$(MAKE) --no-print-directory test-sim SIM_SECONDS=1800 || failed+=" sim"; \
+	$(MAKE) --no-print-directory check-full || failed+=" full"; \
+	$(MAKE) --no-print-directory test-faults || failed+=" faults"; \
+	[ -z "$$failed" ] || { echo "tests failed of:$$failed (their reports stand above)"; exit 1; }
 
 FULL ?=
 
@@ -104,30 +111,35 @@ test-faults: setup ## faults on real processes, and answers meanwhile (TIME=1800
 test-drills: setup ## the quick ones of test-faults, with one kill each (SEED=1)
 	@$(PY) -m tests.drills --quick $(SEED:%=--seed %)
 
-# Compiled in a folder that no other make has, against what the drivers load.
+# Compiled in a folder that no other make has.
 .PHONY: test-java
-test-java: setup $(JUNIT_JARS) ## the tests of what runs in the JVM
-	@part=.jars/tests.$$$$.part; trap 'rm -rf "$$part"' EXIT; jdk="$${JAVA_HOME:+$$JAVA_HOME/bin/}"; \
-	  classes="$(PYSPARK_JARS)/*:.jars/spark/slicewise-spark.jar:$$(echo .jars/junit/*.jar)"; \
-	  "$${jdk}javac" --release 17 -Xlint:all,-path -Werror -proc:none -encoding UTF-8 \
-	    -cp "$$classes" -d "$$part" include/slicewise/jvm/src/test/java/io/slicewise/spark/*.java; \
-	  "$${jdk}java" -XX:+UseSerialGC -XX:TieredStopAtLevel=1 -cp "$$part:$$classes" \
-	    org.junit.platform.console.ConsoleLauncher execute --scan-classpath "$$part" --fail-if-no-tests \
-	    --disable-banner --disable-ansi-colors --details=summary
+test-java: setup ## the tests of what runs in the JVM (Maven's plugins are fetched the first time)
+	@part=.jars/tests.$$$$.part; trap 'rm -rf "$$part"' EXIT; \
+	  $(MVN) -f $(JVM)/pom.xml -Dmade="$(ROOT)/$$part" test 2>&1 \
+	    | sed -n '$(PLAIN);/^\[INFO\] Tests run:/p;/^\[INFO\]/!p'
 
 # Files run side by side, each with servers of its own: much of a run is waiting for them. JOBS=1 runs one after another.
 JOBS ?= 2
 SIDE_BY_SIDE := -n $(JOBS) --dist loadfile --no-loadscope-reorder --durations 20
+
+# A mark whose tests another command of the same run plays: LEFT=replayed, where test-sim SIM_SEED=0 follows.
+LEFT ?=
+LEAVING := $(LEFT:%=-m "not %")
 
 .PHONY: test
 test: setup ## the whole suite, two files at a time (JOBS=1: one); starts and stops the servers that it needs
 	@failed=; \
 	$(MAKE) --no-print-directory test-java || failed+=" java"; \
 	.venvs/airflow/bin/python $(PYTEST) tests || failed+=" airflow"; \
-	$(PY) $(PYTEST) $(SIDE_BY_SIDE) tests || failed+=" platform"; \
+	$(PY) $(PYTEST) $(SIDE_BY_SIDE) $(LEAVING) tests || failed+=" platform"; \
 	.venvs/spark/bin/python $(PYTEST) $(SIDE_BY_SIDE) tests || failed+=" spark"; \
 	$(MAKE) --no-print-directory test-drills || failed+=" drills"; \
 	[ -z "$$failed" ] || { echo "tests failed of:$$failed (their reports stand above)"; exit 1; }
+
+# Part of `make test` too; here it says on which interpreters.
+.PHONY: test-package
+test-package: setup ## the wheel alone in clean environments, on each of Python 3.11 to 3.13 that is here: base and client
+	@$(PY) $(PYTEST) -q --durations 3 tests/package
 
 # command:package, of all that tests/cluster needs and no environment carries
 PACKAGES := promtool:prometheus
@@ -276,34 +288,35 @@ $(OURS_COMPILED): $(PLATFORM_STAMP)
 	@$(PY) requirements/bytecode.py ours $(OURS)
 	@touch $@
 
-# $(1) folder, $(2) pom
+MVN := mvn -B -Dstyle.color=never
+# Maven's colours, of which it writes some whatever it is told
+PLAIN := s/\x1b\[[0-9;]*m//g
+
+# $(1) folder, $(2) the profile that lists them
 define jars
 	@echo "setup: jars for $(1)"
 	@rm -rf .jars/$(1) .jars/$(1).part
-	@mvn -B -q -Dstyle.color=never -f $(2) dependency:copy-dependencies -DincludeScope=runtime \
-	  -DoutputDirectory="$(ROOT)/.jars/$(1).part" 2>&1 | sed "s/\x1b\[[0-9;]*m//g"
+	@$(MVN) -q -f $(JVM)/pom.xml -P $(2) dependency:copy-dependencies -DincludeScope=runtime \
+	  -DoutputDirectory="$(ROOT)/.jars/$(1).part" 2>&1 | sed '$(PLAIN)'
 	@mv .jars/$(1).part .jars/$(1)
 	@touch $@
 endef
 
 $(SPARK_JARS):
-	$(call jars,spark,pom.xml)
+	$(call jars,spark,spark)
 
 $(KAFKA_JARS):
-	$(call jars,kafka,pom-broker.xml)
+	$(call jars,kafka,broker)
 
-$(JUNIT_JARS):
-	$(call jars,junit,pom-junit.xml)
-
-# Compiled against what pyspark carries, in a folder that no other make has, and moved into place whole: a JVM may
-# have the old one open.
+# Compiled as $(JVM)/pom.xml does (docs/adr/0080 says why not by it), against what pyspark carries, in a folder that no
+# other make has, and moved into place whole: a JVM may have the old one open.
 PYSPARK_JARS := .venvs/spark/lib/python3.11/site-packages/pyspark/jars
 $(READER_JAR): $(SPARK_JARS) $(SPARK_STAMP)
 	@echo "setup: the record reader"
 	@rm -f .jars/spark/.made-reader-*
 	@part=.jars/reader.$$$$.part; trap 'rm -rf "$$part"' EXIT; jdk="$${JAVA_HOME:+$$JAVA_HOME/bin/}"; \
 	  "$${jdk}javac" --release 17 -Xlint:all,-path -Werror -proc:none -encoding UTF-8 \
-	    -cp "$(PYSPARK_JARS)/*:$$(echo .jars/spark/kafka-clients-*.jar)" -d "$$part/classes" $(READER_SOURCES); \
+	    -cp "$(PYSPARK_JARS)/*:$$(echo .jars/spark/{kafka-clients,msgpack-core}-*.jar | tr " " :)" -d "$$part/classes" $(READER_SOURCES); \
 	  "$${jdk}jar" --create --file "$$part/slicewise-spark.jar" -C "$$part/classes" .; \
 	  mv "$$part/slicewise-spark.jar" .jars/spark/slicewise-spark.jar
 	@touch $@

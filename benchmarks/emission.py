@@ -25,7 +25,7 @@ from slicewise.local.servers import stream
 from slicewise.offsets.vector import OffsetVector
 from slicewise.stores.log.publisher import Kept, ProgressLog
 from slicewise.stores.log.topics import KafkaLog
-from tests.support.stack import Stack, stack
+from tests.support.platform.stack import Stack, stack
 
 HOP_US = 10_000_000
 PARTITIONS = 2

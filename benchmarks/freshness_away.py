@@ -20,7 +20,7 @@ from benchmarks.whole import probes
 from benchmarks.whole.figures import Figure
 from benchmarks.whole.servers import PROJECTS, TOPIC, load, measure, pid_of, say
 from slicewise.local.servers import supervisor
-from tests.support.stack import Stack, stack
+from tests.support.platform.stack import Stack, stack
 
 USERS = 5_000
 BEFORE_S, AWAY_S = 15.0, 30.0

@@ -20,7 +20,7 @@ from benchmarks.whole.servers import PROJECTS, TOPIC, load, measure, pid_of, say
 from slicewise.local.deploy import standing
 from slicewise.stores.online.keys import TAIL_COUNT, entity_tags, hot_key, status_key
 from slicewise.stores.online.redis import open_store
-from tests.support.stack import Stack, stack
+from tests.support.platform.stack import Stack, stack
 
 HOT, OTHERS = 20_000.0, 500.0
 LOOK_S = 0.1

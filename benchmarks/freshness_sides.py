@@ -23,7 +23,7 @@ from benchmarks.whole.servers import PATIENCE_S, TOPIC, Recipe, load, measure, p
 from slicewise.local.servers import stream
 from slicewise.settings import Settings
 from slicewise.stores.log.topics import KafkaLog
-from tests.support.stack import Stack
+from tests.support.platform.stack import Stack
 
 FOLD, TAIL, ONE, RECIPE = "fold", "tail", "one", "recipe"
 OVERRUN_S = 20.0

@@ -28,9 +28,10 @@ from slicewise.codec.leaderboards import StoredLeaderboard
 from slicewise.local.servers import stream
 from slicewise.stores.log.topics import KafkaLog
 from slicewise.stores.online.keys import entity_tags
+from slicewise.stores.online.operations.leaderboards import ReadLeaderboard
 from slicewise.stores.online.port import OnlineStore
 from slicewise.stores.online.redis import open_store
-from tests.support.stack import Stack, stack
+from tests.support.platform.stack import Stack, stack
 
 S = 1_000_000
 LOOK_S = 0.02
@@ -51,7 +52,7 @@ class Looks:
     boards: dict[int, StoredLeaderboard] = field(default_factory=dict)
 
     def look(self, store: OnlineStore) -> None:
-        found = store.board("top_songs")
+        found = store.run(ReadLeaderboard("top_songs"))
         if found.board is None:
             self.missing += 1
             return
@@ -124,7 +125,7 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
             until(lambda name=name: _reads(running, name), f"the query of {name}", 180)  # type: ignore[misc]
         with process(argv, settings.to_env(), logs / "load.log"):
             say("waiting for the first board")
-            until(lambda: store.board("top_songs").board is not None, "the first board", 120)
+            until(lambda: store.run(ReadLeaderboard("top_songs")).board is not None, "the first board", 120)
             caught_up = _caught_up(store)
             time.sleep(options.warm_up)
             pids = [pid_of(running, name) for name in ("redis", "stream", stream.EMIT)]
@@ -176,7 +177,7 @@ def _caught_up(store: OnlineStore) -> bool:
     """Whether boards became young: what came while processes warmed up is behind them."""
     deadline = time.monotonic() + CATCH_UP_S
     while time.monotonic() < deadline:
-        found = store.board("top_songs")
+        found = store.run(ReadLeaderboard("top_songs"))
         if found.board is not None and found.time_us - StoredLeaderboard.unpack(found.board).end_us <= WANTED_S * S:
             return True
         time.sleep(LOOK_S)

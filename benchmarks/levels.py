@@ -34,9 +34,9 @@ from slicewise.serving.answering.requests import FeaturesRequest, checked
 from slicewise.serving.answering.service import FeatureService
 from slicewise.serving.connection.factory import blocking
 from slicewise.settings import Settings
-from slicewise.windows.slices import DAY_US, HOUR_US, MINUTE_US
-from tests.support.served import Served
-from tests.support.servers import RedisServer, running
+from slicewise.windows.durations import DAY_US, HOUR_US, MINUTE_US
+from tests.support.platform.servers import RedisServer, running
+from tests.support.stores.served import Served
 
 MOST = 1.5
 """Times the cost of a 1-day window that a 30-day window may cost."""

@@ -22,9 +22,14 @@ from slicewise.features.plan.planner import plan
 from slicewise.features.plan.unit import StorageUnit
 from slicewise.offsets.vector import OffsetVector
 from slicewise.stores.online import keys
-from slicewise.stores.online.port import HourEntry, MicroBatch
-from slicewise.windows.slices import DAY_US, HOUR_US, MINUTE_US
-from tests.support.served import TOPIC, Served, accumulated
+from slicewise.stores.online.operations.apply_batch import ApplyBatch, MicroBatch
+from slicewise.stores.online.operations.archive_versions import PutArchiveVersion
+from slicewise.stores.online.operations.committed import AdvanceCommitted
+from slicewise.stores.online.operations.connecting import ReadMetadata
+from slicewise.stores.online.operations.day_totals import WriteDayTotals
+from slicewise.stores.online.operations.publish_hour import HourEntry, MarkHour, PublishHour
+from slicewise.windows.durations import DAY_US, HOUR_US, MINUTE_US
+from tests.support.stores.served import TOPIC, Served, accumulated
 
 SEED = 11
 DAYS = 31
@@ -111,24 +116,24 @@ def fill(served: Served, now_us: int, views: Sequence[str]) -> None:
     ends = {m.partition: np.searchsorted(m.rows.time, np.arange(first + 1, last + 1) * HOUR_US) for m in months}
     for seq in seqs:
         cover = OffsetVector({(TOPIC, p): int(each[seq - 1]) for p, each in ends.items()})
-        served.store.put_cover(events.name, seq, cover)
+        served.store.run(PutArchiveVersion(events.name, seq, cover))
     for unit in [unit for unit in served.deployment.units if unit.view in views]:
         entries = [_entries(unit, month, first, last) for month in months]
         for seq in seqs:
             cover = OffsetVector({(TOPIC, p): int(each[seq - 1]) for p, each in ends.items()})
             hour = first + seq - 1
             mine = [each[hour] for each in entries if hour in each]
-            outcome = served.store.swap(unit, hour, seq, cover, mine)
+            outcome = served.store.run(PublishHour(unit, hour, seq, cover, mine))
             assert not outcome.left_over
-            served.store.mark_swapped(unit, hour, seq)
+            served.store.run(MarkHour(unit, hour, seq))
         tags = [_tag(unit, month.entity) for month in months]
         for day in range(first // 24, last // 24):
-            served.store.total_day(unit, tags, day)
+            served.store.run(WriteDayTotals(unit, tags, day))
         for month in months:
-            served.store.fold(_open_hour(unit, month, int(ends[month.partition][-1])))
-    marks = served.store.marks()
+            served.store.run(ApplyBatch(_open_hour(unit, month, int(ends[month.partition][-1]))))
+    marks = served.store.run(ReadMetadata())
     end = OffsetVector({(TOPIC, m.partition): len(m.rows.time) for m in months})
-    served.store.advance_ledger(OffsetVector(), end, marks.epoch, marks.units)
+    served.store.run(AdvanceCommitted(OffsetVector(), end, marks.epoch, marks.units))
 
 
 def _tag(unit: StorageUnit, entity: str) -> bytes:

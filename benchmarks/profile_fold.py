@@ -25,8 +25,11 @@ from benchmarks.whole.windows import made
 from slicewise.features.plan.planner import plan
 from slicewise.features.project import load_project
 from slicewise.spark.microbatch.apply import Placed, SourceRows, batch_of
+from slicewise.stores.online.operations.apply_batch import ApplyBatch
+from slicewise.stores.online.operations.connecting import Initialise, ReadTime
+from slicewise.stores.online.operations.deploying import Deploy
 from slicewise.stores.online.redis import open_store
-from tests.support.stack import Stack
+from tests.support.platform.stack import Stack
 
 TOPIC_ID = "5" * 32
 
@@ -53,10 +56,10 @@ def _profile(stack: Stack, given: argparse.Namespace) -> None:
     unit = deployment.units[0]
     placed = Placed(unit.storage_fingerprint, "keep", ("user_id",), {"seconds": "seconds"})
     with open_store(stack.settings.redis_url) as store:
-        marks = store.initialise()
-        store.deploy(deployment, marks.epoch, topics={"plays": TOPIC_ID})
+        marks = store.run(Initialise())
+        store.run(Deploy(deployment, marks.epoch, topics={"plays": TOPIC_ID}))
         n = given.events
-        table = made(n, store.time_us(), users=100_000)
+        table = made(n, store.run(ReadTime()), users=100_000)
         table = table.set_column(
             table.schema.get_field_index("partition"), "partition", pa.array(np.zeros(n, np.int32))
         )
@@ -72,7 +75,7 @@ def _profile(stack: Stack, given: argparse.Namespace) -> None:
             some = table.slice(begin, given.batch).combine_chunks()
             batch = batch_of(unit, placed, SourceRows.of(some, TOPIC_ID, 0))
             assert batch is not None
-            entities += store.fold(batch).entities
+            entities += store.run(ApplyBatch(batch)).entities
         profile.disable()
         cpu, wall = time.process_time() - cpu, time.perf_counter() - wall
     figures = {

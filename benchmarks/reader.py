@@ -33,7 +33,7 @@ from slicewise.offsets.vector import OffsetVector
 from slicewise.settings import Settings
 from slicewise.spark.records.parse import parsed
 from slicewise.spark.runtime.session import job_session
-from slicewise.windows.slices import DAY_US
+from slicewise.windows.durations import DAY_US
 
 TOPIC_ID = "5" * 32
 NOW_US = 1_790_000_000_000_000

@@ -31,8 +31,9 @@ from benchmarks.whole.streaming import our_stream
 from slicewise.local.servers import redis as redis_server
 from slicewise.local.servers.state import StateFolder
 from slicewise.settings import Settings
-from slicewise.windows.slices import HOUR_US
-from tests.support.stack import Stack
+from slicewise.stores.online.operations.connecting import ReadMetadata
+from slicewise.windows.durations import HOUR_US
+from tests.support.platform.stack import Stack
 
 COMPARED = 50
 """Users whose answers of before are asked for again."""
@@ -104,7 +105,7 @@ def _measured(stack: Stack, users: int) -> tuple[list[Figure], dict[str, Any]]:
 
 def _applied(stack: Stack) -> int:
     with stack.store() as store:
-        marks = store.marks()
+        marks = store.run(ReadMetadata())
     topic = marks.topics[TOPIC]
     return sum(offset for place, offset in marks.ledger.offsets.items() if place[0] == topic)
 

@@ -28,7 +28,7 @@ from benchmarks import serving_data
 from slicewise.local.servers import ports
 from slicewise.serving.client import Client
 from tests.integration.serving.support import serving
-from tests.support.servers import RedisServer, running
+from tests.support.platform.servers import RedisServer, running
 
 BUCKET_S = 300
 

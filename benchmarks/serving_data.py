@@ -10,8 +10,8 @@ from slicewise.features.declare.project import Project
 from slicewise.features.plan.deployment import Deployment
 from slicewise.features.plan.planner import plan
 from slicewise.offsets.vector import OffsetVector
-from slicewise.windows.slices import HOUR_US, MINUTE_US
-from tests.support.served import TOPIC, Event, Served
+from slicewise.windows.durations import HOUR_US, MINUTE_US
+from tests.support.stores.served import TOPIC, Event, Served
 
 USERS = 50
 HOURS = 26

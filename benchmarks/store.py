@@ -18,21 +18,18 @@ import numpy as np
 import redis
 
 from slicewise.stores.online import keys
-from slicewise.stores.online.port import EntityRead, MicroBatch, UnitRead
+from slicewise.stores.online.operations.apply_batch import ApplyBatch, MicroBatch
+from slicewise.stores.online.operations.archive_versions import PutArchiveVersion
+from slicewise.stores.online.operations.connecting import Initialise, ReadTime
+from slicewise.stores.online.operations.deploying import Deploy
+from slicewise.stores.online.operations.publish_hour import PublishHour
+from slicewise.stores.online.operations.reading import EntityRead, Read, UnitRead
 from slicewise.stores.online.redis import open_store
 from slicewise.stores.online.steps import Change
 from slicewise.stores.online.store import Store
-from slicewise.windows.slices import HOUR_US
-from tests.support.servers import RedisServer
-from tests.support.stored import (
-    Event,
-    StoreDeployment,
-    StoreUnit,
-    cover,
-    fold_batch,
-    hour_entry,
-    tag,
-)
+from slicewise.windows.durations import HOUR_US
+from tests.support.platform.servers import RedisServer
+from tests.support.stores.stored import Event, StoreDeployment, StoreUnit, cover, fold_batch, hour_entry, tag
 
 ENTITIES = 4_096
 ROUNDS = 10
@@ -49,7 +46,7 @@ def folds(store: Store, unit: StoreUnit, hour: int, server_cpu: Callable[[], flo
             events = [Event(e, hour * HOUR_US, 0, offsets + e) for e in range(ENTITIES)]
             batches.append(fold_batch(unit, events, name=f"u{i}"))
         begun, ours, theirs = time.perf_counter(), time.process_time(), server_cpu()
-        applied = sum(store.fold(batch).applied for batch in batches)
+        applied = sum(store.run(ApplyBatch(batch)).applied for batch in batches)
         out[f"fold_{kind}_per_s"] = applied / (time.perf_counter() - begun)
         out[f"fold_{kind}_client_cpu_us"] = (time.process_time() - ours) / applied * 1e6
         out[f"fold_{kind}_server_cpu_us"] = (server_cpu() - theirs) / applied * 1e6
@@ -60,7 +57,7 @@ def folds(store: Store, unit: StoreUnit, hour: int, server_cpu: Callable[[], flo
 def scripts(store: Store, unit: StoreUnit, hour: int, name: str) -> float:
     """Scripts per second alone: the changes of one batch, ready made, in one pipeline."""
     events = [Event(e, hour * HOUR_US, 0, e) for e in range(ENTITIES)]
-    steps = store.steps.fold(fold_batch(unit, events, name=name))
+    steps = store.steps(ApplyBatch(fold_batch(unit, events, name=name)))
     commands = next(steps)
     while not isinstance(commands[0], Change):
         commands = steps.send(store.node.run(commands))
@@ -73,11 +70,13 @@ def scripts(store: Store, unit: StoreUnit, hour: int, name: str) -> float:
 
 def reads(store: Store, unit: StoreUnit, hour: int) -> dict[str, float]:
     hours = range(hour - 24, hour)
-    store.put_cover(unit.source, 1, cover(10**9))
+    store.run(PutArchiveVersion(unit.source, 1, cover(10**9)))
     for h in hours:
-        store.swap(unit, h, 1, cover(10**9), [hour_entry(unit, 1, 1, [Event(1, h * HOUR_US, 0, h - hour + 24)])])
+        store.run(
+            PublishHour(unit, h, 1, cover(10**9), [hour_entry(unit, 1, 1, [Event(1, h * HOUR_US, 0, h - hour + 24)])])
+        )
     for slot in range(6):
-        store.fold(fold_batch(unit, [Event(1, hour * HOUR_US + slot * unit.slice_us, 0, 10**9 + slot)]))
+        store.run(ApplyBatch(fold_batch(unit, [Event(1, hour * HOUR_US + slot * unit.slice_us, 0, 10**9 + slot)])))
     days = sorted({h // 24 for h in hours})
     name = unit.storage_fingerprint
     read = EntityRead(
@@ -97,7 +96,7 @@ def reads(store: Store, unit: StoreUnit, hour: int) -> dict[str, float]:
     times = []
     for _ in range(4_000):
         begun = time.perf_counter()
-        reply = store.read([read])
+        reply = store.run(Read([read]))
         times.append((time.perf_counter() - begun) * 1e3)
     assert sum(v is not None for d in reply.entities[0][0].days for v in d) == 24 + len(days)
     cuts = np.quantile(times, [0.5, 0.99])
@@ -116,10 +115,10 @@ def main() -> None:
                     found = client.info("cpu")
                     return float(found["used_cpu_user"] + found["used_cpu_sys"])
 
-                store.initialise()
+                store.run(Initialise())
                 unit = StoreUnit()
-                store.deploy(StoreDeployment("bench", (unit,)), 0)
-                hour = store.time_us() // HOUR_US
+                store.run(Deploy(StoreDeployment("bench", (unit,)), 0))
+                hour = store.run(ReadTime()) // HOUR_US
                 found = {
                     **folds(store, unit, hour, server_cpu),
                     "scripts_alone_per_s": max(scripts(store, unit, hour, f"s{i}") for i in range(5)),

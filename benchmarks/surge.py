@@ -33,7 +33,7 @@ from benchmarks.whole.streaming import our_stream
 from slicewise.local.servers import redis as redis_server
 from slicewise.settings import Settings
 from slicewise.stores.log.topics import KafkaLog
-from tests.support.stack import Stack, stack
+from tests.support.platform.stack import Stack, stack
 
 SETTLE_S = 4.0
 """From the first event of a load to the first figure."""

@@ -19,7 +19,7 @@ from benchmarks.whole.figures import Figure, Spread
 from benchmarks.whole.http_load import CLOSED, OPEN, Sample, Spec, post
 from benchmarks.whole.servers import measure, say
 from slicewise.settings import Settings
-from tests.support.stack import Stack
+from tests.support.platform.stack import Stack
 
 CLIENT = "x-client"
 """The header that names a client, as a gateway would set it."""

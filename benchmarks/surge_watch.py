@@ -20,6 +20,7 @@ from benchmarks.whole.http_load import OPEN, Sample, Spec, post
 from benchmarks.whole.servers import TOPIC, measure
 from slicewise.settings import Settings
 from slicewise.stores.log.topics import KafkaLog
+from slicewise.stores.online.operations.connecting import ReadMetadata
 from slicewise.stores.online.redis import open_store
 
 LOOK_S = 0.25
@@ -65,9 +66,9 @@ class Watch:
 
     def run(self, over: threading.Event) -> None:
         with KafkaLog(self.settings.kafka_bootstrap) as log, open_store(self.settings.redis_url) as store:
-            topic = store.marks().topics[TOPIC]
+            topic = store.run(ReadMetadata()).topics[TOPIC]
             while not over.wait(LOOK_S):
-                ledger = store.marks().ledger  # before the log's end: lag is never told too small
+                ledger = store.run(ReadMetadata()).ledger  # before the log's end: lag is never told too small
                 applied = sum(offset for place, offset in ledger.offsets.items() if place[0] == topic)
                 produced = sum(log.latest(TOPIC).offsets.values())
                 if len(self.looks) % MEMORY_EVERY == 0:

@@ -32,11 +32,13 @@ from slicewise.features.plan.planner import plan
 from slicewise.local.servers import redis as redis_server
 from slicewise.settings import Settings
 from slicewise.stores.online import keys
-from slicewise.windows.slices import MINUTE_US, SECOND_US
+from slicewise.stores.online.operations.connecting import ReadMetadata
+from slicewise.stores.online.operations.pending import BeginRealtime
+from slicewise.windows.durations import MINUTE_US, SECOND_US
 from tests.integration.serving.support import serving
-from tests.support.served import TOPIC, Event, Served, rows_of, tags_of
-from tests.support.servers import RedisServer, running
-from tests.support.stored import tail_fields
+from tests.support.platform.servers import RedisServer, running
+from tests.support.stores.served import TOPIC, Event, Served, rows_of, tags_of
+from tests.support.stores.stored import tail_fields
 
 SIZES = (0, 100, 1_000, 10_000)
 BOUND = 1_000
@@ -111,8 +113,8 @@ def folded(served: Served, chance: random.Random) -> None:
 
 def tail(served: Served, url: str, chance: random.Random) -> None:
     """The tail of every card, as its writer leaves it."""
-    marks = served.store.marks()
-    served.store.begin_tail("payments", marks.ledger, marks.epoch, marks.units)
+    marks = served.store.run(ReadMetadata())
+    served.store.run(BeginRealtime("payments", marks.ledger, marks.epoch, marks.units))
     now_us, first = time.time_ns() // 1_000, marks.ledger.get((TOPIC, 0))
     with redis.Redis.from_url(url) as client:
         for size in SIZES:

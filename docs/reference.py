@@ -28,7 +28,12 @@ from slicewise import aggregates as agg
 from slicewise.aggregates.sketches.membership import answer_type, asking
 from slicewise.codec import Layout
 from slicewise.errors import DefinitionError
-from slicewise.windows.slices import EARLIEST_US, Window, bounds, format_duration
+from slicewise.windows.bounds import EARLIEST_US
+from slicewise.windows.durations import format_duration
+from slicewise.windows.periodic import Periodic
+from slicewise.windows.session import Session
+from slicewise.windows.sliding import Sliding
+from slicewise.windows.window import Window
 
 PAGE = Path(__file__).parent / "reference" / "aggregates.md"
 SCHEMA = {
@@ -289,7 +294,7 @@ def _windows() -> str:
     rows = []
     for window in WINDOWS:
         slice_us = 60_000_000
-        cells = [_interval(*bounds(window, mode, t_us, slice_us)) for mode in ("live", "at", "event_time")]
+        cells = [_interval(*window.bounds(mode, t_us, slice_us)) for mode in ("live", "at", "event_time")]
         rows.append([f"`<feature>_{window.column_suffix()}`", _meaning(window), *cells])
     head = ["column", "", "live", "at", "event_time"]
     kinds: list[Callable[..., Window]] = [sw.sliding, sw.tumbling, sw.hopping, sw.session, sw.lifetime]
@@ -306,13 +311,14 @@ def _line(maker: Callable[..., Any]) -> str:
 
 
 def _meaning(window: Window) -> str:
-    if window.is_lifetime:
+    if window.unbounded:
         return "all events" + (f" up to {format_duration(window.offset_us)} ago" if window.offset_us else "")
     length = format_duration(window.length_us)
-    if window.kind == "sliding":
+    if isinstance(window, Sliding):
         return f"the last {length}" + (f", {format_duration(window.offset_us)} ago" if window.offset_us else "")
-    if window.kind == "session":
+    if isinstance(window, Session):
         return f"the session of the latest event, with gaps under {format_duration(window.gap_us)}, looked for here"
+    assert isinstance(window, Periodic)
     which = "the one that is filling" if window.open else "the last complete one"
     return f"{which} of {length} every {format_duration(window.hop_us)}"
 

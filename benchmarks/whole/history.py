@@ -23,8 +23,9 @@ from benchmarks.whole.http_load import CLOSED, OPEN, Connection, Spec, get, post
 from benchmarks.whole.options import Options
 from benchmarks.whole.servers import TOPIC, Recipe, cpu_by_program, measure, pair, per_unit, pid_of, say, until
 from benchmarks.whole.streaming import our_stream
-from slicewise.windows.slices import HOUR_US, MINUTE_US
-from tests.support.stack import Stack
+from slicewise.stores.online.operations.connecting import ReadMetadata
+from slicewise.windows.durations import HOUR_US, MINUTE_US
+from tests.support.platform.stack import Stack
 
 HOURS = 26
 CONDITION_RATE = 500.0
@@ -225,7 +226,7 @@ class Stored:
     def __init__(self, stack: Stack) -> None:
         self._client = redis.Redis.from_url(stack.settings.redis_url)
         with stack.store() as store:
-            self._pattern = f"sw:{store.marks().generation}:{{user_id*"
+            self._pattern = f"sw:{store.run(ReadMetadata()).generation}:{{user_id*"
 
     def bytes(self) -> int:
         """MEMORY USAGE of every key of an entity."""

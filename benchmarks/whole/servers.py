@@ -23,7 +23,7 @@ import redis
 from slicewise.local.servers import ports
 from slicewise.local.servers.process import Birth, descendants, wait_gone
 from slicewise.settings import Settings
-from tests.support.stack import Stack
+from tests.support.platform.stack import Stack
 
 HOME = Path(__file__).resolve().parents[2]
 PROJECTS = HOME / "benchmarks" / "projects"

@@ -20,8 +20,9 @@ from benchmarks.whole.options import Options
 from benchmarks.whole.servers import TOPIC, Recipe, cpu_by_program, load, measure, pair, per_unit, pid_of, say, until
 from slicewise.local.servers.stream import stream_status
 from slicewise.stores.log.topics import KafkaLog
+from slicewise.stores.online.operations.connecting import ReadMetadata
 from slicewise.stores.online.redis import open_store
-from tests.support.stack import Stack
+from tests.support.platform.stack import Stack
 
 HEADROOM_S = 20.0
 """The load outlives the probes."""
@@ -140,7 +141,7 @@ def run(options: Options) -> tuple[list[Figure], dict[str, Any]]:
 
             with our_stream(stack, started=note) as driver:
                 pids = driver, pid_of(stack, "redis")
-                ours = follow(lambda: sum(store.marks().ledger.offsets.values()), total, batch, begun, pids)
+                ours = follow(lambda: sum(store.run(ReadMetadata()).ledger.offsets.values()), total, batch, begun, pids)
                 our_freshness = freshness(stack, None, options, logs, pids)
                 beat = stream_status(stack.settings).heartbeat
 

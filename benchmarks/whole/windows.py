@@ -30,9 +30,11 @@ from slicewise.local import deploy
 from slicewise.replay.songs import Plays
 from slicewise.spark.microbatch.apply import Placed, SourceRows, batch_of
 from slicewise.stores.log.topics import KafkaLog
+from slicewise.stores.online.operations.apply_batch import ApplyBatch
+from slicewise.stores.online.operations.connecting import ReadMetadata, ReadTime
 from slicewise.stores.online.port import OnlineStore
-from slicewise.windows.slices import MINUTE_US
-from tests.support.stack import Stack
+from slicewise.windows.durations import MINUTE_US
+from tests.support.platform.stack import Stack
 
 COUNTS = (1, 10, 60, 1440)
 BATCH = 150
@@ -122,7 +124,7 @@ def fold(store: OnlineStore, topic_id: str, unit: StorageUnit, table: pa.Table) 
             some = mine.slice(begin, BATCH).combine_chunks()
             batch = batch_of(unit, placed, SourceRows.of(some, topic_id, partition))
             assert batch is not None
-            outcome = store.fold(batch)
+            outcome = store.run(ApplyBatch(batch))
             assert outcome.applied == some.num_rows, outcome
 
 
@@ -198,8 +200,8 @@ def run(options: Options) -> tuple[list[Figure], dict[str, Any]]:
         planned = definitions()
         with deploy.connected(stack.settings) as store:
             deploy.deploy(stack.settings, store, planned, deploy.standing(store).marks.epoch)
-            topic_id = store.marks().topics["windowed"]
-            table = made(options.windows_events, store.time_us())
+            topic_id = store.run(ReadMetadata()).topics["windowed"]
+            table = made(options.windows_events, store.run(ReadTime()))
             few = max(50, options.windows_events // 15)
             ours: dict[int, Cost] = {}
             theirs: dict[int, Cost] = {}

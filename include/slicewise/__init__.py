@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 _DEFINITIONS = ("Feature", "FeatureSet", "FeatureView", "KafkaSource", "case")
-_WINDOWS = ("Window", "exact_range", "hopping", "lifetime", "rows", "session", "sliding", "tumbling")
+_WINDOWS = ("exact_range", "hopping", "lifetime", "rows", "session", "sliding", "tumbling")
 AGGREGATES = (
     "argmax",
     "argmin",
@@ -55,7 +55,8 @@ AGGREGATES = (
 _HOME = {
     "Aggregate": "slicewise.aggregates.custom.users",
     **dict.fromkeys(_DEFINITIONS, "slicewise.features.declare.definitions"),
-    **dict.fromkeys(_WINDOWS, "slicewise.windows.slices"),
+    "Window": "slicewise.windows",
+    **{name: f"slicewise.windows.{name}" for name in _WINDOWS},
     **dict.fromkeys(AGGREGATES, "slicewise.aggregates"),
     "Emit": "slicewise.features.declare.emission",
     "dedupe": "slicewise.features.schema.dedupe",
@@ -65,10 +66,15 @@ _HOME = {
     "snapshot": "slicewise.training",
     "training_set": "slicewise.training",
     "Client": "slicewise.serving.client",
+    "AsyncHttpClient": "slicewise.client.http",
+    "HttpClient": "slicewise.client.http",
+    "Retry": "slicewise.client.retrying",
     "row_function": "slicewise.features.rowlogic.row_function",
     "Leaderboard": "slicewise.features.declare.leaderboard",
     "SlicewiseError": "slicewise.errors",
 }
+_EXTRA = {"Client": "serving", "AsyncHttpClient": "client", "HttpClient": "client"}
+"""The extra that brings what a name needs beside the base."""
 
 if TYPE_CHECKING:
     from slicewise.aggregates import argmax as argmax
@@ -108,6 +114,9 @@ if TYPE_CHECKING:
     from slicewise.aggregates import top_k_frequent as top_k_frequent
     from slicewise.aggregates import variance as variance
     from slicewise.aggregates.custom.users import Aggregate as Aggregate
+    from slicewise.client.http import AsyncHttpClient as AsyncHttpClient
+    from slicewise.client.http import HttpClient as HttpClient
+    from slicewise.client.retrying import Retry as Retry
     from slicewise.errors import SlicewiseError as SlicewiseError
     from slicewise.features.declare.definitions import Feature as Feature
     from slicewise.features.declare.definitions import FeatureSet as FeatureSet
@@ -124,13 +133,14 @@ if TYPE_CHECKING:
     from slicewise.training import snapshot as snapshot
     from slicewise.training import training_set as training_set
     from slicewise.training.evaluate import evaluate as evaluate
-    from slicewise.windows.slices import exact_range as exact_range
-    from slicewise.windows.slices import hopping as hopping
-    from slicewise.windows.slices import lifetime as lifetime
-    from slicewise.windows.slices import rows as rows
-    from slicewise.windows.slices import session as session
-    from slicewise.windows.slices import sliding as sliding
-    from slicewise.windows.slices import tumbling as tumbling
+    from slicewise.windows import Window as Window
+    from slicewise.windows.exact_range import exact_range as exact_range
+    from slicewise.windows.hopping import hopping as hopping
+    from slicewise.windows.lifetime import lifetime as lifetime
+    from slicewise.windows.rows import rows as rows
+    from slicewise.windows.session import session as session
+    from slicewise.windows.sliding import sliding as sliding
+    from slicewise.windows.tumbling import tumbling as tumbling
 
 
 def __getattr__(name: str) -> Any:
@@ -142,7 +152,10 @@ def __getattr__(name: str) -> Any:
         from slicewise.calls import unknown_attribute
 
         raise unknown_attribute(name, _HOME)
-    value = getattr(importlib.import_module(home), name)
+    from slicewise.extras import needed
+
+    with needed(_EXTRA.get(name, ""), f"sw.{name}"):
+        value = getattr(importlib.import_module(home), name)
     globals()[name] = value
     return value
 

@@ -100,6 +100,10 @@ class SettingsError(SlicewiseError):
     """A setting is missing or malformed, or a program that it names is not there."""
 
 
+class MissingExtra(SlicewiseError, ImportError):
+    """A part of slicewise needs packages that are not installed: install the extra that it names."""
+
+
 class BadRequest(SlicewiseError):
     """A request is malformed: correct the request."""
 

@@ -16,8 +16,9 @@ PACKAGE = ROOT / "include" / "slicewise"
 
 # Left may be imported by right, never back. Within one tuple the parts may import each other, except in SIBLINGS.
 LAYERS: tuple[tuple[str, ...], ...] = (
-    ("errors", "hints", "calls", "settings", "clock", "log"),
+    ("errors", "extras", "hints", "calls", "settings", "clock", "log"),
     ("windows", "aggregates"),
+    ("client",),
     ("offsets",),
     ("codec",),
     ("features",),
@@ -43,10 +44,11 @@ ALLOWED_BETWEEN_SIBLINGS = frozenset(
 # rooms where their imports put them; that no files import each other in a circle is held for all.
 ROOMS: dict[str, tuple[str, ...]] = {
     "aggregates": ("kernel", "exact", "ordering", "sketches", "combinators", "custom"),
+    "codec": ("store_fields",),
     "features": ("schema", "rowlogic", "declare", "plan", "sql"),
     "features/rowlogic": ("functions",),
     "stores": ("log", "online", "lake", "recovery"),
-    "stores/online": ("rules", "model", "operations", "sharded", "redis", "memory"),
+    "stores/online": ("rules", "model", "sharded", "operations", "redis", "memory"),
     "spark": ("runtime", "records", "microbatch", "lake", "emission", "realtime"),
     "serving": ("connection", "answering", "http"),
     "serving/answering": ("memory",),
@@ -84,23 +86,23 @@ class Import:
 
 
 @cache  # many tests ask for all files
-def imports_of(path: Path) -> tuple[Import, ...]:
-    """Every import of a file that runs at some time; those for type checkers alone are left out."""
-    return tuple(_walk(ast.parse(path.read_text(encoding="utf-8")), path, at_module_level=True))
+def imports_of(path: Path, *, for_types: bool = False) -> tuple[Import, ...]:
+    """Every import of a file that runs at some time; with `for_types` those for type checkers alone too."""
+    return tuple(_walk(ast.parse(path.read_text(encoding="utf-8")), path, at_module_level=True, for_types=for_types))
 
 
-def _walk(node: ast.AST, path: Path, at_module_level: bool) -> Iterator[Import]:
+def _walk(node: ast.AST, path: Path, at_module_level: bool, *, for_types: bool) -> Iterator[Import]:
     for child in ast.iter_child_nodes(node):
         if isinstance(child, ast.Import):
             for alias in child.names:
                 yield Import(path, child.lineno, alias.name, at_module_level)
         elif isinstance(child, ast.ImportFrom):
             yield from _from(child, path, at_module_level)
-        elif isinstance(child, ast.If) and "TYPE_CHECKING" in ast.unparse(child.test):
+        elif isinstance(child, ast.If) and "TYPE_CHECKING" in ast.unparse(child.test) and not for_types:
             continue
         else:
             inner = at_module_level and not isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda)
-            yield from _walk(child, path, inner)
+            yield from _walk(child, path, inner, for_types=for_types)
 
 
 def _from(node: ast.ImportFrom, path: Path, at_module_level: bool) -> Iterator[Import]:

@@ -8,7 +8,7 @@ import time
 
 import psutil
 
-from tests.support import leftovers
+from tests.support.platform import leftovers
 
 
 def orphan(run: str) -> psutil.Process:

@@ -85,11 +85,11 @@ def test_help_lists_every_target_that_people_call() -> None:
 def readers_alone(tmp_path: Path) -> tuple[Path, str]:
     """A folder in which all is made but the record reader, and the target that makes it."""
     folder = tmp_path / "tree"
-    java = "include/slicewise/jvm/src/main/java"
-    source = folder / java / "io/slicewise/spark/Reader.java"
+    jvm = "include/slicewise/jvm"
+    source = folder / jvm / "src/main/java/io/slicewise/records/Reader.java"
     source.parent.mkdir(parents=True)  # one small class: what the real ones need of a compiler, setup itself shows
-    source.write_text("package io.slicewise.spark;\n\npublic final class Reader {}\n")
-    for name in ("Makefile", "pyproject.toml", "pom.xml", "requirements.txt"):
+    source.write_text("package io.slicewise.records;\n\npublic final class Reader {}\n")
+    for name in ("Makefile", "pyproject.toml", f"{jvm}/pom.xml", "requirements.txt"):
         shutil.copy(ROOT / name, folder / name)
     (folder / "requirements").symlink_to(ROOT / "requirements")
     site = ".venvs/spark/lib/python3.11/site-packages"
@@ -143,7 +143,7 @@ def test_the_record_reader_is_built_where_the_jdks_path_has_a_space_and_another_
         text=True,
         check=True,
     )
-    assert "io/slicewise/spark/" in listed.stdout
+    assert "io/slicewise/records/" in listed.stdout
     assert sorted(each.name for each in (folder / ".jars").iterdir()) == ["spark"]
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections import Counter
+from functools import cache
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
@@ -12,8 +13,18 @@ import pytest
 from tests.architecture.import_table import MOST_MODULES, PACKAGE, ROOMS, ROOT, imports_of, python_files
 
 FOLDERS = sorted({path.parent for path in PACKAGE.rglob("*.py")})
-# what is still to be divided; a folder leaves this list, none comes in
-TOO_FULL_TESTS = {"tests/simulation": 41, "tests/drills": 21, "tests/laws": 17, "tests/support": 28}
+
+# what is still to be cut, by what the files import for type checkers too; a circle leaves this list, none comes in
+CIRCLES_OF_TYPES: tuple[frozenset[str], ...] = (
+    frozenset(
+        {
+            "slicewise.features.declare.emission",
+            "slicewise.features.declare.event_list",
+            "slicewise.features.plan.fingerprint",
+            "slicewise.features.plan.unit",
+        }
+    ),
+)
 
 
 def module_of(path: Path) -> str:
@@ -32,10 +43,15 @@ def home_of(name: str) -> str:
     return name
 
 
-def arrows() -> dict[str, set[str]]:
-    """Module -> the modules of the package that it imports at any time."""
+def arrows(*, for_types: bool = False) -> dict[str, set[str]]:
+    """Module -> the modules of the package that it imports at any time; `for_types`: for type checkers alone too."""
     return {
-        module: {home_of(each.name) for each in imports_of(path) if each.name.split(".")[0] == "slicewise"} - {module}
+        module: {
+            home_of(imported.name)
+            for imported in imports_of(path, for_types=for_types)
+            if imported.name.split(".")[0] == "slicewise"
+        }
+        - {module}
         for module, path in MODULES.items()
     }
 
@@ -50,9 +66,48 @@ def circle(graph: dict[str, set[str]]) -> list[str]:
     return []
 
 
+def reached(graph: dict[str, set[str]], start: str) -> set[str]:
+    """All that is imported from here on, by whatever way."""
+    found: set[str] = set()
+    ahead = [*graph[start]]
+    while ahead:
+        module = ahead.pop()
+        if module not in found:
+            found.add(module)
+            ahead.extend(graph.get(module, ()))
+    return found
+
+
+def circles(graph: dict[str, set[str]]) -> list[set[str]]:
+    """Files that import each other, by whatever way: the members of each circle."""
+    ways = {module: reached(graph, module) for module in graph}
+    members = {module: {other for other in ways[module] if module in ways.get(other, ())} for module in graph}
+    found = {frozenset(some) for some in members.values() if some}
+    return sorted(map(set, found), key=sorted)
+
+
 def test_a_circle_is_found() -> None:
     assert circle({"a": {"b"}, "b": {"c"}, "c": {"a"}})[0] in {"a", "b", "c"}
     assert not circle({"a": {"b", "c"}, "b": {"c"}})
+    two = {"a": {"b"}, "b": {"a", "c"}, "c": {"d"}, "d": {"c"}, "e": {"a", "d"}}
+    assert circles(two) == [{"a", "b"}, {"c", "d"}]
+
+
+def test_an_import_for_type_checkers_alone_is_an_arrow_too(tmp_path: Path) -> None:
+    file = tmp_path / "some.py"
+    file.write_text("import json\nif TYPE_CHECKING:\n    from slicewise import clock\nelse:\n    import csv\n")
+    assert [found.name for found in imports_of(file)] == ["json"]
+    assert [found.name for found in imports_of(file, for_types=True)] == ["json", "slicewise.clock", "csv"]
+
+
+def test_no_files_need_each_other_for_their_types_either() -> None:
+    graph = arrows(for_types=True)
+    graph["slicewise"] = set()  # the door of all doors, which shows type checkers everything
+    found = circles(graph)
+    left = [members for members in found if not any(members <= known for known in CIRCLES_OF_TYPES)]
+    assert not left, "\n".join(", ".join(sorted(members)) for members in left)
+    gone = [known for known in CIRCLES_OF_TYPES if not any(members <= known for members in found)]
+    assert not gone, f"these are cut, and leave the list: {gone}"
 
 
 def test_no_files_import_each_other_in_a_circle() -> None:
@@ -116,5 +171,62 @@ def test_no_four_siblings_share_a_prefix(folder: Path) -> None:
 
 
 def test_folders_of_tests_hold_few_modules_too() -> None:
-    found = Counter(path.parent.relative_to(ROOT).as_posix() for path in python_files("tests"))
-    assert {name: count for name, count in found.items() if count > MOST_MODULES} == TOO_FULL_TESTS
+    modules = Counter(path.parent.relative_to(ROOT).as_posix() for path in python_files("tests"))
+    assert not {name: count for name, count in modules.items() if count > MOST_MODULES}
+
+
+def test_only_windows_and_the_planner_ask_what_kind_a_window_is() -> None:
+    asked = []
+    for path in python_files("include/slicewise"):
+        if path.parent in (PACKAGE / "windows", PACKAGE / "features" / "plan"):
+            continue
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            subjects = (
+                [node.left, *node.comparators]
+                if isinstance(node, ast.Compare)
+                else [node.subject]
+                if isinstance(node, ast.Match)
+                else []
+            )
+            for subject in subjects:
+                if isinstance(subject, ast.Attribute) and subject.attr == "kind":
+                    text = ast.unparse(subject)
+                    if text.endswith(("window.kind", "w.kind")):
+                        asked.append(f"{path.relative_to(ROOT)}:{subject.lineno} {text}")
+    assert not asked, "a window answers by a method: " + "; ".join(asked)
+
+
+def doors_of(folder: Path) -> tuple[str, ...]:
+    """Names in the line `Doors: a, b, c.` of what a room says of itself; none where it has no such line."""
+    text = ast.get_docstring(ast.parse((folder / "__init__.py").read_text(encoding="utf-8"))) or ""
+    lines = [line.removeprefix("Doors: ").rstrip(".") for line in text.splitlines() if line.startswith("Doors: ")]
+    return tuple(lines[0].split(", ")) if len(lines) == 1 else ()
+
+
+@cache
+def defined_in(path: Path) -> frozenset[str]:
+    """Names that a module defines."""
+    names = set()
+    for node in ast.parse(path.read_text(encoding="utf-8")).body:
+        if isinstance(node, ast.ClassDef | ast.FunctionDef):
+            names.add(node.name)
+        elif isinstance(node, ast.Assign):
+            names |= {target.id for target in node.targets if isinstance(target, ast.Name)}
+        elif isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
+            names.add(node.target.id)
+    return frozenset(names)
+
+
+def names_in(folder: Path) -> set[str]:
+    """Rooms and modules of a room, and what its modules define."""
+    modules = [path for path in folder.rglob("*.py") if path.name != "__init__.py"]
+    rooms = {path.name for path in folder.iterdir() if (path / "__init__.py").is_file()}
+    defined = {name for path in folder.rglob("*.py") for name in defined_in(path)}
+    return rooms | {path.stem for path in modules} | defined
+
+
+@pytest.mark.parametrize("folder", FOLDERS[1:], ids=lambda room: room.relative_to(ROOT).as_posix())
+def test_a_room_names_its_doors_and_has_them(folder: Path) -> None:
+    doors = doors_of(folder)
+    assert 1 <= len(doors) <= 3, "a line `Doors: a, b, c.` with the one to three names that other rooms use"
+    assert set(doors) <= names_in(folder), set(doors) - names_in(folder)

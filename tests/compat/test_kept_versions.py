@@ -14,9 +14,11 @@ import pyarrow.parquet as pq
 import pytest
 import redis
 
+from slicewise.client.http import HttpClient
 from slicewise.clock import ManualClock
 from slicewise.features.plan.deployment import Deployment
-from slicewise.serving.client import HttpClient
+from slicewise.stores.online.operations.connecting import ReadMetadata
+from slicewise.stores.online.operations.deploying import ReadManifest
 from slicewise.stores.online.redis import open_store
 from slicewise.training.archiving.offline import IcebergArchive
 from slicewise.training.dataset import build_training_set, parquet_bytes, rebuild
@@ -24,7 +26,7 @@ from slicewise.training.manifest import SPINE_SUFFIX, SUFFIX, Manifest, beside
 from tests.fixtures import kept
 from tests.fixtures.answers import ask, board, deployment_of, parsed, refs_of, slices
 from tests.integration.serving.support import serving
-from tests.support.servers import RedisServer
+from tests.support.platform.servers import RedisServer
 
 VERSIONS = kept.versions()
 Kept = Mapping[str, Any]
@@ -80,12 +82,11 @@ def test_every_kind_of_key_field_and_claim_is_kept(folder: Path) -> None:
     assert marks >= {b"generation", b"epoch", b"units", b"g", b"s", b"y", b"a", b"t", b"e", b"h", b"k"}
 
 
-@pytest.mark.server
 def test_a_store_answers_as_it_did(folder: Path, answers: Kept, deployment: Deployment, own_redis: RedisServer) -> None:
     assert kept.restore(own_redis.operator_url, (folder / kept.STORE).read_bytes()) > 0
     with open_store(own_redis.url) as store:
-        marks = store.marks()
-        assert store.manifest(marks.units) == deployment.to_json()
+        marks = store.run(ReadMetadata())
+        assert store.run(ReadManifest(marks.units)) == deployment.to_json()
     compared = 0
     for each in answers["answers"]:
         found = ask(own_redis.url, each["refs"], each["entities"], each["clock_us"], each["at_us"])
@@ -108,7 +109,6 @@ def test_a_store_answers_as_it_did(folder: Path, answers: Kept, deployment: Depl
                 assert result.token == then["token"]
 
 
-@pytest.mark.server
 @pytest.mark.parametrize(("gone", "left"), [((b"h:", b"p"), b"d"), ((b"h:", b"d"), b"p")])
 def test_totals_of_days_and_of_five_days_are_read(
     folder: Path, answers: Kept, own_redis: RedisServer, gone: tuple[bytes, ...], left: bytes

@@ -12,14 +12,15 @@ import redis
 
 from slicewise.clock import SystemClock
 from slicewise.stores.online.memory.store import MemoryServer, open_memory
+from slicewise.stores.online.operations.connecting import Initialise, ReadMetadata, ReadTime
+from slicewise.stores.online.operations.deploying import Deploy
 from slicewise.stores.online.redis import open_store
 from slicewise.stores.online.routing import Nodes, On, node_of
-from slicewise.stores.online.sharded.operations import ShardedOperations
 from slicewise.stores.online.steps import Change, Command, Steps, drive
 from slicewise.stores.online.store import Store
-from slicewise.windows.slices import HOUR_US
-from tests.support.servers import RedisServer, running
-from tests.support.stored import StoreDeployment, StoreUnit
+from slicewise.windows.durations import HOUR_US
+from tests.support.platform.servers import RedisServer, running
+from tests.support.stores.stored import StoreDeployment, StoreUnit
 
 T = TypeVar("T")
 
@@ -46,7 +47,7 @@ class Bench:
     def deploy(self, store: Store, *units: StoreUnit, **known: object) -> StoreDeployment:
         """Deploys these units beside nothing else; its digest is new."""
         deployment = StoreDeployment(uuid.uuid4().hex, units)
-        store.deploy(deployment, store.marks().epoch, **known)  # type: ignore[arg-type]
+        store.run(Deploy(deployment, store.run(ReadMetadata()).epoch, **known))  # type: ignore[arg-type]
         return deployment
 
 
@@ -83,8 +84,7 @@ def node_with(store: Store, key: bytes) -> Any:
 
 
 def two_in_memory(servers: Sequence[MemoryServer]) -> Store:
-    nodes = AnyNodes([server.connect() for server in servers])
-    return Store(nodes, ShardedOperations(nodes))
+    return Store(AnyNodes([server.connect() for server in servers]))
 
 
 def new_unit(**changes: object) -> StoreUnit:
@@ -136,7 +136,7 @@ def backend(request: pytest.FixtureRequest) -> Iterator[Backend]:
         def open_one() -> Store:
             store = open_store(",".join(each.url for each in both))
             assert isinstance(store.node, Nodes)
-            return Store(AnyNodes(store.node.nodes), store.steps)
+            return Store(AnyNodes(store.node.nodes))
 
     else:
         real: RedisServer = request.getfixturevalue("contract_redis")
@@ -187,9 +187,9 @@ def contract_two_redis() -> Iterator[tuple[RedisServer, RedisServer]]:
 @pytest.fixture
 def bench(connect: Callable[[], Store]) -> Bench:
     store = connect()
-    store.initialise()
+    store.run(Initialise())
     unit = new_unit()
-    bench = Bench(connect, store, unit, store.time_us() // HOUR_US - 3)
+    bench = Bench(connect, store, unit, store.run(ReadTime()) // HOUR_US - 3)
     bench.deploy(store, unit)
     return bench
 

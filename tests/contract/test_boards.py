@@ -8,8 +8,15 @@ from dataclasses import replace
 from slicewise.codec.leaderboards import LeaderboardRow, StoredLeaderboard
 from slicewise.offsets.vector import OffsetVector
 from slicewise.stores.online import keys
+from slicewise.stores.online.operations.connecting import ReadMetadata, ReadTime
+from slicewise.stores.online.operations.leaderboards import (
+    PublishLeaderboard,
+    ReadLeaderboard,
+    ReadRememberedLeaderboard,
+    RememberLeaderboards,
+)
 from tests.contract.conftest import Bench
-from tests.support.stored import cover
+from tests.support.stores.stored import cover
 
 SECOND_US = 1_000_000
 BOARD = StoredLeaderboard(
@@ -18,15 +25,15 @@ BOARD = StoredLeaderboard(
 
 
 def test_a_board_is_read_as_it_was_written_with_time_and_marks(bench: Bench) -> None:
-    before = bench.store.board("top_songs")
+    before = bench.store.run(ReadLeaderboard("top_songs"))
     assert (before.board, before.written_us) == (None, None)
-    assert bench.store.put_board("top_songs", 1, SECOND_US, BOARD)
-    found = bench.connect().board("top_songs")
+    assert bench.store.run(PublishLeaderboard("top_songs", 1, SECOND_US, BOARD))
+    found = bench.connect().run(ReadLeaderboard("top_songs"))
     assert found.board is not None
     assert StoredLeaderboard.unpack(found.board) == BOARD
     assert found.written_us is not None
     assert before.time_us <= found.written_us <= found.time_us
-    assert replace(found.marks, node="") == bench.store.marks()
+    assert replace(found.marks, node="") == bench.store.run(ReadMetadata())
 
 
 def test_an_older_board_never_replaces_a_newer_one(bench: Bench) -> None:
@@ -36,47 +43,47 @@ def test_an_older_board_never_replaces_a_newer_one(bench: Bench) -> None:
     # (epoch, board) in the order in which they count; every one of them is tried again after each
     order = [(1, BOARD), (1, more), (1, later), (2, BOARD)]
     for i, (epoch, newer) in enumerate(order):
-        assert store.put_board("top_songs", epoch, minute, newer)
-        assert not any(store.put_board("top_songs", e, minute, older) for e, older in order[: i + 1])
-        assert store.board("top_songs").board == newer.pack()
+        assert store.run(PublishLeaderboard("top_songs", epoch, minute, newer))
+        assert not any(store.run(PublishLeaderboard("top_songs", e, minute, older)) for e, older in order[: i + 1])
+        assert store.run(ReadLeaderboard("top_songs")).board == newer.pack()
 
 
 def test_a_board_expires_after_two_periods(bench: Bench) -> None:
     period_us = 500_000
-    bench.store.put_board("top_songs", 1, period_us, BOARD)
-    written = bench.store.board("top_songs").written_us
+    bench.store.run(PublishLeaderboard("top_songs", 1, period_us, BOARD))
+    written = bench.store.run(ReadLeaderboard("top_songs")).written_us
     assert written is not None
     deadline = time.monotonic() + 60
-    while (found := bench.store.board("top_songs")).board is not None:
+    while (found := bench.store.run(ReadLeaderboard("top_songs"))).board is not None:
         assert found.time_us <= written + 2 * period_us + 1_000
         assert time.monotonic() < deadline
         time.sleep(0.01)
-    assert bench.store.time_us() >= written + 2 * period_us
-    assert bench.store.put_board("top_songs", 1, period_us, BOARD)  # what went stands in nobody's way
+    assert bench.store.run(ReadTime()) >= written + 2 * period_us
+    assert bench.store.run(PublishLeaderboard("top_songs", 1, period_us, BOARD))  # what went stands in nobody's way
 
 
 def test_a_board_that_is_held_stays_longer(bench: Bench) -> None:
-    bench.store.put_board("top_songs", 1, 100_000, BOARD, held_us=60_000_000)
-    written = bench.store.board("top_songs").written_us
+    bench.store.run(PublishLeaderboard("top_songs", 1, 100_000, BOARD, held_us=60_000_000))
+    written = bench.store.run(ReadLeaderboard("top_songs")).written_us
     assert written is not None
     deadline = time.monotonic() + 60
-    while bench.store.time_us() < written + 4 * 100_000:
+    while bench.store.run(ReadTime()) < written + 4 * 100_000:
         assert time.monotonic() < deadline
         time.sleep(0.01)
-    assert bench.store.board("top_songs").board == BOARD.pack()
+    assert bench.store.run(ReadLeaderboard("top_songs")).board == BOARD.pack()
 
 
 def test_boards_of_two_names_and_of_past_ends_are_apart(bench: Bench) -> None:
     store = bench.store
-    store.remember_boards(1, [("top_songs", SECOND_US * 600, BOARD), ("top_songs", SECOND_US * 600, BOARD)])
-    assert store.remembered_board("top_songs", BOARD.end_us) == BOARD
-    assert store.remembered_board("top_songs", BOARD.end_us + 1) is None
-    assert store.remembered_board("others", BOARD.end_us) is None
-    assert store.board("top_songs").board is None
+    store.run(RememberLeaderboards(1, [("top_songs", SECOND_US * 600, BOARD), ("top_songs", SECOND_US * 600, BOARD)]))
+    assert store.run(ReadRememberedLeaderboard("top_songs", BOARD.end_us)) == BOARD
+    assert store.run(ReadRememberedLeaderboard("top_songs", BOARD.end_us + 1)) is None
+    assert store.run(ReadRememberedLeaderboard("others", BOARD.end_us)) is None
+    assert store.run(ReadLeaderboard("top_songs")).board is None
     more = replace(BOARD, cover=cover(9))
-    store.remember_boards(1, [("top_songs", SECOND_US * 600, more)])
-    store.remember_boards(1, [("top_songs", SECOND_US * 600, BOARD)])
-    assert store.remembered_board("top_songs", BOARD.end_us) == more
+    store.run(RememberLeaderboards(1, [("top_songs", SECOND_US * 600, more)]))
+    store.run(RememberLeaderboards(1, [("top_songs", SECOND_US * 600, BOARD)]))
+    assert store.run(ReadRememberedLeaderboard("top_songs", BOARD.end_us)) == more
 
 
 def test_a_board_stands_under_its_generation(bench: Bench) -> None:

@@ -9,12 +9,16 @@ import pytest
 
 from slicewise.errors import EpochSuperseded, StoreUnavailable
 from slicewise.stores.online import keys
-from slicewise.stores.online.port import EntityRead, UnitRead, UnitReply
+from slicewise.stores.online.operations.apply_batch import ApplyBatch
+from slicewise.stores.online.operations.committed import AdvanceCommitted
+from slicewise.stores.online.operations.connecting import ReadMetadata
+from slicewise.stores.online.operations.publish_hour import PublishHour
+from slicewise.stores.online.operations.reading import EntityRead, Read, UnitRead, UnitReply
 from slicewise.stores.online.steps import Command, Fields
 from slicewise.stores.online.store import Store
-from slicewise.windows.slices import HOUR_US, MINUTE_US
+from slicewise.windows.durations import HOUR_US, MINUTE_US
 from tests.contract.conftest import Bench, new_unit, racing
-from tests.support.stored import (
+from tests.support.stores.stored import (
     Event,
     StoreUnit,
     cover,
@@ -31,7 +35,7 @@ SEED = 20_260_101
 
 def hot(store: Store, unit: StoreUnit, entity: int) -> UnitReply:
     key = keys.hot_key(store.generation, tag(entity), unit.storage_fingerprint)
-    return store.read([EntityRead((UnitRead(key),))]).entities[0][0]
+    return store.run(Read([EntityRead((UnitRead(key),))])).entities[0][0]
 
 
 def seen(store: Store, unit: StoreUnit, entity: int) -> list[tuple[int, int]]:
@@ -51,7 +55,7 @@ def of(events: Sequence[Event], entity: int) -> list[tuple[int, int]]:
 
 def test_a_batch_is_in_every_entity_and_slice_once(bench: Bench) -> None:
     events = some(bench, 400, 7, random.Random(SEED))
-    outcome = bench.store.fold(fold_batch(bench.unit, events))
+    outcome = bench.store.run(ApplyBatch(fold_batch(bench.unit, events)))
     assert (outcome.rows, outcome.applied, outcome.entities) == (400, 400, 7)
     for entity in range(7):
         assert seen(bench.store, bench.unit, entity) == of(events, entity)
@@ -70,7 +74,7 @@ def test_replays_in_any_boundaries_by_any_connection_add_nothing(bench: Bench) -
         begin = rng.randrange(reached + 1)
         end = min(len(events), begin + rng.randrange(1, 80))
         if end > begin:
-            rng.choice(writers).fold(fold_batch(bench.unit, events[begin:end]))
+            rng.choice(writers).run(ApplyBatch(fold_batch(bench.unit, events[begin:end])))
             reached = max(reached, end)
     for entity in range(5):
         assert seen(bench.store, bench.unit, entity) == of(events, entity)
@@ -80,7 +84,7 @@ def test_partitions_have_guards_and_partials_of_their_own(bench: Bench) -> None:
     rng = random.Random(SEED)
     both = [some(bench, 50, 3, rng, partition) for partition in (0, 1)]
     for events in both:
-        bench.store.fold(fold_batch(bench.unit, events))
+        bench.store.run(ApplyBatch(fold_batch(bench.unit, events)))
     for entity in range(3):
         assert seen(bench.store, bench.unit, entity) == sorted(of(both[0], entity) + of(both[1], entity))
 
@@ -91,7 +95,7 @@ def test_late_and_early_events_land_in_their_own_slices(bench: Bench) -> None:
     s = bench.unit.slice_us
     events = [Event(1, bench.hour_us + at, 0, o) for o, at in enumerate([0, s, -5 * s])]
     for event in events:
-        bench.store.fold(fold_batch(bench.unit, [event]))
+        bench.store.run(ApplyBatch(fold_batch(bench.unit, [event])))
     k = bench.hour_us // s
     assert {number for number, _ in running_of(hot(bench.store, bench.unit, 1))} == {k - 5, k, k + 1}
     assert seen(bench.store, bench.unit, 1) == of(events, 1)
@@ -102,7 +106,7 @@ def test_a_hot_entity_is_cut_into_consecutive_atomic_runs(bench: Bench) -> None:
     bench.deploy(bench.store, bench.unit, unit)
     rng = random.Random(SEED)
     events = [Event(1, bench.hour_us + rng.randrange(3 * HOUR_US), 0, o) for o in range(3_000)]
-    outcome = bench.store.fold(fold_batch(unit, events))
+    outcome = bench.store.run(ApplyBatch(fold_batch(unit, events)))
     assert outcome.applied == 3_000
     assert outcome.entities > 1, "one run would have touched more slices than a script may"
     assert seen(bench.store, unit, 1) == of(events, 1)
@@ -110,10 +114,10 @@ def test_a_hot_entity_is_cut_into_consecutive_atomic_runs(bench: Bench) -> None:
 
 def test_what_no_read_can_reach_is_not_written(bench: Bench) -> None:
     old = bench.hour_us - bench.unit.retention_us - 2 * HOUR_US
-    outcome = bench.store.fold(fold_batch(bench.unit, [Event(1, old, 0, 0)]))
+    outcome = bench.store.run(ApplyBatch(fold_batch(bench.unit, [Event(1, old, 0, 0)])))
     assert outcome.expired == 1
     assert hot(bench.store, bench.unit, 1).hot == []
-    outcome = bench.store.fold(fold_batch(bench.unit, [Event(1, old, 0, 1), Event(1, bench.hour_us, 0, 2)]))
+    outcome = bench.store.run(ApplyBatch(fold_batch(bench.unit, [Event(1, old, 0, 1), Event(1, bench.hour_us, 0, 2)])))
     assert outcome.expired == 1
     assert seen(bench.store, bench.unit, 1) == [(0, 2)]
     assert guards_of(hot(bench.store, bench.unit, 1)) == {0: 2}
@@ -124,22 +128,22 @@ def test_events_below_the_start_cover_are_the_backfills(bench: Bench) -> None:
     # brought by its backfill, before or after.
     #  offsets  0 1 2 | 3 4      ledger at 3 when the second unit is deployed
     events = [Event(1, bench.hour_us + o, 0, o) for o in range(5)]
-    units = bench.store.marks().units
-    bench.store.fold(fold_batch(bench.unit, events[:3]))
-    bench.store.advance_ledger(cover(), cover(3), bench.store.marks().epoch, units)
+    units = bench.store.run(ReadMetadata()).units
+    bench.store.run(ApplyBatch(fold_batch(bench.unit, events[:3])))
+    bench.store.run(AdvanceCommitted(cover(), cover(3), bench.store.run(ReadMetadata()).epoch, units))
     second = new_unit()
     bench.deploy(bench.store, bench.unit, second)
-    bench.store.fold(fold_batch(second, events))
+    bench.store.run(ApplyBatch(fold_batch(second, events)))
     assert seen(bench.store, second, 1) == [(0, 3), (0, 4)]
     assert guards_of(hot(bench.store, second, 1)) == {0: 4}
     entry = hour_entry(second, 1, 0, events[:3])
-    assert bench.store.swap(second, bench.hour, 0, cover(3), [entry]).swapped == 1
+    assert bench.store.run(PublishHour(second, bench.hour, 0, cover(3), [entry])).swapped == 1
     assert seen(bench.store, second, 1) == [(0, 3), (0, 4)]
 
 
 def test_a_fold_of_a_unit_that_is_not_deployed_is_refused(bench: Bench) -> None:
     with pytest.raises(EpochSuperseded):
-        bench.store.fold(fold_batch(new_unit(), [Event(1, bench.hour_us, 0, 0)]))
+        bench.store.run(ApplyBatch(fold_batch(new_unit(), [Event(1, bench.hour_us, 0, 0)])))
 
 
 def test_a_read_that_no_longer_stands_is_taken_again(bench: Bench) -> None:
@@ -149,13 +153,15 @@ def test_a_read_that_no_longer_stands_is_taken_again(bench: Bench) -> None:
 
     def race(commands: Sequence[Command]) -> None:
         if isinstance(commands[0], Fields) and commands[0].key.endswith(b":hot"):
-            other.fold(fold_batch(bench.unit, events[:4]))
+            other.run(ApplyBatch(fold_batch(bench.unit, events[:4])))
 
-    outcome = racing(bench.store, bench.store.steps.fold(fold_batch(bench.unit, events)), race)
+    outcome = racing(bench.store, bench.store.steps(ApplyBatch(fold_batch(bench.unit, events))), race)
     assert (outcome.misses, outcome.known, outcome.applied) == (1, 4, 2)
     assert seen(bench.store, bench.unit, 1) == of(events, 1)
 
 
 def test_rows_out_of_offset_order_are_refused(bench: Bench) -> None:
     with pytest.raises(StoreUnavailable):
-        bench.store.fold(fold_batch(bench.unit, [Event(1, bench.hour_us, 0, 5), Event(1, bench.hour_us, 0, 4)]))
+        bench.store.run(
+            ApplyBatch(fold_batch(bench.unit, [Event(1, bench.hour_us, 0, 5), Event(1, bench.hour_us, 0, 4)]))
+        )

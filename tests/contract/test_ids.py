@@ -11,15 +11,20 @@ import numpy as np
 from slicewise import codec
 from slicewise.features.schema.dedupe import EventIds
 from slicewise.stores.online import keys
-from slicewise.stores.online.operations.ids import unremembered
-from slicewise.stores.online.port import Ids, MicroBatch, MicroBatchOutcome
+from slicewise.stores.online.attempts import MicroBatchOutcome
+from slicewise.stores.online.operations.apply_batch import ApplyBatch, MicroBatch
+from slicewise.stores.online.operations.archive_versions import PutArchiveVersion
+from slicewise.stores.online.operations.committed import AdvanceCommitted
+from slicewise.stores.online.operations.connecting import ReadMetadata
+from slicewise.stores.online.operations.ids import Ids, unremembered
+from slicewise.stores.online.operations.publish_hour import PublishHour
 from slicewise.stores.online.steps import Command, Fields
 from slicewise.stores.online.store import Store
-from slicewise.windows.slices import HOUR_US, MINUTE_US
+from slicewise.windows.durations import HOUR_US, MINUTE_US
 from tests.contract.conftest import Bench, new_unit, racing
 from tests.contract.test_fold import seen
-from tests.support.repeats import Sent, duplicates
-from tests.support.stored import Event, StoreUnit, cover, fold_batch, hour_entry, place, tag
+from tests.support.oracles.repeats import Sent, duplicates
+from tests.support.stores.stored import Event, StoreUnit, cover, fold_batch, hour_entry, place, tag
 
 SEED = 20_261_122
 RULE = EventIds("event_id", HOUR_US, 8)
@@ -75,7 +80,7 @@ def test_replays_in_any_boundaries_by_any_connection_count_each_id_once(bench: B
         begin = rng.randrange(reached + 1)
         end = min(len(named), begin + rng.randrange(1, 60))
         if end > begin:
-            done = rng.choice(writers).fold(batch(bench.unit, named[begin:end]))
+            done = rng.choice(writers).run(ApplyBatch(batch(bench.unit, named[begin:end])))
             total = replace(total, duplicates=total.duplicates + done.duplicates, applied=total.applied + done.applied)
             reached = max(reached, end)
     want = [wanted(named, entity) for entity in range(5)]
@@ -89,13 +94,13 @@ def test_partitions_remember_ids_of_their_own(bench: Bench) -> None:
     # one id in two partitions: two events, as far as anyone here can know
     for partition in (0, 1):
         event = Event(1, bench.hour_us, partition, 5)
-        bench.store.fold(batch(bench.unit, [(event, 7, bench.hour_us)]))
+        bench.store.run(ApplyBatch(batch(bench.unit, [(event, 7, bench.hour_us)])))
     assert seen(bench.store, bench.unit, 1) == [(0, 5), (1, 5)]
 
 
 def test_the_lowest_offset_wins_also_with_another_content(bench: Bench) -> None:
     first, other = Event(1, bench.hour_us, 0, 0), Event(1, bench.hour_us + HOUR_US, 0, 1)
-    done = bench.store.fold(batch(bench.unit, [(first, 7, bench.hour_us), (other, 7, bench.hour_us)]))
+    done = bench.store.run(ApplyBatch(batch(bench.unit, [(first, 7, bench.hour_us), (other, 7, bench.hour_us)])))
     assert (done.applied, done.duplicates) == (1, 1)
     assert seen(bench.store, bench.unit, 1) == [(0, 0)]
 
@@ -103,24 +108,24 @@ def test_the_lowest_offset_wins_also_with_another_content(bench: Bench) -> None:
 def test_what_is_remembered_is_bounded_in_number_and_in_kafkas_time(bench: Bench) -> None:
     unit, hour = bench.unit, bench.hour_us
     many = [(Event(1, hour, 0, o), o, hour + o) for o in range(30)]
-    bench.store.fold(batch(unit, many[:20]))
-    bench.store.fold(batch(unit, many[20:]))
+    bench.store.run(ApplyBatch(batch(unit, many[:20])))
+    bench.store.run(ApplyBatch(batch(unit, many[20:])))
     stands = remembered(bench.store, unit, 1)
     assert stands is not None
     assert (stands.last, len(stands.ids)) == (29, RULE.most)
     later = hour + 2 * HOUR_US
-    bench.store.fold(batch(unit, [(Event(1, hour, 0, 30), 30, later)]))
+    bench.store.run(ApplyBatch(batch(unit, [(Event(1, hour, 0, 30), 30, later)])))
     stands = remembered(bench.store, unit, 1)
     assert stands is not None
     assert stands.ids.tolist() == [30]
     # an id that is out of the horizon is another event's
-    bench.store.fold(batch(unit, [(Event(1, hour, 0, 31), 29, later)]))
+    bench.store.run(ApplyBatch(batch(unit, [(Event(1, hour, 0, 31), 29, later)])))
     assert (0, 31) in seen(bench.store, unit, 1)
 
 
 def test_events_without_an_id_count_and_leave_nothing(bench: Bench) -> None:
     events = [(Event(1, bench.hour_us, 0, o), None, bench.hour_us) for o in range(3)]
-    done = bench.store.fold(batch(bench.unit, events))
+    done = bench.store.run(ApplyBatch(batch(bench.unit, events)))
     assert (done.applied, done.duplicates) == (3, 0)
     assert remembered(bench.store, bench.unit, 1) is None
 
@@ -129,9 +134,9 @@ def test_events_that_are_compacted_already_are_remembered(bench: Bench) -> None:
     # the archive ran ahead of the stream: offset 0 is in its hour, its repetition at offset 1 is not
     unit, hour = bench.unit, bench.hour_us
     first, again = Event(1, hour, 0, 0), Event(1, hour, 0, 1)
-    bench.store.put_cover(unit.source, 1, cover(1))
-    assert bench.store.swap(unit, bench.hour, 1, cover(1), [hour_entry(unit, 1, 1, [first])]).swapped == 1
-    done = bench.store.fold(batch(unit, [(first, 7, hour), (again, 7, hour)]))
+    bench.store.run(PutArchiveVersion(unit.source, 1, cover(1)))
+    assert bench.store.run(PublishHour(unit, bench.hour, 1, cover(1), [hour_entry(unit, 1, 1, [first])])).swapped == 1
+    done = bench.store.run(ApplyBatch(batch(unit, [(first, 7, hour), (again, 7, hour)])))
     assert (done.compacted, done.duplicates, done.applied) == (1, 1, 0)
     assert seen(bench.store, unit, 1) == []
 
@@ -139,17 +144,17 @@ def test_events_that_are_compacted_already_are_remembered(bench: Bench) -> None:
 def test_ids_below_the_start_cover_are_known_by_a_stream_that_begins_before_it(bench: Bench) -> None:
     hour = bench.hour_us
     first, again = (Event(1, hour, 0, 0), 7, hour), (Event(1, hour, 0, 1), 7, hour)
-    marks = bench.store.marks()
-    bench.store.fold(batch(bench.unit, [first]))
-    bench.store.advance_ledger(cover(), cover(1), marks.epoch, marks.units)
+    marks = bench.store.run(ReadMetadata())
+    bench.store.run(ApplyBatch(batch(bench.unit, [first])))
+    bench.store.run(AdvanceCommitted(cover(), cover(1), marks.epoch, marks.units))
     second = new_unit()
     bench.deploy(bench.store, bench.unit, second)
-    marks = bench.store.marks()
+    marks = bench.store.run(ReadMetadata())
     assert unremembered(marks.ledger, [marks.starts[second.storage_fingerprint]]) == {place(): 1}
-    bench.store.fold(batch(second, [first, again]))
+    bench.store.run(ApplyBatch(batch(second, [first, again])))
     assert seen(bench.store, second, 1) == []
-    bench.store.advance_ledger(cover(), cover(2), marks.epoch, marks.units)
-    marks = bench.store.marks()
+    bench.store.run(AdvanceCommitted(cover(), cover(2), marks.epoch, marks.units))
+    marks = bench.store.run(ReadMetadata())
     assert unremembered(marks.ledger, [marks.starts[second.storage_fingerprint]]) == {}
 
 
@@ -161,9 +166,9 @@ def test_a_read_that_no_longer_stands_is_judged_again(bench: Bench) -> None:
 
     def race(commands: Sequence[Command]) -> None:
         if isinstance(commands[0], Fields) and commands[0].key.endswith(b":hot"):
-            other.fold(batch(bench.unit, named[:2]))
+            other.run(ApplyBatch(batch(bench.unit, named[:2])))
 
-    outcome = racing(bench.store, bench.store.steps.fold(batch(bench.unit, named)), race)
+    outcome = racing(bench.store, bench.store.steps(ApplyBatch(batch(bench.unit, named))), race)
     assert (outcome.misses, outcome.known, outcome.applied, outcome.duplicates) == (1, 2, 1, 3)
     assert seen(bench.store, bench.unit, 1) == [(0, 0), (0, 1), (0, 2)]
 
@@ -173,17 +178,17 @@ def test_where_the_guard_has_expired_the_ids_still_say_what_was_applied(bench: B
     # conflict that lies in what is kept does not count
     unit, hour = bench.unit, bench.hour_us
     old = Event(1, hour - unit.retention_us - 2 * HOUR_US, 0, 0)
-    assert bench.store.fold(batch(unit, [(old, 7, hour)])).expired == 1
-    done = bench.store.fold(batch(unit, [(old, 7, hour), (Event(1, hour, 0, 1), 7, hour)]))
+    assert bench.store.run(ApplyBatch(batch(unit, [(old, 7, hour)]))).expired == 1
+    done = bench.store.run(ApplyBatch(batch(unit, [(old, 7, hour), (Event(1, hour, 0, 1), 7, hour)])))
     assert (done.known, done.duplicates, done.applied) == (1, 1, 0)
     assert seen(bench.store, unit, 1) == []
 
 
 def test_what_is_remembered_expires_by_kafkas_time(bench: Bench) -> None:
     unit, hour = bench.unit, bench.hour_us
-    bench.store.fold(batch(unit, [(Event(1, hour, 0, 0), 7, hour - 60 * HOUR_US)]))
+    bench.store.run(ApplyBatch(batch(unit, [(Event(1, hour, 0, 0), 7, hour - 60 * HOUR_US)])))
     assert remembered(bench.store, unit, 1) is None
-    bench.store.fold(batch(unit, [(Event(1, hour, 0, 1), 8, hour - 60 * HOUR_US)], keep_us=0))
+    bench.store.run(ApplyBatch(batch(unit, [(Event(1, hour, 0, 1), 8, hour - 60 * HOUR_US)], keep_us=0)))
     stands = remembered(bench.store, unit, 1)
     assert stands is not None
     assert stands.last == 1

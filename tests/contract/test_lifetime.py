@@ -10,12 +10,27 @@ import pytest
 from slicewise import codec
 from slicewise.errors import GapRefused
 from slicewise.stores.online import keys
-from slicewise.stores.online.port import EntityRead, LifetimeEntry, TotalUntil, UnitRead, UnitReply
+from slicewise.stores.online.control_record import TotalUntil
+from slicewise.stores.online.operations.apply_batch import ApplyBatch
+from slicewise.stores.online.operations.archive_versions import CountArchiveVersions, PutArchiveVersion
+from slicewise.stores.online.operations.committed import AdvanceCommitted
+from slicewise.stores.online.operations.connecting import ReadMetadata, ReadTime
+from slicewise.stores.online.operations.day_totals import WriteDayTotals
+from slicewise.stores.online.operations.publish_hour import PublishHour, ReadHours
+from slicewise.stores.online.operations.publish_total import (
+    AnnounceTotal,
+    LifetimeEntry,
+    MarkTotal,
+    PublishTotal,
+    ReadTotalVersions,
+)
+from slicewise.stores.online.operations.reading import EntityRead, Read, UnitRead, UnitReply
 from slicewise.stores.online.steps import Change, Command
 from slicewise.stores.online.store import Store
-from slicewise.windows.slices import DAY_US, HOUR_US, PENTAD_DAYS
+from slicewise.windows.durations import DAY_US, HOUR_US
+from slicewise.windows.segments import PENTAD_DAYS
 from tests.contract.conftest import Bench, new_unit, racing
-from tests.support.stored import (
+from tests.support.stores.stored import (
     TOPIC,
     Event,
     StoreUnit,
@@ -53,13 +68,13 @@ class Lived:
         return Event(entity, (self.first + hour) * HOUR_US + offset, 0, offset)
 
     def fold(self, *events: Event) -> int:
-        return self.store.fold(fold_batch(self.unit, events)).applied
+        return self.store.run(ApplyBatch(fold_batch(self.unit, events))).applied
 
     def reach(self, offset: int) -> None:
         """The ledger's end of partition 0."""
-        marks = self.store.marks()
+        marks = self.store.run(ReadMetadata())
         start = cover(marks.ledger.get((TOPIC, 0)))
-        self.store.advance_ledger(start, cover(offset), marks.epoch, marks.units)
+        self.store.run(AdvanceCommitted(start, cover(offset), marks.epoch, marks.units))
 
     def entry(self, events: Sequence[Event], since: int | None = None) -> LifetimeEntry:
         total = hour_entry(self.unit, events[0].entity, 1, events).total
@@ -70,8 +85,8 @@ class Lived:
         name = self.unit.storage_fingerprint
         hot = keys.hot_key(self.store.generation, tag(entity), name)
         day = keys.day_key(self.store.generation, tag(entity), name, self.first // 24)
-        return self.store.read(
-            [EntityRead((UnitRead(hot, ((day, (keys.HOURS, keys.hour_fields(self.first)[0])),)),))]
+        return self.store.run(
+            Read([EntityRead((UnitRead(hot, ((day, (keys.HOURS, keys.hour_fields(self.first)[0])),)),))])
         ).entities[0][0]
 
     def total(self, entity: int = 1) -> tuple[int, int, list[tuple[int, int]]] | None:
@@ -91,7 +106,7 @@ class Lived:
 def lived(bench: Bench) -> Lived:
     unit = new_unit(lifetime=True)
     bench.deploy(bench.store, unit, topics={"plays": TOPIC})
-    first = (bench.store.time_us() - AGO) // DAY_US * 24
+    first = (bench.store.run(ReadTime()) - AGO) // DAY_US * 24
     return Lived(bench, unit, first)
 
 
@@ -100,8 +115,8 @@ def ids(events: Sequence[Event]) -> list[tuple[int, int]]:
 
 
 def test_a_unit_that_begins_with_nothing_has_its_horizon_from_the_deployment(lived: Lived) -> None:
-    found = lived.store.marks().horizons[lived.unit.storage_fingerprint]
-    kept_us = lived.store.time_us() - lived.unit.retention_us
+    found = lived.store.run(ReadMetadata()).horizons[lived.unit.storage_fingerprint]
+    kept_us = lived.store.run(ReadTime()) - lived.unit.retention_us
     assert found.seq == 0
     assert found.hour % 24 == 0
     assert kept_us - DAY_US < found.hour * HOUR_US <= kept_us
@@ -113,43 +128,45 @@ def test_what_was_compacted_and_what_ran_below_the_cover_go_into_the_total_and_t
     store, unit = lived.store, lived.unit
     assert lived.fold(*events) == 5
     lived.reach(5)
-    store.put_cover("plays", 1, cover(3))
+    store.run(PutArchiveVersion("plays", 1, cover(3)))
     assert (
-        store.swap(unit, lived.first, 1, cover(3), [hour_entry(unit, 1, 1, events[:3])]).stale == 1
+        store.run(PublishHour(unit, lived.first, 1, cover(3), [hour_entry(unit, 1, 1, events[:3])])).stale == 1
     )  # below the marks
-    store.announce_lifetime(unit, lived.horizon, 2, cover(4))
+    store.run(AnnounceTotal(unit, lived.horizon, 2, cover(4)))
     days = [lived.first // 24]
-    outcome = store.bring(unit, lived.horizon, 2, cover(4), [lived.entry(events[:4])], days)
+    outcome = store.run(PublishTotal(unit, lived.horizon, 2, cover(4), [lived.entry(events[:4])], days))
     assert (outcome.swapped, outcome.left_over) == (1, ())
     assert lived.total() == (lived.horizon, 2, ids(events[:4]))
     assert lived.running() == ids(events[4:])
     assert guards_of(lived.read()) == {0: 4}
     # written anew it takes its equal's place, as it would a damaged one's; what is added to is not added to twice
     wrong = lived.entry(events[:1])
-    assert store.bring(unit, lived.horizon, 2, cover(4), [wrong], days).swapped == 1
-    assert store.bring(unit, lived.horizon, 2, cover(4), [lived.entry(events[:4])], days).swapped == 1
-    assert store.bring(unit, lived.horizon, 2, cover(4), [lived.entry(events[:1], since=0)], days).stale == 1
+    assert store.run(PublishTotal(unit, lived.horizon, 2, cover(4), [wrong], days)).swapped == 1
+    assert store.run(PublishTotal(unit, lived.horizon, 2, cover(4), [lived.entry(events[:4])], days)).swapped == 1
+    assert (
+        store.run(PublishTotal(unit, lived.horizon, 2, cover(4), [lived.entry(events[:1], since=0)], days)).stale == 1
+    )
     assert lived.total() == (lived.horizon, 2, ids(events[:4]))
     # a replay of everything, by whoever comes: nothing is added, also without the guard's memory of it
     assert lived.fold(*events) == 0
-    assert store.lifetime_seqs(unit) == (2,)
+    assert store.run(ReadTotalVersions(unit)) == (2,)
 
 
 def test_later_hours_are_added_and_an_unfinished_move_is_left_over(lived: Lived) -> None:
     first, second = [lived.event(0), lived.event(1, hour=3)], [lived.event(2, hour=30)]
     store, unit = lived.store, lived.unit
     lived.reach(3)
-    store.announce_lifetime(unit, lived.horizon, 1, cover(3))
-    store.bring(unit, lived.horizon, 1, cover(3), [lived.entry(first)])
-    store.announce_lifetime(unit, lived.horizon + 24, 2, cover(3))
+    store.run(AnnounceTotal(unit, lived.horizon, 1, cover(3)))
+    store.run(PublishTotal(unit, lived.horizon, 1, cover(3), [lived.entry(first)]))
+    store.run(AnnounceTotal(unit, lived.horizon + 24, 2, cover(3)))
     entry = lived.entry(second, since=lived.horizon)
-    assert store.bring(unit, lived.horizon + 24, 2, cover(3), [entry]).swapped == 1
+    assert store.run(PublishTotal(unit, lived.horizon + 24, 2, cover(3), [entry])).swapped == 1
     assert lived.total() == (lived.horizon + 24, 2, ids(first + second))
-    store.announce_lifetime(unit, lived.horizon + 48, 3, cover(3))
-    assert store.bring(unit, lived.horizon + 48, 3, cover(3), [entry]).left_over == (0,)
+    store.run(AnnounceTotal(unit, lived.horizon + 48, 3, cover(3)))
+    assert store.run(PublishTotal(unit, lived.horizon + 48, 3, cover(3), [entry])).left_over == (0,)
     # an older total never replaces a newer; one that is further in time and older in seq is neither
-    assert store.bring(unit, lived.horizon, 1, cover(3), [lived.entry(first)]).stale == 1
-    assert store.bring(unit, lived.horizon + 48, 1, cover(3), [lived.entry(first)]).left_over == (0,)
+    assert store.run(PublishTotal(unit, lived.horizon, 1, cover(3), [lived.entry(first)])).stale == 1
+    assert store.run(PublishTotal(unit, lived.horizon + 48, 1, cover(3), [lived.entry(first)])).left_over == (0,)
     assert lived.total() == (lived.horizon + 24, 2, ids(first + second))
 
 
@@ -157,8 +174,8 @@ def test_a_running_partial_that_straddles_the_cover_leaves_the_entity_over(lived
     events = [lived.event(o) for o in range(4)]
     lived.fold(*events)
     lived.reach(4)
-    lived.store.announce_lifetime(lived.unit, lived.horizon, 1, cover(2))
-    outcome = lived.store.bring(lived.unit, lived.horizon, 1, cover(2), [lived.entry(events[:2])])
+    lived.store.run(AnnounceTotal(lived.unit, lived.horizon, 1, cover(2)))
+    outcome = lived.store.run(PublishTotal(lived.unit, lived.horizon, 1, cover(2), [lived.entry(events[:2])]))
     assert outcome.left_over == (0,)
     assert lived.total() is None
     assert lived.running() == ids(events)
@@ -166,31 +183,33 @@ def test_a_running_partial_that_straddles_the_cover_leaves_the_entity_over(lived
 
 def test_a_total_never_runs_ahead_of_the_ledger(lived: Lived) -> None:
     lived.reach(1)
-    lived.store.announce_lifetime(lived.unit, lived.horizon, 1, cover(2))
+    lived.store.run(AnnounceTotal(lived.unit, lived.horizon, 1, cover(2)))
     with pytest.raises(GapRefused, match="ahead of every token"):
-        lived.store.bring(lived.unit, lived.horizon, 1, cover(2), [lived.entry([lived.event(0), lived.event(1)])])
+        lived.store.run(
+            PublishTotal(lived.unit, lived.horizon, 1, cover(2), [lived.entry([lived.event(0), lived.event(1)])])
+        )
 
 
 def test_a_horizon_is_the_first_hour_of_a_day(lived: Lived) -> None:
     with pytest.raises(GapRefused, match="a horizon at hour"):
-        lived.store.bring(lived.unit, lived.horizon + 1, 0, cover(), [])
+        lived.store.run(PublishTotal(lived.unit, lived.horizon + 1, 0, cover(), []))
     with pytest.raises(GapRefused, match="a horizon at hour"):
-        lived.store.mark_horizon(lived.unit, lived.horizon + 1, 0, 0)
+        lived.store.run(MarkTotal(lived.unit, lived.horizon + 1, 0, 0))
 
 
 def test_a_fold_that_read_a_running_partial_which_a_total_takes_reads_again(lived: Lived) -> None:
     events = [lived.event(0), lived.event(1), lived.event(2)]
     lived.fold(*events[:2])
     lived.reach(2)
-    lived.store.announce_lifetime(lived.unit, lived.horizon, 1, cover(2))
+    lived.store.run(AnnounceTotal(lived.unit, lived.horizon, 1, cover(2)))
     other = lived.bench.connect()
     done: list[object] = []
 
     def race(commands: Sequence[Command]) -> None:
         if not done and any(b":hot" in getattr(each, "key", b"") for each in commands):
-            done.append(other.bring(lived.unit, lived.horizon, 1, cover(2), [lived.entry(events[:2])]))
+            done.append(other.run(PublishTotal(lived.unit, lived.horizon, 1, cover(2), [lived.entry(events[:2])])))
 
-    outcome = racing(lived.store, lived.store.steps.fold(fold_batch(lived.unit, events)), race)
+    outcome = racing(lived.store, lived.store.steps(ApplyBatch(fold_batch(lived.unit, events))), race)
     assert done
     assert (outcome.applied, outcome.misses) == (1, 1)
     assert lived.total() == (lived.horizon, 1, ids(events[:2]))
@@ -199,67 +218,73 @@ def test_a_fold_that_read_a_running_partial_which_a_total_takes_reads_again(live
 
 def test_a_horizon_is_marked_while_nobody_announced_and_never_goes_back(lived: Lived) -> None:
     store, unit = lived.store, lived.unit
-    stands = store.marks().horizons[unit.storage_fingerprint]
-    store.announce_lifetime(unit, stands.hour + 24, 1, cover())
-    count = store.covers_announced("plays")
-    store.put_cover("plays", 1, cover())  # another run announces an hour
-    after = store.covers_announced("plays")
-    assert not store.mark_horizon(unit, stands.hour + 24, 1, count)
-    assert store.mark_horizon(unit, stands.hour + 24, 1, after)
-    assert not store.mark_horizon(unit, stands.hour, 2, after)
-    assert not store.mark_horizon(unit, stands.hour + 48, 0, after)
-    assert store.marks().horizons[unit.storage_fingerprint] == TotalUntil(stands.hour + 24, 1)
-    store.announce_lifetime(unit, stands.hour + 24, 2, cover())
-    assert store.lifetime_seqs(unit) == (1, 2)
-    assert store.mark_horizon(unit, stands.hour + 24, 2, store.covers_announced("plays"), whole=True)
-    assert store.lifetime_seqs(unit) == (2,)
-    assert store.swapped(unit) == {}
+    stands = store.run(ReadMetadata()).horizons[unit.storage_fingerprint]
+    store.run(AnnounceTotal(unit, stands.hour + 24, 1, cover()))
+    count = store.run(CountArchiveVersions("plays"))
+    store.run(PutArchiveVersion("plays", 1, cover()))  # another run announces an hour
+    after = store.run(CountArchiveVersions("plays"))
+    assert not store.run(MarkTotal(unit, stands.hour + 24, 1, count))
+    assert store.run(MarkTotal(unit, stands.hour + 24, 1, after))
+    assert not store.run(MarkTotal(unit, stands.hour, 2, after))
+    assert not store.run(MarkTotal(unit, stands.hour + 48, 0, after))
+    assert store.run(ReadMetadata()).horizons[unit.storage_fingerprint] == TotalUntil(stands.hour + 24, 1)
+    store.run(AnnounceTotal(unit, stands.hour + 24, 2, cover()))
+    assert store.run(ReadTotalVersions(unit)) == (1, 2)
+    assert store.run(MarkTotal(unit, stands.hour + 24, 2, store.run(CountArchiveVersions("plays")), whole=True))
+    assert store.run(ReadTotalVersions(unit)) == (2,)
+    assert store.run(ReadHours(unit)) == {}
 
 
 def test_an_hour_at_or_beyond_the_horizon_is_swapped_without_expiry_and_leaves_its_day_into_the_total(
     lived: Lived,
 ) -> None:
     store, unit = lived.store, lived.unit
-    stands = store.marks().horizons[unit.storage_fingerprint].hour
+    stands = store.run(ReadMetadata()).horizons[unit.storage_fingerprint].hour
     lived.first = stands
     events = [lived.event(0), lived.event(1)]
     lived.fold(*events)
     lived.reach(2)
-    store.put_cover("plays", 1, cover(2))
-    assert store.swap(unit, stands, 1, cover(2), [hour_entry(unit, 1, 1, events)]).swapped == 1
+    store.run(PutArchiveVersion("plays", 1, cover(2)))
+    assert store.run(PublishHour(unit, stands, 1, cover(2), [hour_entry(unit, 1, 1, events)])).swapped == 1
     assert lived.read().days[0][0] is not None
     assert lived.running() == []
     older = lived.entry(events[:1])
-    assert store.bring(unit, stands + 24, 0, cover(), [older], [stands // 24]).left_over == (0,)  # the hour holds more
-    store.announce_lifetime(unit, stands + 24, 2, cover(2))
-    assert store.bring(unit, stands + 24, 2, cover(2), [lived.entry(events)], [stands // 24]).swapped == 1
+    assert store.run(PublishTotal(unit, stands + 24, 0, cover(), [older], [stands // 24])).left_over == (
+        0,
+    )  # the hour holds more
+    store.run(AnnounceTotal(unit, stands + 24, 2, cover(2)))
+    assert store.run(PublishTotal(unit, stands + 24, 2, cover(2), [lived.entry(events)], [stands // 24])).swapped == 1
     assert lived.read().days[0] == [None, None]
     assert lived.total() == (stands + 24, 2, ids(events))
-    assert store.swap(unit, stands, 1, cover(2), [hour_entry(unit, 1, 1, events)]).stale == 1  # it is in the total
+    assert (
+        store.run(PublishHour(unit, stands, 1, cover(2), [hour_entry(unit, 1, 1, events)])).stale == 1
+    )  # it is in the total
 
 
 def test_a_pentads_total_of_such_a_unit_does_not_expire_and_leaves_with_its_last_day(lived: Lived) -> None:
     #  day   0 1 2 3 4 |  the last of a pentad, which the horizon passes
     store, unit = lived.store, lived.unit
-    last = (store.marks().horizons[unit.storage_fingerprint].hour // 24 // PENTAD_DAYS + 1) * PENTAD_DAYS - 1
+    last = (
+        store.run(ReadMetadata()).horizons[unit.storage_fingerprint].hour // 24 // PENTAD_DAYS + 1
+    ) * PENTAD_DAYS - 1
     lived.first = last * 24
     events = [lived.event(0)]
     lived.fold(*events)
     lived.reach(1)
-    store.put_cover("plays", 1, cover(1))
-    store.swap(unit, lived.first, 1, cover(1), [hour_entry(unit, 1, 1, events)])
+    store.run(PutArchiveVersion("plays", 1, cover(1)))
+    store.run(PublishHour(unit, lived.first, 1, cover(1), [hour_entry(unit, 1, 1, events)]))
     seen: list[Command] = []
-    assert racing(store, store.steps.total_day(unit, [tag(1)], last), seen.extend) == 1
+    assert racing(store, store.steps(WriteDayTotals(unit, [tag(1)], last)), seen.extend) == 1
     written = [each for command in seen if isinstance(command, Change) for at in command.keys for each in at.sets]
     assert [(field, expiry) for field, _, expiry in written] == [(keys.TOTAL, 0), (keys.PENTAD, 0)]
     key = keys.day_key(store.generation, tag(1), unit.storage_fingerprint, last)
     fields = (keys.HOURS, keys.TOTAL, keys.PENTAD)
 
     def stand() -> list[bool]:
-        read = store.read([EntityRead((UnitRead(None, ((key, fields),)),))]).entities[0][0]
+        read = store.run(Read([EntityRead((UnitRead(None, ((key, fields),)),))])).entities[0][0]
         return [value is not None for value in read.days[0]]
 
     assert stand() == [True] * 3
-    store.announce_lifetime(unit, lived.horizon, 2, cover(1))
-    assert store.bring(unit, lived.horizon, 2, cover(1), [lived.entry(events)], [last]).swapped == 1
+    store.run(AnnounceTotal(unit, lived.horizon, 2, cover(1)))
+    assert store.run(PublishTotal(unit, lived.horizon, 2, cover(1), [lived.entry(events)], [last])).swapped == 1
     assert stand() == [False] * 3

@@ -10,11 +10,15 @@ import pytest
 from slicewise.errors import EpochSuperseded, GapRefused, StoreUnavailable
 from slicewise.features.declare.event_list import EventList
 from slicewise.stores.online import keys
+from slicewise.stores.online.operations.committed import AdvanceCommitted
+from slicewise.stores.online.operations.connecting import ReadMetadata, ReadTime
+from slicewise.stores.online.operations.event_lists import AddToList
+from slicewise.stores.online.operations.readiness import MarkReady
 from slicewise.stores.online.rules.decisions import LIST_SLACK_S
 from slicewise.stores.online.steps import Command, Fields
-from slicewise.windows.slices import DAY_US, HOUR_US, MINUTE_US
+from slicewise.windows.durations import DAY_US, HOUR_US, MINUTE_US
 from tests.contract.conftest import Bench, node_with, racing
-from tests.support.stored import (
+from tests.support.stores.stored import (
     Event,
     StoreUnit,
     cover,
@@ -64,7 +68,7 @@ def test_replays_in_any_boundaries_by_any_connection_add_nothing(bench: Bench) -
         begin = rng.randrange(reached + 1)
         end = min(len(events), begin + rng.randrange(1, 80))
         if end > begin:
-            rng.choice(writers).add(list_batch(unit, events[begin:end]))
+            rng.choice(writers).run(AddToList(list_batch(unit, events[begin:end])))
             reached = max(reached, end)
     for entity in range(5):
         assert seen(bench, unit, entity) == of(events, entity)
@@ -75,8 +79,8 @@ def test_members_stand_in_the_total_order_and_a_range_has_both_its_ends(bench: B
     #  time       t      t      t+1    t+2        equal times: partition, then offset
     #  identity  (0,1)  (1,0)  (0,0)  (1,1)
     unit, t = deployed(bench, RANGE), bench.hour_us
-    bench.store.add(list_batch(unit, [Event(1, t + 1, 0, 0), Event(1, t, 0, 1)]))
-    bench.store.add(list_batch(unit, [Event(1, t, 1, 0), Event(1, t + 2, 1, 1)]))
+    bench.store.run(AddToList(list_batch(unit, [Event(1, t + 1, 0, 0), Event(1, t, 0, 1)])))
+    bench.store.run(AddToList(list_batch(unit, [Event(1, t, 1, 0), Event(1, t + 2, 1, 1)])))
     ranges = [(t, t + 1, 0), (t + 1, t + 1, 0), (t - 5, t, 1), (t, t + 2, 3), (t + 3, t + 9, 0)]
     reply = read_list(bench.store, unit, 1, ranges)[1]
     assert [listed(reply, i) for i in range(5)] == [
@@ -91,32 +95,36 @@ def test_members_stand_in_the_total_order_and_a_range_has_both_its_ends(bench: B
 def test_the_backfill_brings_what_lies_below_the_start_cover_and_moves_no_guard(bench: Bench) -> None:
     #  offsets  0 1 2 | 3 4      ledger at 3 when the list is deployed
     events = [Event(1, bench.hour_us + o, 0, o) for o in range(5)]
-    bench.store.advance_ledger(cover(), cover(3), bench.store.marks().epoch, bench.store.marks().units)
+    bench.store.run(
+        AdvanceCommitted(
+            cover(), cover(3), bench.store.run(ReadMetadata()).epoch, bench.store.run(ReadMetadata()).units
+        )
+    )
     unit = list_unit(RANGE)
     bench.deploy(bench.store, bench.unit, unit)
-    assert unit.storage_fingerprint not in bench.store.marks().ready
-    outcome = bench.store.add(list_batch(unit, events))
+    assert unit.storage_fingerprint not in bench.store.run(ReadMetadata()).ready
+    outcome = bench.store.run(AddToList(list_batch(unit, events)))
     assert (outcome.applied, outcome.compacted) == (2, 3)
     for _ in range(2):
-        bench.store.add(list_batch(unit, events[:3], fill=cover(3)))
+        bench.store.run(AddToList(list_batch(unit, events[:3], fill=cover(3))))
     with pytest.raises(GapRefused):
-        bench.store.add(list_batch(unit, events[:4], fill=cover(4)))
+        bench.store.run(AddToList(list_batch(unit, events[:4], fill=cover(4))))
     assert seen(bench, unit) == of(events, 1)
     assert guards_of(read_list(bench.store, unit, 1)[1]) == {0: 4}
 
 
 def test_what_is_too_old_for_every_window_is_trimmed_and_the_mark_says_so(bench: Bench) -> None:
-    unit, now = deployed(bench, RANGE), bench.store.time_us()
+    unit, now = deployed(bench, RANGE), bench.store.run(ReadTime())
     old, young = now - 7 * HOUR_US, now - HOUR_US
-    bench.store.add(list_batch(unit, [Event(1, young, 0, 0)]))
-    bench.store.add(list_batch(unit, [Event(1, old, 0, 1)]))
+    bench.store.run(AddToList(list_batch(unit, [Event(1, young, 0, 0)])))
+    bench.store.run(AddToList(list_batch(unit, [Event(1, old, 0, 1)])))
     reply = read_list(bench.store, unit, 1)[1]
     assert (listed(reply), low_of(reply), guards_of(reply)) == ([(0, 0)], (old, 1), {0: 1})
 
 
 def test_a_list_that_nothing_can_reach_is_not_made(bench: Bench) -> None:
-    unit, now = deployed(bench, RANGE), bench.store.time_us()
-    outcome = bench.store.add(list_batch(unit, [Event(1, now - 7 * HOUR_US, 0, 0)]))
+    unit, now = deployed(bench, RANGE), bench.store.run(ReadTime())
+    outcome = bench.store.run(AddToList(list_batch(unit, [Event(1, now - 7 * HOUR_US, 0, 0)])))
     assert (outcome.applied, outcome.expired) == (0, 1)
     assert read_list(bench.store, unit, 1)[1].hot == []
 
@@ -124,11 +132,11 @@ def test_a_list_that_nothing_can_reach_is_not_made(bench: Bench) -> None:
 def test_the_last_rows_before_any_at_are_kept_for_ever(bench: Bench) -> None:
     #  days ago   9  8  7  6  5 |  at may lie here: an hour  | now
     #  offset     0  1  2  3  4 |          5     6           |
-    unit, now = deployed(bench, ROWS), bench.store.time_us()
+    unit, now = deployed(bench, ROWS), bench.store.run(ReadTime())
     times = [now - d * DAY_US for d in (9, 8, 7, 6, 5)] + [now - 40 * MINUTE_US, now - 20 * MINUTE_US]
     events = [Event(1, t, 0, o) for o, t in enumerate(times)]
     for event in events:
-        bench.store.add(list_batch(unit, [event]))
+        bench.store.run(AddToList(list_batch(unit, [event])))
     reply = read_list(bench.store, unit, 1)[1]
     assert sorted(listed(reply)) == [(0, o) for o in (2, 3, 4, 5, 6)]
     assert low_of(reply) == (times[1], 1)
@@ -136,18 +144,18 @@ def test_the_last_rows_before_any_at_are_kept_for_ever(bench: Bench) -> None:
 
 def test_a_member_goes_only_when_neither_time_nor_rows_need_it(bench: Bench) -> None:
     #  hours ago  9  8  7 | 5  4  3     6 h of events, and the last 3 before an hour ago
-    unit, now = deployed(bench, BOTH), bench.store.time_us()
+    unit, now = deployed(bench, BOTH), bench.store.run(ReadTime())
     times = [now - h * HOUR_US for h in (9, 8, 7, 5, 4)]
-    bench.store.add(list_batch(unit, [Event(1, t, 0, o) for o, t in enumerate(times)]))
+    bench.store.run(AddToList(list_batch(unit, [Event(1, t, 0, o) for o, t in enumerate(times)])))
     reply = read_list(bench.store, unit, 1)[1]
     assert (sorted(listed(reply)), low_of(reply)) == ([(0, 2), (0, 3), (0, 4)], (times[1], 1))
 
 
 def test_a_late_event_below_the_low_water_mark_is_not_added_and_is_known(bench: Bench) -> None:
-    unit, now = deployed(bench, ROWS), bench.store.time_us()
-    bench.store.add(list_batch(unit, [Event(1, now - d * DAY_US, 0, 9 - d) for d in (5, 4, 3, 2)]))
+    unit, now = deployed(bench, ROWS), bench.store.run(ReadTime())
+    bench.store.run(AddToList(list_batch(unit, [Event(1, now - d * DAY_US, 0, 9 - d) for d in (5, 4, 3, 2)])))
     mark = low_of(read_list(bench.store, unit, 1)[1])
-    outcome = bench.store.add(list_batch(unit, [Event(1, now - 6 * DAY_US, 0, 20)]))
+    outcome = bench.store.run(AddToList(list_batch(unit, [Event(1, now - 6 * DAY_US, 0, 20)])))
     reply = read_list(bench.store, unit, 1)[1]
     assert (outcome.applied, outcome.expired) == (0, 1)
     assert (low_of(reply), guards_of(reply), len(listed(reply))) == (mark, {0: 20}, 3)
@@ -156,7 +164,7 @@ def test_a_late_event_below_the_low_water_mark_is_not_added_and_is_known(bench: 
 def test_a_full_list_loses_its_oldest_and_says_how_many(bench: Bench) -> None:
     unit = deployed(bench, EventList(range_us=6 * HOUR_US, rows=0, late_us=HOUR_US, most=10))
     events = [Event(1, bench.hour_us + o, 0, o) for o in range(25)]
-    outcome = bench.store.add(list_batch(unit, events))
+    outcome = bench.store.run(AddToList(list_batch(unit, events)))
     reply = read_list(bench.store, unit, 1)[1]
     assert (outcome.applied, outcome.cut) == (25, 15)
     assert (len(listed(reply)), low_of(reply)) == (10, (events[14].time_us, 14))
@@ -166,7 +174,7 @@ def test_a_hot_entity_is_cut_into_consecutive_atomic_runs(bench: Bench) -> None:
     unit = deployed(bench, EventList(6 * HOUR_US, 0, HOUR_US, 5_000))
     rng = random.Random(SEED)
     events = [Event(1, bench.hour_us + rng.randrange(3 * HOUR_US), 0, o) for o in range(2_000)]
-    outcome = bench.store.add(list_batch(unit, [*events[:1_500], Event(2, bench.hour_us, 0, 1_500)]))
+    outcome = bench.store.run(AddToList(list_batch(unit, [*events[:1_500], Event(2, bench.hour_us, 0, 1_500)])))
     assert (outcome.applied, outcome.entities) == (1_501, 4)
     assert seen(bench, unit) == of(events[:1_500], 1)
 
@@ -178,9 +186,9 @@ def test_a_read_that_no_longer_stands_is_taken_again(bench: Bench) -> None:
 
     def race(commands: Sequence[Command]) -> None:
         if isinstance(commands[0], Fields) and commands[0].key.endswith(b":list"):
-            other.add(list_batch(unit, events[:4]))
+            other.run(AddToList(list_batch(unit, events[:4])))
 
-    outcome = racing(bench.store, bench.store.steps.add(list_batch(unit, events)), race)
+    outcome = racing(bench.store, bench.store.steps(AddToList(list_batch(unit, events))), race)
     assert (outcome.misses, outcome.known, outcome.applied) == (1, 4, 2)
     assert seen(bench, unit) == of(events, 1)
 
@@ -194,9 +202,9 @@ def test_a_zombie_whose_mark_was_passed_misses(bench: Bench) -> None:
 
     def race(commands: Sequence[Command]) -> None:
         if isinstance(commands[0], Fields) and commands[0].key.endswith(b":list"):
-            other.add(list_batch(unit, newer))
+            other.run(AddToList(list_batch(unit, newer)))
 
-    racing(bench.store, bench.store.steps.add(list_batch(unit, [late])), race)
+    racing(bench.store, bench.store.steps(AddToList(list_batch(unit, [late]))), race)
     reply = read_list(bench.store, unit, 1)[1]
     assert (listed(reply), low_of(reply)) == ([(1, 2), (1, 3), (1, 4)], (newer[1].time_us, 1))
 
@@ -205,7 +213,7 @@ def test_lists_expire_by_their_newest_event_and_those_of_rows_never(bench: Bench
     ranges, last = list_unit(RANGE, "00000000000000e1"), list_unit(ROWS, "00000000000000e2")
     bench.deploy(bench.store, ranges, last)
     for unit in (ranges, last):
-        bench.store.add(list_batch(unit, [Event(1, bench.hour_us, 0, 0)]))
+        bench.store.run(AddToList(list_batch(unit, [Event(1, bench.hour_us, 0, 0)])))
     found = {unit.storage_fingerprint: expiries(bench, unit) for unit in (ranges, last)}
     reached = -((bench.hour_us + 1 + RANGE.range_us) // -1_000_000) + LIST_SLACK_S
     assert found == {"00000000000000e1": (reached, reached), "00000000000000e2": (None, None)}
@@ -215,7 +223,7 @@ def expiries(bench: Bench, unit: StoreUnit) -> tuple[int | None, int | None]:
     """Seconds at which hash and sorted set expire."""
     from slicewise.stores.online.memory.store import MemoryNode
     from slicewise.stores.online.redis.adapter import RedisNode
-    from tests.support.stored import tag
+    from tests.support.stores.stored import tag
 
     names = (unit.storage_fingerprint, bench.store.generation)
     both = (
@@ -234,37 +242,37 @@ def expiries(bench: Bench, unit: StoreUnit) -> tuple[int | None, int | None]:
 def test_a_list_that_must_keep_more_is_built_again_under_another_name(bench: Bench) -> None:
     # What the longer window needs was trimmed, or has expired with its key and its mark: never answered short.
     unit = deployed(bench, RANGE)
-    bench.store.add(list_batch(unit, [Event(1, bench.hour_us, 0, 0)]))
-    epoch, digest = bench.store.marks().epoch, bench.store.marks().units
-    bench.store.advance_ledger(cover(), cover(1), epoch, digest)
-    assert unit.storage_fingerprint in bench.store.marks().ready
+    bench.store.run(AddToList(list_batch(unit, [Event(1, bench.hour_us, 0, 0)])))
+    epoch, digest = bench.store.run(ReadMetadata()).epoch, bench.store.run(ReadMetadata()).units
+    bench.store.run(AdvanceCommitted(cover(), cover(1), epoch, digest))
+    assert unit.storage_fingerprint in bench.store.run(ReadMetadata()).ready
     less = list_unit(EventList(HOUR_US, 0, HOUR_US, 1_000))
     bench.deploy(bench.store, less)
-    assert bench.store.marks().name(unit.storage_fingerprint) == unit.storage_fingerprint
+    assert bench.store.run(ReadMetadata()).name(unit.storage_fingerprint) == unit.storage_fingerprint
     bench.deploy(bench.store, unit)  # as at first, but less was kept meanwhile
-    marks = bench.store.marks()
+    marks = bench.store.run(ReadMetadata())
     assert unit.storage_fingerprint not in marks.ready
     assert marks.starts[unit.storage_fingerprint] == cover(1)
     assert marks.name(unit.storage_fingerprint) == f"{unit.storage_fingerprint}.{marks.epoch}"
     assert marks.retired == marks.epoch
     assert seen(bench, unit) == []
-    bench.store.mark_ready(unit, cover(1))
-    assert unit.storage_fingerprint in bench.store.marks().ready
+    bench.store.run(MarkReady(unit, cover(1)))
+    assert unit.storage_fingerprint in bench.store.run(ReadMetadata()).ready
 
 
 def test_a_list_of_two_views_is_one_unit_of_both(bench: Bench) -> None:
     one, other = list_unit(RANGE, view="one"), list_unit(RANGE, view="other")
     bench.deploy(bench.store, one, other)
-    marks = bench.store.marks()
+    marks = bench.store.run(ReadMetadata())
     assert dict(marks.aliases) == {"one": ("00000000000000ee",), "other": ("00000000000000ee",)}
 
 
 def test_a_list_that_is_not_deployed_is_refused(bench: Bench) -> None:
     with pytest.raises(EpochSuperseded):
-        bench.store.add(list_batch(list_unit(RANGE), [Event(1, bench.hour_us, 0, 0)]))
+        bench.store.run(AddToList(list_batch(list_unit(RANGE), [Event(1, bench.hour_us, 0, 0)])))
 
 
 def test_rows_out_of_offset_order_are_refused(bench: Bench) -> None:
     unit = deployed(bench, RANGE)
     with pytest.raises(StoreUnavailable):
-        bench.store.add(list_batch(unit, [Event(1, bench.hour_us, 0, 5), Event(1, bench.hour_us, 0, 4)]))
+        bench.store.run(AddToList(list_batch(unit, [Event(1, bench.hour_us, 0, 5), Event(1, bench.hour_us, 0, 4)])))

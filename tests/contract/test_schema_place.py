@@ -16,11 +16,14 @@ from slicewise.features.plan.planner import plan
 from slicewise.features.plan.projects import joined
 from slicewise.offsets.vector import OffsetVector
 from slicewise.stores.log.topics import KafkaLog
-from slicewise.stores.online.port import StoreMetadata
+from slicewise.stores.online.control_record import StoreMetadata
+from slicewise.stores.online.operations.committed import AdvanceCommitted, BeginBatch
+from slicewise.stores.online.operations.connecting import Initialise, ReadMetadata
+from slicewise.stores.online.operations.deploying import Deploy, ReadManifest
 from slicewise.stores.online.store import Store
 from slicewise.stores.recovery import schema_places as versions
 from slicewise.stores.recovery.schema_places import LEASE_S, record_places, settled
-from tests.support.stored import TOPIC, cover
+from tests.support.stores.stored import TOPIC, cover
 
 OTHER = "e" * 32
 
@@ -54,21 +57,21 @@ def planned(**more: str) -> Deployment:
 def store(connect: Callable[[], Store]) -> Store:
     """With a source deployed, and folded up to 5."""
     made, first = connect(), planned()
-    made.initialise()
-    made.deploy(first, 0, {"plays": TOPIC}, cover())
-    marks = made.marks()
-    made.advance_ledger(cover(), cover(5), marks.epoch, marks.units)
+    made.run(Initialise())
+    made.run(Deploy(first, 0, {"plays": TOPIC}, cover()))
+    marks = made.run(ReadMetadata())
+    made.run(AdvanceCommitted(cover(), cover(5), marks.epoch, marks.units))
     return made
 
 
 def opened(store: Store) -> tuple[Deployment, StoreMetadata]:
     """With another schema of it deployed."""
     opening = joined(planned(agent="string"), standing(store))
-    return opening, store.deploy(opening, store.marks().epoch, {"plays": TOPIC})
+    return opening, store.run(Deploy(opening, store.run(ReadMetadata()).epoch, {"plays": TOPIC}))
 
 
 def standing(store: Store) -> Deployment:
-    return Deployment.from_json(store.manifest(store.marks().units) or "")
+    return Deployment.from_json(store.run(ReadManifest(store.run(ReadMetadata()).units)) or "")
 
 
 def place_of(store: Store) -> OffsetVector | None:
@@ -77,7 +80,7 @@ def place_of(store: Store) -> OffsetVector | None:
 
 
 def test_the_place_is_the_logs_end_and_nothing_else_of_the_marks_moves(store: Store) -> None:
-    before = store.marks()
+    before = store.run(ReadMetadata())
     deployment, marks = opened(store)
     assert place_of(store) is None
     after = record_places(store, log(9, 3), deployment, marks)
@@ -96,15 +99,15 @@ def test_of_two_who_record_it_the_second_changes_nothing(store: Store) -> None:
 
 
 def test_a_batch_that_was_planned_before_is_refused_before_its_first_row(store: Store) -> None:
-    old = store.marks()
+    old = store.run(ReadMetadata())
     deployment, opening = opened(store)
     for marks in (old, opening):
         if marks is opening:
             record_places(store, log(9), deployment, opening)
         with pytest.raises(EpochSuperseded):
-            store.begin_batch(cover(5), marks.epoch, marks.units)
-    now = store.marks()
-    store.begin_batch(cover(5), now.epoch, now.units)
+            store.run(BeginBatch(cover(5), marks.epoch, marks.units))
+    now = store.run(ReadMetadata())
+    store.run(BeginBatch(cover(5), now.epoch, now.units))
 
 
 def test_who_needs_a_place_waits_as_long_as_somebody_may_still_judge_and_records_it(
@@ -119,7 +122,7 @@ def test_who_needs_a_place_waits_as_long_as_somebody_may_still_judge_and_records
 
     monkeypatch.setattr(versions, "KafkaLog", lambda _: nullcontext(log(*ends)))
     marks = settled(store, "kafka", pause)
-    assert (waited, place_of(store), marks) == ([LEASE_S], cover(11), store.marks())
+    assert (waited, place_of(store), marks) == ([LEASE_S], cover(11), store.run(ReadMetadata()))
     assert settled(store, "kafka", pause) == marks
     assert waited == [LEASE_S], "there is nothing to wait for any more"
 
@@ -131,5 +134,5 @@ def test_a_place_that_somebody_recorded_meanwhile_stands(store: Store, monkeypat
         record_places(store, log(9), deployment, marks)
 
     monkeypatch.setattr(versions, "KafkaLog", lambda _: nullcontext(log(12)))
-    assert settled(store, "kafka", pause) == store.marks()
+    assert settled(store, "kafka", pause) == store.run(ReadMetadata())
     assert place_of(store) == cover(9)

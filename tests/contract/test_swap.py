@@ -11,12 +11,19 @@ from slicewise import codec
 from slicewise.errors import DataLoss, GapRefused
 from slicewise.offsets.vector import OffsetVector
 from slicewise.stores.online import keys
-from slicewise.stores.online.port import EntityRead, UnitRead, UnitReply
+from slicewise.stores.online.operations.apply_batch import ApplyBatch
+from slicewise.stores.online.operations.archive_versions import PutArchiveVersion
+from slicewise.stores.online.operations.committed import AdvanceCommitted
+from slicewise.stores.online.operations.connecting import HoldBuilds, ReadMetadata
+from slicewise.stores.online.operations.day_totals import WriteDayTotals
+from slicewise.stores.online.operations.publish_hour import PublishHour
+from slicewise.stores.online.operations.reading import EntityRead, Read, UnitRead, UnitReply
 from slicewise.stores.online.steps import Command, Whole
 from slicewise.stores.online.store import Store
-from slicewise.windows.slices import DAY_US, HOUR_US, PENTAD_DAYS, PENTAD_US
+from slicewise.windows.durations import DAY_US, HOUR_US
+from slicewise.windows.segments import PENTAD_DAYS, PENTAD_US
 from tests.contract.conftest import Bench, new_unit, racing
-from tests.support.stored import (
+from tests.support.stores.stored import (
     Event,
     StoreUnit,
     cover,
@@ -34,7 +41,7 @@ def whole(store: Store, unit: StoreUnit, entity: int, hour: int) -> UnitReply:
     day = keys.day_key(store.generation, tag(entity), unit.storage_fingerprint, hour * HOUR_US // DAY_US)
     fields = (keys.HOURS, keys.TOTAL, *keys.hour_fields(hour))
     hot = keys.hot_key(store.generation, tag(entity), unit.storage_fingerprint)
-    return store.read([EntityRead((UnitRead(hot, ((day, fields),)),))]).entities[0][0]
+    return store.run(Read([EntityRead((UnitRead(hot, ((day, fields),)),))])).entities[0][0]
 
 
 def running(reply: UnitReply, unit: StoreUnit) -> list[tuple[int, int]]:
@@ -65,9 +72,9 @@ def test_what_the_hour_contains_leaves_hot_and_what_lies_beyond_stays(bench: Ben
     s = bench.unit.slice_us
     events = [Event(1, bench.hour_us + at, 0, o) for o, at in enumerate([0, s, s, HOUR_US, 2 * s, 3 * s])]
     store, unit = bench.store, bench.unit
-    store.fold(fold_batch(unit, events))
-    store.put_cover("plays", 1, cover(3))
-    outcome = store.swap(unit, bench.hour, 1, cover(3), [hour_entry(unit, 1, 1, events[:3])])
+    store.run(ApplyBatch(fold_batch(unit, events)))
+    store.run(PutArchiveVersion("plays", 1, cover(3)))
+    outcome = store.run(PublishHour(unit, bench.hour, 1, cover(3), [hour_entry(unit, 1, 1, events[:3])]))
     assert (outcome.swapped, outcome.stale, outcome.left_over) == (1, 0, ())
     reply = whole(store, unit, 1, bench.hour)
     assert compacted(reply, unit) == ids(events[:3])
@@ -79,11 +86,11 @@ def test_what_the_hour_contains_leaves_hot_and_what_lies_beyond_stays(bench: Ben
 def test_a_swap_twice_is_the_same_and_replays_after_it_add_nothing(bench: Bench) -> None:
     events = [Event(1, bench.hour_us, 0, o) for o in range(4)]
     store, unit = bench.store, bench.unit
-    store.put_cover("plays", 1, cover(4))
+    store.run(PutArchiveVersion("plays", 1, cover(4)))
     entry = hour_entry(unit, 1, 1, events)
     for step in range(3):  # before the stream came so far, after, and after a replay
-        assert store.swap(unit, bench.hour, 1, cover(4), [entry]).swapped == 1
-        outcome = bench.connect().fold(fold_batch(unit, events))
+        assert store.run(PublishHour(unit, bench.hour, 1, cover(4), [entry])).swapped == 1
+        outcome = bench.connect().run(ApplyBatch(fold_batch(unit, events)))
         assert (outcome.applied, outcome.compacted + outcome.known) == (0, 4), step
     reply = whole(store, unit, 1, bench.hour)
     assert compacted(reply, unit) == ids(events)
@@ -95,15 +102,15 @@ def test_a_straddled_entity_is_left_over_until_a_later_cover(bench: Bench) -> No
     #  offsets  0 1 | 2       one running partial holds all three, the cover is 2
     events = [Event(1, bench.hour_us, 0, o) for o in range(3)] + [Event(2, bench.hour_us, 0, 3)]
     store, unit = bench.store, bench.unit
-    store.fold(fold_batch(unit, events))
-    store.put_cover("plays", 1, cover(2))
-    store.put_cover("plays", 2, cover(4))
-    outcome = store.swap(unit, bench.hour, 1, cover(2), [hour_entry(unit, 1, 1, events[:2])])
+    store.run(ApplyBatch(fold_batch(unit, events)))
+    store.run(PutArchiveVersion("plays", 1, cover(2)))
+    store.run(PutArchiveVersion("plays", 2, cover(4)))
+    outcome = store.run(PublishHour(unit, bench.hour, 1, cover(2), [hour_entry(unit, 1, 1, events[:2])]))
     assert (outcome.swapped, outcome.left_over) == (0, (0,))
     reply = whole(store, unit, 1, bench.hour)
     assert (running(reply, unit), compacted(reply, unit)) == (ids(events[:3]), [])
     entries = [hour_entry(unit, 1, 2, events[:3]), hour_entry(unit, 2, 2, events[3:])]
-    assert store.swap(unit, bench.hour, 2, cover(4), entries).swapped == 2
+    assert store.run(PublishHour(unit, bench.hour, 2, cover(4), entries)).swapped == 2
     reply = whole(store, unit, 1, bench.hour)
     assert (running(reply, unit), compacted(reply, unit)) == ([], ids(events[:3]))
 
@@ -111,11 +118,13 @@ def test_a_straddled_entity_is_left_over_until_a_later_cover(bench: Bench) -> No
 def test_an_older_seq_never_replaces_a_newer(bench: Bench) -> None:
     events = [Event(1, bench.hour_us, 0, o) for o in range(4)]
     store, unit = bench.store, bench.unit
-    store.put_cover("plays", 1, cover(2))
-    store.put_cover("plays", 2, cover(4))
-    store.swap(unit, bench.hour, 2, cover(4), [hour_entry(unit, 1, 2, events)])
+    store.run(PutArchiveVersion("plays", 1, cover(2)))
+    store.run(PutArchiveVersion("plays", 2, cover(4)))
+    store.run(PublishHour(unit, bench.hour, 2, cover(4), [hour_entry(unit, 1, 2, events)]))
     for seq, offsets in ((1, cover(2)), (0, cover())):
-        outcome = bench.connect().swap(unit, bench.hour, seq, offsets, [hour_entry(unit, 1, seq, events[:2])])
+        outcome = bench.connect().run(
+            PublishHour(unit, bench.hour, seq, offsets, [hour_entry(unit, 1, seq, events[:2])])
+        )
         assert (outcome.swapped, outcome.stale) == (0, 1)
     assert compacted(whole(store, unit, 1, bench.hour), unit) == ids(events)
 
@@ -124,49 +133,49 @@ def test_a_fold_between_a_swaps_read_and_its_write_is_seen(bench: Bench) -> None
     # Without the check of the guards the event would be in the hour and in hot.
     events = [Event(1, bench.hour_us, 0, o) for o in range(2)]
     store, unit = bench.store, bench.unit
-    store.put_cover("plays", 1, cover(2))
-    store.fold(fold_batch(unit, events[:1]))
+    store.run(PutArchiveVersion("plays", 1, cover(2)))
+    store.run(ApplyBatch(fold_batch(unit, events[:1])))
     other = bench.connect()
 
     def race(commands: Sequence[Command]) -> None:
         if isinstance(commands[0], Whole) and commands[0].key.endswith(b":hot"):
-            other.fold(fold_batch(unit, events))
+            other.run(ApplyBatch(fold_batch(unit, events)))
 
     entry = hour_entry(unit, 1, 1, events)
-    outcome = racing(store, store.steps.swap(unit, bench.hour, 1, cover(2), [entry]), race)
+    outcome = racing(store, store.steps(PublishHour(unit, bench.hour, 1, cover(2), [entry])), race)
     assert outcome.swapped == 1
-    assert other.fold(fold_batch(unit, events)).applied == 0
+    assert other.run(ApplyBatch(fold_batch(unit, events))).applied == 0
     reply = whole(store, unit, 1, bench.hour)
     assert (running(reply, unit), compacted(reply, unit)) == ([], ids(events))
 
 
 def test_a_cover_behind_the_start_cover_must_wait(bench: Bench) -> None:
     # It would claim the hour, keep the backfill from it, and lack what lies between the two.
-    marks = bench.store.marks()
-    bench.store.advance_ledger(OffsetVector(), cover(10), marks.epoch, marks.units)
+    marks = bench.store.run(ReadMetadata())
+    bench.store.run(AdvanceCommitted(OffsetVector(), cover(10), marks.epoch, marks.units))
     second = new_unit()
     bench.deploy(bench.store, bench.unit, second)
-    bench.store.put_cover("plays", 1, cover(9))
+    bench.store.run(PutArchiveVersion("plays", 1, cover(9)))
     with pytest.raises(GapRefused):
-        bench.store.swap(second, bench.hour, 1, cover(9), [])
+        bench.store.run(PublishHour(second, bench.hour, 1, cover(9), []))
     with pytest.raises(GapRefused):
-        bench.store.swap(second, bench.hour, 0, cover(9), [])
-    assert bench.store.swap(second, bench.hour, 0, cover(10), []).swapped == 0
+        bench.store.run(PublishHour(second, bench.hour, 0, cover(9), []))
+    assert bench.store.run(PublishHour(second, bench.hour, 0, cover(10), [])).swapped == 0
 
 
 def test_a_seq_that_nobody_registered_is_not_swapped(bench: Bench) -> None:
     with pytest.raises(DataLoss):
-        bench.store.swap(bench.unit, bench.hour, 9, cover(1), [])
-    bench.store.put_cover("plays", 9, cover(1))
+        bench.store.run(PublishHour(bench.unit, bench.hour, 9, cover(1), []))
+    bench.store.run(PutArchiveVersion("plays", 9, cover(1)))
     with pytest.raises(DataLoss):
-        bench.store.swap(bench.unit, bench.hour, 9, cover(2), [])
+        bench.store.run(PublishHour(bench.unit, bench.hour, 9, cover(2), []))
 
 
 def test_an_hour_that_no_read_can_reach_is_not_written(bench: Bench) -> None:
     hour = bench.hour - bench.unit.retention_us // HOUR_US - 2
     events = [Event(1, hour * HOUR_US, 0, 0)]
-    bench.store.put_cover("plays", 1, cover(1))
-    outcome = bench.store.swap(bench.unit, hour, 1, cover(1), [hour_entry(bench.unit, 1, 1, events)])
+    bench.store.run(PutArchiveVersion("plays", 1, cover(1)))
+    outcome = bench.store.run(PublishHour(bench.unit, hour, 1, cover(1), [hour_entry(bench.unit, 1, 1, events)]))
     assert (outcome.swapped, outcome.expired) == (0, 1)
     assert whole(bench.store, bench.unit, 1, hour).days[0][0] is None
 
@@ -177,21 +186,21 @@ def test_a_day_total_is_of_all_its_hours_and_valid_until_one_is_swapped(bench: B
     hours = [day * 24 + 3, day * 24 + 7]
     events = [Event(1, hour * HOUR_US + i, 0, i) for i, hour in enumerate(hours)]
     for seq in (1, 2):
-        store.put_cover("plays", seq, cover(2 + seq))
+        store.run(PutArchiveVersion("plays", seq, cover(2 + seq)))
     for hour, event in zip(hours, events, strict=True):
-        store.swap(unit, hour, 1, cover(3), [hour_entry(unit, 1, 1, [event])])
-    assert store.total_day(unit, [tag(1), tag(2)], day) == 1
+        store.run(PublishHour(unit, hour, 1, cover(3), [hour_entry(unit, 1, 1, [event])]))
+    assert store.run(WriteDayTotals(unit, [tag(1), tag(2)], day)) == 1
     reply = whole(store, unit, 1, hours[0])
     assert reply.days[0][1] is not None
     total = codec.unpack_day(reply.days[0][1])
     assert total.digest == codec.day_digest(reply.days[0][0] or b"")
     assert seen_in(unit, [total.row]) == ids(events)
     late = Event(1, hours[0] * HOUR_US, 0, 3)
-    store.swap(unit, hours[0], 2, cover(4), [hour_entry(unit, 1, 2, [events[0], late])])
+    store.run(PublishHour(unit, hours[0], 2, cover(4), [hour_entry(unit, 1, 2, [events[0], late])]))
     reply = whole(store, unit, 1, hours[0])
     assert reply.days[0][1] is not None
     assert codec.unpack_day(reply.days[0][1]).digest != codec.day_digest(reply.days[0][0] or b"")
-    assert store.total_day(unit, [tag(1)], day) == 1
+    assert store.run(WriteDayTotals(unit, [tag(1)], day)) == 1
     reply = whole(store, unit, 1, hours[0])
     assert seen_in(unit, [codec.unpack_day(reply.days[0][1] or b"").row]) == ids([*events, late])
 
@@ -201,17 +210,17 @@ def test_a_day_total_raced_by_a_swap_is_not_written(bench: Bench, exchange: int)
     store, unit = bench.store, bench.unit
     events = [Event(1, bench.hour_us, 0, o) for o in range(2)]
     for seq in (1, 2):
-        store.put_cover("plays", seq, cover(seq))
-    store.swap(unit, bench.hour, 1, cover(1), [hour_entry(unit, 1, 1, events[:1])])
+        store.run(PutArchiveVersion("plays", seq, cover(seq)))
+    store.run(PublishHour(unit, bench.hour, 1, cover(1), [hour_entry(unit, 1, 1, events[:1])]))
     other, seen = bench.connect(), list[Sequence[Command]]()
-    store.hold({unit.storage_fingerprint: 0})
+    store.run(HoldBuilds({unit.storage_fingerprint: 0}))
 
     def race(commands: Sequence[Command]) -> None:
         if len(seen) == exchange:
-            other.swap(unit, bench.hour, 2, cover(2), [hour_entry(unit, 1, 2, events)])
+            other.run(PublishHour(unit, bench.hour, 2, cover(2), [hour_entry(unit, 1, 2, events)]))
         seen.append(commands)
 
-    assert racing(store, store.steps.total_day(unit, [tag(1)], bench.hour_us // DAY_US), race) == 0
+    assert racing(store, store.steps(WriteDayTotals(unit, [tag(1)], bench.hour_us // DAY_US)), race) == 0
     assert whole(store, unit, 1, bench.hour).days[0][1] is None
 
 
@@ -219,7 +228,7 @@ def pentad_of(bench: Bench, unit: StoreUnit, day: int) -> bytes | None:
     """What the pentad's total is, as it stands in its last day."""
     store, last = bench.store, day // PENTAD_DAYS * PENTAD_DAYS + PENTAD_DAYS - 1
     key = keys.day_key(store.generation, tag(1), unit.storage_fingerprint, last)
-    return store.read([EntityRead((UnitRead(None, ((key, (keys.PENTAD,)),)),))]).entities[0][0].days[0][0]
+    return store.run(Read([EntityRead((UnitRead(None, ((key, (keys.PENTAD,)),)),))])).entities[0][0].days[0][0]
 
 
 def covered(bench: Bench, unit: StoreUnit, day: int) -> list[bytes | None]:
@@ -237,22 +246,22 @@ def test_a_pentads_total_is_of_all_its_days_and_names_what_they_hold(bench: Benc
     events = [Event(1, hour * HOUR_US, 0, i) for i, hour in enumerate(hours)]
     unit = replace(unit, retention_us=30 * DAY_US)
     for seq in (1, 2):
-        store.put_cover("plays", seq, cover(2 + seq))
+        store.run(PutArchiveVersion("plays", seq, cover(2 + seq)))
     for hour, event in zip(hours, events, strict=True):
-        store.swap(unit, hour, 1, cover(3), [hour_entry(unit, 1, 1, [event])])
-    assert store.total_day(unit, [tag(1), tag(2)], first + 3) == 1
+        store.run(PublishHour(unit, hour, 1, cover(3), [hour_entry(unit, 1, 1, [event])]))
+    assert store.run(WriteDayTotals(unit, [tag(1), tag(2)], first + 3)) == 1
     assert pentad_of(bench, unit, first) is None, "a day of it has no total yet"
-    assert store.total_day(unit, [tag(1), tag(2)], first + 1) == 1
+    assert store.run(WriteDayTotals(unit, [tag(1), tag(2)], first + 1)) == 1
     total = codec.unpack_day(pentad_of(bench, unit, first) or b"")
     assert total.digest == codec.pentad_digest(covered(bench, unit, first))
     assert seen_in(unit, [total.row]) == ids(events)
     late = Event(1, hours[0] * HOUR_US, 0, 3)
-    store.swap(unit, hours[0], 2, cover(4), [hour_entry(unit, 1, 2, [events[0], late])])
+    store.run(PublishHour(unit, hours[0], 2, cover(4), [hour_entry(unit, 1, 2, [events[0], late])]))
     assert total.digest != codec.pentad_digest(covered(bench, unit, first)), "out of date by the swap alone"
-    assert store.total_day(unit, [tag(1)], first + 3) == 1
+    assert store.run(WriteDayTotals(unit, [tag(1)], first + 3)) == 1
     assert pentad_of(bench, unit, first) is not None
     assert codec.unpack_day(pentad_of(bench, unit, first) or b"") == total, "the other day's total is out of date"
-    assert store.total_day(unit, [tag(1)], first + 1) == 1
+    assert store.run(WriteDayTotals(unit, [tag(1)], first + 1)) == 1
     assert seen_in(unit, [codec.unpack_day(pentad_of(bench, unit, first) or b"").row]) == ids([*events, late])
 
 
@@ -260,19 +269,19 @@ def test_a_pentads_total_expires_with_its_last_day_and_is_kept_only_where_a_wind
     store = bench.store
     first = (bench.hour_us // PENTAD_US - 1) * PENTAD_DAYS
     hour = first * 24 + 5
-    store.put_cover("plays", 1, cover(1))
+    store.run(PutArchiveVersion("plays", 1, cover(1)))
     for pentads, retention_us in ((False, 30 * DAY_US), (True, 30 * DAY_US)):
         unit = replace(bench.unit, retention_us=retention_us, pentads=pentads)
-        store.swap(unit, hour, 1, cover(1), [hour_entry(unit, 1, 1, [Event(1, hour * HOUR_US, 0, 0)])])
-        assert store.total_day(unit, [tag(1)], first) == 1
+        store.run(PublishHour(unit, hour, 1, cover(1), [hour_entry(unit, 1, 1, [Event(1, hour * HOUR_US, 0, 0)])]))
+        assert store.run(WriteDayTotals(unit, [tag(1)], first)) == 1
         assert (pentad_of(bench, unit, first) is not None) is pentads
     unit = replace(bench.unit, retention_us=0)  # the pentad has been out of reach since it ended
     late = Event(1, hour * HOUR_US, 0, 1)
-    store.put_cover("plays", 2, cover(2))
+    store.run(PutArchiveVersion("plays", 2, cover(2)))
     stands = pentad_of(bench, unit, first)
     keep = replace(unit, retention_us=30 * DAY_US)
-    store.swap(keep, hour, 2, cover(2), [hour_entry(unit, 1, 2, [Event(1, hour * HOUR_US, 0, 0), late])])
-    assert store.total_day(unit, [tag(1)], first) == 1
+    store.run(PublishHour(keep, hour, 2, cover(2), [hour_entry(unit, 1, 2, [Event(1, hour * HOUR_US, 0, 0), late])]))
+    assert store.run(WriteDayTotals(unit, [tag(1)], first)) == 1
     assert pentad_of(bench, unit, first) == stands
 
 
@@ -283,19 +292,19 @@ def test_a_pentads_total_raced_by_a_swap_is_not_written(bench: Bench, exchange: 
     first = (bench.hour_us // PENTAD_US - 1) * PENTAD_DAYS
     hours = [first * 24, (first + 2) * 24]
     for seq in (1, 2):
-        store.put_cover("plays", seq, cover(seq + 1))
+        store.run(PutArchiveVersion("plays", seq, cover(seq + 1)))
     for at, hour in enumerate(hours):
-        store.swap(unit, hour, 1, cover(2), [hour_entry(unit, 1, 1, [Event(1, hour * HOUR_US, 0, at)])])
+        store.run(PublishHour(unit, hour, 1, cover(2), [hour_entry(unit, 1, 1, [Event(1, hour * HOUR_US, 0, at)])]))
     plain = replace(unit, pentads=False)
-    store.total_day(plain, [tag(1)], first + 2)
+    store.run(WriteDayTotals(plain, [tag(1)], first + 2))
     other, seen = bench.connect(), list[Sequence[Command]]()
-    store.hold({unit.storage_fingerprint: 0})
+    store.run(HoldBuilds({unit.storage_fingerprint: 0}))
 
     def race(commands: Sequence[Command]) -> None:
         if len(seen) == exchange:
             events = [Event(1, hours[1] * HOUR_US, 0, o) for o in (1, 2)]
-            other.swap(unit, hours[1], 2, cover(3), [hour_entry(unit, 1, 2, events)])
+            other.run(PublishHour(unit, hours[1], 2, cover(3), [hour_entry(unit, 1, 2, events)]))
         seen.append(commands)
 
-    assert racing(store, store.steps.total_day(unit, [tag(1)], first), race) == 1
+    assert racing(store, store.steps(WriteDayTotals(unit, [tag(1)], first)), race) == 1
     assert pentad_of(bench, unit, first) is None

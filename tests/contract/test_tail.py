@@ -2,31 +2,34 @@
 
 from __future__ import annotations
 
-import random
 from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from slicewise import codec
-from slicewise.clock import SystemClock
 from slicewise.errors import CodecError, EpochSuperseded, StoreUnavailable
 from slicewise.features.declare.event_list import EventList
 from slicewise.stores.online import keys
-from slicewise.stores.online.memory.store import MemoryNode, MemoryServer, open_memory
-from slicewise.stores.online.port import LifetimeEntry, PendingOutcome, UnitReply
+from slicewise.stores.online.memory.store import MemoryNode
+from slicewise.stores.online.operations.apply_batch import ApplyBatch
+from slicewise.stores.online.operations.archive_versions import PutArchiveVersion
+from slicewise.stores.online.operations.committed import AdvanceCommitted
+from slicewise.stores.online.operations.connecting import ReadMetadata, ReadTime
+from slicewise.stores.online.operations.event_lists import AddToList
+from slicewise.stores.online.operations.pending import BeginRealtime, PendingOutcome, WritePending
+from slicewise.stores.online.operations.publish_hour import PublishHour
+from slicewise.stores.online.operations.publish_total import AnnounceTotal, LifetimeEntry, PublishTotal
+from slicewise.stores.online.operations.reading import UnitReply
 from slicewise.stores.online.redis.adapter import RedisNode
 from slicewise.stores.online.steps import ABSENT, Change, Command, Fields, KeyChange, Passed
 from slicewise.stores.online.store import Store
-from slicewise.windows.slices import HOUR_US
-from tests.contract.conftest import Backend, Bench, new_unit, node_with, racing
+from slicewise.windows.durations import HOUR_US
+from tests.contract.conftest import Bench, new_unit, node_with, racing
 from tests.contract.test_fold import hot
-from tests.support.stored import (
+from tests.support.stores.stored import (
     NO_COLUMNS,
     Event,
-    StoreDeployment,
     StoreUnit,
     cover,
     fold_batch,
@@ -82,20 +85,20 @@ def events(bench: Bench, offsets: Sequence[int], entity: int = 1, partition: int
 
 
 def begun(bench: Bench) -> Bench:
-    marks = bench.store.marks()
-    bench.store.begin_tail("plays", cover(), marks.epoch, marks.units)
+    marks = bench.store.run(ReadMetadata())
+    bench.store.run(BeginRealtime("plays", cover(), marks.epoch, marks.units))
     return bench
 
 
 def test_events_stand_until_the_fold_has_counted_them(bench: Bench) -> None:
     both = [*events(begun(bench), range(6)), Event(2, bench.hour_us, 0, 6)]
-    assert bench.store.tail(tail_batch(bench.unit, both), BOUND) == PendingOutcome(rows=7, written=7)
-    bench.store.tail(tail_batch(bench.unit, events(bench, [3], partition=1)), BOUND)
+    assert bench.store.run(WritePending(tail_batch(bench.unit, both), BOUND)) == PendingOutcome(rows=7, written=7)
+    bench.store.run(WritePending(tail_batch(bench.unit, events(bench, [3], partition=1)), BOUND))
     assert standing(bench) == [*((0, o) for o in range(6)), (1, 3)]
-    bench.store.fold(replace(fold_batch(bench.unit, both[:4]), tail=True))
+    bench.store.run(ApplyBatch(replace(fold_batch(bench.unit, both[:4]), tail=True)))
     assert standing(bench) == [(0, 4), (0, 5), (1, 3)]
     assert standing(bench, 2) == [(0, 6)]
-    bench.store.fold(replace(fold_batch(bench.unit, both[2:]), tail=True))
+    bench.store.run(ApplyBatch(replace(fold_batch(bench.unit, both[2:]), tail=True)))
     assert standing(bench) == [(1, 3)]
     assert standing(bench, 2) == []
     seen = seen_in(bench.unit, [part.row for part in running_of(hot(bench.store, bench.unit, 1)).values()])
@@ -105,41 +108,43 @@ def test_events_stand_until_the_fold_has_counted_them(bench: Bench) -> None:
 def test_what_the_fold_has_is_known_and_written_again_is_the_same(bench: Bench) -> None:
     #  offsets  0 1 2 | 3 4      guard at 2
     all_five = events(begun(bench), range(5))
-    bench.store.fold(fold_batch(bench.unit, all_five[:3]))
+    bench.store.run(ApplyBatch(fold_batch(bench.unit, all_five[:3])))
     for _ in range(3):
-        outcome = bench.connect().tail(tail_batch(bench.unit, all_five), BOUND)
+        outcome = bench.connect().run(WritePending(tail_batch(bench.unit, all_five), BOUND))
         assert outcome == PendingOutcome(rows=5, written=2, known=3)
         assert standing(bench) == [(0, 3), (0, 4)]
     for _ in range(2):  # a replay of what was folded takes nothing from `m`
-        bench.store.fold(replace(fold_batch(bench.unit, all_five[:4]), tail=True))
+        bench.store.run(ApplyBatch(replace(fold_batch(bench.unit, all_five[:4]), tail=True)))
         assert standing(bench) == [(0, 4)]
 
 
 def test_what_lies_below_the_start_cover_is_the_backfills(bench: Bench) -> None:
-    marks = bench.store.marks()
-    bench.store.advance_ledger(cover(), cover(3), marks.epoch, marks.units)
+    marks = bench.store.run(ReadMetadata())
+    bench.store.run(AdvanceCommitted(cover(), cover(3), marks.epoch, marks.units))
     second = new_unit()
     bench.deploy(bench.store, bench.unit, second)
-    outcome = bench.store.tail(tail_batch(second, events(bench, range(5))), BOUND)
+    outcome = bench.store.run(WritePending(tail_batch(second, events(bench, range(5))), BOUND))
     assert outcome == PendingOutcome(rows=5, written=2, below=3)
     assert standing(bench, unit=second) == [(0, 3), (0, 4)]
 
 
 def test_what_no_read_reaches_is_left_out_and_the_key_expires_with_its_latest(bench: Bench) -> None:
     #  the slice that has just expired | one that has not
-    unit, now = bench.unit, bench.store.time_us()
+    unit, now = bench.unit, bench.store.run(ReadTime())
     edge = (now - unit.retention_us) // unit.slice_us
     old, young = Event(1, (edge - 1) * unit.slice_us, 0, 0), Event(1, (edge + 2) * unit.slice_us, 0, 1)
-    assert bench.store.tail(tail_batch(unit, [old]), BOUND) == PendingOutcome(rows=1, expired=1)
+    assert bench.store.run(WritePending(tail_batch(unit, [old]), BOUND)) == PendingOutcome(rows=1, expired=1)
     assert hot(bench.store, unit, 1).hot == []
-    assert bench.store.tail(tail_batch(unit, [old, young]), BOUND) == PendingOutcome(rows=2, written=1, expired=1)
+    assert bench.store.run(WritePending(tail_batch(unit, [old, young]), BOUND)) == PendingOutcome(
+        rows=2, written=1, expired=1
+    )
     end = -(((edge + 3) * unit.slice_us + unit.retention_us) // -1_000_000)
     assert expiry(bench.store, unit) == end
     later = Event(1, bench.hour_us, 0, 2)
-    bench.store.tail(tail_batch(unit, [later]), BOUND)
+    bench.store.run(WritePending(tail_batch(unit, [later]), BOUND))
     latest = -((bench.hour_us + unit.slice_us + unit.retention_us) // -1_000_000)
     assert expiry(bench.store, unit) == latest
-    bench.store.tail(tail_batch(unit, [young._replace(offset=3)]), BOUND)
+    bench.store.run(WritePending(tail_batch(unit, [young._replace(offset=3)]), BOUND))
     assert expiry(bench.store, unit) == latest, "an earlier one shortens nothing"
 
 
@@ -155,10 +160,10 @@ def expiry(store: Store, unit: StoreUnit, entity: int = 1) -> int:
 
 
 def test_a_fold_whose_guard_is_not_written_any_more_takes_nothing_of_the_tail(bench: Bench) -> None:
-    bench.store.tail(tail_batch(bench.unit, events(begun(bench), range(3))), BOUND)
+    bench.store.run(WritePending(tail_batch(bench.unit, events(begun(bench), range(3))), BOUND))
     key = keys.hot_key(bench.store.generation, tag(1), bench.unit.storage_fingerprint)
     guard, passed = keys.guard_field(place(0)), Passed(keys.place_text(place(0)), 1)
-    second = bench.store.time_us() // 1_000_000
+    second = bench.store.run(ReadTime()) // 1_000_000
     for expiry_s, left in ((second - 1, [0, 1, 2]), (second + 600, [2])):
         bench.store.node.run([Change((KeyChange(key, [(guard, ABSENT)], [(guard, b"1", expiry_s)], (), passed),))])
         assert standing(bench) == [(0, o) for o in left]
@@ -167,26 +172,26 @@ def test_a_fold_whose_guard_is_not_written_any_more_takes_nothing_of_the_tail(be
 @pytest.mark.parametrize("torn", [b"", b"\x02" + bytes(10), bytes(12), b"\x09" + bytes(7) + b"\x05" + bytes(20)])
 def test_a_torn_tail_field_is_named_and_nothing_is_written(bench: Bench, torn: bytes) -> None:
     some = events(begun(bench), range(5))
-    bench.store.tail(tail_batch(bench.unit, some[:3]), BOUND)
+    bench.store.run(WritePending(tail_batch(bench.unit, some[:3]), BOUND))
     key = keys.hot_key(bench.store.generation, tag(1), bench.unit.storage_fingerprint)
     guard, name = keys.guard_field(place(0)), keys.tail_field(keys.place_text(place(0)), 0)
     bench.store.node.run([Change((KeyChange(key, [(guard, ABSENT)], [(name, torn, 0)]),))])
     before = fields(hot(bench.store, bench.unit, 1))
     with pytest.raises((CodecError, StoreUnavailable), match="tail field"):
-        bench.store.fold(replace(fold_batch(bench.unit, some[:2]), tail=True))
+        bench.store.run(ApplyBatch(replace(fold_batch(bench.unit, some[:2]), tail=True)))
     assert fields(hot(bench.store, bench.unit, 1)) == before
     with pytest.raises((CodecError, StoreUnavailable), match="tail field"):
-        bench.connect().tail(tail_batch(bench.unit, some), BOUND)
+        bench.connect().run(WritePending(tail_batch(bench.unit, some), BOUND))
 
 
 def test_a_full_tail_leaves_its_hash_in_one_piece(bench: Bench) -> None:
     """A hash that was a table once stays one, which takes a quarter more."""
     some = events(begun(bench), range(60))
     for each in some:
-        bench.store.tail(tail_batch(bench.unit, [each]), BOUND)
+        bench.store.run(WritePending(tail_batch(bench.unit, [each]), BOUND))
     values = [len(value) for name, value in fields(hot(bench.store, bench.unit, 1)).items() if is_of_tail(name)]
     assert 900 < max(values) <= 1_024
-    bench.store.fold(replace(fold_batch(bench.unit, some), tail=True))
+    bench.store.run(ApplyBatch(replace(fold_batch(bench.unit, some), tail=True)))
     assert standing(bench) == []
     key = keys.hot_key(bench.store.generation, tag(1), bench.unit.storage_fingerprint)
     if isinstance(node := node_with(bench.store, key), RedisNode):  # memory has no encodings
@@ -195,17 +200,17 @@ def test_a_full_tail_leaves_its_hash_in_one_piece(bench: Bench) -> None:
 
 def test_at_the_bound_the_rest_is_skipped_and_the_mark_says_from_where_to_where(bench: Bench) -> None:
     def write(*offsets: int) -> PendingOutcome:
-        return bench.store.tail(tail_batch(bench.unit, events(begun(bench), offsets)), 3)
+        return bench.store.run(WritePending(tail_batch(bench.unit, events(begun(bench), offsets)), 3))
 
     assert write(0, 1) == PendingOutcome(rows=2, written=2)
     assert write(1, 2, 3, 4) == PendingOutcome(rows=4, written=2, skipped=2), "one stands, one has room"
     assert (standing(bench), skip(bench)) == ([(0, 0), (0, 1), (0, 2)], b"3:4")
     assert write(7) == PendingOutcome(rows=1, skipped=1)
     assert skip(bench) == b"3:7"
-    bench.store.fold(replace(fold_batch(bench.unit, events(bench, [0, 1])), tail=True))
+    bench.store.run(ApplyBatch(replace(fold_batch(bench.unit, events(bench, [0, 1])), tail=True)))
     assert write(3, 8, 9) == PendingOutcome(rows=3, written=2, skipped=1)
     assert (standing(bench), skip(bench)) == ([(0, 2), (0, 3), (0, 8)], b"3:9")
-    bench.store.fold(replace(fold_batch(bench.unit, events(bench, range(2, 10))), tail=True))
+    bench.store.run(ApplyBatch(replace(fold_batch(bench.unit, events(bench, range(2, 10))), tail=True)))
     assert write(10, 11, 12, 13) == PendingOutcome(rows=4, written=3, skipped=1)
     assert skip(bench) == b"13:13", "the fold has passed what was skipped before"
 
@@ -221,39 +226,41 @@ def test_fields_take_events_while_there_is_room_and_a_fold_takes_what_it_passes(
     #  offsets  0  2  4  | 6 8 10| 12 ...| 18       an entity's offsets are not dense
     log, room = events(begun(bench), range(0, 20, 2)), codec.Room(3, 4096)
     for some in (log[:2], log[1:5], log[5:]):
-        bench.store.tail(tail_batch(bench.unit, some), BOUND, room)
+        bench.store.run(WritePending(tail_batch(bench.unit, some), BOUND, room))
     assert (standing(bench), numbers(bench)) == ([(0, e.offset) for e in log], [0, 1, 2, 3])
     for passed, left in ((1, [0, 1, 2, 3]), (3, [1, 2, 3]), (5, [1, 2, 3]), (9, [3])):  # how many events
-        bench.store.fold(replace(fold_batch(bench.unit, log[:passed]), tail=True))
+        bench.store.run(ApplyBatch(replace(fold_batch(bench.unit, log[:passed]), tail=True)))
         assert (standing(bench), numbers(bench)) == ([(0, e.offset) for e in log[passed:]], left)
-    bench.connect().tail(tail_batch(bench.unit, log), BOUND, room)
-    bench.store.tail(tail_batch(bench.unit, events(bench, [20, 22, 24])), BOUND, room)
+    bench.connect().run(WritePending(tail_batch(bench.unit, log), BOUND, room))
+    bench.store.run(WritePending(tail_batch(bench.unit, events(bench, [20, 22, 24])), BOUND, room))
     assert (standing(bench), numbers(bench)) == ([(0, o) for o in (18, 20, 22, 24)], [3, 4])
-    bench.store.fold(replace(fold_batch(bench.unit, events(bench, range(0, 26, 2))), tail=True))
+    bench.store.run(ApplyBatch(replace(fold_batch(bench.unit, events(bench, range(0, 26, 2))), tail=True)))
     assert (standing(bench), numbers(bench)) == ([], [])
     assert not [name for name in fields(hot(bench.store, bench.unit, 1)) if name[:1] not in b"lr"]
-    bench.store.tail(tail_batch(bench.unit, events(bench, [26])), BOUND, room)
+    bench.store.run(WritePending(tail_batch(bench.unit, events(bench, [26])), BOUND, room))
     assert numbers(bench) == [0]
 
 
 def test_a_field_has_room_in_bytes_too_and_what_is_larger_stands_alone(bench: Bench) -> None:
     log, member = events(begun(bench), range(5)), len(NO_COLUMNS.encode(rows_of(events(bench, [0])))[0])
     of_two = codec.Room(100, codec.TAIL_HEAD + 2 * (codec.TAIL_SIZE + member))
-    bench.store.tail(tail_batch(bench.unit, log), BOUND, of_two)
+    bench.store.run(WritePending(tail_batch(bench.unit, log), BOUND, of_two))
     assert (len(standing(bench)), numbers(bench)) == (5, [0, 1, 2])
-    bench.store.fold(replace(fold_batch(bench.unit, log), tail=True))
+    bench.store.run(ApplyBatch(replace(fold_batch(bench.unit, log), tail=True)))
     more = events(bench, range(5, 8))
-    bench.store.tail(tail_batch(bench.unit, more), BOUND, of_two._replace(bytes=1))
+    bench.store.run(WritePending(tail_batch(bench.unit, more), BOUND, of_two._replace(bytes=1)))
     assert (len(standing(bench)), numbers(bench)) == (3, [0, 1, 2])
 
 
 def test_what_was_skipped_and_comes_again_stays_skipped_where_later_events_stand(bench: Bench) -> None:
     #  offsets 0 1 2 stand, 3 4 are skipped, 0 1 folded, 5 6 stand, and 3 comes again
     log = events(begun(bench), range(8))
-    bench.store.tail(tail_batch(bench.unit, log[:5]), 3)
-    bench.store.fold(replace(fold_batch(bench.unit, log[:2]), tail=True))
-    assert bench.store.tail(tail_batch(bench.unit, log[5:7]), 3) == PendingOutcome(rows=2, written=2)
-    assert bench.store.tail(tail_batch(bench.unit, log[3:8]), 3) == PendingOutcome(rows=5, written=2, skipped=3)
+    bench.store.run(WritePending(tail_batch(bench.unit, log[:5]), 3))
+    bench.store.run(ApplyBatch(replace(fold_batch(bench.unit, log[:2]), tail=True)))
+    assert bench.store.run(WritePending(tail_batch(bench.unit, log[5:7]), 3)) == PendingOutcome(rows=2, written=2)
+    assert bench.store.run(WritePending(tail_batch(bench.unit, log[3:8]), 3)) == PendingOutcome(
+        rows=5, written=2, skipped=3
+    )
     assert (standing(bench), skip(bench)) == ([(0, 2), (0, 5), (0, 6)], b"3:7")
 
 
@@ -263,9 +270,9 @@ def test_a_fold_planned_without_a_tail_deletes_where_one_began_meanwhile(bench: 
 
     def race(commands: Sequence[Command]) -> None:
         if isinstance(commands[0], Fields) and commands[0].key.endswith(b":hot"):
-            other.tail(tail_batch(bench.unit, all_five), BOUND)
+            other.run(WritePending(tail_batch(bench.unit, all_five), BOUND))
 
-    outcome = racing(bench.store, bench.store.steps.fold(fold_batch(bench.unit, all_five[:4])), race)
+    outcome = racing(bench.store, bench.store.steps(ApplyBatch(fold_batch(bench.unit, all_five[:4]))), race)
     assert (outcome.misses, outcome.applied) == (1, 4)
     assert standing(bench) == [(0, 4)]
     assert guards_of(hot(bench.store, bench.unit, 1)) == {0: 3}
@@ -273,11 +280,16 @@ def test_a_fold_planned_without_a_tail_deletes_where_one_began_meanwhile(bench: 
 
 def test_a_swap_leaves_tail_fields_to_the_fold(bench: Bench) -> None:
     some = [Event(1, bench.hour_us + o, 0, o) for o in range(4)]
-    bench.store.tail(tail_batch(bench.unit, some), BOUND)
-    bench.store.put_cover("plays", 1, cover(3))
-    assert bench.store.swap(bench.unit, bench.hour, 1, cover(3), [hour_entry(bench.unit, 1, 1, some[:3])]).swapped == 1
+    bench.store.run(WritePending(tail_batch(bench.unit, some), BOUND))
+    bench.store.run(PutArchiveVersion("plays", 1, cover(3)))
+    assert (
+        bench.store.run(
+            PublishHour(bench.unit, bench.hour, 1, cover(3), [hour_entry(bench.unit, 1, 1, some[:3])])
+        ).swapped
+        == 1
+    )
     assert standing(bench) == [(0, o) for o in range(4)]
-    outcome = bench.store.fold(replace(fold_batch(bench.unit, some), tail=True))
+    outcome = bench.store.run(ApplyBatch(replace(fold_batch(bench.unit, some), tail=True)))
     assert (outcome.compacted, outcome.applied) == (3, 1)
     assert standing(bench) == []
 
@@ -286,17 +298,17 @@ def test_totals_of_a_lifetime_leave_tail_fields_to_the_fold_and_nothing_expires(
     #  offsets  0 1 | 2      the total and the ledger at 2; event 2 is of the same old hour
     unit = new_unit(lifetime=True, view="ever")
     bench.deploy(bench.store, bench.unit, unit)
-    marks = bench.store.marks()
-    bench.store.begin_tail("plays", cover(), marks.epoch, marks.units)
+    marks = bench.store.run(ReadMetadata())
+    bench.store.run(BeginRealtime("plays", cover(), marks.epoch, marks.units))
     first = bench.hour // 24 * 24 - 9 * 24
     old = [Event(1, first * HOUR_US + o, 0, o) for o in range(3)]
-    assert bench.store.tail(tail_batch(unit, old), BOUND).written == 3
+    assert bench.store.run(WritePending(tail_batch(unit, old), BOUND)).written == 3
     assert expiry(bench.store, unit) == -1
-    bench.store.fold(replace(fold_batch(unit, old[:2]), tail=True))
-    bench.store.advance_ledger(cover(), cover(2), marks.epoch, marks.units)
-    bench.store.announce_lifetime(unit, first + 24, 1, cover(2))
+    bench.store.run(ApplyBatch(replace(fold_batch(unit, old[:2]), tail=True)))
+    bench.store.run(AdvanceCommitted(cover(), cover(2), marks.epoch, marks.units))
+    bench.store.run(AnnounceTotal(unit, first + 24, 1, cover(2)))
     row = bytes(codec.unpack_total(hour_entry(unit, 1, 1, old[:2]).total).row)
-    assert bench.store.bring(unit, first + 24, 1, cover(2), [LifetimeEntry(tag(1), row)]).swapped == 1
+    assert bench.store.run(PublishTotal(unit, first + 24, 1, cover(2), [LifetimeEntry(tag(1), row)])).swapped == 1
     assert running_of(hot(bench.store, unit, 1)) == {}
     assert standing(bench, unit=unit) == [(0, 2)]
     assert expiry(bench.store, unit) == -1
@@ -304,9 +316,9 @@ def test_totals_of_a_lifetime_leave_tail_fields_to_the_fold_and_nothing_expires(
 
 def test_a_tail_of_a_unit_that_is_not_deployed_is_refused_and_so_is_disorder(bench: Bench) -> None:
     with pytest.raises(EpochSuperseded):
-        bench.store.tail(tail_batch(new_unit(), events(bench, [0])), BOUND)
+        bench.store.run(WritePending(tail_batch(new_unit(), events(bench, [0])), BOUND))
     with pytest.raises(StoreUnavailable):
-        bench.store.tail(tail_batch(bench.unit, events(bench, [5, 4])), BOUND)
+        bench.store.run(WritePending(tail_batch(bench.unit, events(bench, [5, 4])), BOUND))
 
 
 # ------------------------------------------------------------ event lists
@@ -317,11 +329,11 @@ def test_events_of_a_list_are_there_once_and_the_guard_says_up_to_where(bench: B
     unit = list_unit(RANGE)
     bench.deploy(bench.store, unit)
     some = [Event(1, bench.hour_us + o, 0, o) for o in range(4)]
-    bench.store.add(list_batch(unit, some[:2]))
+    bench.store.run(AddToList(list_batch(unit, some[:2])))
     for written, known in ((2, 2), (0, 4)):
-        outcome = bench.store.tail(tail_batch(unit, some), BOUND)
+        outcome = bench.store.run(WritePending(tail_batch(unit, some), BOUND))
         assert outcome == PendingOutcome(rows=4, written=written, known=known)
-    assert bench.store.add(list_batch(unit, some)).known == 4
+    assert bench.store.run(AddToList(list_batch(unit, some))).known == 4
     reply = read_list(bench.store, unit, 1)[1]
     assert (listed(reply), guards_of(reply)) == ([(0, o) for o in range(4)], {0: 3})
 
@@ -332,59 +344,12 @@ def test_a_list_is_cut_trimmed_and_refuses_what_lies_below_its_mark(bench: Bench
     #  time    t   t+1  t+2  t+3  t+4  t+5 | t
     #  offset  0    1    2    3    4    5    6       room for four
     t = bench.hour_us
-    outcome = bench.store.tail(tail_batch(unit, [Event(1, t + o, 0, o) for o in range(6)]), BOUND)
+    outcome = bench.store.run(WritePending(tail_batch(unit, [Event(1, t + o, 0, o) for o in range(6)]), BOUND))
     assert outcome == PendingOutcome(rows=6, written=6, cut=2)
-    outcome = bench.store.tail(tail_batch(unit, [Event(1, t, 0, 6), Event(1, t + 9, 0, 7)]), BOUND)
+    outcome = bench.store.run(WritePending(tail_batch(unit, [Event(1, t, 0, 6), Event(1, t + 9, 0, 7)]), BOUND))
     assert outcome == PendingOutcome(rows=2, written=1, expired=1, cut=1)
     reply = read_list(bench.store, unit, 1)[1]
     assert (listed(reply), low_of(reply)) == ([(0, 3), (0, 4), (0, 5), (0, 7)], (t + 2, 2))
     too_old = Event(2, t - 7 * HOUR_US, 0, 8)
-    assert bench.store.tail(tail_batch(unit, [too_old]), BOUND) == PendingOutcome(rows=1, expired=1)
+    assert bench.store.run(WritePending(tail_batch(unit, [too_old]), BOUND)) == PendingOutcome(rows=1, expired=1)
     assert read_list(bench.store, unit, 2)[1].hot == []
-
-
-# ------------------------------------------------------------ both adapters do the same
-def play(store: Store, seed: int) -> list[object]:
-    """A random history of folds, tails, swaps and list writes: every outcome, and what stands after each."""
-    rng = random.Random(seed)
-    unit, lists = new_unit(slice_us=HOUR_US // 2), list_unit(RANGE, "00000000000000e9", "exact")
-    unit = replace(unit, storage_fingerprint="00000000000000a9")
-    store.initialise()
-    store.deploy(StoreDeployment(f"seed {seed}", (unit, lists)), store.marks().epoch, {})
-    hour = store.time_us() // HOUR_US - 3
-    log = [
-        Event(rng.randrange(2), (hour - rng.choice((0, 0, 1, 50))) * HOUR_US + rng.randrange(HOUR_US), 0, o)
-        for o in range(60)
-    ]
-    told: list[object] = []
-    for _ in range(25):
-        begin = rng.randrange(50)
-        some, bound = log[begin : begin + rng.randint(1, 12)], rng.choice((3, 8, BOUND))
-        room = codec.Room(rng.choice((1, 3, 64)), rng.choice((60, 150, 4096)))
-        act = rng.randrange(6)
-        if act < 2:
-            told.append(store.tail(tail_batch(unit, some), bound, room))
-        elif act == 2:
-            told.append(store.fold(replace(fold_batch(unit, log[: begin + 5]), tail=rng.random() < 0.5)))
-        elif act == 3:
-            told.append(store.tail(tail_batch(lists, some), bound))
-        elif act == 4:
-            told.append(store.add(list_batch(lists, log[: begin + 5])))
-        else:
-            mine = [e for e in log[:begin] if e.entity == 1 and e.time_us // HOUR_US == hour]
-            if mine:
-                told.append(store.swap(unit, hour, 0, cover(), [hour_entry(unit, 1, 0, mine)]))
-        for entity in range(2):
-            reply = hot(store, unit, entity)
-            told.append((sorted(fields(reply).items()), expiry(store, unit, entity)))
-            found = read_list(store, lists, entity)[1]
-            told.append((sorted(fields(found).items()), found.days))
-    return told
-
-
-@given(seed=st.integers(0, 2**32))
-@settings(max_examples=12, deadline=None)
-def test_memory_does_what_the_scripts_do(contract_store: Backend, seed: int) -> None:
-    contract_store.empty()
-    with contract_store.connect() as real, open_memory(MemoryServer(SystemClock())) as memory:
-        assert play(real, seed) == play(memory, seed)

@@ -19,8 +19,8 @@ import sys
 import time
 from pathlib import Path
 
-from tests.drills import records
 from tests.drills.catalog import DRILLS
+from tests.drills.judging import records
 from tests.drills.play import play
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -8,21 +8,21 @@ from dataclasses import dataclass
 from functools import partial
 from random import Random
 
-from tests.drills import (
+from tests.drills.faults import (
     changes,
     clocks,
     cluster,
     compactions,
     disks,
-    drills,
     loads,
     planted,
     scheduled,
     schemas,
     watched,
 )
-from tests.drills.run import Run
-from tests.drills.scene import Scene, scene
+from tests.drills.faults import processes as drills
+from tests.drills.stage.run import Run
+from tests.drills.stage.scene import Scene, scene
 
 
 @dataclass(frozen=True)

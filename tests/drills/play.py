@@ -9,12 +9,13 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from datetime import UTC, datetime
 
+from slicewise.stores.online.operations.connecting import ReadMetadata
 from tests.drills.catalog import STAGES, Drill, Stage
-from tests.drills.judge import judged
-from tests.drills.records import Drilled, Part
-from tests.drills.run import Run
-from tests.drills.scene import Scene
-from tests.drills.watch import Answer, Question
+from tests.drills.judging.judge import judged
+from tests.drills.judging.records import Drilled, Part
+from tests.drills.judging.watch import Answer, Question
+from tests.drills.stage.run import Run
+from tests.drills.stage.scene import Scene
 from tests.e2e.compare import Count
 
 _LAST_KEYS = 6
@@ -107,7 +108,7 @@ def _at_rest(made: Scene, run: Run) -> list[str]:
     made.await_folded()
     made.watch.pause()
     with made.platform.store() as store:
-        ledger = store.marks().ledger
+        ledger = store.run(ReadMetadata()).ledger
     wrong = []
     for question in made.watch.questions:
         for key in sorted({question.key(run.rng) for _ in range(_LAST_KEYS)}):

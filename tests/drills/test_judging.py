@@ -26,21 +26,20 @@ from slicewise.offsets import token
 from slicewise.offsets.token import decode_all
 from slicewise.offsets.vector import OffsetVector
 from slicewise.training.dataset import build_training_set
-from slicewise.windows import slices
 from tests.drills.__main__ import PAGE, RECORDS
 from tests.drills.catalog import DRILLS
-from tests.drills.changes import changed_project
-from tests.drills.judge import Record, judged, logged_archive, read, schema_at, source_of
-from tests.drills.planted import VIEW, misjudged
-from tests.drills.records import BEGIN, END, Drilled, Part, keep, table, written
-from tests.drills.records import read as read_records
-from tests.drills.scene import PROJECT
-from tests.drills.schemas import ADDED, REASONS, WIDER, shaped
-from tests.drills.schemas import changed_project as changed_schema
-from tests.drills.watch import Answer, Bases, Question, Watch, questions, under
+from tests.drills.faults.changes import changed_project
+from tests.drills.faults.planted import VIEW, misjudged
+from tests.drills.faults.schemas import ADDED, REASONS, WIDER, shaped
+from tests.drills.faults.schemas import changed_project as changed_schema
+from tests.drills.judging.judge import Record, judged, logged_archive, read, schema_at, source_of
+from tests.drills.judging.records import BEGIN, END, Drilled, Part, keep, table, written
+from tests.drills.judging.records import read as read_records
+from tests.drills.judging.watch import Answer, Bases, Question, Watch, questions, under
+from tests.drills.stage.scene import PROJECT
 from tests.e2e.compare import Count, spine
 from tests.e2e.payments import CARDS, Produced, payments
-from tests.support.oracle import HOUR
+from tests.support.oracles.answers import HOUR
 
 TOPIC_ID = "5" * 32
 OTHER_ID = "6" * 32
@@ -77,12 +76,12 @@ def answered(
     archive = logged_archive(source_of(deployment), records, [e for e in found if not isinstance(e, str)])
     rng = random.Random(SEED)
     for question in questions(deployment):
-        features = tuple(f for f in question.features if f.window.kind != "session")  # bounds of those need the store
+        features = tuple(f for f in question.features if not f.window.session_gap_us)  # bounds of those need the store
         if not features:
             continue
         asked = Question(question.unit, features)
         unit, at = asked.unit, "2026-09-21T14:13:20Z"
-        bounds = {f.column: slices.bounds(f.window, "live", NOW, unit.slice_us) for f in features}
+        bounds = {f.column: f.window.bounds("live", NOW, unit.slice_us) for f in features}
         text = token.encode(unit.storage_fingerprint, unit.definition_fingerprint, base, {}, "live", bounds)
         key = asked.key(rng) if "card" not in dict(unit.entity) else tuple(CARDS[0] for _ in unit.entity)
         row = {"unit": unit, "key": key, "at": at, "token": text}

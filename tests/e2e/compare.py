@@ -20,11 +20,13 @@ from slicewise.aggregates import Aggregate, Event
 from slicewise.features.plan.deployment import Deployment
 from slicewise.features.plan.unit import PlannedFeature, StorageUnit
 from slicewise.offsets.token import decode_all
+from slicewise.windows.session import Session
 from tests.e2e.payments import SHOPS
-from tests.laws import oracle as laws
-from tests.support import moments, oracle
-from tests.support.oracle import OracleEvent
-from tests.support.stack import Stack
+from tests.laws.oracles import aggregates as laws
+from tests.support.oracles import answers as oracle
+from tests.support.oracles import moments
+from tests.support.oracles.answers import OracleEvent
+from tests.support.platform.stack import Stack
 
 
 @dataclass
@@ -215,17 +217,17 @@ def check_result(
     windows: dict[tuple[int, int, int | None], Inside] = {}
     for feature in features:
         start, end = token.bounds[feature.column]
-        if feature.window.kind == "session":
+        if isinstance(feature.window, Session):
             gap, longest = feature.window.gap_us, feature.window.length_us
             visit = oracle.session(known, end - longest, end, gap)
             first_us = min((e.time for e in visit), default=end)
             where = f"start of {unit.view} {key} {feature.column} {when}"
             count.check(where, first_us // unit.slice_us * unit.slice_us, start)
-        window = start, end, feature.window.rows
+        window = start, end, feature.window.most_rows
         if window not in windows:
             within = oracle.inside(known, start, end)
-            if feature.window.rows:
-                within = sorted(within, key=lambda e: e.order)[-feature.window.rows :]
+            if feature.window.most_rows:
+                within = sorted(within, key=lambda e: e.order)[-feature.window.most_rows :]
             windows[window] = Inside.of(within, end)
         expected = value_of(feature.aggregate, windows[window])
         found = result["values"][f"{unit.view}:{feature.column}"]

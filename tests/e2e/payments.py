@@ -8,7 +8,7 @@ import struct
 from dataclasses import dataclass
 from typing import Any
 
-from tests.support.oracle import HOUR, OracleEvent
+from tests.support.oracles.answers import HOUR, OracleEvent
 
 PARTITIONS = 2
 CARDS = [f"card-{n}" for n in range(24)] + ["ça{d}:é", "", "card 1", "card%201"]

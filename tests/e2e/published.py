@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 from slicewise.features.plan.deployment import Deployment
 from slicewise.local.servers import stream
 from tests.e2e.compare import Count
-from tests.support.stack import Stack
+from tests.support.platform.stack import Stack
 
 VIEW, TOPIC = "by_card_and_shop", "by_card_and_shop.windows"
 

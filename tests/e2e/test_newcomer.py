@@ -24,11 +24,13 @@ from slicewise.local.servers import process, services
 from slicewise.replay.flights import year
 from slicewise.replay.schedule import Pace, Schedule
 from slicewise.settings import Settings
-from slicewise.windows.slices import DAY_US
+from slicewise.stores.online.operations.connecting import ReadMetadata
+from slicewise.stores.online.operations.deploying import ReadManifest
+from slicewise.windows.durations import DAY_US
 from tests.support.pages import page_script
-from tests.support.stack import Stack, stack
+from tests.support.platform.stack import Stack, stack
 
-pytestmark = [pytest.mark.server, pytest.mark.spark, pytest.mark.airflow, pytest.mark.timeout(3600)]
+pytestmark = pytest.mark.timeout(3600)
 
 HOME = Path(__file__).resolve().parents[2]
 EXAMPLE = HOME / "examples" / "flights"
@@ -154,7 +156,7 @@ def test_the_tutorial_goes_from_a_topic_of_ones_own_to_a_training_set_beside_the
 
 def _a_column(platform: Stack, view: str) -> str:
     with platform.store() as store:
-        text = store.manifest(store.marks().units)
+        text = store.run(ReadManifest(store.run(ReadMetadata()).units))
     assert text is not None
     units = [unit for unit in json.loads(text)["units"] if unit["view"] == view]
     return str(units[0]["features"][0]["column"])

@@ -24,14 +24,15 @@ from slicewise.local import deploy
 from slicewise.local.servers import stream
 from slicewise.offsets.token import decode_all
 from slicewise.settings import Settings
-from slicewise.stores.online.port import StoreMetadata
+from slicewise.stores.online.control_record import StoreMetadata
+from slicewise.stores.online.operations.connecting import ReadMetadata
 from tests.e2e.compare import Count, compare, spine
 from tests.e2e.payments import CARDS, PARTITIONS, Produced, parse, payments
 from tests.e2e.published import check_published
-from tests.support.oracle import DAY, HOUR, OracleEvent
-from tests.support.stack import Stack, stack
+from tests.support.oracles.answers import DAY, HOUR, OracleEvent
+from tests.support.platform.stack import Stack, stack
 
-pytestmark = [pytest.mark.server, pytest.mark.spark, pytest.mark.timeout(3000)]
+pytestmark = pytest.mark.timeout(3000)
 
 SEED = 20261121
 TOPIC = "payments"
@@ -76,7 +77,7 @@ def raw_events(platform: Stack) -> tuple[list[OracleEvent], int]:
 
 def marks(platform: Stack) -> StoreMetadata:
     with platform.store() as store:
-        return store.marks()
+        return store.run(ReadMetadata())
 
 
 def applied(platform: Stack) -> int:

@@ -25,11 +25,18 @@ from slicewise.serving.answering.requests import MAX_ENTITIES, MAX_VALUES
 from slicewise.training.answering.knowledge import Covers
 from slicewise.training.answering.local import Question, answer
 from slicewise.training.tables.given import TOPIC
-from slicewise.windows.slices import DAY_US, EARLIEST_US, HOUR_US, MINUTE_US
+from slicewise.windows.bounds import EARLIEST_US
+from slicewise.windows.durations import DAY_US, HOUR_US, MINUTE_US
+from slicewise.windows.exact_range import ExactRange
+from slicewise.windows.hopping import Hopping
+from slicewise.windows.rows import Rows
+from slicewise.windows.session import Session
+from slicewise.windows.sliding import Sliding
+from slicewise.windows.tumbling import Tumbling
 from tests.full.histories import SOURCES, History
 from tests.full.opinion import Known
 from tests.full.world import Part, World
-from tests.laws.values import Error
+from tests.laws.oracles.values import Error
 
 MOST_TOLD = 20
 _HALVES = int(TOPIC[:16], 16), int(TOPIC[16:], 16)
@@ -158,18 +165,18 @@ class Asked:
                 start, end = bounds[feature.column]
                 window = feature.window
                 wanted = expected_bounds[i]
-                if window.gap_us:
+                if isinstance(window, Session):
                     a, b = known.session(end - window.length_us, end, window.gap_us)
                     wanted = (known.times[a] // unit.slice_us * unit.slice_us if b > a else end, end)
                 else:
                     a, b = known.between(start, end)
-                    if window.rows:
-                        a = max(a, b - window.rows)
+                    if window.most_rows:
+                        a = max(a, b - window.most_rows)
                 if wanted is not None:
                     counted.bounds += 1
                     if wanted != (start, end):
                         counted.differ(f"bounds of {self._where(number, feature, said)}", wanted, (start, end))
-                aged = said.t_us - window.offset_us if window.kind in ("exact", "rows") else end
+                aged = said.t_us - window.offset_us if window.by_events else end
                 expected = known.value(self._specs[i], feature.aggregate, a, b, aged)
                 found = result.values[i]
                 counted.online += 1
@@ -271,23 +278,23 @@ def bounds_of(unit: StorageUnit, feature: PlannedFeature, mode: str, t_us: int) 
     window, slice_us = feature.window, unit.slice_us
     t = t_us - window.offset_us
     present = (-(-t // slice_us) if mode == "live" else t // slice_us) * slice_us
-    match window.kind:
-        case "sliding":
+    match window:
+        case Sliding():
             levels = [each for each in (slice_us, MINUTE_US, HOUR_US, DAY_US) if each % slice_us == 0]
             step = next(each for each in sorted(levels) if window.length_us <= MOST_PARTS * each)
             return (t - window.length_us) // step * step, present
-        case "tumbling" | "hopping":
+        case Tumbling() | Hopping():
             end = t // window.hop_us * window.hop_us + (window.hop_us if window.open else 0)
             return end - window.length_us, min(end, present) if window.open else end
-        case "exact":
+        case ExactRange():
             starts = {"both": 0, "left": 0, "right": 1, "neither": 1}
             return t - window.length_us + starts[window.closed], t + (window.closed in ("both", "right"))
-        case "rows":
+        case Rows():
             return EARLIEST_US, t + 1
-        case "session":
+        case Session():
             return None
         case other:
-            raise AssertionError(f"no opinion on a window of kind {other}")
+            raise AssertionError(f"no opinion on a window of kind {other.kind}")
 
 
 def fingerprint(each: Counted) -> tuple[Any, ...]:

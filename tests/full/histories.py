@@ -19,7 +19,7 @@ from slicewise.features.plan.planner import plan
 from slicewise.features.project import load_project
 from slicewise.replay.flights import YEAR_US, year
 from slicewise.replay.songs import Plays
-from slicewise.windows.slices import DAY_US, HOUR_US, MINUTE_US
+from slicewise.windows.durations import DAY_US, HOUR_US, MINUTE_US
 
 ROOT = Path(__file__).resolve().parents[2]
 PARTITIONS = 2

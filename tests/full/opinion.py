@@ -13,8 +13,8 @@ from itertools import accumulate
 from typing import Any
 
 from slicewise.aggregates import Event
-from tests.laws import oracle as laws
-from tests.laws.values import OVERFLOW, Error, identity_of, plus
+from tests.laws.oracles import aggregates as laws
+from tests.laws.oracles.values import OVERFLOW, Error, identity_of, plus
 
 UNIT = 1 << 1074
 """The least double is one part of it: in such parts every double is a whole number."""

@@ -29,10 +29,18 @@ from slicewise.spark.lake.publish_hours import HourRows
 from slicewise.spark.microbatch.apply import Placed, SourceRows, batch_of, list_batch_of
 from slicewise.stores.lake.schemas import unit_entity
 from slicewise.stores.online.memory.store import MemoryServer, open_memory
+from slicewise.stores.online.operations.apply_batch import ApplyBatch
+from slicewise.stores.online.operations.archive_versions import PutArchiveVersion
+from slicewise.stores.online.operations.committed import AdvanceCommitted, BeginBatch
+from slicewise.stores.online.operations.connecting import Initialise, ReadMetadata
+from slicewise.stores.online.operations.day_totals import WriteDayTotals
+from slicewise.stores.online.operations.deploying import Deploy
+from slicewise.stores.online.operations.event_lists import AddToList
+from slicewise.stores.online.operations.publish_hour import MarkHour, PublishHour
 from slicewise.training.answering.question import UnitEvents
 from slicewise.training.answering.rows import IDENTITY_COLUMNS, KAFKA_TIME, unit_events
 from slicewise.training.tables.given import TOPIC, typed_events
-from slicewise.windows.slices import HOUR_US, MINUTE_US
+from slicewise.windows.durations import HOUR_US, MINUTE_US
 from tests.full.histories import BEGIN_US, PARTITIONS, History
 
 
@@ -56,8 +64,8 @@ class World:
         deployment = history.deployment
         (source,) = deployment.sources
         self.source = source
-        marks = self.store.initialise()
-        marks = self.store.deploy(deployment, marks.epoch, {source.topic: TOPIC}, OffsetVector())
+        marks = self.store.run(Initialise())
+        marks = self.store.run(Deploy(deployment, marks.epoch, {source.topic: TOPIC}, OffsetVector()))
         self.manifest = deployment.to_json()
         typed, refused = typed_events(source, list(history.events))
         assert not refused, refused
@@ -87,13 +95,13 @@ class World:
         end = self.cover_of(events)
         newest = max(event[KAFKA_TIME] for event in self.history.events[:events])
         self.clock.set(max(self.clock.now_us(), newest + 1))
-        marks = self.store.marks()
-        self.store.begin_batch(self.ends, marks.epoch, marks.units)
+        marks = self.store.run(ReadMetadata())
+        self.store.run(BeginBatch(self.ends, marks.epoch, marks.units))
         for _ in range(2 if twice else 1):
             for part in self.parts:
                 for partition in range(PARTITIONS):
                     self._fold(part, partition, end)
-        self.store.advance_ledger(self.ends, end, marks.epoch, marks.units)
+        self.store.run(AdvanceCommitted(self.ends, end, marks.epoch, marks.units))
         self.ends = end
 
     def _fold(self, part: Part, partition: int, end: OffsetVector) -> None:
@@ -109,18 +117,18 @@ class World:
         if unit.event_list is not None:
             listed = list_batch_of(unit, placed, rows)
             assert listed is not None
-            self.store.add(listed)
+            self.store.run(AddToList(listed))
             return
         batch = batch_of(unit, placed, rows)
         assert batch is not None
-        self.store.fold(batch)
+        self.store.run(ApplyBatch(batch))
 
     # ---------------------------------------------------------------- the hourly job
     def compact(self, rng: Random, events: int) -> int:
         """Archives the first so many events, and compacts some of the hours that are over; how many hours."""
         self.archived = self.archived.join(self.cover_of(events))
         self.seq += 1
-        self.store.put_cover(self.source.name, self.seq, self.archived)
+        self.store.run(PutArchiveVersion(self.source.name, self.seq, self.archived))
         done = 0
         now_hour = self.clock.now_us() // HOUR_US
         for part in self.parts:
@@ -133,7 +141,7 @@ class World:
             for hour in hours:
                 tags.setdefault(hour // 24, {}).update(dict.fromkeys(self._swap(part.unit, known, hour)))
             for day in days_to_total(hours, None, now_hour):
-                self.store.total_day(part.unit, list(tags[day]), day)
+                self.store.run(WriteDayTotals(part.unit, list(tags[day]), day))
             done += len(hours)
         return done
 
@@ -149,9 +157,9 @@ class World:
         compacted = pa.Table.from_batches(list(whole(iter(table.combine_chunks().to_batches()))))
         rows = HourRows(unit, compacted.combine_chunks(), tuple(name for name, _ in unit_entity(unit)))
         entries = rows.entries(*rows.hours()[hour], self.seq)
-        outcome = self.store.swap(unit, hour, self.seq, self.archived, entries)
+        outcome = self.store.run(PublishHour(unit, hour, self.seq, self.archived, entries))
         if not outcome.left_over:
-            self.store.mark_swapped(unit, hour, self.seq)
+            self.store.run(MarkHour(unit, hour, self.seq))
         return [entry.tag for entry in entries]
 
     # ---------------------------------------------------------------- questions

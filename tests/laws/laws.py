@@ -27,8 +27,8 @@ from slicewise.aggregates import (
 from slicewise.aggregates.kernel.columns import Values
 from slicewise.aggregates.kernel.ragged import Int64
 from slicewise.codec import Layout
-from tests.laws import oracle
-from tests.laws.values import Error
+from tests.laws.oracles import aggregates as oracle
+from tests.laws.oracles.values import Error
 
 Law = Callable[[Aggregate, Sequence[Event], Random], None]
 

@@ -24,11 +24,17 @@ from slicewise.stores.online.memory.store import MemoryServer, open_memory
 from slicewise.training.dataset import build_snapshot, build_training_set
 from slicewise.training.queries import query_rows
 from slicewise.training.tables.instants import as_timestamps
-from slicewise.windows.slices import DAY_US, MINUTE_US, SECOND_US, as_window
-from tests.support import oracle
-from tests.support.logged import given, served_archive
-from tests.support.oracle import OracleEvent
-from tests.support.served import TOPIC, Event, Served
+from slicewise.windows.durations import DAY_US, MINUTE_US, SECOND_US
+from slicewise.windows.exact_range import ExactRange
+from slicewise.windows.kinds import as_window
+from slicewise.windows.periodic import Periodic
+from slicewise.windows.rows import Rows
+from slicewise.windows.session import Session
+from slicewise.windows.sliding import Sliding
+from tests.support.oracles import answers as oracle
+from tests.support.oracles.answers import OracleEvent
+from tests.support.stores.logged import given, served_archive
+from tests.support.stores.served import TOPIC, Event, Served
 
 SEED = 20_261_124
 NOW = 1_790_000_000_123_457
@@ -91,12 +97,12 @@ def by_hand(name: str, window: sw.Window, mode: str, t: int, user: str) -> float
         key=lambda e: e.order,
     )
     t -= window.offset_us
-    length, hop = window.length_us, window.hop_us
+    length = window.length_us
     present = {"live": -(-t // SLICE) * SLICE, "at": t // SLICE * SLICE}.get(mode, t)
     asked = t if mode == "row" else present - 1  # the last microsecond that is in a window of the present
-    if window.kind == "rows":
+    if isinstance(window, Rows):
         return _value(name, [e for e in own if e.time <= t][-window.rows :], t)
-    if window.kind == "exact":
+    if isinstance(window, ExactRange):
         first, last = window.closed in ("both", "left"), window.closed in ("both", "right")
         return _value(
             name,
@@ -107,11 +113,13 @@ def by_hand(name: str, window: sw.Window, mode: str, t: int, user: str) -> float
             ],
             t,
         )
-    if window.kind == "sliding":
+    if isinstance(window, Sliding):
         return _value(name, oracle.inside(own, (t - length) // SLICE * SLICE, asked + 1), present)
-    if window.kind == "session":
+    if isinstance(window, Session):
         begin = (asked + 1 - length) // SLICE * SLICE
         return _value(name, oracle.session(own, begin, asked + 1, window.gap_us), present)
+    assert isinstance(window, Periodic)
+    hop = window.hop_us
     end = t // hop * hop
     if not window.open:
         return _value(name, oracle.inside(own, end - length, end), end)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import random
 from collections.abc import Sequence
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 import pytest
 
@@ -21,7 +21,10 @@ from slicewise.features.plan.planner import plan
 from slicewise.offsets.vector import OffsetVector
 from slicewise.stores.online.keys import entity_tags
 from slicewise.stores.online.memory.store import MemoryServer, open_memory
-from slicewise.stores.online.port import LeaderboardStore
+from slicewise.stores.online.operation import Operation
+from slicewise.stores.online.operations.connecting import Initialise
+from slicewise.stores.online.operations.leaderboards import PublishLeaderboard
+from slicewise.stores.online.port import OnlineStore
 from tests.laws.test_emission import BEGIN, TOPIC, Event, S, events_of, records
 
 K = 2
@@ -61,15 +64,19 @@ class Topic:
         pass
 
 
+R = TypeVar("R")
+
+
 class Seen:
     """A store's boards, each as it was first shown."""
 
-    def __init__(self, store: LeaderboardStore, boards: dict[tuple[str, int], StoredLeaderboard]) -> None:
+    def __init__(self, store: OnlineStore, boards: dict[tuple[str, int], StoredLeaderboard]) -> None:
         self._store, self._boards = store, boards
 
-    def put_board(self, name: str, epoch: int, every_us: int, board: StoredLeaderboard, held_us: int = 0) -> bool:
-        self._boards.setdefault((name, board.end_us), board)
-        return self._store.put_board(name, epoch, every_us, board, held_us)
+    def run(self, operation: Operation[R]) -> R:
+        if isinstance(operation, PublishLeaderboard):
+            self._boards.setdefault((operation.name, operation.board.end_us), operation.board)
+        return self._store.run(operation)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._store, name)
@@ -82,13 +89,11 @@ def run(
     random size. behind: at times the emission catches up."""
     deployment, emitted = deployment_of()
     server = MemoryServer(ManualClock(BEGIN))
-    open_memory(server).initialise()
+    open_memory(server).run(Initialise())
     topic = Topic()
     boards: dict[tuple[str, int], StoredLeaderboard] = {}
     clock = ManualClock(BEGIN)
-    sink = LeaderboardSink(
-        deployment, 1, lambda: cast(LeaderboardStore, Seen(open_memory(server), boards)), clock, topic
-    )
+    sink = LeaderboardSink(deployment, 1, lambda: cast(OnlineStore, Seen(open_memory(server), boards)), clock, topic)
     emission = ViewEmission(emitted, TOPIC, {0: 0, 1: 0}, Progress(BEGIN, BEGIN, OffsetVector({})))
     left = {p: sorted((e for e in events if e.partition == p), key=lambda e: e.offset) for p in (0, 1)}
     ends = {p: rest[-1].offset + 1 if rest else 0 for p, rest in left.items()}

@@ -8,7 +8,7 @@ import pytest
 from slicewise import aggregates as agg
 from slicewise.aggregates import Aggregate
 from slicewise.aggregates.combinators.conditional import only
-from tests.laws.opinions import MOMENTS, Moment, answers, conditional, moment, sums, table
+from tests.laws.oracles.opinions import MOMENTS, Moment, answers, conditional, moment, sums, table
 
 EDGES = [-50, 0.5, 10, 40]
 HOLD = "count(*) FILTER (WHERE %s)"

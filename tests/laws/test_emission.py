@@ -19,7 +19,8 @@ from slicewise.features.declare.project import Project
 from slicewise.features.plan.planner import plan
 from slicewise.features.plan.unit import StorageUnit
 from slicewise.offsets.vector import OffsetVector
-from slicewise.windows.slices import Window
+from slicewise.windows.periodic import Periodic
+from slicewise.windows.window import Window
 
 S = 1_000_000
 BEGIN = 1_767_225_600 * S
@@ -74,7 +75,7 @@ def events_of(seed: int, n: int = 50) -> list[Event]:
 
 # ------------------------------------------------------------------ the oracle
 def step_of(window: Window) -> int:
-    return window.hop_us or S
+    return window.hop_us if isinstance(window, Periodic) else S
 
 
 def cut(events: Sequence[Event], instant: int) -> dict[int, int]:

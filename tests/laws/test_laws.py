@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from slicewise.aggregates import REGISTRY, Aggregate, Event
 from tests.laws.events import events
 from tests.laws.laws import LAWS
-from tests.laws.oracle import ENDED, ORACLES
+from tests.laws.oracles.aggregates import ENDED, ORACLES
 
 EXAMPLES = [example for registration in REGISTRY.values() for example in registration.bound_examples()]
 

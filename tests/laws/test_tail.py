@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
 from random import Random
 from typing import Any, cast
 
@@ -19,7 +18,8 @@ import pytest
 from slicewise import codec
 from slicewise.aggregates import REGISTRY, Aggregate, Event, Failed, Finished, Rows, count, span
 from slicewise.aggregates.scalar import Scalars
-from slicewise.codec import Layout, Members, Room
+from slicewise.codec import Layout, Room
+from slicewise.features.plan.unit import PlannedFeature
 from slicewise.offsets import token as tokens
 from slicewise.offsets.vector import OffsetVector, TopicPartition
 from slicewise.reading import pending as merge_tail
@@ -31,25 +31,21 @@ from slicewise.training.answering.knowledge import Covers
 from slicewise.training.answering.local import answer
 from slicewise.training.answering.question import Question, UnitEvents
 from slicewise.training.answering.tree import SortedRows
-from slicewise.windows.slices import (
-    DAY_US,
-    HOUR_US,
-    MINUTE_US,
-    Window,
-    as_window,
-    bounds,
-    hopping,
-    lifetime,
-    session,
-    sliding,
-    tumbling,
-)
-from tests.laws import oracle
+from slicewise.windows.durations import DAY_US, HOUR_US, MINUTE_US
+from slicewise.windows.hopping import hopping
+from slicewise.windows.kinds import as_window
+from slicewise.windows.lifetime import lifetime
+from slicewise.windows.session import session
+from slicewise.windows.sliding import sliding
+from slicewise.windows.tumbling import tumbling
+from slicewise.windows.window import Window
 from tests.laws.events import edges_of
 from tests.laws.laws import same
-from tests.laws.values import Error
-from tests.support import oracle as windows_oracle
-from tests.support.stored import tail_fields
+from tests.laws.oracles import aggregates as oracle
+from tests.laws.oracles.values import Error
+from tests.support.oracles import answers as windows_oracle
+from tests.support.stores.stored import tail_fields
+from tests.support.stores.units import StoreUnit
 
 TOPIC = "00112233445566778899aabbccddeeff"
 SLICE_US = MINUTE_US
@@ -68,35 +64,9 @@ WINDOWS: dict[str, Window] = {
 EXAMPLES = [example for registration in REGISTRY.values() for example in registration.bound_examples()]
 
 
-@dataclass(frozen=True)
-class Feature:
-    column: str
-    window: Window
-    aggregate: Aggregate
-    partial: int
-
-
-@dataclass(frozen=True)
-class LawUnit:
-    """What a plan and the engine of training read of a unit."""
-
-    layout: Layout
-    features: tuple[Feature, ...] = ()
-    slice_us: int = SLICE_US
-    levels: tuple[int, ...] = ()
-    storage_fingerprint: str = "00" * 8
-    definition_fingerprint: str = "11" * 8
-    view: str = "law"
-    pentads: bool = False
-    event_list: None = None
-
-    @cached_property
-    def types(self) -> dict[str, pa.DataType]:
-        return {column: each.type_of(column) for each in self.layout.partials for column in each.inputs}
-
-    @property
-    def members(self) -> Members:
-        return Members(tuple(sorted(self.types.items())))
+def unit_of(*aggregates: Aggregate) -> StoreUnit:
+    layout = Layout.of([*aggregates, count().bind({}), span().bind({})])
+    return StoreUnit("00" * 8, slice_us=SLICE_US, layout=layout, pentads=False)
 
 
 def place_of(event: Event) -> TopicPartition:
@@ -107,7 +77,7 @@ def place_of(event: Event) -> TopicPartition:
 class Dealt:
     """One entity's stored fields, and what the node claims."""
 
-    unit: LawUnit
+    unit: StoreUnit
     ledger: dict[TopicPartition, int] = field(default_factory=dict)
     covers: dict[int, OffsetVector] = field(default_factory=dict)
     hot: dict[bytes, bytes] = field(default_factory=dict)
@@ -167,7 +137,7 @@ def events_of(aggregate: Aggregate, random: Random) -> list[Event]:
     return made
 
 
-def dealt(unit: LawUnit, events: Sequence[Event], random: Random) -> Dealt:
+def dealt(unit: StoreUnit, events: Sequence[Event], random: Random) -> Dealt:
     store = Dealt(unit)
     places = {place: [e for e in events if place_of(e) == place] for place in {place_of(e) for e in events}}
     folded = {place: random.choice(mine[:-1]).offset for place, mine in places.items()}
@@ -212,9 +182,9 @@ def dealt(unit: LawUnit, events: Sequence[Event], random: Random) -> Dealt:
     return store
 
 
-def read(unit: LawUnit, store: Dealt, features: Sequence[Feature]) -> Iterator[Merged]:
+def read(unit: StoreUnit, store: Dealt, features: Sequence[PlannedFeature]) -> Iterator[Merged]:
     """By few rows, by whole columns, and with the tail's events at once and one by one."""
-    horizon = HORIZON if any(f.window.is_lifetime for f in features) else None
+    horizon = HORIZON if any(f.window.unbounded for f in features) else None
     plan = plan_read(cast(Any, unit), cast(Any, features), "live", NOW, frozenset(), horizon)
     base = NodeClaims(OffsetVector(store.ledger), OffsetVector(), store.covers, tail=True)
     for few_rows in (2_000, -1):
@@ -231,7 +201,9 @@ def value(merged: Merged, feature: int) -> Finished:
     return Finished(found.values.slice(at, 1), errors)
 
 
-def trained(unit: LawUnit, events: Sequence[Event], features: Sequence[Feature], token: str) -> dict[str, Finished]:
+def trained(
+    unit: StoreUnit, events: Sequence[Event], features: Sequence[PlannedFeature], token: str
+) -> dict[str, Finished]:
     """What training by token makes of all events of the log."""
     ordered = sorted(events, key=lambda e: e.identity())
     places = sorted({place_of(e) for e in ordered})
@@ -244,14 +216,14 @@ def trained(unit: LawUnit, events: Sequence[Event], features: Sequence[Feature],
     return answer(held, cast(Any, features), question)
 
 
-def inside(events: Sequence[Event], token: tokens.Token, feature: Feature) -> list[Event]:
+def inside(events: Sequence[Event], token: tokens.Token, feature: PlannedFeature) -> list[Event]:
     """By hand: those that the token's cover names, within the window at NOW."""
     known = [e for e in events if token.contains(e.time // HOUR_US, place_of(e), e.offset)]
-    start, end = bounds(feature.window, "live", NOW, SLICE_US)
-    if feature.window.kind != "session":
+    start, end = feature.window.bounds("live", NOW, SLICE_US)
+    if not feature.window.session_gap_us:
         return [e for e in known if start <= e.time < end]
     raw = [windows_oracle.OracleEvent(e.time, TOPIC, e.partition, e.offset, {"event": e}) for e in known]
-    return [each.columns["event"] for each in windows_oracle.session(raw, start, end, feature.window.gap_us)]
+    return [each.columns["event"] for each in windows_oracle.session(raw, start, end, feature.window.session_gap_us)]
 
 
 def name_of(aggregate: Aggregate) -> str:
@@ -262,16 +234,16 @@ def name_of(aggregate: Aggregate) -> str:
 def test_what_is_read_of_a_tail_is_training_by_token_and_the_oracle_as_bytes(
     aggregate: Aggregate, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    unit = LawUnit(Layout.of([aggregate, count().bind({}), span().bind({})]))
+    unit = unit_of(aggregate)
     features = [
-        Feature(name, window, aggregate, unit.layout.index(aggregate))
+        unit.feature(name, window, aggregate)
         for name, window in WINDOWS.items()
-        if window.is_lifetime or aggregate.answers(window.length_us) is None
+        if window.unbounded or aggregate.answers(window.length_us) is None
     ]
     assert features
     # sessions are read as whole columns alone: what has none also by few rows
     answers: list[Merged]
-    for seed, asked in enumerate((features, [f for f in features if f.window.kind != "session"])):
+    for seed, asked in enumerate((features, [f for f in features if not f.window.session_gap_us])):
         events = events_of(aggregate, Random(f"{name_of(aggregate)} {seed}"))
         store = dealt(unit, events, Random(seed))
         print(f"seed {seed}, {len(store.hot)} hot fields")
@@ -288,14 +260,14 @@ def test_what_is_read_of_a_tail_is_training_by_token_and_the_oracle_as_bytes(
         assert all(token.contains(e.time // HOUR_US, place_of(e), e.offset) for e in store.counted)
         for i, feature in enumerate(asked):
             mine = inside(events, token, feature)
-            wanted = oracle.expected(aggregate, mine, bounds(feature.window, "live", NOW, SLICE_US)[1])
+            wanted = oracle.expected(aggregate, mine, feature.window.bounds("live", NOW, SLICE_US)[1])
             expected = [Failed(str(wanted)) if isinstance(wanted, Error) else wanted]
             for found in (by_token[feature.column], *(value(merged, i) for merged in answers)):
                 assert same(found, expected, aggregate.output_type), (feature.column, seed)
 
 
 def test_the_histories_hold_what_the_law_is_about() -> None:
-    unit = LawUnit(Layout.of([count().bind({}), span().bind({})]))
+    unit = unit_of()
     stores = [dealt(unit, events_of(count().bind({}), Random(f"{seed}")), Random(seed)) for seed in range(2)]
     assert all(store.counted for store in stores)
     names = [{name[:1] for name in store.hot} for store in stores]

@@ -18,8 +18,9 @@ import os
 import sys
 import time
 
-from tests.simulation import inventory, search
+from tests.simulation import inventory
 from tests.simulation.catalog import ENTRIES
+from tests.simulation.histories import search
 
 
 def main() -> int:

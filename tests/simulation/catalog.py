@@ -6,30 +6,30 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from tests.simulation import (
+from tests.simulation.histories.found import FOUND
+from tests.simulation.histories.play import Play, Told
+from tests.simulation.mutants import lifetimes as lifetime_mutants
+from tests.simulation.mutants import lists as list_mutants
+from tests.simulation.mutants import nodes as node_mutants
+from tests.simulation.mutants import served as served_mutants
+from tests.simulation.mutants import slices as mutants
+from tests.simulation.mutants import tails as tail_mutants
+from tests.simulation.mutants.rules import Mutant
+from tests.simulation.stops import lifetimes as lifetime_stops
+from tests.simulation.stops import meetings
+from tests.simulation.stops import nodes as node_stops
+from tests.simulation.stops.pairs import Meeting, Met
+from tests.simulation.worlds import (
     history,
-    lifetime_mutants,
     lifetime_play,
-    lifetime_stops,
-    list_mutants,
     lists,
-    meetings,
-    mutants,
-    node_mutants,
-    node_stops,
     nodes,
     repeats,
     schemas,
-    served_mutants,
     tail_lifetime,
     tail_lists,
-    tail_mutants,
     tails,
 )
-from tests.simulation.found import FOUND
-from tests.simulation.play import Play, Told
-from tests.simulation.rules import Mutant
-from tests.simulation.stops import Meeting, Met
 
 
 @dataclass(frozen=True)

@@ -11,10 +11,11 @@ import pytest
 
 from slicewise.lifecycle.compaction import Fill, Filling
 from slicewise.offsets.vector import OffsetVector
-from slicewise.stores.online import port as ports
+from slicewise.stores.online import control_record
+from slicewise.stores.online.control_record import StoreMetadata
 from slicewise.stores.online.model.metadata_backup import MetadataBackup
 from slicewise.stores.online.rules import decisions
-from tests.simulation.losses import losses
+from tests.simulation.worlds.losses import losses
 
 SEEDS = 40
 MUTANT_SEEDS = 400
@@ -31,7 +32,7 @@ def taking(wrongly: Fill) -> Callable[..., Fill]:
     return lenient
 
 
-def falling_back(self: MetadataBackup, marks: ports.StoreMetadata) -> MetadataBackup:
+def falling_back(self: MetadataBackup, marks: StoreMetadata) -> MetadataBackup:
     return replace(after(self, marks), ledger=marks.ledger)
 
 
@@ -46,10 +47,11 @@ MUTANTS: dict[str, tuple[Any, str, Any]] = {
     "ahead": (decisions, "ahead", moved_freely),
     "lacking": (Filling, "of", taking(Fill.EXTEND)),
     "beyond": (Filling, "of", taking(Fill.RECOMPACT)),
-    "term": (ports, "unit_name", lambda fingerprint, term: fingerprint),  # noqa: ARG005
+    "term": (control_record, "unit_name", lambda fingerprint, term: fingerprint),  # noqa: ARG005
 }
 
 
+@pytest.mark.long
 def test_what_is_lost_comes_back_by_itself_and_no_answer_is_wrong_or_silently_older() -> None:
     answers = 0
     for seed in range(SEEDS):
@@ -60,6 +62,7 @@ def test_what_is_lost_comes_back_by_itself_and_no_answer_is_wrong_or_silently_ol
     assert answers > 100 * SEEDS, "histories in which hardly anything is ready prove nothing"
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("rule", sorted(MUTANTS))
 def test_without_the_rule_a_loss_goes_wrong(rule: str) -> None:
     with patch.object(*MUTANTS[rule]):

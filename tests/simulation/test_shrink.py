@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.simulation import search
 from tests.simulation.catalog import ENTRIES
-from tests.simulation.choices import Choices, Tape
-from tests.simulation.search import shortest
-from tests.simulation.shrink import way
+from tests.simulation.histories import search
+from tests.simulation.histories.choices import Choices, Tape
+from tests.simulation.histories.search import shortest
+from tests.simulation.histories.shrink import way
 
 ROOT = Path(__file__).resolve().parents[2]
 SHORT = 12

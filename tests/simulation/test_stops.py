@@ -7,9 +7,10 @@ from typing import Any
 import pytest
 
 from tests.simulation.catalog import MEETINGS, Entry, rules
-from tests.simulation.lifetime_stops import LATE
-from tests.simulation.meetings import TRIM
-from tests.simulation.stops import Meeting
+from tests.simulation.histories.search import LEAST_DEATHS, LEAST_PAIRS
+from tests.simulation.stops.lifetimes import LATE
+from tests.simulation.stops.meetings import TRIM
+from tests.simulation.stops.pairs import Meeting
 
 UNMET = [(entry, rule) for entry, rule in rules() if not entry.mutants[rule].met]
 IN_PAIRS = (*TRIM, LATE)
@@ -17,6 +18,7 @@ IN_PAIRS = (*TRIM, LATE)
 
 
 @pytest.mark.long
+@pytest.mark.replayed
 def test_wherever_anybody_dies_the_others_go_on_and_all_is_true() -> None:
     played = 0
     for meeting in MEETINGS.values():
@@ -24,16 +26,17 @@ def test_wherever_anybody_dies_the_others_go_on_and_all_is_true() -> None:
         assert met is None, f"{meeting.name}\n{met}"
         played += some
     print(f"{len(MEETINGS)} meetings, {played} deaths, none wrong")
-    assert played > 500
+    assert played > LEAST_DEATHS
 
 
 @pytest.mark.long
+@pytest.mark.replayed
 @pytest.mark.parametrize("meeting", [pytest.param(m, id=m.name) for m in IN_PAIRS])
 def test_wherever_two_stop_and_go_on_all_is_true(meeting: Meeting[Any]) -> None:
     played, met = meeting.wrong()
     assert met is None, str(met)
     print(f"{meeting.name}: {played} pairs of stops, none wrong")
-    assert played > 50
+    assert played > LEAST_PAIRS
 
 
 @pytest.mark.long

@@ -1,4 +1,7 @@
-"""The algebra: what is stored of events, and how it merges, exact and in any order. No I/O."""
+"""The algebra: what is stored of events, and how it merges, exact and in any order. No I/O.
+
+Doors: Aggregate, Invertible, from_spec.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,7 @@ from typing import Any
 from slicewise.aggregates.combinators.buckets import Bucketed
 from slicewise.aggregates.combinators.conditional import only
 from slicewise.aggregates.combinators.histograms import Histogram
-from slicewise.aggregates.contract import OVERFLOW, REGISTRY, Aggregate, Failed, Finished, Invertible, State, from_spec
+from slicewise.aggregates.contract import Aggregate, Invertible
 from slicewise.aggregates.custom.folding import Ordered
 from slicewise.aggregates.custom.functions import source_of
 from slicewise.aggregates.custom.own import Own
@@ -25,14 +28,17 @@ from slicewise.aggregates.kernel.events import Event, Rows
 from slicewise.aggregates.kernel.fields import IDENTITY, Field, Fixed, Items, Texts
 from slicewise.aggregates.kernel.ragged import Ragged, RaggedBytes
 from slicewise.aggregates.kernel.values import canonicalise
+from slicewise.aggregates.operations import OVERFLOW, Failed, Finished
 from slicewise.aggregates.ordering.extremes import Max, Min
 from slicewise.aggregates.ordering.latest import First, FirstK, Last, LastK, LastKDistinct
 from slicewise.aggregates.ordering.ranked import ArgMax, ArgMin, BottomK, TopK
+from slicewise.aggregates.registry import REGISTRY, from_spec
 from slicewise.aggregates.sketches.bloom_filters import Bloom, BloomFill
 from slicewise.aggregates.sketches.cuckoo_filters import Cuckoo
 from slicewise.aggregates.sketches.distinct import DistinctCount
 from slicewise.aggregates.sketches.frequent import TopKFrequent
 from slicewise.aggregates.sketches.quantile import Quantiles
+from slicewise.aggregates.stored_form import State
 from slicewise.aggregates.texts import check_texts, listed
 from slicewise.calls import checked_call
 

@@ -1,1 +1,4 @@
-"""The check that online and offline agree: recomputed by other means than those that are checked."""
+"""The check that online and offline agree: recomputed by other means than those that are checked.
+
+Doors: CheckRun, HttpReader, report.
+"""

@@ -44,7 +44,7 @@ from slicewise.features.plan.deployment import Deployment
 from slicewise.features.plan.unit import StorageUnit
 from slicewise.offsets.token import Token
 from slicewise.offsets.vector import OffsetVector
-from slicewise.windows.slices import HOUR_US
+from slicewise.windows.durations import HOUR_US
 
 MODES = ("live", "at")
 MEMBERS = 24

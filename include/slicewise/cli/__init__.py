@@ -3,6 +3,8 @@
 To add `slicewise <name>`, add `<folder>/<name>.py` with a docstring (its first line is the help),
 `add_arguments(parser)` and `run(arguments, settings) -> int` (the exit code). What is heavy is
 imported inside run, so that the other commands start at once.
+
+Doors: main.
 """
 
 from __future__ import annotations
@@ -16,9 +18,12 @@ from functools import cache
 from types import ModuleType
 
 from slicewise.errors import SlicewiseError
+from slicewise.extras import needed
 from slicewise.settings import Settings
 
 FOLDERS = ("define", "operate", "data")
+EXTRA = {"dataset": "training", "sql": "training"}
+"""The extra that brings what a command may need beside the base; of all others it is `platform`."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -38,7 +43,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         modules[name].add_arguments(parsed)
     arguments = parser.parse_args(given)
     try:
-        return int(modules[arguments.command].run(arguments, Settings.load()))
+        with needed(EXTRA.get(arguments.command, "platform"), f"slicewise {arguments.command}"):
+            return int(modules[arguments.command].run(arguments, Settings.load()))
     except SlicewiseError as error:
         print(f"slicewise {arguments.command}: {error}", file=sys.stderr)
         return 1

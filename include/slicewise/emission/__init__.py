@@ -1,1 +1,4 @@
-"""What a view publishes at each instant, and the leaderboards made of it; pure decisions."""
+"""What a view publishes at each instant, and the leaderboards made of it; pure decisions.
+
+Doors: ViewEmission, Tick, LeaderboardSink.
+"""

@@ -29,9 +29,15 @@ from slicewise.features.plan.leaderboard import PlannedLeaderboard
 from slicewise.features.plan.unit import PlannedFeature, StorageUnit
 from slicewise.offsets.vector import OffsetVector
 from slicewise.stores.online.keys import entity_tags
-from slicewise.stores.online.model.leaderboards import PERIODS
-from slicewise.stores.online.port import LeaderboardStore
-from slicewise.windows.slices import Window
+from slicewise.stores.online.operations.leaderboards import (
+    PERIODS,
+    PublishLeaderboard,
+    ReadLeaderboard,
+    ReadRememberedLeaderboard,
+    RememberLeaderboards,
+)
+from slicewise.stores.online.port import OnlineStore
+from slicewise.windows.window import Window
 
 RESERVE = 4
 """Rows that are remembered of a past board, for each that it shows: late events may take rows off a board."""
@@ -104,7 +110,7 @@ class LeaderboardSink:
 
     deployment: Deployment
     epoch: int
-    open_store: Callable[[], LeaderboardStore]
+    open_store: Callable[[], OnlineStore]
     clock: Clock
     corrections: Corrections | None = None
     written: int = 0
@@ -114,7 +120,7 @@ class LeaderboardSink:
     corrected: int = 0
     uncorrected: int = 0
     """Past boards that late events changed and nothing was remembered of."""
-    _store: LeaderboardStore | None = None
+    _store: OnlineStore | None = None
     _past: dict[tuple[str, int], StoredLeaderboard] = field(default_factory=dict)
     """What is to be remembered once the corrections before it stand."""
     _late: dict[str, tuple[Ranked, Tick]] = field(default_factory=dict)
@@ -178,7 +184,7 @@ class LeaderboardSink:
         """Whether anything is known of the board of this end: it was shown, within `correct_within`."""
         past = self._past.get((each.board.name, end_us))
         if past is None:
-            past = self._opened().remembered_board(each.board.name, end_us)
+            past = self._opened().run(ReadRememberedLeaderboard(each.board.name, end_us))
         if past is None or past.fingerprint != each.board.fingerprint:
             return False
         rows = np.flatnonzero(correction.ends_us == end_us)
@@ -202,7 +208,7 @@ class LeaderboardSink:
         """Whether the board of this end is the newest: a past one is corrected where it is said, and shown no more."""
         newest = self._newest.get(name)
         if newest is None:  # since a restart none was shown; what stands, its order keeps from older ones
-            return self._opened().board(name).board is not None
+            return self._opened().run(ReadLeaderboard(name)).board is not None
         return newest == end_us
 
     def _say(
@@ -223,7 +229,7 @@ class LeaderboardSink:
         if self._past:
             within = {board.name: board.correct_within_us for board in self.deployment.leaderboards}
             past = [(name, within[name], board) for (name, _), board in self._past.items()]
-            self._opened().remember_boards(self.epoch, past)
+            self._opened().run(RememberLeaderboards(self.epoch, past))
             self._past.clear()
 
     def take_skipped(self) -> Mapping[str, int]:
@@ -246,8 +252,8 @@ class LeaderboardSink:
         try:
             store = self._opened()
             if past is not None:
-                store.remember_boards(self.epoch, [(name, each.board.correct_within_us, past)])
-            written = store.put_board(name, self.epoch, every_us, board, held_us=held)
+                store.run(RememberLeaderboards(self.epoch, [(name, each.board.correct_within_us, past)]))
+            written = store.run(PublishLeaderboard(name, self.epoch, every_us, board, held_us=held))
         except StoreUnavailable as error:
             # readers see its age; the next tick writes a newer one
             self.failures += 1
@@ -256,7 +262,7 @@ class LeaderboardSink:
         else:
             self.written += written
 
-    def _opened(self) -> LeaderboardStore:
+    def _opened(self) -> OnlineStore:
         if self._store is None:
             self._store = self.open_store()
         return self._store

@@ -12,7 +12,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
 from slicewise.features.declare.emission import emitted_features
-from slicewise.windows.slices import Window, floor
+from slicewise.windows.bounds import floor
+from slicewise.windows.window import Window
 
 if TYPE_CHECKING:
     import numpy as np

@@ -17,10 +17,10 @@ from slicewise.aggregates.kernel.events import Rows
 from slicewise.emission.entities import NOBODY, Int64, numbered, same
 from slicewise.emission.state import Chunk, WindowState
 from slicewise.emission.ticks import Correction, Errors, Tick
-from slicewise.features.declare.emission import step_us
 from slicewise.features.plan.unit import PlannedFeature, StorageUnit
 from slicewise.offsets.vector import OffsetVector
-from slicewise.windows.slices import Window, floor
+from slicewise.windows.bounds import floor
+from slicewise.windows.window import Window
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,7 +67,7 @@ class UnitEmission:
     @property
     def steps(self) -> tuple[int, ...]:
         """How far apart the ends of its windows lie."""
-        return tuple(step_us(window, self.unit.slice_us) for window in self._windows)
+        return tuple(window.ends_every(self.unit.slice_us) for window in self._windows)
 
     @property
     def reach_us(self) -> int:
@@ -89,7 +89,7 @@ class UnitEmission:
         self._since, self._last = since_us, last_us
         self._forget(last_us)
         for window in self._windows:
-            end = floor(last_us, step_us(window, self.unit.slice_us))
+            end = floor(last_us, window.ends_every(self.unit.slice_us))
             if end > since_us:
                 self._tick(window, end, OffsetVector())
 
@@ -106,7 +106,7 @@ class UnitEmission:
                     yield corrected
             self.state.add(fresh)
         for window in self._windows:
-            if instant_us % step_us(window, self.unit.slice_us) == 0:
+            if instant_us % window.ends_every(self.unit.slice_us) == 0:
                 tick = self._tick(window, instant_us, cover)
                 if tick is not None:
                     yield tick
@@ -163,7 +163,7 @@ class UnitEmission:
         if not len(late.row):
             return None
         features, slice_us = self._windows[window], self.unit.slice_us
-        step = step_us(window, slice_us)
+        step = window.ends_every(slice_us)
         # whoever holds the last value of a window without a record for the next must hear that the next is another
         low = int(late.end.min()) - window.length_us
         high = min(int(late.end.max()) + step, floor(self._last, step))
@@ -171,7 +171,7 @@ class UnitEmission:
         theirs = np.unique(late.row)
         tables = [fresh.entities.take(pa.array(theirs)), *(() if held is None else (held.entities,))]
         codes, first = numbered(pa.concat_tables(tables).combine_chunks())
-        step = step_us(window, slice_us)
+        step = window.ends_every(slice_us)
 
         first_end = int(late.end.min())
         places = (high - first_end) // step + 1
@@ -222,7 +222,7 @@ class UnitEmission:
 
     def _published(self, window: Window, number: Int64, instant_us: int) -> _Pairs:
         """Each row with each published window that it lies in, and that is still corrected."""
-        step = step_us(window, self.unit.slice_us)
+        step = window.ends_every(self.unit.slice_us)
         times = number * self.unit.slice_us
         earliest = floor(self._corrected_from(instant_us), step) + step
         first = np.maximum(times // step * step + step, earliest)

@@ -18,7 +18,7 @@ from slicewise.emission.ticks import Correction, EmittedView, Tick, grid, next_i
 from slicewise.emission.unit import UnitEmission
 from slicewise.features.plan.unit import StorageUnit
 from slicewise.offsets.vector import OffsetVector
-from slicewise.windows.slices import floor
+from slicewise.windows.bounds import floor
 
 QUIET_US = 1_000_000
 """How long after an instant a partition without younger records is waited for."""

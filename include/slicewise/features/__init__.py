@@ -1,1 +1,4 @@
-"""Definitions are frozen data: what a user declares, and what is deployed from it."""
+"""Definitions are frozen data: what a user declares, and what is deployed from it.
+
+Doors: declare, plan, sql.
+"""

@@ -6,7 +6,7 @@ import inspect
 
 import slicewise
 from slicewise import calls
-from slicewise.windows.slices import Window
+from slicewise.windows.window import Window
 
 
 def shown(value: object) -> str:

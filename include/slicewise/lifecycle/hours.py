@@ -8,10 +8,10 @@ from slicewise.features.plan.unit import StorageUnit
 from slicewise.lifecycle.compaction import NOTHING, Compacted, UnitHours, holds
 from slicewise.lifecycle.lifetime import kept_from
 from slicewise.offsets.vector import OffsetVector
+from slicewise.stores.online.control_record import StoreMetadata
 from slicewise.stores.online.operations.publish_total import first_horizon
-from slicewise.stores.online.port import StoreMetadata
 from slicewise.stores.online.rules.decisions import expiry_s
-from slicewise.windows.slices import HOUR_US
+from slicewise.windows.durations import HOUR_US
 
 
 def unit_hours(

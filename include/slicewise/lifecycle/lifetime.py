@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from slicewise.lifecycle.compaction import UnitHours
 from slicewise.offsets.vector import OffsetVector
-from slicewise.stores.online.port import StoreMetadata
+from slicewise.stores.online.control_record import StoreMetadata
 from slicewise.stores.online.rules.decisions import HOURS_PER_DAY
 
 STOPPED_DAYS = 14

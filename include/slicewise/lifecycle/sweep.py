@@ -13,9 +13,9 @@ from datetime import UTC, datetime
 from enum import Enum
 from typing import Any
 
+from slicewise.stores.online.control_record import StoreMetadata
 from slicewise.stores.online.keys import TAIL_FIELDS
-from slicewise.stores.online.port import StoreMetadata
-from slicewise.windows.slices import DAY_US
+from slicewise.windows.durations import DAY_US
 
 SLACK_S = 7_200
 _SLICE = re.compile(rb"r:(\d+):.+", re.DOTALL)

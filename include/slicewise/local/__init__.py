@@ -1,1 +1,4 @@
-"""The embedded servers: what is started here is stopped here, and nothing else is ever touched."""
+"""The embedded servers: what is started here is stopped here, and nothing else is ever touched.
+
+Doors: servers, airflow, deploy.
+"""

@@ -11,6 +11,7 @@ from slicewise.offsets.vector import OffsetVector
 from slicewise.settings import Settings
 from slicewise.stores.log.producer import last_records
 from slicewise.stores.log.topics import KafkaLog
+from slicewise.stores.online.operations.connecting import ReadMetadata
 from slicewise.stores.online.port import OnlineStore
 
 LOADED_WITHIN_MS = 120_000
@@ -37,7 +38,7 @@ class CatchingUp:
 
     def reason(self, store: OnlineStore, log: KafkaLog) -> str | None:
         """Why the stream has not caught up; None where it has."""
-        ledger = store.marks().ledger
+        ledger = store.run(ReadMetadata()).ledger
         if ledger:
             self.on_event()
         if self._end is None and any(not self._is_loaded(topic, log) for topic in sorted(self.replayed)):

@@ -20,7 +20,12 @@ from slicewise.stores.lake.catalog import Catalog, open_catalog
 from slicewise.stores.lake.records import append
 from slicewise.stores.lake.schemas import RUNS
 from slicewise.stores.log.topics import KafkaLog
-from slicewise.stores.online.port import OnlineStore, StoreMetadata
+from slicewise.stores.online.control_record import StoreMetadata
+from slicewise.stores.online.operations.connecting import HoldBuilds, ReadMetadata, ReadTime
+from slicewise.stores.online.operations.deploying import ReadManifest
+from slicewise.stores.online.operations.publish_hour import ReadHours
+from slicewise.stores.online.operations.publish_total import ReadTotalVersions
+from slicewise.stores.online.port import OnlineStore
 from slicewise.stores.online.redis import open_store
 from slicewise.stores.online.rules.decisions import CLOCK_OFF_US
 
@@ -32,12 +37,14 @@ def why_not_clean(settings: Settings, hour: int, asked_us: int) -> str | None:
     """
     store = open_store(settings.redis_url)
     try:
-        marks = store.marks()
-        manifest = store.manifest(marks.units) if marks.units else None
+        marks = store.run(ReadMetadata())
+        manifest = store.run(ReadManifest(marks.units)) if marks.units else None
         if manifest is None:
             return "nothing is deployed"
-        deployment, catalog, now_us = Deployment.from_json(manifest), open_catalog(settings), store.time_us()
-        store.hold({name: marks.terms.get(name, 0) for name in (u.storage_fingerprint for u in deployment.units)})
+        deployment, catalog, now_us = Deployment.from_json(manifest), open_catalog(settings), store.run(ReadTime())
+        store.run(
+            HoldBuilds({name: marks.terms.get(name, 0) for name in (u.storage_fingerprint for u in deployment.units)})
+        )
         for source in dict.fromkeys(unit.source for unit in deployment.declared.units):
             log = load(catalog, source)
             state = archive_state(log) if log is not None else ArchiveState(None, {})
@@ -91,6 +98,6 @@ def _hours(
     table = slices.load(catalog, unit.storage_fingerprint)
     headers = {} if table is None else {hour: (each.seq, each.cover) for hour, each in slices.headers(table).items()}
     starts = marks.starts_of([unit.storage_fingerprint])
-    totals = store.lifetime_seqs(unit) if unit.lifetime else ()
+    totals = store.run(ReadTotalVersions(unit)) if unit.lifetime else ()
     kept = first_kept(unit, marks, now_us)
-    return unit_hours(newest, headers, starts, archive.contained, store.swapped(unit), kept, totals)
+    return unit_hours(newest, headers, starts, archive.contained, store.run(ReadHours(unit)), kept, totals)

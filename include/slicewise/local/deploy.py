@@ -16,8 +16,12 @@ from slicewise.features.plan.deployment import Deployment
 from slicewise.log import warning
 from slicewise.settings import Settings
 from slicewise.stores.log.topics import KafkaLog
+from slicewise.stores.online.control_record import StoreMetadata
 from slicewise.stores.online.model import phases
-from slicewise.stores.online.port import OnlineStore, StoreMetadata
+from slicewise.stores.online.operations.connecting import Initialise, ReadMetadata
+from slicewise.stores.online.operations.deploying import Deploy, ReadManifest
+from slicewise.stores.online.operations.status import ReadStatus
+from slicewise.stores.online.port import OnlineStore
 from slicewise.stores.online.redis import open_store
 from slicewise.stores.online.redis.status import DEPLOYED, record_instants
 from slicewise.stores.recovery.beginning import archived_by, beginnings, with_probes_ready
@@ -37,7 +41,7 @@ def connected(settings: Settings) -> Iterator[OnlineStore]:
     """A connection to the online store; a store without marks gets a generation."""
     store = open_store(settings.redis_url)
     try:
-        store.initialise()
+        store.run(Initialise())
         yield store
     finally:
         store.close()
@@ -57,8 +61,8 @@ def looked_at(settings: Settings) -> Iterator[OnlineStore]:
 
 def standing(store: OnlineStore) -> Standing:
     """What is deployed."""
-    marks = store.marks()
-    text = store.manifest(marks.units) if marks.units else None
+    marks = store.run(ReadMetadata())
+    text = store.run(ReadManifest(marks.units)) if marks.units else None
     return Standing(marks, None if text is None else Deployment.from_json(text))
 
 
@@ -78,9 +82,9 @@ def deploy(settings: Settings, store: OnlineStore, deployment: Deployment, epoch
         for source in deployment.sources:
             log.create(source.topic, 1 if source.name == own.SOURCE else settings.kafka_partitions)
         # a store that knows nothing is a new one, or one that lost all: then the archive may hold what it lost
-        archived = None if store.marks().units else archived_by(settings)
+        archived = None if store.run(ReadMetadata()).units else archived_by(settings)
         topics, first = beginnings(deployment, log, archived)
-    marks = with_probes_ready(store, deployment, store.deploy(deployment, epoch, topics, first))
+    marks = with_probes_ready(store, deployment, store.run(Deploy(deployment, epoch, topics, first)))
     try:
         record_instants(settings.redis_url, [DEPLOYED])  # drivers that nobody wanted before have time to start
     except StoreUnavailable as error:  # the deployment stands
@@ -103,7 +107,7 @@ def waiting(
     """View -> how far its build is and what it waits for, of those whose history is not built. job: what counts where
     nobody has said that of a unit since since_us."""
     left: dict[str, str] = {}
-    said = phases.said(store.status(phases.PART))
+    said = phases.said(store.run(ReadStatus(phases.PART)))
     for unit in deployment.units:
         name = unit.storage_fingerprint
         if name not in marks.ready:

@@ -21,7 +21,8 @@ from slicewise.stores.lake.records import append
 from slicewise.stores.lake.schemas import RUNS, log_table
 from slicewise.stores.log.times import first_times_us
 from slicewise.stores.log.topics import KafkaLog
-from slicewise.stores.online.model.gaps import tell
+from slicewise.stores.online.operations.connecting import ReadMetadata, ReadTime
+from slicewise.stores.online.operations.gaps import tell
 from slicewise.stores.online.rules.decisions import check_clock
 
 
@@ -70,7 +71,7 @@ def plans(settings: Settings, clock: Clock, only: str | None = None) -> list[Pla
     with deploy.looked_at(settings) as store:
         found = deploy.standing(store)
         deployment = deploy.require_units(found)
-        marks = store.marks()
+        marks = store.run(ReadMetadata())
     sources = [deployment.source(only)] if only is not None else list(deployment.declared.sources)
     catalog, log = open_catalog(settings), KafkaLog(settings.kafka_bootstrap)
     made = []
@@ -102,7 +103,7 @@ def accept(settings: Settings, clock: Clock, plan: Plan, by: str, why: str) -> i
     Raises CommitConflict when another archive came first, ClockOff where the commit would be dated wrong.
     """
     with deploy.connected(settings) as store:
-        check_clock(clock.now_us(), store.time_us(), clock.now_us())
+        check_clock(clock.now_us(), store.run(ReadTime()), clock.now_us())
     holes = plan.holes(by, why)
     table = ensure(plan.catalog, log_table(plan.source)) if plan.table is None else plan.table
     seq = archive.accept(plan.catalog, table, plan.state, holes, plan.loss.cover)

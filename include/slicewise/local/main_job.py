@@ -35,7 +35,7 @@ from slicewise.settings import Settings
 from slicewise.stores.log.times import first_time_us
 from slicewise.stores.log.topics import KafkaLog
 from slicewise.stores.online.redis.status import StoreStatus, read_status
-from slicewise.windows.slices import HOUR_US
+from slicewise.windows.durations import HOUR_US
 
 # Those that run by their own schedule once they are unpaused.
 SCHEDULED = ("compact_slices", "backfill_view", "check_consistency", "maintain_iceberg", "sweep_expired")

@@ -14,8 +14,10 @@ from slicewise.settings import Settings
 from slicewise.stores.lake import slices
 from slicewise.stores.lake.catalog import Catalog, open_catalog
 from slicewise.stores.lake.records import built
-from slicewise.stores.online.port import OnlineStore, Renewal
-from slicewise.windows.slices import HOUR_US
+from slicewise.stores.online.operations.connecting import ReadTime
+from slicewise.stores.online.operations.deploying import Deploy, Renewal
+from slicewise.stores.online.port import OnlineStore
+from slicewise.windows.durations import HOUR_US
 
 Connect = Callable[[Settings], AbstractContextManager[OnlineStore]]
 
@@ -42,7 +44,7 @@ def plans(settings: Settings, view: str | None, connect: Connect = deploy.looked
     """Per unit of a view, or of all that are not ready. Changes nothing, unless `connect` begins a node that was
     emptied (`deploy.connected`). Raises UnknownName, ServerError, StoreUnavailable."""
     with connect(settings) as store:
-        found, now_us = deploy.standing(store), store.time_us()
+        found, now_us = deploy.standing(store), store.run(ReadTime())
     deployment = deploy.require_units(found)
     mine = [unit for unit in deployment.units if unit.project != own.PROJECT]
     if view is not None and view not in {unit.view for unit in mine}:
@@ -73,7 +75,7 @@ def begin(settings: Settings, planned: Sequence[UnitPlan]) -> list[str]:
     with deploy.connected(settings) as store:
         found = deploy.standing(store)
         deployment = deploy.require_units(found)
-        marks = store.deploy(deployment, found.marks.epoch, dict(found.marks.topics), renewal=Renewal(anew))
+        marks = store.run(Deploy(deployment, found.marks.epoch, dict(found.marks.topics), renewal=Renewal(anew)))
     event("rebuild_begun", units=len(anew), epoch=marks.epoch)
     return [each.view for each in planned if each.ready]
 

@@ -14,6 +14,7 @@ from slicewise.lifecycle.health.judge import StreamStatus
 from slicewise.lifecycle.health.overview import freshness_of
 from slicewise.local import deploy, first_answer, songs
 from slicewise.settings import Settings
+from slicewise.stores.online.operations.connecting import ReadMetadata
 from slicewise.stores.online.redis.status import StoreStatus, read_status
 
 
@@ -56,7 +57,7 @@ def report_of(settings: Settings, deployment: Deployment, changed: Sequence[str]
     check = job_report(status, "check")
     streams = [each for each in freshness_of(status) if each.source != own.SOURCE]
     with deploy.connected(settings) as store:
-        marks = store.marks()
+        marks = store.run(ReadMetadata())
     topics = {marks.topics.get(source.topic) for source in deployment.declared.sources}
     shown = songs.board_shown(settings) if songs.has_songs(settings, deployment) else None
     hours = {hour for swapped in status.swapped.values() for hour in swapped}

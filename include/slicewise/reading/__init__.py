@@ -1,1 +1,4 @@
-"""One path for every answer: plan what is read, ask for it, combine it."""
+"""One path for every answer: plan what is read, ask for it, combine it.
+
+Doors: plan, answer.
+"""

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from slicewise.aggregates.contract import Finished
+from slicewise.aggregates.operations import Finished
 from slicewise.aggregates.scalar import Scalars
 from slicewise.offsets.vector import OffsetVector
 from slicewise.reading.batched import BatchedPlan, combine
@@ -24,7 +24,7 @@ from slicewise.reading.pending import PendingSeen
 from slicewise.reading.plan import Interval, Total, plan_key, plan_read
 from slicewise.reading.rows import Gathering, Rows, gather
 from slicewise.reading.scalar import ScalarGathering, finish_few, rows_of
-from slicewise.windows.slices import floor
+from slicewise.windows.bounds import floor
 
 __all__ = ["BatchedPlan", "Merged", "NodeClaims", "Stored", "merge", "plan_key", "plan_read"]
 

@@ -16,8 +16,9 @@ from typing import Any
 
 import numpy as np
 
-from slicewise.aggregates.contract import Aggregate, Finished
+from slicewise.aggregates.contract import Aggregate
 from slicewise.aggregates.kernel.columns import Columns
+from slicewise.aggregates.operations import Finished
 from slicewise.aggregates.scalar import Run, Scalars
 from slicewise.codec import Layout, ScalarRows
 from slicewise.reading.plan import Int64, ReadPlan

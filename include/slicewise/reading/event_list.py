@@ -14,21 +14,22 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from slicewise.aggregates.contract import Finished
 from slicewise.aggregates.kernel.events import Rows
+from slicewise.aggregates.operations import Finished
 from slicewise.codec import IDENTITY_BYTES, identity_time, score_of
+from slicewise.codec.store_fields import fields as f
 from slicewise.errors import CodecError
 from slicewise.offsets import token as tokens
 from slicewise.offsets.vector import OffsetVector, TopicPartition
 from slicewise.reading.claims import Stored
 from slicewise.reading.plan import Finisher, Interval, ReadMode
-from slicewise.windows import slices
+from slicewise.windows.bounds import EARLIEST_US
 
 if TYPE_CHECKING:
     from slicewise.features.plan.unit import PlannedFeature, StorageUnit
 
 Int64 = npt.NDArray[np.int64]
-GUARD, LOW = b"l:", b"w"
+GUARD, LOW = f.APPLIED.prefix, f.LOW.form
 
 
 class Span(NamedTuple):
@@ -77,8 +78,8 @@ def plan_list(unit: StorageUnit, features: Sequence[PlannedFeature], mode: ReadM
     span_of = []
     finishers: dict[Finisher, int] = {}
     for planned in features:
-        start, end = slices.bounds(planned.window, mode, t_us, unit.slice_us)
-        span = Span(start, end, planned.window.rows, end - slices.holds_end(planned.window, mode))
+        start, end = planned.window.bounds(mode, t_us, unit.slice_us)
+        span = Span(start, end, planned.window.most_rows, end - planned.window.holds_end(mode))
         span_of.append(found.setdefault(span, len(found)))
     finisher_of = tuple(finishers.setdefault(Finisher(f.partial, f.aggregate), len(finishers)) for f in features)
     spans = tuple(found)
@@ -111,7 +112,7 @@ def _ranges(spans: Sequence[Span]) -> tuple[tuple[int, int, int], ...]:
     for span in spans:
         if span.rows:
             most[span.end_us] = max(span.rows, most.get(span.end_us, 0))
-    found += [(slices.EARLIEST_US, end - 1, rows) for end, rows in most.items()]
+    found += [(EARLIEST_US, end - 1, rows) for end, rows in most.items()]
     return tuple((score_of(first), score_of(last), newest) for first, last, newest in found)
 
 

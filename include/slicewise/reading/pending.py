@@ -21,10 +21,11 @@ from slicewise.aggregates.kernel.columns import Columns
 from slicewise.aggregates.kernel.events import Event
 from slicewise.aggregates.kernel.fields import SIGN_BIT
 from slicewise.codec import IDENTITY_BYTES, PLACE_OF, Layout, Members, OpenMembers, unpack_skip
+from slicewise.codec.store_fields import fields as f
 from slicewise.errors import CodecError
 from slicewise.offsets.vector import TopicPartition
 from slicewise.reading.plan import NOWHERE, Int64, ReadPlan
-from slicewise.windows.slices import HOUR_US
+from slicewise.windows.durations import HOUR_US
 
 FEW_EVENTS = 32
 """Up to about so many events Python's own numbers are faster than whole columns."""
@@ -156,7 +157,7 @@ def opened(plan: ReadPlan, values: Sequence[bytes]) -> OpenMembers:
 def standing(fields: Mapping[bytes, bytes], place: TopicPartition) -> tuple[int, int]:
     """Half-open range of the offsets at a place whose events of the tail stand, by the other fields of the hash."""
     at = b"%s:%d" % (place[0].encode(), place[1])
-    guard, skipped = int(fields.get(b"l:" + at, -1)), fields.get(b"x:" + at)
+    guard, skipped = int(fields.get(f.APPLIED.prefix + at, -1)), fields.get(f.SKIPPED.prefix + at)
     if skipped is not None:
         first, last = unpack_skip(skipped)
         if guard < last:  # what was left out is not folded yet: nothing from there on is all there is

@@ -20,10 +20,12 @@ import numpy.typing as npt
 
 from slicewise.aggregates.alone import FewOf
 from slicewise.aggregates.contract import Aggregate
+from slicewise.codec.store_fields import fields as f
 from slicewise.offsets import token as tokens
 from slicewise.offsets.vector import OffsetVector, TopicPartition
-from slicewise.windows import slices
-from slicewise.windows.slices import HOUR_US, PENTAD_DAYS
+from slicewise.windows.bounds import EARLIEST_US
+from slicewise.windows.durations import HOUR_US
+from slicewise.windows.segments import PENTAD_DAYS, segments, slice_segments, whole_five_days
 
 if TYPE_CHECKING:
     from slicewise.features.plan.unit import PlannedFeature, StorageUnit
@@ -32,7 +34,7 @@ ReadMode = Literal["live", "at"]
 Interval = tuple[int, int]
 Int64 = npt.NDArray[np.int64]
 HOURS_PER_DAY = 24
-COVERED_HOURS, DAY_TOTAL, PENTAD_TOTAL = b"c", b"d", b"p"
+COVERED_HOURS, DAY_TOTAL, PENTAD_TOTAL = f.COMPACTED.form, f.DAY_TOTAL.form, f.FIVE_DAY_TOTAL.form
 FOR_EVER_US = 1 << 62
 """Where the earliest window starts of a plan of lifetimes alone: nothing has to be kept for it."""
 TOKENS_LIMIT = 256
@@ -321,17 +323,17 @@ def plan_read(
     steps: dict[tuple[Interval, int], int] = {}
     by_pentads: set[tuple[Interval, int]] = set()
     for planned in features:
-        interval = slices.bounds(planned.window, mode, t_us, unit.slice_us), planned.window.gap_us
-        step = slices.resolution(planned.window, unit.slice_us)
+        interval = planned.window.bounds(mode, t_us, unit.slice_us), planned.window.session_gap_us
+        step = planned.window.resolution(unit.slice_us)
         # equal bounds of different windows are read once, by the finer of their resolutions
         steps[interval] = min(step, steps.get(interval, step))
-        if slices.reads_pentads(planned.window) or (planned.window.is_lifetime and unit.pentads):
+        if planned.window.reads_five_days or (planned.window.unbounded and unit.pentads):
             by_pentads.add(interval)
         interval_of.append(found.setdefault(interval, len(found)))
     intervals = tuple(interval for interval, _ in found)
     gaps = tuple(gap for _, gap in found)
-    lifetimes = [i for i, (start, _) in enumerate(intervals) if start == slices.EARLIEST_US]
-    kept = [start for start, _ in intervals if start != slices.EARLIEST_US]
+    lifetimes = [i for i, (start, _) in enumerate(intervals) if start == EARLIEST_US]
+    kept = [start for start, _ in intervals if start != EARLIEST_US]
     end_us = max(end for _, end in intervals)
     masks = _Masks(len(intervals))
     finishers: dict[Finisher, int] = {}
@@ -414,10 +416,10 @@ def _day_fields(
     rows: dict[tuple[int, int], dict[int, tuple[int, int]]] = {}
     for i, (start, end, resolution_us, by_pentads) in enumerate(intervals):
         if resolution_us:
-            parts = slices.segments(start, end, unit.slice_us, resolution_us)
+            parts = segments(start, end, unit.slice_us, resolution_us)
         else:
-            parts = slices.slice_segments(start, end, unit.slice_us)
-        whole, single = slices.pentads(parts.days) if by_pentads else (range(0), tuple(parts.days))
+            parts = slice_segments(start, end, unit.slice_us)
+        whole, single = whole_five_days(parts.days) if by_pentads else (range(0), tuple(parts.days))
         for pentad in whole:
             if FiveDays(pentad) in without_total:
                 single += tuple(days_of(pentad))
@@ -446,10 +448,10 @@ def _day_fields(
     for pentad, windows in pentads.items():
         fields[days_of(pentad)[-1]].append((PENTAD_TOTAL, FiveDayTotal(pentad, masks.number(windows))))
     for hour, windows in hours.items():
-        entry = (b"h:%d" % hour, HourTotal(hour, masks.number(windows)))
+        entry = (f.HOUR.form % hour, HourTotal(hour, masks.number(windows)))
         fields.setdefault(hour // HOURS_PER_DAY, []).append(entry)
     for (hour, level), spans in rows.items():
-        name = (b"s:%d" if level == unit.slice_us else b"m:%d") % hour
+        name = (f.SLICES if level == unit.slice_us else f.MINUTES).form % hour
         part = _rows(hour, [spans.get(i) for i in range(len(intervals))], masks)
         fields.setdefault(hour // HOURS_PER_DAY, []).append((name, part))
     return tuple(

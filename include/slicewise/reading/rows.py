@@ -34,6 +34,7 @@ from slicewise.codec import (
     unpack_lifetime,
     unpack_tail,
 )
+from slicewise.codec.store_fields import fields as f
 from slicewise.errors import BeyondRetention, CodecError, DataLoss, StoreUnavailable
 from slicewise.offsets.vector import OffsetVector, TopicPartition
 from slicewise.reading.cache import CachedColumns, PartialCache
@@ -49,7 +50,7 @@ from slicewise.reading.pending import (
     tail_of,
 )
 from slicewise.reading.plan import NOWHERE, FiveDays, HotField, HourRows, Int64, ReadPlan, Total
-from slicewise.windows.slices import HOUR_US
+from slicewise.windows.durations import HOUR_US
 
 LEARNED_LIMIT = 50_000
 """Hot field names that a plan remembers."""
@@ -299,13 +300,13 @@ NO_TOTAL = Brought(-(1 << 62), 0)
 
 def _add_total(plan: ReadPlan, part: Stored, base: NodeClaims, rows: Rows, key: int) -> Brought:
     """Adds the entity's total, if it has one."""
-    at = next((i for i in range(0, len(part.hot), 2) if part.hot[i] == b"t"), None)
+    at = next((i for i in range(0, len(part.hot), 2) if part.hot[i] == _LIFETIME), None)
     if at is None:
         return NO_TOTAL
     value = part.hot[at + 1]
     horizon, seq, _ = unpack_lifetime(value)
     if min(plan.start_us, plan.lifetime_end_us) < horizon * HOUR_US:
-        shifts = (feature.window.offset_us for feature in plan.features if feature.window.is_lifetime)
+        shifts = (feature.window.offset_us for feature in plan.features if feature.window.unbounded)
         raise BeyondRetention(
             f"view {plan.unit.view!r} keeps totals of what lies before hour {horizon}, and cannot cut them",
             where="at",
@@ -394,7 +395,8 @@ def _left(
     return PendingSeen(0, NO_EVENTS.newest_us, lacking) if lacking else NO_EVENTS
 
 
-_EVENT = b"q"
+_RUNNING, _APPLIED, _LIFETIME = (entry.letter.encode() for entry in (f.RUNNING, f.APPLIED, f.LIFETIME))
+_EVENT = f.PENDING.letter.encode()
 """What names of tail fields begin with, and no others."""
 _EVENTS = bytes(letter == _EVENT[0] for letter in range(256))
 _OTHERS = bytes(letter != _EVENT[0] for letter in range(256))
@@ -433,25 +435,26 @@ def _learn(plan: ReadPlan, name: bytes) -> HotField:
 def _hot_field(plan: ReadPlan, name: bytes) -> HotField:
     parts = name.split(b":")
     try:
-        if parts[0] == b"r" and len(parts) == 4:
+        if parts[0] == _RUNNING and len(parts) == 4:
             number, place = int(parts[1]), (parts[2].decode("ascii"), int(parts[3]))
             region = np.searchsorted(plan.hot.cuts, number, side="right")
             hour = number * plan.unit.slice_us // HOUR_US
             return HotField("r", place, hour, int(plan.hot.masks[region]))
-        if parts[0] == b"l" and len(parts) == 3:
+        if parts[0] == _APPLIED and len(parts) == 3:
             return HotField("l", (parts[1].decode("ascii"), int(parts[2])), 0, NOWHERE)
         if parts[0] == _EVENT and len(parts) == 4:
             return HotField("q", (parts[1].decode("ascii"), int(parts[2])), 0, NOWHERE)
     except ValueError as error:
         raise CodecError(f"a hot field that is none: {name[:80]!r}") from error
-    if name == b"t":
+    if name == _LIFETIME:
         return HotField("t", ("", 0), 0, NOWHERE)  # added before the others
-    if parts[0] in _PASSED_OVER or name in (b"m", b"n"):
+    if parts[0] in _PASSED_OVER or name in _COUNTS:
         return _UNCOUNTED
     raise CodecError(f"a hot field that is none: {name[:80]!r}")
 
 
-_PASSED_OVER = (b"o", b"x", b"e")
+_PASSED_OVER = (*(entry.letter.encode() for entry in (f.PENDING_NUMBERS, f.SKIPPED)), b"e")
+_COUNTS = (f.PENDING_COUNT.form, b"n")
 """Of a tail: the numbers of its fields, and what was skipped, which is asked for by name.
 Beside them `m` says how many events there are. `e` and `n` are of the format before, and nobody counts them."""
 _UNCOUNTED = HotField("", ("", 0), 0, NOWHERE)

@@ -22,7 +22,7 @@ import pyarrow.compute as pc
 import pyarrow.csv as csv
 
 from slicewise.errors import ServerError
-from slicewise.windows.slices import DAY_US, HOUR_US, MINUTE_US
+from slicewise.windows.durations import DAY_US, HOUR_US, MINUTE_US
 
 Int64 = npt.NDArray[np.int64]
 

@@ -1,1 +1,4 @@
-"""Answers come from one service object, whether asked over HTTP or in process."""
+"""Answers come from one service object, whether asked over HTTP or in process.
+
+Doors: Client, answering, http.
+"""

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 from urllib.parse import urlsplit
 
-import uvicorn
-
 from slicewise import log
-from slicewise.errors import SettingsError
+from slicewise.errors import MissingExtra, SettingsError
+from slicewise.extras import needed
 from slicewise.settings import Settings
 
 GRACE_S = 10
@@ -18,6 +18,8 @@ WORKERS = "SLICEWISE_SERVING_WORKERS"
 
 def main() -> None:
     """Listens where the setting serving_url says."""
+    with needed("serving", "python -m slicewise.serving"):
+        import uvicorn
     log.to_stderr()
     settings = Settings.load()
     address = urlsplit(settings.serving_url)
@@ -58,4 +60,7 @@ def _workers(text: str) -> int:
 
 
 if __name__ == "__main__":
-    main()
+    try:
+        main()
+    except MissingExtra as error:
+        sys.exit(str(error))

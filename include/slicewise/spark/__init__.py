@@ -1,4 +1,6 @@
 """Everything that runs in a Spark driver or on its executors: fold, archive, compaction, backfill.
 
 Importing this package imports no pyspark; `conf` can be read from any environment.
+
+Doors: microbatch, realtime, lake.
 """

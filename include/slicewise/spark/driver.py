@@ -28,7 +28,12 @@ from slicewise.spark.runtime.log import event, warning
 from slicewise.spark.runtime.session import stream_session
 from slicewise.spark.runtime.share import Share
 from slicewise.stores.log.topics import KafkaLog
-from slicewise.stores.online.port import OnlineStore, StoreMetadata
+from slicewise.stores.online.control_record import StoreMetadata
+from slicewise.stores.online.operations.connecting import ReadMetadata
+from slicewise.stores.online.operations.deploying import ReadManifest
+from slicewise.stores.online.operations.pending import EndRealtime
+from slicewise.stores.online.operations.status import PutStatus, ReadStatus
+from slicewise.stores.online.port import OnlineStore
 from slicewise.stores.online.redis import open_store
 from slicewise.stores.recovery.schema_places import LEASE_S, record_places
 
@@ -151,11 +156,11 @@ class Driver:
         for error in ended:
             if error is not None and not isinstance(error, EpochSuperseded):
                 raise error if isinstance(error, SlicewiseError) else _Ended.of(error)
-        manifest = store.manifest(marks.units) if marks.units else None
+        manifest = store.run(ReadManifest(marks.units)) if marks.units else None
         if manifest is None:
             event("nothing_deployed")
             return
-        deployment, stands = Deployment.from_json(manifest), store.marks()  # the ledger after the drain
+        deployment, stands = Deployment.from_json(manifest), store.run(ReadMetadata())  # the ledger after the drain
         opening = deployment.opening and stands.units == marks.units and self.part == Driver.part
         self._opening = (deployment, stands, time.monotonic()) if opening else None
         if self._healer.bridged(store, deployment, stands) is stands:  # else it is a newer deployment's turn
@@ -195,16 +200,16 @@ class Driver:
         if applied > self._applied:
             self._applied, self._failures = applied, 0
         for name, figures in self._figures().items():
-            store.put_status(f"{self.part}:{name}", _text(figures))
+            store.run(PutStatus(f"{self.part}:{name}", _text(figures)))
 
     def _look_at_tail(self, store: OnlineStore, marks: StoreMetadata, query: SourceQuery) -> None:
         """The fold takes its time while the tail lives; where it is off, the mark goes that one left in another life of
         the store."""
         name = query.plan.source.name
         if self.settings.tail == "on":
-            said = store.status(f"tail:{name}")
+            said = store.run(ReadStatus(f"tail:{name}"))
             query.paced = lives(StreamStatus.parse(name, said) if said else None, self.clock.now_us())
-        elif name in marks.tails and store.end_tail(name):
+        elif name in marks.tails and store.run(EndRealtime(name)):
             event("tail_ended", source=name)
 
     def _figures(self) -> Mapping[str, Mapping[str, Any]]:
@@ -256,7 +261,7 @@ class Driver:
         try:
             store = open_store(self.settings.redis_url)
             for name, each in figures.items():
-                store.put_status(f"{self.part}:{name}", _text(each))
+                store.run(PutStatus(f"{self.part}:{name}", _text(each)))
             store.close()
         except (StoreUnavailable, SettingsError) as away:
             warning("status_not_stored", error=away.what)

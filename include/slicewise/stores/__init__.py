@@ -1,1 +1,4 @@
-"""Stores are reached through ports: what is written is written whole or not at all."""
+"""Stores are reached through ports: what is written is written whole or not at all.
+
+Doors: log, online, lake.
+"""

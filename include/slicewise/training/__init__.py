@@ -1,4 +1,7 @@
-"""Training sets: what was known, rebuilt with the bits that were served."""
+"""Training sets: what was known, rebuilt with the bits that were served.
+
+Doors: training_set, snapshot, evaluate.
+"""
 
 from __future__ import annotations
 

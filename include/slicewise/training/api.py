@@ -10,6 +10,7 @@ import numpy as np
 
 from slicewise.calls import checked_arguments
 from slicewise.errors import BadRequest
+from slicewise.extras import needed
 from slicewise.features.plan.deployment import Deployment
 from slicewise.settings import Settings
 from slicewise.training.answering.ask import Asked, named, resolve
@@ -20,7 +21,7 @@ from slicewise.training.archiving.pending import Need, need_of, pending
 from slicewise.training.dataset import DataSet, build_snapshot, build_training_set
 from slicewise.training.snapshots import instants
 from slicewise.training.tables.instants import instant_us, text_of
-from slicewise.windows.slices import parse_duration
+from slicewise.windows.durations import parse_duration
 
 Say = Callable[[str], None]
 
@@ -30,6 +31,7 @@ def _nobody(line: str) -> None:
 
 
 @checked_arguments
+@needed("training", "sw.training_set")
 def training_set(
     spine: object,
     features: object,
@@ -61,6 +63,7 @@ def training_set(
 
 
 @checked_arguments
+@needed("training", "sw.snapshot")
 def snapshot(
     features: object,
     *,

@@ -18,9 +18,9 @@ from slicewise.aggregates import Finished
 from slicewise.errors import BadRequest, DataLoss
 from slicewise.features.plan.deployment import Deployment
 from slicewise.offsets.token import Token
-from slicewise.training.answering.ask import Asked, answer_spine, entity_types, incomplete, reach, resolve
+from slicewise.training.answering.ask import Asked, answer_spine, entity_types, incomplete, questions_of, reach, resolve
 from slicewise.training.answering.asking import asking
-from slicewise.training.answering.questions import questions_of, refuse_questions
+from slicewise.training.answering.questions import refuse_questions
 from slicewise.training.archive import Archive, Archived
 from slicewise.training.manifest import SPINE_SUFFIX, SUFFIX, Manifest, beside, described
 from slicewise.training.ranges import Ints
@@ -28,7 +28,7 @@ from slicewise.training.snapshots import answer_snapshot
 from slicewise.training.tables.csv_form import csv_bytes
 from slicewise.training.tables.read import is_csv
 from slicewise.training.tables.spine import AT, Spine, read_spine
-from slicewise.windows.slices import Mode
+from slicewise.windows.bounds import Mode
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -36,7 +36,7 @@ from slicewise.training.answering.tree import SortedRows
 from slicewise.training.ranges import Ints
 from slicewise.training.tables.given import typed_events
 from slicewise.training.tables.spine import AT, Spine, read_spine
-from slicewise.windows.slices import Mode, bounds_columns
+from slicewise.windows.bounds import Mode
 
 MODES: tuple[Mode, ...] = ("event_time", "at", "live")
 MODE = "mode"
@@ -173,7 +173,7 @@ def _bounds(unit: StorageUnit, feature: PlannedFeature, modes: Sequence[Mode], s
     for mode in MODES:
         rows: Ints = np.flatnonzero(asked == mode).astype(np.int64)
         if len(rows):
-            start[rows], end[rows] = bounds_columns(feature.window, mode, spine.at_us[rows], unit.slice_us)
+            start[rows], end[rows] = feature.window.bounds_columns(mode, spine.at_us[rows], unit.slice_us)
     return start, end
 
 

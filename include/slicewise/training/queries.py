@@ -28,7 +28,8 @@ from slicewise.training.dataset import DataSet, build_snapshot, build_training_s
 from slicewise.training.snapshots import MAX_ROWS
 from slicewise.training.tables.instants import as_timestamps
 from slicewise.training.tables.spine import AT, Given, given_spine
-from slicewise.windows.slices import Window, as_window
+from slicewise.windows.kinds import as_window
+from slicewise.windows.periodic import Periodic
 
 WINDOW_END = "window_end"
 _FOR_EVER = 2**62
@@ -105,14 +106,15 @@ def query_rows(
     begin = -_FOR_EVER if start_us is None else start_us
     end = _FOR_EVER if end_us is None else end_us
     windows = [as_window(window) for feature in view.features for window in feature.windows]
-    complete = all(window.hop_us and not window.open for window in windows)
+    periodic = [window for window in windows if isinstance(window, Periodic) and not window.open]
+    complete = len(periodic) == len(windows)
     reach = max(window.length_us + window.offset_us for window in windows) if complete else 0
     first = begin - reach if start_us is not None else begin
     span = first, min(end, reached.until_us)
     kept, _ = row_logic(unit, events_of(archive, source, unit, *span, reached.seq), span)
     known = {source.name: reached}
     if complete:
-        asked = _spine(_ends(unit, kept, windows, begin, min(end, reached.until_us)))
+        asked = _spine(_ends(unit, kept, periodic, begin, min(end, reached.until_us)))
         return _rows(view, WINDOW_END, build_training_set(deployment, archive, asked, refs, "event_time", known))
     asked = _spine(_each(unit, kept))
     built = build_training_set(deployment, archive, asked, refs, "event_time", known, mode="row")
@@ -135,7 +137,7 @@ def _each(unit: StorageUnit, kept: pa.Table) -> pa.Table:
     return kept.select([name for name, _ in unit.entity]).take(pa.array(order)).append_column(AT, at)
 
 
-def _ends(unit: StorageUnit, kept: pa.Table, windows: Sequence[Window], begin: int, end: int) -> pa.Table:
+def _ends(unit: StorageUnit, kept: pa.Table, windows: Sequence[Periodic], begin: int, end: int) -> pa.Table:
     """A question per entity and end of a window that holds an event, ends in (begin, end]."""
     names = [name for name, _ in unit.entity]
     known = entities_of(kept, names)

@@ -19,7 +19,6 @@ from slicewise.training.archive import Archive, Archived, refuse_beyond
 from slicewise.training.ranges import Ints
 from slicewise.training.tables.instants import as_timestamps
 from slicewise.training.tables.spine import AT
-from slicewise.windows.slices import bounds_columns
 
 MAX_INSTANTS = 10_000
 MAX_ROWS = 50_000_000
@@ -87,7 +86,7 @@ def _one_key(asked: Sequence[Asked]) -> tuple[str, ...]:
 
 def _bounds(asked: Asked, at_us: Ints) -> dict[str, Bounds]:
     slice_us = asked.unit.slice_us
-    return {feature.column: bounds_columns(feature.window, "event_time", at_us, slice_us) for feature in asked.features}
+    return {feature.column: feature.window.bounds_columns("event_time", at_us, slice_us) for feature in asked.features}
 
 
 def _all(names: tuple[str, ...], views: Sequence[tuple[Asked, UnitEvents]], types: Mapping[str, str]) -> Entities:

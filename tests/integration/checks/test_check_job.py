@@ -22,10 +22,10 @@ from slicewise.stores.lake.catalog import open_catalog
 from slicewise.stores.lake.records import records
 from slicewise.stores.lake.schemas import CHECKS
 from tests.e2e.payments import PARTITIONS, payments
-from tests.support.oracle import HOUR
-from tests.support.stack import Stack, stack
+from tests.support.oracles.answers import HOUR
+from tests.support.platform.stack import Stack, stack
 
-pytestmark = [pytest.mark.server, pytest.mark.spark, pytest.mark.timeout(1800)]
+pytestmark = pytest.mark.timeout(1800)
 
 PROJECT = Path(__file__).parents[2] / "e2e" / "project"
 SEED = 77

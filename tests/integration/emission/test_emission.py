@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 
 from slicewise.local.servers import stream
-from tests.support.stack import Stack, stack_of
+from tests.support.platform.stack import Stack, stack_of
 
-pytestmark = [pytest.mark.server, pytest.mark.spark, pytest.mark.timeout(1200)]
+pytestmark = pytest.mark.timeout(1200)
 
 SEED = 20261121
 S = 1_000_000

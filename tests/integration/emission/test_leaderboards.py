@@ -15,10 +15,11 @@ import pytest
 
 from slicewise.codec.leaderboards import StoredLeaderboard
 from slicewise.local.servers import stream
+from slicewise.stores.online.operations.leaderboards import ReadLeaderboard
 from slicewise.stores.online.redis import open_store
-from tests.support.stack import Stack, stack_of
+from tests.support.platform.stack import Stack, stack_of
 
-pytestmark = [pytest.mark.server, pytest.mark.spark, pytest.mark.timeout(1200)]
+pytestmark = pytest.mark.timeout(1200)
 
 SEED = 20261122
 S = 1_000_000
@@ -59,7 +60,7 @@ class Watcher(threading.Thread):
 
     def run(self) -> None:
         while not self._done.wait(0.02):
-            found = self._store.board("top_songs")
+            found = self._store.run(ReadLeaderboard("top_songs"))
             if found.board is not None and found.board not in self.boards:
                 self.boards[found.board] = board = StoredLeaderboard.unpack(found.board)
                 self.ages.append((found.time_us - board.end_us) / S)

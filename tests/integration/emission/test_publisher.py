@@ -9,9 +9,9 @@ from slicewise.offsets.vector import OffsetVector
 from slicewise.stores.log.producer import PlainWriter, Record
 from slicewise.stores.log.publisher import Kept, ProgressLog, Publisher
 from slicewise.stores.log.topics import KafkaLog
-from tests.support.servers import KafkaBroker
+from tests.support.platform.servers import KafkaBroker
 
-pytestmark = [pytest.mark.server, pytest.mark.timeout(300)]
+pytestmark = pytest.mark.timeout(300)
 OTHER = "f" * 32
 
 

@@ -15,11 +15,21 @@ import redis
 
 from slicewise.local.servers import stream
 from slicewise.stores.online import keys
+from slicewise.stores.online.operations.connecting import ReadMetadata
 from slicewise.stores.online.redis.status import read_status
-from slicewise.windows.slices import HOUR_US
-from tests.support.airflow import EVENTS, HOURS, PATIENCE_S, PROJECT, SECOND_VIEW, USERS, AirflowStack, airflow_stack
+from slicewise.windows.durations import HOUR_US
+from tests.support.platform.airflow import (
+    EVENTS,
+    HOURS,
+    PATIENCE_S,
+    PROJECT,
+    SECOND_VIEW,
+    USERS,
+    AirflowStack,
+    airflow_stack,
+)
 
-pytestmark = [pytest.mark.server, pytest.mark.airflow, pytest.mark.spark, pytest.mark.timeout(2400)]
+pytestmark = pytest.mark.timeout(2400)
 
 DAGS = {
     "backfill_view",
@@ -104,7 +114,7 @@ def test_a_new_view_gets_its_history_and_is_ready(platform: AirflowStack) -> Non
     [run] = platform.api.runs("backfill_view", run_type="manual")
     assert platform.api.wait(run, timeout_s=PATIENCE_S).well, platform.api.log(run, "backfill")[-6000:]
     with platform.store() as store:
-        marks = store.marks()
+        marks = store.run(ReadMetadata())
     units = [unit for unit in read_status(platform.settings.redis_url).units if unit["view"] == "songs"]
     assert [unit["storage_fingerprint"] in marks.ready for unit in units] == [True]
 

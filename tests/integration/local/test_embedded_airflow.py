@@ -11,9 +11,9 @@ import pytest
 
 from slicewise.local.servers import process, services, supervisor
 from slicewise.settings import Settings
-from tests.support.servers import listening
+from tests.support.platform.servers import listening
 
-pytestmark = [pytest.mark.server, pytest.mark.timeout(900)]
+pytestmark = pytest.mark.timeout(900)
 
 
 def _get(port: int, path: str) -> dict[str, object]:

@@ -20,9 +20,7 @@ from slicewise.errors import ServerError, SettingsError
 from slicewise.local.servers import control, process, services, supervisor
 from slicewise.local.servers.state import StateFolder
 from slicewise.settings import Settings
-from tests.support.servers import KafkaBroker, RedisServer, listening
-
-pytestmark = pytest.mark.server
+from tests.support.platform.servers import KafkaBroker, RedisServer, listening
 
 
 @pytest.fixture

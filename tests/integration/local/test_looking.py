@@ -12,9 +12,7 @@ from slicewise.local import gaps as holes
 from slicewise.local import rebuilding
 from slicewise.settings import Settings
 from slicewise.stores.online.redis.status import connected
-from tests.support.servers import RedisServer
-
-pytestmark = pytest.mark.server
+from tests.support.platform.servers import RedisServer
 
 
 @pytest.mark.parametrize("look", ["rebuild --plan", "hole"])

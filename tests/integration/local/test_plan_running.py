@@ -11,10 +11,11 @@ from slicewise.cli import main
 from slicewise.features.plan.planner import plan
 from slicewise.features.project import load_project
 from slicewise.offsets.vector import OffsetVector
+from slicewise.stores.online.operations.connecting import Initialise
+from slicewise.stores.online.operations.deploying import Deploy
 from slicewise.stores.online.redis import open_store
-from tests.support.servers import RedisServer
+from tests.support.platform.servers import RedisServer
 
-pytestmark = pytest.mark.server
 EXAMPLE = Path(__file__).parents[3] / "examples" / "flights"
 
 
@@ -41,9 +42,9 @@ def test_a_plan_says_what_differs_from_the_deployment(
     deployed = plan(load_project(project / "features.py"))
     store = open_store(own_redis.url)
     try:
-        marks = store.initialise()
+        marks = store.run(Initialise())
         topics = {source.topic: "0" * 31 + "1" for source in deployed.sources}
-        store.deploy(deployed, marks.epoch, topics, OffsetVector())
+        store.run(Deploy(deployed, marks.epoch, topics, OffsetVector()))
     finally:
         store.close()
     before = operator.dbsize()

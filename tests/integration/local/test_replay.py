@@ -19,9 +19,8 @@ from slicewise.replay.schedule import Pace, partition_of
 from slicewise.replay.songs import Plays
 from slicewise.stores.log.producer import Record, TransactionalWriter, last_records
 from slicewise.stores.log.topics import KafkaLog
-from tests.support.servers import KafkaBroker
+from tests.support.platform.servers import KafkaBroker
 
-pytestmark = pytest.mark.server
 PARTITIONS = 3
 Logged = tuple[int, int, int, bytes]
 """(number, partition, time_ms, value) of an event that stands in the topic."""

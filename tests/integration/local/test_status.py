@@ -21,12 +21,14 @@ from slicewise.local.servers import process, supervisor
 from slicewise.local.servers.process import Birth
 from slicewise.settings import Settings
 from slicewise.stores.online.model import phases
+from slicewise.stores.online.operations.connecting import ReadMetadata, ReadTime
+from slicewise.stores.online.operations.deploying import Deploy
+from slicewise.stores.online.operations.readiness import MarkBuilding, MarkReady
+from slicewise.stores.online.operations.status import PutStatus
 from slicewise.stores.online.redis.status import amend_part, read_status, record_part
 from tests.integration.serving.support import deployment, everyone
-from tests.support.served import TOPIC, Event, Served
-from tests.support.servers import RedisServer
-
-pytestmark = pytest.mark.server
+from tests.support.platform.servers import RedisServer
+from tests.support.stores.served import TOPIC, Event, Served
 
 
 @pytest.fixture
@@ -56,20 +58,24 @@ def test_all_servers_up_is_not_well_while_a_view_is_refused(
     assert [(each["detail"], each["state"]) for each in found["finding"]] == [("nothing is deployed", "past")]
 
     with Served.on(settings.redis_url, plan(Project("tests", (everyone,)))) as served:
-        now_us = served.store.time_us()
+        now_us = served.store.run(ReadTime())
         columns = {"user_id": "ann", "country": "no", "seconds": 30.0, "n": 1}
         served.fold([Event(0, 0, now_us - 60_000_000, columns)])
         whole = Served(served.store, deployment())
         topics = {source.topic: TOPIC for source in whole.deployment.sources}
-        whole.store.deploy(whole.deployment, whole.store.marks().epoch, topics=topics)
+        whole.store.run(Deploy(whole.deployment, whole.store.run(ReadMetadata()).epoch, topics=topics))
         running = json.dumps({"state": "running", "heartbeat_us": now_us, "lag": 0})
         for source in whole.deployment.sources:
             record_part(settings.redis_url, f"stream:{source.name}", running)
-        left = [unit for unit in whole.deployment.units if unit.storage_fingerprint not in whole.store.marks().ready]
+        left = [
+            unit
+            for unit in whole.deployment.units
+            if unit.storage_fingerprint not in whole.store.run(ReadMetadata()).ready
+        ]
         assert left
-        whole.store.mark_building(left[0], 3, 12)
+        whole.store.run(MarkBuilding(left[0], 3, 12))
         said = {unit.storage_fingerprint: "Spark computes hours" for unit in left}
-        whole.store.put_status(phases.PART, phases.changed(None, said, whole.store.time_us()))
+        whole.store.run(PutStatus(phases.PART, phases.changed(None, said, whole.store.run(ReadTime()))))
 
         code, found = status(capsys)
         assert code == 3
@@ -87,7 +93,7 @@ def test_all_servers_up_is_not_well_while_a_view_is_refused(
         assert f"view {left[0].view}: answers 503: building, 3 of 12 hours; Spark computes hours" in told
 
         for unit in left:
-            whole.store.mark_ready(unit, whole.store.marks().starts[unit.storage_fingerprint])
+            whole.store.run(MarkReady(unit, whole.store.run(ReadMetadata()).starts[unit.storage_fingerprint]))
         code, found = status(capsys)
         assert (code, found["finding"]) == (0, [])
 

@@ -21,8 +21,6 @@ from slicewise.local.servers.process import Birth
 from slicewise.local.servers.state import StateFolder
 from slicewise.settings import Settings
 
-pytestmark = pytest.mark.server
-
 SERVERS = ("redis", "kafka", "serving")
 WITHIN_S = 120.0
 

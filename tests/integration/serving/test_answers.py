@@ -16,16 +16,16 @@ import pytest
 
 import slicewise as sw
 from slicewise import errors
+from slicewise.client.http import HttpClient
 from slicewise.offsets import token as tokens
 from slicewise.offsets.vector import OffsetVector
 from slicewise.serving.answering.requests import instant_us
-from slicewise.serving.client import Client, HttpClient
-from slicewise.windows.slices import DAY_US, HOUR_US, MINUTE_US
+from slicewise.serving.client import Client
+from slicewise.windows.durations import DAY_US, HOUR_US, MINUTE_US
 from tests.integration.serving.support import deployment, serving
-from tests.support.served import TOPIC, Event, Served
-from tests.support.servers import RedisServer, running
+from tests.support.platform.servers import RedisServer, running
+from tests.support.stores.served import TOPIC, Event, Served
 
-pytestmark = pytest.mark.server
 SEED = 20_130_101
 USERS = ("ann", "bob", "zoë", "per cent%", "a,b:c}{")
 COUNTRIES = ("no", "se")

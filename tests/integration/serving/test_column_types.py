@@ -9,18 +9,15 @@ from decimal import Decimal
 from typing import Any
 
 import httpx
-import pytest
 
 import slicewise as sw
 from slicewise.features.declare.project import Project
 from slicewise.features.plan.planner import plan
 from slicewise.offsets.vector import OffsetVector
-from slicewise.windows.slices import HOUR_US
+from slicewise.windows.durations import HOUR_US
 from tests.integration.serving.support import serving
-from tests.support.served import TOPIC, Event, Served
-from tests.support.servers import RedisServer, running
-
-pytestmark = pytest.mark.server
+from tests.support.platform.servers import RedisServer, running
+from tests.support.stores.served import TOPIC, Event, Served
 
 people = sw.KafkaSource(
     "people",

@@ -19,15 +19,13 @@ from slicewise.features.plan.planner import plan
 from slicewise.offsets.token import decode_all
 from slicewise.offsets.vector import OffsetVector
 from slicewise.serving.client import Client
-from slicewise.windows.slices import HOUR_US
+from slicewise.windows.durations import HOUR_US
 from tests.integration.serving.support import plays, serving
-from tests.support import oracle
-from tests.support.classes import Power, Reach
-from tests.support.oracle import OracleEvent
-from tests.support.served import TOPIC, Event, Served
-from tests.support.servers import RedisServer, running
-
-pytestmark = pytest.mark.server
+from tests.support.inputs.classes import Power, Reach
+from tests.support.oracles import answers as oracle
+from tests.support.oracles.answers import OracleEvent
+from tests.support.platform.servers import RedisServer, running
+from tests.support.stores.served import TOPIC, Event, Served
 
 SEED, USERS = 32, ("ann", "bob", "Zoë")
 LONG = "seconds > 30"

@@ -11,13 +11,13 @@ import msgspec
 import pytest
 
 from slicewise import errors
-from slicewise.serving.client import Client, HttpClient
-from slicewise.windows.slices import DAY_US, MINUTE_US
+from slicewise.client.http import HttpClient
+from slicewise.serving.client import Client
+from slicewise.windows.durations import DAY_US, MINUTE_US
 from tests.integration.serving.support import deployment, serving
-from tests.support.served import Event, Served
-from tests.support.servers import RedisServer, running
+from tests.support.platform.servers import RedisServer, running
+from tests.support.stores.served import Event, Served
 
-pytestmark = pytest.mark.server
 REFS = ["listening:plays_1h", "listening:seconds_1h"]
 ASKED = {"features": REFS, "entities": [{"user_id": "ann"}]}
 MSGPACK = "application/msgpack"

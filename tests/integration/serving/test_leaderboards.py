@@ -12,6 +12,7 @@ import pyarrow as pa
 import pytest
 
 import slicewise as sw
+from slicewise.client.http import HttpClient
 from slicewise.clock import SystemClock
 from slicewise.emission.leaderboards import LeaderboardSink
 from slicewise.emission.ticks import Tick
@@ -19,14 +20,14 @@ from slicewise.errors import UnknownName
 from slicewise.features.declare.project import Project
 from slicewise.features.plan.deployment import Deployment
 from slicewise.features.plan.planner import plan
-from slicewise.serving.client import HttpClient
+from slicewise.stores.online.operations.connecting import ReadMetadata, ReadTime
+from slicewise.stores.online.operations.deploying import Deploy
 from slicewise.stores.online.redis import open_store
 from tests.integration.serving.support import serving
-from tests.support.served import TOPIC, Served
-from tests.support.servers import RedisServer
-from tests.support.stored import cover
+from tests.support.platform.servers import RedisServer
+from tests.support.stores.served import TOPIC, Served
+from tests.support.stores.stored import cover
 
-pytestmark = pytest.mark.server
 SECOND_US = 1_000_000
 PLAYS = sw.KafkaSource("plays", schema={"song_id": "string", "at_": "timestamp_us"}, timestamp="at_")
 SONGS = sw.FeatureView(
@@ -57,8 +58,8 @@ def test_boards_are_served_with_their_age_and_flags(own_redis: RedisServer) -> N
             opened.callback(sink.close)
             return sink
 
-        sink = sink_of(MADE, served.store.marks().epoch)
-        end = served.store.time_us() // (60 * SECOND_US) * 60 * SECOND_US
+        sink = sink_of(MADE, served.store.run(ReadMetadata()).epoch)
+        end = served.store.run(ReadTime()) // (60 * SECOND_US) * 60 * SECOND_US
         sink.publish(tick({"zoë": 3, SCRIPT: 5, "a": 1}, end))
         with httpx.Client(base_url=address, trust_env=False) as http, HttpClient(address, timeout_s=60) as remote:
             found = http.get("/v1/leaderboards/top_songs").json()
@@ -104,14 +105,14 @@ def test_boards_are_served_with_their_age_and_flags(own_redis: RedisServer) -> N
             sink.publish(tick({"b": 1}, end + 60 * SECOND_US))
             assert remote.leaderboard("top_songs").flags == ()
             long_ago = end - 3_600 * SECOND_US
-            behind = sink_of(MADE, served.store.marks().epoch + 1)
+            behind = sink_of(MADE, served.store.run(ReadMetadata()).epoch + 1)
             behind.publish(tick({"old": 1}, long_ago))
             behind.flush()  # nothing newer came
             assert remote.leaderboard("top_songs").flags == ("stale",)
 
             # what another definition made is no board of this name
             changed = plan(Project.of("songs", [SONGS, sw.Leaderboard("top_songs", view=SONGS, by="plays_10s", k=3)]))
-            marks = served.store.deploy(changed, served.store.marks().epoch, topics={"plays": TOPIC})
+            marks = served.store.run(Deploy(changed, served.store.run(ReadMetadata()).epoch, topics={"plays": TOPIC}))
             assert remote.leaderboard("top_songs").flags == ("missing",)
             sink_of(changed, marks.epoch + 1).publish(tick({"a": 1, "b": 2, "c": 3}, end + 120 * SECOND_US))
             deadline = time.monotonic() + 60

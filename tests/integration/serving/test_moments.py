@@ -10,19 +10,16 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
 
-import pytest
-
 import slicewise as sw
 from slicewise.features.declare.project import Project
 from slicewise.features.plan.planner import plan
 from slicewise.offsets.vector import OffsetVector
 from slicewise.serving.client import Client
-from slicewise.windows.slices import HOUR_US
-from tests.support import moments
-from tests.support.served import TOPIC, Event, Served
-from tests.support.servers import RedisServer
+from slicewise.windows.durations import HOUR_US
+from tests.support.oracles import moments
+from tests.support.platform.servers import RedisServer
+from tests.support.stores.served import TOPIC, Event, Served
 
-pytestmark = pytest.mark.server
 SEED = 20_130_102
 USERS = ("ann", "bob", "zoë")
 ASKED = {

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import httpx
-import pytest
 import requests
 import schemathesis
 from hypothesis import HealthCheck, given, seed, settings
@@ -13,10 +12,9 @@ from schemathesis.core.result import Ok
 from schemathesis.specs.openapi.checks import positive_data_acceptance
 
 from tests.integration.serving.support import deployment, serving
-from tests.support.served import Served
-from tests.support.servers import RedisServer
+from tests.support.platform.servers import RedisServer
+from tests.support.stores.served import Served
 
-pytestmark = pytest.mark.server
 SEED = 7
 EXAMPLES = 25
 

@@ -6,21 +6,18 @@ import random
 import time
 from typing import Any
 
-import pytest
-
 import slicewise as sw
 from slicewise.features.declare.project import Project
 from slicewise.features.plan.planner import plan
 from slicewise.offsets.token import decode
 from slicewise.offsets.vector import OffsetVector
 from slicewise.serving.client import Client
-from slicewise.windows.slices import HOUR_US, MINUTE_US
-from tests.support import folds, oracle
-from tests.support.oracle import OracleEvent
-from tests.support.served import TOPIC, Event, Served
-from tests.support.servers import RedisServer
-
-pytestmark = pytest.mark.server
+from slicewise.windows.durations import HOUR_US, MINUTE_US
+from tests.support.inputs import folds
+from tests.support.oracles import answers as oracle
+from tests.support.oracles.answers import OracleEvent
+from tests.support.platform.servers import RedisServer
+from tests.support.stores.served import TOPIC, Event, Served
 
 SEED = 20261122
 SCHEMA = {"user": "string", "song": "string", "seconds": "double", "stars": "long", "played_at": "timestamp_us"}

@@ -16,16 +16,15 @@ from urllib.parse import urlsplit
 import httpx
 import pytest
 
+from slicewise.client.http import HttpClient
 from slicewise.errors import Overloaded, OverShare
 from slicewise.serving.answering.requests import MAX_BODY_BYTES
-from slicewise.serving.client import HttpClient
 from slicewise.serving.http import protocol
 from tests.integration.serving.support import deployment, serving
 from tests.integration.serving.test_store import BODY, play, post, value
-from tests.support.served import Served
-from tests.support.servers import RedisServer
+from tests.support.platform.servers import RedisServer
+from tests.support.stores.served import Served
 
-pytestmark = pytest.mark.server
 WAIT_S, TIMEOUT_S = 0.2, 1.0
 BOUND_S = WAIT_S + TIMEOUT_S + 2.0
 """What is allowed beside both bounds for a machine of which others take their part."""

@@ -11,17 +11,16 @@ import httpx
 import pytest
 
 import slicewise as sw
+from slicewise.client.http import HttpClient
 from slicewise.errors import BadRequest
 from slicewise.features.declare.project import Project
 from slicewise.features.plan.planner import plan
 from slicewise.offsets.vector import OffsetVector
-from slicewise.serving.client import Client, HttpClient
-from slicewise.windows.slices import HOUR_US
+from slicewise.serving.client import Client
+from slicewise.windows.durations import HOUR_US
 from tests.integration.serving.support import plays, serving
-from tests.support.served import TOPIC, Event, Served
-from tests.support.servers import RedisServer, running
-
-pytestmark = pytest.mark.server
+from tests.support.platform.servers import RedisServer, running
+from tests.support.stores.served import TOPIC, Event, Served
 
 visited = sw.FeatureView(
     "visited",

@@ -13,12 +13,15 @@ from slicewise.features.declare.project import Project
 from slicewise.features.plan.planner import plan
 from slicewise.serving.client import Client
 from slicewise.stores.online.model import phases
-from slicewise.windows.slices import MINUTE_US
+from slicewise.stores.online.operations.connecting import ReadMetadata, ReadTime
+from slicewise.stores.online.operations.deploying import Deploy
+from slicewise.stores.online.operations.readiness import MarkBuilding
+from slicewise.stores.online.operations.status import PutStatus
+from slicewise.windows.durations import MINUTE_US
 from tests.integration.serving.support import deployment, everyone, listening, serving
-from tests.support.served import TOPIC, Event, Served
-from tests.support.servers import RedisServer
+from tests.support.platform.servers import RedisServer
+from tests.support.stores.served import TOPIC, Event, Served
 
-pytestmark = pytest.mark.server
 BODY = {"features": ["everyone:plays_1h"]}
 
 
@@ -65,9 +68,9 @@ def test_a_unit_whose_history_is_being_built_is_not_answered(own_redis: RedisSer
         served.fold([play(0)])  # so that something lies below the start cover of a later unit
         whole = Served(served.store, deployment())
         topics = {source.topic: TOPIC for source in whole.deployment.sources}
-        whole.store.deploy(whole.deployment, whole.store.marks().epoch, topics=topics)
+        whole.store.run(Deploy(whole.deployment, whole.store.run(ReadMetadata()).epoch, topics=topics))
         unit = whole.deployment.view("listening")[0]
-        whole.store.mark_building(unit, 1, 4)
+        whole.store.run(MarkBuilding(unit, 1, 4))
         body = {"features": ["listening:plays_1h"], "entities": [{"user_id": "ann"}]}
         error = post(url, body).json()["error"]
         assert (error["kind"], error["progress"]) == ("NotReady", 0.25)
@@ -76,7 +79,7 @@ def test_a_unit_whose_history_is_being_built_is_not_answered(own_redis: RedisSer
         reasons = httpx.get(url + "/readyz", trust_env=False, timeout=30).json()["reasons"]
         assert "view listening is building: 1 of 4 hours" in reasons
         said = {unit.storage_fingerprint: "Spark computes hours"}
-        whole.store.put_status(phases.PART, phases.changed(None, said, whole.store.time_us()))
+        whole.store.run(PutStatus(phases.PART, phases.changed(None, said, whole.store.run(ReadTime()))))
         deadline = time.monotonic() + 60
         while "is building, 25%: Spark computes hours (for " not in post(url, body).json()["error"]["what"]:
             assert time.monotonic() < deadline, "nobody listened to what the build waits for"

@@ -24,13 +24,12 @@ from slicewise.reading.plan import plan_read
 from slicewise.serving.client import Client
 from slicewise.training.dataset import build_training_set
 from slicewise.training.tables.instants import as_timestamps
-from slicewise.windows.slices import DAY_US, HOUR_US, SECOND_US
+from slicewise.windows.durations import DAY_US, HOUR_US, SECOND_US
 from tests.e2e.compare import as_bytes
-from tests.support.logged import given, served_archive
-from tests.support.served import TOPIC, Event, Served
-from tests.support.servers import RedisServer, running
+from tests.support.platform.servers import RedisServer, running
+from tests.support.stores.logged import given, served_archive
+from tests.support.stores.served import TOPIC, Event, Served
 
-pytestmark = pytest.mark.server
 SEED = 20_261_121
 USERS = ("ann", "bob", "zoë")
 LENGTHS = {"10s": 10 * SECOND_US, "1m": 60 * SECOND_US, "1d": DAY_US, "30d": 30 * DAY_US}

@@ -17,17 +17,11 @@ import slicewise as sw
 from slicewise.spark.lake.compact_run import Request, compact
 from slicewise.stores.lake.archive import load, scan_events
 from slicewise.stores.lake.slices import scan_slices
-from slicewise.windows.slices import HOUR_US
-from tests.support.lake import Lake, lake
-from tests.support.registry import Registry, counted, framed, number, serving, varint, zigzag
+from slicewise.windows.durations import HOUR_US
+from tests.support.platform.lake import Lake, lake
+from tests.support.platform.registry import Registry, counted, framed, number, serving, varint, zigzag
 
-pytestmark = [
-    pytest.mark.spark,
-    pytest.mark.server,
-    pytest.mark.timeout(900),
-    # py4j and librdkafka leave sockets to the collector
-    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
-]
+pytestmark = pytest.mark.timeout(900)
 
 SCHEMA = {"born": "date", "n": "int8", "f": "float", "tags": "array<string>", "s": "string", "t": "timestamp_us"}
 EPOCH = date(1970, 1, 1)

@@ -1,7 +1,7 @@
 """Events that come again, on real servers: stream, archive, compaction, backfill, training and the check leave out the
 same ones, wherever in the log the two stand.
 
-What counts is told by an account that goes through the log event by event (tests/support/repeats.py).
+What counts is told by an account that goes through the log event by event (tests/support/oracles/repeats.py).
 """
 
 from __future__ import annotations
@@ -34,19 +34,14 @@ from slicewise.spark.lake.backfill import backfill
 from slicewise.spark.lake.compact_run import Request, compact
 from slicewise.spark.microbatch.streaming import plan_stream
 from slicewise.stores.log.topics import KafkaLog
+from slicewise.stores.online.operations.connecting import ReadMetadata
 from slicewise.training.answering.rows import events_of, row_logic
 from slicewise.training.archiving.offline import IcebergArchive
-from slicewise.windows.slices import HOUR_US, MINUTE_US, bounds
-from tests.support.lake import COLUMNS, Lake, expected, lake
-from tests.support.repeats import USERS, Record, Sent, duplicates, history, once
+from slicewise.windows.durations import HOUR_US, MINUTE_US
+from tests.support.oracles.repeats import USERS, Record, Sent, duplicates, history, once
+from tests.support.platform.lake import COLUMNS, Lake, expected, lake
 
-pytestmark = [
-    pytest.mark.spark,
-    pytest.mark.server,
-    pytest.mark.timeout(900),
-    # py4j and librdkafka leave sockets to the collector
-    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
-]
+pytestmark = pytest.mark.timeout(900)
 
 NAME = "retried"
 MOST = 20
@@ -67,7 +62,7 @@ class Told:
         unit, _ = self.deployment.resolve(refs[0])
         mode, at = ("live", self.now_us) if at_us is None else ("at", at_us)
         own = [self.deployment.resolve(ref)[1] for ref in refs]
-        spans = {f.column: bounds(f.window, mode, at, unit.slice_us) for f in own}  # type: ignore[arg-type]
+        spans = {f.column: f.window.bounds(mode, at, unit.slice_us) for f in own}  # type: ignore[arg-type]
         text = tokens.encode(unit.storage_fingerprint, unit.definition_fingerprint, self.cover, {}, mode, spans)
         counted = once(self.records, [n for n, _ in unit.entity], HOUR_US, MOST) if self.once else self.records
         found = []
@@ -160,7 +155,7 @@ def test_every_engine_leaves_out_the_same_events(shared: Lake, monkeypatch: pyte
     deployment = shared.deploy(view("by_user", ["user_id"]), view("by_song", ["song_id", "user_id"]))
     (late,) = deployment.view("by_song")
     with shared.store() as store:
-        marks = store.marks()
+        marks = store.run(ReadMetadata())
         planned = plan_stream(deployment, deployment.source(NAME), marks, KafkaLog(shared.settings.kafka_bootstrap))
         assert all(0 < planned.start[p] < marks.ledger.get((planned.topic_id, p)) for p in (0, 1))
     produce(shared, fourth[len(third) :])

@@ -21,18 +21,14 @@ from slicewise.stores.lake.archive import load, scan_events
 from slicewise.stores.lake.gaps import accepted
 from slicewise.stores.lake.records import records
 from slicewise.stores.lake.schemas import LEDGER, RUNS
+from slicewise.stores.online.operations.connecting import ReadMetadata
+from slicewise.stores.online.operations.readiness import MarkReady
 from slicewise.training.archiving.offline import IcebergArchive, Offline
 from slicewise.training.dataset import build_training_set, rebuild
-from slicewise.windows.slices import HOUR_US
-from tests.support.lake import Lake, lake
+from slicewise.windows.durations import HOUR_US
+from tests.support.platform.lake import Lake, lake
 
-pytestmark = [
-    pytest.mark.spark,
-    pytest.mark.server,
-    pytest.mark.timeout(1200),
-    # py4j and librdkafka leave sockets to the collector
-    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
-]
+pytestmark = pytest.mark.timeout(1200)
 
 USERS = ("ada", "bob", "eve")
 
@@ -77,7 +73,9 @@ def test_a_loss_is_shown_accepted_by_a_person_recorded_and_flagged(
     with shared.context() as context:
         compact(context, Request(over(2) // HOUR_US))
         store = context.store
-        store.mark_ready(unit, context.marks.starts[unit.storage_fingerprint], {unit.view: [unit.storage_fingerprint]})
+        store.run(
+            MarkReady(unit, context.marks.starts[unit.storage_fingerprint], {unit.view: [unit.storage_fingerprint]})
+        )
     assert command(shared, monkeypatch, capsys, "hole")["lost"] == 0
 
     # retention passes while the archive stands still: 20 of the next 30 go, the stream has folded them
@@ -198,5 +196,5 @@ def test_the_ledger_is_recorded_by_time_and_a_rerun_records_nothing(shared: Lake
         "no other source's places"
     )
     with shared.store() as store:
-        marks = store.marks()
+        marks = store.run(ReadMetadata())
     assert {(row["epoch"], row["generation"]) for row in found} == {(marks.epoch, marks.generation)}

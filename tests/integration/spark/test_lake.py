@@ -18,7 +18,6 @@ from slicewise.lifecycle.archiving import Extent
 from slicewise.lifecycle.sweep import rules_of, verdict
 from slicewise.local import rebuilding
 from slicewise.local.clean_hour import why_not_clean
-from slicewise.offsets.vector import OffsetVector
 from slicewise.spark.lake import backfill as backfill_run
 from slicewise.spark.lake.archive import Archiver, committed
 from slicewise.spark.lake.backfill import backfill
@@ -33,17 +32,16 @@ from slicewise.stores.lake.archive import archive_state, archived_until_us, load
 from slicewise.stores.lake.slices import Header
 from slicewise.stores.log.topics import KafkaLog
 from slicewise.stores.online.model import phases
+from slicewise.stores.online.operation import Operation
+from slicewise.stores.online.operations.committed import AdvanceCommitted
+from slicewise.stores.online.operations.connecting import ReadMetadata
+from slicewise.stores.online.operations.publish_hour import ReadHours
+from slicewise.stores.online.operations.status import PutStatus, ReadStatus
 from slicewise.stores.online.redis import sweep as store_sweep
-from slicewise.windows.slices import DAY_US, HOUR_US
-from tests.support.lake import Lake, expected, lake
+from slicewise.windows.durations import DAY_US, HOUR_US
+from tests.support.platform.lake import Lake, expected, lake
 
-pytestmark = [
-    pytest.mark.spark,
-    pytest.mark.server,
-    pytest.mark.timeout(900),
-    # py4j and librdkafka leave sockets to the collector
-    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
-]
+pytestmark = pytest.mark.timeout(900)
 
 USERS = ("ada", "bob", "eve")
 MINUTE_US = 60_000_000
@@ -116,7 +114,7 @@ def test_the_stream_applies_every_good_record_once_and_counts_the_bad_by_reason(
     assert status.records == 63
     assert status.bad == {"not_json": 1, "wrong_type:user_id": 1, "missing_required:user_id": 1}
     with shared.store() as store:
-        assert sum(store.marks().ledger.offsets.values()) == 63
+        assert sum(store.run(ReadMetadata()).ledger.offsets.values()) == 63
 
 
 def test_a_batch_whose_ledger_did_not_advance_is_applied_again_without_counting_twice(
@@ -128,16 +126,20 @@ def test_a_batch_whose_ledger_did_not_advance_is_applied_again_without_counting_
     shared.produce("again", good)
     query = shared.query(deployment, "again")
 
-    def crash(*_: object) -> OffsetVector:
-        raise DataLoss("the driver died here")
+    run = query._store.run
 
-    monkeypatch.setattr(query._store, "advance_ledger", crash)
+    def crash(operation: Operation[Any]) -> Any:
+        if isinstance(operation, AdvanceCommitted):
+            raise DataLoss("the driver died here")
+        return run(operation)
+
+    monkeypatch.setattr(query._store, "run", crash)
     with pytest.raises(Exception, match="the driver died here"):
         query.query.processAllAvailable()
     query.drain()
     check(shared, deployment.units[0], good)  # folded, and not in the ledger
     with shared.store() as store:
-        assert store.marks().ledger.get((query.plan.topic_id, 0)) == 0
+        assert store.run(ReadMetadata()).ledger.get((query.plan.topic_id, 0)) == 0
     shared.fold(deployment, "again")
     check(shared, deployment.units[0], good)
 
@@ -149,7 +151,7 @@ def test_a_ledger_below_the_log_is_refused_with_what_was_lost(shared: Lake) -> N
     log = KafkaLog(shared.settings.kafka_bootstrap)
     log.delete_records("gone", {0: 5})
     with shared.store() as store, pytest.raises(DataLoss, match="5 offsets are gone"):
-        plan_stream(deployment, deployment.source("gone"), store.marks(), log)
+        plan_stream(deployment, deployment.source("gone"), store.run(ReadMetadata()), log)
 
 
 def archiver(shared: Lake, context: Context, source: str) -> Archiver:
@@ -386,11 +388,11 @@ def test_an_entity_whose_running_partial_straddles_the_cover_is_left_over_and_th
         report = Report("compact")
         UnitRun(context, table, report, None).swap([hour], 0, {})
         assert report.left_over == 1
-        assert context.store.swapped(unit) == {}
+        assert context.store.run(ReadHours(unit)) == {}
         check(shared, unit, stand)
         done = compact(context, Request(hour, only=True))
         assert done.left_over == 0
-        assert context.store.swapped(unit) == {hour: 2}
+        assert context.store.run(ReadHours(unit)) == {hour: 2}
         check(shared, unit, stand)
 
 
@@ -407,7 +409,7 @@ def test_a_backfill_builds_a_new_unit_from_exactly_what_lies_below_its_start(sha
     deployment = shared.deploy(first, second)
     unit = unit_of(deployment, "filled_by_song")
     with shared.store() as store:
-        marks = store.marks()
+        marks = store.run(ReadMetadata())
         assert unit.storage_fingerprint not in marks.ready
         assert sum(marks.starts[unit.storage_fingerprint].offsets.values()) == len(old)
     new = events(over(4), 40, 30_000_000)
@@ -415,16 +417,19 @@ def test_a_backfill_builds_a_new_unit_from_exactly_what_lies_below_its_start(sha
     shared.fold(deployment, "filled")
     said: list[str] = []
     with shared.context() as context, pytest.MonkeyPatch.context() as patched:
-        put = context.store.put_status
+        run = context.store.run
 
-        def noted(name: str, text: str) -> None:
-            put(name, text)
-            found = phases.said(context.store.status(phases.PART)).get(unit.storage_fingerprint)
-            said.extend([found.text] if name == phases.PART and found is not None else [])
+        def noted(operation: Operation[Any]) -> Any:
+            result = run(operation)
+            if not isinstance(operation, PutStatus) or operation.part != phases.PART:
+                return result
+            found = phases.said(run(ReadStatus(phases.PART))).get(unit.storage_fingerprint)
+            said.extend([found.text] if found is not None else [])
+            return result
 
-        patched.setattr(context.store, "put_status", noted)
+        patched.setattr(context.store, "run", noted)
         report = backfill(context, "filled_by_song")
-        assert phases.said(context.store.status(phases.PART)) == {}, "it is over"
+        assert phases.said(context.store.run(ReadStatus(phases.PART))) == {}, "it is over"
     hours = f"hours 1 to {len(report.hours)} of {len(report.hours)}"
     assert said == [
         "the archive takes in what the log of source filled holds",
@@ -440,7 +445,7 @@ def test_a_backfill_builds_a_new_unit_from_exactly_what_lies_below_its_start(sha
     assert totals[min(totals)] == len({(each["song_id"], each["user_id"]) for each in days_ago})
     check(shared, unit, old + new)
     with shared.store() as store:
-        assert unit.storage_fingerprint in store.marks().ready
+        assert unit.storage_fingerprint in store.run(ReadMetadata()).ready
     with shared.context() as context:
         compact(context, Request(over(4) // HOUR_US))
     check(shared, unit, old + new)
@@ -466,14 +471,14 @@ def test_a_view_that_comes_back_begins_anew_and_holds_each_event_once(shared: La
     check(shared, unit, compacted + running)
 
     with shared.context() as zombie:
-        before = zombie.store.marks()
+        before = zombie.store.run(ReadMetadata())
         without = shared.deploy(first)
         away = events(over(3), 30, 40_000_000) + events(over(1), 30, 40_000_000)
         shared.produce("returned", away)
         shared.fold(without, "returned")
         deployment = shared.deploy(first, second)
         with shared.store() as store:
-            marks = store.marks()
+            marks = store.run(ReadMetadata())
             assert name not in marks.ready
             assert marks.name(name) != before.name(name)
             total = len(compacted + running + away)
@@ -551,7 +556,7 @@ def test_a_view_that_is_built_again_takes_compacted_rows_as_they_are_and_goes_on
         report = backfill(context, "renewed_by_user")
         assert report.more["ready"]
         headers = context.unit_table(unit).headers()
-        done = context.store.swapped(unit)
+        done = context.store.run(ReadHours(unit))
     assert swapped == [over(3) // HOUR_US], "the newest first"
     assert [each["hour"] for each in report.hours] == [hour_text(over(30) // HOUR_US)], "the other was done"
     assert headers[over(30) // HOUR_US] == before[over(30) // HOUR_US], "nothing is written of what holds all"
@@ -602,5 +607,5 @@ def test_a_view_of_more_columns_than_iceberg_bounds_by_itself_is_compacted(share
         report = compact(context, Request(None))
         assert report.more["dirty"] == 0
         assert [each["hour"] for each in report.hours if each["view"] == "wide"]
-        assert context.store.swapped(unit) == {start // HOUR_US: 1}
+        assert context.store.run(ReadHours(unit)) == {start // HOUR_US: 1}
         assert slices.headers(context.unit_table(unit).table)[start // HOUR_US].seq == 1

@@ -27,16 +27,10 @@ from slicewise.stores.online.redis import sweep as store_sweep
 from slicewise.stores.online.redis.status import read_status
 from slicewise.training.archiving.offline import Offline
 from slicewise.training.dataset import build_training_set
-from slicewise.windows.slices import DAY_US, HOUR_US
-from tests.support.lake import Lake, lake
+from slicewise.windows.durations import DAY_US, HOUR_US
+from tests.support.platform.lake import Lake, lake
 
-pytestmark = [
-    pytest.mark.spark,
-    pytest.mark.server,
-    pytest.mark.timeout(900),
-    # py4j and librdkafka leave sockets to the collector
-    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
-]
+pytestmark = pytest.mark.timeout(900)
 
 SEED = 20_261_121
 USERS = ("ann", "bob", "zoë")

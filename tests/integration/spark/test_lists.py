@@ -19,17 +19,12 @@ from slicewise.reading.event_list import ListMerged, merge_list, plan_list
 from slicewise.spark.lake.backfill import backfill
 from slicewise.spark.lake.compact_run import Request, compact
 from slicewise.stores.online import keys
-from slicewise.stores.online.port import TagRead
+from slicewise.stores.online.operations.connecting import ReadMetadata
+from slicewise.stores.online.operations.reading import Read, TagRead
 from slicewise.stores.online.shapes import ListShape, ReadShape
-from tests.support.lake import Lake, lake
+from tests.support.platform.lake import Lake, lake
 
-pytestmark = [
-    pytest.mark.spark,
-    pytest.mark.server,
-    pytest.mark.timeout(900),
-    # py4j and librdkafka leave sockets to the collector
-    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
-]
+pytestmark = pytest.mark.timeout(900)
 SEED = 20_261_121
 USERS = ("ada", "bob", "eve")
 WINDOWS: list[sw.Window | str] = [sw.exact_range("20m"), sw.exact_range("90m", closed="left"), sw.rows(5)]
@@ -72,7 +67,7 @@ def answered(shared: Lake, unit: StorageUnit, at: int) -> dict[str, dict[str, An
     planned = plan_list(unit, unit.features, "at", at)
     users: Sequence[str] = USERS if unit.entity else ("",)
     with shared.store() as store:
-        marks = store.marks()
+        marks = store.run(ReadMetadata())
         assert unit.storage_fingerprint in marks.ready
         shape = ReadShape(store.generation, (ListShape(marks.name(unit.storage_fingerprint), planned.ranges),))
         partitions: Sequence[int | None] = sorted(p for _, p in marks.places) if unit.spread else [None]
@@ -82,7 +77,7 @@ def answered(shared: Lake, unit: StorageUnit, at: int) -> dict[str, dict[str, An
             for p in dict.fromkeys(partitions)
             for i, tag in enumerate(keys.entity_tags(unit.entity, values, p, len(users)))
         ]
-        reply = store.read([TagRead(shape, tag) for _, _, tag in targets])
+        reply = store.run(Read([TagRead(shape, tag) for _, _, tag in targets]))
     stored = [
         Stored(i, p, units[0].hot, units[0].days) for (i, p, _), units in zip(targets, reply.entities, strict=True)
     ]
@@ -195,7 +190,7 @@ def test_stream_backfill_and_rebuild_answer_alike(shared: Lake) -> None:
     with_longer = shared.deploy(first, sharing, everyone, later, rows, longer)
     unit = listed(with_longer, "first")
     with shared.store() as store:
-        marks = store.marks()
+        marks = store.run(ReadMetadata())
         assert unit.storage_fingerprint not in marks.ready
         assert marks.starts[unit.storage_fingerprint] == OffsetVector(
             {place: len(log[place[1]]) for place in marks.starts[unit.storage_fingerprint]}
@@ -221,9 +216,9 @@ def test_an_entity_beyond_its_capacity_is_counted_and_refused(shared: Lake) -> N
     )
     planned = plan_list(unit, unit.features, "at", time.time_ns() // 1_000)
     with shared.store() as store:
-        name = store.marks().name(unit.storage_fingerprint)
+        name = store.run(ReadMetadata()).name(unit.storage_fingerprint)
         shape = ReadShape(store.generation, (ListShape(name, planned.ranges),))
-        reply = store.read([TagRead(shape, keys.entity_tags(unit.entity, [["ada"]])[0])])
+        reply = store.run(Read([TagRead(shape, keys.entity_tags(unit.entity, [["ada"]])[0])]))
     (found,) = reply.entities[0]
     merged = merge_list(planned, [Stored(0, None, found.hot, found.days)], 1, reply.only.marks.ledger)
     assert {(short.span, short.low_us) for short in merged.short} == {(0, now - 1000 + 14)}

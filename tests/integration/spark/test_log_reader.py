@@ -28,15 +28,10 @@ from slicewise.spark.records.parse import parsed
 from slicewise.spark.records.rows import KEPT, with_units
 from slicewise.spark.runtime.session import job_session
 from slicewise.stores.log.topics import KafkaLog
-from tests.support.servers import KafkaBroker
+from tests.support.platform.servers import KafkaBroker
 
 # py4j leaves sockets to the collector
-pytestmark = [
-    pytest.mark.server,
-    pytest.mark.spark,
-    pytest.mark.timeout(600),
-    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
-]
+pytestmark = pytest.mark.timeout(600)
 SEED = 20261122
 NOW = 1_700_000_000_000_000
 SCHEMA = {

@@ -11,17 +11,11 @@ import pytest
 import slicewise as sw
 from slicewise.spark.lake.compact_run import Request, compact
 from slicewise.stores.lake.slices import scan_slices
-from slicewise.windows.slices import HOUR_US
-from tests.support.classes import Power, Reach
-from tests.support.lake import Lake, lake
+from slicewise.windows.durations import HOUR_US
+from tests.support.inputs.classes import Power, Reach
+from tests.support.platform.lake import Lake, lake
 
-pytestmark = [
-    pytest.mark.spark,
-    pytest.mark.server,
-    pytest.mark.timeout(900),
-    # py4j and librdkafka leave sockets to the collector
-    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
-]
+pytestmark = pytest.mark.timeout(900)
 
 USERS = ["ann", "bob", "é"]
 source = sw.KafkaSource(

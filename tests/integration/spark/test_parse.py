@@ -18,10 +18,7 @@ from slicewise.settings import Settings
 from slicewise.spark.records.parse import parsed
 from slicewise.spark.runtime.conf import stream_conf
 from slicewise.spark.runtime.session import job_session
-from tests.support import hostile
-
-# py4j leaves sockets to the collector
-pytestmark = [pytest.mark.spark, pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")]
+from tests.support.inputs import hostile
 
 NOW = 1_700_000_000_000_000
 SOURCE = Source(

@@ -24,16 +24,14 @@ from slicewise.offsets.vector import OffsetVector
 from slicewise.settings import Settings
 from slicewise.spark.runtime.session import stream_session
 from slicewise.stores.online import keys
-from tests.support.cutting import cutting
-from tests.support.servers import RedisServer
-from tests.support.tail_rows import TOPIC, Bench, Records, Writer
+from slicewise.stores.online.operations.committed import AdvanceCommitted
+from slicewise.stores.online.operations.connecting import ReadMetadata
+from slicewise.stores.online.operations.status import ReadStatus
+from tests.support.platform.cutting import cutting
+from tests.support.platform.servers import RedisServer
+from tests.support.stores.tail_rows import TOPIC, Bench, Records, Writer
 
-pytestmark = [
-    pytest.mark.spark,
-    pytest.mark.server,
-    pytest.mark.timeout(600),
-    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
-]
+pytestmark = pytest.mark.timeout(600)
 
 
 @pytest.fixture(scope="module")
@@ -79,7 +77,7 @@ def test_an_answer_that_is_lost_is_asked_for_again_and_changes_nothing(
         writer.close()
     assert offsets(own_redis.operator_url) == list(range(60))
     with bench.store() as store:
-        said = json.loads(store.status("tail:plays:0") or "")
+        said = json.loads(store.run(ReadStatus("tail:plays:0")) or "")
     assert (said["acked"], said["reconnects"]) == (59, 3)
 
 
@@ -98,7 +96,7 @@ def test_a_store_that_hangs_is_waited_for_and_loses_nothing(
     assert 1.0 < time.monotonic() - begun < 30
     assert offsets(own_redis.operator_url) == list(range(60))
     with bench.store() as store:
-        assert json.loads(store.status("tail:plays:0") or "")["reconnects"] >= 1
+        assert json.loads(store.run(ReadStatus("tail:plays:0")) or "")["reconnects"] >= 1
 
 
 def finish(writer: Writer, frame: Any) -> None:
@@ -142,7 +140,7 @@ def test_what_the_store_refuses_and_a_new_deployment_end_the_tail_with_the_place
     writer = Writer(session, bench.spec(placed))
     with bench.store() as store, redis.Redis.from_url(own_redis.operator_url) as client:
         unit = bench.deployment.units[0]
-        name = store.marks().name(unit.storage_fingerprint)
+        name = store.run(ReadMetadata()).name(unit.storage_fingerprint)
         client.set(keys.hot_key(store.generation, b"user:string:u1", name), "x")
     said = failure(writer, frame)
     assert "WRONGTYPE" in said
@@ -164,10 +162,12 @@ def test_a_tail_waits_for_the_ledger(session: SparkSession, own_redis: RedisServ
         assert time.monotonic() < deadline
         time.sleep(0.05)
     with bench.store() as store:
-        marks = store.marks()
+        marks = store.run(ReadMetadata())
         for begin, end in ((0, 30), (30, 60)):
-            store.advance_ledger(
-                OffsetVector({(TOPIC, 0): begin}), OffsetVector({(TOPIC, 0): end}), marks.epoch, marks.units
+            store.run(
+                AdvanceCommitted(
+                    OffsetVector({(TOPIC, 0): begin}), OffsetVector({(TOPIC, 0): end}), marks.epoch, marks.units
+                )
             )
     writer.close()
     assert offsets(own_redis.operator_url) == list(range(60))

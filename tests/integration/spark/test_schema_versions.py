@@ -30,17 +30,13 @@ from slicewise.spark.records.log_reader import LogReader
 from slicewise.stores.lake.archive import load
 from slicewise.stores.lake.catalog import open_catalog
 from slicewise.stores.log.topics import KafkaLog
+from slicewise.stores.online.operations.connecting import Initialise, ReadMetadata
+from slicewise.stores.online.operations.deploying import Deploy, ReadManifest
 from slicewise.stores.recovery.schema_places import settled
-from slicewise.windows.slices import HOUR_US
-from tests.support.lake import COLUMNS, Lake, expected, lake
+from slicewise.windows.durations import HOUR_US
+from tests.support.platform.lake import COLUMNS, Lake, expected, lake
 
-pytestmark = [
-    pytest.mark.spark,
-    pytest.mark.server,
-    pytest.mark.timeout(900),
-    # py4j and librdkafka leave sockets to the collector
-    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
-]
+pytestmark = pytest.mark.timeout(900)
 
 NAME = "changed"
 BEFORE = {**COLUMNS, "price": "decimal(6,2)", "note": "string"}
@@ -91,7 +87,7 @@ def written(events: Sequence[dict[str, Any]]) -> list[bytes]:
 def deployed(shared: Lake, deployment: Deployment) -> None:
     log = shared.topic(NAME)
     with shared.store() as store:
-        store.deploy(deployment, store.marks().epoch, {NAME: log.topic_id(NAME)}, log.earliest(NAME))
+        store.run(Deploy(deployment, store.run(ReadMetadata()).epoch, {NAME: log.topic_id(NAME)}, log.earliest(NAME)))
 
 
 def counted(shared: Lake, deployment: Deployment, view: str, events: Sequence[dict[str, Any]]) -> None:
@@ -120,7 +116,7 @@ def test_every_engine_judges_a_record_by_the_schema_of_its_place(shared: Lake) -
     first = planned(BEFORE, ["user_id"], agents=False)
     shared.topic(NAME)
     with shared.store() as store:
-        store.initialise()
+        store.run(Initialise())
     deployed(shared, first)
     old = written([*OLD_GOOD, *OLD_BAD])
     shared.produce(NAME, old[:4])
@@ -142,7 +138,7 @@ def test_every_engine_judges_a_record_by_the_schema_of_its_place(shared: Lake) -
         shared.query(opening, NAME)
     with shared.store() as store:
         text = settled(store, shared.settings.kafka_bootstrap, time.sleep).units
-        now = Deployment.from_json(store.manifest(text) or "")
+        now = Deployment.from_json(store.run(ReadManifest(text)) or "")
     log = KafkaLog(shared.settings.kafka_bootstrap)
     topic_id = log.topic_id(NAME)
     assert now.source(NAME).earlier[-1].until == OffsetVector({(topic_id, 0): len(old)})

@@ -16,8 +16,8 @@ from slicewise.features.plan.planner import plan_source
 from slicewise.features.project import load_project
 from slicewise.settings import Settings
 from slicewise.stores.lake.catalog import open_catalog
-from slicewise.windows.slices import HOUR_US
-from tests.support.archived import archive
+from slicewise.windows.durations import HOUR_US
+from tests.support.stores.archived import archive
 
 EXAMPLE = Path(__file__).parents[3] / "examples" / "purchases"
 SEED = 20261121

@@ -14,11 +14,10 @@ from slicewise.cli import main
 from slicewise.features.plan.planner import plan
 from slicewise.features.project import load_project
 from slicewise.serving.client import Client
-from slicewise.windows.slices import HOUR_US
-from tests.support.served import Event, Served
-from tests.support.servers import RedisServer
+from slicewise.windows.durations import HOUR_US
+from tests.support.platform.servers import RedisServer
+from tests.support.stores.served import Event, Served
 
-pytestmark = pytest.mark.server
 EXAMPLE = Path(__file__).parents[3] / "examples" / "purchases"
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 SEED = 20261121

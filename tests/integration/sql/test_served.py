@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 
-from tests.support.stack import Stack, stack
+from tests.support.platform.stack import Stack, stack
 
-pytestmark = [pytest.mark.server, pytest.mark.spark, pytest.mark.timeout(1200)]
+pytestmark = pytest.mark.timeout(1200)
 
 EXAMPLE = Path(__file__).parents[3] / "examples" / "purchases"
 SEED = 20261121

@@ -8,9 +8,9 @@ from confluent_kafka import Producer
 from slicewise.offsets.vector import OffsetVector
 from slicewise.stores.log.times import first_time_us, first_times_us
 from slicewise.stores.log.topics import KafkaLog
-from tests.support.servers import KafkaBroker
+from tests.support.platform.servers import KafkaBroker
 
-pytestmark = [pytest.mark.server, pytest.mark.timeout(300)]
+pytestmark = pytest.mark.timeout(300)
 
 
 def test_a_partition_of_markers_and_aborted_records_has_no_first_time(kafka_broker: KafkaBroker) -> None:

@@ -14,7 +14,6 @@ from random import Random
 from typing import Any, NamedTuple
 
 import httpx
-import pytest
 import redis
 
 from slicewise.local.servers import redis as redis_server
@@ -22,11 +21,10 @@ from slicewise.local.servers import stream
 from slicewise.local.servers.state import StateFolder
 from slicewise.offsets.token import decode_all
 from slicewise.settings import Settings
+from slicewise.stores.online.operations.connecting import ReadMetadata
 from tests.e2e.compare import Count
-from tests.support.oracle import OracleEvent, count, covered, inside, sum_
-from tests.support.stack import Stack, stack_of
-
-pytestmark = [pytest.mark.server, pytest.mark.spark]
+from tests.support.oracles.answers import OracleEvent, count, covered, inside, sum_
+from tests.support.platform.stack import Stack, stack_of
 
 SEED = 20261122
 TOPIC = "plays"
@@ -207,7 +205,7 @@ def test_a_store_that_is_emptied_under_load_refuses_or_is_right_and_heals_by_its
 
 def applied(running: Stack) -> int:
     with running.store() as store:
-        return sum(store.marks().ledger.offsets.values())
+        return sum(store.run(ReadMetadata()).ledger.offsets.values())
 
 
 def sum_of(said: Said) -> int:

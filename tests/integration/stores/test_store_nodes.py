@@ -10,7 +10,6 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-import pytest
 import redis
 
 from slicewise.local.servers import control, services, stream
@@ -35,9 +34,7 @@ from tests.integration.stores.test_store_lost import (
     raw_events,
     sum_of,
 )
-from tests.support.stack import Stack, stack_of
-
-pytestmark = [pytest.mark.server, pytest.mark.spark]
+from tests.support.platform.stack import Stack, stack_of
 
 NODES = 2
 LOST = "redis-2"

@@ -14,12 +14,13 @@ from slicewise.features.plan.planner import plan
 from slicewise.features.project import load_project
 from slicewise.settings import Settings
 from slicewise.stores.online import keys
+from slicewise.stores.online.operations.connecting import Initialise
+from slicewise.stores.online.operations.deploying import Deploy
 from slicewise.stores.online.redis import open_store
 from slicewise.stores.online.redis.status import read_status, record_part
-from tests.support.airflow import PROJECT
-from tests.support.servers import RedisServer
+from tests.support.platform.airflow import PROJECT
+from tests.support.platform.servers import RedisServer
 
-pytestmark = pytest.mark.server
 MANY = 2_500  # more than the sweep takes at once
 
 
@@ -30,8 +31,8 @@ def deployed(own_redis: RedisServer, tmp_path: Path) -> Deployment:
     deployment = plan(load_project(tmp_path / "features.py"))
     store = open_store(own_redis.url)
     try:
-        marks = store.initialise()
-        store.deploy(deployment, marks.epoch, {"plays": "a" * 32})
+        marks = store.run(Initialise())
+        store.run(Deploy(deployment, marks.epoch, {"plays": "a" * 32}))
     finally:
         store.close()
     return deployment

@@ -15,9 +15,7 @@ from slicewise.local.main_job import _not_green
 from slicewise.settings import Settings
 from slicewise.stores.online.keys import MARKS, manifest_key, status_key
 from slicewise.stores.online.redis.status import DEPLOYED, read_status, record_instants, record_part
-from tests.support.servers import RedisServer
-
-pytestmark = pytest.mark.server
+from tests.support.platform.servers import RedisServer
 
 DIGEST = "d" * 64
 

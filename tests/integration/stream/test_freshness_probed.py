@@ -16,9 +16,7 @@ from slicewise.lifecycle.health.overview import health_of, overview, probes_of
 from slicewise.local.servers import stream
 from slicewise.probes.prober import PATIENCE_S
 from slicewise.stores.online.redis.status import read_status
-from tests.support.stack import Stack, stack
-
-pytestmark = [pytest.mark.server, pytest.mark.spark]
+from tests.support.platform.stack import Stack, stack
 
 DEFINITIONS = """
 import slicewise as sw

@@ -22,11 +22,15 @@ from slicewise.spark.microbatch.healing import Healer
 from slicewise.stores.lake.catalog import open_catalog
 from slicewise.stores.lake.committed import record_ledger
 from slicewise.stores.log.topics import KafkaLog
-from slicewise.stores.online.port import OnlineStore, StoreMetadata
+from slicewise.stores.online.control_record import StoreMetadata
+from slicewise.stores.online.operations.committed import AdvanceCommitted
+from slicewise.stores.online.operations.connecting import ReadMetadata
+from slicewise.stores.online.operations.pending import BeginRealtime
+from slicewise.stores.online.port import OnlineStore
 from slicewise.stores.online.redis import open_store
-from tests.support.servers import KafkaBroker, RedisServer, running
+from tests.support.platform.servers import KafkaBroker, RedisServer, running
 
-pytestmark = [pytest.mark.server, pytest.mark.timeout(300)]
+pytestmark = pytest.mark.timeout(300)
 
 
 class Platform:
@@ -64,7 +68,7 @@ class Platform:
     def deploy(self, deployment: Deployment) -> StoreMetadata:
         self.deployment = deployment
         with deploy.connected(self.settings) as store:
-            return deploy.deploy(self.settings, store, deployment, store.marks().epoch)
+            return deploy.deploy(self.settings, store, deployment, store.run(ReadMetadata()).epoch)
 
     def produced(self, events: int) -> OffsetVector:
         """So many in each partition; where the log ends."""
@@ -77,8 +81,8 @@ class Platform:
     def applied(self, end: OffsetVector) -> None:
         """As a batch ends."""
         with self.store() as store:
-            marks = store.marks()
-            store.advance_ledger(marks.ledger, end, marks.epoch, marks.units)
+            marks = store.run(ReadMetadata())
+            store.run(AdvanceCommitted(marks.ledger, end, marks.epoch, marks.units))
 
     def look(self, healer: Healer | None = None) -> StoreMetadata:
         with self.store() as store:
@@ -139,7 +143,7 @@ def test_a_store_that_fell_behind_a_deployment_gets_it_again(platform: Platform)
         client.restore(key, 0, dumped)  # type: ignore[arg-type]
     client.close()
     with platform.store() as store:
-        assert store.marks().epoch < newer.epoch
+        assert store.run(ReadMetadata()).epoch < newer.epoch
     marks = platform.look()
     assert (marks.units, marks.known) == (newer.units, end)
     assert len(marks.starts) == 2
@@ -155,7 +159,7 @@ def test_a_store_that_lost_what_was_applied_under_a_tail_is_awaited_to_the_logs_
     marks = platform.deploy(platform.deployment)
     if begun:  # and was switched off since
         with platform.store() as store:
-            store.begin_tail("plays", marks.ledger, marks.epoch, marks.units)
+            store.run(BeginRealtime("plays", marks.ledger, marks.epoch, marks.units))
     client = redis.Redis.from_url(platform.operator_url)
     older = {key: client.dump(key) for key in client.scan_iter(match="*")}
     end = platform.produced(5)

@@ -18,11 +18,10 @@ from slicewise.features.plan.deployment import Deployment
 from slicewise.features.plan.planner import plan
 from slicewise.spark.microbatch import apply as fold
 from slicewise.spark.microbatch.apply import MicroBatchTask, Placed, runs
-from slicewise.windows.slices import HOUR_US
-from tests.support.served import TOPIC, Served
-from tests.support.servers import RedisServer, running
+from slicewise.windows.durations import HOUR_US
+from tests.support.platform.servers import RedisServer, running
+from tests.support.stores.served import TOPIC, Served
 
-pytestmark = pytest.mark.server
 ROWS, FRAME = 3_000, 100
 SEED = 61
 SOURCE = sw.KafkaSource(

@@ -25,12 +25,14 @@ from slicewise.stores.lake.archive import load, scan_events
 from slicewise.stores.lake.catalog import open_catalog
 from slicewise.stores.log.topics import KafkaLog
 from slicewise.stores.online import keys
+from slicewise.stores.online.operations.connecting import ReadMetadata
+from slicewise.stores.online.operations.status import ReadStatus
 from tests.e2e.compare import Count, compare
-from tests.support import hostile
-from tests.support.oracle import HOUR, OracleEvent
-from tests.support.stack import Stack, stack_of
+from tests.support.inputs import hostile
+from tests.support.oracles.answers import HOUR, OracleEvent
+from tests.support.platform.stack import Stack, stack_of
 
-pytestmark = [pytest.mark.server, pytest.mark.spark, pytest.mark.timeout(600)]
+pytestmark = pytest.mark.timeout(600)
 
 SEED = 20261122
 TOPIC, PARTITIONS = "plays", 2
@@ -215,7 +217,7 @@ def tail_fields(platform: Stack) -> list[str]:
 def counted(platform: Stack, reasons: Counter[str]) -> str | None:
     """Each once, by the stream's own figures."""
     with platform.store() as store:
-        said = json.loads(store.status(f"stream:{TOPIC}") or "{}").get("bad")
+        said = json.loads(store.run(ReadStatus(f"stream:{TOPIC}")) or "{}").get("bad")
     return None if Counter(said) == reasons else f"{said} of {dict(reasons)}"
 
 
@@ -232,7 +234,10 @@ def exact(platform: Stack, deployment: Deployment, events: Sequence[OracleEvent]
 def keys_stand_apart(platform: Stack, deployment: Deployment, events: Sequence[OracleEvent]) -> None:
     """As many keys in the store as there are entities."""
     with platform.store() as store:
-        names = {unit.storage_fingerprint: store.marks().name(unit.storage_fingerprint) for unit in deployment.units}
+        names = {
+            unit.storage_fingerprint: store.run(ReadMetadata()).name(unit.storage_fingerprint)
+            for unit in deployment.units
+        }
     with redis.Redis.from_url(platform.settings.redis_url) as client:
         keys = [bytes(key) for key in client.scan_iter(match="sw:*", count=1000)]
     for unit in deployment.units:

@@ -16,9 +16,9 @@ from slicewise.local.servers import ports, stream
 from slicewise.local.servers.process import Birth, descendants, wait_gone
 from slicewise.spark.runtime.conf import tail_conf
 from tests.integration.stream.test_realtime_service import DEFINITIONS, values, visible_ms
-from tests.support.stack import Stack, stack_of
+from tests.support.platform.stack import Stack, stack_of
 
-pytestmark = [pytest.mark.server, pytest.mark.spark, pytest.mark.timeout(600)]
+pytestmark = pytest.mark.timeout(600)
 
 
 @pytest.fixture

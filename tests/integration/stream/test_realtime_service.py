@@ -19,10 +19,11 @@ from slicewise.local.servers import control, stream
 from slicewise.local.servers import redis as redis_server
 from slicewise.local.servers.state import StateFolder
 from slicewise.settings import Settings
-from tests.support.stack import Stack, stack_of
-from tests.support.stored import is_of_tail
+from slicewise.stores.online.operations.connecting import ReadMetadata
+from tests.support.platform.stack import Stack, stack_of
+from tests.support.stores.stored import is_of_tail
 
-pytestmark = [pytest.mark.server, pytest.mark.spark, pytest.mark.timeout(900)]
+pytestmark = pytest.mark.timeout(900)
 
 SEED = 20261122
 USERS = ["ada", "größe", "eve"]
@@ -193,4 +194,4 @@ def left(platform: Stack) -> list[str]:
 
 def marked(platform: Stack) -> bool:
     with platform.store() as store:
-        return "plays" in store.marks().tails
+        return "plays" in store.run(ReadMetadata()).tails

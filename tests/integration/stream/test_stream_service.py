@@ -14,8 +14,6 @@ import pytest
 from slicewise.local.servers import process, stream, supervisor
 from slicewise.settings import Settings
 
-pytestmark = [pytest.mark.server, pytest.mark.spark]
-
 
 @pytest.fixture
 def settings(tmp_path: Path) -> Iterator[Settings]:

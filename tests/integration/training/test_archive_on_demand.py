@@ -22,9 +22,9 @@ from slicewise.training.api import training_set
 from slicewise.training.archiving.job import archive_first
 from slicewise.training.archiving.offline import Offline
 from slicewise.training.archiving.pending import Need, pending
-from tests.support.stack import Stack, stack_of
+from tests.support.platform.stack import Stack, stack_of
 
-pytestmark = [pytest.mark.server, pytest.mark.spark, pytest.mark.timeout(1200)]
+pytestmark = pytest.mark.timeout(1200)
 
 DEFINITIONS = """
 import slicewise as sw

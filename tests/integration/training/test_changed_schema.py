@@ -18,8 +18,8 @@ from slicewise.settings import Settings
 from slicewise.stores.lake.archive import archive_state, load, remember_schemas, scan_below, scan_events
 from slicewise.stores.lake.catalog import Catalog, ensure, open_catalog
 from slicewise.stores.lake.schemas import log_table
-from slicewise.windows.slices import HOUR_US
-from tests.support.archived import archive
+from slicewise.windows.durations import HOUR_US
+from tests.support.stores.archived import archive
 
 TOPIC = "0" * 31 + "1"
 START = 480_000 * HOUR_US

@@ -23,10 +23,12 @@ from slicewise.stores.lake.catalog import open_catalog
 from slicewise.stores.lake.records import records
 from slicewise.stores.lake.schemas import DATASETS
 from slicewise.stores.log.topics import KafkaLog
+from slicewise.stores.online.operations.connecting import Initialise, ReadMetadata
+from slicewise.stores.online.operations.deploying import Deploy
 from slicewise.stores.online.redis import open_store
-from tests.support.archived import archive
-from tests.support.oracle import HOUR, MINUTE, OracleEvent, inside
-from tests.support.servers import KafkaBroker, RedisServer
+from tests.support.oracles.answers import HOUR, MINUTE, OracleEvent, inside
+from tests.support.platform.servers import KafkaBroker, RedisServer
+from tests.support.stores.archived import archive
 from tests.unit.training.world import AGGREGATES, START, TOPIC, expected, oracle_events, random_events, same, view
 
 WINDOWS = ("10m", "3h")
@@ -64,12 +66,11 @@ def _check(row: Mapping[str, Any], at: int, raw: list[OracleEvent]) -> int:
     return len(REFS)
 
 
-@pytest.mark.server
 def test_a_training_set_of_the_running_deployment(settings: Settings, own_redis: RedisServer) -> None:
     with_redis = replace(settings, redis_url=own_redis.url)
     store = open_store(own_redis.url)
-    store.initialise()
-    store.deploy(DEPLOYMENT, store.marks().epoch)
+    store.run(Initialise())
+    store.run(Deploy(DEPLOYMENT, store.run(ReadMetadata()).epoch))
     store.close()
     raw = oracle_events(_archived(settings, 21))
     spine: list[dict[str, Any]] = [
@@ -132,7 +133,6 @@ def test_without_an_archive_the_error_says_what_to_do(settings: Settings) -> Non
         sw.training_set([{"user": "ann", "at": START}], REFS[:1], deployment=DEPLOYMENT, settings=settings)
 
 
-@pytest.mark.server
 def test_a_quiet_source_is_complete_until_its_log_holds_more(settings: Settings, kafka_broker: KafkaBroker) -> None:
     source = DEPLOYMENT.source("plays")
     log = KafkaLog(kafka_broker.bootstrap)

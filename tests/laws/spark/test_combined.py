@@ -13,10 +13,9 @@ from slicewise.aggregates import Aggregate
 from slicewise.aggregates.combinators.conditional import only
 from slicewise.settings import Settings
 from slicewise.spark.runtime.session import job_session
-from tests.laws.opinions import MOMENTS, answers, conditional, moment, sums, table
+from tests.laws.oracles.opinions import MOMENTS, answers, conditional, moment, sums, table
 
 # toArrow leaves its sockets to the garbage collector
-pytestmark = [pytest.mark.spark, pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")]
 
 SEED = 4
 BINS = "named_struct('under', {0}(x < -50), 'bins', array({0}(x >= -50 AND x < 0.5), {0}(x >= 0.5 AND x < 10), \

@@ -24,9 +24,7 @@ from slicewise.features.plan.unit import Source
 from slicewise.settings import Settings
 from slicewise.spark.records import parse
 from slicewise.spark.runtime.session import job_session
-from tests.support.registry import Registry, counted, framed, number, serving, varint, zigzag
-
-pytestmark = [pytest.mark.spark, pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")]
+from tests.support.platform.registry import Registry, counted, framed, number, serving, varint, zigzag
 
 FAILED = (PySparkException, Py4JJavaError)
 """A batch that fails, whichever way PySpark tells of it."""

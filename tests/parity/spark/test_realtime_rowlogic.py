@@ -19,15 +19,10 @@ from slicewise.features.schema.types import arrow_type
 from slicewise.settings import Settings
 from slicewise.spark.runtime.session import tail_session
 from slicewise.stores.log.topics import KafkaLog
-from tests.support.rowlogic_vectors import EXPRESSIONS, ROWS, SCHEMA, expected
-from tests.support.servers import KafkaBroker
+from tests.support.inputs.rowlogic_vectors import EXPRESSIONS, ROWS, SCHEMA, expected
+from tests.support.platform.servers import KafkaBroker
 
 # toArrow leaves its sockets to the garbage collector
-pytestmark = [
-    pytest.mark.spark,
-    pytest.mark.server,
-    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
-]
 
 
 def arrow(kind: str) -> pa.DataType:

@@ -17,15 +17,11 @@ import slicewise as sw
 from slicewise.offsets.vector import OffsetVector
 from slicewise.settings import Settings
 from slicewise.spark.runtime.session import stream_session
-from tests.support.servers import RedisServer, running
-from tests.support.tail_rows import PARTITIONS, TOPIC, Bench, Records, Writer
+from slicewise.stores.online.operations.status import ReadStatus
+from tests.support.platform.servers import RedisServer, running
+from tests.support.stores.tail_rows import PARTITIONS, TOPIC, Bench, Records, Writer
 
-pytestmark = [
-    pytest.mark.spark,
-    pytest.mark.server,
-    pytest.mark.timeout(600),
-    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
-]
+pytestmark = pytest.mark.timeout(600)
 SEED = 20_261_122
 SCHEMA = {
     "user": "string",
@@ -156,7 +152,7 @@ def test_the_store_holds_the_same_bytes_whoever_wrote_the_tail(session: SparkSes
         assert any(name.startswith(b"x:") for name in fields)
         assert any(isinstance(held, list) and held for held, _ in found[0].values())
         with benches[0].store() as store:
-            said = [json.loads(store.status(f"tail:plays:{p}") or "") for p in range(PARTITIONS)]
+            said = [json.loads(store.run(ReadStatus(f"tail:plays:{p}")) or "") for p in range(PARTITIONS)]
         ends = {p: max(o for _, q, o, _ in records.values if q == p) for p in range(PARTITIONS)}
         assert {each["partition"]: each["acked"] for each in said} == ends
         assert sum(each["rows"] for each in said) == len(records.values)

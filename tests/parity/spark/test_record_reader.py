@@ -17,9 +17,8 @@ from slicewise.features.plan.unit import Source
 from slicewise.settings import Settings
 from slicewise.spark.records import parse
 from slicewise.spark.runtime.session import job_session
-from tests.support import hostile, sql_records
-
-pytestmark = [pytest.mark.spark, pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")]
+from tests.support.inputs import hostile
+from tests.support.oracles import sql_records
 
 NOW = 1_700_000_000_000_000
 SOURCE = Source(

@@ -19,11 +19,10 @@ from slicewise.features.rowlogic.reader import parse_expression
 from slicewise.features.schema.types import arrow_type
 from slicewise.settings import Settings
 from slicewise.spark.runtime.session import job_session
-from tests.support.rowlogic_grammar import grammar
-from tests.support.rowlogic_vectors import EXPRESSIONS, ROWS, SCHEMA, expected, same
+from tests.support.inputs.rowlogic_grammar import grammar
+from tests.support.inputs.rowlogic_vectors import EXPRESSIONS, ROWS, SCHEMA, expected, same
 
 # toArrow leaves its sockets to the garbage collector
-pytestmark = [pytest.mark.spark, pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")]
 AT_ONCE = 25
 
 

@@ -15,7 +15,7 @@ from slicewise.aggregates.kernel.hashing import SEED, hash_one, hash_stored
 from slicewise.aggregates.sketches import hyperloglog
 from slicewise.aggregates.sketches.distinct import DistinctCount
 from slicewise.errors import CodecError, DefinitionError
-from tests.laws.oracle_sketches import ertl
+from tests.laws.oracles.sketches import ertl
 
 
 def partial_of(aggregate: DistinctCount, array: pa.Array) -> Columns:

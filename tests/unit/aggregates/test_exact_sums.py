@@ -17,7 +17,7 @@ from slicewise.aggregates import Columns, Rows
 from slicewise.aggregates.kernel import limbs, rounding
 from slicewise.aggregates.kernel.columns import Values
 from slicewise.errors import CodecError
-from tests.laws.values import Error, nearest_double
+from tests.laws.oracles.values import Error, nearest_double
 
 DOUBLES = st.one_of(
     st.floats(allow_nan=False, allow_infinity=False),

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 import slicewise as sw
 from slicewise.aggregates import Aggregate, Event, Rows
-from slicewise.aggregates.contract import REGISTRY
+from slicewise.aggregates.registry import REGISTRY
 from slicewise.codec import Layout, Members
 from tests.laws.events import events as drawn_events
 

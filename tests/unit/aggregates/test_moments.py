@@ -20,9 +20,9 @@ from slicewise.aggregates.kernel import limbs, products
 from slicewise.aggregates.kernel.roots import root
 from slicewise.codec import Layout
 from slicewise.errors import CodecError, DefinitionError
-from tests.laws import oracle
-from tests.laws.values import Error
-from tests.support import moments
+from tests.laws.oracles import aggregates as oracle
+from tests.laws.oracles.values import Error
+from tests.support.oracles import moments
 
 DOUBLES = [0.0, -0.0, 5e-324, -5e-324, 2.0**-1022, 1e308, -1e308, 1.7976931348623157e308, 0.1, -2.5, 2.0**53 + 2, 1e16]
 INTEGERS = [0, 1, -1, 2**31, 2**32 - 1, 2**32, 2**53 + 1, 2**63 - 1, -(2**63)]

@@ -25,7 +25,7 @@ from benchmarks.whole.servers import PROJECTS
 from slicewise.aggregates import REGISTRY
 from slicewise.features.plan.planner import plan
 from slicewise.features.project import load_project
-from slicewise.windows.slices import parse_duration
+from slicewise.windows.durations import parse_duration
 
 ANSWER = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}"
 
@@ -172,7 +172,7 @@ def test_an_event_lies_in_as_many_windows_as_the_view_is_named_for() -> None:
         [unit] = planned.view(f"w{count}")
         assert unit.slice_us == 60_000_000
         for feature in unit.features:
-            assert feature.window.length_us // feature.window.hop_us == count
+            assert feature.window.length_us // feature.window.ends_every(unit.slice_us) == count
 
 
 # ------------------------------------------------------------------ freshness

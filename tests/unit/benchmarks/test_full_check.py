@@ -15,8 +15,8 @@ from tests.full.compared import bounds_of, fingerprint, play, played, same
 from tests.full.histories import SOURCES, at_random
 from tests.full.opinion import QUICK, Known
 from tests.full.world import Part, World
-from tests.laws import oracle as laws
-from tests.laws.values import Error
+from tests.laws.oracles import aggregates as laws
+from tests.laws.oracles.values import Error
 
 SMALL = 0.04
 SEED = 11

@@ -12,7 +12,7 @@ import pytest
 
 import slicewise as sw
 from slicewise.checks.judges import Row, judged
-from tests.support import moments
+from tests.support.oracles import moments
 
 DOUBLES = [0.0, 5e-324, -5e-324, 2.0**-1022, 1e308, -1e308, 0.1, 1e16, 1e16 + 2, math.nan, math.inf]
 ASKED = [

@@ -19,8 +19,10 @@ from slicewise.errors import StoreUnavailable
 from slicewise.features.declare.project import Project
 from slicewise.features.plan.planner import plan
 from slicewise.stores.online.memory.store import MemoryServer, open_memory
-from slicewise.stores.online.port import LeaderboardStore
-from tests.support.stored import TOPIC, cover
+from slicewise.stores.online.operations.connecting import Initialise
+from slicewise.stores.online.operations.leaderboards import ReadLeaderboard, ReadRememberedLeaderboard
+from slicewise.stores.online.port import OnlineStore
+from tests.support.stores.stored import TOPIC, cover
 
 SECOND_US = 1_000_000
 NOW = 1_700_000_000 * SECOND_US
@@ -63,16 +65,16 @@ class Stage:
     def __post_init__(self) -> None:
         self.server = MemoryServer(self.clock)
         self.store = open_memory(self.server)
-        self.store.initialise()
+        self.store.run(Initialise())
 
-    def open(self) -> LeaderboardStore:
+    def open(self) -> OnlineStore:
         return open_memory(self.server)
 
     def sink(self) -> LeaderboardSink:
         return LeaderboardSink(DEPLOYMENT, 1, self.open, self.clock, self.said)
 
     def board(self, name: str) -> StoredLeaderboard | None:
-        raw = open_memory(self.server).board(name).board
+        raw = open_memory(self.server).run(ReadLeaderboard(name)).board
         return None if raw is None else StoredLeaderboard.unpack(raw)
 
 
@@ -164,7 +166,7 @@ def test_what_was_said_is_not_said_again_and_what_may_be_lost_is_said_the_same()
     stage.said.broken = True
     with pytest.raises(StoreUnavailable):
         first.flush()
-    remembered = stage.store.remembered_board("top_songs", NOW)
+    remembered = stage.store.run(ReadRememberedLeaderboard("top_songs", NOW))
     assert remembered is not None
     assert remembered.cover == cover(100)  # as it was shown: no correction is remembered before it stands
     stage.said.broken = False

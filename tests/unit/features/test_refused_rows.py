@@ -30,8 +30,8 @@ from slicewise.training.dataset import build_snapshot, build_training_set
 from slicewise.training.queries import GivenArchive, query_rows
 from slicewise.training.tables.given import typed_events
 from slicewise.training.tables.instants import as_timestamps
-from tests.support.rowlogic_grammar import grammar
-from tests.support.rowlogic_vectors import ROWS, SCHEMA, expected
+from tests.support.inputs.rowlogic_grammar import grammar
+from tests.support.inputs.rowlogic_vectors import ROWS, SCHEMA, expected
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "deployment_uneven.json"
 """A deployment of `view_of("seconds * seconds")` by the version before units refused alike."""

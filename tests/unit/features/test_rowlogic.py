@@ -15,8 +15,8 @@ from slicewise.features.rowlogic.expression import RowExpression
 from slicewise.features.rowlogic.functions.dialects import to_duckdb, to_spark
 from slicewise.features.rowlogic.reader import parse_expression
 from slicewise.features.schema.types import arrow_type
-from tests.support.rowlogic_grammar import grammar
-from tests.support.rowlogic_vectors import EXPRESSIONS, ROWS, SCHEMA, expected, same
+from tests.support.inputs.rowlogic_grammar import grammar
+from tests.support.inputs.rowlogic_vectors import EXPRESSIONS, ROWS, SCHEMA, expected, same
 
 
 def arrow(kind: str) -> pa.DataType:

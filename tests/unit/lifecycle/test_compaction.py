@@ -18,7 +18,7 @@ from slicewise.lifecycle.compaction import (
     dirty_hours,
     hours_to_compact,
 )
-from tests.support.stored import cover
+from tests.support.stores.stored import cover
 
 
 def unit(

@@ -9,9 +9,9 @@ import pytest
 from slicewise.lifecycle.sweep import SLACK_S, Finding, SweepRules, UnitRule, rules_of, verdict
 from slicewise.offsets.vector import OffsetVector
 from slicewise.stores.online import keys
-from slicewise.stores.online.port import StoreMetadata
+from slicewise.stores.online.control_record import StoreMetadata
 from slicewise.stores.online.rules.decisions import expiry_s
-from slicewise.windows.slices import DAY_US
+from slicewise.windows.durations import DAY_US
 
 UNIT, OTHER, EVER = "a" * 16, "b" * 16, "c" * 16
 MINUTE = 60_000_000

@@ -8,7 +8,7 @@ from slicewise.lifecycle.health.overview import job_record
 from slicewise.local.main_job import hours_missing
 from slicewise.local.run_report import Seconds
 from slicewise.stores.online.redis.status import StoreStatus
-from slicewise.windows.slices import HOUR_US
+from slicewise.windows.durations import HOUR_US
 
 
 def status(now_hour: int, *swapped: int) -> StoreStatus:

@@ -220,7 +220,7 @@ def test_the_log_is_kept_for_a_bounded_time_that_fits_the_longest_stop(settings:
 
 
 def test_the_broker_is_the_version_that_maven_fetches() -> None:
-    tree = ElementTree.parse(ROOT / "pom-broker.xml")
+    tree = ElementTree.parse(ROOT / "include/slicewise/jvm/pom.xml")
     text = ElementTree.tostring(tree.getroot(), encoding="unicode")
     assert SERVICES["kafka"]["image"].rpartition(":")[2] in text
 

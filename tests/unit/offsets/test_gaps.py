@@ -27,7 +27,10 @@ from slicewise.stores.lake.catalog import Catalog, open_catalog, tables
 from slicewise.stores.lake.records import append
 from slicewise.stores.lake.schemas import COVER, LOG, log_table
 from slicewise.stores.online.memory.store import MemoryServer, open_memory
-from slicewise.stores.online.model.gaps import tell
+from slicewise.stores.online.operations.connecting import Initialise, ReadMetadata
+from slicewise.stores.online.operations.deploying import Deploy
+from slicewise.stores.online.operations.gaps import tell
+from slicewise.stores.online.operations.status import PutStatus, ReadStatus
 from slicewise.stores.online.port import OnlineStore
 
 TOPIC = "a" * 32
@@ -48,7 +51,7 @@ def catalog(settings: Settings) -> Catalog:
 @pytest.fixture
 def store() -> OnlineStore:
     opened = open_memory(MemoryServer(ManualClock(NOW)))
-    opened.initialise()
+    opened.run(Initialise())
     return opened
 
 
@@ -125,17 +128,17 @@ def test_what_readers_are_told_of_losses_only_grows(store: OnlineStore) -> None:
     older, newer = hole(10, 20), hole(30, 40, NOW + 1)
 
     def told() -> tuple[AcceptedGap, ...]:
-        return from_json(store.status("holes:plays") or "[]", "test")
+        return from_json(store.run(ReadStatus("holes:plays")) or "[]", "test")
 
     tell(store, "plays", [])
-    assert store.status("holes:plays") is None
+    assert store.run(ReadStatus("holes:plays")) is None
     tell(store, "plays", [older, newer])
     tell(store, "plays", [older])  # a run that was paused since it read the archive
     assert told() == (older, newer)
-    store.put_status("holes:plays", "torn")
+    store.run(PutStatus("holes:plays", "torn"))
     tell(store, "plays", [older])
     assert told() == (older,), "the archive is where holes are kept"
-    store.put_status("holes:plays", "torn")
+    store.run(PutStatus("holes:plays", "torn"))
     tell(store, "plays", [])
     assert told() == ()
     assert joined([newer, older], [older]) == (older, newer)
@@ -165,7 +168,7 @@ def platform(settings: Settings, store: OnlineStore, monkeypatch: pytest.MonkeyP
     def first_times_us(_log: Log, _topic: str) -> dict[int, int]:
         return {0: NOW}
 
-    store.deploy(deployment(), store.marks().epoch, {"plays": TOPIC}, OffsetVector())
+    store.run(Deploy(deployment(), store.run(ReadMetadata()).epoch, {"plays": TOPIC}, OffsetVector()))
     for name in ("connected", "looked_at"):
         monkeypatch.setattr(deploy, name, connected)
     monkeypatch.setattr(local, "KafkaLog", Log)
@@ -183,7 +186,7 @@ def test_a_loss_may_come_before_the_first_archive(platform: Settings, catalog: C
     [shown], [late] = (local.plans(platform, ManualClock(NOW)) for _ in range(2))
     assert local.accept(platform, ManualClock(NOW), shown, "ada", "a disk") == 1
     assert archive_state(loaded(catalog)).cover == OffsetVector({PLACE: 20})
-    assert store.status("holes:plays") == to_json(archive.accepted(loaded(catalog)))
+    assert store.run(ReadStatus("holes:plays")) == to_json(archive.accepted(loaded(catalog)))
     with pytest.raises(CommitConflict):
         local.accept(platform, ManualClock(NOW), late, "bob", "the same disk")
     assert (LOG, "plays") in tables(catalog)

@@ -17,10 +17,11 @@ from hypothesis import strategies as st
 
 from slicewise import aggregates, codec
 from slicewise.aggregates import Aggregate, Rows
-from slicewise.aggregates.contract import Finished
+from slicewise.aggregates.operations import Finished
 from slicewise.aggregates.scalar import Scalars
-from slicewise.codec import Layout, Members
+from slicewise.codec import Layout
 from slicewise.errors import CodecError, DataLoss
+from slicewise.features.plan.unit import PlannedFeature
 from slicewise.offsets import token as tokens
 from slicewise.offsets.vector import OffsetVector, TopicPartition
 from slicewise.reading import pending as merge_tail
@@ -28,9 +29,17 @@ from slicewise.reading import scalar as merge_few
 from slicewise.reading.answer import BatchedPlan, Merged, NodeClaims, Stored, merge
 from slicewise.reading.cache import PartialCache
 from slicewise.reading.plan import FiveDays, ReadMode, ReadPlan, Total, days_of, plan_key, plan_read
-from slicewise.windows import slices
-from slicewise.windows.slices import DAY_US, HOUR_US, MINUTE_US, Window, as_window, hopping, session, sliding, tumbling
-from tests.support.stored import tail_fields
+from slicewise.windows.bounds import floor
+from slicewise.windows.durations import DAY_US, HOUR_US, MINUTE_US
+from slicewise.windows.hopping import hopping
+from slicewise.windows.kinds import as_window
+from slicewise.windows.segments import PENTAD_DAYS, PENTAD_US
+from slicewise.windows.session import session
+from slicewise.windows.sliding import sliding
+from slicewise.windows.tumbling import tumbling
+from slicewise.windows.window import Window
+from tests.support.stores.stored import tail_fields
+from tests.support.stores.units import StoreUnit
 
 TOPIC = "00112233445566778899aabbccddeeff"
 SUM = aggregates.sum("v").bind({"v": pa.int64()})
@@ -38,33 +47,6 @@ OTHER = aggregates.sum("w").bind({"w": pa.int64()})
 COUNT = aggregates.count().bind({})
 SPAN = aggregates.span().bind({})
 MONDAY = 15_706 * DAY_US  # 2013-01-01
-
-
-@dataclass(frozen=True)
-class UnitUnderTest:
-    """What a plan reads of a unit."""
-
-    slice_us: int
-    layout: Layout
-    sum: Aggregate
-    levels: tuple[int, ...] = ()
-    storage_fingerprint: str = "00" * 8
-    definition_fingerprint: str = "11" * 8
-    view: str = "tested"
-    pentads: bool = False
-
-    @property
-    def members(self) -> Members:
-        inputs = {column for partial in self.layout.partials for column in partial.inputs}
-        return Members(tuple((column, pa.int64()) for column in sorted(inputs)))
-
-
-@dataclass(frozen=True)
-class FeatureUnderTest:
-    column: str
-    window: Window
-    aggregate: Aggregate
-    partial: int
 
 
 @dataclass(frozen=True)
@@ -77,30 +59,31 @@ class Made:
     bit: int
 
 
-def unit_of(slice_us: int, kinds: Sequence[Aggregate] = (SUM, COUNT)) -> UnitUnderTest:
+def unit_of(slice_us: int, kinds: Sequence[Aggregate] = (SUM, COUNT)) -> StoreUnit:
     levels = (MINUTE_US,) if slice_us < MINUTE_US else ()
-    return UnitUnderTest(slice_us, Layout.of((*kinds, SPAN)), kinds[0], levels)
+    return StoreUnit("00" * 8, slice_us=slice_us, layout=Layout.of((*kinds, SPAN)), levels=levels, pentads=False)
 
 
-def features_of(unit: UnitUnderTest, windows: Sequence[Window]) -> list[FeatureUnderTest]:
+def features_of(unit: StoreUnit, windows: Sequence[Window]) -> list[PlannedFeature]:
+    first = next(partial for partial in unit.layout.partials if partial.inputs)
     return [
-        FeatureUnderTest(f"{name}_{i}", window, aggregate, unit.layout.index(aggregate))
+        unit.feature(f"{name}_{i}", window, aggregate)
         for i, window in enumerate(windows)
-        for name, aggregate in (("s", unit.sum), ("n", COUNT))
+        for name, aggregate in (("s", first), ("n", COUNT))
     ]
 
 
 def plan_of(
-    unit: UnitUnderTest, windows: Sequence[Window], mode: ReadMode, t: int, without: frozenset[Total] = frozenset()
+    unit: StoreUnit, windows: Sequence[Window], mode: ReadMode, t: int, without: frozenset[Total] = frozenset()
 ) -> ReadPlan:
-    return plan_read(cast(Any, unit), cast(Any, features_of(unit, windows)), mode, t, without)
+    return plan_read(cast(Any, unit), features_of(unit, windows), mode, t, without)
 
 
 @dataclass
 class StoreUnderTest:
     """Stored fields of one entity, encoded as the store keeps them; it knows no window."""
 
-    unit: UnitUnderTest
+    unit: StoreUnit
     ledger: dict[TopicPartition, int]
     covers: dict[int, OffsetVector] = field(default_factory=dict)
     hot: dict[bytes, bytes] = field(default_factory=dict)
@@ -252,11 +235,11 @@ def assert_token_true(merged: Merged, events: Sequence[Made]) -> None:
     windows = {feature.column: feature.window for feature in plan.features}
     for column, (start, end) in token.bounds.items():
         inside = [e for e in known if start <= e.time < end]
-        if windows[column].kind == "session":
-            opened = open_session(known, plan.bounds[column], windows[column].gap_us)
+        if gap_us := windows[column].session_gap_us:
+            opened = open_session(known, plan.bounds[column], gap_us)
             assert inside == [e for e in known if e in opened], (column, start, end)
             first = min((e.time for e in opened), default=end)
-            assert start == (slices.floor(first, plan.unit.slice_us) if opened else end)
+            assert start == (floor(first, plan.unit.slice_us) if opened else end)
         exact = sum(1 << e.bit for e in inside) if inside else None
         assert found[column] == (exact if column.startswith("s") else len(inside)), (column, start, end)
 
@@ -334,9 +317,9 @@ def histories(draw: st.DrawFn) -> tuple[StoreUnderTest, list[Made], list[Window]
             if draw(st.booleans()) and b"c" in store.days[day]:  # a swap after the total
                 stale = codec.pack_day(b"\0" * 8, store.row(events[:1]))
                 store.days[day][b"d"] = stale
-    for pentad in sorted({day // slices.PENTAD_DAYS for day in store.days}):
+    for pentad in sorted({day // PENTAD_DAYS for day in store.days}):
         if draw(st.booleans()):
-            store.total_pentad(pentad, [e for e in events if e.time // slices.PENTAD_US == pentad and in_cover(e)])
+            store.total_pentad(pentad, [e for e in events if e.time // PENTAD_US == pentad and in_cover(e)])
             if draw(st.booleans()):  # a swap after the total
                 last = store.days.setdefault(days_of(pentad)[-1], {})
                 last[b"p"] = codec.pack_day(bytes(range(8)), store.row(events[:1]))
@@ -416,7 +399,7 @@ def test_units_that_are_merged_together_answer_as_if_each_were_merged_alone(
 def every_total(t: int) -> frozenset[Total]:
     """Of all days and pentads that a window at t reaches."""
     days = range(t // DAY_US - 41, t // DAY_US + 1)
-    return frozenset([*days, *(FiveDays(day // slices.PENTAD_DAYS) for day in days)])
+    return frozenset([*days, *(FiveDays(day // PENTAD_DAYS) for day in days)])
 
 
 def simple() -> tuple[StoreUnderTest, int]:
@@ -460,8 +443,8 @@ def test_a_pentads_total_counts_only_while_it_names_the_hours_of_all_its_days() 
     #  day   0    1    2    3    4  |  now, beyond the pentad
     #        e0             e1
     store, t = simple()
-    pentad = t // slices.PENTAD_US - 1
-    begin = pentad * slices.PENTAD_US
+    pentad = t // PENTAD_US - 1
+    begin = pentad * PENTAD_US
     first, second = (Made((TOPIC, 0), i, begin + 3 * i * DAY_US + HOUR_US, i) for i in (0, 1))
     windows = [as_window("20d")]
     store.compact(first.time // HOUR_US, 1, [first])
@@ -566,8 +549,8 @@ def test_equal_plan_keys_have_equal_bounds(t: int, step: int, window: Window) ->
     t += 30 * DAY_US
     if plan_key(cast(Any, unit), t) == plan_key(cast(Any, unit), t + step):
         for mode in ("live", "at"):
-            one = slices.bounds(window, mode, t, unit.slice_us)
-            assert one == slices.bounds(window, mode, t + step, unit.slice_us)
+            one = window.bounds(mode, t, unit.slice_us)
+            assert one == window.bounds(mode, t + step, unit.slice_us)
 
 
 @pytest.mark.parametrize(("length", "most"), [("10m", 6), ("1h", 6), ("1d", 32), ("7d", 62), ("30d", 110)])

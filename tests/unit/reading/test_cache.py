@@ -15,15 +15,18 @@ from slicewise.offsets.vector import OffsetVector
 from slicewise.reading.answer import FEW_ENTITIES, BatchedPlan, Merged, NodeClaims, Stored, merge
 from slicewise.reading.cache import CachedColumns, PartialCache
 from slicewise.reading.plan import ReadPlan
-from slicewise.windows.slices import DAY_US, HOUR_US, as_window, session
-from tests.unit.reading.test_answer import COUNT, MONDAY, UnitUnderTest, listed, plan_of, unit_of
+from slicewise.windows.durations import DAY_US, HOUR_US
+from slicewise.windows.kinds import as_window
+from slicewise.windows.session import session
+from tests.support.stores.units import StoreUnit
+from tests.unit.reading.test_answer import COUNT, MONDAY, listed, plan_of, unit_of
 
 DISTINCT = aggregates.distinct_count("v", threshold=3, precision=4).bind({"v": pa.int64()})
 NOON = MONDAY + 12 * HOUR_US
 BASE = NodeClaims(OffsetVector(), OffsetVector(), {1: OffsetVector()})
 
 
-def row(unit: UnitUnderTest, values: list[int]) -> bytes:
+def row(unit: StoreUnit, values: list[int]) -> bytes:
     n = len(values)
     numbers, zeros = np.arange(n), np.zeros(n, np.uint64)
     columns = dict.fromkeys("vw", pa.array(values, pa.int64()))
@@ -32,11 +35,11 @@ def row(unit: UnitUnderTest, values: list[int]) -> bytes:
     return unit.layout.encode_rows([p.accumulate_columns(rows, np.zeros(n, np.int64), 1) for p in partials])[0]
 
 
-def plan(unit: UnitUnderTest, window: str = "3d") -> ReadPlan:
+def plan(unit: StoreUnit, window: str = "3d") -> ReadPlan:
     return plan_of(unit, [as_window(window)], "live", NOON)
 
 
-def stored(of: ReadPlan, unit: UnitUnderTest, days: list[list[int]], entity: int = 0) -> Stored:
+def stored(of: ReadPlan, unit: StoreUnit, days: list[list[int]], entity: int = 0) -> Stored:
     """The values of each of the last whole days before NOON, newest first."""
     held = {}
     for back, values in enumerate(days, 1):

@@ -13,8 +13,8 @@ from slicewise.features.declare.project import Project
 from slicewise.features.plan.planner import plan
 from slicewise.spark.lake import partials
 from slicewise.spark.lake.partials import COUNTED, EVENT_ID, Accumulate, UnitRef, by_group
-from slicewise.windows.slices import HOUR_US
-from tests.support.repeats import history, once
+from slicewise.windows.durations import HOUR_US
+from tests.support.oracles.repeats import history, once
 
 SEED = 20_261_122
 START = 1_767_225_600_000_000

@@ -22,7 +22,8 @@ from slicewise.offsets import token as tokens
 from slicewise.offsets.vector import OffsetVector
 from slicewise.reading.claims import NodeClaims, Stored
 from slicewise.reading.event_list import ListMerged, merge_list, plan_list
-from slicewise.windows.slices import EARLIEST_US, Window
+from slicewise.windows.bounds import EARLIEST_US
+from slicewise.windows.window import Window
 
 TOPIC = "00112233445566778899aabbccddeeff"
 Made = tuple[int, int, int]

@@ -13,8 +13,11 @@ from slicewise.errors import BeyondRetention, StoreUnavailable
 from slicewise.offsets import token as tokens
 from slicewise.offsets.vector import OffsetVector
 from slicewise.reading.plan import FiveDays, ReadMode, ReadPlan, plan_read
-from slicewise.windows import slices
-from slicewise.windows.slices import DAY_US, EARLIEST_US, HOUR_US, MINUTE_US, as_window, lifetime
+from slicewise.windows.bounds import EARLIEST_US, ceil
+from slicewise.windows.durations import DAY_US, HOUR_US, MINUTE_US
+from slicewise.windows.kinds import as_window
+from slicewise.windows.lifetime import lifetime
+from slicewise.windows.segments import PENTAD_US
 from tests.unit.reading.test_answer import (
     MONDAY,
     TOPIC,
@@ -73,7 +76,7 @@ def test_what_the_total_holds_and_what_is_beyond_its_cover_count_once(mode: Read
     assert values(merged)["n_1"] == len(EVENTS)
     assert values(merged)["n_2"] == len([e for e in EVENTS if e.time < NOW - DAY_US])
     token = tokens.decode(merged.token(0, 0))
-    assert token.bounds["n_1"] == (EARLIEST_US, slices.ceil(NOW, MINUTE_US))
+    assert token.bounds["n_1"] == (EARLIEST_US, ceil(NOW, MINUTE_US))
     assert token.ahead == {}
 
 
@@ -133,8 +136,8 @@ def test_where_the_unit_keeps_totals_of_pentads_a_lifetime_is_read_by_them_and_b
     None
 ):
     #  pentad   | 0 1 2 3 4 | 0 …        the total is of what lies before the second day; events on days 0, 2 and 3
-    begin = (MONDAY // slices.PENTAD_US + 1) * slices.PENTAD_US
-    pentad, t = begin // slices.PENTAD_US, begin + slices.PENTAD_US + 90 * MINUTE_US
+    begin = (MONDAY // PENTAD_US + 1) * PENTAD_US
+    pentad, t = begin // PENTAD_US, begin + PENTAD_US + 90 * MINUTE_US
     events = [Made(PLACE, i, begin + day * DAY_US + HOUR_US, i) for i, day in enumerate((0, 2, 3))]
     store = StoreUnderTest(replace(unit_of(MINUTE_US), pentads=True), {PLACE: 6}, {1: OffsetVector({PLACE: 6})})
     for event in events[1:]:

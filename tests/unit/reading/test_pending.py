@@ -16,8 +16,10 @@ from slicewise.offsets.vector import TopicPartition
 from slicewise.reading import pending as merge_tail
 from slicewise.reading.pending import NEVER, PendingField
 from slicewise.reading.plan import ReadPlan, plan_read
-from slicewise.windows.slices import DAY_US, HOUR_US, MINUTE_US, Window, as_window
-from tests.unit.reading.test_answer import FeatureUnderTest, unit_of
+from slicewise.windows.durations import DAY_US, HOUR_US, MINUTE_US
+from slicewise.windows.kinds import as_window
+from slicewise.windows.window import Window
+from tests.unit.reading.test_answer import unit_of
 
 TOPIC = "00112233445566778899aabbccddeeff"
 NOW = 15_706 * DAY_US + 12 * HOUR_US + 10 * MINUTE_US
@@ -28,7 +30,7 @@ FORM = Members((("v", pa.int64()),))
 def plan_of(*windows: str) -> ReadPlan:
     asked: list[Window] = [as_window(window) for window in windows]
     counted = UNIT.layout.partials[0]
-    features = [FeatureUnderTest(f"n_{i}", window, counted, 0) for i, window in enumerate(asked)]
+    features = [UNIT.feature(f"n_{i}", window, counted) for i, window in enumerate(asked)]
     return plan_read(cast(Any, UNIT), cast(Any, features), "live", NOW)
 
 

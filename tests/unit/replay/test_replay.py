@@ -16,7 +16,7 @@ from slicewise.replay import flights
 from slicewise.replay.run import Standing, resume, run
 from slicewise.replay.schedule import Event, Pace, Schedule, partition_of
 from slicewise.replay.songs import CHUNK, SCHEMA, Plays
-from slicewise.windows.slices import DAY_US, HOUR_US, MINUTE_US
+from slicewise.windows.durations import DAY_US, HOUR_US, MINUTE_US
 
 YEAR = flights.year()
 N = 336_776

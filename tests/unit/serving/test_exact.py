@@ -22,8 +22,9 @@ from slicewise.serving.answering.requests import Entity, checked
 from slicewise.serving.answering.service import FeatureService
 from slicewise.serving.connection.connection import SyncConnection
 from slicewise.stores.online.memory.store import MemoryServer, open_memory
-from slicewise.windows.slices import DAY_US, EARLIEST_US, HOUR_US, SECOND_US
-from tests.support.served import TOPIC, Event, Served
+from slicewise.windows.bounds import EARLIEST_US
+from slicewise.windows.durations import DAY_US, HOUR_US, SECOND_US
+from tests.support.stores.served import TOPIC, Event, Served
 
 SEED = 20_261_121
 NOW = 1_790_000_000_000_000

@@ -21,9 +21,13 @@ from slicewise.serving.answering.requests import Entity, checked
 from slicewise.serving.answering.service import FeatureService
 from slicewise.serving.connection.connection import SyncConnection
 from slicewise.stores.online.memory.store import MemoryServer, open_memory
-from slicewise.windows.slices import DAY_US
-from tests.support.in_memory import TOPIC, asked, deploy, deployment, world
-from tests.support.served import Event, batch
+from slicewise.stores.online.operations.apply_batch import ApplyBatch
+from slicewise.stores.online.operations.committed import AdvanceCommitted, MarkLostOffsets
+from slicewise.stores.online.operations.connecting import Initialise, ReadMetadata
+from slicewise.stores.online.operations.deploying import Deploy
+from slicewise.windows.durations import DAY_US
+from tests.support.stores.in_memory import TOPIC, asked, deploy, deployment, world
+from tests.support.stores.served import Event, batch
 
 
 @pytest.mark.parametrize("initialised", [False, True])
@@ -31,8 +35,8 @@ def test_a_store_that_was_emptied_is_answered_for_as_the_feature_set_declares(in
     clock = ManualClock(1_700_000_000_000_000)
     server = MemoryServer(clock)
     with_marks = open_memory(server)
-    with_marks.initialise()
-    with_marks.deploy(deployment(), 0, {"plays": TOPIC}, OffsetVector())
+    with_marks.run(Initialise())
+    with_marks.run(Deploy(deployment(), 0, {"plays": TOPIC}, OffsetVector()))
     service, connection = FeatureService(clock), SyncConnection(lambda: open_memory(server))
     for name in ("declared", "remembered", "strict"):
         assert asked(service, connection, name).flags == ()
@@ -40,7 +44,7 @@ def test_a_store_that_was_emptied_is_answered_for_as_the_feature_set_declares(in
     server.flush()
     if initialised:
         clock.advance(1_000_000)
-        open_memory(server).initialise()
+        open_memory(server).run(Initialise())
     declared = asked(service, connection, "declared")
     assert (declared.flags, declared.results[0].values) == (("default",), (-1,))
     assert asked(service, connection, "remembered").flags == ("stale",)
@@ -126,7 +130,7 @@ def test_the_earliest_instant_that_a_refusal_names_is_answered_whatever_it_was_r
 
 def test_a_remembered_answer_has_the_flags_of_its_own_entities_and_of_all_of_them() -> None:
     store = open_memory(MemoryServer(ManualClock(0)))
-    selection = Catalog.of(deployment(), store.initialise()).select((), "remembered")
+    selection = Catalog.of(deployment(), store.run(Initialise())).select((), "remembered")
     ada: Entity = {"user": "ada"}
     bob: Entity = {"user": "bob"}
     ref = "v:n_10s"
@@ -153,8 +157,10 @@ def test_a_remembered_answer_has_the_flags_of_its_own_entities_and_of_all_of_the
 
 def advance(server: MemoryServer, start: int, end: int) -> None:
     store = open_memory(server)
-    marks = store.marks()
-    store.advance_ledger(OffsetVector({(TOPIC, 0): start}), OffsetVector({(TOPIC, 0): end}), marks.epoch, marks.units)
+    marks = store.run(ReadMetadata())
+    store.run(
+        AdvanceCommitted(OffsetVector({(TOPIC, 0): start}), OffsetVector({(TOPIC, 0): end}), marks.epoch, marks.units)
+    )
 
 
 def test_the_first_answer_after_a_loss_is_refused_by_who_saw_more_before() -> None:
@@ -178,7 +184,7 @@ def test_the_first_answer_after_a_loss_is_refused_by_who_saw_more_before() -> No
 def test_a_service_that_saw_nothing_refuses_by_what_the_store_was_told() -> None:
     _, server, _, service, connection = world(deployment())
     advance(server, 0, 10)
-    open_memory(server).tell_known(OffsetVector({(TOPIC, 0): 30}))
+    open_memory(server).run(MarkLostOffsets(OffsetVector({(TOPIC, 0): 30})))
     with pytest.raises(Recovering, match="20 to go"):
         asked(service, connection, "strict")
     assert service.catalog is not None
@@ -192,7 +198,7 @@ def test_an_older_reply_of_the_same_life_is_no_loss() -> None:
     _, server, _, service, connection = world(deployment())
     advance(server, 0, 100)
     older = open_memory(server)
-    marks = older.marks()
+    marks = older.run(ReadMetadata())
     advance(server, 100, 200)
     asked(service, connection, "strict")
     assert service.catalog is not None
@@ -219,7 +225,7 @@ def folded(server: MemoryServer, user: str, *offsets: int) -> None:
     (unit,) = deployment().units
     now = server.clock.now_us() - 1
     store = open_memory(server)
-    store.fold(batch(unit, [Event(0, offset, now, {"user": user, "t": now}, TOPIC) for offset in offsets]))
+    store.run(ApplyBatch(batch(unit, [Event(0, offset, now, {"user": user, "t": now}, TOPIC) for offset in offsets])))
 
 
 def ask(service: FeatureService, connection: SyncConnection, *users: str) -> list[object]:

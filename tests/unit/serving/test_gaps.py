@@ -18,10 +18,13 @@ from slicewise.serving.answering.catalog import Catalog
 from slicewise.serving.answering.service import FeatureService
 from slicewise.serving.client import Client
 from slicewise.serving.connection.connection import SyncConnection
-from slicewise.serving.connection.steps import Flow, Status
+from slicewise.serving.connection.steps import Flow
 from slicewise.serving.http.app import App
 from slicewise.stores.online.memory.store import open_memory
-from tests.support.in_memory import TOPIC, asked, deployment, world
+from slicewise.stores.online.operations.connecting import ReadMetadata
+from slicewise.stores.online.operations.deploying import Deploy
+from slicewise.stores.online.operations.status import PutStatus, ReadStatus
+from tests.support.stores.in_memory import TOPIC, asked, deployment, world
 
 
 def two_sources() -> Deployment:
@@ -42,7 +45,7 @@ def test_an_answer_whose_window_touches_lost_events_says_so() -> None:
     assert asked(service, connection, "strict").flags == ()
 
     lost = AcceptedGap("plays", TOPIC, 0, 3, 7, now - 15_000_000, now - 5_000_000, "ada", "a disk", now)
-    store.put_status("holes:plays", to_json([lost]))
+    store.run(PutStatus("holes:plays", to_json([lost])))
     assert service.catalog is not None
     connection.run(service.freshness.listen(service.catalog))
     answer = asked(service, connection, "strict")
@@ -60,10 +63,10 @@ def test_holes_that_cannot_be_read_count_as_any_hole_of_their_source_alone() -> 
     store = open_memory(server)
     assert asked(service, connection, "v").flags == ()
     # as another version may write them; what follows in the listener's order is heard all the same
-    store.put_status("holes:plays", '[{"source": "plays", "severity": 1}]')
+    store.run(PutStatus("holes:plays", '[{"source": "plays", "severity": 1}]'))
     now = clock.now_us()
     lost = AcceptedGap("stops", TOPIC, 0, 3, 7, now - 15_000_000, now - 5_000_000, "ada", "a disk", now)
-    store.put_status("holes:stops", to_json([lost]))
+    store.run(PutStatus("holes:stops", to_json([lost])))
     assert service.catalog is not None
     for process in (service, FeatureService(clock)):
         if process.catalog is not None:
@@ -76,7 +79,7 @@ def test_holes_that_cannot_be_read_count_as_any_hole_of_their_source_alone() -> 
         assert asked(process, connection, "v").flags == ("incomplete",), "whenever its windows lie"
         assert asked(process, connection, "w").flags == ()
         clock.advance(-10_000_000)
-    store.put_status("holes:plays", "[]")
+    store.run(PutStatus("holes:plays", "[]"))
     connection.run(service.freshness.listen(service.catalog))
     assert asked(service, connection, "v").flags == ()
     assert not service.freshness.unreadable
@@ -85,10 +88,10 @@ def test_holes_that_cannot_be_read_count_as_any_hole_of_their_source_alone() -> 
 def test_a_source_that_is_no_longer_deployed_is_not_unreadable() -> None:
     _, server, _, service, connection = world(two_sources())
     store = open_memory(server)
-    store.put_status("holes:stops", "torn")
+    store.run(PutStatus("holes:stops", "torn"))
     assert asked(service, connection, "w").flags == ("incomplete",)
     assert list(service.freshness.unreadable) == ["stops"]
-    store.deploy(deployment(), store.marks().epoch, {"plays": TOPIC}, OffsetVector())
+    store.run(Deploy(deployment(), store.run(ReadMetadata()).epoch, {"plays": TOPIC}, OffsetVector()))
     connection.run(service.load())
     assert not service.freshness.unreadable
 
@@ -113,11 +116,11 @@ def test_holes_that_cannot_be_read_take_readiness_down_and_are_counted(monkeypat
             await until(lambda: "plays" in app.service.freshness._known)
             assert (await app._ready()).status == 200
             assert failures() == 0
-            store.put_status("holes:plays", "torn")
+            store.run(PutStatus("holes:plays", "torn"))
             await until(lambda: failures() >= 2)
             ready = await app._ready()
             assert (ready.status, b"source plays: the holes cannot be read" in ready.body) == (503, True)
-            store.put_status("holes:plays", "[]")
+            store.run(PutStatus("holes:plays", "[]"))
             await until(lambda: app._deaf is None)
             assert (await app._ready()).status == 200
         finally:
@@ -141,13 +144,13 @@ def test_a_client_gives_the_answer_that_it_has_whatever_befalls_its_listening(mo
     _, server, _, service, connection = world(deployment())
     client = client_of(service, connection)
     assert client.get("strict", {"user": "ada"}).flags == ()
-    open_memory(server).put_status("holes:plays", "torn")
+    open_memory(server).run(PutStatus("holes:plays", "torn"))
     client._listen_at = 0.0
     assert client.get("strict", {"user": "ada"}).values() == {"v:n_10s": 0}
     assert client.get("strict", {"user": "ada"}).flags == ("incomplete",)
 
     def listen(catalog: Catalog) -> Flow[None]:
-        yield Status("stream:plays")
+        yield ReadStatus("stream:plays")
         raise Broken(catalog.digest)
 
     monkeypatch.setattr(client._service.freshness, "listen", listen)
@@ -175,7 +178,7 @@ def test_a_remembered_answer_tells_what_has_been_heard_of_lost_events_since() ->
     assert asked(service, connection, "remembered").flags == ()
     now = clock.now_us()
     lost = AcceptedGap("plays", TOPIC, 0, 3, 7, now - 15_000_000, now - 5_000_000, "ada", "a disk", now)
-    open_memory(server).put_status("holes:plays", to_json([lost]))
+    open_memory(server).run(PutStatus("holes:plays", to_json([lost])))
     assert service.catalog is not None
     connection.run(service.freshness.listen(service.catalog))
     gone.away = True

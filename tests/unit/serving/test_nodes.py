@@ -5,7 +5,7 @@ from __future__ import annotations
 import socket
 import time
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TypeVar
 
 import pytest
 
@@ -27,15 +27,24 @@ from slicewise.serving.connection.connection import SyncConnection
 from slicewise.serving.connection.nodes import SyncNodes
 from slicewise.stores.online import keys
 from slicewise.stores.online.memory.store import MemoryServer, open_memory
-from slicewise.stores.online.model import gaps as holes
-from slicewise.stores.online.operations.bound import Operations
+from slicewise.stores.online.operation import Routed
+from slicewise.stores.online.operations import gaps as holes
+from slicewise.stores.online.operations.apply_batch import ApplyBatch
+from slicewise.stores.online.operations.committed import AdvanceCommitted
+from slicewise.stores.online.operations.connecting import Initialise, ReadMetadata
+from slicewise.stores.online.operations.deploying import Deploy
+from slicewise.stores.online.operations.readiness import MarkReady
+from slicewise.stores.online.operations.status import PutStatus, ReadStatus
 from slicewise.stores.online.routing import node_name, node_of
 from slicewise.stores.online.store import Store
-from tests.support.in_memory import deployment
-from tests.support.served import Event, batch
+from tests.support.stores.in_memory import deployment
+from tests.support.stores.served import Event, batch
 
 TOPIC = "a" * 32
 P0, P1 = (TOPIC, 0), (TOPIC, 1)
+
+
+R = TypeVar("R")
 
 
 class Readers(SyncNodes):
@@ -45,14 +54,14 @@ class Readers(SyncNodes):
         super().__init__(",".join(["redis://nowhere"] * len(servers)), 1.0)
         self.servers, self.away = servers, set[int]()
 
-    def _ask(self, number: int, ask: Any) -> Any:
+    def _ask(self, number: int, part: Routed[R], *, waits: bool) -> R:
         if number in self.away:
             self._open.pop(number, None)
             raise StoreUnavailable(f"node {number + 1} is away")
         if number not in self._open:
             node = self.servers[number].connect()
-            self._open[number] = Store(node, Operations(node.incarnation, node_name(number, len(self.servers))))
-        return super()._ask(number, ask)
+            self._open[number] = Store(node, node_name(number, len(self.servers)))
+        return super()._ask(number, part, waits=waits)
 
 
 class World:
@@ -69,11 +78,11 @@ class World:
 
     def deploy(self) -> None:
         store = self.connect()
-        marks = store.initialise()
-        store.deploy(self.deployed, marks.epoch, {"plays": TOPIC}, OffsetVector({P0: 1, P1: 1}))
-        marks = store.marks()
+        marks = store.run(Initialise())
+        store.run(Deploy(self.deployed, marks.epoch, {"plays": TOPIC}, OffsetVector({P0: 1, P1: 1})))
+        marks = store.run(ReadMetadata())
         for unit in self.deployed.units:
-            store.mark_ready(unit, marks.starts[unit.storage_fingerprint], {unit.view: [unit.storage_fingerprint]})
+            store.run(MarkReady(unit, marks.starts[unit.storage_fingerprint], {unit.view: [unit.storage_fingerprint]}))
 
     def ask(self, *entities: Mapping[str, str], name: str = "strict") -> Answer:
         return self.connection.run(self.service.read(checked(None, name, [dict(each) for each in entities])))
@@ -81,9 +90,9 @@ class World:
     def advance(self, number: int, offset: int) -> None:
         """The ledger of one node alone."""
         node = self.servers[number].connect()
-        store = Store(node, Operations(node.incarnation, node_name(number, len(self.servers))))
-        marks = store.marks()
-        store.advance_ledger(marks.ledger, OffsetVector({P0: offset, P1: offset}), marks.epoch, marks.units)
+        store = Store(node, node_name(number, len(self.servers)))
+        marks = store.run(ReadMetadata())
+        store.run(AdvanceCommitted(marks.ledger, OffsetVector({P0: offset, P1: offset}), marks.epoch, marks.units))
 
 
 def user_of(number: int, count: int = 2) -> dict[str, str]:
@@ -130,18 +139,18 @@ def test_the_entities_of_a_node_that_was_emptied_are_refused_until_it_has_its_hi
     with pytest.raises((StoreUnavailable, NotReady)):
         world.ask(user_of(1))
     store = world.connect()
-    marks = store.initialise()
+    marks = store.run(Initialise())
     assert marks.behind == (1,)
     with pytest.raises((StoreUnavailable, NotReady)):
         world.ask(user_of(1))
-    marks = store.deploy(world.deployed, marks.epoch, {"plays": TOPIC}, OffsetVector({P0: 1, P1: 1}))
+    marks = store.run(Deploy(world.deployed, marks.epoch, {"plays": TOPIC}, OffsetVector({P0: 1, P1: 1})))
     assert (marks.behind, marks.ledger.get(P0)) == ((), 1)
     (unit,) = world.deployed.units
     assert marks.starts[unit.storage_fingerprint].get(P0) == 1, "it is brought again what the log has"
     with pytest.raises(NotReady, match="building"):
         world.ask(user_of(1))
     assert world.ask(user_of(0)).flags == ()
-    store.mark_ready(unit, marks.starts[unit.storage_fingerprint], {"v": [unit.storage_fingerprint]})
+    store.run(MarkReady(unit, marks.starts[unit.storage_fingerprint], {"v": [unit.storage_fingerprint]}))
     with pytest.raises(Recovering):
         world.ask(user_of(1))
     world.advance(1, 10)
@@ -154,7 +163,7 @@ def test_what_a_running_batch_had_brought_is_missed_on_the_node_that_lost_it() -
     now = world.clock.now_us() - 1
     for offset, number in ((5, 0), (6, 1)):
         columns = {**user_of(number), "t": now}
-        world.connect().fold(batch(unit, [Event(0, offset, now, columns, TOPIC)]))
+        world.connect().run(ApplyBatch(batch(unit, [Event(0, offset, now, columns, TOPIC)])))
     held = world.ask(user_of(0), user_of(1))
     assert [base_of(held, i).get(P0) for i in (0, 1)] == [6, 7]
     for server in world.servers:
@@ -171,11 +180,11 @@ def test_a_deployment_that_stopped_between_two_nodes_is_answered_by_those_that_h
     assert world.ask(user_of(0), user_of(1)).flags == ()
     newer = plan(Project.of("p", [*_views("v", "w"), sw.FeatureSet("strict", features=["w:n_10s"])]))
     node = world.servers[0].connect()
-    first = Store(node, Operations(node.incarnation, "1/2"))
-    first.deploy(newer, first.marks().epoch, {"plays": TOPIC}, OffsetVector())
+    first = Store(node, "1/2")
+    first.run(Deploy(newer, first.run(ReadMetadata()).epoch, {"plays": TOPIC}, OffsetVector()))
     for unit in newer.units:
-        start = first.marks().starts[unit.storage_fingerprint]
-        first.mark_ready(unit, start, {unit.view: [unit.storage_fingerprint]})
+        start = first.run(ReadMetadata()).starts[unit.storage_fingerprint]
+        first.run(MarkReady(unit, start, {unit.view: [unit.storage_fingerprint]}))
     assert world.ask(user_of(0)).features == ("w:n_10s",)
     with pytest.raises(StoreUnavailable, match="node 2 of 2"):
         world.ask(user_of(1))
@@ -211,9 +220,9 @@ def test_a_partition_that_one_node_alone_has_begun_stays_in_the_token() -> None:
     begun = OffsetVector({P0: 10, P1: 10, (TOPIC, third): 5})
     world.advance(0, 10)
     node = world.servers[1].connect()
-    store = Store(node, Operations(node.incarnation, node_name(1, 2)))
-    marks = store.marks()
-    store.advance_ledger(marks.ledger, begun, marks.epoch, marks.units)
+    store = Store(node, node_name(1, 2))
+    marks = store.run(ReadMetadata())
+    store.run(AdvanceCommitted(marks.ledger, begun, marks.epoch, marks.units))
     on_first = [p for p in (0, 1) if node_of(keys.entity_tags([], [], p)[0], 2) == 0]
     seen = [base_of(world.ask({})).get((TOPIC, third))]
     if not on_first:  # its answers need the second node alone
@@ -238,7 +247,10 @@ def test_a_list_holds_what_it_was_filled_with_also_where_its_node_has_yet_to_app
     world.deployed = plan(Project.of("p", [*views, sw.FeatureSet("strict", features=["w:n_exact_10s", "v:n_10s"])]))
     world.deploy()
     (listed,) = (unit for unit in world.deployed.units if unit.event_list is not None)
-    assert [each.starts[listed.storage_fingerprint].get(P0) for each in world.connect().marks().each] == [10, 10]
+    assert [each.starts[listed.storage_fingerprint].get(P0) for each in world.connect().run(ReadMetadata()).each] == [
+        10,
+        10,
+    ]
     answer = world.ask(user_of(1))
     bases = {each.unit: each.base.get(P0) for each in tokens.decode_all(answer.results[0].token)}
     assert bases.pop(listed.storage_fingerprint) == 10
@@ -267,11 +279,11 @@ def test_a_loss_that_any_node_was_told_of_flags_answers_also_where_another_forgo
     near = AcceptedGap("plays", TOPIC, 0, 2, 5, now - 10**7, now + 10**7, "me", "lost", now)
     holes.tell(world.connect(), "plays", (far, near))
     node = world.servers[older].connect()
-    store = Store(node, Operations(node.incarnation, node_name(older, 2)))
-    store.put_status("holes:plays", to_json((far,)))  # its last commands are lost
-    assert from_json(world.connect().status("holes:plays") or "", "status") == (far, near)
+    store = Store(node, node_name(older, 2))
+    store.run(PutStatus("holes:plays", to_json((far,))))  # its last commands are lost
+    assert from_json(world.connect().run(ReadStatus("holes:plays")) or "", "status") == (far, near)
     assert world.ask(user_of(1)).flags == ("incomplete",)
-    store.put_status("holes:plays", "no list")
+    store.run(PutStatus("holes:plays", "no list"))
     world.service, world.connection = FeatureService(world.clock), SyncConnection(lambda: world.readers)
     assert world.ask(user_of(1)).flags == ("incomplete",), "any event may be lost"
 
@@ -295,7 +307,7 @@ def test_what_any_node_may_say_does_not_wait_for_a_silent_one_as_data_does() -> 
         url = ",".join(f"redis://127.0.0.1:{each.getsockname()[1]}/0" for each in (one, other))
         begun = time.monotonic()
         with pytest.raises(StoreUnavailable, match="node 1 of 2"):
-            SyncNodes(url, 30.0).status("stream")
+            SyncNodes(url, 30.0).run(ReadStatus("stream"))
         assert time.monotonic() - begun < 30.0, "less than one node's own bound"
 
 
@@ -307,12 +319,12 @@ def test_addresses_in_another_order_or_number_are_refused() -> None:
         with pytest.raises(SettingsError, match="node"):
             open_memory(*servers)
     alone = open_memory(other)
-    alone.initialise()
+    alone.run(Initialise())
     with pytest.raises(SettingsError, match="only node"):
         open_memory(a, other)
     third, fourth = (MemoryServer(world.clock, name=name) for name in "cd")
     world.clock.advance(1)
-    open_memory(third, fourth).initialise()
+    open_memory(third, fourth).run(Initialise())
     with pytest.raises(SettingsError, match="different stores"):
         open_memory(a, fourth)
     with pytest.raises(SettingsError, match="twice"):

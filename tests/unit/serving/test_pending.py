@@ -21,12 +21,16 @@ from slicewise.serving.answering.requests import checked
 from slicewise.serving.answering.service import FeatureService
 from slicewise.serving.connection.connection import SyncConnection
 from slicewise.stores.online.memory.store import MemoryServer, open_memory
+from slicewise.stores.online.operations.connecting import ReadMetadata
+from slicewise.stores.online.operations.deploying import Deploy
+from slicewise.stores.online.operations.pending import EndRealtime
+from slicewise.stores.online.operations.readiness import MarkReady
 from slicewise.training.dataset import build_training_set
 from slicewise.training.tables.instants import as_timestamps
-from slicewise.windows.slices import DAY_US, HOUR_US, MINUTE_US, SECOND_US
+from slicewise.windows.durations import DAY_US, HOUR_US, MINUTE_US, SECOND_US
 from tests.e2e.compare import as_bytes
-from tests.support.logged import given, served_archive
-from tests.support.served import TOPIC, Event, Served
+from tests.support.stores.logged import given, served_archive
+from tests.support.stores.served import TOPIC, Event, Served
 
 NOW = 15_706 * DAY_US + 13 * HOUR_US + 20 * MINUTE_US + 7
 USERS = ("ann", "bob", "zoë")
@@ -202,7 +206,7 @@ def test_pending_events_that_were_answered_are_not_taken_back_by_a_restart(
     before = world.ask_view(view)
     world.server.restart()
     if switched_off:
-        assert open_memory(world.server).end_tail(DEPLOYMENT.sources[0].name)
+        assert open_memory(world.server).run(EndRealtime(DEPLOYMENT.sources[0].name))
     if not remembers:
         world.service = FeatureService(ManualClock(NOW))
     with pytest.raises(Recovering, match="began anew") as refused:
@@ -299,11 +303,15 @@ def test_pending_events_of_a_topic_that_is_gone_are_waited_for_by_nobody(view: s
     if not remembers:
         world.service = FeatureService(ManualClock(NOW))
     store = open_memory(world.server)
-    marks = store.deploy(
-        DEPLOYMENT, store.marks().epoch, topics={source.topic: "6" * 32 for source in DEPLOYMENT.sources}
+    marks = store.run(
+        Deploy(
+            DEPLOYMENT,
+            store.run(ReadMetadata()).epoch,
+            topics={source.topic: "6" * 32 for source in DEPLOYMENT.sources},
+        )
     )
     for unit in DEPLOYMENT.units:
-        store.mark_ready(unit, marks.starts[unit.storage_fingerprint], {unit.view: [unit.storage_fingerprint]})
+        store.run(MarkReady(unit, marks.starts[unit.storage_fingerprint], {unit.view: [unit.storage_fingerprint]}))
     assert world.ask_view(view).flags == ()
 
 

@@ -9,8 +9,8 @@ from slicewise.offsets.vector import OffsetVector
 from slicewise.serving.answering import service as serving
 from slicewise.serving.answering.catalog import Catalog
 from slicewise.serving.answering.service import FeatureService
-from slicewise.stores.online.port import StoreMetadata
-from slicewise.windows.slices import SECOND_US
+from slicewise.stores.online.control_record import StoreMetadata
+from slicewise.windows.durations import SECOND_US
 
 NOW = 1_700_000_000 * SECOND_US
 

@@ -21,8 +21,9 @@ from benchmarks.whole.http_load import Connection, get, post
 from slicewise.serving.answering.admission import Limits
 from slicewise.serving.connection import loop as loops
 from slicewise.serving.connection.loop import Loop, Turns
-from slicewise.serving.connection.steps import Flow, Read
+from slicewise.serving.connection.steps import Flow
 from slicewise.serving.http.app import App
+from slicewise.stores.online.operations.reading import Read
 
 LIMITS = Limits(at_once=4, patience_s=0.1, waiting=1_000)
 REQUEST = post("/v1/features", {"feature_set": "any", "entities": [{"user_id": "ann"}]}).encode()
@@ -51,7 +52,7 @@ def serving(monkeypatch: pytest.MonkeyPatch, store_s: float, merge_s: float, lim
         time.sleep(merge_s)
         return SimpleNamespace(results=(), features=(), flags=(), to_wire=lambda **_: {})
 
-    monkeypatch.setattr(app.connection, "_reader", SimpleNamespace(closed=False, read=slow, close=lambda: None))
+    monkeypatch.setattr(app.connection, "_reader", SimpleNamespace(closed=False, run=slow, close=lambda: None))
     monkeypatch.setattr(app.service, "read", read)
     config = uvicorn.Config(
         app,

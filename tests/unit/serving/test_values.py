@@ -20,8 +20,15 @@ from slicewise.errors import BadRequest, DefinitionError
 from slicewise.serving.answering.refusals import earliest_at
 from slicewise.serving.answering.requests import instant_text, instant_us
 from slicewise.serving.answering.values import converter, json_safe
-from slicewise.windows import slices
-from slicewise.windows.slices import DAY_US, HOUR_US, MINUTE_US, as_window, hopping, session, sliding, tumbling
+from slicewise.windows.durations import DAY_US, HOUR_US, MINUTE_US
+from slicewise.windows.hopping import hopping
+from slicewise.windows.kinds import as_window
+from slicewise.windows.periodic import Periodic
+from slicewise.windows.session import session
+from slicewise.windows.sliding import sliding
+from slicewise.windows.tumbling import tumbling
+from slicewise.windows.window import Window
+from tests.support.stores.units import StoreUnit
 
 
 @settings(deadline=None)
@@ -70,15 +77,6 @@ def test_what_is_no_instant_is_refused(at: Any) -> None:
         instant_us(at)
 
 
-class UnitUnderTest:
-    """What `earliest_at` reads of a unit, and of a feature."""
-
-    slice_us = MINUTE_US
-
-    def __init__(self, window: slices.Window) -> None:
-        self.window = window
-
-
 WINDOWS = [as_window("1h"), as_window("7d"), tumbling("1h"), tumbling("1d", open=True),
            hopping("2h", every="20m"), hopping("2h", every="20m", open=True),
            sliding("1h", offset="1d"), sliding("7d", offset="90m"), tumbling("1h", offset="90m"),
@@ -89,19 +87,20 @@ WINDOWS = [as_window("1h"), as_window("7d"), tumbling("1h"), tumbling("1d", open
 @settings(deadline=None)
 @given(st.sampled_from(WINDOWS), st.integers(100, 2_000_000), st.integers(0, 2 * DAY_US))
 def test_the_earliest_at_is_the_first_whose_window_starts_no_earlier_than_what_is_kept(
-    window: slices.Window, kept_minutes: int, more: int
+    window: Window, kept_minutes: int, more: int
 ) -> None:
     kept = 30 * DAY_US + kept_minutes * MINUTE_US
-    unit = cast(Any, UnitUnderTest(window))
-    earliest = earliest_at(unit, unit, kept)
+    unit = StoreUnit(slice_us=MINUTE_US)
+    earliest = earliest_at(cast(Any, unit), unit.feature("n", window, unit.layout.partials[0]), kept)
 
     def start(at: int) -> int:
-        return slices.bounds(window, "at", at, MINUTE_US)[0]
+        return window.bounds("at", at, MINUTE_US)[0]
 
     assert start(earliest) >= kept
     assert start(earliest + more) >= kept
     assert start(earliest - 1) < kept
-    assert earliest - kept <= window.length_us + window.offset_us + max(HOUR_US, window.hop_us) + DAY_US
+    hop_us = window.hop_us if isinstance(window, Periodic) else 0
+    assert earliest - kept <= window.length_us + window.offset_us + max(HOUR_US, hop_us) + DAY_US
 
 
 @pytest.mark.parametrize(

@@ -19,6 +19,9 @@ from slicewise.spark.lake.partials import UnitRef
 from slicewise.spark.lake.publish_hours import StoreRef
 from slicewise.spark.microbatch.apply import Placed, SourceRows, list_batch_of
 from slicewise.stores.online.memory.store import MemoryServer, open_memory
+from slicewise.stores.online.operations.connecting import Initialise
+from slicewise.stores.online.operations.deploying import Deploy
+from slicewise.stores.online.operations.event_lists import AddToList
 
 SEED = 20_261_121
 TOPIC = "0123456789abcdef0123456789abcdef"
@@ -59,8 +62,8 @@ def test_fold_and_backfill_bring_the_same_members(entity: list[str]) -> None:
     for way in ("fold", "fill", "fill, then fold"):
         server = MemoryServer(ManualClock(NOW))
         store = open_memory(server)
-        store.initialise()
-        store.deploy(deployment, 0, {"plays": TOPIC}, OffsetVector())
+        store.run(Initialise())
+        store.run(Deploy(deployment, 0, {"plays": TOPIC}, OffsetVector()))
         generation = b"%d" % store.generation
         for partition in (0, 1):
             table = records(partition, 60)
@@ -69,11 +72,11 @@ def test_fold_and_backfill_bring_the_same_members(entity: list[str]) -> None:
                 for name in entity:
                     kept = kept.append_column(name, kept[f"c_{name}"])
                 for events in fill.lists(unit, kept):
-                    store.add(events)
+                    store.run(AddToList(events))
             if "fold" in way:
                 batch = list_batch_of(unit, placed, SourceRows.of(table, TOPIC, partition))
                 assert batch is not None
-                store.add(batch)
+                store.run(AddToList(batch))
         found.append({key.replace(generation, b""): each.members for key, each in server.lists.items()})
     assert found[0] == found[1] == found[2]
     assert len(found[0]) == 2
@@ -81,6 +84,6 @@ def test_fold_and_backfill_bring_the_same_members(entity: list[str]) -> None:
 
 
 def _nowhere() -> StoreRef:
-    from slicewise.stores.online.port import ServerRun
+    from slicewise.stores.online.control_record import ServerRun
 
     return StoreRef("redis://127.0.0.1:1", ServerRun("", ""), 0, {})

@@ -26,7 +26,11 @@ from slicewise.spark.lake.publish_hours import StoreRef
 from slicewise.spark.lake.publish_totals import PublishTotals
 from slicewise.stores.online import keys
 from slicewise.stores.online.memory.store import MemoryServer, open_memory
-from slicewise.windows.slices import DAY_US, HOUR_US
+from slicewise.stores.online.operations.committed import AdvanceCommitted
+from slicewise.stores.online.operations.connecting import Initialise, ReadMetadata
+from slicewise.stores.online.operations.deploying import Deploy
+from slicewise.stores.online.operations.publish_total import AnnounceTotal
+from slicewise.windows.durations import DAY_US, HOUR_US
 
 SEED = 20_261_121
 TOPIC = "0123456789abcdef0123456789abcdef"
@@ -76,12 +80,12 @@ def test_totals_are_the_same_however_rows_are_cut(entity: list[str], cut: int, m
     (unit,) = deployment.units
     server = MemoryServer(ManualClock((DAY0 + 24 * 30) * HOUR_US))
     store = open_memory(server)
-    store.initialise()
-    store.deploy(deployment, 0, {"plays": TOPIC})
+    store.run(Initialise())
+    store.run(Deploy(deployment, 0, {"plays": TOPIC}))
     cover = OffsetVector({(TOPIC, p): 500 for p in (0, 1)})
-    marks = store.marks()
-    store.advance_ledger(OffsetVector(), cover, marks.epoch, marks.units)
-    store.announce_lifetime(unit, DAY0 + 48, 3, cover)
+    marks = store.run(ReadMetadata())
+    store.run(AdvanceCommitted(OffsetVector(), cover, marks.epoch, marks.units))
+    store.run(AnnounceTotal(unit, DAY0 + 48, 3, cover))
     monkeypatch.setattr(StoreRef, "connect", lambda self: store)  # noqa: ARG005
     ref = UnitRef(deployment.to_json(), unit.storage_fingerprint)
     where = StoreRef("redis://nowhere", store.incarnation, store.generation, {})

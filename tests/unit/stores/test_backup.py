@@ -9,10 +9,10 @@ import pytest
 
 from slicewise.errors import CodecError
 from slicewise.offsets.vector import OffsetVector
+from slicewise.stores.online.control_record import StoreMetadata
 from slicewise.stores.online.model import metadata_backup as witness
 from slicewise.stores.online.model.metadata_backup import MetadataBackup, MetadataBackupFile
-from slicewise.stores.online.port import StoreMetadata
-from tests.support.stored import TOPIC, cover
+from tests.support.stores.stored import TOPIC, cover
 
 STANDS = StoreMetadata(
     generation=7,

@@ -9,8 +9,8 @@ from slicewise.errors import ClockOff, GapRefused, StoreUnavailable
 from slicewise.offsets.vector import OffsetVector
 from slicewise.stores.online.rules import decisions
 from slicewise.stores.online.rules.decisions import PublishDecision, Running
-from slicewise.windows.slices import HOUR_US
-from tests.support.stored import cover, place
+from slicewise.windows.durations import HOUR_US
+from tests.support.stores.stored import cover, place
 
 
 def part(first: int, last: int, partition: int = 0) -> Running:

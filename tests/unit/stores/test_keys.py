@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from slicewise.errors import CodecError
 from slicewise.stores.online import keys
-from tests.support.stored import place
+from tests.support.stores.stored import place
 
 GOLDEN = json.loads((Path(__file__).parents[1] / "golden" / "keys.json").read_text(encoding="utf-8"))
 UNIT = "00000000000000aa"

@@ -14,12 +14,28 @@ from slicewise.local.servers.state import StateFolder
 from slicewise.settings import Settings, urls_of
 from slicewise.stores.online.keys import hot_key
 from slicewise.stores.online.memory.store import open_memory
-from slicewise.stores.online.port import EntityRead, Renewal, UnitRead
+from slicewise.stores.online.operations.apply_batch import ApplyBatch
+from slicewise.stores.online.operations.committed import BeginBatch
+from slicewise.stores.online.operations.connecting import HoldBuilds, Initialise, ReadMetadata
+from slicewise.stores.online.operations.deploying import Deploy, Renewal
+from slicewise.stores.online.operations.publish_hour import MarkHour, PublishHour, ReadHours
+from slicewise.stores.online.operations.readiness import MarkReady
+from slicewise.stores.online.operations.reading import EntityRead, Read, UnitRead
 from slicewise.stores.online.redis.status import StoreStatus, _together
 from slicewise.stores.online.routing import node_of, slot
-from slicewise.windows.slices import HOUR_US
-from tests.support.several import NAME, NOW_US, ON, UNIT, advance, alone, deployed, servers
-from tests.support.stored import TOPIC, Event, StoreDeployment, StoreUnit, cover, fold_batch, hour_entry, place, tag
+from slicewise.windows.durations import HOUR_US
+from tests.support.stores.several import NAME, NOW_US, ON, UNIT, advance, alone, deployed, servers
+from tests.support.stores.stored import (
+    TOPIC,
+    Event,
+    StoreDeployment,
+    StoreUnit,
+    cover,
+    fold_batch,
+    hour_entry,
+    place,
+    tag,
+)
 
 
 def test_slots_are_those_of_redis_cluster_and_nodes_have_equal_ranges_of_them() -> None:
@@ -37,19 +53,19 @@ def test_a_node_that_lost_events_gets_them_again_and_the_others_count_them_once(
     store = deployed(nodes)
     events = [Event(ON[offset % 2], NOW_US, 0, offset) for offset in range(10)]
     for begin in (0, 5):
-        store.fold(fold_batch(UNIT, events[begin : begin + 5]))
+        store.run(ApplyBatch(fold_batch(UNIT, events[begin : begin + 5])))
         advance(store, begin + 5)
     # the last batch's fold and ledger are two commands of a node, and five of its deployment stand before
     assert nodes[1].restart(2) == 2
     with pytest.raises(StoreUnavailable):
-        store.marks()
+        store.run(ReadMetadata())
     store = open_memory(*nodes)
-    assert [alone(nodes, n).marks().ledger.get(place()) for n in (0, 1)] == [10, 5]
-    marks = store.marks()
+    assert [alone(nodes, n).run(ReadMetadata()).ledger.get(place()) for n in (0, 1)] == [10, 5]
+    marks = store.run(ReadMetadata())
     assert marks.ledger == cover(5)
     with pytest.raises(GapRefused):
-        store.begin_batch(cover(6), marks.epoch, marks.units)
-    outcome = store.fold(fold_batch(UNIT, events[5:]))
+        store.run(BeginBatch(cover(6), marks.epoch, marks.units))
+    outcome = store.run(ApplyBatch(fold_batch(UNIT, events[5:])))
     mine = sum(event.entity == ON[1] for event in events[5:])
     assert (outcome.applied, outcome.known) == (mine, 5 - mine)
     assert advance(store, 10) == cover(10)
@@ -61,18 +77,18 @@ def test_a_deployment_that_stopped_between_two_nodes_applies_nothing_until_it_is
     advance(store, 5)
     other = StoreUnit(storage_fingerprint="00000000000000bb", view="other")
     newer = StoreDeployment("two", (UNIT, other))
-    alone(nodes, 0).deploy(newer, 1, {"plays": TOPIC}, cover())
-    marks = store.marks()
+    alone(nodes, 0).run(Deploy(newer, 1, {"plays": TOPIC}, cover()))
+    marks = store.run(ReadMetadata())
     assert (marks.epoch, marks.units, marks.behind) == (2, "two", (1,))
     for units, epoch in (("two", 2), ("one", 1)):
         with pytest.raises(EpochSuperseded):
-            store.begin_batch(cover(5), epoch, units)
+            store.run(BeginBatch(cover(5), epoch, units))
     with pytest.raises(EpochSuperseded):
-        store.deploy(StoreDeployment("three", (UNIT,)), 1)
-    marks = store.deploy(newer, 2, {"plays": TOPIC}, cover())
+        store.run(Deploy(StoreDeployment("three", (UNIT,)), 1))
+    marks = store.run(Deploy(newer, 2, {"plays": TOPIC}, cover()))
     assert (marks.epoch, marks.units, marks.behind) == (2, "two", ())
-    assert store.begin_batch(cover(5), 2, "two") == marks
-    assert store.deploy(newer, 2, {"plays": TOPIC}, cover()) == marks, "what stands everywhere changes nothing"
+    assert store.run(BeginBatch(cover(5), 2, "two")) == marks
+    assert store.run(Deploy(newer, 2, {"plays": TOPIC}, cover())) == marks, "what stands everywhere changes nothing"
 
 
 def test_units_are_built_again_only_where_the_log_no_longer_has_what_is_lost() -> None:
@@ -81,11 +97,11 @@ def test_units_are_built_again_only_where_the_log_no_longer_has_what_is_lost() -
     advance(store, 5)
     nodes[1].restart(1)
     store = open_memory(*nodes)
-    assert store.marks().ledger == cover()
+    assert store.run(ReadMetadata()).ledger == cover()
     advance(alone(nodes, 0), 20)
     renewal = Renewal(frozenset({NAME}), cover(9))
-    marks = store.deploy(StoreDeployment("one", (UNIT,)), 1, {"plays": TOPIC}, renewal=renewal)
-    first, second = (alone(nodes, number).marks() for number in range(2))
+    marks = store.run(Deploy(StoreDeployment("one", (UNIT,)), 1, {"plays": TOPIC}, renewal=renewal))
+    first, second = (alone(nodes, number).run(ReadMetadata()) for number in range(2))
     assert (first.epoch, first.terms, first.ready, first.ledger) == (2, {}, frozenset({NAME}), cover(20))
     assert (second.epoch, second.terms, second.ready, second.ledger) == (2, {NAME: 2}, frozenset(), cover(9))
     assert (marks.behind, marks.ready, marks.terms, marks.starts[NAME]) == (
@@ -103,23 +119,23 @@ def test_a_backfill_is_of_the_node_that_lacks_it_and_leaves_the_others_alone() -
     nodes[1].flush()
     store = open_memory(*nodes)
     with pytest.raises(NotReady):
-        store.marks()
-    assert store.initialise().behind == (1,)
-    marks = store.deploy(StoreDeployment("one", (UNIT,)), 1, {"plays": TOPIC}, cover(3))
+        store.run(ReadMetadata())
+    assert store.run(Initialise()).behind == (1,)
+    marks = store.run(Deploy(StoreDeployment("one", (UNIT,)), 1, {"plays": TOPIC}, cover(3)))
     assert (marks.starts[NAME], marks.ready, marks.ledger) == (cover(3), frozenset(), cover(3))
     hour = NOW_US // HOUR_US
     entries = [hour_entry(UNIT, entity, 0, [Event(entity, hour * HOUR_US, 0, 1)]) for entity in ON]
-    store.hold({NAME: 0})
-    outcome = store.swap(UNIT, hour, 0, cover(3), entries)
+    store.run(HoldBuilds({NAME: 0}))
+    outcome = store.run(PublishHour(UNIT, hour, 0, cover(3), entries))
     assert (outcome.swapped, outcome.stale) == (1, 1)
     with pytest.raises(GapRefused):
-        store.swap(UNIT, hour, 0, cover(4), entries)
+        store.run(PublishHour(UNIT, hour, 0, cover(4), entries))
     with pytest.raises(GapRefused):
-        store.mark_swapped(UNIT, hour, 0, cover(4))
-    assert store.mark_swapped(UNIT, hour, 0, cover(3))
-    assert [alone(nodes, number).swapped(UNIT) for number in (0, 1)] == [{}, {hour: 0}]
-    store.mark_ready(UNIT, cover(3), {UNIT.view: [NAME]})
-    assert store.marks().ready == {NAME}
+        store.run(MarkHour(UNIT, hour, 0, cover(4)))
+    assert store.run(MarkHour(UNIT, hour, 0, cover(3)))
+    assert [alone(nodes, number).run(ReadHours(UNIT)) for number in (0, 1)] == [{}, {hour: 0}]
+    store.run(MarkReady(UNIT, cover(3), {UNIT.view: [NAME]}))
+    assert store.run(ReadMetadata()).ready == {NAME}
 
 
 def test_what_a_backfill_brought_is_marked_on_the_nodes_that_it_was_made_for() -> None:
@@ -129,29 +145,29 @@ def test_what_a_backfill_brought_is_marked_on_the_nodes_that_it_was_made_for() -
     # the second node alone saw the unit go, and come back, after more of the log
     for digest, units in (("none", ()), ("again", (UNIT,))):
         one = alone(nodes, 1)
-        one.deploy(StoreDeployment(digest, units), one.marks().epoch, {"plays": TOPIC}, cover(7))
+        one.run(Deploy(StoreDeployment(digest, units), one.run(ReadMetadata()).epoch, {"plays": TOPIC}, cover(7)))
     first, second = (alone(nodes, number) for number in (0, 1))
-    starts = [each.marks().starts[NAME] for each in (first, second)]
+    starts = [each.run(ReadMetadata()).starts[NAME] for each in (first, second)]
     assert starts[0] != starts[1]
     hour = NOW_US // HOUR_US
     joint = open_memory(*nodes)
-    assert joint.mark_swapped(UNIT, hour, 3, starts[1])
-    assert [each.swapped(UNIT) for each in (first, second)] == [{}, {hour: 3}]
-    assert joint.swapped(UNIT) == {}
+    assert joint.run(MarkHour(UNIT, hour, 3, starts[1]))
+    assert [each.run(ReadHours(UNIT)) for each in (first, second)] == [{}, {hour: 3}]
+    assert joint.run(ReadHours(UNIT)) == {}
 
 
 def test_what_a_job_holds_is_of_one_term_on_every_node() -> None:
     nodes = servers()
     store, job = deployed(nodes), open_memory(*nodes)
-    store.deploy(StoreDeployment("none", (StoreUnit(storage_fingerprint="0" * 16, view="x"),)), 1)
-    store.deploy(StoreDeployment("again", (UNIT,)), 2)
+    store.run(Deploy(StoreDeployment("none", (StoreUnit(storage_fingerprint="0" * 16, view="x"),)), 1))
+    store.run(Deploy(StoreDeployment("again", (UNIT,)), 2))
     with pytest.raises(EpochSuperseded, match="term 0"):
-        job.hold({NAME: 0})
-    job.hold({NAME: 3})
-    job.fold(fold_batch(UNIT, [Event(entity, NOW_US, 0, i) for i, entity in enumerate(ON)]))
+        job.run(HoldBuilds({NAME: 0}))
+    job.run(HoldBuilds({NAME: 3}))
+    job.run(ApplyBatch(fold_batch(UNIT, [Event(entity, NOW_US, 0, i) for i, entity in enumerate(ON)])))
     generation = store.generation
     for entity in ON:
-        (found,) = store.read([EntityRead((UnitRead(hot_key(generation, tag(entity), f"{NAME}.3")),))]).entities[0]
+        (found,) = store.run(Read([EntityRead((UnitRead(hot_key(generation, tag(entity), f"{NAME}.3")),))])).entities[0]
         assert found.hot
 
 

@@ -12,14 +12,21 @@ from slicewise.lifecycle import lifetime as moves
 from slicewise.lifecycle.compaction import NOTHING, Compacted, DirtyHour, UnitHours, Why, dirty_hours, holds
 from slicewise.lifecycle.lifetime import Reached
 from slicewise.offsets.vector import OffsetVector
+from slicewise.stores.online.control_record import TotalUntil
 from slicewise.stores.online.memory.store import MemoryServer, open_memory
 from slicewise.stores.online.model import metadata_backup as witness
+from slicewise.stores.online.operations.archive_versions import CountArchiveVersions, PutArchiveVersion
+from slicewise.stores.online.operations.connecting import HoldBuilds, Initialise, ReadMetadata, ReadTime
+from slicewise.stores.online.operations.deploying import Deploy
+from slicewise.stores.online.operations.event_lists import AddToList
 from slicewise.stores.online.operations.ids import unremembered
-from slicewise.stores.online.port import TotalUntil
+from slicewise.stores.online.operations.publish_hour import MarkHour, PublishHour, ReadHours
+from slicewise.stores.online.operations.publish_total import MarkTotal
+from slicewise.stores.online.operations.readiness import MarkReady
 from slicewise.stores.online.store import Store
-from slicewise.windows.slices import HOUR_US
-from tests.support.several import NAME, NOW_US, ON, UNIT, advance, alone, deployed, servers
-from tests.support.stored import (
+from slicewise.windows.durations import HOUR_US
+from tests.support.stores.several import NAME, NOW_US, ON, UNIT, advance, alone, deployed, servers
+from tests.support.stores.stored import (
     TOPIC,
     Event,
     StoreDeployment,
@@ -47,10 +54,10 @@ class Apart:
     unit: StoreUnit
 
     def starts(self) -> list[OffsetVector]:
-        return [each.starts[self.unit.storage_fingerprint] for each in self.store.marks().each]
+        return [each.starts[self.unit.storage_fingerprint] for each in self.store.run(ReadMetadata()).each]
 
     def ready(self) -> list[bool]:
-        return [self.unit.storage_fingerprint in each.ready for each in self.store.marks().each]
+        return [self.unit.storage_fingerprint in each.ready for each in self.store.run(ReadMetadata()).each]
 
 
 def apart(unit: StoreUnit, begins: int) -> Apart:
@@ -60,61 +67,61 @@ def apart(unit: StoreUnit, begins: int) -> Apart:
     store = deployed(nodes, "first", first)
     advance(store, 10)
     wanted = StoreDeployment("one", (first, unit))
-    store.deploy(wanted, 1, {"plays": TOPIC})
-    store.mark_ready(unit, cover(10), {unit.view: [unit.storage_fingerprint]})
+    store.run(Deploy(wanted, 1, {"plays": TOPIC}))
+    store.run(MarkReady(unit, cover(10), {unit.view: [unit.storage_fingerprint]}))
     nodes[1].flush()
     store = open_memory(*nodes)
-    store.initialise()
-    marks = store.deploy(wanted, 2, {"plays": TOPIC}, cover(begins))
-    store.hold(marks.terms)
+    store.run(Initialise())
+    marks = store.run(Deploy(wanted, 2, {"plays": TOPIC}, cover(begins)))
+    store.run(HoldBuilds(marks.terms))
     return Apart(nodes, store, unit)
 
 
 def swapped(of: Apart) -> list[dict[int, int]]:
-    return [dict(alone(of.nodes, number).swapped(of.unit)) for number in (0, 1)]
+    return [dict(alone(of.nodes, number).run(ReadHours(of.unit))) for number in (0, 1)]
 
 
 def test_one_that_was_emptied_begins_apart_and_the_backfill_is_made_for_it() -> None:
     of = apart(UNIT, 5)
     assert (of.starts(), of.ready()) == ([cover(10), cover(5)], [True, False])
-    assert of.store.marks().starts[NAME] == cover(5)
+    assert of.store.run(ReadMetadata()).starts[NAME] == cover(5)
 
 
 def test_an_hour_of_an_archive_goes_to_the_nodes_whose_start_cover_it_contains() -> None:
     of = apart(UNIT, 5)
-    of.store.put_cover("plays", 3, cover(6))
+    of.store.run(PutArchiveVersion("plays", 3, cover(6)))
     entries = [hour_entry(UNIT, entity, 3, [Event(entity, HOUR * HOUR_US, 0, 1)]) for entity in ON]
-    outcome = of.store.swap(UNIT, HOUR, 3, cover(6), entries)
+    outcome = of.store.run(PublishHour(UNIT, HOUR, 3, cover(6), entries))
     assert (outcome.swapped, outcome.stale, outcome.left_over) == (1, 1, ())
-    assert of.store.mark_swapped(UNIT, HOUR, 3)
+    assert of.store.run(MarkHour(UNIT, HOUR, 3))
     assert swapped(of) == [{}, {HOUR: 3}], "what the first has of the hour is claimed by nobody"
-    of.store.put_cover("plays", 2, cover(4))
+    of.store.run(PutArchiveVersion("plays", 2, cover(4)))
     older = [hour_entry(UNIT, entity, 2, [Event(entity, HOUR * HOUR_US, 0, 1)]) for entity in ON]
     with pytest.raises(GapRefused):  # it contains that of none
-        of.store.swap(UNIT, HOUR, 2, cover(4), older)
+        of.store.run(PublishHour(UNIT, HOUR, 2, cover(4), older))
 
 
 def test_an_hour_that_one_node_alone_has_is_brought_to_all_by_the_next_archive() -> None:
     of = apart(UNIT, 5)
     entries = [hour_entry(UNIT, entity, 0, [Event(entity, HOUR * HOUR_US, 0, 1)]) for entity in ON]
-    of.store.swap(UNIT, HOUR, 0, cover(5), entries)
-    of.store.mark_swapped(UNIT, HOUR, 0, cover(5))
-    of.store.mark_ready(UNIT, cover(5), {UNIT.view: [NAME]})
+    of.store.run(PublishHour(UNIT, HOUR, 0, cover(5), entries))
+    of.store.run(MarkHour(UNIT, HOUR, 0, cover(5)))
+    of.store.run(MarkReady(UNIT, cover(5), {UNIT.view: [NAME]}))
     assert of.ready() == [True, True]
 
     def dirty(seq: int, held: OffsetVector) -> list[DirtyHour]:
-        done = of.store.swapped(UNIT)
+        done = of.store.run(ReadHours(UNIT))
         stands = Compacted(seq, holds(seq, held, of.starts(), contained, done.get(HOUR, NOTHING)))
         return dirty_hours(UnitHours({HOUR: 1}, {HOUR: stands}, done), HOUR + 1)
 
     # what stands was compacted for the second's start cover: to swap it again would bring it to the second again
     assert dirty(0, cover(5)) == [DirtyHour(HOUR, Why.EVENTS)]
     assert dirty(1, cover(5)) == [DirtyHour(HOUR, Why.EVENTS)], "nor does the first take it under a seq of before"
-    of.store.put_cover("plays", 3, cover(12))
+    of.store.run(PutArchiveVersion("plays", 3, cover(12)))
     entries = [hour_entry(UNIT, entity, 3, [Event(entity, HOUR * HOUR_US, 0, 1)]) for entity in ON]
     assert dirty(3, cover(12)) == [DirtyHour(HOUR, Why.SWAP)]
-    assert of.store.swap(UNIT, HOUR, 3, cover(12), entries).swapped == 2
-    of.store.mark_swapped(UNIT, HOUR, 3)
+    assert of.store.run(PublishHour(UNIT, HOUR, 3, cover(12), entries)).swapped == 2
+    of.store.run(MarkHour(UNIT, HOUR, 3))
     assert dirty(3, cover(12)) == []
 
 
@@ -127,77 +134,82 @@ def with_totals(begins: int) -> Apart:
     """The first has totals of archive seq 4 before HOUR."""
     of = apart(EVER, begins)
     first = alone(of.nodes, 0)
-    announced = first.covers_announced("plays")
-    assert first.mark_horizon(EVER, HOUR, 4, announced)
+    announced = first.run(CountArchiveVersions("plays"))
+    assert first.run(MarkTotal(EVER, HOUR, 4, announced))
     return of
 
 
 def test_a_backfills_horizon_is_that_of_the_node_that_it_was_made_for() -> None:
     of = with_totals(5)
-    announced = of.store.covers_announced("plays")
-    assert of.store.mark_horizon(EVER, HOUR + 24, 0, announced, whole=True, start=cover(5)), "the first has a newer one"
-    assert [each.horizons[NAME] for each in of.store.marks().each] == [TotalUntil(HOUR, 4), TotalUntil(HOUR + 24, 0)]
+    announced = of.store.run(CountArchiveVersions("plays"))
+    assert of.store.run(MarkTotal(EVER, HOUR + 24, 0, announced, whole=True, start=cover(5))), (
+        "the first has a newer one"
+    )
+    assert [each.horizons[NAME] for each in of.store.run(ReadMetadata()).each] == [
+        TotalUntil(HOUR, 4),
+        TotalUntil(HOUR + 24, 0),
+    ]
     with pytest.raises(GapRefused):
-        of.store.mark_horizon(EVER, HOUR + 24, 0, announced, whole=True, start=cover(7))
-    of.store.mark_ready(EVER, cover(5), {EVER.view: [NAME]})
-    assert of.store.marks().ready == {NAME}
+        of.store.run(MarkTotal(EVER, HOUR + 24, 0, announced, whole=True, start=cover(7)))
+    of.store.run(MarkReady(EVER, cover(5), {EVER.view: [NAME]}))
+    assert of.store.run(ReadMetadata()).ready == {NAME}
 
 
 def test_totals_of_a_node_hold_what_lies_below_its_own_start_cover() -> None:
     of = with_totals(5)
-    assert moves.reached(of.store.marks(), NAME, contained) is None, "the second has none yet"
-    of.store.mark_horizon(EVER, HOUR + 24, 0, of.store.covers_announced("plays"), whole=True, start=cover(5))
-    of.store.mark_ready(EVER, cover(5), {EVER.view: [NAME]})
-    assert of.store.marks().starts[NAME] == cover(10), "of units that are ready nobody makes a backfill"
-    assert moves.reached(of.store.marks(), NAME, contained) == Reached(HOUR, 1)
+    assert moves.reached(of.store.run(ReadMetadata()), NAME, contained) is None, "the second has none yet"
+    of.store.run(MarkTotal(EVER, HOUR + 24, 0, of.store.run(CountArchiveVersions("plays")), whole=True, start=cover(5)))
+    of.store.run(MarkReady(EVER, cover(5), {EVER.view: [NAME]}))
+    assert of.store.run(ReadMetadata()).starts[NAME] == cover(10), "of units that are ready nobody makes a backfill"
+    assert moves.reached(of.store.run(ReadMetadata()), NAME, contained) == Reached(HOUR, 1)
     hours = UnitHours({HOUR - 1: 2}, {HOUR - 1: Compacted(2, 2)}, {})
-    found = moves.reached(of.store.marks(), NAME, contained)
+    found = moves.reached(of.store.run(ReadMetadata()), NAME, contained)
     assert found is not None
     assert moves.late_hours(hours, found) == [HOUR - 1], "the second has that event running, and a move would delete it"
 
 
 def test_hours_are_kept_that_any_node_keeps() -> None:
     of = with_totals(5)
-    assert moves.kept_from(of.store.marks(), NAME, HOUR + 48) == HOUR
-    assert moves.kept_from(alone(of.nodes, 1).marks(), NAME, HOUR + 48) == HOUR + 48
+    assert moves.kept_from(of.store.run(ReadMetadata()), NAME, HOUR + 48) == HOUR
+    assert moves.kept_from(alone(of.nodes, 1).run(ReadMetadata()), NAME, HOUR + 48) == HOUR + 48
 
 
 def test_a_list_is_filled_on_the_node_that_lacks_it() -> None:
     """The other may have applied less than the backfill holds."""
     of = apart(LISTED, 15)
-    now = of.store.time_us()
+    now = of.store.run(ReadTime())
     events = [Event(entity, now, 0, 12 + i) for i, entity in enumerate(ON)]
-    outcome = of.store.add(list_batch(LISTED, events, fill=cover(15)))
+    outcome = of.store.run(AddToList(list_batch(LISTED, events, fill=cover(15))))
     assert (outcome.rows, outcome.applied, outcome.known) == (2, 1, 1)
     found = [read_list(alone(of.nodes, number), LISTED, entity)[1] for number, entity in enumerate(ON)]
     assert [listed(each) for each in found] == [[], [(0, 13)]]
     with pytest.raises(GapRefused):
-        of.store.add(list_batch(LISTED, events, fill=cover(14)))
+        of.store.run(AddToList(list_batch(LISTED, events, fill=cover(14))))
 
 
 def test_a_deployment_is_missed_also_where_the_last_node_that_knew_it_was_set_back_beside_an_empty_one() -> None:
     nodes = servers()
     store = deployed(nodes)
     other = StoreUnit(storage_fingerprint="00000000000000bb", view="other")
-    store.deploy(StoreDeployment("two", (UNIT, other)), 1)
-    seen = witness.of(store.marks())
+    store.run(Deploy(StoreDeployment("two", (UNIT, other)), 1))
+    seen = witness.of(store.run(ReadMetadata()))
     assert (seen.epoch, seen.units) == (2, "two")
     assert nodes[0].restart(1) == 1
     nodes[1].flush()
     store = open_memory(*nodes)
-    found = store.initialise()
+    found = store.run(Initialise())
     assert (found.epoch, found.units, found.behind) == (1, "one", (1,))
-    found = store.deploy(StoreDeployment("one", (UNIT,)), 1)  # as whoever finds a node behind does
+    found = store.run(Deploy(StoreDeployment("one", (UNIT,)), 1))  # as whoever finds a node behind does
     assert (found.units, found.behind) == ("one", ())
     assert seen.to_be_deployed(found)
     assert seen.after(found).units == "two"
-    found = store.deploy(StoreDeployment("two", (UNIT, other)), found.epoch)
+    found = store.run(Deploy(StoreDeployment("two", (UNIT, other)), found.epoch))
     assert (found.units, found.behind, seen.after(found).to_be_deployed(found)) == ("two", (), False)
 
 
 def test_a_stream_begins_before_the_ids_that_any_node_must_know() -> None:
     of = apart(UNIT, 5)
     advance(alone(of.nodes, 1), 20)
-    marks = of.store.marks()
+    marks = of.store.run(ReadMetadata())
     assert unremembered(marks.ledger, [marks.starts[NAME]]) == {}
     assert unremembered(marks.ledger, marks.starts_of([NAME])) == {place(): 10}

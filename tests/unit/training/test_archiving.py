@@ -18,7 +18,7 @@ from slicewise.training.answering.ask import resolve
 from slicewise.training.archive import Archived, NothingArchived
 from slicewise.training.archiving.job import failure, outcome
 from slicewise.training.archiving.pending import Need, lacking, need_of, pending, plan_text
-from slicewise.windows.slices import HOUR_US
+from slicewise.windows.durations import HOUR_US
 
 TOPIC = "a" * 32
 NOW = 100 * HOUR_US

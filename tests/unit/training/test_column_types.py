@@ -28,8 +28,8 @@ from slicewise.stores.lake.catalog import open_catalog
 from slicewise.training.answering.rows import unit_events
 from slicewise.training.answering.tree import SliceTree
 from slicewise.training.tables.files import read_events
-from tests.support.archived import archive
-from tests.support.oracle import HOUR
+from tests.support.oracles.answers import HOUR
+from tests.support.stores.archived import archive
 
 AT = 1_767_225_600_000_000  # 2026-01-01T00:00:00Z
 SCHEMA = {

@@ -26,8 +26,7 @@ from slicewise.training.dataset import build_snapshot, build_training_set, rebui
 from slicewise.training.manifest import Manifest
 from slicewise.training.snapshots import instants
 from slicewise.training.tables.instants import as_timestamps
-from slicewise.windows.slices import bounds
-from tests.support.oracle import HOUR, MINUTE, OracleEvent, covered, inside
+from tests.support.oracles.answers import HOUR, MINUTE, OracleEvent, covered, inside
 from tests.unit.training.world import (
     AGGREGATES,
     START,
@@ -103,7 +102,7 @@ def _tokens(rng: np.random.Generator, archive: ListedArchive, at: int) -> tuple[
     intervals: dict[str, tuple[int, int]] = {}
     for name in ("users", "everyone"):
         (unit,) = DEPLOYMENT.view(name)
-        own = {f.column: bounds(f.window, "live", at, unit.slice_us) for f in unit.features}
+        own = {f.column: f.window.bounds("live", at, unit.slice_us) for f in unit.features}
         intervals |= {f"{name}:{column}": interval for column, interval in own.items()}
         covers = {hour: OffsetVector(offsets) for hour, offsets in ahead.items()}
         texts.append(

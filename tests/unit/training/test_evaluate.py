@@ -15,7 +15,7 @@ import slicewise as sw
 from slicewise.clock import END_OF_TIME_US
 from slicewise.errors import BadRequest, DefinitionError
 from slicewise.training.evaluate import REFUSED, evaluate
-from tests.support.oracle import HOUR, MINUTE, inside, session
+from tests.support.oracles.answers import HOUR, MINUTE, inside, session
 from tests.unit.training.world import AGGREGATES, START, expected, oracle_events, random_events, same, view
 
 TEN = 10 * MINUTE

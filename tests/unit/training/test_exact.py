@@ -15,9 +15,11 @@ from slicewise.offsets import token as tokens
 from slicewise.offsets.vector import OffsetVector
 from slicewise.training.dataset import build_snapshot, build_training_set
 from slicewise.training.tables.instants import as_timestamps
-from slicewise.windows.slices import EARLIEST_US, Window, bounds
-from tests.support import oracle
-from tests.support.oracle import HOUR, MINUTE, OracleEvent
+from slicewise.windows.bounds import EARLIEST_US
+from slicewise.windows.exact_range import ExactRange
+from slicewise.windows.window import Window
+from tests.support.oracles import answers as oracle
+from tests.support.oracles.answers import HOUR, MINUTE, OracleEvent
 from tests.unit.training.world import (
     AGGREGATES,
     START,
@@ -45,8 +47,9 @@ END = START + 6 * HOUR
 def chosen(events: Sequence[OracleEvent], window: Window, at: int, user: str | None) -> list[OracleEvent]:
     """By the words of the definition."""
     own = sorted((e for e in events if user in (None, e.columns["user"])), key=lambda e: e.order)
-    if window.rows:
-        return [e for e in own if e.time <= at][-window.rows :]
+    if window.most_rows:
+        return [e for e in own if e.time <= at][-window.most_rows :]
+    assert isinstance(window, ExactRange)
     first, last = at - window.length_us, at
     return [
         e
@@ -106,7 +109,7 @@ def test_a_training_set_by_token_holds_exactly_the_last_rows_that_the_token_hold
     spine, held = [], []
     for i, at in enumerate(instants(events, 40)):
         base = {(TOPIC, p): int(rng.integers(ends.get((TOPIC, p)) + 1)) for p in range(3)}
-        own = {f.column: bounds(f.window, "live", at, 1) for f in UNIT.features}
+        own = {f.column: f.window.bounds("live", at, 1) for f in UNIT.features}
         text = tokens.encode(UNIT.storage_fingerprint, UNIT.definition_fingerprint, OffsetVector(base), {}, "live", own)
         user = ["ann", "bob", "nobody"][i % 3]
         spine.append({"user": user, "at": as_timestamps(np.array([at]))[0], "token": text})

@@ -16,8 +16,9 @@ from slicewise.offsets.vector import OffsetVector
 from slicewise.training.dataset import build_snapshot, build_training_set
 from slicewise.training.evaluate import evaluate
 from slicewise.training.tables.instants import as_timestamps
-from slicewise.windows.slices import DAY_US, EARLIEST_US, FOR_EVER_US, bounds
-from tests.support.oracle import HOUR, MINUTE, covered, inside
+from slicewise.windows.bounds import EARLIEST_US
+from slicewise.windows.durations import DAY_US, FOR_EVER_US
+from tests.support.oracles.answers import HOUR, MINUTE, covered, inside
 from tests.unit.training.world import (
     AGGREGATES,
     START,
@@ -101,7 +102,7 @@ def test_a_training_set_by_token_holds_of_all_events_those_that_the_token_knows(
         at = START - int(rng.integers(AGO // 2))
         base = {(TOPIC, p): int(rng.integers(whole.get((TOPIC, p)) + 1)) for p in range(3)}
         ahead = {(at - DAY_US) // HOUR: dict(whole.offsets)}  # an hour that was compacted further than the ledger
-        own = {f.column: bounds(f.window, "live", at, unit.slice_us) for f in unit.features}
+        own = {f.column: f.window.bounds("live", at, unit.slice_us) for f in unit.features}
         text = tokens.encode(
             unit.storage_fingerprint,
             unit.definition_fingerprint,

@@ -11,7 +11,7 @@ from slicewise.errors import BadRequest, DefinitionError
 from slicewise.features.declare.project import Project
 from slicewise.features.plan.planner import plan
 from slicewise.training.dataset import build_snapshot, build_training_set
-from tests.support.oracle import HOUR, MINUTE
+from tests.support.oracles.answers import HOUR, MINUTE
 from tests.unit.training.world import PLAYS, START, ListedArchive, random_events
 
 HEARD = sw.FeatureView(

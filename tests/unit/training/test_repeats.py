@@ -20,8 +20,8 @@ from slicewise.training.dataset import build_training_set
 from slicewise.training.queries import GivenArchive, query_rows
 from slicewise.training.tables.given import typed_events
 from slicewise.training.tables.instants import as_timestamps
-from slicewise.windows.slices import HOUR_US, bounds
-from tests.support.repeats import USERS, Record, history, once
+from slicewise.windows.durations import HOUR_US
+from tests.support.oracles.repeats import USERS, Record, history, once
 from tests.unit.training.world import START, TOPIC, ListedArchive
 
 SEED = 20_261_122
@@ -108,7 +108,7 @@ def test_a_token_holds_of_what_comes_again_what_its_cover_holds() -> None:
         base = {(TOPIC, p): int(rng.integers(ends.get((TOPIC, p)) + 1)) for p in (0, 1)}
         hour = START // HOUR_US + int(rng.integers(5))
         ahead = {(TOPIC, p): int(rng.integers(ends.get((TOPIC, p)) + 1)) for p in (0, 1)}
-        own = {f.column: bounds(f.window, "at", at, UNIT.slice_us) for f in UNIT.features}
+        own = {f.column: f.window.bounds("at", at, UNIT.slice_us) for f in UNIT.features}
         text = tokens.encode(
             UNIT.storage_fingerprint,
             UNIT.definition_fingerprint,

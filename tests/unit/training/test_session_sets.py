@@ -15,7 +15,9 @@ from slicewise.offsets import token as tokens
 from slicewise.offsets.vector import OffsetVector
 from slicewise.training.dataset import build_snapshot, build_training_set
 from slicewise.training.tables.instants import as_timestamps
-from tests.support.oracle import HOUR, MINUTE, OracleEvent, covered, session
+from slicewise.windows.session import Session
+from slicewise.windows.sliding import Sliding
+from tests.support.oracles.answers import HOUR, MINUTE, OracleEvent, covered, session
 from tests.unit.training.world import PLAYS, START, TOPIC, ListedArchive, expected, oracle_events, random_events, same
 
 END = START + 7 * HOUR
@@ -49,7 +51,7 @@ def held(events: list[OracleEvent], ref: str, end: int) -> list[OracleEvent]:
     """What the window of a feature holds that is asked for at `end`."""
     window = REFS[ref].window
     end -= window.offset_us
-    if window.kind == "sliding":
+    if isinstance(window, Sliding):
         return [e for e in events if (end - 30 * MINUTE) // MINUTE * MINUTE <= e.time < end]
     return session(events, (end - LONGEST) // MINUTE * MINUTE, end, GAP)
 
@@ -90,7 +92,7 @@ def test_a_row_by_token_has_what_the_token_recorded() -> None:
         for ref, feature in REFS.items():
             end = at - feature.window.offset_us
             first = min((e.time for e in chosen[ref]), default=end) // MINUTE * MINUTE
-            is_session = feature.window.kind == "session"
+            is_session = isinstance(feature.window, Session)
             bounds[feature.column] = (first if is_session else end - 30 * MINUTE, end)
         text = tokens.encode(
             UNIT.storage_fingerprint, UNIT.definition_fingerprint, OffsetVector(base), {}, "at", bounds

@@ -18,9 +18,11 @@ from slicewise.offsets.vector import OffsetVector, TopicPartition
 from slicewise.training.archive import Archived
 from slicewise.training.queries import GivenArchive
 from slicewise.training.tables.given import typed_events
-from slicewise.windows.slices import FOR_EVER_US, as_window
-from tests.support import classes, folds, oracle
-from tests.support.oracle import MINUTE, OracleEvent
+from slicewise.windows.durations import FOR_EVER_US
+from slicewise.windows.kinds import as_window
+from tests.support.inputs import classes, folds
+from tests.support.oracles import answers as oracle
+from tests.support.oracles.answers import MINUTE, OracleEvent
 
 START = 1_767_225_600_000_000  # 2026-01-01T00:00:00Z
 TOPIC = "0" * 32
@@ -138,7 +140,7 @@ WINDOWS: tuple[Any, ...] = (
 
 def view(entity: Sequence[str], windows: Sequence[Any] = WINDOWS, name: str = "listening") -> sw.FeatureView:
     """Every aggregate over the windows that it can answer; sixty seconds are a minute, and short plays do not count."""
-    ever = any(as_window(window).is_lifetime for window in windows)
+    ever = any(as_window(window).unbounded for window in windows)
     answering = {name: made for name, (made, _, _) in AGGREGATES.items() if not (ever and made.answers(FOR_EVER_US))}
     return sw.FeatureView(
         name,

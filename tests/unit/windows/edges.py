@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import slicewise as sw
-from slicewise.windows.slices import HOUR_US as H
-from slicewise.windows.slices import MINUTE_US as M
-from slicewise.windows.slices import Mode, Window
+from slicewise.windows.bounds import Mode
+from slicewise.windows.durations import HOUR_US as H
+from slicewise.windows.durations import MINUTE_US as M
+from slicewise.windows.window import Window
 
 TEN = 1_767_261_600_000_000
 """2026-01-01T10:00:00Z, which the drawings call 10:00."""
@@ -25,7 +26,7 @@ def counted(
     cut: str = "1m",
 ) -> list[int]:
     """Events in the window of each (instant, entity); the i-th entity has events at times[i]. cut: the slice."""
-    exact = isinstance(window, Window) and window.is_exact
+    exact = isinstance(window, Window) and window.by_events
     view = sw.FeatureView("v", PLAYS, ["user"], [sw.Feature("n", sw.count(), [window])], slice=None if exact else cut)
     events = [{"user": str(i), "t": t} for i, own in enumerate(times) for t in own]
     queries = [{"user": str(i), "at": at, "mode": mode} for at in at_us for i in range(len(times))]

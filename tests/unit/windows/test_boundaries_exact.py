@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 import slicewise as sw
-from slicewise.windows.slices import Closed, Mode
+from slicewise.windows.bounds import Mode
+from slicewise.windows.exact_range import Closed
 from tests.unit.windows.edges import MODES, TEN, H, M, around, counted, read_around
 
 AT = TEN + 17 * M + 1

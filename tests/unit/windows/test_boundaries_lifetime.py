@@ -6,7 +6,7 @@ import pytest
 
 import slicewise as sw
 from slicewise.clock import END_OF_TIME_US
-from slicewise.windows.slices import Mode
+from slicewise.windows.bounds import Mode
 from tests.unit.windows.edges import MODES, TEN, H, M, around, counted
 
 S = 1_000_000

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import slicewise as sw
-from slicewise.windows.slices import Mode
+from slicewise.windows.bounds import Mode
 from tests.unit.windows.edges import MODES, TEN, H, M, around, counted
 
 S = 1_000_000

@@ -11,9 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from slicewise.errors import DefinitionError
-from slicewise.windows import slices as sl
+from slicewise.windows.durations import DAY_US, HOUR_US, MINUTE_US, SECOND_US
+from slicewise.windows.segments import slice_segments
+from slicewise.windows.session import session
 from slicewise.windows.sessions import open_sessions, session_heads
-from slicewise.windows.slices import DAY_US, HOUR_US, MINUTE_US, SECOND_US
+from slicewise.windows.slices import check_slice, default_slice
 
 M, H = MINUTE_US, HOUR_US
 GAP = 10 * M
@@ -133,46 +135,46 @@ def test_the_heads_of_all_sessions_are_those_of_the_walk(of: dict[int, list[int]
 
 # ------------------------------------------------------------- the definition
 def test_a_column_is_named_by_the_gap() -> None:
-    assert sl.session("30m", max_length="1d").column_suffix() == "session_30m"
-    assert sl.session("30m", max_length="1d", offset="1h").column_suffix() == "session_30m_offset_1h"
+    assert session("30m", max_length="1d").column_suffix() == "session_30m"
+    assert session("30m", max_length="1d", offset="1h").column_suffix() == "session_30m_offset_1h"
 
 
 def test_a_session_is_looked_for_as_far_back_as_it_may_last() -> None:
     # slices of 1m, t = 10:00:20:  [09:00 --- max_length 1h --- 10:00:00 | 10:01:00)
-    window = sl.session("10m", max_length="1h")
+    window = session("10m", max_length="1h")
     t = 19_000 * DAY_US + 10 * H + 20 * SECOND_US
-    assert sl.bounds(window, "at", t, M) == (t - 20 * SECOND_US - H, t - 20 * SECOND_US)
-    assert sl.bounds(window, "live", t, M) == (t + 40 * SECOND_US - H, t + 40 * SECOND_US)
-    assert sl.bounds(window, "event_time", t, M) == (t - 20 * SECOND_US - H, t)
+    assert window.bounds("at", t, M) == (t - 20 * SECOND_US - H, t - 20 * SECOND_US)
+    assert window.bounds("live", t, M) == (t + 40 * SECOND_US - H, t + 40 * SECOND_US)
+    assert window.bounds("event_time", t, M) == (t - 20 * SECOND_US - H, t)
 
 
 def test_the_slice_is_at_most_a_tenth_of_the_gap() -> None:
-    assert sl.default_slice([sl.session("30m", max_length="1d")]) == M
-    assert sl.default_slice([sl.session("10s", max_length="1h")]) == SECOND_US
-    sl.check_slice(10 * M, [sl.session("10m", max_length="1h")])  # as long as the gap: declared, and just in
+    assert default_slice([session("30m", max_length="1d")]) == M
+    assert default_slice([session("10s", max_length="1h")]) == SECOND_US
+    check_slice(10 * M, [session("10m", max_length="1h")])  # as long as the gap: declared, and just in
 
 
 def test_a_gap_shorter_than_the_slice_is_refused() -> None:
     with pytest.raises(DefinitionError, match="the gap of session_5m is shorter than the slice 10m") as refused:
-        sl.check_slice(10 * M, [sl.session("5m", max_length="1h")])
+        check_slice(10 * M, [session("5m", max_length="1h")])
     assert refused.value.next_step == "lengthen the gap, or declare a shorter slice"
 
 
 def test_a_session_shorter_than_its_gap_is_refused() -> None:
     with pytest.raises(DefinitionError, match="ends before its gap"):
-        sl.session("1h", max_length="30m")
+        session("1h", max_length="30m")
 
 
 def test_a_session_over_too_many_slices_is_refused() -> None:
-    sl.check_session(M, sl.session("30m", max_length="10000m"))
+    session("30m", max_length="10000m").check_slice(M)
     with pytest.raises(DefinitionError, match="which are 14400 slices of 1m; a read looks at each"):
-        sl.check_session(M, sl.session("30m", max_length="10d"))
+        session("30m", max_length="10d").check_slice(M)
 
 
 @given(st.integers(-300, 300), st.integers(0, 400))
 def test_slice_segments_tile_the_interval_by_slices_alone(first: int, n: int) -> None:
     start, end = 19_000 * DAY_US + first * M, 19_000 * DAY_US + (first + n) * M
-    parts = sl.slice_segments(start, end, M)
+    parts = slice_segments(start, end, M)
     assert (list(parts.days), parts.hours) == ([], ())
     edges = [(part.start_us, part.end_us) for part in parts.ranges]
     assert all(a // H == (b - 1) // H and part.level_us == M for (a, b), part in zip(edges, parts.ranges, strict=True))

@@ -1,1 +1,4 @@
-"""Aggregates of aggregates: under a condition, by bucket, by bin."""
+"""Aggregates of aggregates: under a condition, by bucket, by bin.
+
+Doors: Bucketed, Histogram, only.
+"""

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from slicewise.aggregates.combinators.conditional import check_inner, only
 from slicewise.aggregates.combinators.nesting import aligned, nest, nest_states, nested_fields, unnest, unnest_states
-from slicewise.aggregates.contract import Aggregate, Ends, Failed, Finished, Invertible, State, from_spec, register
+from slicewise.aggregates.contract import Aggregate, Invertible
 from slicewise.aggregates.exact.counting import Count, add_groups, tally
 from slicewise.aggregates.exact.decay import DecayCount
 from slicewise.aggregates.exact.sums import Sum
@@ -29,11 +29,14 @@ from slicewise.aggregates.kernel.fields import Field, Fixed, Items
 from slicewise.aggregates.kernel.grouping import coded, numbered
 from slicewise.aggregates.kernel.ragged import Int64, Ragged, offsets_of
 from slicewise.aggregates.kernel.values import ValueType, flat, is_double, is_ordered, non_null
+from slicewise.aggregates.operations import Ends, Failed, Finished
 from slicewise.aggregates.ordering.extremes import Max
 from slicewise.aggregates.ordering.latest import LastK
 from slicewise.aggregates.ordering.ranked import ArgMax, listing
+from slicewise.aggregates.registry import from_spec, register
 from slicewise.aggregates.sketches.distinct import DistinctCount
 from slicewise.aggregates.sketches.membership import asking
+from slicewise.aggregates.stored_form import State
 from slicewise.errors import DefinitionError
 
 MOST_BUCKETS = 10_000

@@ -13,15 +13,18 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from slicewise.aggregates.alone import FewOf
-from slicewise.aggregates.contract import Aggregate, Ends, Finished, Invertible, State, from_spec, register
+from slicewise.aggregates.contract import Aggregate, Invertible
 from slicewise.aggregates.exact.counting import Count
 from slicewise.aggregates.exact.sums import Sum
 from slicewise.aggregates.kernel.columns import Columns
 from slicewise.aggregates.kernel.events import Event, Rows
 from slicewise.aggregates.kernel.fields import Field
 from slicewise.aggregates.kernel.ragged import Int64
+from slicewise.aggregates.operations import Ends, Finished
 from slicewise.aggregates.ordering.ranked import ArgMax
+from slicewise.aggregates.registry import from_spec, register
 from slicewise.aggregates.scalar import ScalarForm
+from slicewise.aggregates.stored_form import State
 from slicewise.errors import DefinitionError
 
 

@@ -18,7 +18,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from slicewise.aggregates.combinators.nesting import aligned
-from slicewise.aggregates.contract import Finished, Invertible, State, register
+from slicewise.aggregates.contract import Invertible
 from slicewise.aggregates.exact.counting import add_groups, tally
 from slicewise.aggregates.kernel.columns import Columns
 from slicewise.aggregates.kernel.events import Event, Rows
@@ -34,7 +34,10 @@ from slicewise.aggregates.kernel.values import (
     is_number,
     non_null,
 )
+from slicewise.aggregates.operations import Finished
+from slicewise.aggregates.registry import register
 from slicewise.aggregates.scalar import Groups, Run, Scalars
+from slicewise.aggregates.stored_form import State
 from slicewise.errors import CodecError, DefinitionError
 
 MOST_EDGES = 1_000

@@ -13,10 +13,10 @@ from typing import Any
 
 import numpy as np
 
-from slicewise.aggregates.contract import State
 from slicewise.aggregates.kernel.columns import Columns, Values
 from slicewise.aggregates.kernel.fields import Field, Fixed, Items, Texts
 from slicewise.aggregates.kernel.ragged import Int64, Ragged, RaggedBytes, offsets_of
+from slicewise.aggregates.stored_form import State
 from slicewise.errors import CodecError
 
 

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from slicewise.aggregates.contract import Aggregate, Failed, Finished, State, register
+from slicewise.aggregates.contract import Aggregate
 from slicewise.aggregates.custom.functions import check_text, compiled
 from slicewise.aggregates.custom.raised import NULL, tell
 from slicewise.aggregates.kernel.columns import Columns, Values
@@ -25,6 +25,9 @@ from slicewise.aggregates.kernel.ragged import Int64, Ragged
 from slicewise.aggregates.kernel.ranking import choose, identity_order, rows_order
 from slicewise.aggregates.kernel.values import ORDERED, ValueType, flat, is_ordered
 from slicewise.aggregates.limits import check_whole
+from slicewise.aggregates.operations import Failed, Finished
+from slicewise.aggregates.registry import register
+from slicewise.aggregates.stored_form import State
 from slicewise.errors import DefinitionError
 
 MOST_EVENTS = 10_000

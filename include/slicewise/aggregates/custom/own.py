@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from slicewise.aggregates.contract import Aggregate, Failed, Finished, Invertible, State, register
+from slicewise.aggregates.contract import Aggregate, Invertible
 from slicewise.aggregates.custom.classes import OUTPUTS, OwnClass, read_class
 from slicewise.aggregates.custom.examples import EXAMPLES
 from slicewise.aggregates.custom.folding import FUNCTION
@@ -26,6 +26,9 @@ from slicewise.aggregates.kernel.events import Event, Rows
 from slicewise.aggregates.kernel.fields import Field, Fixed
 from slicewise.aggregates.kernel.ragged import Int64
 from slicewise.aggregates.kernel.values import ValueType
+from slicewise.aggregates.operations import Failed, Finished
+from slicewise.aggregates.registry import register
+from slicewise.aggregates.stored_form import State
 from slicewise.errors import CodecError, DefinitionError
 
 MOST_BYTES = 1 << 24

@@ -12,10 +12,10 @@ from typing import Any
 
 import pyarrow as pa
 
-from slicewise.aggregates.contract import Failed
 from slicewise.aggregates.custom.folding import FUNCTION
 from slicewise.aggregates.kernel.fields import Field, Fixed, Items, Texts
 from slicewise.aggregates.kernel.values import is_decimal, is_double, is_integer, is_text
+from slicewise.aggregates.operations import Failed
 
 _FIXED: Mapping[str, str] = {"long": "<i8", "double": "<f8", "boolean": "|u1"}
 _LISTS: Mapping[str, str] = {"list<long>": "<i8", "list<double>": "<f8"}

@@ -1,1 +1,4 @@
-"""Aggregates by exact sums and counts: sum, mean, moments, booleans, decay, span."""
+"""Aggregates by exact sums and counts: sum, mean, moments, booleans, decay, span.
+
+Doors: Count, Sum, Span.
+"""

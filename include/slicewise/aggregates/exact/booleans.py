@@ -12,14 +12,17 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from slicewise.aggregates.alone import FewOf, ManyEvents, ScalarEvents
-from slicewise.aggregates.contract import Finished, Invertible, State, register
+from slicewise.aggregates.contract import Invertible
 from slicewise.aggregates.exact.counting import add_groups, tally
 from slicewise.aggregates.kernel.columns import Columns
 from slicewise.aggregates.kernel.events import Event, Rows
 from slicewise.aggregates.kernel.fields import Field, Fixed
 from slicewise.aggregates.kernel.ragged import Int64
 from slicewise.aggregates.kernel.values import non_null
+from slicewise.aggregates.operations import Finished
+from slicewise.aggregates.registry import register
 from slicewise.aggregates.scalar import Tallies
+from slicewise.aggregates.stored_form import State
 
 
 def _examples(cls: type[Any]) -> Sequence[Invertible]:

@@ -11,12 +11,15 @@ import numpy as np
 import pyarrow as pa
 
 from slicewise.aggregates.alone import FewOf
-from slicewise.aggregates.contract import Finished, Invertible, State, register
+from slicewise.aggregates.contract import Invertible
 from slicewise.aggregates.kernel.columns import Columns
 from slicewise.aggregates.kernel.events import Event, Rows
 from slicewise.aggregates.kernel.fields import Field, Fixed
 from slicewise.aggregates.kernel.ragged import Int64
+from slicewise.aggregates.operations import Finished
+from slicewise.aggregates.registry import register
 from slicewise.aggregates.scalar import Tallies
+from slicewise.aggregates.stored_form import State
 
 
 def tally(groups: Int64, n_groups: int) -> Int64:

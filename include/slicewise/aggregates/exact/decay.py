@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from slicewise.aggregates.contract import OVERFLOW, Aggregate, Ends, Failed, Finished, State, register
+from slicewise.aggregates.contract import Aggregate
 from slicewise.aggregates.exact.counting import add_groups, tally
 from slicewise.aggregates.exact.sums import DOUBLE_UNIT
 from slicewise.aggregates.kernel import limbs as exact
@@ -44,8 +44,11 @@ from slicewise.aggregates.kernel.values import (
     is_double,
     is_number,
 )
+from slicewise.aggregates.operations import OVERFLOW, Ends, Failed, Finished
+from slicewise.aggregates.registry import register
+from slicewise.aggregates.stored_form import State
 from slicewise.errors import CodecError, DefinitionError
-from slicewise.windows.slices import format_duration, parse_duration
+from slicewise.windows.durations import format_duration, parse_duration
 
 LEAST_HALF_LIFE_US, MOST_HALF_LIFE_US = 1_000_000, 3_650 * 86_400_000_000
 MOST_HALVINGS = 1_024

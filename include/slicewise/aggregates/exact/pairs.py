@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from slicewise.aggregates.contract import Failed, register
 from slicewise.aggregates.exact.counting import tally
 from slicewise.aggregates.exact.moments import check_choice
 from slicewise.aggregates.exact.several import SeveralSums, Shifted, Unit, most_lanes, not_finite, operand, rounded
@@ -26,6 +25,8 @@ from slicewise.aggregates.kernel.ragged import Int64
 from slicewise.aggregates.kernel.roots import root
 from slicewise.aggregates.kernel.rounding import scaled
 from slicewise.aggregates.kernel.values import ValueType, is_double
+from slicewise.aggregates.operations import Failed
+from slicewise.aggregates.registry import register
 from slicewise.errors import DefinitionError
 
 SECONDS = Unit(0, 6)

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from slicewise.aggregates.contract import OVERFLOW, Failed, Finished, Invertible, State
+from slicewise.aggregates.contract import Invertible
 from slicewise.aggregates.exact.counting import add_groups
 from slicewise.aggregates.exact.sums import DOUBLE_UNIT, most_limbs
 from slicewise.aggregates.kernel import limbs as exact
@@ -31,7 +31,9 @@ from slicewise.aggregates.kernel.values import (
     is_double,
     is_number,
 )
+from slicewise.aggregates.operations import OVERFLOW, Failed, Finished
 from slicewise.aggregates.scalar import Groups, Run, Scalars
+from slicewise.aggregates.stored_form import State
 
 DOUBLE_BITS = 1024 - DOUBLE_UNIT
 """Every finite double is an integer below 2^2098 in units of 2^-1074."""

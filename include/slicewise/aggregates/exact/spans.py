@@ -11,12 +11,15 @@ import numpy as np
 import pyarrow as pa
 
 from slicewise.aggregates.alone import FewOf
-from slicewise.aggregates.contract import OVERFLOW, Aggregate, Failed, Finished, State, register
+from slicewise.aggregates.contract import Aggregate
 from slicewise.aggregates.kernel.columns import Columns
 from slicewise.aggregates.kernel.events import Event, Rows
 from slicewise.aggregates.kernel.fields import Field, Fixed
 from slicewise.aggregates.kernel.ragged import Int64
+from slicewise.aggregates.operations import OVERFLOW, Failed, Finished
+from slicewise.aggregates.registry import register
 from slicewise.aggregates.scalar import Spans
+from slicewise.aggregates.stored_form import State
 
 EARLIEST, LATEST = -(2**63), 2**63 - 1
 

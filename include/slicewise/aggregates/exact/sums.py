@@ -14,7 +14,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from slicewise.aggregates.alone import FewOf, ManyEvents, ScalarEvents, Values
-from slicewise.aggregates.contract import OVERFLOW, Failed, Finished, Invertible, State, register
+from slicewise.aggregates.contract import Invertible
 from slicewise.aggregates.exact.counting import add_groups, tally
 from slicewise.aggregates.kernel import limbs as exact
 from slicewise.aggregates.kernel.columns import Columns
@@ -32,7 +32,10 @@ from slicewise.aggregates.kernel.values import (
     is_number,
     non_null,
 )
+from slicewise.aggregates.operations import OVERFLOW, Failed, Finished
+from slicewise.aggregates.registry import register
 from slicewise.aggregates.scalar import Sums
+from slicewise.aggregates.stored_form import State
 
 DOUBLE_UNIT = -1074
 """Exponent of the least double: every double is an integer times 2^-1074."""

@@ -1,1 +1,4 @@
-"""Aggregates that depend on an order of events: extremes, first and last, top-k, folds."""
+"""Aggregates that depend on an order of events: extremes, first and last, top-k, folds.
+
+Doors: Max, ArgMax, LastK.
+"""

@@ -11,13 +11,16 @@ import numpy as np
 import pyarrow as pa
 
 from slicewise.aggregates.alone import FewOf, Values
-from slicewise.aggregates.contract import Aggregate, Finished, State, register
+from slicewise.aggregates.contract import Aggregate
 from slicewise.aggregates.kernel.columns import Columns
 from slicewise.aggregates.kernel.events import Event, Rows
 from slicewise.aggregates.kernel.fields import Field, Fixed
 from slicewise.aggregates.kernel.ragged import Int64, offsets_of
 from slicewise.aggregates.kernel.values import ORDERED, ValueType, flat, is_ordered, non_null
+from slicewise.aggregates.operations import Finished
+from slicewise.aggregates.registry import register
 from slicewise.aggregates.scalar import Extremes
+from slicewise.aggregates.stored_form import State
 
 WORST = np.int64(2**63 - 1)
 

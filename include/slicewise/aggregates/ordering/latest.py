@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from slicewise.aggregates.alone import FewOf, ManyEvents, ScalarEvents
-from slicewise.aggregates.contract import Aggregate, Finished, State, register
+from slicewise.aggregates.contract import Aggregate
 from slicewise.aggregates.kernel.columns import Columns
 from slicewise.aggregates.kernel.events import Event, Rows
 from slicewise.aggregates.kernel.fields import IDENTITY, Field, Items
@@ -21,8 +21,11 @@ from slicewise.aggregates.kernel.ragged import Int64, Ragged
 from slicewise.aggregates.kernel.ranking import Key, Keys, choose, identity_order, rows_order
 from slicewise.aggregates.kernel.values import ORDERED, ValueType, flat, is_double, is_ordered
 from slicewise.aggregates.limits import COUNTABLE
+from slicewise.aggregates.operations import Finished
 from slicewise.aggregates.ordering.ranked import OfK, foremost, listing
+from slicewise.aggregates.registry import register
 from slicewise.aggregates.scalar import Outermost
+from slicewise.aggregates.stored_form import State
 
 OFFERED = 4
 """Latest events per value asked for, of which k values are likely to be found at once."""

@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 import numpy as np
 import pyarrow as pa
 
-from slicewise.aggregates.contract import Aggregate, Finished, State, register
+from slicewise.aggregates.contract import Aggregate
 from slicewise.aggregates.kernel.columns import Columns
 from slicewise.aggregates.kernel.events import Event, Rows
 from slicewise.aggregates.kernel.fields import IDENTITY, Field, Items
@@ -18,6 +18,9 @@ from slicewise.aggregates.kernel.ragged import Int64, Ragged
 from slicewise.aggregates.kernel.ranking import Key, choose, identity_order, rows_order
 from slicewise.aggregates.kernel.values import ORDERED, ValueType, flat, is_ordered
 from slicewise.aggregates.limits import check_whole
+from slicewise.aggregates.operations import Finished
+from slicewise.aggregates.registry import register
+from slicewise.aggregates.stored_form import State
 
 MOST_ENTRIES = 1_000
 

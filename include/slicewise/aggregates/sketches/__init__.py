@@ -1,1 +1,4 @@
-"""Aggregates within a stated size: distinct counts, quantiles, frequent items, filters."""
+"""Aggregates within a stated size: distinct counts, quantiles, frequent items, filters.
+
+Doors: DistinctCount, Quantiles, asking.
+"""

@@ -17,14 +17,17 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from slicewise.aggregates.contract import Aggregate, Finished, State, register
+from slicewise.aggregates.contract import Aggregate
 from slicewise.aggregates.kernel.columns import Columns
 from slicewise.aggregates.kernel.events import Event, Rows
 from slicewise.aggregates.kernel.fields import Field, Items
 from slicewise.aggregates.kernel.hashing import GOLDEN, hash_one, mixed, mixed_one
 from slicewise.aggregates.kernel.ragged import Int64, Ragged, gather_into, offsets_of
 from slicewise.aggregates.kernel.values import non_null
+from slicewise.aggregates.operations import Finished
+from slicewise.aggregates.registry import register
 from slicewise.aggregates.sketches.membership import Answers, Filter, Membership, Words, distinct_pairs
+from slicewise.aggregates.stored_form import State
 from slicewise.errors import CodecError
 
 HASHES, BITS, FULL = b"\x00", b"\x01", b"\x02"

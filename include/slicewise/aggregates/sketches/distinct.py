@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from slicewise.aggregates.contract import Aggregate, Finished, State, register
+from slicewise.aggregates.contract import Aggregate
 from slicewise.aggregates.kernel.columns import Columns, Values
 from slicewise.aggregates.kernel.events import Event, Rows
 from slicewise.aggregates.kernel.fields import Field, Items
@@ -25,6 +25,8 @@ from slicewise.aggregates.kernel.hashing import SEED, hash_one, hash_stored
 from slicewise.aggregates.kernel.ragged import Int64, Ragged, RaggedBytes, ascending, gather_into, offsets_of
 from slicewise.aggregates.kernel.values import ValueType, flat, is_double, is_ordered, non_null
 from slicewise.aggregates.limits import COUNTABLE, check_whole
+from slicewise.aggregates.operations import Finished
+from slicewise.aggregates.registry import register
 from slicewise.aggregates.sketches.hyperloglog import (
     LEAST_PRECISION,
     MOST_PRECISION,
@@ -34,6 +36,7 @@ from slicewise.aggregates.sketches.hyperloglog import (
     place,
     places,
 )
+from slicewise.aggregates.stored_form import State
 from slicewise.errors import CodecError
 
 MOST_VALUES = 65_536

@@ -18,7 +18,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from slicewise.aggregates.contract import Aggregate, Failed, Finished, State, register
+from slicewise.aggregates.contract import Aggregate
 from slicewise.aggregates.kernel.columns import Columns, Values
 from slicewise.aggregates.kernel.events import Event, Rows
 from slicewise.aggregates.kernel.fields import Field, Fixed, Items
@@ -27,8 +27,11 @@ from slicewise.aggregates.kernel.hashing import SEED, hash_one, hash_stored, mix
 from slicewise.aggregates.kernel.ragged import Int64, Ragged, RaggedBytes, gather_into, offsets_of
 from slicewise.aggregates.kernel.values import ValueType, flat, is_double, is_ordered, non_null
 from slicewise.aggregates.limits import COUNTABLE, check_share, check_whole
+from slicewise.aggregates.operations import Failed, Finished
 from slicewise.aggregates.ordering.ranked import MOST_ENTRIES
+from slicewise.aggregates.registry import register
 from slicewise.aggregates.sketches import countmin
+from slicewise.aggregates.stored_form import State
 from slicewise.errors import CodecError
 
 MOST_ITEMS = 65_536

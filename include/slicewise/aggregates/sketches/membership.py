@@ -18,12 +18,13 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from slicewise.aggregates.contract import Aggregate, Finished
+from slicewise.aggregates.contract import Aggregate
 from slicewise.aggregates.kernel.grouping import FEW, order_of
 from slicewise.aggregates.kernel.hashing import SEED, hash_stored
 from slicewise.aggregates.kernel.ragged import Int64
 from slicewise.aggregates.kernel.values import ValueType, is_double, is_ordered
 from slicewise.aggregates.limits import COUNTABLE, check_share, check_whole
+from slicewise.aggregates.operations import Finished
 
 OVER_CAPACITY = "over_capacity"
 """Error code: more was seen than the filter was made for, and it cannot answer within its error."""

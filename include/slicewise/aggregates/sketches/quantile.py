@@ -19,15 +19,18 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from slicewise.aggregates.contract import Aggregate, Finished, State, register
+from slicewise.aggregates.contract import Aggregate
 from slicewise.aggregates.kernel.columns import Columns, Values
 from slicewise.aggregates.kernel.events import Event, Rows
 from slicewise.aggregates.kernel.fields import Field, Fixed, Items
 from slicewise.aggregates.kernel.ragged import Int64, Ragged, offsets_of
 from slicewise.aggregates.kernel.values import NUMBERS, ValueType, is_decimal, is_number, non_null
 from slicewise.aggregates.limits import check_share, check_whole
+from slicewise.aggregates.operations import Finished
 from slicewise.aggregates.ordering.ranked import listing
+from slicewise.aggregates.registry import register
 from slicewise.aggregates.sketches.ddsketch import LEAST_ERROR, MOST_ERROR, bins, bins_per_octave, grouped
+from slicewise.aggregates.stored_form import State
 from slicewise.errors import CodecError, DefinitionError
 
 MOST_VALUES = 65_536

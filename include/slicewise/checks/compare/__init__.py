@@ -1,1 +1,4 @@
-"""Answer beside recomputation, value by value, and the likeliest cause of a difference."""
+"""Answer beside recomputation, value by value, and the likeliest cause of a difference.
+
+Doors: compare, engine.
+"""

@@ -34,7 +34,7 @@ from slicewise.checks.recompute.questions import (
     WindowOf,
 )
 from slicewise.checks.recompute.run import Recomputation
-from slicewise.windows.slices import HOUR_US
+from slicewise.windows.durations import HOUR_US
 
 MOST_CUTS = 48
 MOST_ENTITIES = 24

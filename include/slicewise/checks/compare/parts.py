@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from slicewise.checks.model import Cause
 from slicewise.checks.recompute.questions import Held, Part, WindowOf
-from slicewise.windows.slices import HOUR_US
+from slicewise.windows.durations import HOUR_US
 
 MOST_PARTS = 200
 """Of each kind, of one answer; the newest."""

@@ -100,7 +100,7 @@ def _with_causes(
 def _doubt(value: _Value, row: Compared, added: Mapping[int, int], searched: WindowOf | None) -> Hypothesis:
     """searched: where a session that was moved is searched."""
     if searched is not None:
-        return Hypothesis(searched, value.feature, value.each, row, gap_us=value.feature.window.gap_us)
+        return Hypothesis(searched, value.feature, value.each, row, gap_us=value.feature.window.session_gap_us)
     return Hypothesis(value.window, value.feature, value.each, row, added.get(value.window.w))
 
 
@@ -131,7 +131,7 @@ def _values(unit: StorageUnit, reads: Sequence[Read]) -> Iterable[_Value]:
             if f"{unit.view}:{feature.column}" in read.incomplete:
                 continue
             start, end = read.asked.token.bounds[feature.column]
-            rows, back = feature.window.rows, end - ages_from_us(feature.window, end)
+            rows, back = feature.window.most_rows, end - ages_from_us(feature.window, end)
             key = (read.asked.who, start, end, rows, back)
             window = numbers.setdefault(key, WindowOf(len(numbers), key[0], TOKEN, *key[1:4], back_us=back))
             yield _Value(read, feature, specs[feature.column], window)
@@ -170,9 +170,8 @@ def _moved_sessions(recomputation: Recomputation, values: Sequence[_Value]) -> d
     by_gap: dict[int, dict[tuple[int, int, int], WindowOf]] = {}
     asked: list[tuple[_Value, int, WindowOf]] = []
     for value in values:
-        if value.feature.window.kind == "session":
+        if gap := value.feature.window.session_gap_us:
             end = value.window.end_us
-            gap = value.feature.window.gap_us
             windows = by_gap.setdefault(gap, {})
             key = (value.window.who, searched_from(value.feature.window, recomputation.unit.slice_us, end), end)
             window = windows.setdefault(key, WindowOf(len(windows), key[0], TOKEN, *key[1:]))

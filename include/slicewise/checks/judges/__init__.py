@@ -1,6 +1,8 @@
 """What an aggregate answers over the rows of a window, in plain Python that shares no code with the algebra.
 
 A family of aggregates has a module here. Judges are loaded by name, so that Spark's workers find them too.
+
+Doors: judged.
 """
 
 from __future__ import annotations

@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
-from slicewise.windows.slices import Window
+from slicewise.windows.exact_range import ExactRange
+from slicewise.windows.hopping import Hopping
+from slicewise.windows.lifetime import Lifetime
+from slicewise.windows.rows import Rows
+from slicewise.windows.session import Session
+from slicewise.windows.sliding import Sliding
+from slicewise.windows.tumbling import Tumbling
+from slicewise.windows.window import Window
 
 MINUTE, HOUR, DAY = 60_000_000, 3_600_000_000, 86_400_000_000
 MOST_STEPS = 1_500
@@ -28,18 +35,24 @@ def may_be(window: Window, slice_us: int, start_us: int, end_us: int, at_us: int
     """
     if at_us is not None:
         at_us -= window.offset_us
-    if window.kind in ("exact", "rows"):
-        return _may_be_exact(window, start_us, end_us, at_us)
-    if window.kind == "session":
-        # Where it starts is for the events to say: `Recomputation.sessions`.
-        cut = start_us % slice_us == end_us % slice_us == 0 and searched_from(window, slice_us, end_us) <= start_us
-        return cut and start_us <= end_us and (at_us is None or end_us == at_us // slice_us * slice_us)
-    if window.kind == "lifetime":
-        cut = start_us == EVER and end_us % slice_us == 0
-        return cut and (at_us is None or end_us == at_us // slice_us * slice_us)
-    if window.kind != "sliding" and not window.open:
-        ends = end_us % window.hop_us == 0 and end_us - start_us == window.length_us
-        return ends and (at_us is None or end_us == at_us // window.hop_us * window.hop_us)
+    match window:
+        case Rows():
+            return start_us == EVER and (at_us is None or end_us == at_us + 1)
+        case ExactRange():
+            # Closed at the reading's own microsecond; a live one may have been at any.
+            last = end_us - 1 if window.closed in ("both", "right") else end_us
+            first = start_us if window.closed in ("both", "left") else start_us - 1
+            return last - first == window.length_us and at_us in (None, last)
+        case Session():
+            # Where it starts is for the events to say: `Recomputation.sessions`.
+            cut = start_us % slice_us == end_us % slice_us == 0 and searched_from(window, slice_us, end_us) <= start_us
+            return cut and start_us <= end_us and (at_us is None or end_us == at_us // slice_us * slice_us)
+        case Lifetime():
+            cut = start_us == EVER and end_us % slice_us == 0
+            return cut and (at_us is None or end_us == at_us // slice_us * slice_us)
+        case Tumbling(open=False) | Hopping(open=False):
+            ends = end_us % window.hop_us == 0 and end_us - start_us == window.length_us
+            return ends and (at_us is None or end_us == at_us // window.hop_us * window.hop_us)
     if at_us is not None:
         present = at_us // slice_us * slice_us
         return (start_us, end_us) == _present(window, slice_us, at_us, present)
@@ -53,22 +66,19 @@ def may_be(window: Window, slice_us: int, start_us: int, end_us: int, at_us: int
 def ages_from_us(window: Window, end_us: int) -> int:
     """The instant that an answer's ages are counted from: the one that was asked for where it lies in the window, else
     where the window ends."""
-    asked_for_lies_inside = window.kind == "rows" or (window.kind == "exact" and window.closed in ("both", "right"))
-    return end_us - 1 if asked_for_lies_inside else end_us
-
-
-def _may_be_exact(window: Window, start_us: int, end_us: int, at_us: int | None) -> bool:
-    """Closed at the reading's own microsecond; a live one may have been at any."""
-    if window.kind == "rows":
-        return start_us == EVER and (at_us is None or end_us == at_us + 1)
-    last = end_us - 1 if window.closed in ("both", "right") else end_us
-    first = start_us if window.closed in ("both", "left") else start_us - 1
-    return last - first == window.length_us and at_us in (None, last)
+    match window:
+        case Rows() | ExactRange(closed="both" | "right"):
+            return end_us - 1
+    return end_us
 
 
 def _present(window: Window, slice_us: int, t_us: int, present_us: int) -> tuple[int, int]:
-    if window.kind == "sliding":
-        step = step_us(window, slice_us)
-        return (t_us - window.length_us) // step * step, present_us
-    end = t_us // window.hop_us * window.hop_us + window.hop_us
-    return end - window.length_us, min(end, present_us)
+    """Bounds of a window that reaches up to the present."""
+    match window:
+        case Sliding():
+            step = step_us(window, slice_us)
+            return (t_us - window.length_us) // step * step, present_us
+        case Tumbling() | Hopping():
+            end = t_us // window.hop_us * window.hop_us + window.hop_us
+            return end - window.length_us, min(end, present_us)
+    raise AssertionError(f"no rule for {window!r}")

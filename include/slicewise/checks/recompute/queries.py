@@ -15,7 +15,7 @@ from slicewise.checks.judges.exact import HALF
 from slicewise.features.plan.unit import Source, StorageUnit
 from slicewise.features.rowlogic.functions.dialects import to_spark
 from slicewise.features.schema.types import DOUBLE, LONG, STRING, TIMESTAMP
-from slicewise.windows.slices import HOUR_US
+from slicewise.windows.durations import HOUR_US
 
 ROWS = "check_rows"
 EVENT_ID = "event_id_"

@@ -11,7 +11,7 @@ from slicewise.checks.model import Repeats
 from slicewise.checks.recompute.queries import EVENT_ID, archived_since
 from slicewise.features.plan.unit import Source, StorageUnit
 from slicewise.features.schema.dedupe import EventIds
-from slicewise.windows.slices import DAY_US, HOUR_US
+from slicewise.windows.durations import DAY_US, HOUR_US
 
 STEP_BACK_US = HOUR_US
 COUNTED_US = DAY_US

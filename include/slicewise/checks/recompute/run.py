@@ -36,7 +36,7 @@ from slicewise.checks.values import value_of
 from slicewise.features.plan.unit import Source, StorageUnit
 from slicewise.features.schema.types import DOUBLE, arrow_type
 from slicewise.offsets.token import Token
-from slicewise.windows.slices import HOUR_US
+from slicewise.windows.durations import HOUR_US
 
 _IN_PYTHON, _MOST_ASKS = 1, 62
 """The bit of windows that are asked by what Python answers; and how many other bits there are."""
@@ -151,7 +151,7 @@ class Recomputation:
         """Where the rows of an answer's windows may begin; a session is searched for before it starts."""
         for feature in self.unit.features:
             start, end = token.bounds[feature.column]
-            is_session = feature.window.kind == "session"
+            is_session = feature.window.session_gap_us > 0
             yield searched_from(feature.window, self.unit.slice_us, end) if is_session else start
 
     def _join(self, asks: Mapping[WindowOf, int]) -> None:

@@ -1,1 +1,4 @@
-"""Commands for data: sets for training, replays and load."""
+"""Commands for data: sets for training, replays and load.
+
+Doors: dataset, load, replay.
+"""

@@ -12,7 +12,7 @@ import threading
 import time
 
 from slicewise.settings import Settings
-from slicewise.windows.slices import DAY_US, parse_duration
+from slicewise.windows.durations import DAY_US, parse_duration
 
 PROGRESS_S = 1.0
 RETRY_S = 2.0

@@ -1,1 +1,4 @@
-"""Commands for definitions: init, check, plan, apply, sql."""
+"""Commands for definitions: init, check, plan, apply, sql.
+
+Doors: check, plan, apply.
+"""

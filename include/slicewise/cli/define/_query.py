@@ -31,7 +31,7 @@ from slicewise.training.queries import GivenArchive, QueryRows, deployment_of, q
 from slicewise.training.tables.files import FileEvents, read_events, source_of_file
 from slicewise.training.tables.given import typed_events
 from slicewise.training.tables.instants import instant_us
-from slicewise.windows.slices import HOUR_US
+from slicewise.windows.durations import HOUR_US
 
 PROMPT, MORE = "sql> ", "...> "
 HELP = "a statement ends with ;   \\d lists sources   \\q leaves"

@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 
 from slicewise.cli.operate.up import say
-from slicewise.local.servers import supervisor
 from slicewise.settings import Settings
 
 
@@ -14,6 +13,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace, settings: Settings) -> int:
+    from slicewise.local.servers import supervisor
+
     del arguments
     supervisor.clean(settings, say)
     return 0

@@ -13,7 +13,6 @@ from __future__ import annotations
 import argparse
 
 from slicewise.cli.operate.up import say
-from slicewise.local.servers import supervisor
 from slicewise.settings import Settings
 
 
@@ -22,5 +21,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace, settings: Settings) -> int:
+    from slicewise.local.servers import supervisor
+
     supervisor.down(settings, say, only=arguments.service or None)
     return 0

@@ -17,13 +17,14 @@ import argparse
 import dataclasses
 import json
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from slicewise.lifecycle.health.overview import ViewLine
-from slicewise.local.findings import Picture, picture
-from slicewise.local.servers import supervisor
-from slicewise.local.servers.supervisor import ServiceStatus
 from slicewise.settings import Settings
+
+if TYPE_CHECKING:
+    from slicewise.lifecycle.health.overview import ViewLine
+    from slicewise.local.findings import Picture
+    from slicewise.local.servers.supervisor import ServiceStatus
 
 NOT_WELL = 3
 
@@ -33,6 +34,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace, settings: Settings) -> int:
+    from slicewise.local.findings import picture
+    from slicewise.local.servers import supervisor
+
     found = picture(settings, supervisor.status(settings))
     if arguments.json:
         services = [dataclasses.asdict(row) | {"kind": "service"} for row in found.services]

@@ -5,9 +5,12 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import json
+from typing import TYPE_CHECKING
 
-from slicewise.local.servers import stream
 from slicewise.settings import Settings
+
+if TYPE_CHECKING:
+    from slicewise.local.servers.stream import DriverProcess
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -15,6 +18,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace, settings: Settings) -> int:
+    from slicewise.local.servers import stream
+
     if arguments.action == "stop":
         stream.stop_stream(settings)
         found = stream.stream_status(settings)
@@ -25,5 +30,5 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
     return 0
 
 
-def _told(driver: stream.DriverProcess) -> dict[str, object]:
+def _told(driver: DriverProcess) -> dict[str, object]:
     return {**dataclasses.asdict(driver), "well": driver.well}

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import argparse
 
-from slicewise.local.servers import supervisor
 from slicewise.settings import Settings
 
 
@@ -21,6 +20,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace, settings: Settings) -> int:
+    from slicewise.local.servers import supervisor
+
     supervisor.up(settings, say, only=arguments.service or None)
     return 0
 

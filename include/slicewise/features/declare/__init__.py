@@ -1,1 +1,4 @@
-"""What a user declares: sources, views, features, sets, cases and leaderboards."""
+"""What a user declares: sources, views, features, sets, cases and leaderboards.
+
+Doors: Feature, FeatureView, Project.
+"""

@@ -29,7 +29,9 @@ from slicewise.features.naming import (
     written_at,
 )
 from slicewise.features.schema.kafka_source import KafkaSource
-from slicewise.windows.slices import Window, as_window, parse_duration
+from slicewise.windows.durations import parse_duration
+from slicewise.windows.kinds import as_window
+from slicewise.windows.window import Window
 
 if TYPE_CHECKING:
     from slicewise.aggregates import Aggregate

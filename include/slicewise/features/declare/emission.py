@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from slicewise.calls import checked_class
 from slicewise.errors import DefinitionError
-from slicewise.windows.slices import Window, parse_duration, resolution
+from slicewise.windows.durations import parse_duration
 
 if TYPE_CHECKING:
     from slicewise.features.plan.unit import PlannedFeature
@@ -52,18 +52,8 @@ class Emission:
     corrections_us: int
 
 
-def emitted(window: Window) -> bool:
-    """Whether the window ends at instants that are known beforehand, each of them complete."""
-    return window.kind in ("sliding", "tumbling", "hopping") and not window.open and not window.offset_us
-
-
 def emitted_features(features: tuple[PlannedFeature, ...]) -> tuple[PlannedFeature, ...]:
-    """Those that are published: of such a window, and a value rather than a filter that readers ask."""
+    """Features that are published: their windows end complete, and their values are no filters that readers ask."""
     from slicewise.aggregates.sketches.membership import asking  # a definition is written without numpy
 
-    return tuple(each for each in features if emitted(each.window) and asking(each.aggregate) is None)
-
-
-def step_us(window: Window, slice_us: int) -> int:
-    """How far apart the ends of a window lie: its hop, or of a sliding one its resolution."""
-    return window.hop_us or resolution(window, slice_us)
+    return tuple(each for each in features if each.window.ends_complete and asking(each.aggregate) is None)

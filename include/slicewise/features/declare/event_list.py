@@ -11,7 +11,8 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from slicewise.errors import DefinitionError
-from slicewise.windows.slices import MAX_ROWS, Window
+from slicewise.windows.rows import MAX_ROWS
+from slicewise.windows.window import Window
 
 if TYPE_CHECKING:
     from slicewise.features.plan.unit import StorageUnit
@@ -68,9 +69,9 @@ class EventList:
 def kept_for(windows: Iterable[Window], late_us: int, capacity: int, where: str) -> EventList:
     """What these windows need of events that come up to late_us after their time."""
     windows = tuple(windows)
-    rows = max((window.rows for window in windows), default=0)
-    ranges = [window.length_us + window.offset_us + late_us for window in windows if window.kind == "exact"]
-    shifted = max((window.offset_us for window in windows if window.rows), default=0)
+    rows = max((window.most_rows for window in windows), default=0)
+    ranges = [window.length_us + window.offset_us + late_us for window in windows if not window.most_rows]
+    shifted = max((window.offset_us for window in windows if window.most_rows), default=0)
     if rows > capacity:
         raise DefinitionError(
             f"a window of {rows} rows, of a list that keeps {capacity}",

@@ -20,7 +20,7 @@ from slicewise.features.naming import (
     texts,
     written_at,
 )
-from slicewise.windows.slices import parse_duration
+from slicewise.windows.durations import parse_duration
 
 ON_FAILURE = ("error", "stale", "default")
 

@@ -9,7 +9,7 @@ from slicewise.errors import DefinitionError
 from slicewise.features.declare.definitions import FeatureView
 from slicewise.features.naming import Location, at_place, check_name, check_owner, placed, written_at
 from slicewise.features.schema.kafka_source import TOPIC_NAME
-from slicewise.windows.slices import DAY_US, parse_duration
+from slicewise.windows.durations import DAY_US, parse_duration
 
 MOST_ROWS = 1_000
 LATE = ("ignore", "correct")

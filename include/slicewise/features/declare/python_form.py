@@ -15,7 +15,7 @@ from slicewise.features.declare.emission import Emit
 from slicewise.features.declare.event_list import CAPACITY
 from slicewise.features.rowlogic.row_function import RowFunction
 from slicewise.features.schema.dedupe import MOST, WITHIN, Dedupe
-from slicewise.windows.slices import Window, as_window, format_duration
+from slicewise.windows.kinds import as_window
 
 _SOURCE_DEFAULTS: Mapping[str, Any] = {
     "max_lateness": "1d",
@@ -83,7 +83,7 @@ def _column(made: str | RowFunction) -> str:
 
 
 def _feature(feature: Feature) -> str:
-    windows = ", ".join(_window(as_window(window)) for window in feature.windows)
+    windows = ", ".join(as_window(window).as_python() for window in feature.windows)
     return f"sw.Feature({_text(feature.name)}, {aggregate_form(feature.aggregate)}, windows=[{windows}])"
 
 
@@ -109,29 +109,6 @@ def _call(spec: Mapping[str, Any]) -> str:
         shown = _call(value) if isinstance(value, Mapping) and "kind" in value else _value(value)
         parts.append(f"{name}={shown}" if parameter.kind is Parameter.KEYWORD_ONLY else shown)
     return f"sw.{spec['kind']}({', '.join(parts)})"
-
-
-def _window(window: Window) -> str:
-    label, _, offset = window.label.partition("_offset_")
-    options = [f"offset={_text(offset)}"] if offset else []
-    if window.kind == "sliding":
-        return f"sw.sliding({', '.join([_text(label), *options])})" if options else _text(label)
-    if window.is_lifetime:
-        return f"sw.lifetime({options[0]})" if options else _text(label)
-    if window.open:
-        options.insert(0, "open=True")
-    if window.closed != "both":
-        options.insert(0, f"closed={_text(window.closed)}")
-    if window.kind == "rows":
-        return f"sw.rows({', '.join([str(window.rows), *options])})"
-    if window.kind == "exact":
-        return f"sw.exact_range({', '.join([_text(label), *options])})"
-    if window.kind == "session":
-        options.insert(0, f"max_length={_text(format_duration(window.length_us))}")
-    if window.kind == "hopping":
-        label, _, every = label.rpartition("_")
-        options.insert(0, f"every={_text(every)}")
-    return f"sw.{window.kind}({', '.join([_text(label), *options])})"
 
 
 def _value(value: Any) -> str:

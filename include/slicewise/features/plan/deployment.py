@@ -7,7 +7,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from slicewise.errors import DefinitionError, UnknownName
 from slicewise.features import own
@@ -26,9 +26,6 @@ from slicewise.features.plan.unit import (
     unit_to_json,
 )
 from slicewise.offsets.vector import OffsetVector
-
-if TYPE_CHECKING:
-    pass
 
 FORMAT = 1
 

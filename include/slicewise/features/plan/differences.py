@@ -9,7 +9,7 @@ from slicewise.features.plan.fingerprint import canonical_json, storage_payload
 from slicewise.features.plan.unit import PlannedFeature, Source, StorageUnit
 from slicewise.features.rowlogic.expression import RowExpression, canonical
 from slicewise.features.schema.dedupe import EventIds
-from slicewise.windows.slices import format_duration
+from slicewise.windows.durations import format_duration
 
 _CONDITION = "_where_"
 """Begins the column of a feature's condition."""
@@ -128,7 +128,7 @@ def _partial(unit: StorageUnit, feature: PlannedFeature) -> str:
 
 def _used(unit: StorageUnit, partial: str) -> str:
     columns = [each.column for each in unit.features if _partial(unit, each) == partial]
-    sessions = [each.column for each in unit.features if each.window.kind == "session"]
+    sessions = [each.column for each in unit.features if each.window.session_gap_us]
     return f", for {_few(columns or sessions)}" if columns or sessions else ""
 
 

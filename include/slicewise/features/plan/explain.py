@@ -13,7 +13,7 @@ from slicewise.aggregates import Fixed, Items, Texts
 from slicewise.aggregates.kernel.values import is_text
 from slicewise.codec import SEAL_BYTES, Layout
 from slicewise.errors import DefinitionError
-from slicewise.features.declare.emission import emitted_features, step_us
+from slicewise.features.declare.emission import emitted_features
 from slicewise.features.declare.event_list import EventList
 from slicewise.features.plan.deployment import Deployment
 from slicewise.features.plan.differences import differences
@@ -22,7 +22,8 @@ from slicewise.features.plan.schema_change import refusals, reread, schema_chang
 from slicewise.features.plan.unit import Source, StorageUnit
 from slicewise.features.schema.dedupe import EventIds
 from slicewise.features.schema.types import arrow_type
-from slicewise.windows.slices import DAY_US, HOUR_US, PENTAD_US, format_duration, format_span
+from slicewise.windows.durations import DAY_US, HOUR_US, format_duration, format_span
+from slicewise.windows.segments import PENTAD_US
 
 ChangeKind = Literal["unchanged", "new", "definition", "refused", "removed"]
 
@@ -132,7 +133,7 @@ def published(deployment: Deployment) -> tuple[tuple[str, str], ...]:
         features = emitted_features(unit.features)
         if unit.emission is None or not features:
             continue
-        ends = {each.window.column_suffix(): step_us(each.window, unit.slice_us) for each in features}
+        ends = {each.window.column_suffix(): each.window.ends_every(unit.slice_us) for each in features}
         when = ", ".join(f"{suffix} every {format_duration(step)}" for suffix, step in ends.items())
         held_us = max(each.window.length_us for each in features) + unit.emission.corrections_us
         most = f"up to {-(-held_us // unit.slice_us)} partials of an entity in memory"

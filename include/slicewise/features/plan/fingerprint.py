@@ -11,7 +11,7 @@ from slicewise.aggregates.kernel.hashing import SEED
 from slicewise.codec import CODEC_VERSION, MEMBERS_VERSION
 from slicewise.features.rowlogic.expression import ROW_LOGIC_VERSION, canonical
 from slicewise.features.schema.dedupe import STEP_BACK_US
-from slicewise.windows.slices import Window
+from slicewise.windows.window import Window
 
 if TYPE_CHECKING:
     from slicewise.features.plan.unit import PlannedFeature, Source, StorageUnit
@@ -108,14 +108,8 @@ def board_payload(unit: StorageUnit, feature: PlannedFeature, k: int, every_us: 
 
 
 def _window(window: Window) -> dict[str, Any]:
-    stated: dict[str, Any] = {
-        "kind": window.kind,
-        "length_us": window.length_us,
-        "hop_us": window.hop_us,
-        "open": window.open,
-    }
-    if window.is_exact:
-        stated |= {"closed": window.closed, "rows": window.rows}
+    stored = window.stored()
+    names = ["kind", "length_us", "hop_us", "open", *(("closed", "rows") if window.by_events else ())]
     # These only where there is one, so that what is deployed without keeps its fingerprint.
-    rare = {"offset_us": window.offset_us, "gap_us": window.gap_us}
-    return {**stated, **{name: value for name, value in rare.items() if value}}
+    names += [name for name in ("offset_us", "gap_us") if stored[name]]
+    return {name: stored[name] for name in names}

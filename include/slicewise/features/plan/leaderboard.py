@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -10,15 +10,16 @@ import pyarrow as pa
 
 from slicewise.errors import DefinitionError, SlicewiseError
 from slicewise.features.plan.fingerprint import board_payload, fingerprint
-from slicewise.windows.slices import Window, format_duration, parse_duration, resolution
+from slicewise.windows.durations import format_duration, parse_duration
+from slicewise.windows.periodic import Periodic
+from slicewise.windows.window import Window
 
 if TYPE_CHECKING:
     from slicewise.features.declare.leaderboard import Leaderboard
-    from slicewise.features.plan.deployment import Deployment
     from slicewise.features.plan.unit import PlannedFeature, StorageUnit
 
-KINDS = ("sliding", "tumbling", "hopping")
-"""Windows that end at instants known beforehand, which an entity leaves."""
+    Resolve = Callable[[str], tuple[StorageUnit, PlannedFeature]]
+
 CORRECTIONS = ".corrections"
 
 
@@ -46,10 +47,10 @@ class PlannedLeaderboard:
         return f"{self.view}:{self.column}"
 
 
-def plan_board(declared: Leaderboard, deployment: Deployment) -> PlannedLeaderboard:
-    """A leaderboard over a planned view. Raises DefinitionError."""
+def plan_board(declared: Leaderboard, resolve: Resolve) -> PlannedLeaderboard:
+    """A leaderboard over a planned view. resolve: of the deployment that has the view. Raises DefinitionError."""
     try:
-        unit, feature = deployment.resolve(f"{declared.view_name}:{declared.by}")
+        unit, feature = resolve(f"{declared.view_name}:{declared.by}")
     except SlicewiseError as error:
         raise DefinitionError(
             error.what, where=declared.where, expected=error.expected, next_step=error.next_step
@@ -98,23 +99,23 @@ def _check_feature(declared: Leaderboard, unit: StorageUnit, feature: PlannedFea
             next_step="rank a view that has an entity",
         )
     window = feature.window
-    if window.kind not in KINDS or window.open or window.offset_us:
+    if not window.ends_complete:
         raise DefinitionError(
             f"by={declared.by!r} is over {window.column_suffix()}",
             where=declared.where,
-            expected="a window that is complete at its end: " + ", ".join(KINDS) + ", without open= and offset=",
+            expected="a window that is complete at its end: sliding, tumbling, hopping, without open= and offset=",
             next_step="declare the feature over a sliding window too, and rank by that",
         )
 
 
 def _check_every(declared: Leaderboard, unit: StorageUnit, window: Window, every_us: int) -> None:
-    step = window.hop_us or resolution(window, unit.slice_us)
+    step = window.ends_every(unit.slice_us)
     if every_us % step:
         raise DefinitionError(
             f"every={declared.every!r}, and the window of {declared.by!r} ends every {format_duration(step)}",
             where=declared.where,
             expected=f"a multiple of {format_duration(step)}",
-            next_step="change every=" if window.hop_us else "change every=, or slice= of the view",
+            next_step="change every=" if isinstance(window, Periodic) else "change every=, or slice= of the view",
         )
 
 

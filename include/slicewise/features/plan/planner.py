@@ -14,7 +14,7 @@ from slicewise.aggregates import Aggregate
 from slicewise.aggregates.sketches.membership import answer_type, asking
 from slicewise.errors import DefinitionError, SlicewiseError
 from slicewise.features.declare.definitions import FeatureSet, FeatureView, KafkaSource
-from slicewise.features.declare.emission import Emission, Emit, emitted
+from slicewise.features.declare.emission import Emission, Emit
 from slicewise.features.declare.event_list import kept_for, shared
 from slicewise.features.declare.project import Project
 from slicewise.features.names import listed, nearest
@@ -40,21 +40,12 @@ from slicewise.features.schema.types import (
     time_form,
     wire_type,
 )
-from slicewise.windows.slices import (
-    FOR_EVER_US,
-    HOUR_US,
-    LIFETIME,
-    MAX_FOLD,
-    Window,
-    as_window,
-    check_session,
-    check_slice,
-    default_slice,
-    format_duration,
-    parse_duration,
-    reach_us,
-    resolution,
-)
+from slicewise.windows.durations import FOR_EVER_US, HOUR_US, format_duration, parse_duration
+from slicewise.windows.kinds import as_window
+from slicewise.windows.lifetime import LIFETIME
+from slicewise.windows.slices import MAX_FOLD, check_slice, default_slice
+from slicewise.windows.sliding import Sliding
+from slicewise.windows.window import Window
 
 # A Python value of exactly this type is a value of that Arrow type.
 _PLAIN: Mapping[type, pa.DataType] = {float: pa.float64(), bool: pa.bool_(), str: pa.string()}
@@ -81,7 +72,7 @@ def plan(project: Project) -> Deployment:
     named = tuple(replace(_planned_set(s, bare), project=project.name) for s in sets)
     boards = project.leaderboards
     _unique([each.name for each in boards], "leaderboard", [b.where for b in boards])
-    ranked = tuple(replace(plan_board(each, bare), project=project.name) for each in boards)
+    ranked = tuple(replace(plan_board(each, bare.resolve), project=project.name) for each in boards)
     return Deployment(project.name, sources, units, named, ranked)
 
 
@@ -129,10 +120,10 @@ def plan_view(view: FeatureView, source: Source) -> tuple[StorageUnit, ...]:
             column = f"{feature.name}_{window.column_suffix()}"
             check_window(feature.aggregate, window, place)
             wanted.append((column, feature.name, window, aggregate))
-    exact = [each for each in wanted if each[2].is_exact]
+    exact = [each for each in wanted if each[2].by_events]
     if source.dedupe is not None:
         refuse_by_event([each[0] for each in exact], view.emit is not None, view.place)
-    sliced = [each for each in wanted if not each[2].is_exact]
+    sliced = [each for each in wanted if not each[2].by_events]
     computed = columns | conditions
     # What refuses a row refuses it in the whole view: each unit computes it, whatever its own features read.
     made = _used(functions, wanted)
@@ -151,7 +142,7 @@ def plan_view(view: FeatureView, source: Source) -> tuple[StorageUnit, ...]:
             functions=made,
             features=tuple(group),
             levels=_levels(group, slice_us),
-            retention_us=max(reach_us(w, slice_us) for _, _, w, _ in group) + source.max_lateness_us,
+            retention_us=max(w.reach_us(slice_us) for _, _, w, _ in group) + source.max_lateness_us,
             owner=view.owner,
             emission=emission,
         )
@@ -183,7 +174,7 @@ def _emission(view: FeatureView, sliced: Sequence[_Wanted]) -> Emission | None:
     if view.emit is None:
         return None
     assert isinstance(view.emit, Emit)  # made so by the view
-    if not any(emitted(window) and asking(aggregate) is None for _, _, window, aggregate in sliced):
+    if not any(window.ends_complete and asking(aggregate) is None for _, _, window, aggregate in sliced):
         raise DefinitionError(
             "emit= on a view none of whose results can be published",
             where=view.place,
@@ -343,10 +334,10 @@ def _check_aggregate(aggregate: Aggregate, source: Source, computed: Mapping[str
 
 def check_window(aggregate: Aggregate, window: Window, place: str) -> None:
     """Raises DefinitionError where the aggregate cannot answer a window of this length."""
-    expected = aggregate.answers(FOR_EVER_US if window.is_lifetime else window.length_us)
+    expected = aggregate.answers(FOR_EVER_US if window.unbounded else window.length_us)
     if expected is not None:
         raise DefinitionError(
-            f"{aggregate.describe()} over {LIFETIME if window.is_lifetime else format_duration(window.length_us)}",
+            f"{aggregate.describe()} over {LIFETIME if window.unbounded else format_duration(window.length_us)}",
             where=place,
             expected=expected,
             next_step="declare a shorter window, or change the aggregate's parameters",
@@ -370,7 +361,7 @@ def _groups(view: FeatureView, wanted: Sequence[_Wanted]) -> list[tuple[int, lis
         found = [(default_slice([w for _, _, w, _ in group]), [e for e in wanted if e in group]) for group in groups]
         for slice_us, group in found:
             for _, _, window, _ in group:
-                check_session(slice_us, window)
+                window.check_slice(slice_us)
         return found
     except DefinitionError as error:
         raise DefinitionError(
@@ -379,7 +370,7 @@ def _groups(view: FeatureView, wanted: Sequence[_Wanted]) -> list[tuple[int, lis
 
 
 def _levels(group: Sequence[_Wanted], slice_us: int) -> tuple[int, ...]:
-    found = {resolution(w, slice_us) for _, _, w, _ in group if w.kind == "sliding"}
+    found = {w.resolution(slice_us) for _, _, w, _ in group if isinstance(w, Sliding)}
     return tuple(sorted(level for level in found if slice_us < level < HOUR_US))
 
 

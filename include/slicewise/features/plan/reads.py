@@ -6,8 +6,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from slicewise.features.plan.unit import StorageUnit
-from slicewise.windows import slices
-from slicewise.windows.slices import DAY_US, HOUR_US, MINUTE_US, PENTAD_DAYS, PENTAD_US, Window
+from slicewise.windows.bounds import floor
+from slicewise.windows.durations import DAY_US, HOUR_US, MINUTE_US
+from slicewise.windows.periodic import Periodic
+from slicewise.windows.segments import PENTAD_DAYS, PENTAD_US, segments, slice_segments, whole_five_days
+from slicewise.windows.window import Window
 
 Fields = set[tuple[str, int]]
 """(letter of the field, which pentad, day or hour)."""
@@ -62,7 +65,7 @@ def _times(unit: StorageUnit, windows: Sequence[Window]) -> Iterator[int]:
     """Times among which one is of a read that takes most: any hour of the days of a pentad, and of the last days of a
     hop of days; soon after the hour began, shortly before it is over, and at its end."""
     days = {SOME_PENTAD * PENTAD_DAYS + day for day in range(PENTAD_DAYS if unit.pentads else 1)}
-    for hop_us in {window.hop_us for window in windows if window.hop_us > DAY_US}:
+    for hop_us in {w.hop_us for w in windows if isinstance(w, Periodic) and w.hop_us > DAY_US}:
         first = SOME_PENTAD * PENTAD_US // hop_us
         lasts = [(number * hop_us - 1) // DAY_US for number in range(first + 1, first + 1 + PENTAD_DAYS)]
         days |= {day - before for day in lasts for before in (0, 1)}
@@ -75,18 +78,18 @@ def _times(unit: StorageUnit, windows: Sequence[Window]) -> Iterator[int]:
 
 def _fields(unit: StorageUnit, window: Window, t: int) -> Iterator[tuple[str, int]]:
     """Of a live read at t."""
-    start, end = slices.bounds(window, "live", t, unit.slice_us)
-    if window.is_lifetime:  # older days are in the total
-        start = slices.floor(t - unit.retention_us, DAY_US)
-    by_pentads = slices.reads_pentads(window) or (window.is_lifetime and unit.pentads)
-    if window.kind == "session":
-        parts = slices.slice_segments(start, end, unit.slice_us)
+    start, end = window.bounds("live", t, unit.slice_us)
+    if window.unbounded:  # older days are in the total
+        start = floor(t - unit.retention_us, DAY_US)
+    by_pentads = window.reads_five_days or (window.unbounded and unit.pentads)
+    if window.session_gap_us:
+        parts = slice_segments(start, end, unit.slice_us)
     else:
-        parts = slices.segments(start, end, unit.slice_us, slices.resolution(window, unit.slice_us))
-    pentads, days = slices.pentads(parts.days) if by_pentads else (range(0), tuple(parts.days))
-    for day in (*days, *range(pentads.start * PENTAD_DAYS, pentads.stop * PENTAD_DAYS)):
+        parts = segments(start, end, unit.slice_us, window.resolution(unit.slice_us))
+    five_days, days = whole_five_days(parts.days) if by_pentads else (range(0), tuple(parts.days))
+    for day in (*days, *range(five_days.start * PENTAD_DAYS, five_days.stop * PENTAD_DAYS)):
         yield "c", day
-    for letter, numbers in (("p", pentads), ("d", days), ("h", parts.hours)):
+    for letter, numbers in (("p", five_days), ("d", days), ("h", parts.hours)):
         for number in numbers:
             yield letter, number
     for part in parts.ranges:

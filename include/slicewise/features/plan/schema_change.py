@@ -12,7 +12,7 @@ from slicewise.features.plan.fingerprint import canonical_json
 from slicewise.features.plan.unit import SchemaVersion, Source, places_to_json
 from slicewise.features.schema.types import decimal_parts
 from slicewise.offsets.vector import OffsetVector
-from slicewise.windows.slices import format_span
+from slicewise.windows.durations import format_span
 
 
 def schema_changes(now: Source, then: Source) -> tuple[str, ...]:

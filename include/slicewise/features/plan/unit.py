@@ -18,7 +18,8 @@ from slicewise.features.rowlogic.row_function import RowFunction
 from slicewise.features.schema.dedupe import EventIds
 from slicewise.features.schema.types import KAFKA_TIME, arrow_type
 from slicewise.offsets.vector import OffsetVector
-from slicewise.windows.slices import Window, format_duration, reads_pentads
+from slicewise.windows.durations import format_duration
+from slicewise.windows.window import Window
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -149,7 +150,7 @@ class StorageUnit:
     @cached_property
     def pentads(self) -> bool:
         """Whether totals of pentads are kept: where a window is read by them."""
-        return any(reads_pentads(feature.window) for feature in self.features)
+        return any(feature.window.reads_five_days for feature in self.features)
 
     @property
     def step_text(self) -> str:
@@ -159,7 +160,7 @@ class StorageUnit:
     @cached_property
     def lifetime(self) -> bool:
         """Whether a feature holds all events: what is stored has no expiry then, and hours go into a total."""
-        return any(feature.window.is_lifetime for feature in self.features)
+        return any(feature.window.unbounded for feature in self.features)
 
     @cached_property
     def members(self) -> Members:
@@ -195,7 +196,7 @@ def build_unit(
     types: dict[str, pa.DataType] = {name: arrow_type(kind) for name, kind in kinds.items()}
     bound = [aggregate.bind(types) for *_, aggregate in features]
     # Where a session starts is read off the first and last event of each slice.
-    hidden = [Span().bind({})] if any(window.kind == "session" for _, _, window, _ in features) else []
+    hidden = [Span().bind({})] if any(window.session_gap_us for _, _, window, _ in features) else []
     partials = {aggregate.partial_id(): aggregate for aggregate in reversed([*bound, *hidden])}
     order = sorted(partials)
     planned = tuple(
@@ -280,12 +281,6 @@ def _version_from_json(raw: Mapping[str, Any]) -> SchemaVersion:
     return SchemaVersion(source_from_json(raw["source"]), until)
 
 
-def _window_to_json(window: Window) -> dict[str, Any]:
-    """Its fields; those of exact windows alone only there."""
-    fields = plain(window)
-    return fields if window.is_exact else {k: v for k, v in fields.items() if k not in ("closed", "rows")}
-
-
 def unit_to_json(unit: StorageUnit) -> dict[str, Any]:
     """What `unit_from_json` builds an equal unit from."""
     listed = {} if unit.event_list is None else {"event_list": plain(unit.event_list)}
@@ -307,7 +302,7 @@ def unit_to_json(unit: StorageUnit) -> dict[str, Any]:
                 {
                     "column": feature.column,
                     "feature": feature.feature,
-                    "window": _window_to_json(feature.window),
+                    "window": feature.window.to_json(),
                     "aggregate": feature.aggregate.spec(),
                 }
                 for feature in unit.features

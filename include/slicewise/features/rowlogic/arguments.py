@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 from sqlglot import exp
 
 from slicewise.features.rowlogic.coercion import coerced
 from slicewise.features.rowlogic.expression import Literal, Node
+from slicewise.features.rowlogic.typer import Typer
 from slicewise.features.schema.types import LONG, STRING
-
-if TYPE_CHECKING:
-    from slicewise.features.rowlogic.typer import Typer
-
-Handler = Callable[["Typer", exp.Expr], Node]
 
 
 def text_of(typer: Typer, node: exp.Expr | None, at: exp.Expr, what: str) -> Node:

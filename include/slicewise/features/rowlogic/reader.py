@@ -19,6 +19,7 @@ from slicewise.errors import DefinitionError
 from slicewise.features.rowlogic.coercion import NULL
 from slicewise.features.rowlogic.dialect import RowLogicSql
 from slicewise.features.rowlogic.expression import Call, Node, RowExpression
+from slicewise.features.rowlogic.functions.allowed import ALLOWED_FUNCTIONS
 from slicewise.features.rowlogic.functions.texts import REPEATED
 from slicewise.features.rowlogic.spelled import told
 from slicewise.features.rowlogic.typer import ALLOWED, Typer
@@ -42,7 +43,7 @@ def parse_expression(
     defined: computed columns that the text may name; they are put in its place. boolean: the
     result must be one. Raises DefinitionError with the position for whatever is not allowed.
     """
-    typer = Typer(text, types, where, defined or {})
+    typer = Typer(text, types, where, defined or {}, ALLOWED_FUNCTIONS)
     try:
         node = typer.typed(_parsed(text, where))
     except RecursionError:

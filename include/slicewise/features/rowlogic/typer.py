@@ -20,18 +20,16 @@ from slicewise.features.rowlogic.coercion import (
     date_literal,
     decimal_literal,
 )
+from slicewise.features.rowlogic.decimals import decimal_arithmetic
 from slicewise.features.rowlogic.expression import Call, ColumnRef, Literal, Node, RowExpression
-from slicewise.features.rowlogic.functions import allowed as functions
-from slicewise.features.rowlogic.functions import numbers as number_functions
-from slicewise.features.rowlogic.functions.allowed import FUNCTIONS
 from slicewise.features.rowlogic.spelled import spelled
 from slicewise.features.schema.types import BOOLEAN, DATE, DOUBLE, LONG, STRING, TIMESTAMP, decimal_parts, element_type
 from slicewise.hints import close_to, either
 
 ALLOWED = "columns, literals, operators, CASE, CAST and the functions that docs/reference/sql.md lists for row logic"
 REWRITE = "rewrite it with what is on the list, or compute it before the topic"
-NAMES = ("IF", "COALESCE", "NULLIF", "ABS", "LEAST", "GREATEST", "LENGTH", "CONCAT", "CAST", *FUNCTIONS)
-"""Functions of row logic, by the names that messages give them."""
+OPERATORS = ("IF", "COALESCE", "NULLIF", "ABS", "LEAST", "GREATEST", "LENGTH", "CONCAT", "CAST")
+"""Functions that the typer itself knows, by the names that messages give them."""
 _REASONS: Mapping[type[exp.Expr], str] = {
     exp.Lower: f"LOWER is not on the list: {BOTH_ENGINES} outside of ASCII; ASCII_LOWER leaves the rest alone",
     exp.Upper: f"UPPER is not on the list: {BOTH_ENGINES} outside of ASCII; ASCII_UPPER leaves the rest alone",
@@ -55,6 +53,22 @@ class RowLogicRefused(DefinitionError):
     start: int | None = None
 
 
+Handler = Callable[["Typer", exp.Expr], Node]
+"""Makes one kind of the parser's nodes row logic, or refuses it."""
+
+
+@dataclass(frozen=True)
+class Functions:
+    """The functions beside operators: by the parser's node, or by name where the parser has none of its own.
+
+    names: of all functions, as messages give them.
+    """
+
+    by_node: Mapping[type[exp.Expr], Handler]
+    by_name: Mapping[str, Handler]
+    names: Sequence[str]
+
+
 @dataclass(frozen=True)
 class Typer:
     """Turns the parser's tree into typed nodes. text, where: for messages; columns: of the source, with
@@ -64,6 +78,7 @@ class Typer:
     columns: Mapping[str, str]
     where: str
     defined: Mapping[str, RowExpression]
+    functions: Functions
 
     def refused(
         self,
@@ -83,9 +98,9 @@ class Typer:
 
     def typed(self, node: exp.Expr) -> Node:
         """The node as row logic. Raises DefinitionError where it is not on the list."""
-        handler = _HANDLERS.get(type(node)) or functions.BY_NODE.get(type(node))
+        handler = _HANDLERS.get(type(node)) or self.functions.by_node.get(type(node))
         if isinstance(node, exp.Anonymous):
-            handler = functions.BY_NAME.get(node.name.upper())
+            handler = self.functions.by_name.get(node.name.upper())
         if handler is not None:
             return handler(self, node)
         for kind, reason in _REASONS.items():
@@ -93,7 +108,7 @@ class Typer:
                 raise self.refused(reason, node)
         name = spelled(self.text, node)
         what = f"{name} is not on the list of row logic"
-        close = close_to(name, NAMES) if isinstance(node, exp.Func) else []
+        close = close_to(name, self.functions.names) if isinstance(node, exp.Func) else []
         raise (
             self.refused(what, node, next_step=f"did you mean {either(close)}? {REWRITE}")
             if close
@@ -151,7 +166,9 @@ class Typer:
     def arithmetic(self, op: str, node: exp.Expr) -> Node:
         left, right = self.typed(node.this), self.typed(node.expression)
         if decimal_parts(left.kind) or decimal_parts(right.kind):
-            return number_functions.decimal_arithmetic(self, op, node, left, right)
+            return decimal_arithmetic(
+                op, left, right, lambda what, expected, then: self.refused(what, node, expected, then)
+            )
         for side in (left, right):
             if side.kind not in (LONG, DOUBLE):
                 hint = "DATE_DIFF counts days" if side.kind == DATE else "CAST it to long or double"

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from slicewise.calls import checked_call
 from slicewise.errors import DefinitionError
 from slicewise.features.schema.types import LONG, STRING, column_type
-from slicewise.windows.slices import DAY_US, HOUR_US, format_duration, parse_duration
+from slicewise.windows.durations import DAY_US, HOUR_US, format_duration, parse_duration
 
 WITHIN = "1h"
 MOST = 1_000

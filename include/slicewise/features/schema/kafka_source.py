@@ -25,7 +25,7 @@ from slicewise.features.naming import (
 from slicewise.features.schema.dedupe import Dedupe
 from slicewise.features.schema.paths import column_paths
 from slicewise.features.schema.types import KAFKA_TIME, TIME_FORMS, TIMESTAMP, column_type, time_form
-from slicewise.windows.slices import parse_duration
+from slicewise.windows.durations import parse_duration
 
 TOPIC_NAME = re.compile(r"[A-Za-z0-9._-]{1,200}")
 FORMATS = ("json", "avro", "protobuf")

@@ -33,7 +33,7 @@ from slicewise.features.sql.names import (
 )
 from slicewise.features.sql.rowlogic import RowLogic
 from slicewise.features.sql.text import Span, SqlText, node_span
-from slicewise.windows.slices import format_duration
+from slicewise.windows.durations import format_duration
 
 
 @dataclass(frozen=True)

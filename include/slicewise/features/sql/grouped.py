@@ -11,8 +11,11 @@ from sqlglot import exp
 from slicewise.features.names import nearest
 from slicewise.features.sql.lengths import Meant, entity_column, interval
 from slicewise.features.sql.text import SqlText, Tokens, node_span
-from slicewise.windows import slices
-from slicewise.windows.slices import Window, format_duration
+from slicewise.windows.durations import format_duration
+from slicewise.windows.hopping import hopping
+from slicewise.windows.session import session
+from slicewise.windows.tumbling import tumbling
+from slicewise.windows.window import Window
 
 GROUP_WINDOWS = ("TUMBLE", "HOP", "SESSION")
 
@@ -22,7 +25,7 @@ class _Tumbling:
     open: bool
 
     def __call__(self, length: str, offset: str | None = None) -> Window:
-        return slices.tumbling(length, open=self.open, offset=offset)
+        return tumbling(length, open=self.open, offset=offset)
 
 
 @dataclass(frozen=True)
@@ -30,7 +33,7 @@ class _Hopping:
     open: bool
 
     def __call__(self, length: str, every: str, offset: str | None = None) -> Window:
-        return slices.hopping(length, every=every, open=self.open, offset=offset)
+        return hopping(length, every=every, open=self.open, offset=offset)
 
 
 @dataclass(frozen=True)
@@ -127,7 +130,7 @@ class Grouped:
         return Meant(_Hopping(is_open), (length, every, *back), tokens.span())
 
     def _session(self, lengths: list[int], named: Mapping[str, exp.Expr], tokens: Tokens) -> Meant:
-        known = inspect.signature(slices.session).parameters
+        known = inspect.signature(session).parameters
         parameters, wanted = list(known), {name for name, each in known.items() if each.default is each.empty}
         names = [*parameters[: len(lengths)], *named]
         if (
@@ -142,4 +145,4 @@ class Grouped:
                 "may last; and offset => INTERVAL '1' DAY",
             )
         spans = [*lengths, *(interval(self.sql, each, tokens.span()) for each in named.values())]
-        return Meant(lambda *texts: slices.session(**dict(zip(names, texts, strict=True))), tuple(spans), tokens.span())
+        return Meant(lambda *texts: session(**dict(zip(names, texts, strict=True))), tuple(spans), tokens.span())

@@ -11,17 +11,17 @@ from sqlglot import exp
 
 from slicewise.errors import DefinitionError
 from slicewise.features.sql.text import Span, SqlText, Tokens, node_span
-from slicewise.windows import slices
-from slicewise.windows.slices import Window, format_duration, parse_duration
+from slicewise.windows.durations import DAY_US, HOUR_US, MINUTE_US, SECOND_US, format_duration, parse_duration
+from slicewise.windows.window import Window
 
 _UNITS = {
     "MICROSECOND": 1,
     "MILLISECOND": 1_000,
-    "SECOND": slices.SECOND_US,
-    "MINUTE": slices.MINUTE_US,
-    "HOUR": slices.HOUR_US,
-    "DAY": slices.DAY_US,
-    "WEEK": 7 * slices.DAY_US,
+    "SECOND": SECOND_US,
+    "MINUTE": MINUTE_US,
+    "HOUR": HOUR_US,
+    "DAY": DAY_US,
+    "WEEK": 7 * DAY_US,
 }
 
 

@@ -12,6 +12,7 @@ from sqlglot import exp
 from slicewise.errors import DefinitionError
 from slicewise.features.names import listed, nearest
 from slicewise.features.rowlogic.expression import RowExpression, canonical
+from slicewise.features.rowlogic.functions.allowed import ALLOWED_FUNCTIONS
 from slicewise.features.rowlogic.reader import parse_expression
 from slicewise.features.rowlogic.typer import RowLogicRefused, Typer
 from slicewise.features.sql.text import Span, SqlText, node_span
@@ -85,7 +86,7 @@ class RowLogic:
                     "row logic, as in sum(seconds / 60)",
                 )
         try:
-            tree = Typer(self.sql.text, self.kinds, "", self.typed).typed(node)
+            tree = Typer(self.sql.text, self.kinds, "", self.typed, ALLOWED_FUNCTIONS).typed(node)
             text = node.sql(dialect="duckdb", comments=False)
             again = self._parsed(text, boolean=boolean)
         except RowLogicRefused as error:

@@ -24,7 +24,9 @@ from slicewise.features.sql.rowlogic import RowLogic
 from slicewise.features.sql.statements import Statement, refuse_unknown_options, truth
 from slicewise.features.sql.text import Span, SqlText, Tokens, node_span
 from slicewise.features.sql.windows import Windows, tokens_of_over
-from slicewise.windows.slices import Window, check_slice, default_slice, parse_duration
+from slicewise.windows.durations import parse_duration
+from slicewise.windows.slices import check_slice, default_slice
+from slicewise.windows.window import Window
 
 QUERY = "query"
 """The name of a view that is asked for without one."""
@@ -124,7 +126,7 @@ class _Select:
     def _check_windows(self, view: FeatureView, meant: Sequence[Meant]) -> None:
         for each in meant:
             window = each.plain()
-            if window.is_exact:
+            if window.by_events:
                 continue  # answered from events: no slice has to divide it
             try:
                 if view.slice is None:

@@ -15,7 +15,10 @@ from sqlglot import exp
 from slicewise.features.names import nearest
 from slicewise.features.sql.lengths import Meant, entity_column, interval, is_whole
 from slicewise.features.sql.text import Span, SqlText, Tokens, node_span
-from slicewise.windows import slices
+from slicewise.windows.exact_range import exact_range
+from slicewise.windows.lifetime import lifetime
+from slicewise.windows.rows import rows
+from slicewise.windows.sliding import sliding
 
 SLICE = "SLICE"
 _FRAME = "RANGE BETWEEN INTERVAL '1' HOUR PRECEDING AND CURRENT ROW"
@@ -151,27 +154,27 @@ class Windows:
                 f"write {SLICE}({self.timestamp}) for the lifetime, which ends at a slice, or how far to reach back",
             )
         if end is None or isinstance(end, str):
-            return Meant(slices.lifetime, (), span)
-        return Meant(lambda offset: slices.lifetime(offset=offset), (interval(self.sql, end, span),), span)
+            return Meant(lifetime, (), span)
+        return Meant(lambda offset: lifetime(offset=offset), (interval(self.sql, end, span),), span)
 
     def _sliding(self, begins: int, ends: int, span: Span, spec: exp.Expr) -> Meant:
         if spec.args.get("exclude") is not None:
             raise self.sql.refused("EXCLUDE: slices know no single rows", span, "a frame without EXCLUDE")
         if not ends:
-            return Meant(slices.sliding, (begins,), span)
-        return Meant(lambda length, offset: slices.sliding(length, offset=offset), (begins - ends, ends), span)
+            return Meant(sliding, (begins,), span)
+        return Meant(lambda length, offset: sliding(length, offset=offset), (begins - ends, ends), span)
 
     def _exact(self, begins: int, ends: int, span: Span, spec: exp.Expr) -> Meant:
         excluded = str(getattr(spec.args.get("exclude"), "name", "") or "NO OTHERS").upper()
         if excluded == "NO OTHERS" and ends:
-            return Meant(lambda length, offset: slices.exact_range(length, offset=offset), (begins - ends, ends), span)
+            return Meant(lambda length, offset: exact_range(length, offset=offset), (begins - ends, ends), span)
         if excluded == "NO OTHERS":
-            return Meant(slices.exact_range, (begins,), span)
+            return Meant(exact_range, (begins,), span)
         if excluded != "GROUP" or ends:
             raise self.sql.refused(
                 f"EXCLUDE {excluded}: no exact window leaves that out", span, f"{_FRAME} [EXCLUDE GROUP]"
             )
-        return Meant(lambda length: slices.exact_range(length, closed="left"), (begins,), span)
+        return Meant(lambda length: exact_range(length, closed="left"), (begins,), span)
 
     def _rows(self, start: Any, end: Any, span: Span, sliced: bool, spec: exp.Expr) -> Meant:
         counted = isinstance(start, exp.Literal) and not start.is_string
@@ -184,7 +187,7 @@ class Windows:
         ):
             if wrong:
                 raise self.sql.refused(why, span, f"ORDER BY {self.timestamp} ROWS BETWEEN 9 PRECEDING AND CURRENT ROW")
-        return Meant(lambda: slices.rows(int(text) + 1), (), span)
+        return Meant(lambda: rows(int(text) + 1), (), span)
 
     def _frame_span(self, tokens: Tokens) -> Span:
         for index in range(len(tokens)):

@@ -1,1 +1,4 @@
-"""Is the platform well: judgements, watches, findings, alerts and the overview."""
+"""Is the platform well: judgements, watches, findings, alerts and the overview.
+
+Doors: judge, overview, alerts.
+"""

@@ -16,7 +16,7 @@ from slicewise.lifecycle.health.probing import ProbeStatus, late
 from slicewise.lifecycle.health.realtime import lives
 from slicewise.stores.online.model import phases
 from slicewise.stores.online.redis.status import DEPLOYED, StoreStatus
-from slicewise.windows.slices import HOUR_US
+from slicewise.windows.durations import HOUR_US
 
 JOBS = ("compact", "check", "backfill", "maintain", "sweep")
 

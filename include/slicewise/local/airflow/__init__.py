@@ -1,1 +1,4 @@
-"""The embedded Airflow, and its REST API."""
+"""The embedded Airflow, and its REST API.
+
+Doors: AirflowApi.
+"""

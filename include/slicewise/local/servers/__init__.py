@@ -1,1 +1,4 @@
-"""The embedded servers: processes, ports, state, supervision."""
+"""The embedded servers: processes, ports, state, supervision.
+
+Doors: supervisor, stream, services.
+"""

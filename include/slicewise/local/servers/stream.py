@@ -19,6 +19,8 @@ from slicewise.local.servers.service import Service
 from slicewise.local.servers.state import StateFolder
 from slicewise.log import event, warning
 from slicewise.settings import Settings
+from slicewise.stores.online.operations.connecting import ReadMetadata
+from slicewise.stores.online.operations.deploying import ReadManifest
 from slicewise.stores.online.redis import open_store
 from slicewise.stores.online.redis.status import record_instants
 
@@ -141,8 +143,8 @@ def probed(settings: Settings) -> bool:
 def _deployed(settings: Settings) -> Deployment | None:
     store = open_store(settings.redis_url)
     try:
-        marks = store.marks()
-        text = store.manifest(marks.units) if marks.units else None
+        marks = store.run(ReadMetadata())
+        text = store.run(ReadManifest(marks.units)) if marks.units else None
     finally:
         store.close()
     return None if text is None else Deployment.from_json(text)

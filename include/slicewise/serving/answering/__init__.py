@@ -1,1 +1,4 @@
-"""A request to an answer: what is asked, planned, refused and assembled."""
+"""A request to an answer: what is asked, planned, refused and assembled.
+
+Doors: FeatureService, Answer.
+"""

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
 import msgspec
 
-from slicewise.serving.answering.requests import Entity, instant_text, interval_text
+from slicewise.client import answers
+from slicewise.client.answers import EntityAnswer as EntityAnswer
+from slicewise.client.answers import Interval as Interval
+from slicewise.client.answers import SourceFreshness as SourceFreshness
+from slicewise.client.instants import instant_text
+from slicewise.serving.answering.requests import interval_text
 from slicewise.serving.answering.values import json_safe
-
-Interval = tuple[int, int]
 
 
 class Bounds(dict[str, Interval]):
@@ -36,73 +39,11 @@ def _texts(bounds: Mapping[str, Interval]) -> dict[str, tuple[str, str]]:
 
 
 @dataclass(frozen=True)
-class EntityAnswer:
-    """Values of one entity, in the order of the answer's features."""
+class Answer(answers.Answer):
+    """An answer that the API can write."""
 
-    entity: Entity
-    values: tuple[Any, ...]
-    token: str
-    """Tokens of the units that were read, joined; "" where nothing was read (flag `default`), or none was asked for."""
-    errors: Mapping[str, str] = field(default_factory=dict)
-    """Feature -> error code, for values that are null because of an error (`overflow`)."""
-    bounds: Mapping[str, Interval] = field(default_factory=dict)
-    """Feature -> effective (start_us, end_us) of this entity's own session; empty at its end where none is open."""
-    no_data: tuple[str, ...] = ()
-    """Views of which the read found nothing of this entity: it was never seen, or nothing of it is kept any more.
-    Of a view that is not named, events are kept, if not in these windows."""
-
-
-@dataclass(frozen=True)
-class SourceFreshness:
-    """How current the ledger of a source is, as far as this process knows."""
-
-    source: str
-    ledger_advanced_us: int | None
-    """Store's time at which this process last saw the ledger move; None: not since it started."""
-    lag_events: int | None
-    """Events in the log that are not applied yet, as the stream last said; None: it said nothing."""
-    heartbeat_us: int | None
-    """When the stream last said something."""
-    tail_events: int = 0
-    """Events in the answer that the ledger does not hold yet: of the tail, each counted once per view that has it."""
-    tail_newest_us: int | None = None
-    """Event time of the latest of them."""
-
-
-@dataclass(frozen=True)
-class Answer:
-    """Features of some entities at one time."""
-
-    features: tuple[str, ...]
-    mode: str
-    t_us: int
-    """The serving clock (live) or the `at` that was asked for."""
-    bounds: Mapping[str, Interval]
-    """Feature -> effective (start_us, end_us), half-open; of a session those within which it was looked for."""
-    results: tuple[EntityAnswer, ...]
-    freshness: tuple[SourceFreshness, ...] = ()
-    flags: tuple[str, ...] = ()
-    """"stale": last known values, of `t_us`; "default": declared defaults; "overflow": see errors;
-    "incomplete": see incomplete; "clock_off": the service's present is not the store's."""
     doubles: tuple[bool, ...] = ()
     """Per feature, whether a value may be NaN or infinite."""
-    incomplete: tuple[str, ...] = ()
-    """Features whose windows may lack events that the log lost before they were archived; a person accepted it."""
-    tokens: bool = True
-    """Whether the API writes the tokens."""
-
-    def rows(self) -> Iterator[dict[str, Any]]:
-        """One dict per entity: its columns and its features."""
-        for result in self.results:
-            yield {**result.entity, **dict(zip(self.features, result.values, strict=True))}
-
-    def values(self, index: int = 0) -> dict[str, Any]:
-        """Feature -> value of one entity."""
-        return dict(zip(self.features, self.results[index].values, strict=True))
-
-    def bounds_of(self, index: int = 0) -> dict[str, Interval]:
-        """Feature -> effective bounds of one entity, its own sessions' included."""
-        return {**self.bounds, **self.results[index].bounds}
 
     def to_wire(self, *, text: bool) -> dict[str, Any]:
         """As the API writes it; text: for JSON, where NaN and infinities are text."""

@@ -47,7 +47,9 @@ def answer_of(
         (entity_of,) = request.entities
         sessions = _sessions(selection, merged, 0)
         one = (EntityAnswer(entity_of, row, token, bounds=sessions, no_data=unseen.get(0, ())),)
-        return Answer(refs, mode, t_us, planned.bounds, one, freshness, (), selection.doubles, tokens=request.tokens)
+        return Answer(
+            refs, mode, t_us, planned.bounds, one, freshness, (), doubles=selection.doubles, tokens=request.tokens
+        )
     columns: list[list[Any]] = [[]] * len(refs)
     errors: list[dict[str, str]] = [{} for _ in range(n)]
     known: dict[int, list[Any]] = {}
@@ -92,7 +94,9 @@ def answer_of(
         for i, entity in enumerate(request.entities)
     )
     flags = ("overflow",) if any(errors) else ()
-    return Answer(refs, mode, t_us, planned.bounds, results, freshness, flags, selection.doubles, tokens=request.tokens)
+    return Answer(
+        refs, mode, t_us, planned.bounds, results, freshness, flags, doubles=selection.doubles, tokens=request.tokens
+    )
 
 
 def _token(merged: Merged, lists: Sequence[ListMerged], entity: int) -> str:

@@ -25,7 +25,8 @@ from slicewise.serving.answering.requests import Entity, Scalar, instant, instan
 from slicewise.serving.answering.values import Converter, converter, has_doubles
 from slicewise.stores.online import keys
 from slicewise.stores.online import routing as nodes
-from slicewise.stores.online.port import NodeReply, StoreMetadata, TotalUntil
+from slicewise.stores.online.control_record import StoreMetadata, TotalUntil
+from slicewise.stores.online.operations.reading import NodeReply
 from slicewise.stores.online.sharded import metadata as joint_marks
 
 SELECTIONS = 1_000

@@ -11,10 +11,10 @@ from slicewise.features.plan.unit import PlannedFeature, StorageUnit
 from slicewise.serving.answering.catalog import Catalog
 from slicewise.serving.answering.memory.high_water import HighWater
 from slicewise.serving.answering.service import FeatureService
-from slicewise.serving.connection.steps import Flow, Read
+from slicewise.serving.connection.steps import Flow
 from slicewise.serving.metrics import Metrics
-from slicewise.stores.online.port import ReadReply
-from slicewise.windows.slices import format_duration
+from slicewise.stores.online.operations.reading import Read, ReadReply
+from slicewise.windows.durations import format_duration
 
 
 def leaderboards(deployment: Deployment) -> dict[str, Any]:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from slicewise.client import answers
+from slicewise.client.answers import LeaderboardRow as LeaderboardRow
 from slicewise.codec.leaderboards import StoredLeaderboard
 from slicewise.errors import IncarnationChanged, StoreUnavailable, UnknownName
 from slicewise.features.plan.leaderboard import PlannedLeaderboard
@@ -14,50 +15,17 @@ from slicewise.serving.answering.catalog import Catalog
 from slicewise.serving.answering.requests import instant_text
 from slicewise.serving.answering.service import ATTEMPTS, FeatureService
 from slicewise.serving.answering.values import json_safe
-from slicewise.serving.connection.steps import Flow, ReadLeaderboard, Reopen
-from slicewise.stores.online.model.leaderboards import PERIODS
-from slicewise.stores.online.port import LeaderboardReply
+from slicewise.serving.connection.steps import Flow, Reopen
+from slicewise.stores.online.operations.leaderboards import PERIODS, LeaderboardReply, ReadLeaderboard
 from slicewise.stores.online.routing import node_of
-from slicewise.windows.slices import format_duration
+from slicewise.windows.durations import format_duration
 
 MISSING, STALE, SHORT = "missing", "stale", "short"
 
 
 @dataclass(frozen=True)
-class LeaderboardRow:
-    """An entity on a board; rank 1 is the best."""
-
-    rank: int
-    entity: Mapping[str, Any]
-    value: Any
-
-
-@dataclass(frozen=True)
-class Leaderboard:
-    """A board as it stands, for the window [start_us, end_us); times in microseconds UTC, now by the store's clock.
-
-    more: whether entities beyond these rows have a value too. flags: "missing" (nobody made a board lately, there are
-    no rows), "stale" (its window ended more than two periods ago), "short" (fewer rows than could be known).
-    """
-
-    name: str
-    feature: str
-    k: int
-    every_us: int
-    now_us: int
-    start_us: int | None
-    end_us: int | None
-    written_us: int | None
-    rows: tuple[LeaderboardRow, ...]
-    more: bool
-    cover: Mapping[str, Mapping[int, int]]
-    """Topic id -> partition -> first offset that is not in it."""
-    flags: tuple[str, ...]
-
-    @property
-    def age_us(self) -> int | None:
-        """Since the end of its window."""
-        return None if self.end_us is None else self.now_us - self.end_us
+class Leaderboard(answers.Leaderboard):
+    """A board that the API can write."""
 
     def to_wire(self, *, text: bool) -> dict[str, Any]:
         """As the API writes it; text: for JSON, where infinities and the keys of objects are text."""

@@ -11,7 +11,7 @@ from slicewise.reading.plan import ReadMode, ReadPlan, Total, plan_read
 from slicewise.serving.answering.answer import Bounds
 from slicewise.serving.answering.catalog import Catalog, Selection, entity_tags
 from slicewise.serving.answering.requests import FeaturesRequest
-from slicewise.stores.online.port import TagRead
+from slicewise.stores.online.operations.reading import TagRead
 from slicewise.stores.online.routing import node_of
 from slicewise.stores.online.shapes import ListShape, ReadShape, UnitShape
 

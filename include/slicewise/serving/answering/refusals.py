@@ -14,10 +14,10 @@ from slicewise.reading.plan import ReadMode, ReadPlan
 from slicewise.serving.answering.catalog import Selection
 from slicewise.serving.answering.planned import Planned
 from slicewise.serving.answering.requests import FeaturesRequest, instant_text
+from slicewise.stores.online.control_record import StoreMetadata
 from slicewise.stores.online.model.phases import Phase, waits_for
-from slicewise.stores.online.port import StoreMetadata
 from slicewise.stores.online.rules.decisions import kept_from_us
-from slicewise.windows.slices import HOUR_US, ceil, resolution
+from slicewise.windows.durations import HOUR_US
 
 
 def check_ready(selection: Selection, marks: StoreMetadata, phases: Mapping[str, Phase], now_us: int) -> None:
@@ -82,7 +82,7 @@ def check_whole(request: FeaturesRequest, lists: Sequence[ListMerged], mode: Rea
 
 def _list_beyond(plan: ListPlan, feature: int, mode: ReadMode, kept_us: int, why: str) -> BeyondRetention:
     window = plan.features[feature].window
-    earliest = kept_us + window.offset_us + window.length_us - (window.closed in ("right", "neither"))
+    earliest = window.earliest_at(kept_us, plan.unit.slice_us)
     return BeyondRetention(
         f"{plan.unit.view}:{plan.features[feature].column} reaches further back than what is kept: {why}",
         where="at" if mode == "at" else "live window",
@@ -99,7 +99,7 @@ def _earliest(planned: Planned, now_us: int) -> int:
     for plan, retention_us in planned.kept:
         kept = kept_from_us(now_us, retention_us, plan.unit.slice_us)
         for feature in plan.features:
-            if not feature.window.is_lifetime:
+            if not feature.window.unbounded:
                 found.append(earliest_at(plan.unit, feature, kept))
             elif plan.horizon is not None:
                 found.append(plan.horizon * HOUR_US + feature.window.offset_us)
@@ -110,7 +110,7 @@ def _beyond(plan: ReadPlan, mode: ReadMode, t_us: int, kept: int, now_us: int, e
     short = [
         f"{plan.unit.view}:{feature.column}"
         for feature, interval in zip(plan.features, plan.interval_of, strict=True)
-        if plan.intervals[interval][0] < kept and not feature.window.is_lifetime
+        if plan.intervals[interval][0] < kept and not feature.window.unbounded
     ]
     what = (
         f"view {plan.unit.view!r} is kept from {instant_text(kept)}, "
@@ -146,11 +146,7 @@ def _before_totals(plan: ReadPlan, mode: ReadMode, kept: int, earliest: int) -> 
 
 def earliest_at(unit: StorageUnit, feature: PlannedFeature, kept_us: int) -> int:
     """The first `at` at which the feature's window starts at or after kept_us."""
-    window = feature.window
-    if not window.hop_us:
-        return ceil(kept_us, resolution(window, unit.slice_us)) + window.length_us + window.offset_us
-    complete = ceil(kept_us + window.length_us, window.hop_us) + window.offset_us
-    return complete - window.hop_us if window.open else complete
+    return feature.window.earliest_at(kept_us, unit.slice_us)
 
 
 def check_named(request: FeaturesRequest, selection: Selection) -> None:

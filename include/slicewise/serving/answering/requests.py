@@ -3,26 +3,24 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 from functools import lru_cache
-from typing import Any
 
 import msgspec
 
-from slicewise.clock import END_OF_TIME_US
+from slicewise.client.answers import Entity as Entity
+from slicewise.client.answers import Scalar as Scalar
+from slicewise.client.instants import instant as instant
+from slicewise.client.instants import instant_text as instant_text
+from slicewise.client.instants import instant_us as instant_us
 from slicewise.errors import BadRequest
 from slicewise.offsets.token import Token, decode_all
-
-Scalar = str | int | float | bool | None
-Entity = dict[str, Scalar | list[Scalar]]
-"""Entity columns, and what is asked for: a value or a list of values."""
 
 MAX_BODY_BYTES = 1 << 20
 MAX_ENTITIES = 1_000
 MAX_FEATURES = 500
 MAX_VALUES = 100_000
 """Entities times features of one request."""
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class FeaturesBody(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
@@ -141,46 +139,7 @@ def checked(
     )
 
 
-def instant_us(at: str | int | datetime) -> int:
-    """Microseconds UTC of an instant: RFC 3339 text or a datetime, both with zone, or an integer."""
-    us: int | None = None
-    if isinstance(at, bool):
-        us = None
-    elif isinstance(at, int):
-        us = at
-    else:
-        moment = at if isinstance(at, datetime) else _parsed(at)
-        if moment is not None and moment.tzinfo is not None:
-            us = (moment - _EPOCH) // timedelta(microseconds=1)
-    if us is None or not 0 <= us < END_OF_TIME_US:
-        raise BadRequest(
-            f"{at!r} is no instant",
-            where="at",
-            expected="RFC 3339 with zone, as 2013-01-01T12:00:00Z, or microseconds since 1970",
-            next_step="write the instant so, or leave `at` out for now",
-        )
-    return us
-
-
-def _parsed(text: Any) -> datetime | None:
-    try:
-        return datetime.fromisoformat(text)
-    except (ValueError, TypeError):
-        return None
-
-
-def instant(us: int) -> datetime:
-    """The aware datetime of microseconds UTC."""
-    return _EPOCH + timedelta(microseconds=us)
-
-
 @lru_cache(maxsize=16_384)
 def interval_text(interval: tuple[int, int]) -> tuple[str, str]:
     """`instant_text` of both its ends."""
     return instant_text(interval[0]), instant_text(interval[1])
-
-
-@lru_cache(maxsize=16_384)
-def instant_text(us: int) -> str:
-    """RFC 3339 in UTC, with as many digits as it needs."""
-    return instant(us).replace(tzinfo=None).isoformat() + "Z"

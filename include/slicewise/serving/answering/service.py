@@ -37,8 +37,11 @@ from slicewise.serving.answering.planned import Planned, Target, plan_selection,
 from slicewise.serving.answering.questions import questions_of
 from slicewise.serving.answering.refusals import check_kept, check_min_token, check_named, check_ready, check_whole
 from slicewise.serving.answering.requests import FeaturesRequest
-from slicewise.serving.connection.steps import Covers, Flow, Generation, Manifest, Read, Reopen
-from slicewise.stores.online.port import NodeReply, ReadReply, StoreMetadata
+from slicewise.serving.connection.steps import Flow, Generation, Reopen
+from slicewise.stores.online.control_record import StoreMetadata
+from slicewise.stores.online.operations.archive_versions import ReadArchiveVersions
+from slicewise.stores.online.operations.deploying import ReadManifest
+from slicewise.stores.online.operations.reading import NodeReply, Read, ReadReply
 from slicewise.stores.online.routing import check_one_set
 from slicewise.stores.online.rules import decisions
 from slicewise.stores.online.sharded import metadata as joint_marks
@@ -103,7 +106,7 @@ class FeatureService:
                 return found
             manifest: str | None = None
             if marks.units:
-                manifest = yield Manifest(marks.units)
+                manifest = yield ReadManifest(marks.units)
             if manifest is None:
                 self.catalog = None
                 raise NotReady(
@@ -265,7 +268,7 @@ class FeatureService:
                 where = (catalog.generation, part.unit.source)
                 if again or where not in self._covers:
                     # What a seq stands for never changes: it may be learned after the data.
-                    self._covers[where] = yield Covers(part.unit.source)
+                    self._covers[where] = yield ReadArchiveVersions(part.unit.source)
             sliced = [given(part) for part in selection.sliced]
             try:
                 stored, bases = [each for each, _ in sliced], [base for _, base in sliced]

@@ -1,1 +1,4 @@
-"""Connections to the store's nodes, and what was seen of each."""
+"""Connections to the store's nodes, and what was seen of each.
+
+Doors: Flow, AsyncConnection, blocking.
+"""

@@ -8,27 +8,18 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from typing import Any, Protocol, TypeVar
 
 from slicewise.errors import NotReady, StoreUnavailable
-from slicewise.offsets.vector import OffsetVector
 from slicewise.serving.connection.loop import Turns
-from slicewise.serving.connection.steps import (
-    Ask,
-    Covers,
-    Flow,
-    Generation,
-    Manifest,
-    Read,
-    ReadLeaderboard,
-    Reopen,
-    Status,
-)
-from slicewise.stores.online.port import EntityRead, LeaderboardReply, ReadReply, TagRead
+from slicewise.serving.connection.steps import Ask, Flow, Generation, Reopen
+from slicewise.stores.online.operation import Routed
+from slicewise.stores.online.operations.reading import Read
 from slicewise.stores.online.redis.adapter import AsyncReader
 
 T = TypeVar("T")
+R = TypeVar("R")
 RETRY_OPEN_S = 0.05
 
 
@@ -37,11 +28,7 @@ class Readable(Protocol):
 
     @property
     def generation(self) -> int: ...
-    def read(self, reads: Sequence[EntityRead | TagRead]) -> ReadReply: ...
-    def manifest(self, digest: str) -> str | None: ...
-    def covers(self, source: str) -> Mapping[int, OffsetVector]: ...
-    def board(self, name: str) -> LeaderboardReply: ...
-    def status(self, part: str) -> str | None: ...
+    def run(self, operation: Routed[R]) -> R: ...
     def close(self) -> None: ...
 
 
@@ -78,17 +65,7 @@ class SyncConnection:
         if self._store is None:
             self._store = self._open()
         store = self._store
-        if isinstance(ask, Read):
-            return store.read(ask.reads)
-        if isinstance(ask, Generation):
-            return self._generation(store)
-        if isinstance(ask, Manifest):
-            return store.manifest(ask.digest)
-        if isinstance(ask, Covers):
-            return store.covers(ask.source)
-        if isinstance(ask, ReadLeaderboard):
-            return store.board(ask.name)
-        return store.status(ask.part)
+        return self._generation(store) if isinstance(ask, Generation) else store.run(ask)
 
     def _generation(self, store: Readable) -> int:
         try:
@@ -164,22 +141,13 @@ class AsyncConnection:
         reader = self._reader
         if reader is None or reader.closed:
             reader = await self._open()
-        if isinstance(ask, Read):
-            start = time.perf_counter()
-            reply = await reader.read(ask.reads)
-            if self._observe is not None:
-                self._observe(time.perf_counter() - start)
-            return reply
         if isinstance(ask, Generation):
             return self._generation(reader)
-        if isinstance(ask, Manifest):
-            return await reader.manifest(ask.digest)
-        if isinstance(ask, Covers):
-            return await reader.covers(ask.source)
-        if isinstance(ask, ReadLeaderboard):
-            return await reader.board(ask.name)
-        assert isinstance(ask, Status)
-        return await reader.status(ask.part)
+        begun = time.perf_counter()
+        reply = await reader.run(ask)
+        if self._observe is not None and isinstance(ask, Read):
+            self._observe(time.perf_counter() - begun)
+        return reply
 
     def _generation(self, reader: AsyncReader) -> int:
         try:

@@ -7,57 +7,25 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from slicewise.offsets.vector import OffsetVector
-from slicewise.stores.online.port import EntityRead, ReadReply, TagRead
+from slicewise.stores.online.operation import Routed
+from slicewise.stores.online.operations.archive_versions import ReadArchiveVersions
+from slicewise.stores.online.operations.reading import EntityRead, Read, ReadReply, TagRead
 
 T = TypeVar("T")
 
 
 @dataclass(frozen=True)
-class Read:
-    """-> ReadReply, in one round trip."""
-
-    reads: Sequence[EntityRead | TagRead]
-
-
-@dataclass(frozen=True)
 class Generation:
-    """-> the generation that the open connection's keys name; a connection is opened if none is."""
-
-
-@dataclass(frozen=True)
-class Manifest:
-    """-> JSON of the deployment of this digest, or None."""
-
-    digest: str
-
-
-@dataclass(frozen=True)
-class Covers:
-    """-> archive seq -> cover, of a source."""
-
-    source: str
-
-
-@dataclass(frozen=True)
-class Status:
-    """-> what a running part says about itself, or None."""
-
-    part: str
-
-
-@dataclass(frozen=True)
-class ReadLeaderboard:
-    """-> BoardReply, in one round trip."""
-
-    name: str
+    """-> the store id that the open connection's keys name; a connection is opened if none is."""
 
 
 @dataclass(frozen=True)
 class Reopen:
-    """-> None; the connection is closed, the next ask opens another (of another incarnation)."""
+    """-> None; the connection is closed, the next ask opens another (of another server run)."""
 
 
-Ask = Read | Generation | Manifest | Covers | Status | ReadLeaderboard | Reopen
+Ask = Routed[Any] | Generation | Reopen
+"""An operation of the store -> its result; or something of the connection itself."""
 Flow = Generator[Ask, Any, T]
 
 
@@ -67,5 +35,5 @@ def read(reads: Sequence[EntityRead | TagRead]) -> Flow[ReadReply]:
 
 
 def covers(source: str) -> Flow[Mapping[int, OffsetVector]]:
-    found: Mapping[int, OffsetVector] = yield Covers(source)
+    found: Mapping[int, OffsetVector] = yield ReadArchiveVersions(source)
     return found

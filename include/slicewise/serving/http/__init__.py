@@ -1,1 +1,4 @@
-"""HTTP over the service object: application, forms, pages, metrics, admission."""
+"""HTTP over the service object: application, forms, pages, metrics, admission.
+
+Doors: app.
+"""

@@ -6,7 +6,7 @@ import json
 from html import escape
 
 from slicewise.features.plan.leaderboard import PlannedLeaderboard
-from slicewise.windows.slices import format_duration
+from slicewise.windows.durations import format_duration
 
 SOONEST_MS, LATEST_MS = 250, 5_000
 _STYLE = (

@@ -1,1 +1,4 @@
-"""The emission's query, its driver and its sinks."""
+"""The emission's query, its driver and its sinks.
+
+Doors: EmissionDriver, EmissionQuery.
+"""

@@ -13,7 +13,7 @@ from slicewise.spark.emission.status import EmissionMetrics, EmissionStatus
 from slicewise.spark.microbatch.healing import Onlooker
 from slicewise.spark.microbatch.status import Metrics
 from slicewise.spark.runtime.log import event
-from slicewise.stores.online.port import StoreMetadata
+from slicewise.stores.online.control_record import StoreMetadata
 
 
 @dataclass

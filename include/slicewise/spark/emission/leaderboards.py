@@ -13,6 +13,8 @@ from slicewise.features.plan.deployment import Deployment
 from slicewise.settings import Settings
 from slicewise.stores.log.publisher import Publisher
 from slicewise.stores.log.topics import KafkaLog
+from slicewise.stores.online.operations.connecting import ReadMetadata
+from slicewise.stores.online.operations.deploying import ReadManifest
 from slicewise.stores.online.redis import open_store
 
 
@@ -36,8 +38,8 @@ class TopicCorrections:
 def board_sinks(settings: Settings, emitted: EmittedView, clock: Clock) -> Sequence[Sink]:
     """The boards of this view, if it has any. Raises StoreUnavailable, NotReady."""
     with open_store(settings.redis_url) as store:
-        marks = store.marks()
-        manifest = store.manifest(marks.units) if marks.units else None
+        marks = store.run(ReadMetadata())
+        manifest = store.run(ReadManifest(marks.units)) if marks.units else None
     if manifest is None:
         raise NotReady("nothing is deployed on this store", progress=0.0, next_step="slicewise apply")
     deployment = Deployment.from_json(manifest)

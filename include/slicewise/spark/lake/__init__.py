@@ -1,1 +1,4 @@
-"""Archive, compaction, backfill and maintenance of the Iceberg tables."""
+"""Archive, compaction, backfill and maintenance of the Iceberg tables.
+
+Doors: Context, run_job, Report.
+"""

@@ -34,7 +34,7 @@ from slicewise.stores.lake.catalog import Catalog, IcebergTable, ensure
 from slicewise.stores.lake.gaps import accepted
 from slicewise.stores.lake.schemas import BAD, COVER, EVENTS, GOOD, LOG, OPS, log_table
 from slicewise.stores.log.topics import KafkaLog
-from slicewise.windows.slices import HOUR_US
+from slicewise.windows.durations import HOUR_US
 
 MAX_EVENTS = 5_000_000
 """Of one archive; what lies beyond comes with the next."""

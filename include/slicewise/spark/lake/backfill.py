@@ -24,8 +24,12 @@ from slicewise.stores.lake import slices
 from slicewise.stores.lake.archive import load, records_by_hour
 from slicewise.stores.lake.slices import Header
 from slicewise.stores.online.model import phases
+from slicewise.stores.online.operations.connecting import ReadTime
+from slicewise.stores.online.operations.publish_hour import ReadHours
+from slicewise.stores.online.operations.readiness import MarkBuilding, MarkReady
+from slicewise.stores.online.operations.status import PutStatus, ReadStatus
 from slicewise.stores.online.rules.decisions import START_SEQ
-from slicewise.windows.slices import HOUR_US
+from slicewise.windows.durations import HOUR_US
 
 TOGETHER = 48
 """Hours of one commit, after which progress is told."""
@@ -71,14 +75,14 @@ def _build(context: Context, unit: StorageUnit, report: Report) -> dict[str, obj
     events = records_by_hour(log, archive.snapshot_id) if log is not None else {}
     run, kept_from, left = UnitRun(context, table, report, None), context.kept_from(unit), 0
     begun, size, entities = time.monotonic(), 0, report.entities
-    context.store.mark_building(unit, 0, len(hours))
+    context.store.run(MarkBuilding(unit, 0, len(hours)))
     for begin in range(0, len(hours), TOGETHER):
         some = hours[begin : begin + TOGETHER]
         some_hours = f"hours {begin + 1} to {begin + len(some)} of {len(hours)}"
         _say(context, [unit], f"Spark computes {some_hours}")
         standing, fills = _written(table, filling, some, events)
         _say(context, [unit], f"{some_hours} are written to the store")
-        done = context.store.swapped(unit)
+        done = context.store.run(ReadHours(unit))
         todo = [hour for hour in some if done.get(hour, NOTHING) < standing[hour].seq]
         own = Header(START_SEQ, start)
         named = {hour: own if fills[hour] is Fill.START else standing[hour] for hour in todo}
@@ -86,13 +90,13 @@ def _build(context: Context, unit: StorageUnit, report: Report) -> dict[str, obj
         size += slices.bounds(table.table, [hour for hour in todo if hour >= kept_from])[1] if todo else 0
         run.bring(named, {hour: standing[hour].seq for hour in todo}, kept_from, dict.fromkeys(todo, "backfill"))
         left += report.left_over - before
-        context.store.mark_building(unit, begin + len(some), len(hours))
+        context.store.run(MarkBuilding(unit, begin + len(some), len(hours)))
     _say(context, [unit], "totals of days are written to the store")
     if unit.lifetime and not first_totals(context, table, report, filling):
         left += 1
     _total(context, table, hours, report)
     if not left:
-        context.store.mark_ready(unit, start, _views(context))
+        context.store.run(MarkReady(unit, start, _views(context)))
         _say(context, [unit], phases.OVER)
         event("unit_ready", unit=unit.storage_fingerprint, view=unit.view, hours=len(hours))
     else:
@@ -116,23 +120,23 @@ def _say(context: Context, units: Sequence[StorageUnit], text: str) -> None:
     if not units:
         return
     named = {unit.storage_fingerprint: text for unit in units}
-    text_now = phases.changed(context.store.status(phases.PART), named, context.clock.now_us())
-    context.store.put_status(phases.PART, text_now)
+    text_now = phases.changed(context.store.run(ReadStatus(phases.PART)), named, context.clock.now_us())
+    context.store.run(PutStatus(phases.PART, text_now))
 
 
 def _total(context: Context, table: UnitTable, hours: Sequence[int], report: Report) -> None:
     """Totals of all days that are over, before the first read: without them it would fetch every hour."""
-    kept_from, now_hour = context.kept_from(table.unit), context.store.time_us() // HOUR_US
+    kept_from, now_hour = context.kept_from(table.unit), context.store.run(ReadTime()) // HOUR_US
     for day in days_to_total(hours, None, now_hour):
         if (day + 1) * 24 > kept_from:
             report.add_day(table.unit, day, table.total(day))
 
 
 def _fill(context: Context, unit: StorageUnit, start: OffsetVector) -> dict[str, object]:
-    context.store.mark_building(unit, 0, 1)
+    context.store.run(MarkBuilding(unit, 0, 1))
     _say(context, [unit], "Spark writes its events to the store")
     done = fill(context, unit, start)
-    context.store.mark_ready(unit, start, _views(context))
+    context.store.run(MarkReady(unit, start, _views(context)))
     _say(context, [unit], phases.OVER)
     event("unit_ready", unit=unit.storage_fingerprint, view=unit.view, events=done.applied)
     return {

@@ -11,13 +11,7 @@ from dataclasses import dataclass
 
 from slicewise.errors import CommitConflict
 from slicewise.features.plan.unit import StorageUnit
-from slicewise.lifecycle.compaction import (
-    UnitHours,
-    Why,
-    days_to_total,
-    dirty_hours,
-    hours_to_compact,
-)
+from slicewise.lifecycle.compaction import UnitHours, Why, days_to_total, dirty_hours, hours_to_compact
 from slicewise.spark.lake.compaction import HourJob, UnitTable
 from slicewise.spark.lake.context import Context
 from slicewise.spark.lake.report import Report, hour_text
@@ -26,8 +20,11 @@ from slicewise.spark.runtime.log import warning
 from slicewise.stores.lake.archive import load, records_by_hour
 from slicewise.stores.lake.committed import record_ledger
 from slicewise.stores.lake.slices import Header
+from slicewise.stores.online.operations.archive_versions import PutArchiveVersion
+from slicewise.stores.online.operations.connecting import ReadTime
+from slicewise.stores.online.operations.publish_hour import MarkHour
 from slicewise.stores.online.rules.decisions import START_SEQ
-from slicewise.windows.slices import HOUR_US
+from slicewise.windows.durations import HOUR_US
 
 MAX_HOURS = 24
 _ATTEMPTS = 4
@@ -51,13 +48,13 @@ class Request:
 def compact(context: Context, request: Request) -> Report:
     """Runs it. The report's `dirty` counts the unit-hours that stay dirty. Event lists are never compacted."""
     report = Report("compact")
-    over_until = context.store.time_us() // HOUR_US  # before the archive: what comes later may not be in it
+    over_until = context.store.run(ReadTime()) // HOUR_US  # before the archive: what comes later may not be in it
     wanted = [unit for unit in context.deployment.declared.units if request.wants(unit)]
     units = [unit for unit in wanted if unit.event_list is None]
     for source in dict.fromkeys(unit.source for unit in wanted):
         report.add_archive(context.archive(source))
         record_ledger(context.catalog, context.store, source, context.deployment.source(source).topic)
-    now_hour = context.store.time_us() // HOUR_US
+    now_hour = context.store.run(ReadTime()) // HOUR_US
     tables = [context.unit_table(unit) for unit in units]
     known = [context.hours(table.unit, table.headers()) for table in tables]
     chosen = hours_to_compact(known, request.hour, request.only, request.max_hours, now_hour)
@@ -141,14 +138,16 @@ class UnitRun:
             outcome = outcomes.get(hour)
             if outcome is None or not outcome.entities["left_over"]:
                 start = header.cover if header.seq == START_SEQ else None
-                self.context.store.mark_swapped(self._unit, hour, holds[hour], start)
+                self.context.store.run(MarkHour(self._unit, hour, holds[hour], start))
             self.report.add_hour(self._unit, hour, why[hour], header, outcome)
 
     def register(self, headers: Mapping[int, Header]) -> None:
         """What the seqs of these hours stand for, before anything is swapped under them."""
         source = self._unit.source
         for seq, cover in {each.seq: each.cover for each in headers.values() if each.seq}.items():
-            self.context.store.put_cover(source, seq, cover)  # also one that is known: it must not be trimmed now
+            self.context.store.run(
+                PutArchiveVersion(source, seq, cover)
+            )  # also one that is known: it must not be trimmed now
 
     def _rows(self, hours: Sequence[int]) -> int:
         table = load(self.context.catalog, self._unit.source)

@@ -23,9 +23,18 @@ from slicewise.spark.lake.publish_hours import StoreRef
 from slicewise.stores.lake.archive import ArchiveState, load, newest_by_hour
 from slicewise.stores.lake.catalog import Catalog
 from slicewise.stores.lake.slices import Header
-from slicewise.stores.online.model.gaps import tell
-from slicewise.stores.online.operations.publish_total import first_horizon
-from slicewise.stores.online.port import OnlineStore, StoreMetadata
+from slicewise.stores.online.control_record import StoreMetadata
+from slicewise.stores.online.operations.archive_versions import (
+    CountArchiveVersions,
+    PutArchiveVersion,
+    TrimArchiveVersions,
+)
+from slicewise.stores.online.operations.connecting import HoldBuilds, ReadMetadata, ReadTime
+from slicewise.stores.online.operations.deploying import ReadManifest
+from slicewise.stores.online.operations.gaps import tell
+from slicewise.stores.online.operations.publish_hour import ReadHours
+from slicewise.stores.online.operations.publish_total import ReadTotalVersions, first_horizon
+from slicewise.stores.online.port import OnlineStore
 from slicewise.stores.online.redis import open_store
 from slicewise.stores.online.rules.decisions import check_clock
 from slicewise.stores.recovery.schema_places import settled
@@ -49,13 +58,13 @@ class Context:
     def open(session: SparkSession, settings: Settings, catalog: Catalog, clock: Clock) -> Context:
         """NotReady where nothing is deployed, ClockOff where the job's commits would be dated wrong."""
         store = open_store(settings.redis_url)
-        check_clock(clock.now_us(), store.time_us(), clock.now_us())
+        check_clock(clock.now_us(), store.run(ReadTime()), clock.now_us())
         marks = settled(store, settings.kafka_bootstrap, time.sleep)
-        manifest = store.manifest(marks.units) if marks.units else None
+        manifest = store.run(ReadManifest(marks.units)) if marks.units else None
         if manifest is None:
             raise NotReady("nothing is deployed", progress=0.0, next_step="slicewise apply")
         deployment = Deployment.from_json(manifest)
-        store.hold(_terms(deployment, marks))
+        store.run(HoldBuilds(_terms(deployment, marks)))
         return Context(session, settings, catalog, clock, store, marks, manifest, deployment)
 
     @property
@@ -76,17 +85,17 @@ class Context:
         done = Archiver(self.session, self.settings, self.catalog, declared, self.clock, starts, deployed).run()
         self.archives[source] = done.state
         if done.state.seq:
-            self.store.put_cover(source, done.state.seq, done.state.cover)
+            self.store.run(PutArchiveVersion(source, done.state.seq, done.state.cover))
         # a store that was emptied learns again what its answers will lack, before any view is ready
         tell(self.store, source, done.holes)
         return done
 
     def _deployed(self, source: str) -> Source | None:
         """The source as it is deployed now."""
-        units = self.store.marks().units
+        units = self.store.run(ReadMetadata()).units
         if units == self.marks.units:
             return self.deployment.source(source)
-        text = self.store.manifest(units)
+        text = self.store.run(ReadManifest(units))
         sources = () if text is None else Deployment.from_json(text).sources
         return next((each for each in sources if each.name == source), None)
 
@@ -107,31 +116,31 @@ class Context:
         table = load(self.catalog, unit.source)
         archive = self.archives[unit.source]
         starts = self.marks.starts_of([unit.storage_fingerprint])
-        swapped = self.store.swapped(unit)
+        swapped = self.store.run(ReadHours(unit))
         stands = {hour: (each.seq, each.cover) for hour, each in headers.items()}
         newest = newest_by_hour(table, archive.snapshot_id) if table is not None else {}
-        totals = self.store.lifetime_seqs(unit) if unit.lifetime else ()
+        totals = self.store.run(ReadTotalVersions(unit)) if unit.lifetime else ()
         return unit_hours(newest, stands, starts, archive.contained, swapped, self.kept_from(unit), totals)
 
     def trim_covers(self, source: str) -> int:
         """Lets the store forget which covers no hour of the source's units names; how many."""
-        count = self.store.covers_announced(source)
+        count = self.store.run(CountArchiveVersions(source))
         units = [unit for unit in self.deployment.units if unit.source == source and unit.event_list is None]
         hours = [self.hours(unit, self.unit_table(unit).headers()) for unit in units]
         live = [span for each in hours for span in each.named()]
-        return self.store.trim_covers(source, count, self.marks.epoch, live)
+        return self.store.run(TrimArchiveVersions(source, count, self.marks.epoch, live))
 
     def reached(self, unit: StorageUnit) -> Reached | None:
         """How far the totals of a unit with a lifetime reach, by the marks of now."""
-        return reached(self.store.marks(), unit.storage_fingerprint, self.archives[unit.source].contained)
+        return reached(self.store.run(ReadMetadata()), unit.storage_fingerprint, self.archives[unit.source].contained)
 
     def horizon_due(self, unit: StorageUnit) -> int:
         """The hour before which the hours of a unit with a lifetime are to be in its totals."""
-        return first_horizon(self.store.time_us(), unit.retention_us)
+        return first_horizon(self.store.run(ReadTime()), unit.retention_us)
 
     def kept_from(self, unit: StorageUnit) -> int:
         """First hour of which the store still keeps anything by itself."""
-        return first_kept(unit, self.store.marks(), self.store.time_us())
+        return first_kept(unit, self.store.run(ReadMetadata()), self.store.run(ReadTime()))
 
 
 def _terms(deployment: Deployment, marks: StoreMetadata) -> dict[str, int]:

@@ -17,9 +17,9 @@ from slicewise.spark.lake.context import Context
 from slicewise.spark.lake.listing import Fill
 from slicewise.spark.lake.partials import UnitRef
 from slicewise.spark.runtime.log import event
-from slicewise.stores.online.port import MicroBatchOutcome
-from slicewise.stores.online.rules import decisions
-from slicewise.windows.slices import HOUR_US
+from slicewise.stores.online.attempts import MicroBatchOutcome, added
+from slicewise.stores.online.operations.connecting import ReadTime
+from slicewise.windows.durations import HOUR_US
 
 _TASKS = 2
 
@@ -33,7 +33,7 @@ def fill(context: Context, unit: StorageUnit, start: OffsetVector) -> MicroBatch
     source = context.deployment.source(unit.source)
     wanted = f"({below(start)})"
     if keeps.expires:
-        oldest = context.store.time_us() - keeps.range_us
+        oldest = context.store.run(ReadTime()) - keeps.range_us
         wanted += f" AND hour >= {oldest // HOUR_US} AND event_time >= timestamp_micros({oldest})"
     frame = selected_events(context.session, context.settings, archive.snapshot_id, source, unit, wanted)
     newest_first = frame.coalesce(_TASKS).sortWithinPartitions(F.desc("event_time"))
@@ -41,6 +41,6 @@ def fill(context: Context, unit: StorageUnit, start: OffsetVector) -> MicroBatch
     done = [json.loads(row.outcome) for row in newest_first.mapInArrow(task, "outcome string").collect()]
     total = MicroBatchOutcome()
     for each in done:
-        total = decisions.added(total, MicroBatchOutcome(**each))
+        total = added(total, MicroBatchOutcome(**each))
     event("list_filled", unit=unit.storage_fingerprint, view=unit.view, rows=total.rows, applied=total.applied)
     return total

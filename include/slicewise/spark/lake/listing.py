@@ -16,8 +16,8 @@ from slicewise.spark.lake.partials import UnitRef, source_rows
 from slicewise.spark.lake.publish_hours import OUTCOME, StoreRef
 from slicewise.spark.microbatch.apply import drop, entities_of, with_functions
 from slicewise.stores.online import keys
-from slicewise.stores.online.port import ListBatch, MicroBatchOutcome
-from slicewise.stores.online.rules import decisions
+from slicewise.stores.online.attempts import MicroBatchOutcome, added
+from slicewise.stores.online.operations.event_lists import AddToList, ListBatch
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class Fill:
             for batch in batches:
                 if batch.num_rows:
                     for events in self.lists(unit, pa.Table.from_batches([batch])):
-                        total = decisions.added(total, self.store.connect().add(events))
+                        total = added(total, self.store.connect().run(AddToList(events)))
         except SlicewiseError:
             drop(self.store.url)
             raise

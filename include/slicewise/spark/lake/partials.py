@@ -23,7 +23,7 @@ from slicewise.features.schema.duplicates import duplicates_among
 from slicewise.features.schema.types import arrow_type
 from slicewise.spark.microbatch.apply import deployment_of, input_arrays, with_functions
 from slicewise.stores.lake.schemas import unit_entity
-from slicewise.windows.slices import HOUR_US
+from slicewise.windows.durations import HOUR_US
 
 Ints = NDArray[np.int64]
 EVENT_ID, COUNTED = "_event_id", "_counted"

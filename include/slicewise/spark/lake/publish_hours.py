@@ -21,7 +21,11 @@ from slicewise.offsets.vector import OffsetVector
 from slicewise.spark.lake.partials import Ints, RowShape, UnitRef, grouped, whole
 from slicewise.spark.microbatch.apply import connection, drop
 from slicewise.stores.online import keys
-from slicewise.stores.online.port import HourEntry, OnlineStore, ServerRun
+from slicewise.stores.online.control_record import ServerRun
+from slicewise.stores.online.operations.connecting import HoldBuilds
+from slicewise.stores.online.operations.day_totals import WriteDayTotals
+from slicewise.stores.online.operations.publish_hour import HourEntry, PublishHour
+from slicewise.stores.online.port import OnlineStore
 
 MINUTE_US = 60_000_000
 OUTCOME = pa.schema([("outcome", pa.string())])
@@ -40,7 +44,7 @@ class StoreRef:
     def connect(self) -> OnlineStore:
         """This process's connection. Raises IncarnationChanged, EpochSuperseded."""
         store = connection(self.url, self.incarnation, self.generation)
-        store.hold(self.terms)
+        store.run(HoldBuilds(self.terms))
         return store
 
 
@@ -78,7 +82,7 @@ class PublishHours:
             seq, cover = self.hours[hour]
             outcome: dict[str, Any] = {"swapped": 0, "stale": 0, "expired": 0, "left_over": 0}
             if hour not in self.silent:
-                done = self.store.connect().swap(unit, hour, seq, cover, rows.entries(begin, end, seq))
+                done = self.store.connect().run(PublishHour(unit, hour, seq, cover, rows.entries(begin, end, seq)))
                 outcome = {
                     "swapped": done.swapped,
                     "stale": done.stale,
@@ -196,7 +200,7 @@ class TotalDay:
         if not tags:
             return
         try:
-            written = self.store.connect().total_day(unit, list(tags), self.day)
+            written = self.store.connect().run(WriteDayTotals(unit, list(tags), self.day))
         except SlicewiseError:
             drop(self.store.url)
             raise

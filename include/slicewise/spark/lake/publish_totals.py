@@ -16,7 +16,7 @@ from slicewise.offsets.vector import OffsetVector
 from slicewise.spark.lake.partials import RowShape, UnitRef, grouped, whole
 from slicewise.spark.lake.publish_hours import OUTCOME, StoreRef, entity_tags_of
 from slicewise.spark.microbatch.apply import drop
-from slicewise.stores.online.port import LifetimeEntry
+from slicewise.stores.online.operations.publish_total import LifetimeEntry, PublishTotal
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ class PublishTotals:
         entries = [LifetimeEntry(tag, row, self.move.since) for tag, row in zip(tags, rows, strict=True)]
         try:
             store = self.store.connect()
-            done = store.bring(unit, self.move.horizon, self.seq, self.cover, entries, self.days)
+            done = store.run(PublishTotal(unit, self.move.horizon, self.seq, self.cover, entries, self.days))
         except SlicewiseError:
             drop(self.store.url)
             raise

@@ -13,7 +13,7 @@ from slicewise.spark.lake.archive import Archived
 from slicewise.spark.lake.publish_hours import HourOutcome
 from slicewise.stores.lake.records import BUILT
 from slicewise.stores.lake.slices import Header
-from slicewise.windows.slices import HOUR_US
+from slicewise.windows.durations import HOUR_US
 
 _SLICE = ("slice", "events", "entities", "late", "bytes")
 

@@ -16,6 +16,9 @@ from slicewise.spark.lake.publish_totals import PublishTotals
 from slicewise.spark.lake.report import Report
 from slicewise.spark.runtime.log import event, warning
 from slicewise.stores.lake.archive import load, newest_by_hour, records_by_hour
+from slicewise.stores.online.operations.archive_versions import CountArchiveVersions
+from slicewise.stores.online.operations.connecting import ReadMetadata
+from slicewise.stores.online.operations.publish_total import AnnounceTotal, MarkTotal
 from slicewise.stores.online.rules.decisions import START_SEQ
 
 
@@ -71,11 +74,11 @@ def _moved(
         move = _move(context, table, reached, seq, raw)
         if move is None:
             return reached is not None and context.horizon_due(unit) <= reached.hour
-        if not store.marks().ledger.dominates(cover):
+        if not store.run(ReadMetadata()).ledger.dominates(cover):
             warning("horizon_waits", unit=unit.storage_fingerprint, view=unit.view, seq=seq)
             return False
-        store.announce_lifetime(unit, move.horizon, seq, cover)
-        announced = store.covers_announced(unit.source)
+        store.run(AnnounceTotal(unit, move.horizon, seq, cover))
+        announced = store.run(CountArchiveVersions(unit.source))
         if _move(context, table, reached, seq, raw) != move:
             return False  # another run came between: the next one decides again
         move = Move(move.horizon, None) if anew else move
@@ -85,7 +88,7 @@ def _moved(
         report.add_horizon(unit, move.horizon, seq, done)
         if not done["left_over"]:
             start, whole = cover if seq == START_SEQ else None, move.since is None
-            is_marked = store.mark_horizon(unit, move.horizon, seq, announced, whole=whole, start=start)
+            is_marked = store.run(MarkTotal(unit, move.horizon, seq, announced, whole=whole, start=start))
             event("horizon", unit=unit.storage_fingerprint, view=unit.view, hour=move.horizon, marked=is_marked)
             return is_marked
         if move.since is None:

@@ -1,1 +1,4 @@
-"""The micro-batch lane: batches of pending events are applied to the store."""
+"""The micro-batch lane: batches of pending events are applied to the store.
+
+Doors: plan_stream, Metrics, drop.
+"""

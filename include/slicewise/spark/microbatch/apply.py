@@ -29,7 +29,13 @@ from slicewise.features.schema.duplicates import hashed
 from slicewise.features.schema.types import arrow_type
 from slicewise.stores.log.topics import KafkaLog
 from slicewise.stores.online import keys
-from slicewise.stores.online.port import Ids, ListBatch, MicroBatch, MicroBatchOutcome, OnlineStore, ServerRun
+from slicewise.stores.online.attempts import MicroBatchOutcome
+from slicewise.stores.online.control_record import ServerRun
+from slicewise.stores.online.operations.apply_batch import ApplyBatch, MicroBatch
+from slicewise.stores.online.operations.connecting import HoldBuilds
+from slicewise.stores.online.operations.event_lists import AddToList, ListBatch
+from slicewise.stores.online.operations.ids import Ids
+from slicewise.stores.online.port import OnlineStore
 from slicewise.stores.online.redis import open_store
 
 REFUSED_VALUE = 3
@@ -79,7 +85,7 @@ class MicroBatchTask:
         log_of(self.kafka_bootstrap).check_topic(self.topic, self.topic_id)
         store = connection(self.redis_url, self.incarnation, self.generation)
         deployment = deployment_of(self.manifest)
-        store.hold(self.terms)
+        store.run(HoldBuilds(self.terms))
         outcomes = []
         for partition in pc.unique(table["partition"]).to_pylist():
             part = table.filter(pc.equal(table["partition"], partition))
@@ -162,12 +168,14 @@ def _brought(
     if unit.event_list is not None:
         events = list_batch_of(unit, placed, source)
         return (
-            (store.add(events), kept - len(events.offset), 0) if events is not None else (MicroBatchOutcome(), kept, 0)
+            (store.run(AddToList(events)), kept - len(events.offset), 0)
+            if events is not None
+            else (MicroBatchOutcome(), kept, 0)
         )
     batch = batch_of(unit, placed, source, tail=tail, max_ahead_us=max_ahead_us)
     if batch is None:
         return MicroBatchOutcome(), kept, 0
-    return store.fold(batch), kept - len(batch.offset), int(np.bincount(batch.entity).max())
+    return store.run(ApplyBatch(batch)), kept - len(batch.offset), int(np.bincount(batch.entity).max())
 
 
 def _with_refused(left_out: dict[str, int], refused: int) -> dict[str, int]:

@@ -17,9 +17,13 @@ from slicewise.offsets.vector import OffsetVector
 from slicewise.settings import Settings
 from slicewise.spark.runtime.log import event, warning
 from slicewise.stores.log.topics import KafkaLog
+from slicewise.stores.online.control_record import ServerRun, StoreMetadata
 from slicewise.stores.online.model import metadata_backup as witness
 from slicewise.stores.online.model.metadata_backup import MetadataBackup, MetadataBackupFile
-from slicewise.stores.online.port import OnlineStore, Renewal, ServerRun, StoreMetadata
+from slicewise.stores.online.operations.committed import MarkLostOffsets
+from slicewise.stores.online.operations.connecting import Initialise, ReadMetadata
+from slicewise.stores.online.operations.deploying import Deploy, ReadManifest, Renewal
+from slicewise.stores.online.port import OnlineStore
 from slicewise.stores.recovery.beginning import Archived, archived_by, beginnings, of_topic, with_probes_ready
 
 
@@ -44,7 +48,7 @@ class Onlooker:
     """Of a driver beside the stream's, which heals nothing."""
 
     def look(self, store: OnlineStore) -> StoreMetadata:
-        return store.marks()
+        return store.run(ReadMetadata())
 
     def bridged(self, store: OnlineStore, deployment: Deployment, marks: StoreMetadata) -> StoreMetadata:  # noqa: ARG002
         return marks
@@ -79,12 +83,12 @@ class Healer:
     def look(self, store: OnlineStore) -> StoreMetadata:
         known = self._known()
         try:
-            marks = store.marks()
+            marks = store.run(ReadMetadata())
         except NotReady:
             if known is None or not known.units:
                 raise
             warning("store_emptied", generation=known.generation, epoch=known.epoch)
-            marks = store.initialise()
+            marks = store.run(Initialise())
         if marks.behind:
             marks = self._finished(store, marks)
         if known is not None:
@@ -111,7 +115,7 @@ class Healer:
             return marks
         warning("ledger_moved", units=len(anew), places=len(ahead.offsets))
         renewal = Renewal(frozenset(anew), ahead)
-        return store.deploy(deployment, marks.epoch, dict(marks.topics), renewal=renewal)
+        return store.run(Deploy(deployment, marks.epoch, dict(marks.topics), renewal=renewal))
 
     def lost_of(self, topic_id: str, marks: StoreMetadata) -> int:
         return sum(max(0, o - marks.ledger.get(at)) for at, o in self.lost.offsets.items() if at[0] == topic_id)
@@ -136,7 +140,7 @@ class Healer:
     def _told(self, store: OnlineStore, marks: StoreMetadata, known: MetadataBackup) -> StoreMetadata:
         lost = known.lost(marks)
         if lost or marks.known:
-            marks = store.tell_known(lost.join(self._brought(store, marks, known)))
+            marks = store.run(MarkLostOffsets(lost.join(self._brought(store, marks, known))))
         if bool(lost) != bool(self.lost):
             events = sum(offset - marks.ledger.get(place) for place, offset in lost.offsets.items())
             warning("store_lost", events=events) if lost else event("store_recovered")
@@ -172,25 +176,25 @@ class Healer:
         with KafkaLog(self.settings.kafka_bootstrap) as log:
             topics, first = beginnings(deployment, log, None if marks.units else self.archived)
         try:
-            marks = store.deploy(deployment, marks.epoch, topics, first)
+            marks = store.run(Deploy(deployment, marks.epoch, topics, first))
         except EpochSuperseded:
-            return store.marks()  # a person was quicker
+            return store.run(ReadMetadata())  # a person was quicker
         warning("deployed_again", epoch=marks.epoch, units=marks.units)
         return with_probes_ready(store, deployment, marks)
 
     def _finished(self, store: OnlineStore, marks: StoreMetadata) -> StoreMetadata:
         """A node of several was emptied or lost its newest deployment, or who deployed stopped between two nodes: it
         gets what the others have."""
-        manifest = store.manifest(marks.units) if marks.units else None
+        manifest = store.run(ReadManifest(marks.units)) if marks.units else None
         if manifest is None:
             return marks
         deployment = Deployment.from_json(manifest)
         with KafkaLog(self.settings.kafka_bootstrap) as log:
             topics, first = beginnings(deployment, log, self.archived)
         try:
-            found = store.deploy(deployment, marks.epoch, topics, first)
+            found = store.run(Deploy(deployment, marks.epoch, topics, first))
         except EpochSuperseded:
-            return store.marks()  # somebody was quicker
+            return store.run(ReadMetadata())  # somebody was quicker
         warning("nodes_deployed_again", nodes=[number + 1 for number in marks.behind], epoch=found.epoch)
         return with_probes_ready(store, deployment, found)
 
@@ -201,7 +205,7 @@ class Healer:
             return
         manifest = None
         if before is None or now.units != before.units or self._manifest is None:
-            manifest = self._manifest = store.manifest(now.units) if now.units else None
+            manifest = self._manifest = store.run(ReadManifest(now.units)) if now.units else None
         try:
             self.file.write(now, manifest)
         except OSError as error:  # a full disk: what is known is known while this process lives

@@ -37,8 +37,10 @@ from slicewise.spark.records.rows import REASONS, UnitColumns, with_units
 from slicewise.spark.runtime.log import event, warning
 from slicewise.stores.log.times import offsets_before
 from slicewise.stores.log.topics import KafkaLog
+from slicewise.stores.online.control_record import StoreMetadata
+from slicewise.stores.online.operations.committed import AdvanceCommitted, BeginBatch
 from slicewise.stores.online.operations.ids import unremembered
-from slicewise.stores.online.port import OnlineStore, StoreMetadata
+from slicewise.stores.online.port import OnlineStore
 from slicewise.stores.online.redis import open_store
 
 _PROBES_WAIT = 10
@@ -191,10 +193,10 @@ class SourceQuery:
         start, end = self._end, self._cover(self._offsets(batch_id))
         bound = (plan.epoch, plan.deployment.digest)
         self._log.check_topic(plan.source.topic, plan.topic_id)
-        self._store.begin_batch(start, *bound)
+        self._store.run(BeginBatch(start, *bound))
         told = [json.loads(row.outcome) for row in outcomes.collect()]
         self._log.check_topic(plan.source.topic, plan.topic_id)
-        self._store.advance_ledger(start, end, *bound)
+        self._store.run(AdvanceCommitted(start, end, *bound))
         self._end = end
         seconds = time.monotonic() - begun
         records = self.status.applied(told, seconds, REASONS)

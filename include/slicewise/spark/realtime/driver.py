@@ -19,7 +19,8 @@ from slicewise.spark.realtime.status import RealtimeMetrics, RealtimeStatus
 from slicewise.spark.runtime.log import event
 from slicewise.spark.runtime.session import tail_session, task_slots
 from slicewise.stores.log.topics import KafkaLog
-from slicewise.stores.online.port import OnlineStore, StoreMetadata
+from slicewise.stores.online.control_record import StoreMetadata
+from slicewise.stores.online.port import OnlineStore
 
 _EXECUTORS_S = 30.0
 """For how long a cluster may take to give what it has."""

@@ -27,7 +27,10 @@ from slicewise.spark.realtime.spec import spec_of, status_part
 from slicewise.spark.realtime.status import RealtimeStatus, WriterStatus
 from slicewise.spark.runtime.log import event
 from slicewise.stores.log.topics import KafkaLog
-from slicewise.stores.online.port import OnlineStore, ServerRun, StoreMetadata
+from slicewise.stores.online.control_record import ServerRun, StoreMetadata
+from slicewise.stores.online.operations.pending import BeginRealtime
+from slicewise.stores.online.operations.status import ReadStatus
+from slicewise.stores.online.port import OnlineStore
 from slicewise.stores.online.redis import open_store
 
 
@@ -73,7 +76,7 @@ class RealtimeQuery:
             self._hear(store)
             self._relieve()
             return
-        said = store.status(f"stream:{source.name}")
+        said = store.run(ReadStatus(f"stream:{source.name}"))
         fold = StreamStatus.parse(source.name, said) if said else None
         limit = self._settings.tail_start_lag
         self.status.waiting = waits_for(self._latest, marks.ledger, fold, limit, self.status.clock.now_us())
@@ -86,7 +89,7 @@ class RealtimeQuery:
         cover = OffsetVector({(self.plan.topic_id, p): offset for p, offset in start.items()})
         own = open_store(self._settings.redis_url)
         try:
-            marks = own.begin_tail(self.plan.source.name, cover, self.plan.epoch, self.plan.deployment.digest)
+            marks = own.run(BeginRealtime(self.plan.source.name, cover, self.plan.epoch, self.plan.deployment.digest))
             self._life = marks, own.incarnation
         finally:
             own.close()
@@ -106,7 +109,7 @@ class RealtimeQuery:
         begun_us = self.status.clock.now_us()
         query = (
             frame._jdf.writeStream()
-            .foreach(jvm.io.slicewise.spark.TailWriter.of(spec))
+            .foreach(jvm.io.slicewise.realtime.RealtimeWriter.of(spec))
             .queryName(f"tail-{plan.source.name}-{name}")
             .outputMode("update")
             .option("checkpointLocation", str(checkpoint))
@@ -137,7 +140,7 @@ class RealtimeQuery:
     def _hear(self, store: OnlineStore) -> None:
         said = []
         for partition in self.plan.start:
-            text = store.status(status_part(self.plan.source.name, partition))
+            text = store.run(ReadStatus(status_part(self.plan.source.name, partition)))
             each = WriterStatus.parse(text) if text else None
             for number, run in enumerate(self._runs):
                 if each is not None and each.run == run.name:

@@ -1,6 +1,6 @@
 """The JVM's tail writer is told all that it may not guess: one life of the store, names in keys, where columns stand.
 
-`java/…/TailWriter.java` makes itself of this JSON. It holds the store's address with its password: no text for logs.
+`jvm/…/RealtimeWriter.java` makes itself of this JSON. It holds the store's address with its password: no text for logs.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from slicewise.settings import Settings
 from slicewise.spark.microbatch.apply import Placed
 from slicewise.spark.microbatch.streaming import StreamPlan
 from slicewise.stores.online import keys
-from slicewise.stores.online.port import ServerRun, StoreMetadata
+from slicewise.stores.online.control_record import ServerRun, StoreMetadata
 from slicewise.stores.online.redis.commands import TAIL_LIST_SCRIPT, TAIL_SCRIPT
 from slicewise.stores.online.rules import decisions
 
-WRITER = "io.slicewise.spark.TailWriter"
+WRITER = "io.slicewise.realtime.RealtimeWriter"
 QUEUE = 8_192
 """Writes that wait to be sent, per task; beyond it the task waits."""
 TIMEOUT_MS = 5_000
@@ -30,7 +30,7 @@ PATIENCE_MS = 60_000
 
 
 def status_part(source: str, partition: int) -> str:
-    """Under which name the tail of a partition says what it does (`OnlineStore.status`); as JSON."""
+    """Under which name the tail of a partition says what it does (`PutStatus`); as JSON."""
     return f"tail:{source}:{partition}"
 
 
@@ -42,7 +42,7 @@ def spec_of(
     placed: Sequence[Placed],
     after: str | None = None,
 ) -> str:
-    """What `TailWriter.of` makes the writer of a plan's query of.
+    """What `RealtimeWriter.of` makes the writer of a plan's query of.
 
     placed: the units that the tail writes for; after: the run that it takes over from, of the same life."""
     source = plan.source.name

@@ -1,1 +1,4 @@
-"""Kafka records as typed columns."""
+"""Kafka records as typed columns.
+
+Doors: LogReader, parsed, with_units.
+"""

@@ -1,6 +1,6 @@
 """The log is followed by a small JVM of our own: each record is parsed once, by the parser of every stream.
 
-It is a child process without Spark (java/…/LogReader.java, docs/adr/0043): it polls, parses and writes columns ahead
+It is a child process without Spark (jvm/…/LogReader.java, docs/adr/0043): it polls, parses and writes columns ahead
 of who reads them, as far as a pipe and a short queue allow. What it says is in offset order within each partition.
 """
 
@@ -27,7 +27,7 @@ from slicewise.features.schema.types import BOOLEAN, STRING, TIMESTAMP, arrow_ty
 from slicewise.settings import Settings
 from slicewise.spark.records.parse import versions_of
 
-MAIN = "io.slicewise.spark.LogReader"
+MAIN = "io.slicewise.log.LogReader"
 LOST = 3
 """Its exit code where the log no longer holds what was asked for."""
 _JAR = "slicewise-spark.jar"

@@ -78,7 +78,7 @@ def _registered(session: SparkSession, source: Source, columns: Sequence[tuple[s
     """Name of the session's function (value, kafka time, partition, offset) -> struct of event time, reason and
     columns."""
     jvm: Any = session._jvm
-    package = jvm.io.slicewise.spark
+    package = jvm.io.slicewise.records
     if isinstance(package.Versions, JavaPackage):  # so py4j names what it does not know
         raise SettingsError(
             "the JVM lacks the record reader",

@@ -1,1 +1,4 @@
-"""What every Spark job needs: session, configuration, classes, workers, reports."""
+"""What every Spark job needs: session, configuration, classes, workers, reports.
+
+Doors: stream_session, job_session, log.
+"""

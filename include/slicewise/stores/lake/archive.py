@@ -23,7 +23,7 @@ from slicewise.features.plan.unit import Source
 from slicewise.features.schema.types import arrow_type, decimal_parts
 from slicewise.offsets.vector import OffsetVector, TopicPartition
 from slicewise.stores.lake.schemas import BAD, COVER, GOOD, LOG
-from slicewise.windows.slices import HOUR_US
+from slicewise.windows.durations import HOUR_US
 
 _SCHEMAS = "slicewise.schemas"
 """Property of a log table."""

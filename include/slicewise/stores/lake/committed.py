@@ -13,8 +13,10 @@ from slicewise.offsets.vector import OffsetVector
 from slicewise.stores.lake.catalog import Catalog, ensure
 from slicewise.stores.lake.records import append
 from slicewise.stores.lake.schemas import LEDGER
+from slicewise.stores.online.control_record import StoreMetadata
 from slicewise.stores.online.model.metadata_backup import MetadataBackup
-from slicewise.stores.online.port import OnlineStore, StoreMetadata
+from slicewise.stores.online.operations.connecting import ReadMetadata, ReadTime
+from slicewise.stores.online.port import OnlineStore
 
 
 def record_ledger(catalog: Catalog, store: OnlineStore, source: str, topic: str) -> bool:
@@ -22,8 +24,8 @@ def record_ledger(catalog: Catalog, store: OnlineStore, source: str, topic: str)
 
     Two runs at once may enter the same cover twice, which says the same. Raises CommitConflict.
     """
-    marks = store.marks()
-    now_us = store.time_us()
+    marks = store.run(ReadMetadata())
+    now_us = store.run(ReadTime())
     stands = (ledger_of(marks, topic).pack(), marks.epoch, marks.life)
     if stands == newest(catalog, source):
         return False

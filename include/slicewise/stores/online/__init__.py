@@ -1,1 +1,4 @@
-"""The online store: its port, keys and steps; rules, operations and adapters below."""
+"""The online store: its port, keys and steps; rules, operations and adapters below.
+
+Doors: OnlineStore, StoreMetadata, keys.
+"""

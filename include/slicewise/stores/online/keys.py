@@ -1,6 +1,7 @@
 """Every key of an entity has one tag, and one value has exactly one text.
 
-docs/format.md, section "Keys, fields, marks", gives the grammar with golden vectors.
+docs/format.md, section "Keys, fields, marks", gives the grammar with golden vectors. The names themselves stand in
+`codec/store_fields`.
 """
 
 from __future__ import annotations
@@ -12,21 +13,23 @@ from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from urllib.parse import quote
 
+from slicewise.codec.store_fields import fields as f
+from slicewise.codec.store_fields import keys as k
 from slicewise.errors import CodecError
 from slicewise.offsets.vector import TopicPartition
 
-MARKS = b"sw:marks:{0}"
-HOURS = b"c"
-TOTAL = b"d"
-LIFETIME = b"t"
+MARKS = k.METADATA_KEY.form
+HOURS = f.COMPACTED.form
+TOTAL = f.DAY_TOTAL.form
+LIFETIME = f.LIFETIME.form
 """Of a hot hash: the total of all hours before a horizon."""
-PENTAD = b"p"
+PENTAD = f.FIVE_DAY_TOTAL.form
 """In the hash of a pentad's last day."""
-LOW = b"w"
+LOW = f.LOW.form
 """Of an event list: the newest identity that was trimmed."""
-TAIL_COUNT = b"m"
+TAIL_COUNT = f.PENDING_COUNT.form
 """Of a hot hash: how many events its tail fields hold; absent where it has none."""
-TAIL_FIELDS = b"q:"
+TAIL_FIELDS = f.PENDING.prefix
 """What the names of tail fields begin with, and no others of a hot hash."""
 _EPOCH_ORDINAL = datetime.date(1970, 1, 1).toordinal()
 _EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
@@ -109,7 +112,7 @@ def unit_name(fingerprint: str, term: int) -> str:
 
 
 def hot_key(generation: int, tag: bytes, unit: str) -> bytes:
-    return b"sw:%d:{%s}:%s:hot" % (generation, tag, unit.encode())
+    return k.HOT_KEY.form % (generation, tag, unit.encode())
 
 
 @lru_cache(maxsize=4096)
@@ -119,36 +122,36 @@ def day_text(day: int) -> str:
 
 
 def day_key(generation: int, tag: bytes, unit: str, day: int) -> bytes:
-    return b"sw:%d:{%s}:%s:day:%s" % (generation, tag, unit.encode(), day_text(day).encode())
+    return k.DAY_KEY.form % (generation, tag, unit.encode(), day_text(day).encode())
 
 
 def list_key(generation: int, tag: bytes, unit: str) -> bytes:
     """The hash of an event list: guards, low-water mark."""
-    return b"sw:%d:{%s}:%s:list" % (generation, tag, unit.encode())
+    return k.LIST_KEY.form % (generation, tag, unit.encode())
 
 
 def members_key(generation: int, tag: bytes, unit: str) -> bytes:
     """The sorted set of an event list."""
-    return b"sw:%d:{%s}:%s:events" % (generation, tag, unit.encode())
+    return k.MEMBERS_KEY.form % (generation, tag, unit.encode())
 
 
 def ids_key(generation: int, tag: bytes, unit: str) -> bytes:
     """The hash of the ids that are remembered of an entity's events, a field per place (`ids_field`)."""
-    return b"sw:%d:{%s}:%s:ids" % (generation, tag, unit.encode())
+    return k.IDS_KEY.form % (generation, tag, unit.encode())
 
 
 def ids_field(place: TopicPartition) -> bytes:
-    return b"i:%s:%d" % (place[0].encode(), place[1])
+    return f.REMEMBERED.form % (place[0].encode(), place[1])
 
 
 def guard_field(place: TopicPartition) -> bytes:
-    return b"l:%s:%d" % (place[0].encode(), place[1])
+    return f.APPLIED.form % (place[0].encode(), place[1])
 
 
 def running_fields(numbers: Iterable[int], place: TopicPartition) -> list[bytes]:
     """Of one place, one per slice number."""
-    end = b":%s:%d" % (place[0].encode(), place[1])
-    return [b"r:%d%s" % (number, end) for number in numbers]
+    form = b"%s%%d:%s" % (f.RUNNING.prefix, place_text(place))  # a topic id has no percent sign
+    return [form % number for number in numbers]
 
 
 def place_text(place: TopicPartition) -> bytes:
@@ -163,16 +166,16 @@ def tail_field(place: bytes, number: int) -> bytes:
 
 def tail_head(place: bytes) -> bytes:
     """The field that says which tail fields a place (`place_text`) has."""
-    return b"o:%s" % place
+    return f.PENDING_NUMBERS.prefix + place
 
 
 def skip_field(place: TopicPartition) -> bytes:
-    return b"x:%s:%d" % (place[0].encode(), place[1])
+    return f.SKIPPED.form % (place[0].encode(), place[1])
 
 
 def hour_fields(hour: int) -> tuple[bytes, bytes, bytes]:
     """Hour total, slices, minutes."""
-    return b"h:%d" % hour, b"s:%d" % hour, b"m:%d" % hour
+    return f.HOUR.form % hour, f.SLICES.form % hour, f.MINUTES.form % hour
 
 
 def parse_place(topic: bytes, partition: bytes) -> TopicPartition:
@@ -180,10 +183,10 @@ def parse_place(topic: bytes, partition: bytes) -> TopicPartition:
 
 
 def swapped_key(generation: int, unit: str) -> bytes:
-    return b"sw:%d:swapped:%s:{0}" % (generation, unit.encode())
+    return k.PUBLISHED_KEY.form % (generation, unit.encode())
 
 
-TOTALS = b"t:"
+TOTALS = f.TOTAL_VERSION.prefix
 """Beside the swapped hours: `t:<seq>`, a seq that totals may name, and the horizon that it was first named for."""
 
 
@@ -193,18 +196,19 @@ def swapped_hours(fields: Iterable[tuple[bytes, bytes]]) -> dict[int, int]:
 
 
 def covers_key(generation: int, source: str) -> bytes:
-    return b"sw:%d:covers:%s:{0}" % (generation, _encoded(source).encode())
+    return k.VECTORS_KEY.form % (generation, _encoded(source).encode())
 
 
 def board_key(generation: int, name: str, end_us: int | None = None) -> bytes:
     """The board of a leaderboard; with a window end, what is remembered of it for corrections."""
-    past = b"" if end_us is None else b":%d" % end_us
-    return b"sw:%d:board:%s%s" % (generation, name.encode(), past)
+    if end_us is None:
+        return k.LEADERBOARD_KEY.form % (generation, name.encode())
+    return k.PAST_LEADERBOARD_KEY.form % (generation, name.encode(), end_us)
 
 
 def manifest_key(digest: str) -> bytes:
-    return b"sw:manifest:%s" % digest.encode()
+    return k.MANIFEST_KEY.form % digest.encode()
 
 
 def status_key(part: str) -> bytes:
-    return b"sw:status:%s" % part.encode()
+    return k.STATUS_KEY.form % part.encode()

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 
 from slicewise.errors import SettingsError, SlicewiseError, StoreUnavailable
 from slicewise.settings import MOST_NODES
-from slicewise.stores.online.port import EntityRead, ReadReply, ServerRun, StoreMetadata, TagRead, UnitReply
+from slicewise.stores.online.control_record import ServerRun, StoreMetadata
 from slicewise.stores.online.steps import Command, Steps
 
 T = TypeVar("T")
@@ -110,11 +110,11 @@ def joint_life(lives: Sequence[ServerRun]) -> ServerRun:
 
 
 # ------------------------------------------------------------------ operations of several nodes
-Joint = Generator[Sequence[Any], list[Any], T]
+ShardedSteps = Generator[Sequence[Any], list[Any], T]
 """As `Steps`, of commands that say whose they are (`On`)."""
 
 
-def at(node: int, steps: Steps[T]) -> Joint[T]:
+def on_node(node: int, steps: Steps[T]) -> ShardedSteps[T]:
     """An operation of one node."""
     return _value((yield from together({node: steps})), node)
 
@@ -123,7 +123,7 @@ def _value(found: Mapping[int, T], node: int) -> T:
     return found[node]
 
 
-def together(many: Mapping[int, Steps[T]]) -> Joint[dict[int, T]]:
+def together(many: Mapping[int, Steps[T]]) -> ShardedSteps[dict[int, T]]:
     """Operations of several nodes side by side: what they ask next is asked at once. The first that fails ends all."""
     done: dict[int, T] = {}
     asked: dict[int, Sequence[Command]] = {}
@@ -142,34 +142,12 @@ def together(many: Mapping[int, Steps[T]]) -> Joint[dict[int, T]]:
         asked = {}
 
 
-# ------------------------------------------------------------------ reads
-def tag_of(read: EntityRead | TagRead) -> bytes:
-    """The tag whose keys are read."""
-    if isinstance(read, TagRead):
-        return read.tag
-    unit = read.units[0]
-    key = unit.hot if unit.hot is not None else unit.days[0][0]
-    return key[key.index(b"{") + 1 : key.index(b"}")]
-
-
 def by_node(tags: Sequence[bytes], count: int) -> dict[int, list[int]]:
     """Node -> positions of its tags, ascending."""
     found: dict[int, list[int]] = {}
     for position, tag in enumerate(tags):
         found.setdefault(node_of(tag, count), []).append(position)
     return found
-
-
-def joined(
-    replies: Mapping[int, ReadReply], places: Mapping[int, Sequence[int]], entities: int, count: int
-) -> ReadReply:
-    """One reply of those of single nodes; places: where each one's entities stand."""
-    found: list[list[UnitReply]] = [[]] * entities
-    nodes = [0] * entities
-    for number, reply in replies.items():
-        for position, units in zip(places.get(number, ()), reply.entities, strict=True):
-            found[position], nodes[position] = units, number
-    return ReadReply({number: reply.only for number, reply in replies.items()}, found, nodes, count)
 
 
 def check_one_set(marks: Mapping[int, StoreMetadata]) -> None:

@@ -1,14 +1,10 @@
-"""What a plan reads has one shape under every tag: its commands are made once, the tag put in."""
+"""What a plan reads has one shape under every tag; `steps.Tagged` makes the commands of a tag of it."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import NamedTuple
-
-from slicewise.stores.online import keys
-from slicewise.stores.online.steps import Fields, Members, Whole
 
 
 class UnitShape(NamedTuple):
@@ -42,17 +38,3 @@ class ReadShape:
     def count(self) -> int:
         """How many commands."""
         return sum(1 + len(ranges) for _, ranges in self.units)
-
-    def commands(self, tag: bytes) -> Sequence[Fields | Whole | Members]:
-        """What is read under this tag, unit by unit."""
-        found: list[Fields | Whole | Members] = []
-        for each in self.units:
-            if isinstance(each, ListShape):
-                found.append(Whole(keys.list_key(self.generation, tag, each.unit)))
-                key = keys.members_key(self.generation, tag, each.unit)
-                found += [Members(key, *wanted) for wanted in each.ranges]
-                continue
-            unit, days = each
-            found.append(Whole(keys.hot_key(self.generation, tag, unit)))
-            found += [Fields(keys.day_key(self.generation, tag, unit, day), names) for day, names in days]
-        return found

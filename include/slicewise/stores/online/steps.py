@@ -10,12 +10,12 @@ from collections.abc import Callable, Generator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from slicewise.errors import StoreUnavailable
-from slicewise.stores.online.keys import MARKS
+from slicewise.stores.online import keys
+from slicewise.stores.online.shapes import ListShape, ReadShape
 
 if TYPE_CHECKING:
     from slicewise.codec import Room
     from slicewise.features.declare.event_list import EventList
-    from slicewise.stores.online.shapes import ReadShape
 
 T = TypeVar("T")
 
@@ -82,6 +82,21 @@ class Tagged(NamedTuple):
 
     shape: ReadShape
     tag: bytes
+
+    def commands(self) -> Sequence[Fields | Whole | Members]:
+        """What is read under this tag, unit by unit."""
+        store_id, tag = self.shape.generation, self.tag
+        commands: list[Fields | Whole | Members] = []
+        for shape in self.shape.units:
+            if isinstance(shape, ListShape):
+                commands.append(Whole(keys.list_key(store_id, tag, shape.unit)))
+                key = keys.members_key(store_id, tag, shape.unit)
+                commands += [Members(key, *wanted) for wanted in shape.ranges]
+                continue
+            unit, days = shape
+            commands.append(Whole(keys.hot_key(store_id, tag, unit)))
+            commands += [Fields(keys.day_key(store_id, tag, unit, day), names) for day, names in days]
+        return commands
 
 
 class Passed(NamedTuple):
@@ -168,8 +183,8 @@ Command = Time | Fields | Whole | Members | Text | PutText | PutLeaderboard | To
 Steps = Generator[Sequence[Command], list[Any], T]
 
 TIME = Time()
-WHOLE_MARKS = Whole(MARKS)
-STANDING = Fields(MARKS, (b"generation", b"epoch"))
+WHOLE_MARKS = Whole(keys.MARKS)
+STANDING = Fields(keys.MARKS, (b"generation", b"epoch"))
 """What every read asks besides its data."""
 MISSED = -1
 EXPIRED = -2

@@ -9,7 +9,10 @@ from slicewise.features.plan.deployment import Deployment
 from slicewise.offsets.vector import OffsetVector
 from slicewise.settings import Settings
 from slicewise.stores.log.topics import KafkaLog
-from slicewise.stores.online.port import OnlineStore, StoreMetadata
+from slicewise.stores.online.control_record import StoreMetadata
+from slicewise.stores.online.operations.connecting import ReadMetadata
+from slicewise.stores.online.operations.readiness import MarkReady
+from slicewise.stores.online.port import OnlineStore
 
 Archived = Callable[[str], OffsetVector]
 """Source -> what its archive holds."""
@@ -54,5 +57,5 @@ def with_probes_ready(store: OnlineStore, deployment: Deployment, marks: StoreMe
     late = [unit for unit in deployment.units if unit.project == own.PROJECT]
     late = [unit for unit in late if unit.storage_fingerprint not in marks.ready]
     for unit in late:
-        store.mark_ready(unit, marks.starts[unit.storage_fingerprint], {unit.view: [unit.storage_fingerprint]})
-    return store.marks() if late else marks
+        store.run(MarkReady(unit, marks.starts[unit.storage_fingerprint], {unit.view: [unit.storage_fingerprint]}))
+    return store.run(ReadMetadata()) if late else marks

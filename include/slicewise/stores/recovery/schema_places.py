@@ -13,11 +13,14 @@ from collections.abc import Callable
 from slicewise.errors import EpochSuperseded
 from slicewise.features.plan.deployment import Deployment
 from slicewise.stores.log.topics import KafkaLog
-from slicewise.stores.online.port import OnlineStore, StoreMetadata
+from slicewise.stores.online.control_record import StoreMetadata
+from slicewise.stores.online.operations.connecting import ReadMetadata
+from slicewise.stores.online.operations.deploying import Deploy, ReadManifest
+from slicewise.stores.online.port import OnlineStore
 from slicewise.stores.recovery.beginning import of_topic
 
 LEASE_S = 5.0
-"""From when a deployment is seen that has a place to be recorded; more than `TRUST_NS` of java/…/TailSender.java."""
+"""From when a deployment is seen that has a place to be recorded; more than `TRUST_NS` of jvm/…/RealtimeSender.java."""
 
 
 def record_places(store: OnlineStore, log: KafkaLog, deployment: Deployment, marks: StoreMetadata) -> StoreMetadata:
@@ -29,14 +32,14 @@ def record_places(store: OnlineStore, log: KafkaLog, deployment: Deployment, mar
         topic_id = marks.topics[topic]
         log.check_topic(topic, topic_id)
         places[name] = of_topic(log.latest(topic), topic_id)
-    return store.deploy(deployment.placed(places), marks.epoch, dict(marks.topics))
+    return store.run(Deploy(deployment.placed(places), marks.epoch, dict(marks.topics)))
 
 
 def settled(store: OnlineStore, bootstrap: str, pause: Callable[[float], object]) -> StoreMetadata:
     """The marks, once no place of a schema is to be recorded; records those that are."""
     while True:
-        marks = store.marks()
-        text = store.manifest(marks.units) if marks.units else None
+        marks = store.run(ReadMetadata())
+        text = store.run(ReadManifest(marks.units)) if marks.units else None
         deployment = None if text is None else Deployment.from_json(text)
         if deployment is None or not deployment.opening:
             return marks

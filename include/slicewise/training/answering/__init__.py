@@ -1,1 +1,4 @@
-"""Questions answered from events, by the rules of the online answer."""
+"""Questions answered from events, by the rules of the online answer.
+
+Doors: Asked, resolve, Question.
+"""

@@ -18,13 +18,13 @@ from slicewise.offsets.token import Token
 from slicewise.training.answering.entities import entities_of
 from slicewise.training.answering.knowledge import Covers
 from slicewise.training.answering.local import Bounds, Question, UnitEvents, answer
-from slicewise.training.answering.questions import answered
+from slicewise.training.answering.questions import answered, question_types
 from slicewise.training.answering.rows import events_of, unit_events
 from slicewise.training.answering.sessions import settled
 from slicewise.training.archive import Archive, Archived, refuse_beyond, refuse_unarchived
 from slicewise.training.ranges import Ints
 from slicewise.training.tables.spine import Spine
-from slicewise.windows.slices import Mode, bounds_columns
+from slicewise.windows.bounds import Mode
 
 KNOWLEDGE = ("event_time", "token")
 
@@ -115,6 +115,11 @@ def entity_types(asked: Sequence[Asked]) -> dict[str, str]:
     return types
 
 
+def questions_of(asked: Sequence[Asked]) -> dict[str, str]:
+    """Declared type of every column that the features are asked by. Raises BadRequest."""
+    return question_types((each.unit, each.features) for each in asked)
+
+
 def reach(
     deployment: Deployment, archive: Archive, asked: Sequence[Asked], latest_us: int | None
 ) -> dict[str, Archived]:
@@ -184,7 +189,7 @@ def incomplete(
             continue
         if tokens is None:
             slice_us = each.unit.slice_us
-            bounds = {f.column: bounds_columns(f.window, "event_time", at_us, slice_us) for f in each.features}
+            bounds = {f.column: f.window.bounds_columns("event_time", at_us, slice_us) for f in each.features}
         else:
             bounds = _recorded(each, tokens_of(each.unit, tokens))
         for feature in each.features:
@@ -221,7 +226,7 @@ def read_unit(
 def _by_mode(asked: Asked, spine: Spine, mode: Mode) -> dict[str, Bounds]:
     unit = asked.unit
     return {
-        feature.column: bounds_columns(feature.window, mode, spine.at_us, unit.slice_us) for feature in asked.features
+        feature.column: feature.window.bounds_columns(mode, spine.at_us, unit.slice_us) for feature in asked.features
     }
 
 

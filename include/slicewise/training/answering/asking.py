@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from slicewise.errors import BadRequest
 from slicewise.features.plan.deployment import Deployment
 from slicewise.offsets.token import Token
-from slicewise.training.answering.ask import KNOWLEDGE, Asked, entity_types, named, resolve
-from slicewise.training.answering.questions import questions_of
+from slicewise.training.answering.ask import KNOWLEDGE, Asked, entity_types, named, questions_of, resolve
 from slicewise.training.tables.spine import Given, Spine, given_spine, read_spine, tokens_in
 
 

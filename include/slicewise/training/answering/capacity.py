@@ -27,7 +27,7 @@ def beyond_capacity(events: UnitEvents, features: Sequence[PlannedFeature], ques
     for feature in features:
         start, end = question.bounds[feature.column]
         first, beyond = events.source.between(question.entity, start, end)
-        rows = feature.window.rows
+        rows = feature.window.most_rows
         if rows:
             reaches = (beyond - first < rows) | (beyond - rows <= low)
         else:

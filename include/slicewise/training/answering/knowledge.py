@@ -11,7 +11,7 @@ import numpy.typing as npt
 from slicewise.offsets.token import Token
 from slicewise.offsets.vector import OffsetVector, TopicPartition
 from slicewise.training.ranges import Ints
-from slicewise.windows.slices import HOUR_US
+from slicewise.windows.durations import HOUR_US
 
 Flags = npt.NDArray[np.bool_]
 

@@ -15,7 +15,7 @@ def last_rows(events: UnitEvents, feature: PlannedFeature, question: Question) -
     """The partial of every row's last events within its bounds."""
     start, end = question.bounds[feature.column]
     first, beyond = events.source.between(question.entity, start, end)
-    most = feature.window.rows
+    most = feature.window.most_rows
     parts = []
     for part in batches(np.minimum(beyond - first, most), ITEMS_AT_ONCE):
         position, owner = _positions(events, question, part, first[part], beyond[part], most)

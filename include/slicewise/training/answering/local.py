@@ -20,7 +20,7 @@ from slicewise.training.answering.question import Question as Question
 from slicewise.training.answering.question import UnitEvents as UnitEvents
 from slicewise.training.answering.tree import ITEMS_AT_ONCE, SliceTree, SortedRows, Transit
 from slicewise.training.ranges import Ints, batches, expand
-from slicewise.windows.slices import SLICES, holds_end
+from slicewise.windows.slices import SLICES
 
 ROWS_OF_COVERS_AT_ONCE = 20_000
 
@@ -35,10 +35,10 @@ def answer(
 
     transit: see SliceTree.build.
     """
-    timed = [feature for feature in features if not feature.window.rows]
+    timed = [feature for feature in features if not feature.window.most_rows]
     partials = dict(zip((f.column for f in timed), _partials(events, timed, question, transit), strict=True))
     for feature in features:
-        if feature.window.rows:
+        if feature.window.most_rows:
             partials[feature.column] = last_rows(events, feature, question)
     return {
         f.column: f.aggregate.finish_columns_at(partials[f.column], functools.partial(_ends, question, f))
@@ -48,7 +48,7 @@ def answer(
 
 def _ends(question: Question, feature: PlannedFeature) -> Ints:
     """The instants that ages are counted from."""
-    return question.bounds[feature.column][1] - holds_end(feature.window, question.mode)
+    return question.bounds[feature.column][1] - feature.window.holds_end(question.mode)
 
 
 def _partials(
@@ -80,7 +80,7 @@ def _tree_slice(unit: StorageUnit) -> int:
     """Of an event list, which has none: one that cuts its windows into some parts; bounds cut slices anywhere."""
     if unit.event_list is None:
         return unit.slice_us
-    shortest = min((f.window.length_us for f in unit.features if not f.window.rows), default=SLICES[-1])
+    shortest = min((f.window.length_us for f in unit.features if not f.window.most_rows), default=SLICES[-1])
     return max((each for each in SLICES if each * 10 <= shortest), default=SLICES[0])
 
 

@@ -11,7 +11,7 @@ from slicewise.training.answering.entities import Entities
 from slicewise.training.answering.knowledge import Covers
 from slicewise.training.answering.tree import SortedRows
 from slicewise.training.ranges import Ints
-from slicewise.windows.slices import Mode
+from slicewise.windows.bounds import Mode
 
 Bounds = tuple[Ints, Ints]
 

@@ -6,7 +6,6 @@ It holds a value, or a list of values: the answer has its shape. docs/adr/0033-a
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
@@ -14,9 +13,6 @@ from slicewise.aggregates import Finished
 from slicewise.aggregates.sketches.membership import asking
 from slicewise.errors import BadRequest
 from slicewise.features.plan.unit import PlannedFeature, StorageUnit
-
-if TYPE_CHECKING:
-    from slicewise.training.answering.ask import Asked
 
 
 def question_types(asked: Iterable[tuple[StorageUnit, Iterable[PlannedFeature]]]) -> dict[str, str]:
@@ -36,11 +32,6 @@ def question_types(asked: Iterable[tuple[StorageUnit, Iterable[PlannedFeature]]]
                     next_step="ask for them in two data sets",
                 )
     return types
-
-
-def questions_of(asked: Iterable[Asked]) -> dict[str, str]:
-    """The same of what a data set asks."""
-    return question_types((each.unit, each.features) for each in asked)
 
 
 def answered(feature: PlannedFeature, finished: Finished, table: pa.Table) -> Finished:

@@ -24,7 +24,7 @@ def settled(
     heads: dict[int, Ints] = {}
     source = events.source
     for feature in features:
-        gap_us = feature.window.gap_us
+        gap_us = feature.window.session_gap_us
         if not gap_us:
             continue
         if gap_us not in heads:

@@ -1,1 +1,4 @@
-"""Archived events as training reads them, and the job that archives what is missing."""
+"""Archived events as training reads them, and the job that archives what is missing.
+
+Doors: Offline, archive_first.
+"""

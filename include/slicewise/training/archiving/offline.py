@@ -15,6 +15,8 @@ from slicewise.features.plan.deployment import Deployment
 from slicewise.features.plan.unit import Source
 from slicewise.offsets.vector import OffsetVector
 from slicewise.settings import Settings
+from slicewise.stores.online.operations.connecting import ReadMetadata
+from slicewise.stores.online.operations.deploying import ReadManifest
 from slicewise.training.archive import ARCHIVE_NOW, Archived, NothingArchived
 from slicewise.training.manifest import Manifest
 
@@ -141,8 +143,8 @@ def deployed(settings: Settings) -> Deployment:
 
     store = open_store(settings.redis_url)
     try:
-        digest = store.marks().units
-        text = store.manifest(digest) if digest else None
+        digest = store.run(ReadMetadata()).units
+        text = store.run(ReadManifest(digest)) if digest else None
     finally:
         store.close()
     if text is None:

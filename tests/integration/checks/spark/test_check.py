@@ -39,25 +39,12 @@ from slicewise.spark.runtime.session import job_session
 from slicewise.stores.lake.catalog import open_catalog
 from slicewise.stores.lake.records import append, records
 from slicewise.stores.lake.schemas import CHECKS
-from slicewise.windows.slices import bounds
-from tests.support.archived import archive
-from tests.support.oracle import HOUR, MINUTE, OracleEvent, covered, inside, session
-from tests.unit.training.world import (
-    AGGREGATES,
-    PLAYS,
-    START,
-    TOPIC,
-    expected,
-    oracle_events,
-    random_events,
-    view,
-)
+from tests.support.oracles.answers import HOUR, MINUTE, OracleEvent, covered, inside, session
+from tests.support.stores.archived import archive
+from tests.unit.training.world import AGGREGATES, PLAYS, START, TOPIC, expected, oracle_events, random_events, view
 
 pytestmark = [
-    pytest.mark.spark,
     pytest.mark.timeout(1200),  # of two busy cores: some minutes of SQL
-    # PySpark leaves the socket of a result to the garbage collector.
-    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
     # Great Expectations imports what Python 3.11 deprecates.
     pytest.mark.filterwarnings("ignore::DeprecationWarning"),
 ]
@@ -133,17 +120,17 @@ class OracleReader:
         values, intervals = {}, {}
         for ref in refs:
             _, feature = self.deployment.resolve(ref)
-            start, end = bounds(feature.window, mode, t, unit.slice_us)  # type: ignore[arg-type]
+            start, end = feature.window.bounds(mode, t, unit.slice_us)  # type: ignore[arg-type]
             chosen = inside(known, start, end)
-            if feature.window.rows:
-                chosen = sorted(chosen, key=lambda e: e.order)[-feature.window.rows :]
-            if feature.window.kind == "session" and not self.whole_searches:
-                chosen = session(known, start, end, feature.window.gap_us)
+            if feature.window.most_rows:
+                chosen = sorted(chosen, key=lambda e: e.order)[-feature.window.most_rows :]
+            if feature.window.session_gap_us and not self.whole_searches:
+                chosen = session(known, start, end, feature.window.session_gap_us)
                 start = min((e.time for e in chosen), default=end) // unit.slice_us * unit.slice_us
             intervals[feature.column] = (start + self.move_bounds, end)
             wrong = self.falsify.get((ref, mode))
             asked = entity.get("song")
-            aged = t - feature.window.offset_us if feature.window.is_exact else end  # the instant that is asked for
+            aged = t - feature.window.offset_us if feature.window.by_events else end  # the instant that is asked for
             value = wrong(own, start, end) if wrong else self._value(unit.view, feature.feature, chosen, aged, asked)
             values[ref] = _as_served(value)
         covers = {hour: OffsetVector(offsets) for hour, offsets in ahead.items()}

@@ -3,7 +3,7 @@
 So it is at once, and when more has come to what was harmed: to the slices, to the hours that are compacted, to a tail.
 
 A store of real bytes, a serving process, an archive in Iceberg, the check as its job runs it; then one kind of damage
-for each user (tests/support/planted.py).
+for each user (tests/support/stores/planted.py).
 """
 
 from __future__ import annotations
@@ -38,18 +38,14 @@ from slicewise.offsets.vector import OffsetVector
 from slicewise.settings import Settings
 from slicewise.spark.runtime.session import job_session
 from slicewise.stores.lake.catalog import open_catalog
-from slicewise.windows.slices import HOUR_US, MINUTE_US
-from tests.support.archived import archive, cover_of
-from tests.support.planted import RECENT_US, Planter, plants
-from tests.support.served import TOPIC, Event, Served
-from tests.support.servers import RedisServer, running
+from slicewise.windows.durations import HOUR_US, MINUTE_US
+from tests.support.platform.servers import RedisServer, running
+from tests.support.stores.archived import archive, cover_of
+from tests.support.stores.planted import RECENT_US, Planter, plants
+from tests.support.stores.served import TOPIC, Event, Served
 
 pytestmark = [
-    pytest.mark.spark,
-    pytest.mark.server,
     pytest.mark.timeout(600),
-    # PySpark leaves the socket of a result to the garbage collector.
-    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
     # Great Expectations imports what Python 3.11 deprecates.
     pytest.mark.filterwarnings("ignore::DeprecationWarning"),
 ]

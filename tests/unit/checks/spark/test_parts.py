@@ -14,7 +14,7 @@ from slicewise.checks.compare.parts import MOST_PARTS, Tried, tried
 from slicewise.checks.model import Cause
 from slicewise.checks.recompute.questions import TOKEN, Held, Part, WindowOf
 from slicewise.checks.values import canonical
-from slicewise.windows.slices import HOUR_US, MINUTE_US
+from slicewise.windows.durations import HOUR_US, MINUTE_US
 
 TOPIC = "5" * 32
 START, END = 10 * HOUR_US, 12 * HOUR_US

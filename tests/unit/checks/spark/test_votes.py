@@ -10,7 +10,7 @@ import pytest
 from slicewise.checks.compare.causes import _Change, _Tried, _votes
 from slicewise.checks.model import Cause
 from slicewise.checks.recompute.questions import TOKEN, Part, WindowOf
-from slicewise.windows.slices import HOUR_US, MINUTE_US
+from slicewise.windows.durations import HOUR_US, MINUTE_US
 
 EDGE_US = 10 * HOUR_US - 2 * MINUTE_US
 EXPIRY = _Change(Cause.EXPIRY, (TOKEN, 10, 0))

@@ -13,7 +13,7 @@ from slicewise.features.plan.unit import StorageUnit
 from slicewise.features.project import load_project
 from slicewise.reading.plan import plan_read
 from slicewise.stores.online.rules.decisions import kept_from_us
-from slicewise.windows.slices import HOUR_US, MINUTE_US
+from slicewise.windows.durations import HOUR_US, MINUTE_US
 
 FLIGHTS = Path(__file__).parents[4] / "examples" / "flights" / "features.py"
 SOURCE = sw.KafkaSource(

@@ -21,7 +21,7 @@ from slicewise.features.plan.fingerprint import canonical_json, definition_paylo
 from slicewise.features.plan.planner import plan
 from slicewise.features.plan.unit import StorageUnit
 from slicewise.reading.plan import plan_read
-from slicewise.windows.slices import DAY_US, HOUR_US, MINUTE_US, parse_duration
+from slicewise.windows.durations import DAY_US, HOUR_US, MINUTE_US, parse_duration
 from tests.support.fields import SourceFields, ViewFields, ViewOptions
 
 SCHEMA = {

@@ -15,7 +15,7 @@ from slicewise.features.plan.explain import changes, explain, refuse_changed_uni
 from slicewise.features.plan.planner import plan
 from slicewise.features.plan.projects import joined
 from slicewise.features.plan.unit import StorageUnit
-from slicewise.windows.slices import DAY_US, HOUR_US
+from slicewise.windows.durations import DAY_US, HOUR_US
 
 source = sw.KafkaSource(
     "plays",

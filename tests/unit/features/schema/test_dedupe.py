@@ -16,7 +16,7 @@ from slicewise.features.plan.explain import entity_bytes
 from slicewise.features.plan.planner import plan
 from slicewise.features.plan.realtime import no_tail
 from slicewise.features.schema.dedupe import EventIds
-from slicewise.windows.slices import HOUR_US
+from slicewise.windows.durations import HOUR_US
 
 SCHEMA = {"user": "string", "event_id": "string", "number": "int64", "seconds": "double", "t": "timestamp_us"}
 

@@ -10,7 +10,7 @@ import pytest
 
 from slicewise.features.schema.dedupe import STEP_BACK_US, EventIds
 from slicewise.features.schema.duplicates import duplicates_among, hashed, judge
-from tests.support.repeats import Sent, duplicates
+from tests.support.oracles.repeats import Sent, duplicates
 
 MINUTE_US = 60_000_000
 SEED = 20_261_122

@@ -14,7 +14,7 @@ from slicewise.features.plan.deployment import Deployment
 from slicewise.features.plan.planner import plan
 from slicewise.features.project import load_project
 from slicewise.features.rowlogic.reader import parse_expression
-from tests.support import rowlogic_vectors
+from tests.support.inputs import rowlogic_vectors
 
 PLAYS = sw.KafkaSource(
     "plays",

@@ -13,7 +13,8 @@ from slicewise.aggregates import Aggregate
 from slicewise.features.declare.project import Project
 from slicewise.features.declare.python_form import python_form
 from slicewise.features.plan.planner import plan
-from slicewise.windows.slices import DAY_US, HOUR_US, MINUTE_US, SECOND_US, as_window, format_duration
+from slicewise.windows.durations import DAY_US, HOUR_US, MINUTE_US, SECOND_US, format_duration
+from slicewise.windows.kinds import as_window
 
 SOURCE = sw.KafkaSource(
     "events",

@@ -9,7 +9,7 @@ from slicewise.lifecycle.health.findings import findings
 from slicewise.lifecycle.health.judge import Limits
 from slicewise.lifecycle.health.overview import health_of, job_record, overview
 from slicewise.stores.online.redis.status import StoreStatus
-from slicewise.windows.slices import HOUR_US
+from slicewise.windows.durations import HOUR_US
 
 NOW = 1_700_000_000_000_000
 UNIT, NEW = "a" * 16, "b" * 16

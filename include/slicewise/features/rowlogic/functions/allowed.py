@@ -7,19 +7,16 @@ engines run. Offsets, lengths and units are literals, since engines differ in wh
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
-from slicewise.features.rowlogic.arguments import Handler, of_kind_if_null, only_argument, two_arguments, whole_number
+from slicewise.features.rowlogic.arguments import of_kind_if_null, only_argument, two_arguments, whole_number
 from slicewise.features.rowlogic.coercion import coerced
 from slicewise.features.rowlogic.expression import Call, Literal, Node
 from slicewise.features.rowlogic.functions import numbers as number_functions
 from slicewise.features.rowlogic.functions import text as text_functions
+from slicewise.features.rowlogic.typer import OPERATORS, Functions, Handler, Typer
 from slicewise.features.schema.types import BOOLEAN, DATE, DOUBLE, LONG, STRING, TIMESTAMP, element_type
-
-if TYPE_CHECKING:
-    from slicewise.features.rowlogic.typer import Typer
 
 MAX_BUCKETS = 1_000_000
 TRUNCATED = {"SECOND": 1_000_000, "MINUTE": 60_000_000, "HOUR": 3_600_000_000, "DAY": 86_400_000_000}
@@ -30,6 +27,8 @@ FUNCTIONS = (
     *("DAYOFWEEK", "WEEKOFYEAR", "HOUR", "MINUTE", "SECOND", "EXTRACT", "DATE", "DATE_TRUNC", "DATE_DIFF", "BUCKET"),
     *("ARRAY_CONTAINS", "ARRAY_SIZE"),
 )
+NAMES = (*OPERATORS, *FUNCTIONS)
+"""All functions of row logic, by the names that messages give them."""
 
 
 # ---- time
@@ -186,3 +185,4 @@ BY_NAME: Mapping[str, Handler] = {
     "SIZE": _array_size,
     "CARDINALITY": _array_size,
 }
+ALLOWED_FUNCTIONS = Functions(BY_NODE, BY_NAME, NAMES)

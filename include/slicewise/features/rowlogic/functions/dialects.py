@@ -1,7 +1,7 @@
 """Spark and DuckDB text of one tree give equal values on every row, and never throw.
 
 Where the engines' own operators differ (overflow, division by zero, casts), both texts spell the
-same guarded form; `tests/support/rowlogic_vectors.py` holds the vectors that prove it.
+same guarded form; `tests/support/inputs/rowlogic_vectors.py` holds the vectors that prove it.
 """
 
 from __future__ import annotations

@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 from decimal import Decimal
-from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
-from slicewise.features.rowlogic.arguments import Handler, of_kind_if_null, two_arguments, whole_number
-from slicewise.features.rowlogic.coercion import coerced, decimal_beside, decimal_sum, decimal_times
+from slicewise.features.rowlogic.arguments import of_kind_if_null, two_arguments, whole_number
+from slicewise.features.rowlogic.coercion import coerced
+from slicewise.features.rowlogic.decimals import MAX_DIGITS
 from slicewise.features.rowlogic.expression import Call, Literal, Node
+from slicewise.features.rowlogic.typer import Handler, Typer
 from slicewise.features.schema.types import BOOLEAN, DOUBLE, LONG, decimal_parts
-
-if TYPE_CHECKING:
-    from slicewise.features.rowlogic.typer import Typer
-
-MAX_DIGITS = 38
 
 
 def whole_division(op: str) -> Handler:
@@ -84,27 +80,6 @@ def square_root(typer: Typer, node: exp.Expr) -> Node:
     if value.kind not in (LONG, DOUBLE):
         raise typer.refused(f"SQRT of {value.kind}", node, "a long or a double")
     return Call("sqrt", (coerced(value, DOUBLE),), DOUBLE)
-
-
-def decimal_arithmetic(typer: Typer, op: str, node: exp.Expr, left: Node, right: Node) -> Node:
-    """Exact arithmetic of decimals: the result has as many digits as it can need, or is refused."""
-    sides = []
-    for side, other in ((left, right), (right, left)):
-        as_decimal = decimal_beside(side, other.kind)
-        if as_decimal is None or op == "div":
-            hint = "CAST them to double" if op == "div" else "CAST it to a decimal, or both to double"
-            raise typer.refused(f"{op} of {left.kind} and {right.kind}", node, "decimals and longs", hint)
-        sides.append(as_decimal)
-    parts = [decimal_parts(side.kind) or (0, 0) for side in sides]
-    precision, scale = (decimal_times if op == "mul" else decimal_sum)(*parts)
-    if precision > MAX_DIGITS:
-        raise typer.refused(
-            f"{op} of {sides[0].kind} and {sides[1].kind} needs {precision} digits",
-            node,
-            f"at most {MAX_DIGITS}",
-            "CAST one of them to a decimal of fewer digits",
-        )
-    return Call(op, tuple(sides), f"decimal({precision},{scale})")
 
 
 def tried(op: str) -> Handler:

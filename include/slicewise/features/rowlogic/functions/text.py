@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from sqlglot import exp
 
-from slicewise.features.rowlogic.arguments import Handler, only_argument, text_of, whole_number, written_text
+from slicewise.features.rowlogic.arguments import only_argument, text_of, whole_number, written_text
 from slicewise.features.rowlogic.expression import Call, Literal, Node
+from slicewise.features.rowlogic.typer import Handler, Typer
 from slicewise.features.schema.types import BOOLEAN, LONG, STRING
-
-if TYPE_CHECKING:
-    from slicewise.features.rowlogic.typer import Typer
 
 MAX_TEXT = 1 << 20
 """Characters of the longest text that a record holds: offsets and lengths beyond are none."""

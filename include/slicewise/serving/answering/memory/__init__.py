@@ -1,1 +1,4 @@
-"""What earlier answers and replies showed, so that no answer falls behind them."""
+"""What earlier answers and replies showed, so that no answer falls behind them.
+
+Doors: HighWater, LastKnown, Freshness.
+"""

@@ -76,7 +76,9 @@ def defaults_of(request: FeaturesRequest, selection: Selection, now_us: int) -> 
     values = selection.defaults or (None,) * len(selection.refs)
     results = tuple(EntityAnswer(entity, values, "") for entity in request.entities)
     flags = (DEFAULT,)
-    return Answer(selection.refs, "live", now_us, {}, results, (), flags, selection.doubles, tokens=request.tokens)
+    return Answer(
+        selection.refs, "live", now_us, {}, results, (), flags, doubles=selection.doubles, tokens=request.tokens
+    )
 
 
 def _meaning(selection: Selection) -> Meaning:

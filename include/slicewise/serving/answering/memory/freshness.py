@@ -14,9 +14,10 @@ from slicewise.offsets.vector import OffsetVector
 from slicewise.reading.pending import NO_EVENTS, PendingSeen
 from slicewise.serving.answering.answer import SourceFreshness
 from slicewise.serving.answering.catalog import Catalog, Selection
-from slicewise.serving.connection.steps import Flow, Status
+from slicewise.serving.connection.steps import Flow
+from slicewise.stores.online.control_record import StoreMetadata
 from slicewise.stores.online.model.phases import PART, Phase, said
-from slicewise.stores.online.port import StoreMetadata
+from slicewise.stores.online.operations.status import ReadStatus
 
 
 @dataclass
@@ -77,11 +78,11 @@ class Freshness:
         for gone in self.unreadable.keys() - {source.name for source in catalog.deployment.sources}:
             del self.unreadable[gone]
         for source in catalog.deployment.sources:
-            text: str | None = yield Status(f"stream:{source.name}")
+            text: str | None = yield ReadStatus(f"stream:{source.name}")
             lag, heartbeat = _said(text)
             known = self._of(source.name)
             self._known[source.name] = SourceFreshness(source.name, known.ledger_advanced_us, lag, heartbeat)
-            text = yield Status(f"holes:{source.name}")
+            text = yield ReadStatus(f"holes:{source.name}")
             self._take_in(source.name, text)
         yield from self._listen_to_builds(catalog)
 
@@ -90,7 +91,7 @@ class Freshness:
         if all(units <= marks.ready for marks in self._marks.values()):
             self.phases = {}
             return
-        text: str | None = yield Status(PART)
+        text: str | None = yield ReadStatus(PART)
         self.phases = said(text)
 
     def _take_in(self, source: str, text: str | None) -> None:

@@ -12,7 +12,7 @@ from slicewise.serving.answering.catalog import Part, Selection
 from slicewise.serving.answering.memory.high_water import HighWater, Lost, check_pending
 from slicewise.serving.answering.planned import Target
 from slicewise.stores.online.keys import whole_entity
-from slicewise.stores.online.port import ReadReply, TagRead
+from slicewise.stores.online.operations.reading import ReadReply, TagRead
 
 
 def check_held(

@@ -15,7 +15,8 @@ from slicewise.errors import Recovering
 from slicewise.offsets.vector import OffsetVector
 from slicewise.serving.answering.catalog import Part, Selection
 from slicewise.serving.answering.memory.pending import Pending
-from slicewise.stores.online.port import NodeReply, ServerRun, StoreMetadata
+from slicewise.stores.online.control_record import ServerRun, StoreMetadata
+from slicewise.stores.online.operations.reading import NodeReply
 from slicewise.stores.online.rules.decisions import still_lost
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from slicewise.serving.answering.catalog import Selection
-from slicewise.stores.online.port import UnitReply
+from slicewise.stores.online.operations.reading import UnitReply
 
 _NONE: Mapping[int, tuple[str, ...]] = {}
 

@@ -1,1 +1,4 @@
-"""A store in memory, for the simulator and unit tests."""
+"""A store in memory, for the simulator and unit tests.
+
+Doors: MemoryServer, open_memory.
+"""

@@ -14,12 +14,11 @@ from typing import Any
 from slicewise.clock import Clock
 from slicewise.codec import IDENTITY_BYTES, pack_skip
 from slicewise.errors import CodecError, StoreUnavailable
+from slicewise.stores.online.control_record import ServerRun
 from slicewise.stores.online.keys import LOW, TAIL_COUNT
 from slicewise.stores.online.memory import pending as memory_tail
-from slicewise.stores.online.port import ServerRun
 from slicewise.stores.online.routing import Nodes
 from slicewise.stores.online.rules import decisions
-from slicewise.stores.online.sharded.operations import ShardedOperations
 from slicewise.stores.online.steps import (
     EXPIRED,
     MISSED,
@@ -132,7 +131,7 @@ class MemoryServer:
         if isinstance(command, Together):
             return [self.execute(inner) for inner in command.commands]
         if isinstance(command, Tagged):
-            return [self.execute(inner) for inner in command.shape.commands(command.tag)]
+            return [self.execute(inner) for inner in command.commands()]
         found = self._hash(command.key)
         return [part for pair in found.fields.items() for part in pair] if found else []
 
@@ -364,5 +363,4 @@ def open_memory(*servers: MemoryServer) -> Store:
     """A store over a new connection to a server in memory, or to several that are its nodes."""
     if len(servers) == 1:
         return Store(servers[0].connect())
-    nodes = Nodes([server.connect() for server in servers])
-    return Store(nodes, ShardedOperations(nodes))
+    return Store(Nodes([server.connect() for server in servers]))

@@ -1,1 +1,4 @@
-"""What the store says of itself: metadata, versions, phases, gaps, leaderboards."""
+"""What the store says of itself: metadata, versions, phases, gaps, leaderboards.
+
+Doors: metadata, phases, MetadataBackup.
+"""

@@ -7,12 +7,15 @@ bound to: a store that was emptied, deployed to or advanced in between refuses i
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
+from slicewise.codec.store_fields import METADATA_BY_LETTER, Field
+from slicewise.codec.store_fields import metadata as m
 from slicewise.errors import EpochSuperseded, GapRefused, IncarnationChanged
 from slicewise.features.declare.event_list import EventList
 from slicewise.offsets.vector import OffsetVector, TopicPartition
 from slicewise.stores.online import keys
-from slicewise.stores.online.port import RealtimeStart, ServerRun, StoredUnit, StoreMetadata, Term, TotalUntil
+from slicewise.stores.online.control_record import RealtimeStart, ServerRun, StoreMetadata, Term, TotalUntil
 from slicewise.stores.online.rules import decisions
 from slicewise.stores.online.steps import (
     ABSENT,
@@ -27,70 +30,64 @@ from slicewise.stores.online.steps import (
     contended,
     exact,
 )
+from slicewise.stores.online.stored_unit import StoredUnit
 
 Checks = list[tuple[bytes, bytes]]
 Sets = list[tuple[bytes, bytes, int]]
-PLACES = b"places"
+PLACES = m.PARTITIONS.form
 
 
 def ledger_field(place: TopicPartition) -> bytes:
-    return b"g:%s:%d" % (place[0].encode(), place[1])
+    return m.COMMITTED.form % (place[0].encode(), place[1])
 
 
 def parse(flat: Sequence[bytes]) -> StoreMetadata | None:
     """The marks in a reply to HGETALL; None where they are missing."""
     raw = dict(zip(flat[::2], flat[1::2], strict=True))
-    if b"generation" not in raw:
+    if m.STORE_ID.form not in raw:
         return None
-    ledger: dict[TopicPartition, int] = {}
-    starts, building, aliases, topics, terms, keeps, horizons, tails = {}, {}, {}, {}, {}, {}, {}, {}
-    known: dict[TopicPartition, int] = {}
-    ready = set()
+    parsed: dict[Field, dict[str, Any]] = {entry: {} for entry in METADATA_BY_LETTER.values()}
+    into = {letter: (parsed[entry], entry.value.parse) for letter, entry in METADATA_BY_LETTER.items()}
     for field, value in raw.items():
-        kind, _, name = field.decode().partition(":")
-        if kind in ("g", "w") and name:
-            topic, _, partition = name.rpartition(":")
-            (ledger if kind == "g" else known)[topic, int(partition)] = int(value)
-        elif kind == "s" and name:
-            starts[name] = OffsetVector.unpack(value)
-        elif kind == "y" and name:
-            ready.add(name)
-        elif kind == "k" and name:
-            keeps[name] = EventList.parse(value.decode())
-        elif kind == "h" and name:
-            hour, _, seq = value.partition(b"/")
-            horizons[name] = TotalUntil(int(hour), int(seq))
-        elif kind == "e" and name:
-            tails[name] = unpack_tail(value)
-        elif kind == "n" and name:
-            terms[name] = int(value)
-        elif kind == "b" and name:
-            done, _, total = value.partition(b"/")
-            building[name] = (int(done), int(total))
-        elif kind == "a" and name:
-            aliases[name] = tuple(value.decode().split(","))
-        elif kind == "t" and name:
-            topics[name] = value.decode()
+        letter, _, name = field.decode().partition(":")
+        if name and letter in into:
+            values, parse_value = into[letter]
+            values[name] = parse_value(value)
+
+    def single(entry: Field, absent: bytes) -> Any:
+        return entry.value.parse(raw.get(entry.form, absent))
+
+    committed, lost = _offsets(parsed[m.COMMITTED]), _offsets(parsed[m.LOST])
     return StoreMetadata(
-        generation=int(raw[b"generation"]),
-        epoch=int(raw[b"epoch"]),
-        units=raw[b"units"].decode(),
-        places=frozenset(ledger),
-        ledger=OffsetVector(ledger),
-        starts=starts,
-        ready=frozenset(ready),
-        building=building,
-        aliases=aliases,
-        topics=topics,
-        terms=terms,
-        retired=int(raw.get(b"retired", 0)),
-        keeps=keeps,
-        horizons=horizons,
-        tails=tails,
-        known=OffsetVector(known),
-        node=raw.get(b"node", b"").decode(),
-        set_id=int(raw.get(b"set", 0)),
+        generation=int(raw[m.STORE_ID.form]),
+        epoch=int(raw[m.DEPLOYMENT_VERSION.form]),
+        units=raw[m.DEPLOYMENT.form].decode(),
+        places=frozenset(committed),
+        ledger=OffsetVector(committed),
+        starts=parsed[m.START],
+        ready=frozenset(parsed[m.READY]),
+        building=parsed[m.BUILDING],
+        aliases=parsed[m.ALIAS],
+        topics=parsed[m.TOPIC],
+        terms=parsed[m.BUILD],
+        retired=single(m.RETIRED, b"0"),
+        keeps={unit: EventList.parse(text) for unit, text in parsed[m.KEPT].items()},
+        horizons={unit: TotalUntil(*until) for unit, until in parsed[m.TOTAL_UNTIL].items()},
+        tails={source: _start(*parts) for source, parts in parsed[m.REALTIME_START].items()},
+        known=OffsetVector(lost),
+        node=single(m.NODE, b""),
+        set_id=single(m.NODE_SET, b"0"),
     )
+
+
+def _offsets(by_name: Mapping[str, int]) -> dict[TopicPartition, int]:
+    """Offsets by topic partition, of a field's names without their letter."""
+    split = ((name.rpartition(":"), offset) for name, offset in by_name.items())
+    return {(topic, int(partition)): offset for (topic, _, partition), offset in split}
+
+
+def _start(run_id: str, replication_id: str, start: OffsetVector) -> RealtimeStart:
+    return RealtimeStart(ServerRun(run_id, replication_id), start)
 
 
 def bound(marks: StoreMetadata | None, generation: int) -> StoreMetadata:
@@ -117,7 +114,7 @@ def change(
     *others: KeyChange,
 ) -> Change:
     """A change of the marks (and of keys in their slot) within one generation."""
-    stands = (b"generation", exact(b"%d" % generation))
+    stands = (m.STORE_ID.form, exact(b"%d" % generation))
     return Change((KeyChange(keys.MARKS, [stands, *checks], sets, deletes), *others))
 
 
@@ -134,14 +131,14 @@ def initialise(node: str = "", set_id: int = 0, after: int = 0, same: int = 0) -
             return marks
         generation = same or max(now, after + 1)
         first = [
-            (b"generation", b"%d" % generation, 0),
-            (b"epoch", b"0", 0),
-            (b"units", b"", 0),
+            (m.STORE_ID.form, b"%d" % generation, 0),
+            (m.DEPLOYMENT_VERSION.form, b"0", 0),
+            (m.DEPLOYMENT.form, b"", 0),
             (PLACES, b"0", 0),
         ]
         if node:
-            first += [(b"node", node.encode(), 0), (b"set", b"%d" % (set_id or generation), 0)]
-        yield [Change((KeyChange(keys.MARKS, [(b"generation", ABSENT)], first),))]
+            first += [(m.NODE.form, node.encode(), 0), (m.NODE_SET.form, b"%d" % (set_id or generation), 0)]
+        yield [Change((KeyChange(keys.MARKS, [(m.STORE_ID.form, ABSENT)], first),))]
     raise contended("marks")
 
 
@@ -160,8 +157,8 @@ def advance_ledger(
         if new:
             sets.append((PLACES, b"%d" % (len(marks.places) + len(new)), 0))
         checks = [
-            (b"epoch", exact(b"%d" % epoch)),
-            (b"units", exact(units.encode())),
+            (m.DEPLOYMENT_VERSION.form, exact(b"%d" % epoch)),
+            (m.DEPLOYMENT.form, exact(units.encode())),
             *standing(marks, {*reached, *start, *end}),
             *places(marks),
         ]
@@ -187,22 +184,16 @@ def places(marks: StoreMetadata) -> Checks:
 
 
 def tail_field(source: str) -> bytes:
-    return b"e:%s" % source.encode()
+    return m.REALTIME_START.name(source)
 
 
 def pack_tail(tail: RealtimeStart) -> bytes:
-    """Canonical msgpack: [run id, replication id, start as a packed cover]."""
-    import msgpack  # here, so that Airflow's environment can import this module without it
-
-    ids = (tail.incarnation.run_id, tail.incarnation.replication_id)
-    return b"\x93" + b"".join(map(msgpack.packb, ids)) + tail.start.pack()
+    """The value of a mark that a tail began."""
+    return m.REALTIME_START.value.pack(tail.incarnation.run_id, tail.incarnation.replication_id, tail.start)
 
 
 def unpack_tail(raw: bytes) -> RealtimeStart:
-    import msgpack
-
-    run_id, replication_id, start = msgpack.unpackb(raw, strict_map_key=False)
-    return RealtimeStart(ServerRun(run_id, replication_id), OffsetVector.unpack(msgpack.packb(start)))
+    return _start(*m.REALTIME_START.value.parse(raw))
 
 
 def begin_tail(generation: int, source: str, tail: RealtimeStart, epoch: int, units: str) -> Steps[StoreMetadata]:
@@ -210,7 +201,7 @@ def begin_tail(generation: int, source: str, tail: RealtimeStart, epoch: int, un
     for _ in range(ATTEMPTS):
         marks = yield from read(generation)
         decisions.check_tail(marks.ledger, (marks.epoch, marks.units), tail.start, epoch, units)
-        checks = [(b"epoch", exact(b"%d" % epoch)), (b"units", exact(units.encode()))]
+        checks = [(m.DEPLOYMENT_VERSION.form, exact(b"%d" % epoch)), (m.DEPLOYMENT.form, exact(units.encode()))]
         (reply,) = yield [change(generation, checks, [(tail_field(source), pack_tail(tail), 0)])]
         if reply != MISSED:
             return (yield from read(generation))
@@ -233,9 +224,9 @@ def end_tail(generation: int, source: str, incarnation: ServerRun) -> Steps[bool
 
 def _term(unit: StoredUnit, term: Term) -> Checks:
     """What is claimed of a term is claimed while it stands."""
-    name = unit.storage_fingerprint.encode()
+    name = unit.storage_fingerprint
     number = exact(b"%d" % term.number) if term.number else ABSENT
-    return [(b"s:%s" % name, exact(term.start.pack())), (b"n:%s" % name, number)]
+    return [(m.START.name(name), exact(term.start.pack())), (m.BUILD.name(name), number)]
 
 
 def _check_term(marks: StoreMetadata, unit: StoredUnit, term: Term) -> None:
@@ -262,19 +253,19 @@ def mark_ready(
             )
         aliases = decisions.aliases_to_set(views, marks.aliases, marks.ready | {name})
         sets: Sets = [
-            (b"y:%s" % name.encode(), b"1", 0),
-            *[(b"a:%s" % v.encode(), ",".join(f).encode(), 0) for v, f in aliases.items()],
+            (m.READY.name(name), m.READY.value.pack(), 0),
+            *[(m.ALIAS.name(v), m.ALIAS.value.pack(f), 0) for v, f in aliases.items()],
         ]
-        checks = [(b"epoch", exact(b"%d" % marks.epoch)), *_term(unit, term)]
-        (reply,) = yield [change(generation, checks, sets, [b"b:%s" % name.encode()])]
+        checks = [(m.DEPLOYMENT_VERSION.form, exact(b"%d" % marks.epoch)), *_term(unit, term)]
+        (reply,) = yield [change(generation, checks, sets, [m.BUILDING.name(name)])]
         if reply != MISSED:
             return
     raise contended("ready mark")
 
 
 def mark_building(generation: int, unit: StoredUnit, term: Term, done: int, total: int) -> Steps[None]:
-    name = unit.storage_fingerprint.encode()
-    (reply,) = yield [change(generation, _term(unit, term), [(b"b:%s" % name, b"%d/%d" % (done, total), 0)])]
+    state = (m.BUILDING.name(unit.storage_fingerprint), m.BUILDING.value.pack(done, total), 0)
+    (reply,) = yield [change(generation, _term(unit, term), [state])]
     if reply == MISSED:
         _check_term((yield from read(generation)), unit, term)
 
@@ -321,7 +312,7 @@ def mark_horizon(
     """All totals of the unit reach the horizon. announced: key of the source's covers, and the announcements there
     when the hours were read that the totals were made of: one that came later may have brought an entity an hour
     that this claim would hide. False then, and where a newer horizon stands."""
-    field = b"h:%s" % unit.storage_fingerprint.encode()
+    field = m.TOTAL_UNTIL.name(unit.storage_fingerprint)
     marks = yield from read(generation)
     _check_term(marks, unit, term)
     stands = marks.horizons.get(unit.storage_fingerprint)
@@ -340,4 +331,4 @@ def mark_horizon(
 
 
 def horizon_text(horizon: TotalUntil) -> bytes:
-    return b"%d/%d" % horizon
+    return m.TOTAL_UNTIL.value.pack(*horizon)

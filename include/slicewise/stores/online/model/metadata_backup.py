@@ -13,7 +13,7 @@ from pathlib import Path
 
 from slicewise.errors import CodecError
 from slicewise.offsets.vector import OffsetVector, TopicPartition
-from slicewise.stores.online.port import StoreMetadata
+from slicewise.stores.online.control_record import StoreMetadata
 from slicewise.stores.online.rules.decisions import still_lost
 
 FILE, MANIFEST = "witness.json", "manifest-{}.json"

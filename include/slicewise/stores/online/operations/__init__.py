@@ -1,1 +1,4 @@
-"""The operations of the store, one file each, as generators of steps."""
+"""Operations of the online store: each is a value in the file of its rule, and `Store.run` runs it.
+
+Doors: apply_batch, publish_hour, reading.
+"""

@@ -7,8 +7,8 @@ was read still stands. Entities whose read no longer stood are read and aggregat
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from itertools import pairwise
 from typing import Any
@@ -18,12 +18,15 @@ import numpy.typing as npt
 
 from slicewise import codec
 from slicewise.aggregates.kernel.columns import Columns
-from slicewise.offsets.vector import OffsetVector
+from slicewise.offsets.vector import OffsetVector, TopicPartition
 from slicewise.stores.online import keys
-from slicewise.stores.online.attempts import Int64, brought_in, require_order
-from slicewise.stores.online.operations import ids
-from slicewise.stores.online.port import MicroBatch, MicroBatchOutcome, Term
+from slicewise.stores.online.attempts import Int64, MicroBatchOutcome, brought_in, require_order
+from slicewise.stores.online.control_record import Term
+from slicewise.stores.online.operation import ByTag, NodeContext, Split
+from slicewise.stores.online.operations import ids as remembered_ids
+from slicewise.stores.online.operations.ids import Ids
 from slicewise.stores.online.rules import decisions
+from slicewise.stores.online.sharded.splitting import Part, added, parts_of
 from slicewise.stores.online.steps import (
     ABSENT,
     MISSED,
@@ -37,15 +40,77 @@ from slicewise.stores.online.steps import (
     begins,
     exact,
 )
-from slicewise.windows.slices import DAY_US
+from slicewise.stores.online.stored_unit import StoredUnit
+from slicewise.windows.durations import DAY_US
 
 CHUNK = 4096
 """Entities of one pipeline."""
 MAX_SLICES = 512
 """Slices of one entity in one atomic run: bounds the arguments and the time of a script."""
 
-CoversOf = Any
-"""(seqs) -> Steps[Mapping[int, Cover]]"""
+Accumulate = Callable[[npt.NDArray[np.int64], npt.NDArray[np.int64], int], Sequence[Columns]]
+"""(row numbers of the batch, group of each, number of groups) -> one Columns per partial of the
+layout. Asked for the rows that are kept; asked again for the entities whose read no longer stood."""
+
+
+@dataclass(frozen=True)
+class MicroBatch:
+    """Rows of one unit and one place, in offset order."""
+
+    unit: StoredUnit
+    place: TopicPartition
+    tags: Sequence[bytes]
+    """One per entity (`keys.entity_tags`)."""
+    entity: npt.NDArray[np.int64]
+    """Per row: index into tags."""
+    offset: npt.NDArray[np.int64]
+    """Per row, ascending."""
+    number: npt.NDArray[np.int64]
+    """Per row: its slice, counted since the epoch in units of the unit's slice."""
+    accumulate: Accumulate
+    tail: bool = False
+    """Whether the source has a tail (`StoreMetadata.tails`): what it wrote of the rows is deleted unseen. Else it is
+    only where one began meanwhile."""
+    ids: Ids | None = None
+    """Where the source says how an event that comes again is known: it counts once."""
+
+
+@dataclass(frozen=True)
+class ApplyBatch(ByTag[MicroBatchOutcome]):
+    """Brings a batch in. Any replay, in any batch boundaries, by any number of writers, adds nothing.
+
+    Requires rows in offset order and offsets below 2^53.
+    """
+
+    batch: MicroBatch
+
+    def steps(self, at: NodeContext) -> Steps[MicroBatchOutcome]:
+        batch = self.batch
+        build = yield from at.build_of(batch.unit)
+        require_order(batch.offset)
+        attempt, where = partial(_attempt, at, build, batch), f"unit {batch.unit.storage_fingerprint}"
+        return (yield from brought_in(runs(batch), batch.entity, attempt, where))
+
+    def split(self, count: int) -> Split[MicroBatchOutcome]:
+        parts = parts_of(self.batch.tags, self.batch.entity, count)
+        return Split({n: self if part is None else ApplyBatch(_part(self.batch, part)) for n, part in parts.items()})
+
+    def join(self, replies: Mapping[int, MicroBatchOutcome], split: Split[MicroBatchOutcome]) -> MicroBatchOutcome:  # noqa: ARG002
+        return added(list(replies.values()), MicroBatchOutcome())
+
+
+def _part(batch: MicroBatch, part: Part) -> MicroBatch:
+    """The entities of one node, in the order of the batch."""
+    tags, rows, entity = part
+
+    def accumulate(chosen: Int64, groups: Int64, n_groups: int) -> Sequence[Columns]:
+        return batch.accumulate(rows[chosen], groups, n_groups)
+
+    ids = batch.ids
+    if ids is not None:
+        ids = replace(ids, ids=ids.ids[rows], known=ids.known[rows], kafka_us=ids.kafka_us[rows])
+    offset, number = batch.offset[rows], batch.number[rows]
+    return replace(batch, tags=tags, entity=entity, offset=offset, number=number, accumulate=accumulate, ids=ids)
 
 
 def _first(sorted_values: Int64) -> npt.NDArray[np.bool_]:
@@ -91,14 +156,6 @@ class Groups:
         )
 
 
-def fold(generation: int, term: Term, covers_of: CoversOf, batch: MicroBatch) -> Steps[MicroBatchOutcome]:
-    """Brings a batch in. Any replay, in any batch boundaries, by any number of writers, adds
-    nothing. Requires rows in offset order and offsets below 2^53."""
-    require_order(batch.offset)
-    attempt = partial(_attempt, generation, term, covers_of, batch)
-    return (yield from brought_in(runs(batch), batch.entity, attempt, f"unit {batch.unit.storage_fingerprint}"))
-
-
 def runs(batch: MicroBatch, chunk: int = CHUNK, max_slices: int = MAX_SLICES) -> Iterator[Int64]:
     """Rows in the order in which they are brought in: a chunk of entities at a time, and of an
     entity that touches too many slices consecutive runs, each atomic."""
@@ -131,7 +188,7 @@ def runs(batch: MicroBatch, chunk: int = CHUNK, max_slices: int = MAX_SLICES) ->
 
 
 def _attempt(
-    generation: int, term: Term, covers_of: CoversOf, batch: MicroBatch, rows: Int64
+    at: NodeContext, build: Term, batch: MicroBatch, rows: Int64
 ) -> Generator[Sequence[Command], list[Any], tuple[MicroBatchOutcome, Int64]]:
     """One read and one write of all entities of these rows; the entities to take again."""
     unit, place, groups = batch.unit, batch.place, Groups.of(batch, rows)
@@ -139,9 +196,9 @@ def _attempt(
     names = keys.running_fields(groups.number.tolist(), place)
     bounds = groups.bounds.tolist()
     entities = groups.entities.tolist()
-    hot_keys = [keys.hot_key(generation, batch.tags[e], term.name) for e in entities]
-    days = _days(generation, term.name, batch, groups)
-    ids_keys = [keys.ids_key(generation, batch.tags[e], term.name) for e in entities] if batch.ids else []
+    hot_keys = [keys.hot_key(at.store_id, batch.tags[e], build.name) for e in entities]
+    days = _days(at.store_id, build.name, batch, groups)
+    ids_keys = [keys.ids_key(at.store_id, batch.tags[e], build.name) for e in entities] if batch.ids else []
 
     replies = yield [
         *[
@@ -149,15 +206,17 @@ def _attempt(
             for i in range(len(entities))
         ],
         *[Fields(key, [keys.HOURS]) for _, _, key in days],
-        *ids.reads(place, ids_keys),
+        *remembered_ids.reads(place, ids_keys),
     ]
     guards = [reply[0] for reply in replies[: len(entities)]]
     tailed = [batch.tail or reply[1] is not None for reply in replies[: len(entities)]]
     running = [value for reply in replies[: len(entities)] for value in reply[2:]]
     hours = [reply[0] for reply in replies[len(entities) : len(entities) + len(days)]]
-    known_ids = ids.RememberedIds.of(place, ids_keys, [reply[0] for reply in replies[len(entities) + len(days) :]])
+    known_ids = remembered_ids.RememberedIds.of(
+        place, ids_keys, [reply[0] for reply in replies[len(entities) + len(days) :]]
+    )
 
-    floors = yield from _floors(term.start, covers_of, batch, groups, days, hours)
+    floors = yield from _floors(at, build.start, batch, groups, days, hours)
     last = np.array([-1 if raw is None else int(raw) for raw in guards], np.int64)
     if batch.ids is not None:
         last = np.maximum(last, known_ids.last)
@@ -180,7 +239,7 @@ def _attempt(
     day_checks: dict[int, list[KeyChange]] = {}
     for (i, _, key), raw in zip(days, hours, strict=True):
         day_checks.setdefault(i, []).append(KeyChange(key, ((keys.HOURS, exact(raw)),)))
-    at = keys.place_text(place)
+    partition = keys.place_text(place)
     for i, reached in enumerate(new_last.tolist()):
         low, high = bounds[i], bounds[i + 1]
         checks = [(guard, exact(guards[i]))]
@@ -194,7 +253,7 @@ def _attempt(
         if not sets and reached == last[i]:
             continue
         sets.append((guard, b"%d" % reached, expiries[high - 1]))
-        passed = Passed(at, reached) if tailed[i] else None
+        passed = Passed(partition, reached) if tailed[i] else None
         if passed is None:
             checks.append((keys.TAIL_COUNT, ABSENT))
         hot = KeyChange(hot_keys[i], checks, sets, (), passed)
@@ -225,7 +284,7 @@ def _attempt(
 def _duplicates(
     batch: MicroBatch,
     groups: Groups,
-    remembered: ids.RememberedIds,
+    remembered: remembered_ids.RememberedIds,
     known: npt.NDArray[np.bool_],
     owner: Int64,
     offset: Int64,
@@ -235,16 +294,16 @@ def _duplicates(
     if batch.ids is None:
         return found, {}
     new = np.flatnonzero(~known)
-    found[new], changes = ids.judged(remembered, batch.ids, groups.rows[new], owner[new], offset[new])
+    found[new], changes = remembered_ids.judged(remembered, batch.ids, groups.rows[new], owner[new], offset[new])
     return found, changes
 
 
-def _days(generation: int, name: str, batch: MicroBatch, groups: Groups) -> list[tuple[int, int, bytes]]:
+def _days(store_id: int, name: str, batch: MicroBatch, groups: Groups) -> list[tuple[int, int, bytes]]:
     """Distinct (position of entity, day, key of the day's hash) that the groups touch."""
     day = groups.number * batch.unit.slice_us // DAY_US
     first = _first(day) | _first(groups.owner)
     return [
-        (i, d, keys.day_key(generation, batch.tags[e], name, d))
+        (i, d, keys.day_key(store_id, batch.tags[e], name, d))
         for i, e, d in zip(
             groups.owner[first].tolist(),
             groups.entities[groups.owner[first]].tolist(),
@@ -260,8 +319,8 @@ def _hours(raw: bytes) -> Mapping[int, int]:
 
 
 def _floors(
+    at: NodeContext,
     start: OffsetVector,
-    covers_of: CoversOf,
     batch: MicroBatch,
     groups: Groups,
     days: list[tuple[int, int, bytes]],
@@ -277,7 +336,7 @@ def _floors(
             by_entity.setdefault(i, {}).update(_hours(raw))
     read = {(i, day): (key, raw) for (i, day, key), raw in zip(days, found, strict=True)}
     seqs = {seq for hours in by_entity.values() for seq in hours.values()}
-    covers = yield from covers_of(seqs)
+    covers = yield from at.archive_versions(batch.unit.source, seqs)
     slice_us, bounds = batch.unit.slice_us, groups.bounds
     for i, hours in by_entity.items():
         for g in range(bounds[i], bounds[i + 1]):

@@ -1,74 +1,101 @@
-"""A deployment is one change of the marks: nothing of it stands before all of it does.
+"""A deployment is one change of the metadata: nothing of it stands before all of it does.
 
-Units that are new begin at the ledger, and so do those that are built again: in a term of their own, under other keys
-(docs/adr/0023, docs/adr/0060).
+Units that are new begin at the committed offsets, and so do those that are built again: in a build of their own, under
+other keys (docs/adr/0023, docs/adr/0060).
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Generator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 from slicewise.errors import DefinitionError, EpochSuperseded
 from slicewise.offsets.vector import OffsetVector
 from slicewise.stores.online import keys
-from slicewise.stores.online.model import metadata as marks
+from slicewise.stores.online.attempts import Missed, change_while
+from slicewise.stores.online.control_record import StoreMetadata, TotalUntil
+from slicewise.stores.online.model import metadata
 from slicewise.stores.online.model.metadata import Sets
+from slicewise.stores.online.operation import Everywhere, NodeContext, NodesContext, Operation
 from slicewise.stores.online.operations.publish_total import first_horizon
-from slicewise.stores.online.port import Deployable, Renewal, StoreMetadata, TotalUntil
+from slicewise.stores.online.routing import ShardedSteps, on_node
 from slicewise.stores.online.rules import decisions
-from slicewise.stores.online.steps import ATTEMPTS, MISSED, PutText, Steps, Time, contended, exact
+from slicewise.stores.online.sharded import metadata as sharded_metadata
+from slicewise.stores.online.steps import MISSED, Command, PutText, Steps, Text, Time, exact
+from slicewise.stores.online.stored_unit import Deployable
 
 NOTHING = OffsetVector()
 
 
-def deploy(
-    generation: int,
-    deployment: Deployable,
-    expected_epoch: int,
-    topics: Mapping[str, str],
-    earliest: OffsetVector,
-    renewal: Renewal,
-    epoch: int = 0,
-    since: OffsetVector = NOTHING,
-) -> Steps[StoreMetadata]:
-    """Epoch + 1, digest, start cover := ledger for new units and those to be built again, aliases, in one change.
+@dataclass(frozen=True)
+class Renewal:
+    """Deployed units that are to be built again from the archive, each in a term of its own."""
 
-    epoch: of one of several nodes, the epoch that all of them get; since: what another of them has applied: units begin
-    at or beyond it, so that one backfill is of all nodes.
+    units: frozenset[str] = frozenset()
+    ahead: OffsetVector = field(default_factory=OffsetVector)
+    """Where the ledger is to go on, beyond what was applied: of topics all of whose units are built again."""
+
+
+NO_RENEWAL = Renewal()
+
+
+@dataclass(frozen=True)
+class Deploy(Operation[StoreMetadata]):
+    """One script per node: the next deployment version, digest, start := committed offsets for new units and those to
+    be built again, aliases. The metadata afterwards.
+
+    A unit that was left out once is a new one, in a build of its own. A deployment that stands already changes
+    nothing, unless units are to be built again. GapRefused where the committed offsets would go on beyond what a unit
+    that goes on has.
     """
-    reached = epoch or expected_epoch + 1
-    if not {topic for topic, _ in earliest}.issubset(topics.values()):
-        raise DefinitionError(
-            "earliest offsets of a topic that is not named",
-            expected="its name and id in topics",
-            next_step="give the topic with its offsets",
-        )
-    yield [PutText(keys.manifest_key(deployment.digest), deployment.to_json().encode())]
-    units = {unit.storage_fingerprint: unit for unit in deployment.units}
-    lists = {name: unit.event_list for name, unit in units.items()}
-    views: dict[str, list[str]] = {}
-    for unit in deployment.units:
-        views.setdefault(unit.view, []).append(unit.storage_fingerprint)
-    for _ in range(ATTEMPTS):
-        found = yield from marks.read(generation)
-        unknown = any(found.topics.get(name) != topic for name, topic in topics.items())
-        stands = found.units == deployment.digest and epoch in (0, found.epoch)
-        if stands and not unknown and not renewal.units:
-            return found
-        if found.epoch != expected_epoch:
-            raise EpochSuperseded(
-                f"epoch {found.epoch} stands, the deployment was planned on {expected_epoch}",
-                next_step="plan again and apply",
+
+    deployment: Deployable
+    expected_version: int
+    """That it was planned on; EpochSuperseded where another stands."""
+    topics: Mapping[str, str] = field(default_factory=dict)
+    """Topic name -> topic id."""
+    earliest: OffsetVector = NOTHING
+    """First offsets of the log, where topics are new: committed offsets and starts begin there."""
+    renewal: Renewal = NO_RENEWAL
+    reached_version: int = 0
+    """Of one of several nodes, the deployment version that all of them get; 0: the next."""
+    since: OffsetVector = NOTHING
+    """What another of several nodes has applied: units begin at or beyond it, so that one backfill is of all nodes."""
+
+    def steps(self, at: NodeContext) -> Steps[StoreMetadata]:
+        if not {topic for topic, _ in self.earliest}.issubset(self.topics.values()):
+            raise DefinitionError(
+                "earliest offsets of a topic that is not named",
+                expected="its name and id in topics",
+                next_step="give the topic with its offsets",
             )
-        begun = decisions.begun(found.places, found.topics.values(), earliest)
-        rebuilt = decisions.lists_to_rebuild(lists, found) | (renewal.units & set(found.starts) & set(units))
-        ledger, ids = found.ledger.join(begun), {**found.topics, **topics}
-        of_topic = {name: ids.get(deployment.topic_of(unit.source), "") for name, unit in units.items()}
+        yield [PutText(keys.manifest_key(self.deployment.digest), self.deployment.to_json().encode())]
+        return (yield from change_while(lambda _: self._change(at), None, "deployment"))
+
+    def _change(self, at: NodeContext) -> Generator[Sequence[Command], list[Any], Missed[None] | StoreMetadata]:
+        reached = self.reached_version or self.expected_version + 1
+        units = {unit.storage_fingerprint: unit for unit in self.deployment.units}
+        lists = {name: unit.event_list for name, unit in units.items()}
+        views: dict[str, list[str]] = {}
+        for unit in self.deployment.units:
+            views.setdefault(unit.view, []).append(unit.storage_fingerprint)
+        found = yield from at.metadata()
+        unknown = any(found.topics.get(name) != topic for name, topic in self.topics.items())
+        stands = found.units == self.deployment.digest and self.reached_version in (0, found.epoch)
+        if stands and not unknown and not self.renewal.units:
+            return found
+        if found.epoch != self.expected_version:
+            raise _superseded(found.epoch, self.expected_version)
+        begun = decisions.begun(found.places, found.topics.values(), self.earliest)
+        rebuilt = decisions.lists_to_rebuild(lists, found) | (self.renewal.units & set(found.starts) & set(units))
+        ledger, ids = found.ledger.join(begun), {**found.topics, **self.topics}
+        of_topic = {name: ids.get(self.deployment.topic_of(unit.source), "") for name, unit in units.items()}
         standing = {topic for name, topic in of_topic.items() if name in found.starts and name not in rebuilt}
-        ahead = decisions.ahead(ledger, renewal.ahead, standing)
+        ahead = decisions.ahead(ledger, self.renewal.ahead, standing)
         ledger = ledger.join(ahead)
         starts = {
-            name: decisions.start_cover(ledger.join(since), ids.get(deployment.topic_of(units[name].source)))
+            name: decisions.start_cover(ledger.join(self.since), ids.get(self.deployment.topic_of(units[name].source)))
             for name in sorted((set(units) - set(found.starts)) | rebuilt)
         }
         at_once = [name for name, start in starts.items() if not start]  # nothing lies below
@@ -86,30 +113,86 @@ def deploy(
         aliases = decisions.aliases_to_set(views, {v: a for v, a in found.aliases.items() if v in views}, ready)
         sets: Sets = [
             (b"epoch", b"%d" % reached, 0),
-            (b"units", deployment.digest.encode(), 0),
-            (marks.PLACES, b"%d" % (len(found.places | set(begun.join(ahead)))), 0),
-            *[(marks.ledger_field(p), b"%d" % o, 0) for p, o in begun.join(ahead).offsets.items()],
+            (b"units", self.deployment.digest.encode(), 0),
+            (metadata.PLACES, b"%d" % (len(found.places | set(begun.join(ahead)))), 0),
+            *[(metadata.ledger_field(p), b"%d" % o, 0) for p, o in begun.join(ahead).offsets.items()],
             *[(b"s:%s" % u.encode(), start.pack(), 0) for u, start in starts.items()],
             *[(b"y:%s" % u.encode(), b"1", 0) for u in at_once],
             *[(b"n:%s" % u.encode(), b"%d" % number, 0) for u, number in terms.items() if number],
             *[(b"k:%s" % u.encode(), kept.text().encode(), 0) for u, kept in lists.items() if kept is not None],
-            *[(b"h:%s" % u.encode(), marks.horizon_text(each), 0) for u, each in horizons.items()],
+            *[(b"h:%s" % u.encode(), metadata.horizon_text(each), 0) for u, each in horizons.items()],
             *([(b"retired", b"%d" % reached, 0)] if gone or rebuilt else []),
             *[(b"a:%s" % v.encode(), ",".join(f).encode(), 0) for v, f in aliases.items()],
-            *[(b"t:%s" % n.encode(), t.encode(), 0) for n, t in topics.items()],
+            *[(b"t:%s" % n.encode(), t.encode(), 0) for n, t in self.topics.items()],
         ]
         deletes = [
             *[b"%s:%s" % (kind, u.encode()) for u in gone for kind in (b"s", b"n", b"y", b"b", b"k", b"h")],
             *[b"%s:%s" % (kind, u.encode()) for u in sorted(rebuilt - set(at_once)) for kind in (b"y", b"b", b"h")],
             *[b"a:%s" % v.encode() for v in set(found.aliases) - set(views)],
-            *[marks.tail_field(source) for source in set(found.tails) - {unit.source for unit in deployment.units}],
+            *[
+                metadata.tail_field(source)
+                for source in set(found.tails) - {unit.source for unit in self.deployment.units}
+            ],
         ]
         checks = [
-            (b"epoch", exact(b"%d" % expected_epoch)),
-            *marks.standing(found, {*found.places, *begun, *ahead}),
-            *marks.places(found),
+            (b"epoch", exact(b"%d" % self.expected_version)),
+            *metadata.standing(found, {*found.places, *begun, *ahead}),
+            *metadata.places(found),
         ]
-        (reply,) = yield [marks.change(generation, checks, sets, deletes)]
-        if reply != MISSED:
-            return (yield from marks.read(generation))
-    raise contended("deployment")
+        (reply,) = yield [metadata.change(at.store_id, checks, sets, deletes)]
+        return Missed(None) if reply == MISSED else (yield from at.metadata())
+
+    def over(self, nodes: NodesContext) -> ShardedSteps[StoreMetadata]:
+        """One node after another, to one version; who finds that it stopped between two nodes goes on with it."""
+        records = yield from nodes.metadata_of_each()
+        newest = records[sharded_metadata.newest(records)]
+        version = self.reached_version
+        unknown = any(newest.topics.get(name) != topic for name, topic in self.topics.items())
+        if newest.units == self.deployment.digest and not unknown and not self.renewal.units:
+            others = [record for record in records if (record.epoch, record.units) != (newest.epoch, newest.units)]
+            if not others:
+                return sharded_metadata.merged(records)
+            if all(record.epoch < newest.epoch for record in others):
+                version = newest.epoch
+        if newest.epoch != self.expected_version:
+            raise _superseded(newest.epoch, self.expected_version)
+        anew = not version
+        version = version or newest.epoch + 1
+        since = sharded_metadata.joined([self.since, *(record.ledger for record in records)])
+        for n, (node, record) in enumerate(zip(nodes.contexts, records, strict=True)):
+            of_node = replace(
+                self,
+                expected_version=record.epoch,
+                renewal=self._renewal_of(record),
+                reached_version=version,
+                # a node that was emptied is brought everything again: what the log has needs no backfill
+                since=since if anew and record.places else NOTHING,
+            )
+            since = since.join((yield from on_node(n, of_node.steps(node))).ledger)
+        return sharded_metadata.merged((yield from nodes.metadata_of_each()))
+
+    def _renewal_of(self, record: StoreMetadata) -> Renewal:
+        """What one of several nodes builds again: where it holds all that the others lost, its units go on."""
+        if not self.renewal.ahead or not record.ledger.dominates(self.renewal.ahead):
+            return self.renewal
+        return NO_RENEWAL
+
+
+def _superseded(version: int, expected: int) -> EpochSuperseded:
+    return EpochSuperseded(
+        f"epoch {version} stands, the deployment was planned on {expected}", next_step="plan again and apply"
+    )
+
+
+@dataclass(frozen=True)
+class ReadManifest(Everywhere[str | None]):
+    """JSON of the deployment with this digest; None where it was never deployed here."""
+
+    digest: str
+
+    def steps(self, at: NodeContext) -> Steps[str | None]:  # noqa: ARG002
+        (raw,) = yield [Text(keys.manifest_key(self.digest))]
+        return None if raw is None else raw.decode()
+
+    def merge(self, replies: Mapping[int, str | None]) -> str | None:
+        return next((text for text in replies.values() if text is not None), None)

@@ -8,20 +8,26 @@ below it is added again.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Collection, Generator, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from slicewise import codec
+from slicewise.offsets.vector import OffsetVector, TopicPartition
 from slicewise.stores.online import keys
-from slicewise.stores.online.attempts import Int64, brought_in, require_order
-from slicewise.stores.online.port import ListBatch, MicroBatchOutcome, Term
+from slicewise.stores.online.attempts import Int64, MicroBatchOutcome, brought_in, require_order
+from slicewise.stores.online.control_record import Term
+from slicewise.stores.online.operation import ByTag, NodeContext, NodesContext, Split
+from slicewise.stores.online.routing import ShardedSteps
 from slicewise.stores.online.rules import decisions
+from slicewise.stores.online.sharded.splitting import added, event_parts
 from slicewise.stores.online.steps import EXPIRED, MISSED, Command, Fields, ListChange, Steps, exact
+from slicewise.stores.online.stored_unit import StoredUnit
 
 CHUNK = 2048
 """Entities of one pipeline."""
@@ -29,15 +35,62 @@ MAX_MEMBERS = 512
 """Events of one entity in one atomic run: bounds the arguments and the time of a script."""
 
 
-def add(generation: int, term: Term, batch: ListBatch) -> Steps[MicroBatchOutcome]:
-    """Brings a batch in. Any replay, in any batch boundaries, by any number of writers, adds nothing.
+@dataclass(frozen=True)
+class ListBatch:
+    """Events for one event list: of one place in offset order (a fold), or of any (place None: the backfill's, all
+    below the unit's start cover)."""
 
-    Requires rows in offset order and offsets below 2^53 where the batch is of one place.
+    unit: StoredUnit
+    place: TopicPartition | None
+    tags: Sequence[bytes]
+    """One per entity (`keys.entity_tags`)."""
+    entity: npt.NDArray[np.int64]
+    """Per row: index into tags."""
+    offset: npt.NDArray[np.int64]
+    time: npt.NDArray[np.int64]
+    """Per row: its event time."""
+    members: Sequence[bytes]
+    """Per row: `codec.Members`."""
+    start: OffsetVector = field(default_factory=OffsetVector)
+    """Of the backfill's, the start cover that it was made for."""
+
+
+@dataclass(frozen=True)
+class AddToList(ByTag[MicroBatchOutcome]):
+    """Brings events into an event list. Any replay, in any batch boundaries, by any number of writers, adds nothing.
+
+    Requires rows in offset order and offsets below 2^53 where the batch is of one partition.
     """
-    if batch.place is not None:
-        require_order(batch.offset)
-    what = f"event list {batch.unit.storage_fingerprint}"
-    return (yield from brought_in(runs(batch), batch.entity, partial(_attempt, generation, term, batch), what))
+
+    batch: ListBatch
+
+    def steps(self, at: NodeContext) -> Steps[MicroBatchOutcome]:
+        build = yield from at.build_of(self.batch.unit)
+        if self.batch.place is None:
+            decisions.check_start(self.batch.start, build.start)
+        return (yield from self.bring_in(at, build))
+
+    def bring_in(self, at: NodeContext, build: Term) -> Steps[MicroBatchOutcome]:
+        """Brings the batch in for this build."""
+        batch = self.batch
+        if batch.place is not None:
+            require_order(batch.offset)
+        attempt = partial(_attempt, at.store_id, build, batch)
+        where = f"event list {batch.unit.storage_fingerprint}"
+        return (yield from brought_in(runs(batch), batch.entity, attempt, where))
+
+    def split(self, count: int) -> Split[MicroBatchOutcome]:
+        return Split({node: AddToList(part) for node, part in event_parts(self.batch, count).items()})
+
+    def chosen(self, nodes: NodesContext) -> ShardedSteps[Collection[int]]:
+        """A backfill's batch is for the nodes that it was made for: others may have applied less than it holds."""
+        if self.batch.place is not None:
+            return range(nodes.count)
+        return (yield from nodes.built_for(self.batch.unit, self.batch.start))
+
+    def join(self, replies: Mapping[int, MicroBatchOutcome], split: Split[MicroBatchOutcome]) -> MicroBatchOutcome:  # noqa: ARG002
+        left_out = len(self.batch.offset) - sum(outcome.rows for outcome in replies.values())
+        return added([MicroBatchOutcome(rows=left_out, known=left_out), *replies.values()], MicroBatchOutcome())
 
 
 def runs(batch: ListBatch, chunk: int = CHUNK, most: int = MAX_MEMBERS) -> Iterator[Int64]:
@@ -61,7 +114,7 @@ def runs(batch: ListBatch, chunk: int = CHUNK, most: int = MAX_MEMBERS) -> Itera
 
 
 def _attempt(
-    generation: int, term: Term, batch: ListBatch, rows: Int64
+    store_id: int, build: Term, batch: ListBatch, rows: Int64
 ) -> Generator[Sequence[Command], list[Any], tuple[MicroBatchOutcome, Int64]]:
     """One read and one write of all entities of these rows; the entities to take again."""
     kept_by = batch.unit.event_list
@@ -70,13 +123,13 @@ def _attempt(
     names = [keys.LOW] if place is None else [keys.LOW, keys.guard_field(place)]
     starts = np.flatnonzero(np.diff(batch.entity[rows], prepend=-1)).tolist()
     entities = batch.entity[rows[starts]].tolist()
-    hashes = [keys.list_key(generation, batch.tags[e], term.name) for e in entities]
+    hashes = [keys.list_key(store_id, batch.tags[e], build.name) for e in entities]
     replies = yield [Fields(key, names) for key in hashes]
 
     wanted: list[ListChange] = []
     owners: list[int] = []
     outcomes: list[MicroBatchOutcome] = []
-    floor = 0 if place is None else term.start.get(place)
+    floor = 0 if place is None else build.start.get(place)
     for i, (begin, end) in enumerate(pairwise([*starts, len(rows)])):
         low, guard = replies[i][0], None if place is None else replies[i][1]
         some = rows[begin:end]
@@ -106,7 +159,7 @@ def _attempt(
         checks = [(name, exact(found)) for name, found in zip(names, replies[i], strict=True)]
         expiry = decisions.list_expiry_s(kept_by, int(batch.time[some].max()))
         adds = [(codec.score_of(codec.identity_time(each)), each) for each in standing]
-        members_key = keys.members_key(generation, batch.tags[entities[i]], term.name)
+        members_key = keys.members_key(store_id, batch.tags[entities[i]], build.name)
         wanted.append(ListChange(hashes[i], members_key, checks, sets, adds, kept_by, expiry))
         owners.append(i)
         outcomes.append(outcome)
@@ -122,7 +175,4 @@ def _attempt(
             outcomes[i] = replace(outcome, applied=0, expired=outcome.applied + outcome.expired, entities=0)
         else:
             outcomes[i] = replace(outcome, cut=reply)
-    total = MicroBatchOutcome()
-    for outcome in outcomes:
-        total = decisions.added(total, outcome)
-    return total, np.array(entities, np.int64)[missed]
+    return added(outcomes, MicroBatchOutcome()), np.array(entities, np.int64)[missed]

@@ -14,14 +14,28 @@ import numpy as np
 import numpy.typing as npt
 
 from slicewise import codec
+from slicewise.features.schema.dedupe import EventIds
 from slicewise.features.schema.duplicates import judge
 from slicewise.offsets.vector import OffsetVector, TopicPartition
 from slicewise.stores.online import keys
-from slicewise.stores.online.port import Ids
 from slicewise.stores.online.rules import decisions
 from slicewise.stores.online.steps import Fields, KeyChange, begins, exact
 
 Int64 = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Ids:
+    """By what a batch's events are known when they come again. Per row: a hash of its id, whether it has one, and its
+    Kafka timestamp (microseconds UTC)."""
+
+    rule: EventIds
+    ids: npt.NDArray[np.uint64]
+    known: npt.NDArray[np.bool_]
+    kafka_us: npt.NDArray[np.int64]
+    keep_us: int
+    """How long after an event's Kafka time one may come that it decides about and that is not too old itself: what is
+    remembered expires then. 0: never."""
 
 
 @dataclass(frozen=True)

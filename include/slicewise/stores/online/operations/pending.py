@@ -1,53 +1,140 @@
-"""Beyond an entity's guard stand all its events of a place up to the newest written, or a skip mark says where not.
+"""Beyond an entity's applied offset stand all its events of a partition up to the newest written, or a skip mark says
+where not.
 
-What the tail's writer in the JVM does, as an operation: for the contract suite, the simulator, and the test that both
-write the same. One call per entity, its events in offset order, decided by the script that runs it: docs/adr/0066.
+What the real-time lane's writer in the JVM does, as operations: for the contract suite, the simulator, and the test
+that both write the same. One call per entity, its events in offset order, decided by the script that runs it
+(docs/adr/0066).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import astuple
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import astuple, dataclass, replace
 from itertools import pairwise
 
 import numpy as np
+import numpy.typing as npt
 
 from slicewise import codec
+from slicewise.offsets.vector import OffsetVector, TopicPartition
 from slicewise.stores.online import keys
 from slicewise.stores.online.attempts import Int64, require_order
-from slicewise.stores.online.port import PendingBatch, PendingOutcome, Term
+from slicewise.stores.online.control_record import RealtimeStart, StoreMetadata, Term
+from slicewise.stores.online.model import metadata
+from slicewise.stores.online.operation import ByTag, Everywhere, NodeContext, Split
 from slicewise.stores.online.rules import decisions
+from slicewise.stores.online.sharded import metadata as sharded_metadata
+from slicewise.stores.online.sharded.splitting import added, event_parts
 from slicewise.stores.online.steps import Command, PendingChange, PendingListChange, Steps
+from slicewise.stores.online.stored_unit import StoredUnit
 
 MAX_EVENTS = 512
 """Of one call: bounds the arguments and the time of a script."""
 
 
-def tail(
-    generation: int, term: Term, batch: PendingBatch, bound: int, room: codec.Room = codec.ROOM
-) -> Steps[PendingOutcome]:
-    """Writes a batch, whose events follow those that the same tail wrote before. Written again, or by another tail,
-    nothing changes. bound: events of an entity's tail, beyond which the rest is skipped (of event lists none); room: of
-    a tail field.
+@dataclass(frozen=True)
+class PendingBatch:
+    """Events of one unit and one place, in offset order: all that the unit keeps since those written before."""
 
-    Requires rows in offset order and offsets below 2^53.
+    unit: StoredUnit
+    place: TopicPartition
+    tags: Sequence[bytes]
+    """One per entity (`keys.entity_tags`)."""
+    entity: npt.NDArray[np.int64]
+    """Per row: index into tags."""
+    offset: npt.NDArray[np.int64]
+    time: npt.NDArray[np.int64]
+    """Per row: its event time."""
+    members: Sequence[bytes]
+    """Per row: `codec.Members` of the columns that the unit reads."""
+
+
+@dataclass(frozen=True)
+class PendingOutcome:
+    """rows: all; written (or standing), known (at or below the guard), below (the unit's start cover), expired (of a
+    list: too old for it), skipped at the bound: parts of them. cut: events that a list's capacity left out."""
+
+    rows: int = 0
+    written: int = 0
+    known: int = 0
+    below: int = 0
+    expired: int = 0
+    skipped: int = 0
+    cut: int = 0
+
+
+@dataclass(frozen=True)
+class BeginRealtime(Everywhere[StoreMetadata]):
+    """To be asked before the first real-time write of all events of a source from `start` on: the metadata, with its
+    own mark. EpochSuperseded; GapRefused where the start lies beyond the committed offsets."""
+
+    source: str
+    start: OffsetVector
+    deployment_version: int
+    digest: str
+
+    def steps(self, at: NodeContext) -> Steps[StoreMetadata]:
+        begun = RealtimeStart(at.server_run, self.start)
+        change = metadata.begin_tail(at.store_id, self.source, begun, self.deployment_version, self.digest)
+        return (yield from change)
+
+    def merge(self, replies: Mapping[int, StoreMetadata]) -> StoreMetadata:
+        return sharded_metadata.merged(list(replies.values()))
+
+
+@dataclass(frozen=True)
+class EndRealtime(Everywhere[bool]):
+    """Removes the mark of a source's real-time lane where it names a server run that is over; whether it did. A mark of
+    this run stands: a writer that nobody knows of may write on, and no answer may lose what one had."""
+
+    source: str
+
+    def steps(self, at: NodeContext) -> Steps[bool]:
+        return (yield from metadata.end_tail(at.store_id, self.source, at.server_run))
+
+    def merge(self, replies: Mapping[int, bool]) -> bool:
+        return any(replies.values())
+
+
+@dataclass(frozen=True)
+class WritePending(ByTag[PendingOutcome]):
+    """Writes events beyond what is committed, at most `bound` per entity (of event lists all).
+
+    Batches come in the order of the log, from the real-time start on; broken, the writer goes on from the first that
+    was not acknowledged, on the same server run. Written again, or by another writer, nothing changes. Requires rows
+    in offset order and offsets below 2^53.
     """
-    require_order(batch.offset)
-    below = decisions.below_start(batch.offset, term.start.get(batch.place))
-    calls = list(_calls(batch, np.flatnonzero(~below)))
-    replies = yield [
-        _fields(generation, term, batch, rows, bound, room)
-        if batch.unit.event_list is None
-        else _members(generation, term, batch, rows)
-        for rows in calls
-    ]
-    total = PendingOutcome(rows=len(batch.offset), below=int(below.sum()))
-    for reply in replies:
-        written, known, expired, rest = reply
-        skipped, cut = (rest, 0) if batch.unit.event_list is None else (0, rest)
-        one = PendingOutcome(0, written, known, 0, expired, skipped, cut)
-        total = PendingOutcome(*(x + y for x, y in zip(astuple(total), astuple(one), strict=True)))
-    return total
+
+    batch: PendingBatch
+    bound: int
+    """Pending events of an entity, beyond which the rest is skipped."""
+    room: codec.Room = codec.ROOM
+    """Of a pending field."""
+
+    def steps(self, at: NodeContext) -> Steps[PendingOutcome]:
+        build = yield from at.build_of(self.batch.unit)
+        require_order(self.batch.offset)
+        below = decisions.below_start(self.batch.offset, build.start.get(self.batch.place))
+        calls = list(_calls(self.batch, np.flatnonzero(~below)))
+        replies = yield [
+            _fields(at.store_id, build, self.batch, rows, self.bound, self.room)
+            if self.batch.unit.event_list is None
+            else _members(at.store_id, build, self.batch, rows)
+            for rows in calls
+        ]
+        total = PendingOutcome(rows=len(self.batch.offset), below=int(below.sum()))
+        for reply in replies:
+            written, known, expired, rest = reply
+            skipped, cut = (rest, 0) if self.batch.unit.event_list is None else (0, rest)
+            one = PendingOutcome(0, written, known, 0, expired, skipped, cut)
+            total = PendingOutcome(*(x + y for x, y in zip(astuple(total), astuple(one), strict=True)))
+        return total
+
+    def split(self, count: int) -> Split[PendingOutcome]:
+        return Split({node: replace(self, batch=part) for node, part in event_parts(self.batch, count).items()})
+
+    def join(self, replies: Mapping[int, PendingOutcome], split: Split[PendingOutcome]) -> PendingOutcome:  # noqa: ARG002
+        return added(list(replies.values()), PendingOutcome())
 
 
 def _calls(batch: PendingBatch, rows: Int64) -> Iterator[Int64]:
@@ -59,7 +146,7 @@ def _calls(batch: PendingBatch, rows: Int64) -> Iterator[Int64]:
             yield order[at : min(at + MAX_EVENTS, end)]
 
 
-def _fields(generation: int, term: Term, batch: PendingBatch, rows: Int64, bound: int, room: codec.Room) -> Command:
+def _fields(store_id: int, build: Term, batch: PendingBatch, rows: Int64, bound: int, room: codec.Room) -> Command:
     unit, place = batch.unit, batch.place
     offsets = batch.offset[rows].tolist()
     numbers = (batch.time[rows] // unit.slice_us).tolist()
@@ -69,7 +156,7 @@ def _fields(generation: int, term: Term, batch: PendingBatch, rows: Int64, bound
     ]
     members = [batch.members[row] for row in rows.tolist()]
     return PendingChange(
-        keys.hot_key(generation, _tag(batch, rows), term.name),
+        keys.hot_key(store_id, _tag(batch, rows), build.name),
         keys.guard_field(place),
         keys.skip_field(place),
         keys.place_text(place),
@@ -79,14 +166,14 @@ def _fields(generation: int, term: Term, batch: PendingBatch, rows: Int64, bound
     )
 
 
-def _members(generation: int, term: Term, batch: PendingBatch, rows: Int64) -> Command:
+def _members(store_id: int, build: Term, batch: PendingBatch, rows: Int64) -> Command:
     keeps = batch.unit.event_list
     assert keeps is not None
     times = batch.time[rows]
     members = [batch.members[row] for row in rows.tolist()]
     return PendingListChange(
-        keys.list_key(generation, _tag(batch, rows), term.name),
-        keys.members_key(generation, _tag(batch, rows), term.name),
+        keys.list_key(store_id, _tag(batch, rows), build.name),
+        keys.members_key(store_id, _tag(batch, rows), build.name),
         keys.guard_field(batch.place),
         keeps,
         decisions.list_expiry_s(keeps, int(times.max())),

@@ -1,12 +1,14 @@
 """An entity's hour is in its total, in its day or running, never in two of them: one change moves it.
 
-The total `t` stands in the hot hash, which of such a unit never expires: horizon, archive seq, row. It holds exactly
-the entity's events of hours before the horizon below the cover of the seq; docs/adr/0042.
+The total `t` stands in the hot hash, which of such a unit never expires: until which hour, archive version, row. It
+holds exactly the entity's events of hours before that one, of those that the archive version contains (docs/adr/0042).
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
 from itertools import chain
 
 import numpy as np
@@ -14,90 +16,198 @@ import numpy as np
 from slicewise import codec
 from slicewise.offsets.vector import OffsetVector
 from slicewise.stores.online import keys
-from slicewise.stores.online.operations.publish_hour import hot_fields, standing
-from slicewise.stores.online.port import LifetimeEntry, PublishOutcome, StoredUnit
+from slicewise.stores.online.attempts import Missed, change_while
+from slicewise.stores.online.control_record import Term, TotalUntil
+from slicewise.stores.online.model import metadata
+from slicewise.stores.online.operation import ByTag, Everywhere, NodeContext, NodesContext, Operation, Split
+from slicewise.stores.online.operations.archive_versions import PutArchiveVersion, check_registered, counts_of_each
+from slicewise.stores.online.operations.publish_hour import (
+    CHUNK,
+    Progress,
+    Published,
+    PublishOutcome,
+    hot_fields,
+    in_all,
+    standing,
+)
+from slicewise.stores.online.routing import ShardedSteps, by_node, together
 from slicewise.stores.online.rules import decisions
 from slicewise.stores.online.rules.decisions import PublishDecision
-from slicewise.stores.online.steps import (
-    ATTEMPTS,
-    MISSED,
-    Change,
-    Command,
-    Fields,
-    KeyChange,
-    Steps,
-    Whole,
-    contended,
-    exact,
-)
-from slicewise.windows.slices import HOUR_US
+from slicewise.stores.online.steps import MISSED, Change, Command, Fields, KeyChange, Steps, Whole, exact
+from slicewise.stores.online.stored_unit import StoredUnit
+from slicewise.windows.durations import HOUR_US
 
-CHUNK = 1024
-"""Entities of one pipeline."""
 _FIRST_HOUR = -(1 << 40)
 """Before any event."""
 
 
-def bring(
-    generation: int,
-    name: str,
-    unit: StoredUnit,
-    horizon: int,
-    seq: int,
-    cover: OffsetVector,
-    entries: Sequence[LifetimeEntry],
-    days: Sequence[int],
-) -> Steps[PublishOutcome]:
-    """Hours before the horizon go into the entities' totals, and out of the hashes of these days and of what is
-    running; idempotent, safe beside folds, swaps and other runs of itself."""
-    decisions.check_horizon(horizon)
-    days = [day for day in days if day * decisions.HOURS_PER_DAY < horizon]
-    brought = stale = 0
-    left_over: list[int] = []
-    for begin in range(0, len(entries), CHUNK):
-        todo = list(range(begin, min(begin + CHUNK, len(entries))))
-        for _ in range(ATTEMPTS):
-            reads: list[Command] = []
-            for i in todo:
-                reads.append(Whole(keys.hot_key(generation, entries[i].tag, name)))
-                reads += [Fields(keys.day_key(generation, entries[i].tag, name, day), [keys.HOURS]) for day in days]
-            replies = yield reads
-            width = 1 + len(days)
-            fit: list[tuple[int, list[tuple[bytes, bytes]], tuple[bytes, ...], bytes | None, list[bytes | None]]] = []
-            for position, i in enumerate(todo):
-                flat, *found = replies[position * width : (position + 1) * width]
-                running, guards, total = hot_fields(flat, unit.slice_us, range(_FIRST_HOUR, horizon))
-                stands = None if total is None else codec.unpack_lifetime(total)[:2]
-                compacted = [codec.unpack_hours(raw).values() for (raw,) in found]
-                action, deletes = decisions.lifetime_decision(
-                    horizon, seq, cover, entries[i].since, stands, chain.from_iterable(compacted), running
-                )
-                if action is PublishDecision.SWAP:
-                    fit.append((i, standing(guards, cover), deletes, total, [raw for (raw,) in found]))
-                elif action is PublishDecision.STALE:
-                    stale += 1
-                else:
-                    left_over.append(i)
-            rows = _rows(unit, [(entries[i], total) for i, _, _, total, _ in fit])
-            changes = []
-            for (i, checks, deletes, total, raws), row in zip(fit, rows, strict=True):
-                tag = entries[i].tag
-                hot = KeyChange(
-                    keys.hot_key(generation, tag, name),
-                    [*checks, (keys.LIFETIME, exact(total))],
-                    [(keys.LIFETIME, codec.pack_lifetime(horizon, seq, row), 0)],
-                    deletes,
-                )
-                held = [(keys.day_key(generation, tag, name, d), raw) for d, raw in zip(days, raws, strict=True) if raw]
-                changes.append(Change((hot, *(_emptied(key, raw) for key, raw in held))))
-            done = (yield changes) if changes else []
-            todo = [i for (i, *_), reply in zip(fit, done, strict=True) if reply == MISSED]
-            brought += len(fit) - len(todo)
-            if not todo:
-                break
-        else:
-            raise contended(f"totals of unit {unit.storage_fingerprint}")
-    return PublishOutcome(brought, stale, 0, tuple(sorted(left_over)))
+@dataclass(frozen=True)
+class LifetimeEntry:
+    """One entity's total of hours before a horizon, as an encoded row: of all of them, or of those from `since` on,
+    which is added to what its total holds."""
+
+    tag: bytes
+    row: bytes
+    since: int | None = None
+
+
+@dataclass(frozen=True)
+class AnnounceTotal(Everywhere[None]):
+    """Says that totals will name this archive version, so that what it contains is kept. Before `PublishTotal`."""
+
+    unit: StoredUnit
+    until: int
+    """Hour before which the totals will reach."""
+    archive_version: int
+    offsets: OffsetVector
+    """What the archive version contains."""
+
+    def steps(self, at: NodeContext) -> Steps[None]:
+        build = yield from at.build_of(self.unit)
+        if self.archive_version != decisions.START_SEQ:
+            # named before it is announced: a trim that counted this announcement has seen the name
+            yield from metadata.announce_lifetime(at.store_id, self.unit, build, self.until, self.archive_version)
+            yield from PutArchiveVersion(self.unit.source, self.archive_version, self.offsets).steps(at)
+
+    def merge(self, replies: Mapping[int, None]) -> None: ...
+
+
+@dataclass(frozen=True)
+class PublishTotal(ByTag[PublishOutcome]):
+    """Hours before `until` go into the entities' totals, and out of the hashes of these days and of what is running.
+
+    Per entity in one script; idempotent, safe beside batches, hours and other runs of itself.
+
+    GapRefused while the committed offsets lie behind what the archive version contains.
+    """
+
+    unit: StoredUnit
+    until: int
+    archive_version: int
+    offsets: OffsetVector
+    """What the archive version contains."""
+    entries: Sequence[LifetimeEntry]
+    days: Sequence[int] = ()
+    """Whose hashes may hold some of the hours."""
+
+    def steps(self, at: NodeContext) -> Steps[PublishOutcome]:
+        build = yield from at.build_of(self.unit)
+        record = yield from at.metadata()
+        decisions.check_lifetime(self.archive_version, self.offsets, build.start, record.ledger)
+        yield from check_registered(at, self.unit.source, self.archive_version, self.offsets)
+        decisions.check_horizon(self.until)
+        days = [day for day in self.days if day * decisions.HOURS_PER_DAY < self.until]
+        progress = Progress([])
+        for begin in range(0, len(self.entries), CHUNK):
+            progress.todo = list(range(begin, min(begin + CHUNK, len(self.entries))))
+            where = f"totals of unit {self.unit.storage_fingerprint}"
+            progress = yield from change_while(partial(self._publish, at, build, days), progress, where)
+        return PublishOutcome(progress.swapped, progress.stale, 0, tuple(sorted(progress.left_over)))
+
+    def split(self, count: int) -> Split[PublishOutcome]:
+        positions = by_node([entry.tag for entry in self.entries], count)
+        parts = {n: replace(self, entries=[self.entries[i] for i in positions.get(n, ())]) for n in range(count)}
+        return Split(parts, positions)
+
+    def chosen(self, nodes: NodesContext) -> ShardedSteps[Collection[int]]:
+        if self.archive_version != decisions.START_SEQ:
+            return range(nodes.count)
+        return (yield from nodes.built_for(self.unit, self.offsets))
+
+    def join(self, replies: Mapping[int, PublishOutcome], split: Split[PublishOutcome]) -> PublishOutcome:
+        return in_all(replies, split)
+
+    def _publish(self, at: NodeContext, build: Term, days: Sequence[int], progress: Progress) -> Published:
+        unit, name, entries = self.unit, build.name, self.entries
+        reads: list[Command] = []
+        for i in progress.todo:
+            reads.append(Whole(keys.hot_key(at.store_id, entries[i].tag, name)))
+            reads += [Fields(keys.day_key(at.store_id, entries[i].tag, name, day), [keys.HOURS]) for day in days]
+        replies = yield reads
+        width = 1 + len(days)
+        fit: list[tuple[int, list[tuple[bytes, bytes]], tuple[bytes, ...], bytes | None, list[bytes | None]]] = []
+        for position, i in enumerate(progress.todo):
+            flat, *hours = replies[position * width : (position + 1) * width]
+            running, guards, total = hot_fields(flat, unit.slice_us, range(_FIRST_HOUR, self.until))
+            stands = None if total is None else codec.unpack_lifetime(total)[:2]
+            compacted = [codec.unpack_hours(raw).values() for (raw,) in hours]
+            action, deletes = decisions.lifetime_decision(
+                self.until,
+                self.archive_version,
+                self.offsets,
+                entries[i].since,
+                stands,
+                chain.from_iterable(compacted),
+                running,
+            )
+            if action is PublishDecision.SWAP:
+                fit.append((i, standing(guards, self.offsets), deletes, total, [raw for (raw,) in hours]))
+            elif action is PublishDecision.STALE:
+                progress.stale += 1
+            else:
+                progress.left_over.append(i)
+        rows = _rows(unit, [(entries[i], total) for i, _, _, total, _ in fit])
+        changes = []
+        for (i, checks, deletes, total, raws), row in zip(fit, rows, strict=True):
+            tag = entries[i].tag
+            hot = KeyChange(
+                keys.hot_key(at.store_id, tag, name),
+                [*checks, (keys.LIFETIME, exact(total))],
+                [(keys.LIFETIME, codec.pack_lifetime(self.until, self.archive_version, row), 0)],
+                deletes,
+            )
+            of_days = [(keys.day_key(at.store_id, tag, name, d), raw) for d, raw in zip(days, raws, strict=True) if raw]
+            changes.append(Change((hot, *(_emptied(key, raw) for key, raw in of_days))))
+        done = (yield changes) if changes else []
+        progress.todo = [i for (i, *_), reply in zip(fit, done, strict=True) if reply == MISSED]
+        progress.swapped += len(fit) - len(progress.todo)
+        return Missed(progress) if progress.todo else progress
+
+
+@dataclass(frozen=True)
+class MarkTotal(Operation[bool]):
+    """To be asked after every entity's total was published; False if anything was announced since `announced` was
+    read, or a newer total stands."""
+
+    unit: StoredUnit
+    until: int
+    archive_version: int
+    announced: int
+    """`CountArchiveVersions`, read before the hours that the totals were made of."""
+    whole: bool = False
+    """Whether every total was written anew, so that no older archive version is named any more."""
+    start: OffsetVector | None = None
+    """As of `MarkHour`."""
+
+    def steps(self, at: NodeContext) -> Steps[bool]:
+        build = yield from at.build_of(self.unit)
+        decisions.check_horizon(self.until)
+        decisions.check_start(self.start, build.start)
+        counted = keys.covers_key(at.store_id, self.unit.source), self.announced
+        until = TotalUntil(self.until, self.archive_version)
+        return (yield from metadata.mark_horizon(at.store_id, self.unit, build, until, counted, self.whole))
+
+    def over(self, nodes: NodesContext) -> ShardedSteps[bool]:
+        """True where it stands on all that the totals were brought to; a node that has a newer one keeps it."""
+        counts = yield from counts_of_each(nodes, self.unit.source, self.announced)
+        wanted: Collection[int] = range(nodes.count)
+        if self.start is not None:
+            wanted = yield from nodes.built_for(self.unit, self.start)
+        parts = {n: replace(self, announced=counts[n]).steps(nodes.contexts[n]) for n in wanted}
+        return all((yield from together(parts)).values())
+
+
+@dataclass(frozen=True)
+class ReadTotalVersions(Everywhere[tuple[int, ...]]):
+    """Archive versions that totals may name, on any node."""
+
+    unit: StoredUnit
+
+    def steps(self, at: NodeContext) -> Steps[tuple[int, ...]]:
+        return (yield from metadata.lifetime_seqs(at.store_id, (yield from at.build_of(self.unit))))
+
+    def merge(self, replies: Mapping[int, tuple[int, ...]]) -> tuple[int, ...]:
+        return tuple(sorted({version for versions in replies.values() for version in versions}))
 
 
 def _emptied(day: bytes, raw: bytes) -> KeyChange:

@@ -1,6 +1,8 @@
 """The online store on Redis 7.0 or Valkey.
 
 Importing this package imports no driver and no NumPy: Airflow reads `status` from it.
+
+Doors: open_store, read_status.
 """
 
 from __future__ import annotations

@@ -11,16 +11,15 @@ from typing import Any, TypeVar, cast
 import hiredis
 
 from slicewise.errors import StoreUnavailable
-from slicewise.offsets.vector import OffsetVector
 from slicewise.settings import urls_of
-from slicewise.stores.online.operations.bound import Operations, read_commands
-from slicewise.stores.online.port import EntityRead, LeaderboardReply, ReadReply, ServerRun, TagRead
+from slicewise.stores.online.control_record import ServerRun
+from slicewise.stores.online.operation import NodeContext, Operation
+from slicewise.stores.online.operations.connecting import Bind
 from slicewise.stores.online.redis.commands import SCRIPTS, decode, encode
 from slicewise.stores.online.redis.wire import NOT_YET, Address, Connection, ReplyError, pack, reader
 from slicewise.stores.online.routing import Nodes, node_name
 from slicewise.stores.online.rules import decisions
-from slicewise.stores.online.sharded.operations import ShardedOperations
-from slicewise.stores.online.steps import Command, Steps
+from slicewise.stores.online.steps import Command
 from slicewise.stores.online.store import Store
 
 T = TypeVar("T")
@@ -39,8 +38,7 @@ def open_store(url: str, timeout_s: float = 30.0) -> Store:
     try:
         for address in addresses:
             opened.append(RedisNode(address, timeout_s))
-        nodes = Nodes(opened)
-        return Store(nodes, ShardedOperations(nodes))
+        return Store(Nodes(opened))
     except BaseException:
         for node in opened:
             node.close()
@@ -56,7 +54,7 @@ def open_node(url: str, number: int, count: int, timeout_s: float = 30.0) -> Sto
     """One of the nodes by itself, for a reader: the others may be away."""
     node = RedisNode(Address.parse(url), timeout_s)
     try:
-        return Store(node, Operations(node.incarnation, node_name(number, count)))
+        return Store(node, node_name(number, count))
     except BaseException:
         node.close()
         raise
@@ -122,7 +120,7 @@ class AsyncReader:
         self.address = address
         self._timeout_s = timeout_s
         self._protocol = _Protocol(address, timeout_s)
-        self._steps: Operations | None = None
+        self._context: NodeContext | None = None
 
     @classmethod
     async def open(cls, url: str, timeout_s: float = 5.0, node: str = "") -> AsyncReader:
@@ -149,64 +147,48 @@ class AsyncReader:
                 next_step="see that it runs: slicewise status; then try again",
             ) from error
         try:
-            self._steps = Operations(check_hello(replies[len(greeting) :], address), node)
-            await self._drive(self._steps.bind())
+            self._context = NodeContext(check_hello(replies[len(greeting) :], address), node)
+            opening = Bind()
+            self._context = opening.after(self._context, await self.run(opening))
         except BaseException:
             self.close()
             raise
         return self
 
     @property
-    def operations(self) -> Operations:
-        if self._steps is None:
+    def context(self) -> NodeContext:
+        """What the connection is bound to."""
+        if self._context is None:
             raise StoreUnavailable(
                 "the connection is closed", where=str(self.address), next_step="open another connection"
             )
-        return self._steps
+        return self._context
 
     @property
     def incarnation(self) -> ServerRun:
-        return self.operations.incarnation
+        return self.context.server_run
 
     @property
     def generation(self) -> int:
-        return self.operations.generation
+        """The store id. NotReady where the store has none yet."""
+        return self.context.store_id
 
     @property
     def closed(self) -> bool:
         return self._protocol.dead is not None
 
-    async def read(self, reads: Sequence[EntityRead | TagRead]) -> ReadReply:
-        """As `OnlineStore.read`."""
-        commands = read_commands(reads)
-        packed, n = encode(commands)
-        replies = await self._protocol.exchange(b"".join(packed), n)
-        return self.operations.read_reply(reads, decode(commands, replies))
-
-    async def manifest(self, digest: str) -> str | None:
-        return await self._drive(self.operations.manifest(digest))
-
-    async def covers(self, source: str) -> Mapping[int, OffsetVector]:
-        return await self._drive(self.operations.covers(source))
-
-    async def board(self, name: str) -> LeaderboardReply:
-        return await self._drive(self.operations.board(name))
-
-    async def status(self, part: str) -> str | None:
-        return await self._drive(self.operations.status(part))
-
-    async def _drive(self, steps: Steps[T]) -> T:
+    async def run(self, operation: Operation[T]) -> T:
+        """The result of an operation that writes nothing."""
+        steps = operation.steps(self.context)
         try:
             commands = next(steps)
             while True:
-                commands = steps.send(await self._run(commands))
+                packed, n = encode(commands)
+                replies = await self._protocol.exchange(b"".join(packed), n)
+                commands = steps.send(decode(commands, replies))
         except StopIteration as done:
             value: T = done.value
             return value
-
-    async def _run(self, commands: Sequence[Command]) -> list[Any]:
-        packed, n = encode(commands)
-        return decode(commands, await self._protocol.exchange(b"".join(packed), n))
 
     def close(self) -> None:
         self._protocol.fail("closed")

@@ -113,7 +113,7 @@ def _tagged(shape: ReadShape, tag: bytes) -> bytes:
     if parts is None:
         # NUL stands in no key: names and values of a tag are percent-encoded
         mark = b"\0" * size
-        inside, _ = encode(shape.commands(mark))
+        inside, _ = encode(Tagged(shape, mark).commands())
         whole = b"".join([_MULTI, *inside, _EXEC])
         parts = whole.split(mark) if size else [whole]
         if len(shape.packed) < TAG_LENGTHS:

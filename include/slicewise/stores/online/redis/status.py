@@ -73,7 +73,7 @@ def read_status(url: str, jobs: Sequence[str] = (), *, timeout_s: float = 5.0) -
 
 
 def _together(found: Mapping[int, StoreStatus], wanting: Sequence[str], count: int) -> StoreStatus:
-    """What nodes claim together, as `joint_marks.merged` has it, as far as a picture shows it."""
+    """What nodes claim together, as `sharded.metadata.merged` has it, as far as a picture shows it."""
     newest = max(found, key=lambda number: (_epoch(found[number]), -number))
     first = found[newest]
     said = (_epoch(first), first.marks.get("units"))

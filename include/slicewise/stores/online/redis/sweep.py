@@ -15,9 +15,9 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from slicewise.errors import IncarnationChanged, StoreUnavailable
+from slicewise.stores.online.control_record import ServerRun, StoreMetadata
 from slicewise.stores.online.keys import MARKS, manifest_key
 from slicewise.stores.online.model import metadata as marks
-from slicewise.stores.online.port import ServerRun, StoreMetadata
 from slicewise.stores.online.redis.adapter import RedisNode
 from slicewise.stores.online.redis.status import connected
 from slicewise.stores.online.redis.wire import Address, ReplyError

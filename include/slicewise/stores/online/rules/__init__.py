@@ -1,1 +1,4 @@
-"""What may be written, as pure functions."""
+"""What may be written, as pure functions.
+
+Doors: decisions, five_days.
+"""

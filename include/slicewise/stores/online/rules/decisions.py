@@ -7,7 +7,7 @@ answers under a check that all that was read still stands.
 from __future__ import annotations
 
 from collections.abc import Container, Iterable, Mapping, Sequence
-from dataclasses import astuple, dataclass
+from dataclasses import dataclass
 from enum import Enum
 
 import numpy as np
@@ -27,8 +27,8 @@ from slicewise.errors import (
 )
 from slicewise.features.declare.event_list import EventList
 from slicewise.offsets.vector import OffsetVector, TopicPartition
-from slicewise.stores.online.port import MicroBatchOutcome, RealtimeStart, ServerRun, StoreMetadata, Term
-from slicewise.windows.slices import HOUR_US
+from slicewise.stores.online.control_record import RealtimeStart, ServerRun, StoreMetadata, Term
+from slicewise.windows.durations import HOUR_US
 
 hours_digest = day_digest
 """The eight bytes by which a day total `d` names the `c` that it is the total of."""
@@ -155,11 +155,6 @@ def lists_to_rebuild(units: Mapping[str, EventList | None], marks: StoreMetadata
         for name, wanted in units.items()
         if wanted is not None and name in marks.starts and name in marks.keeps and wanted.needs_more(marks.keeps[name])
     }
-
-
-def added(a: MicroBatchOutcome, b: MicroBatchOutcome) -> MicroBatchOutcome:
-    """Both together."""
-    return MicroBatchOutcome(*(x + y for x, y in zip(astuple(a), astuple(b), strict=True)))
 
 
 # ------------------------------------------------------------------ ledger

@@ -12,10 +12,10 @@ import numpy as np
 
 from slicewise import codec
 from slicewise.stores.online import keys
-from slicewise.stores.online.port import StoredUnit
 from slicewise.stores.online.rules import decisions
 from slicewise.stores.online.steps import Change, Fields, KeyChange, Steps, exact
-from slicewise.windows.slices import PENTAD_DAYS, PENTAD_US
+from slicewise.stores.online.stored_unit import StoredUnit
+from slicewise.windows.segments import PENTAD_DAYS, PENTAD_US
 
 CHUNK = 256
 

@@ -1,1 +1,4 @@
-"""Operations over several nodes."""
+"""Several nodes: what they claim together, and how a batch is cut by them.
+
+Doors: metadata, splitting.
+"""

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import TypeVar
 
 from slicewise.offsets.vector import OffsetVector, TopicPartition
-from slicewise.stores.online.port import RealtimeStart, StoreMetadata, TotalUntil
+from slicewise.stores.online.control_record import RealtimeStart, StoreMetadata, TotalUntil
 from slicewise.stores.online.routing import joint_life
 
 V = TypeVar("V")

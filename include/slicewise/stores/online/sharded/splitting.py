@@ -3,61 +3,75 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import astuple, replace
-from typing import Any, TypeVar
+from dataclasses import Field, astuple, replace
+from typing import Any, ClassVar, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 
-from slicewise.aggregates.kernel.columns import Columns
 from slicewise.stores.online.attempts import Int64
-from slicewise.stores.online.port import ListBatch, MicroBatch, MicroBatchOutcome, PendingBatch, PendingOutcome
 from slicewise.stores.online.routing import by_node
 
-Listed = TypeVar("Listed", ListBatch, PendingBatch)
-Outcome = TypeVar("Outcome", MicroBatchOutcome, PendingOutcome)
+
+class Values(Protocol):
+    """A dataclass."""
+
+    __dataclass_fields__: ClassVar[dict[str, Field[Any]]]
 
 
-def fold_parts(batch: MicroBatch, count: int) -> dict[int, MicroBatch]:
-    """Node -> its entities of a fold, in the order of the batch."""
-    parts = _parts(batch.tags, batch.entity, count)
-    return {node: batch if rows is None else _fold_part(batch, *each) for node, (rows, each) in parts.items()}
+class EventBatch(Values, Protocol):
+    """Events by row, each with its time and what is stored of it."""
+
+    @property
+    def tags(self) -> Sequence[bytes]: ...
+    @property
+    def entity(self) -> Int64: ...
+    @property
+    def offset(self) -> Int64: ...
+    @property
+    def time(self) -> Int64: ...
+    @property
+    def members(self) -> Sequence[bytes]: ...
 
 
-def _fold_part(batch: MicroBatch, tags: list[bytes], rows: Int64, entity: Int64) -> MicroBatch:
-    def accumulate(chosen: Int64, groups: Int64, n_groups: int) -> Sequence[Columns]:
-        return batch.accumulate(rows[chosen], groups, n_groups)
-
-    ids = batch.ids
-    if ids is not None:
-        ids = replace(ids, ids=ids.ids[rows], known=ids.known[rows], kafka_us=ids.kafka_us[rows])
-    offset, number = batch.offset[rows], batch.number[rows]
-    return replace(batch, tags=tags, entity=entity, offset=offset, number=number, accumulate=accumulate, ids=ids)
+Events = TypeVar("Events", bound=EventBatch)
+Outcome = TypeVar("Outcome", bound=Values)
 
 
-def listed_parts(batch: Listed, count: int) -> dict[int, Listed]:
-    """Node -> its entities of events, in the order of the batch."""
-    parts = _parts(batch.tags, batch.entity, count)
-    return {node: batch if rows is None else _listed_part(batch, *each) for node, (rows, each) in parts.items()}
+class Part(NamedTuple):
+    """What one node has of a batch."""
+
+    tags: list[bytes]
+    rows: Int64
+    """Rows of the batch."""
+    entity: Int64
+    """Per row: index into tags."""
 
 
-def _listed_part(batch: Listed, tags: list[bytes], rows: Int64, entity: Int64) -> Listed:
-    members = [batch.members[row] for row in rows.tolist()]
-    return replace(batch, tags=tags, entity=entity, offset=batch.offset[rows], time=batch.time[rows], members=members)
-
-
-def _parts(tags: Sequence[bytes], entity: Int64, count: int) -> dict[int, tuple[Int64 | None, Any]]:
-    """Node -> (None: all of it is there), (tags, rows of the batch, entity of each)."""
+def parts_of(tags: Sequence[bytes], entity: Int64, count: int) -> dict[int, Part | None]:
+    """Node -> its part of a batch, in the order of the batch; None: all of it."""
     nodes = by_node(tags, count)
     if len(nodes) <= 1:
-        return dict.fromkeys(nodes, (None, ()))
+        return dict.fromkeys(nodes)
     of_node, position = np.empty(len(tags), np.int64), np.empty(len(tags), np.int64)
-    for node, mine in nodes.items():
-        of_node[mine], position[mine] = node, np.arange(len(mine))
-    found: dict[int, tuple[Int64 | None, Any]] = {}
-    for node, mine in nodes.items():
+    for node, own in nodes.items():
+        of_node[own], position[own] = node, np.arange(len(own))
+    parts: dict[int, Part | None] = {}
+    for node, own in nodes.items():
         rows = np.flatnonzero(of_node[entity] == node)
-        found[node] = rows, ([tags[i] for i in mine], rows, position[entity[rows]])
-    return found
+        parts[node] = Part([tags[i] for i in own], rows, position[entity[rows]])
+    return parts
+
+
+def event_parts(batch: Events, count: int) -> dict[int, Events]:
+    """Node -> its entities' events, in the order of the batch."""
+    parts = parts_of(batch.tags, batch.entity, count)
+    return {node: batch if part is None else _events_of(batch, part) for node, part in parts.items()}
+
+
+def _events_of(batch: Events, part: Part) -> Events:
+    tags, rows, entity = part
+    members = [batch.members[row] for row in rows.tolist()]
+    return replace(batch, tags=tags, entity=entity, offset=batch.offset[rows], time=batch.time[rows], members=members)
 
 
 def added(outcomes: Sequence[Outcome], none: Outcome) -> Outcome:

@@ -1,0 +1,117 @@
+"""Typed answers: values, bounds, tokens, freshness and flags, the same in process and over HTTP."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+Scalar = str | int | float | bool | None
+Entity = dict[str, Scalar | list[Scalar]]
+"""Entity columns, and what is asked for: a value or a list of values."""
+Interval = tuple[int, int]
+
+
+@dataclass(frozen=True)
+class EntityAnswer:
+    """Values of one entity, in the order of the answer's features."""
+
+    entity: Entity
+    values: tuple[Any, ...]
+    token: str
+    """Tokens of the units that were read, joined; "" where nothing was read (flag `default`), or none was asked for."""
+    errors: Mapping[str, str] = field(default_factory=dict)
+    """Feature -> error code, for values that are null because of an error (`overflow`)."""
+    bounds: Mapping[str, Interval] = field(default_factory=dict)
+    """Feature -> effective (start_us, end_us) of this entity's own session; empty at its end where none is open."""
+    no_data: tuple[str, ...] = ()
+    """Views of which the read found nothing of this entity: it was never seen, or nothing of it is kept any more.
+    Of a view that is not named, events are kept, if not in these windows."""
+
+
+@dataclass(frozen=True)
+class SourceFreshness:
+    """How current the ledger of a source is, as far as this process knows."""
+
+    source: str
+    ledger_advanced_us: int | None
+    """Store's time at which this process last saw the ledger move; None: not since it started."""
+    lag_events: int | None
+    """Events in the log that are not applied yet, as the stream last said; None: it said nothing."""
+    heartbeat_us: int | None
+    """When the stream last said something."""
+    tail_events: int = 0
+    """Events in the answer that the ledger does not hold yet: of the tail, each counted once per view that has it."""
+    tail_newest_us: int | None = None
+    """Event time of the latest of them."""
+
+
+@dataclass(frozen=True)
+class Answer:
+    """Features of some entities at one time."""
+
+    features: tuple[str, ...]
+    mode: str
+    t_us: int
+    """The serving clock (live) or the `at` that was asked for."""
+    bounds: Mapping[str, Interval]
+    """Feature -> effective (start_us, end_us), half-open; of a session those within which it was looked for."""
+    results: tuple[EntityAnswer, ...]
+    freshness: tuple[SourceFreshness, ...] = ()
+    flags: tuple[str, ...] = ()
+    """"stale": last known values, of `t_us`; "default": declared defaults; "overflow": see errors;
+    "incomplete": see incomplete; "clock_off": the service's present is not the store's."""
+    incomplete: tuple[str, ...] = ()
+    """Features whose windows may lack events that the log lost before they were archived; a person accepted it."""
+    tokens: bool = True
+    """Whether the API writes the tokens."""
+
+    def rows(self) -> Iterator[dict[str, Any]]:
+        """One dict per entity: its columns and its features."""
+        for result in self.results:
+            yield {**result.entity, **dict(zip(self.features, result.values, strict=True))}
+
+    def values(self, index: int = 0) -> dict[str, Any]:
+        """Feature -> value of one entity."""
+        return dict(zip(self.features, self.results[index].values, strict=True))
+
+    def bounds_of(self, index: int = 0) -> dict[str, Interval]:
+        """Feature -> effective bounds of one entity, its own sessions' included."""
+        return {**self.bounds, **self.results[index].bounds}
+
+
+@dataclass(frozen=True)
+class LeaderboardRow:
+    """An entity on a board; rank 1 is the best."""
+
+    rank: int
+    entity: Mapping[str, Any]
+    value: Any
+
+
+@dataclass(frozen=True)
+class Leaderboard:
+    """A board as it stands, for the window [start_us, end_us); times in microseconds UTC, now by the store's clock.
+
+    more: whether entities beyond these rows have a value too. flags: "missing" (nobody made a board lately, there are
+    no rows), "stale" (its window ended more than two periods ago), "short" (fewer rows than could be known).
+    """
+
+    name: str
+    feature: str
+    k: int
+    every_us: int
+    now_us: int
+    start_us: int | None
+    end_us: int | None
+    written_us: int | None
+    rows: tuple[LeaderboardRow, ...]
+    more: bool
+    cover: Mapping[str, Mapping[int, int]]
+    """Topic id -> partition -> first offset that is not in it."""
+    flags: tuple[str, ...]
+
+    @property
+    def age_us(self) -> int | None:
+        """Since the end of its window."""
+        return None if self.end_us is None else self.now_us - self.end_us

@@ -1,0 +1,94 @@
+package io.slicewise.realtime;
+
+import com.fasterxml.jackson.databind.JsonNode;
+import io.slicewise.records.Spec;
+import io.slicewise.wire.RedisAddress;
+import io.slicewise.wire.StoreFields;
+import java.nio.charset.StandardCharsets;
+import java.security.MessageDigest;
+import java.security.NoSuchAlgorithmException;
+import java.util.ArrayList;
+import java.util.HexFormat;
+import java.util.List;
+import java.util.Set;
+import java.util.TreeSet;
+
+/** What a tail is bound to, of the JSON that `tail_spec.py` makes. */
+final class RealtimeSpec {
+  final RedisAddress address;
+  final String runId;
+  final String replicationId;
+  final long generation;
+  final Long epoch;
+  final String run;
+
+  /** The run that this one takes over from, of the same life of the store; null: none. */
+  final String after;
+
+  final String source;
+  final String topicId;
+  final String marksKey;
+  final String statusKey;
+  final Script tail;
+  final Script list;
+
+  /** Events of an entity's tail. */
+  final long bound;
+
+  /** What one field of it takes. */
+  final long fieldEvents;
+
+  final long fieldBytes;
+  final long ahead;
+  final int queue;
+  final long timeoutMs;
+  final long patienceMs;
+  final Set<Integer> partitions = new TreeSet<>();
+  final List<RealtimeUnit> units = new ArrayList<>();
+
+  /** A script and the name by which a node knows it. */
+  record Script(String text, String sha) {
+    static Script of(String text) {
+      try {
+        byte[] digest = MessageDigest.getInstance("SHA-1").digest(text.getBytes(StandardCharsets.UTF_8));
+        return new Script(text, HexFormat.of().formatHex(digest));
+      } catch (NoSuchAlgorithmException never) {
+        throw new IllegalStateException(never);
+      }
+    }
+  }
+
+  private RealtimeSpec(JsonNode given) {
+    address = RedisAddress.of(given.get("redis_url").asText());
+    runId = given.get("run_id").asText();
+    replicationId = given.get("replication_id").asText();
+    generation = given.get("generation").asLong();
+    epoch = given.get("epoch").isNull() ? null : (Long) given.get("epoch").asLong();
+    run = given.get("run").asText();
+    after = given.get("after").asText(null);
+    source = given.get("source").asText();
+    topicId = given.get("topic_id").asText();
+    marksKey = given.get("marks_key").asText();
+    statusKey = given.get("status_key").asText();
+    tail = Script.of(given.get("tail_script").asText());
+    list = Script.of(given.get("list_script").asText());
+    bound = given.get("bound").asLong();
+    fieldEvents = given.get("field_events").asLong();
+    fieldBytes = given.get("field_bytes").asLong();
+    ahead = given.get("ahead").asLong();
+    queue = given.get("queue").asInt();
+    timeoutMs = given.get("timeout_ms").asLong();
+    patienceMs = given.get("patience_ms").asLong();
+    given.get("partitions").forEach(each -> partitions.add(each.asInt()));
+    given.get("units").forEach(each -> units.add(RealtimeUnit.of(each, generation, topicId)));
+  }
+
+  static RealtimeSpec of(String json) {
+    return new RealtimeSpec(Spec.parsed(json));
+  }
+
+  /** The ledger's field in the marks. */
+  String ledgerField(int partition) {
+    return StoreFields.committed(topicId, partition);
+  }
+}

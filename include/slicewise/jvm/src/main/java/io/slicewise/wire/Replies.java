@@ -1,0 +1,103 @@
+package io.slicewise.wire;
+
+import java.io.EOFException;
+import java.io.IOException;
+import java.io.InputStream;
+import java.nio.charset.StandardCharsets;
+import java.util.ArrayList;
+import java.util.List;
+
+/** Replies as values: byte[], Long, List, null, or an error, which is a value too, so that later replies are read. */
+public final class Replies {
+  /** What the node refused. */
+  public record Failed(String message) {
+    public boolean is(String code) {
+      return message.startsWith(code);
+    }
+  }
+
+  private final InputStream in;
+  private final byte[] held = new byte[1 << 16];
+  private int at;
+  private int end;
+
+  public Replies(InputStream in) {
+    this.in = in;
+  }
+
+  /** Waits for the next one. */
+  public Object next() throws IOException {
+    int kind = octet();
+    return switch (kind) {
+      case '+' -> line().getBytes(StandardCharsets.UTF_8);
+      case '-' -> new Failed(line());
+      case ':' -> Long.valueOf(line());
+      case '$' -> bulk((int) number());
+      case '*' -> list((int) number());
+      default -> throw new IOException("a reply of kind " + kind);
+    };
+  }
+
+  private long number() throws IOException {
+    try {
+      return Long.parseLong(line());
+    } catch (NumberFormatException none) {
+      throw new IOException("a reply without its size", none);
+    }
+  }
+
+  private byte[] bulk(int size) throws IOException {
+    if (size < 0) {
+      return null;
+    }
+    byte[] found = new byte[size];
+    for (int done = 0; done < size; ) {
+      if (at == end) {
+        fill();
+      }
+      int some = Math.min(size - done, end - at);
+      System.arraycopy(held, at, found, done, some);
+      at += some;
+      done += some;
+    }
+    octet();
+    octet();
+    return found;
+  }
+
+  private List<Object> list(int size) throws IOException {
+    if (size < 0) {
+      return null;
+    }
+    List<Object> found = new ArrayList<>(size);
+    for (int i = 0; i < size; i++) {
+      found.add(next());
+    }
+    return found;
+  }
+
+  private String line() throws IOException {
+    StringBuilder found = new StringBuilder();
+    for (int each = octet(); each != '\r'; each = octet()) {
+      found.append((char) each);
+    }
+    octet();
+    return found.toString();
+  }
+
+  private int octet() throws IOException {
+    if (at == end) {
+      fill();
+    }
+    return held[at++] & 0xff;
+  }
+
+  private void fill() throws IOException {
+    int some = in.read(held, 0, held.length);
+    if (some <= 0) {
+      throw new EOFException("the store closed the connection");
+    }
+    at = 0;
+    end = some;
+  }
+}

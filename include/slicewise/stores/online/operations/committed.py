@@ -1,0 +1,98 @@
+"""The committed offsets of a store move without a gap, for the newest deployment, and a loss of them is marked.
+
+A batch is applied on all nodes or its offsets are committed on none beyond what that node holds: they move on one node
+after another, a node that lost commands is brought them again from the smallest, and the applied offsets of the
+others' entities make that a no-op (docs/adr/0068).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from slicewise.offsets.vector import OffsetVector, TopicPartition
+from slicewise.stores.online.attempts import Missed, change_while
+from slicewise.stores.online.control_record import StoreMetadata
+from slicewise.stores.online.model import metadata
+from slicewise.stores.online.operation import Everywhere, InTurn, NodeContext
+from slicewise.stores.online.rules import decisions
+from slicewise.stores.online.sharded import metadata as sharded_metadata
+from slicewise.stores.online.steps import ABSENT, Command, Steps, exact
+
+
+@dataclass(frozen=True)
+class BeginBatch(Everywhere[StoreMetadata]):
+    """To be asked before the first write of a micro-batch: the metadata. EpochSuperseded, GapRefused."""
+
+    start: OffsetVector
+    deployment_version: int
+    digest: str
+
+    def steps(self, at: NodeContext) -> Steps[StoreMetadata]:
+        record = yield from at.metadata()
+        deployed = record.epoch, record.units
+        decisions.check_batch(record.ledger, deployed, self.start, self.deployment_version, self.digest)
+        return record
+
+    def merge(self, replies: Mapping[int, StoreMetadata]) -> StoreMetadata:
+        return sharded_metadata.merged(list(replies.values()))
+
+
+@dataclass(frozen=True)
+class AdvanceCommitted(InTurn[OffsetVector]):
+    """To be asked at the end of a micro-batch: the committed offsets after it. EpochSuperseded, GapRefused."""
+
+    start: OffsetVector
+    end: OffsetVector
+    deployment_version: int
+    digest: str
+
+    def steps(self, at: NodeContext) -> Steps[OffsetVector]:
+        change = metadata.advance_ledger(at.store_id, self.start, self.end, self.deployment_version, self.digest)
+        return (yield from change)
+
+    def merge(self, replies: Mapping[int, OffsetVector]) -> OffsetVector:
+        reached = list(replies.values())
+        return sharded_metadata.least(reached, frozenset.intersection(*map(frozenset, reached)))
+
+
+@dataclass(frozen=True)
+class MarkLostOffsets(Everywhere[StoreMetadata]):
+    """Marks what the committed offsets are known to have reached and are not at any more, and takes the marks of what
+    they have reached again: the metadata afterwards.
+
+    What was reached is known from copies kept elsewhere; it is marked on the node, so that every reader sees it in the
+    reply that brings the data. If it is lost with the data, the copies bring it again.
+    """
+
+    reached: OffsetVector
+
+    def steps(self, at: NodeContext) -> Steps[StoreMetadata]:
+        def decide(_: None) -> Generator[Sequence[Command], list[Any], Missed[None] | StoreMetadata]:
+            record = yield from at.metadata()
+            both = record.known.join(self.reached)
+            # before the first deployment nobody knows which topics count: then all may
+            topics = record.topics.values() or {topic for topic, _ in both}
+            lost = decisions.still_lost(record.ledger, both, topics)
+            if lost == record.known:
+                return record
+            marked = record.known.offsets
+            differ = sorted(where for where in {*lost, *marked} if lost.get(where) != marked.get(where))
+            changed = [(where, lost.offsets.get(where)) for where in differ]
+            checks = [
+                (known_field(where), exact(b"%d" % marked[where]) if where in marked else ABSENT) for where in differ
+            ]
+            sets = [(known_field(where), b"%d" % offset, 0) for where, offset in changed if offset is not None]
+            gone = [known_field(where) for where, offset in changed if offset is None]
+            yield [metadata.change(at.store_id, checks, sets, gone)]
+            return Missed(None)  # written or not: the record is read again
+
+        return (yield from change_while(decide, None, "what is known of a loss"))
+
+    def merge(self, replies: Mapping[int, StoreMetadata]) -> StoreMetadata:
+        return sharded_metadata.merged(list(replies.values()))
+
+
+def known_field(partition: TopicPartition) -> bytes:
+    return b"w:%s:%d" % (partition[0].encode(), partition[1])

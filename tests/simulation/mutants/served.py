@@ -1,0 +1,63 @@
+"""What removes a rule of who answers: what a loss of the store must not take back, and what is no loss."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from slicewise.offsets.vector import OffsetVector
+from slicewise.serving.answering.memory.high_water import HighWater
+from slicewise.serving.answering.memory.pending import Pending
+from slicewise.stores.online.rules.decisions import still_lost
+from tests.simulation.mutants.rules import Mutant, patched
+
+
+def of_this_life(reached: Any) -> None:
+    reached._before, reached._top = reached._top, OffsetVector()
+
+
+def pending_of_this_life(pending: Any) -> None:
+    pending._before, pending._now = pending._now, {}
+
+
+def forgotten(pending: Any, *_: Any) -> None:
+    pending._before = {}
+
+
+def of_anybody(pending: Any, unit: str, tag: bytes, base: OffsetVector, topics: Iterable[str]) -> OffsetVector:  # noqa: ARG001
+    wanted = OffsetVector()
+    for (of, _), each in pending._before.items():
+        wanted = wanted.join(each) if of == unit else wanted
+    return still_lost(base, wanted, topics)
+
+
+SECTION = "a store that forgets"
+MUTANTS = {
+    "seen-lives": Mutant(
+        SECTION,
+        "a ledger that was seen is missed in all later lives",
+        patched(HighWater, "_restarted", of_this_life),
+    ),
+    "pending": Mutant(
+        SECTION,
+        "what answers held beyond the ledger is missed after a loss",
+        patched(Pending, "saw", lambda *_: None),
+    ),
+    "pending-lives": Mutant(
+        SECTION,
+        "what answers held beyond the ledger is missed in all later lives",
+        patched(Pending, "restarted", pending_of_this_life),
+    ),
+    "pending-until": Mutant(
+        SECTION,
+        "it is missed until the ledger is there",
+        patched(Pending, "reached", forgotten),
+    ),
+    "pending-others": Mutant(
+        SECTION,
+        "what an entity's answers held is missed in no other's",
+        patched(Pending, "lacking", of_anybody),
+    ),
+}
+OF_SLICES = {name: MUTANTS[name] for name in ("seen-lives", "pending", "pending-lives")}
+"""Those that a batch that has not ended shows too, and a ledger alone."""

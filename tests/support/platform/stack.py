@@ -1,0 +1,311 @@
+"""The platform without Airflow, on real servers in a folder of its own.
+
+It is driven by the same commands and functions that people and Airflow use.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from random import Random
+from tempfile import TemporaryDirectory
+from typing import IO, Any
+
+import httpx
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
+
+from slicewise.local.servers import control, stream, supervisor
+from slicewise.local.servers import redis as redis_server
+from slicewise.local.servers.process import descendants, wait_gone
+from slicewise.local.servers.state import StateFolder
+from slicewise.settings import Settings
+from slicewise.stores.log.topics import KafkaLog
+from slicewise.stores.online.operations.connecting import ReadMetadata
+from slicewise.stores.online.port import OnlineStore
+from slicewise.stores.online.redis import open_store
+
+WAIT_S = 300.0
+
+
+class Stack:
+    """Running servers; `settings` lead to them."""
+
+    def __init__(self, state: Path, project: Path, overrides: Mapping[str, str] | None = None) -> None:
+        # tail and probes are tried by tests of their own: elsewhere what is deployed is what the test declares
+        given = {"SLICEWISE_STATE": str(state), "SLICEWISE_PROJECT": str(project), "SLICEWISE_PROBES": "off"}
+        self.given = {**given, "SLICEWISE_TAIL": "off", **(overrides or {})}
+        self.settings = Settings.load(self.given)
+        self._producer: Producer | None = None
+
+    def up(self, *services: str) -> None:
+        """Starts servers (all but Airflow by default) and waits until they are well."""
+        only = services or ("redis", "kafka", "serving")
+        nodes = redis_server.names(self.settings.store_nodes)[1:] if "redis" in only else ()
+        self.settings = supervisor.up(self.settings, print, only=(*only, *nodes))
+
+    def status(self) -> list[supervisor.ServiceStatus]:
+        """Each service as it is."""
+        return supervisor.status(self.settings)
+
+    def down(self) -> None:
+        """Stops everything that this stack started."""
+        self._producer = None  # else it looks for its broker for ever
+        supervisor.down(self.settings, print)
+
+    def produce_for(self, seconds: float, topic: str, rng: Random, event: Callable[[int], Mapping[str, Any]]) -> None:
+        """Events that `event` makes of the present microsecond, a few at once, into two partitions."""
+        end = time.monotonic() + seconds
+        while time.monotonic() < end:
+            now = time.time_ns() // 1000
+            records = [
+                (rng.randrange(2), json.dumps(event(now)).encode(), now // 1000) for _ in range(rng.randint(1, 12))
+            ]
+            self.produce(topic, records)
+            time.sleep(0.05)
+
+    # ---------------------------------------------------------------- the user's commands
+    def cli(self, *arguments: str, check: bool = True, timeout_s: float = 300) -> subprocess.CompletedProcess[str]:
+        """`slicewise …` as a person runs it."""
+        argv = [str(self.settings.platform_python.parent / "slicewise"), *arguments]
+        return self._command(argv, check, timeout_s)
+
+    def job(self, name: str, *arguments: str, check: bool = True, timeout_s: float = 300) -> dict[str, Any]:
+        """A bounded Spark job; its report."""
+        done = self._command(self._job(name, arguments), check, timeout_s)
+        lines = [line for line in done.stdout.splitlines() if line.startswith("{")]
+        assert lines, f"{name} reported nothing\n{done.stdout[-2000:]}\n{done.stderr[-4000:]}"
+        report: dict[str, Any] = json.loads(lines[-1])
+        return report
+
+    def begin_job(self, name: str, *arguments: str, out: IO[str]) -> subprocess.Popen[str]:
+        """The same, which nobody waits for, in a session of its own; its report is the last line of `out`."""
+        argv = self._job(name, arguments)
+        return subprocess.Popen(
+            argv, stdout=out, stderr=out, text=True, env=self._environment(), start_new_session=True
+        )
+
+    def _job(self, name: str, arguments: Sequence[str]) -> list[str]:
+        script = self.settings.home / "spark_jobs" / f"{name}.py"
+        return [str(self.settings.spark_python), str(script), *arguments, "--json"]
+
+    def _environment(self) -> dict[str, str]:
+        python = str(self.settings.spark_python)
+        # What a person would set: the addresses come from the state folder, as they do for them.
+        return {**os.environ, **self.given, "PYSPARK_PYTHON": python, "PYSPARK_DRIVER_PYTHON": python}
+
+    def _command(self, argv: Sequence[str], check: bool, timeout_s: float) -> subprocess.CompletedProcess[str]:
+        env = self._environment()
+        try:
+            done = subprocess.run(argv, capture_output=True, text=True, timeout=timeout_s, env=env, check=False)
+        except subprocess.TimeoutExpired as late:
+            said = b"\n".join(part for part in (late.stdout, late.stderr) if isinstance(part, bytes)).decode()
+            raise AssertionError(f"{' '.join(argv)}: not over after {timeout_s:.0f} s\n{said[-6000:]}") from None
+        assert not check or done.returncode == 0, (
+            f"{' '.join(argv)} ended with {done.returncode}\n{done.stdout[-3000:]}\n{done.stderr[-6000:]}"
+        )
+        return done
+
+    # ---------------------------------------------------------------- the stream
+    def start_stream(self) -> int:
+        """Starts the driver; its pid."""
+        found = stream.ensure_stream(self.settings)
+        assert found.pid is not None
+        return found.pid
+
+    def kill_stream(self) -> None:
+        """SIGKILL, to the driver and to all that it started, in the middle of whatever it does."""
+        self.kill_driver(stream.NAME)
+
+    def kill_driver(self, name: str) -> None:
+        """The same to one of the drivers."""
+        state = StateFolder(self.settings.state_dir)
+        birth = control.running(stream.service(self.settings, state, name), state)
+        assert birth is not None, "the driver does not run"
+        tree = [birth, *descendants(birth)]
+        for each in tree:
+            each.signal(signal.SIGKILL)
+        assert not wait_gone(tree, 20.0)
+
+    @contextmanager
+    def stopped(self, name: str) -> Iterator[None]:
+        """A driver and all below it stand still meanwhile."""
+        state = StateFolder(self.settings.state_dir)
+        birth = control.running(stream.service(self.settings, state, name), state)
+        assert birth is not None, "the driver does not run"
+        tree = [birth, *descendants(birth)]
+        for each in tree:
+            each.signal(signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            for each in reversed(tree):
+                each.signal(signal.SIGCONT)
+
+    def wait_tail(self, source: str, timeout_s: float = 240) -> None:
+        """Waits until the tail of this life of the drivers and of the store writes."""
+
+        def reason() -> str | None:
+            found = stream.driver_status(self.settings, stream.TAIL)
+            said = found.heartbeat.get("sources", {}).get(source)
+            if said is None or said["waiting"] or said["state"] != "running":
+                return str(found)
+            with self.store() as store:
+                start = store.run(ReadMetadata()).tails.get(source)
+                return None if start is not None and start.incarnation == store.incarnation else "no mark of this life"
+
+        self.wait(reason, "the tail to begin", timeout_s)
+
+    def wait_brought(self, source: str, timeout_s: float = 120) -> None:
+        """Waits until the tail says that it has written all that the log holds now."""
+        since_us = time.time_ns() // 1000 + 2_000_000  # a heartbeat may tell of a log that was read a second before
+
+        def reason() -> str | None:
+            said = stream.driver_status(self.settings, stream.TAIL).heartbeat.get("sources", {}).get(source, {})
+            late = said.get("heartbeat_us", 0) < since_us or sum(said["lag"].values())
+            return f"the tail says {said}" if late else None
+
+        self.wait(reason, "the tail to bring all", timeout_s)
+
+    def stop_stream(self) -> None:
+        """SIGTERM: it drains."""
+        stream.stop_stream(self.settings)
+
+    def wait_applied(self, topic: str, timeout_s: float = WAIT_S) -> None:
+        """Waits until the ledger has reached the end of the topic."""
+        with KafkaLog(self.settings.kafka_bootstrap) as log:
+            end = log.latest(topic)
+
+        def reached() -> str | None:
+            with self.store() as store:
+                ledger = store.run(ReadMetadata()).ledger
+            return None if ledger.dominates(end) else f"ledger {dict(ledger.offsets)} of {dict(end.offsets)}"
+
+        self.wait(reached, f"topic {topic} to be applied", timeout_s)
+
+    def wait(self, reason: Callable[[], str | None], what: str, timeout_s: float = WAIT_S) -> None:
+        """Polls until `reason` gives None; fails with the last reason."""
+        deadline = time.monotonic() + timeout_s
+        while (why := reason()) is not None:
+            if time.monotonic() > deadline:
+                log = self.settings.state_dir / "logs" / "stream.log"
+                tail = log.read_text()[-3000:] if log.exists() else ""
+                raise AssertionError(f"{what}: not within {timeout_s:.0f} s: {why}\n{tail}")
+            time.sleep(0.05)
+
+    # ---------------------------------------------------------------- log, store, answers
+    @contextmanager
+    def store(self) -> Iterator[OnlineStore]:
+        """A connection to the online store."""
+        store = open_store(self.settings.redis_url)
+        try:
+            yield store
+        finally:
+            store.close()
+
+    def produce(self, topic: str, records: Sequence[tuple[int, bytes, int]]) -> None:
+        """(partition, value, Kafka time in milliseconds) in this order; returns when all stand."""
+        if self._producer is None:
+            self._producer = self._new_producer()
+        for partition, value, time_ms in records:
+            while True:
+                try:
+                    self._producer.produce(topic, value=value, partition=partition, timestamp=time_ms)
+                    break
+                except BufferError:
+                    self._producer.poll(0.1)
+                except KafkaException as error:
+                    # a partition that was added a moment ago: another producer knows of it at once
+                    if error.args[0].code() != KafkaError._UNKNOWN_PARTITION:
+                        raise
+                    assert self._producer.flush(60) == 0
+                    self._producer = self._new_producer()
+        assert self._producer.flush(60) == 0
+
+    def _new_producer(self) -> Producer:
+        made = Producer({"bootstrap.servers": self.settings.kafka_bootstrap, "linger.ms": 5})
+        made.list_topics(timeout=30)
+        return made
+
+    def progress(self, topic: str, view: str) -> list[str]:
+        """What the broker keeps of a view's emission, per partition."""
+        consumer = Consumer({"bootstrap.servers": self.settings.kafka_bootstrap, "group.id": f"slicewise-emit-{view}"})
+        try:
+            asked = [TopicPartition(topic, p) for p in range(self.settings.kafka_partitions)]
+            return [each.metadata or "" for each in consumer.committed(asked, timeout=30)]
+        finally:
+            consumer.close()
+
+    def keyed(self, topic: str) -> list[tuple[bytes, bytes]]:
+        """(key, value) of all records of a topic."""
+        return [(key, value) for *_, key, value in self._read(topic)]
+
+    def records(self, topic: str) -> list[tuple[str, int, int, int, bytes]]:
+        """The whole log by a reader of its own: (topic id, partition, offset, Kafka time ms, value)."""
+        return [(topic_id, p, offset, stamp, value) for topic_id, p, offset, stamp, _, value in self._read(topic)]
+
+    def _read(self, topic: str) -> list[tuple[str, int, int, int, bytes, bytes]]:
+        with KafkaLog(self.settings.kafka_bootstrap) as log:
+            topic_id, latest = log.topic_id(topic), log.latest(topic)
+        consumer = Consumer(
+            {
+                "bootstrap.servers": self.settings.kafka_bootstrap,
+                "group.id": "oracle",
+                "enable.auto.commit": False,
+                "isolation.level": "read_committed",
+                "auto.offset.reset": "earliest",
+            }
+        )
+        found: list[tuple[str, int, int, int, bytes, bytes]] = []
+        try:
+            for (_, partition), end in latest.offsets.items():
+                consumer.assign([TopicPartition(topic, partition, 0)])
+                seen = 0
+                while seen < end:
+                    message = consumer.poll(10.0)
+                    assert message is not None, f"partition {partition} gave {seen} of {end}"
+                    assert message.error() is None, message.error()
+                    offset, stamp = message.offset(), message.timestamp()[1]
+                    assert offset is not None
+                    seen = offset + 1
+                    found.append((topic_id, partition, offset, stamp, message.key() or b"", message.value() or b""))
+        finally:
+            consumer.close()
+        return found
+
+    def ask(self, **body: Any) -> dict[str, Any]:
+        """POST /v1/features; the answer."""
+        url = f"{self.settings.serving_url}/v1/features"
+        # verify: reading certificates, which this address needs none of, takes longer than the answer
+        answer = httpx.post(url, json=body, timeout=30, trust_env=False, verify=False)
+        assert answer.status_code == 200, answer.text
+        parsed: dict[str, Any] = answer.json()
+        return parsed
+
+
+@contextmanager
+def stack(project: Path, overrides: Mapping[str, str] | None = None) -> Iterator[Stack]:
+    """A stack in a temporary folder, gone with all its processes and data afterwards."""
+    with TemporaryDirectory(prefix="slicewise-stack-") as folder:
+        made = Stack(Path(folder) / "state", project, overrides)
+        try:
+            yield made
+        finally:
+            made.down()
+
+
+@contextmanager
+def stack_of(definitions: str, folder: Path, overrides: Mapping[str, str] | None = None) -> Iterator[Stack]:
+    """A stack of two partitions over a project of these definitions, with Redis and Kafka up."""
+    project = folder / "project"
+    project.mkdir()
+    (project / "slicewise.toml").write_text('definitions = "features.py"\n')
+    (project / "features.py").write_text(definitions)
+    with stack(project, {"SLICEWISE_KAFKA_PARTITIONS": "2", **(overrides or {})}) as running:
+        running.up("redis", "kafka")
+        yield running

@@ -1,0 +1,83 @@
+"""A service over a store in memory that can be taken away, with feature sets of each behaviour on failure."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import slicewise as sw
+from slicewise.clock import ManualClock
+from slicewise.errors import StoreUnavailable
+from slicewise.features.declare.project import Project
+from slicewise.features.plan.deployment import Deployment
+from slicewise.features.plan.planner import plan
+from slicewise.offsets.vector import OffsetVector
+from slicewise.serving.answering.answer import Answer
+from slicewise.serving.answering.requests import checked
+from slicewise.serving.answering.service import FeatureService
+from slicewise.serving.connection.connection import SyncConnection
+from slicewise.stores.online.memory.store import MemoryServer, open_memory
+from slicewise.stores.online.operations.connecting import Initialise
+from slicewise.stores.online.operations.deploying import Deploy
+from slicewise.stores.online.operations.readiness import MarkReady
+from slicewise.stores.online.store import Store
+
+TOPIC = "a" * 32
+
+
+def deployment(where: str | None = None) -> Deployment:
+    source = sw.KafkaSource("plays", schema={"user": "string", "t": "timestamp_us"}, timestamp="t", max_lateness="1h")
+    features = [sw.Feature("n", sw.count(), windows=["10s"])]
+    view = sw.FeatureView("v", source=source, entity=["user"], features=features, where=where)
+    refs = ["v:n_10s"]
+    sets = [
+        sw.FeatureSet("declared", features=refs, defaults={"n_10s": -1}, on_failure="default"),
+        sw.FeatureSet("remembered", features=refs, on_failure="stale", max_staleness="10m"),
+        sw.FeatureSet("strict", features=refs),
+    ]
+    return plan(Project.of("p", [view, *sets]))
+
+
+class Gone:
+    """A store that may be taken away."""
+
+    def __init__(self, server: MemoryServer) -> None:
+        self.server, self.away, self.opened = server, False, 0
+
+    def open(self) -> Store:
+        self.opened += 1
+        if self.away:
+            raise StoreUnavailable("away")
+        return open_memory(self.server)
+
+
+class World(NamedTuple):
+    """A service, and what it stands on."""
+
+    clock: ManualClock
+    server: MemoryServer
+    gone: Gone
+    service: FeatureService
+    connection: SyncConnection
+
+
+def world(deployed: Deployment) -> World:
+    """A service over a new store that has this deployed."""
+    clock = ManualClock(1_700_000_000_000_000)
+    server = MemoryServer(clock)
+    deploy(server, deployed)
+    gone = Gone(server)
+    return World(clock, server, gone, FeatureService(clock), SyncConnection(gone.open))
+
+
+def deploy(server: MemoryServer, deployed: Deployment) -> None:
+    store = open_memory(server)
+    marks = store.run(Initialise())
+    topics = {source.topic: letter * 32 for source, letter in zip(deployed.sources, "ab", strict=False)}
+    marks = store.run(Deploy(deployed, marks.epoch, topics, OffsetVector()))
+    for unit in deployed.units:
+        name = unit.storage_fingerprint
+        store.run(MarkReady(unit, marks.starts[name], {unit.view: [name]}))
+
+
+def asked(service: FeatureService, connection: SyncConnection, name: str, min_token: str | None = None) -> Answer:
+    return connection.run(service.read(checked(None, name, [{"user": "ada"}], min_token=min_token)))
