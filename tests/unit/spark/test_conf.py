@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import subprocess
+from collections.abc import Callable
+
+import pytest
+
 from slicewise.settings import Settings
-from slicewise.spark.runtime.conf import job_conf
+from slicewise.spark.runtime.conf import job_conf, stream_conf, tail_conf
 
 
 def test_a_catalogs_user_and_password_reach_jdbc_as_they_are() -> None:
@@ -12,3 +17,14 @@ def test_a_catalogs_user_and_password_reach_jdbc_as_they_are() -> None:
     own = {key.rpartition("slicewise.")[2]: value for key, value in conf.items() if "catalog.slicewise." in key}
     assert own["uri"] == "jdbc:postgresql://db:5432/catalog"
     assert (own["jdbc.user"], own["jdbc.password"]) == ("ice@work", "p/a%s@s")
+
+
+@pytest.mark.parametrize("conf", [job_conf, stream_conf, tail_conf])
+def test_a_jvm_of_one_compiler_has_the_room_for_code_of_two(conf: Callable[[Settings], dict[str, str]]) -> None:
+    given = conf(Settings.load({}))["spark.driver.extraJavaOptions"].split()
+    options = [each for each in given if each.startswith(("-XX:Tiered", "-XX:ReservedCode"))]
+    shown = subprocess.run(
+        ["java", *options, "-XX:+PrintFlagsFinal", "-version"], capture_output=True, text=True, check=True
+    ).stdout
+    flags = {words[1]: words[3] for line in shown.splitlines() if len(words := line.split()) > 3}
+    assert (flags["TieredStopAtLevel"], int(flags["ReservedCodeCacheSize"])) == ("1", 240 << 20)
