@@ -6,8 +6,8 @@ bound to: a store that was emptied, deployed to or advanced in between refuses i
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Generator, Iterable, Mapping, Sequence
+from typing import Any, TypeVar
 
 from slicewise.codec.store_fields import METADATA_BY_LETTER, Field
 from slicewise.codec.store_fields import metadata as m
@@ -15,19 +15,19 @@ from slicewise.errors import EpochSuperseded, GapRefused, IncarnationChanged
 from slicewise.features.declare.event_list import EventList
 from slicewise.offsets.vector import OffsetVector, TopicPartition
 from slicewise.stores.online import keys
+from slicewise.stores.online.attempts import Missed, change_while
 from slicewise.stores.online.control_record import RealtimeStart, ServerRun, StoreMetadata, Term, TotalUntil
 from slicewise.stores.online.rules import decisions
 from slicewise.stores.online.steps import (
     ABSENT,
-    ATTEMPTS,
     MISSED,
     Change,
+    Command,
     Fields,
     KeyChange,
     Steps,
     Time,
     Whole,
-    contended,
     exact,
 )
 from slicewise.stores.online.stored_unit import StoredUnit
@@ -35,6 +35,10 @@ from slicewise.stores.online.stored_unit import StoredUnit
 Checks = list[tuple[bytes, bytes]]
 Sets = list[tuple[bytes, bytes, int]]
 PLACES = m.PARTITIONS.form
+R = TypeVar("R")
+Attempt = Generator[Sequence[Command], list[Any], R | Missed[None]]
+"""One read, decision and change; Missed where another writer came between."""
+AGAIN = Missed(None)
 
 
 def ledger_field(place: TopicPartition) -> bytes:
@@ -124,7 +128,8 @@ def initialise(node: str = "", set_id: int = 0, after: int = 0, same: int = 0) -
     node, set_id: of a store of several nodes, as in `StoreMetadata` (set_id 0: this generation names a new set).
     after: the generation is later than this one; same: it is this one, which a node of the same new set got.
     """
-    for _ in range(ATTEMPTS):
+
+    def attempt(_: None) -> Attempt[StoreMetadata]:
         flat, now = yield [Whole(keys.MARKS), Time()]
         marks = parse(flat)
         if marks is not None:
@@ -139,14 +144,17 @@ def initialise(node: str = "", set_id: int = 0, after: int = 0, same: int = 0) -
         if node:
             first += [(m.NODE.form, node.encode(), 0), (m.NODE_SET.form, b"%d" % (set_id or generation), 0)]
         yield [Change((KeyChange(keys.MARKS, [(m.STORE_ID.form, ABSENT)], first),))]
-    raise contended("marks")
+        return AGAIN  # who wrote them, and which, the next attempt reads
+
+    return (yield from change_while(attempt, None, "marks"))
 
 
 def advance_ledger(
     generation: int, start: OffsetVector, end: OffsetVector, epoch: int, units: str
 ) -> Steps[OffsetVector]:
     """The ledger after a batch from `start` to `end`: no gap, the newest epoch, its units."""
-    for _ in range(ATTEMPTS):
+
+    def attempt(_: None) -> Attempt[OffsetVector]:
         marks = yield from read(generation)
         decisions.check_batch(marks.ledger, (marks.epoch, marks.units), start, epoch, units)
         reached = decisions.advanced(marks.ledger, end)
@@ -163,9 +171,9 @@ def advance_ledger(
             *places(marks),
         ]
         (reply,) = yield [change(generation, checks, sets)]
-        if reply != MISSED:
-            return marks.ledger.join(OffsetVector(reached))
-    raise contended("ledger")
+        return AGAIN if reply == MISSED else marks.ledger.join(OffsetVector(reached))
+
+    return (yield from change_while(attempt, None, "ledger"))
 
 
 def standing(marks: StoreMetadata, places: Iterable[TopicPartition]) -> Checks:
@@ -198,14 +206,15 @@ def unpack_tail(raw: bytes) -> RealtimeStart:
 
 def begin_tail(generation: int, source: str, tail: RealtimeStart, epoch: int, units: str) -> Steps[StoreMetadata]:
     """The mark of a tail that began at or before the ledger, which only grows in the life that the tail is bound to."""
-    for _ in range(ATTEMPTS):
+
+    def attempt(_: None) -> Attempt[StoreMetadata]:
         marks = yield from read(generation)
         decisions.check_tail(marks.ledger, (marks.epoch, marks.units), tail.start, epoch, units)
         checks = [(m.DEPLOYMENT_VERSION.form, exact(b"%d" % epoch)), (m.DEPLOYMENT.form, exact(units.encode()))]
         (reply,) = yield [change(generation, checks, [(tail_field(source), pack_tail(tail), 0)])]
-        if reply != MISSED:
-            return (yield from read(generation))
-    raise contended("tail start")
+        return AGAIN if reply == MISSED else (yield from read(generation))
+
+    return (yield from change_while(attempt, None, "tail start"))
 
 
 def end_tail(generation: int, source: str, incarnation: ServerRun) -> Steps[bool]:
@@ -243,7 +252,8 @@ def mark_ready(
 ) -> Steps[None]:
     """All that lies below the unit's start cover stands; names take their aliases."""
     name = unit.storage_fingerprint
-    for _ in range(ATTEMPTS):
+
+    def attempt(_: None) -> Attempt[None]:
         marks = yield from read(generation)
         _check_term(marks, unit, term)
         if term.start != start:
@@ -258,9 +268,9 @@ def mark_ready(
         ]
         checks = [(m.DEPLOYMENT_VERSION.form, exact(b"%d" % marks.epoch)), *_term(unit, term)]
         (reply,) = yield [change(generation, checks, sets, [m.BUILDING.name(name)])]
-        if reply != MISSED:
-            return
-    raise contended("ready mark")
+        return AGAIN if reply == MISSED else None
+
+    yield from change_while(attempt, None, "ready mark")
 
 
 def mark_building(generation: int, unit: StoredUnit, term: Term, done: int, total: int) -> Steps[None]:
@@ -273,7 +283,8 @@ def mark_building(generation: int, unit: StoredUnit, term: Term, done: int, tota
 def mark_swapped(generation: int, unit: StoredUnit, term: Term, hour: int, seq: int) -> Steps[bool]:
     """False where a newer seq stands."""
     key, field = keys.swapped_key(generation, term.name), b"%d" % hour
-    for _ in range(ATTEMPTS):
+
+    def attempt(_: None) -> Attempt[bool]:
         ((found,),) = yield [Fields(key, [field])]
         if found is not None and int(found) > seq:
             return False
@@ -282,7 +293,9 @@ def mark_swapped(generation: int, unit: StoredUnit, term: Term, hour: int, seq: 
         if reply != MISSED:
             return True
         _check_term((yield from read(generation)), unit, term)
-    raise contended("swapped mark")
+        return AGAIN
+
+    return (yield from change_while(attempt, None, "swapped mark"))
 
 
 def swapped(generation: int, term: Term) -> Steps[dict[int, int]]:
