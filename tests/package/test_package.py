@@ -148,7 +148,7 @@ def test_the_wheel_holds_the_library_and_nothing_else(wheel: Path) -> None:
         "checks/report/templates/report.html",
     } <= within
     kinds = {Path(name).suffix for name in names if not name.startswith("slicewise-")}
-    assert kinds == {".py", ".typed", ".lua", ".java", ".html"}
+    assert kinds == {".py", ".typed", ".lua", ".java", ".xml", ".html"}
     assert not [name for name in names if "/test/" in name or "__pycache__" in name]
 
 

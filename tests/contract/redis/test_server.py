@@ -155,7 +155,7 @@ def test_two_processes_that_fold_the_same_log_bring_it_in_once(deployed: Bench) 
 import sys
 from slicewise.stores.online.operations.apply_batch import ApplyBatch
 from slicewise.stores.online.redis import open_store
-from tests.support.stored import Event, StoreUnit, fold_batch
+from tests.support.stores.stored import Event, StoreUnit, fold_batch
 url, fingerprint, hour_us, width = sys.argv[1], sys.argv[2], int(sys.argv[3]), int(sys.argv[4])
 unit = StoreUnit(storage_fingerprint=fingerprint)
 events = [Event(o % 5, hour_us + o % 3 * unit.slice_us, 0, o) for o in range(600)]

@@ -16,7 +16,10 @@ from slicewise.settings import Settings
 from slicewise.spark.realtime import query as tail
 from slicewise.spark.realtime.query import RealtimeQuery
 from slicewise.spark.realtime.run import RealtimeRun
+from slicewise.spark.realtime.spec import status_part
 from slicewise.spark.realtime.status import RealtimeMetrics, RealtimeStatus
+from slicewise.stores.online.memory.store import MemoryServer, open_memory
+from slicewise.stores.online.operations.status import PutStatus
 
 TOPIC = "ab" * 16
 SECOND = 1_000_000
@@ -47,6 +50,7 @@ class World:
         self.ends, self.ledger, self.said = {0: 0, 1: 0}, {0: 0, 1: 0}, dict[int, str]()
         self.runs: list[Run] = []
         self.clock = ManualClock(0)
+        self.store = open_memory(MemoryServer(self.clock))
         log = SimpleNamespace(check_topic=lambda *_: None, latest=lambda _: self.cover(self.ends))
         monkeypatch.setattr(tail, "KafkaLog", lambda _: log)
         monkeypatch.setattr(RealtimeQuery, "_begin", lambda query, _: query._runs.append(self.run({0: 0, 1: 0})))
@@ -71,8 +75,9 @@ class World:
 
     def tick(self, seconds: float = 0.5) -> None:
         self.clock.advance(int(seconds * SECOND))
-        store = SimpleNamespace(status=lambda name: self.said.get(int(name[-1])) if name[-1].isdigit() else None)
-        self.query.look(cast(Any, store), cast(Any, SimpleNamespace(ledger=self.cover(self.ledger))))
+        for partition, text in self.said.items():
+            self.store.run(PutStatus(status_part("plays", partition), text))
+        self.query.look(self.store, cast(Any, SimpleNamespace(ledger=self.cover(self.ledger))))
 
 
 def begun(monkeypatch: pytest.MonkeyPatch, *, relieves: bool = True) -> World:
