@@ -101,13 +101,13 @@ def _frequent(n: int, random: Random) -> tuple[dict[str, Any], dict[int, int], i
 
 
 def counts_of_frequent(n: int, random: Random) -> Measured:
-    """How much the counts of the ten listed are too high, as a share of the n events."""
+    """The excess of the ten listed counts, as a share of the n events."""
     found, counts, size = _frequent(n, random)
     return [(item["count"] - counts[item["value"]]) / n for item in found["items"]], size
 
 
 def missed_of_frequent(n: int, random: Random) -> Measured:
-    """Whether one of the ten most frequent is not listed, though its count stands out by more than the error."""
+    """Tells whether one of the ten most frequent is missing, though its count stands out by more than the error."""
     found, counts, size = _frequent(n, random)
     listed = {item["value"] for item in found["items"]}
     last = sorted(counts.values(), reverse=True)[: len(listed)][-1]
@@ -136,7 +136,7 @@ def members(make: Callable[..., Aggregate]) -> Callable[[int, Random], Measured]
 
 @dataclass(frozen=True)
 class Case:
-    """What is measured. sigmas: the error is a standard error, which one in so many trials may exceed that often."""
+    """Measured case. sigmas: the error is a standard error, which one in so many trials may exceed that often."""
 
     name: str
     error: str

@@ -1,4 +1,4 @@
-"""How long a newcomer waits: `make run` from a finished set-up and no state, step by step, and once more.
+"""A newcomer's wait is measured: `make run` from a finished set-up and no state, step by step, and once more.
 
   make bench-run
   make bench-run BENCH="--share 0.06 --json figures.json"     an hour and a half of the past: that it works
@@ -96,7 +96,7 @@ def _spent() -> float:
 
 
 def _spent_of_services(state: Path) -> float:
-    """Of what goes on, and of what ended below it."""
+    """Processor seconds of what goes on, and of what ended below it."""
     seconds = 0.0
     for birth in process.marked(state):
         try:

@@ -208,7 +208,7 @@ class Side:
         return Side(rows, table, groups, engine, table.to_pandas(), frame)
 
     def grouping(self) -> tuple[np.ndarray[Any, np.dtype[np.int64]], int]:
-        """As the fold does it."""
+        """The groups and their number, as the fold makes them."""
         values, codes = entities_of(self.table, ["key"])
         return codes, len(values[0])
 

@@ -1,4 +1,4 @@
-"""How long a window of many entities takes, from the log to the topic: read, combined, compared, published.
+"""A window of many entities is timed from the log to the topic: read, combined, compared, published.
 
     python -m benchmarks.emission [--entities 1000000] [--windows 4] [--json file]
 
@@ -150,7 +150,7 @@ def append(producer: Producer, entity: int, at_us: int) -> None:
 
 
 def view_of(running: Stack) -> dict[str, Any]:
-    """What the driver said last of the view."""
+    """The driver's last word on the view."""
     said = stream.driver_status(running.settings, stream.EMIT).heartbeat.get("sources", {})
     found: dict[str, Any] = said.get("plays", {}).get("views", {}).get("listening", {})
     return found

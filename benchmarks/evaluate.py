@@ -1,4 +1,4 @@
-"""How long a unit test waits for `sw.evaluate`: a view over a thousand events, asked a hundred times.
+"""A unit test's wait for `sw.evaluate` is measured: a view over a thousand events, asked a hundred times.
 
   make bench-evaluate
   make bench-evaluate BENCH="--events 10000 --json figures.json"

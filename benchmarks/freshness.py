@@ -1,12 +1,12 @@
-"""How soon an event is in an HTTP answer, at steady loads: the tail, the fold alone, and the usual recipe, in one run.
+"""An event's delay until it is in an HTTP answer, at steady loads: tail, fold and usual recipe in one run.
 
     make bench-freshness [BENCH="--rates 2000 --only tail fold --json FILE --doc docs/benchmarks/freshness.md"]
     make bench-freshness BENCH=--away     the store stands still for half a minute, then dies and comes back
     make bench-freshness BENCH=--hot      one user and a view of all get 20,000 events/s
 
 Producer, broker, drivers, store, API and probes share this machine. See benchmarks/whole/probes.py for what a probe is.
-With all rates it takes 50 minutes, nearly all of it measuring. What is measured already is kept where --json says, and
-is what an interrupted run (Ctrl-C) shows; another run goes on from it (--go-on).
+With all rates it takes 50 minutes, nearly all of it measuring. Figures are kept where --json says, and
+an interrupted run (Ctrl-C) shows them; another run goes on from it (--go-on).
 """
 
 from __future__ import annotations
@@ -122,7 +122,7 @@ class Steady:
         return round(time.monotonic() - self.begun)
 
     def figures(self) -> list[Figure]:
-        """Of the loads under which anything was measured."""
+        """Figures of the loads under which anything was measured."""
         measured = {rate for _, rate in self.found}
         return [figure for rate in self.rates if rate in measured for figure in compared(rate, self.found)]
 

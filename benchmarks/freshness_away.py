@@ -35,7 +35,7 @@ QUIET_S = 20.0
 
 @dataclass(frozen=True)
 class Absence:
-    """What the probes told. Seconds since the store was back.
+    """Absence of the store as the probes saw it. Seconds since the store was back.
 
     first: until the first answer; caught_up: until every probe of the absence was in an answer; fresh: until probes
     were within FRESH_MS, IN_A_ROW of them."""
@@ -49,7 +49,7 @@ class Absence:
 
 
 def judged(how: str, gone: float, back: float, each: Sequence[tuple[float, float]], lost: int) -> Absence:
-    """each: (when due, seconds; freshness, ms), as they were due. RuntimeError where it never was fresh again."""
+    """Judges an absence. each: (when due, seconds; freshness, ms), as they were due. RuntimeError where it never was fresh again."""
     shown = [(due, due + late / 1000) for due, late in each]
     after = [at for _, at in shown if at >= back]
     during = [at for due, at in shown if gone <= due < back]

@@ -127,7 +127,7 @@ def hot_keys(running: Stack) -> dict[str, list[bytes]]:
 
 
 def writers(running: Stack) -> list[dict[str, Any]]:
-    """What the tail's writers say of themselves, per partition."""
+    """Status of the tail's writers, per partition."""
     with closing(redis.Redis.from_url(running.settings.redis_url)) as client:
         texts = [client.get(status_key(f"tail:{TOPIC}:{p}")) for p in range(running.settings.kafka_partitions)]
     return [json.loads(text) for text in texts if isinstance(text, bytes)]

@@ -1,4 +1,4 @@
-"""A side is measured as people run it, with one load at a time, and says what each of its processes used meanwhile.
+"""A side is measured as people run it, with one load at a time, and each process's use is counted.
 
 fold: slicewise without its tail; tail: with it; one: with it, both in one driver (`benchmarks.one_driver`); recipe: the
 usual recipe. All of them read one topic of one broker.
@@ -34,7 +34,7 @@ SETTLE_S = 3.0
 
 @dataclass(frozen=True)
 class Asked:
-    """What is asked while one load runs."""
+    """Demand while one load runs."""
 
     rate: float
     seconds: float
@@ -45,7 +45,7 @@ class Asked:
 
 @dataclass(frozen=True)
 class Measured:
-    """Of one side under one load."""
+    """Measurement of one side under one load."""
 
     side: str
     rate: float
@@ -66,7 +66,7 @@ def used(pids: Mapping[str, int]) -> dict[str, float]:
 
 
 def memory_mib(pids: Mapping[str, int]) -> dict[str, float]:
-    """Of each process and all below it."""
+    """Memory of each process and all below it."""
     return {name: round(sum(map(_pss, _tree(pid))) / 2**20, 1) for name, pid in pids.items()}
 
 
@@ -125,7 +125,7 @@ class Side:
 
     @contextmanager
     def up(self) -> Iterator[None]:
-        """Its processes run, and what stands in the topic is applied."""
+        """Runs its processes until what stands in the topic is applied, and stops them afterwards."""
         if self.name == RECIPE:
             with self.recipe.stream(200_000) as made, self.recipe.api() as (port, api):
                 self._pids = {"stream": made.pid, "serving": api, "redis": self.recipe.redis_pid}
@@ -178,7 +178,7 @@ def told(found: Measured) -> str:
 
 @contextmanager
 def tail_is(stack: Stack, *, on: bool) -> Iterator[None]:
-    """What runs in it has the tail on or off; the store keeps what it has."""
+    """Turns the tail on or off for what runs in it; the store keeps what it has."""
     before = stack.settings
     stack.settings = replace(before, tail="on" if on else "off")
     try:
@@ -220,7 +220,7 @@ def one_driver(stack: Stack) -> Iterator[dict[str, int]]:
 
 
 def query_runs(settings: Settings, name: str) -> Callable[[], bool]:
-    """Whether a driver's query of the topic runs, when it is asked."""
+    """Tells whether a driver's query of the topic runs, when it is asked."""
 
     def reached() -> bool:
         found: dict[str, Any] = stream.driver_status(settings, name).heartbeat.get("sources", {})
@@ -230,6 +230,6 @@ def query_runs(settings: Settings, name: str) -> Callable[[], bool]:
 
 
 def sides(names: Sequence[str], stack: Stack, recipe: Recipe, logs: Path) -> Iterator[Side]:
-    """Those, in this order."""
+    """Sides of these names, in this order."""
     for name in names:
         yield Side(name, stack, recipe, logs)

@@ -168,13 +168,13 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
 
 
 def _reads(running: Stack, name: str) -> bool:
-    """Whether a driver's query over the plays runs."""
+    """Tells whether a driver's query over the plays runs."""
     found: dict[str, Any] = stream.driver_status(running.settings, name).heartbeat.get("sources", {})
     return bool(found.get(TOPIC, {}).get("state") == "running")
 
 
 def _caught_up(store: OnlineStore) -> bool:
-    """Whether boards became young: what came while processes warmed up is behind them."""
+    """Tells whether boards became young: what came while processes warmed up is behind them."""
     deadline = time.monotonic() + CATCH_UP_S
     while time.monotonic() < deadline:
         found = store.run(ReadLeaderboard("top_songs"))

@@ -1,4 +1,4 @@
-"""What a read of a 30-day window costs beside one of a 1-day window, for every kind of partial.
+"""Cost of a read of a 30-day window beside one of a 1-day window, for every kind of partial.
 
   make bench-levels
   make bench-levels BENCH="--only distinct quantiles --json figures.json"

@@ -108,7 +108,7 @@ class Month:
 
 
 def fill(served: Served, now_us: int, views: Sequence[str]) -> None:
-    """Of these views compacts the hours that are over at now_us and totals their days, and folds the open one."""
+    """Compacts the hours of these views that are over at now_us, totals their days, and folds the open one."""
     months = [Month.of(entity, partition, now_us) for partition, entity in enumerate(PER_HOUR)]
     last = now_us // HOUR_US
     seqs = range(1, DAYS * 24 + int(last % 24) + 1)

@@ -1,4 +1,4 @@
-"""Where the fold's time goes: one task's batches of the benchmark's plays, folded in process over a real Redis.
+"""Profile of a fold: one task's batches of the benchmark's plays, folded in process over a real Redis.
 
   .venvs/platform/bin/python -m benchmarks.profile_fold [--events N] [--batch N] [--lines N]
 

@@ -1,11 +1,11 @@
-"""What a record costs to read whose source had 0, 1, 5 or 20 other schemas before (docs/adr/0057).
+"""Cost of reading a record whose source had 0, 1, 5 or 20 other schemas before (docs/adr/0057).
 
   make bench-reader
   make bench-reader BENCH="--records 100000 --rounds 5 --json figures.json"
 
 Processor time of the JVM over records of a file, the scan of that file taken off, on one thread; cases take turns, and
 a figure is the median of the rounds. *Beyond* their places every record is read by the newest schema, as nearly all of
-a stream are; *below* them each is read by the oldest.
+a stream are; *below* them every one is read by the oldest.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ SOURCE = Source(
 
 
 def source(earlier: int, until: int) -> Source:
-    """Of the columns above, with so many schemas before it, all of which end at `until`: each was another limit."""
+    """A source of the columns above, with so many schemas before it, all of which end at `until`: each was another limit."""
     found = replace(SOURCE, max_ahead_us=SOURCE.max_ahead_us + earlier)
     for left in reversed(range(earlier)):
         now = replace(SOURCE, max_ahead_us=SOURCE.max_ahead_us + left)
@@ -70,7 +70,7 @@ def source(earlier: int, until: int) -> Source:
 
 
 def write(session: SparkSession, file: Path, n: int) -> DataFrame:
-    """So many plays as Kafka gives them."""
+    """Writes so many plays as Kafka gives them."""
     rows = session.range(n).select(
         F.lit(0).alias("partition"),
         F.col("id").alias("offset"),

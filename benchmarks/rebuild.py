@@ -1,4 +1,4 @@
-"""How fast an emptied store is built again from compacted hours, beside the replay of the same events from the log.
+"""An emptied store is built again from compacted hours, beside the replay of the same events from the log.
 
   make bench-rebuild
   make bench-rebuild BENCH="--users 100 --json figures.json"     small: that it works, not how fast

@@ -60,7 +60,7 @@ def refs(case: str) -> list[str]:
 
 
 def events(now_us: int) -> list[Event]:
-    """Each user plays about once in five minutes, in the last two hours once a minute."""
+    """Events of users: each plays about once in five minutes, in the last two hours once a minute."""
     chance = random.Random(SEED)
     moments = [(now_us - m * MINUTE_US, u) for u in range(USERS) for m in range(1, 120)]
     moments += [(now_us - m * 5 * MINUTE_US, u) for u in range(USERS) for m in range(24, HOURS * 12)]

@@ -1,4 +1,4 @@
-"""What the online store does per second on this machine, against a real server: JSON and a table.
+"""Operations of the online store per second on this machine, against a real server: JSON and a table.
 
 Folds: distinct entities of one batch, one script each, whole path (read, combine, write). Reads:
 one entity with 24 compacted hours, marks and time included, one request at a time.

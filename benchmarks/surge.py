@@ -1,4 +1,4 @@
-"""Ten times the usual rate for a minute, a stream that was down for an hour, and more requests than can be answered.
+"""Ten times the usual rate for a minute, an hour's outage of a stream, and more requests than fit.
 
     make bench-surge [BENCH="--json FILE --doc docs/benchmarks/operation.md"]
     make bench-surge BENCH=--quick        small, in two minutes: that it works, not how fast
@@ -46,7 +46,7 @@ MILESTONES = (0.0, 0.25, 0.5, 0.75)
 
 @dataclass(frozen=True)
 class Sizes:
-    """Of a run. rate: usual events per second; outage_s: how long the stream was down, in events of the usual rate."""
+    """Sizes of a run. rate: usual events per second; outage_s: how long the stream was down, in events of the usual rate."""
 
     rate: float = 1_000.0
     times: float = 10.0
@@ -104,7 +104,7 @@ class Run:
         return Reads(self.stack.settings, self.sizes.reads, self.sizes.users)
 
     def _produced_at_once(self, events: int) -> None:
-        """As if they had come at the load command's own rate before now."""
+        """Produces events as if they had come at the load command's own rate before now."""
         seconds = str(events / 2_000)
         self.stack.cli("load", "--topic", TOPIC, "--rate", "0", "--seconds", seconds, timeout_s=1_200)
 
@@ -243,7 +243,7 @@ def phase(seconds: float) -> Phase:
 
 
 def _ended(pid: int) -> bool:
-    """Of a process of ours, which nobody has waited for yet."""
+    """Tells whether a process of ours, which nobody has waited for yet, has ended."""
     return psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
 
 

@@ -56,7 +56,7 @@ class Looks:
 
 @dataclass(frozen=True)
 class Overloading:
-    """What came of it. capacity: requests/s that are answered where the next one follows the answer."""
+    """Result of an overload. capacity: requests/s that are answered where the next one follows the answer."""
 
     bound_ms: float
     """Longest wait for work and longest work, by the settings."""

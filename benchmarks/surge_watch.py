@@ -1,5 +1,5 @@
-"""What is seen of a platform while its load changes: lag and memory from one thread, reads from another, batches from
-the driver's own log."""
+"""Observations of a platform while its load changes: lag and memory from one thread, reads from another, batches
+from the driver's own log."""
 
 from __future__ import annotations
 
@@ -149,7 +149,7 @@ class Reads:
             self.samples += [Sample(*each) for each in found["each"]]
 
     def seen(self, phase: Phase) -> Seen:
-        """Of the requests that were due in a phase."""
+        """The requests that were due in a phase."""
         return seen([each for each in self.samples if phase.holds(each.due)])
 
 
@@ -179,7 +179,7 @@ def seen(samples: Sequence[Sample]) -> Seen:
 
 @contextmanager
 def beside(*watchers: Watch | Reads) -> Iterator[None]:
-    """They run in threads of their own; what one of them raised is raised at the end."""
+    """Runs the watchers in threads of their own; what one of them raised is raised at the end."""
     over = threading.Event()
     failed: list[BaseException] = []
 
@@ -212,7 +212,7 @@ class Batch(NamedTuple):
 
 
 def batches(log: Path) -> list[Batch]:
-    """Of the topic, as the stream's driver logged them."""
+    """Batches of the topic, as the stream's driver logged them."""
     found = []
     for at, source, records, seconds in _BATCH.findall(log.read_text(encoding="utf-8")):
         if source == TOPIC:

@@ -1,4 +1,4 @@
-"""How long a read waits whose entity has a tail of 0, 100, 1,000 or 10,000 events, beside a store without a tail.
+"""The wait of a read whose entity has a tail of 0, 100, 1,000 or 10,000 events, beside none.
 
   make bench-tail-reads
   make bench-tail-reads BENCH="--seconds 5 --json figures.json"

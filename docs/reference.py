@@ -182,7 +182,7 @@ def example(maker: Callable[..., Any]) -> agg.Aggregate:
 
 
 def _said(maker: Callable[..., Any]) -> tuple[str, str]:
-    """What its docstring says, and the code of its example."""
+    """The text of its docstring, and the code of its example."""
     text, _, code = str(inspect.getdoc(maker)).partition("Example: ")
     return text.strip(), code.strip().strip("`")
 
@@ -203,7 +203,7 @@ def _signature(maker: Callable[..., Any]) -> str:
 
 
 def _reads(made: agg.Aggregate) -> list[list[str]]:
-    """What each of its columns may be, and what it answers for each type of the first."""
+    """Rows on what each of its columns may be, and what it answers for each type of the first."""
     rows = [
         [f"reads `{column}`", ", ".join(name for name, kind in TRIED.items() if made.accepts(column, kind) is None)]
         for column in made.inputs
@@ -273,7 +273,7 @@ def _answer(made: agg.Aggregate) -> str:
 
 
 def _question(made: agg.Aggregate) -> dict[str, list[str]]:
-    """What the example's reader asks a filter."""
+    """The question that the example's reader asks a filter."""
     asked = asking(made)
     return {} if asked is None else {asked.question: ASKED}
 

@@ -1,4 +1,4 @@
-"""What a page shows as output, its command made: runs the command above each block and writes what it printed.
+"""A page's output is what its command printed: this runs the command above each block and writes its output.
 
     python docs/render.py docs/guides/local.md [more pages]     rewrite
     python docs/render.py --check docs/guides/local.md          fail where a page names a command that no longer runs
@@ -26,7 +26,7 @@ WIDTH = 118
 
 
 def output_of(command: str, kind: str = "output") -> str:
-    """What the command prints, or as which error it ends, without colours and without the machine's folders."""
+    """The output of a command, or the error that it ends with, without colours and without the machine's folders."""
     words = shlex.split(command)
     if words[0] == "slicewise":
         words[0] = str(ROOT / ".venvs" / "platform" / "bin" / "slicewise")

@@ -35,7 +35,7 @@ NOWHERE = Path("/home-of-slicewise")
 
 
 def settings_page() -> str:
-    """Each variable with its default and the docstring of its field."""
+    """The page of variables, with the default and the docstring of each."""
     kept = Settings.load({"SLICEWISE_HOME": str(NOWHERE)}, cwd=NOWHERE)
     about = _field_docstrings()
     rows = []
@@ -62,7 +62,7 @@ def _field_docstrings() -> dict[str, str]:
 
 
 def metrics_page() -> str:
-    """Each metric of each process, as its registry describes it."""
+    """The page of each process's metrics, as its registry describes them."""
     parts: list[str] = []
     for title, where, make in (
         ("The prediction API", "`GET /metrics` of each process of the API", ServingMetrics),
@@ -144,7 +144,7 @@ def _kind(said: Mapping[str, Any]) -> str:
 
 
 def cli_page() -> str:
-    """What `--help` says of each command."""
+    """The page of commands: the `--help` of each."""
     os.environ["COLUMNS"] = str(WIDTH)
     parts, rows = [], []
     for name in command_names():

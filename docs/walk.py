@@ -46,7 +46,7 @@ class Step:
 
 
 def steps(page: str) -> Iterator[Step]:
-    """What a reader does, in the page's order."""
+    """Steps of a reader, in the page's order."""
     for found in PART.finditer(page):
         if found["name"]:
             yield Step(file=found["name"], text=found["text"])
@@ -68,7 +68,7 @@ class Shell:
         self.kept.write_text("", encoding="utf-8")
 
     def type(self, commands: str) -> str:
-        """What they print, on both streams, as they come. Raises CalledProcessError where one of them fails."""
+        """Runs the commands; gives what they print, on both streams, as it comes. Raises CalledProcessError where one of them fails."""
         keep = f'{{ declare -px; echo "cd \\"$PWD\\""; }} > "{self.kept}"'
         script = f'. "{self.kept}"\nset -euo pipefail\n{commands}\n{keep}\n'
         done = subprocess.run(
@@ -122,7 +122,7 @@ def scrubbed(text: str, folder: Path) -> str:
 
 
 def masked(text: str) -> str:
-    """Of the API's answer what was asked for, without tokens and times; every other text as it is."""
+    """The values in an answer of the API, without tokens and times; every other text as it is."""
     try:
         answer = json.loads(text)
         results = [{"entity": each["entity"], "values": each["values"]} for each in answer["results"]]

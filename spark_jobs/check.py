@@ -129,7 +129,7 @@ def _checked(
 
 @dataclass
 class _Archives:
-    """What the check takes from the store and the archive, through a connection that is bound to one life of the
+    """Answers to the check from store and archive, through a connection that is bound to one life of the
     store: after a failure the next question opens another."""
 
     session: SparkSession

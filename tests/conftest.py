@@ -77,7 +77,7 @@ def marks_of(path: Path) -> list[str]:
 
 
 def starts_unmarked(item: pytest.Item) -> bool:
-    """Whether a test asks for a server without the mark of one."""
+    """Tells whether a test asks for a server without the mark of one."""
     return item.get_closest_marker("server") is None and not STARTS.isdisjoint(getattr(item, "fixturenames", ()))
 
 
@@ -121,7 +121,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 class Counted:
-    """What the tests of the whole counted, and how long things took, is shown where they pass too."""
+    """Counts and durations of the whole platform's tests are shown where these pass too."""
 
     def __init__(self, terminal: pytest.TerminalReporter) -> None:
         self._terminal = terminal

@@ -1,4 +1,4 @@
-"""What a document shows of a measurement stands between marks that name the command which wrote it."""
+"""A measurement stands in a document between marks that name the command which wrote it."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def publish(
     *,
     doc: bool = True,
 ) -> None:
-    """Prints the figures as one JSON object and as a table, and writes either where --json and --doc ask for it. doc:
+    """Prints the figures as one JSON object and as a table. Writes either where --json and --doc ask for it. doc:
     whether the measurement is whole, as a document must have it."""
     found = keep(given, facts, seconds, figures, details)
     shown = render(facts, seconds, figures)
@@ -78,7 +78,7 @@ def write_doc(file: Path, shown: str, command: str, arguments: Sequence[str] = (
 
 
 def _without_json(arguments: Sequence[str]) -> list[str]:
-    """What another machine would be asked: where the JSON went or came from here is nobody's concern."""
+    """The arguments for another machine: where the JSON went or came from here is nobody's concern."""
     kept: list[str] = []
     skip = False
     for each in arguments:

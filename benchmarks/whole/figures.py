@@ -21,7 +21,7 @@ class Spread:
 
     @staticmethod
     def of(milliseconds: Sequence[float]) -> Spread:
-        """Of at least one value."""
+        """The spread of at least one value."""
         ascending = sorted(milliseconds)
         n = len(ascending)
 
@@ -51,14 +51,14 @@ class Figure:
 
     @property
     def times_better(self) -> float | None:
-        """How many times better than the baseline: above 1 is better, whichever way that is."""
+        """The factor by which it is better than the baseline: above 1 is better, whichever way that is."""
         if self.theirs is None or not self.ours or not self.theirs:
             return None
         return self.theirs / self.ours if self.better == "lower" else self.ours / self.theirs
 
     @property
     def met(self) -> bool | None:
-        """Whether aim and bound are kept; None where there is neither."""
+        """Tells whether aim and bound are kept; None where there is neither."""
         kept = []
         if self.aim is not None:
             kept.append((self.times_better or 0.0) >= self.aim)
@@ -75,7 +75,7 @@ class Figure:
 def shares(
     section: str, unit: str, ours: Mapping[str, float], theirs: Mapping[str, float] | None = None
 ) -> list[Figure]:
-    """What each program takes of a processor time, those that matter: where the rest would have to come from."""
+    """Shares of each program in a processor time, those that matter: where the rest would have to come from."""
     other = theirs or {}
     return [
         Figure(section, f"  of it {name}", unit, spent, other.get(name)) for name, spent in ours.items() if spent > 0.05

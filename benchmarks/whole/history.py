@@ -1,4 +1,4 @@
-"""Serving over a day and two hours of plays that came through the log, before and after their hours are compacted.
+"""Serving over 26 hours of plays that came through the log, before and after their hours are compacted.
 
 The recipe is asked for the same values of the same users, and must give them: a difference fails the run. The
 comparison is made as the platform runs, with the hours that are over compacted; one figure shows it without.
@@ -60,7 +60,7 @@ def produce(stack: Stack, users: int) -> int:
 
 
 class Asked:
-    """What is asked of both sides, per user."""
+    """Questions to both sides, per user."""
 
     def __init__(self, users: int, ours: str, theirs: int, pids: Mapping[str, Sequence[int]]) -> None:
         """pids: what -> the processes that answer it."""
@@ -221,7 +221,7 @@ def _reads(asked: Asked, seconds: float, when: str) -> dict[str, Any]:
 
 
 class Stored:
-    """What the online store's data take, without its marks and manifest."""
+    """Room of the online store's data, without its marks and manifest."""
 
     def __init__(self, stack: Stack) -> None:
         self._client = redis.Redis.from_url(stack.settings.redis_url)

@@ -31,7 +31,7 @@ PATIENCE_S = 10.0
 
 @dataclass(frozen=True)
 class Spec:
-    """What is sent, how, and for how long."""
+    """Requests of a load: what is sent, how, and for how long."""
 
     host: str
     port: int
@@ -55,7 +55,7 @@ class Sample(NamedTuple):
 
 @dataclass(frozen=True)
 class Load:
-    """What came back. sent: the warm-up's requests too; failed: answers other than 200; unanswered: requests that were
+    """Result of a load. sent: the warm-up's requests too; failed: answers other than 200; unanswered: requests that were
     due and had no answer when the patience ended, or whose connection was closed: their age then is their latency."""
 
     requests_per_s: float
@@ -97,7 +97,7 @@ class Connection:
         self.socket.sendall(request)
 
     def closed(self) -> bool:
-        """Whether the server has closed it, of one without a request under way: there is nothing else to read."""
+        """Tells whether the server has closed it, of one without a request under way: there is nothing else to read."""
         return bool(select.select([self], (), (), 0)[0])
 
     def receive(self) -> tuple[int, bytes] | None:

@@ -1,4 +1,4 @@
-"""How long and how large a run is; the figures say which."""
+"""Length and size of a run; the figures say which."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Options:
-    """Of one run."""
+    """Options of one run."""
 
     seconds: float = 60.0
     """Of each timed measurement."""

@@ -1,11 +1,11 @@
-"""How long after it is produced an event shows in an HTTP answer, seen from outside, at Poisson times.
+"""The delay after which an event that was produced shows in an HTTP answer, seen from outside, at Poisson times.
 
     python -m benchmarks.whole.probes < spec.json
 
-Each probe is the first event of an entity of its own. It is due at a time that does not depend on how the platform
+A probe is the first event of an entity of its own. It is due at a time that does not depend on how the platform
 does, and counts from then; its entity is asked for again as soon as it was answered, a millisecond after the last
 question at the earliest, until an answer counts it. One question about it is under way at a time: several would wait
-for each other in the API, and be measured. Of a probe that is old already the pause is a share of its age, so that
+for each other in the API, and be measured. An old probe's pause is a share of its age, so that
 asking costs little where nothing is measured in milliseconds.
 """
 
@@ -40,7 +40,7 @@ CONNECTIONS = 8
 
 @dataclass(frozen=True)
 class Spec:
-    """Where probes are produced and where they show. body None: a GET of path; `{user}` stands for the entity."""
+    """Places where probes are produced and where they show. body None: a GET of path; `{user}` stands for the entity."""
 
     bootstrap: str
     topic: str
@@ -116,11 +116,11 @@ class Asker:
 
     @property
     def free(self) -> bool:
-        """Whether a question can be asked now."""
+        """Tells whether a question can be asked now."""
         return bool(self._idle)
 
     def close(self) -> None:
-        """Its connections."""
+        """Closes its connections."""
         for each in (*self._idle, *self._under_way):
             each.socket.close()
 
@@ -153,7 +153,7 @@ class Asker:
 
 
 def next_ask(since: float, asked: float) -> float:
-    """When a probe of `since` is asked for again, if it is not in the answer to the question of `asked`."""
+    """The time of the next question about a probe of `since` that the answer to the question of `asked` lacks."""
     return asked + max(POLL_S, AGED * (asked - since))
 
 
@@ -214,7 +214,7 @@ class Prober:
         return min((each.ask_at for each in soon), default=math.inf)
 
     def hear(self, seconds: float) -> None:
-        """What is answered within so many seconds."""
+        """Takes the answers that come within so many seconds."""
         for probe, asked, shown in self.asker.answers(seconds):
             now = time.perf_counter()
             if not shown:

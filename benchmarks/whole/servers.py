@@ -112,7 +112,7 @@ def per_unit(before: Mapping[str, float], after: Mapping[str, float], units: int
 
 
 def pid_of(stack: Stack, service: str) -> int:
-    """Of a service that runs."""
+    """The process id of a service that runs."""
     [pid] = [each.pid for each in stack.status() if each.name == service]
     assert pid is not None, f"{service} does not run"
     return pid
@@ -130,7 +130,7 @@ class Recipe:
 
     @contextmanager
     def stream(self, max_events: int) -> Iterator[subprocess.Popen[str]]:
-        """Its driver; yields when its query runs."""
+        """Runs the recipe's driver; yields when its query runs."""
         argv = [str(self.settings.spark_python), "-m", "benchmarks.baseline.recipe_stream"]
         argv += ["--bootstrap", self.broker.kafka_bootstrap, "--topic", TOPIC, "--redis-url", self.settings.redis_url]
         argv += ["--jars", str(self.settings.spark_jars), "--max-events", str(max_events)]
@@ -140,7 +140,7 @@ class Recipe:
 
     @contextmanager
     def api(self) -> Iterator[tuple[int, int]]:
-        """Its API; yields port and process id."""
+        """Runs the recipe's API; yields port and process id."""
         port = ports.choose()
         argv = [sys.executable, "-m", "uvicorn", "--host", "127.0.0.1", "--port", str(port), "--loop", "uvloop"]
         argv += [
@@ -177,7 +177,7 @@ def wait_line(stream: IO[str] | None, wanted: str, log: Path) -> None:
 
 
 def calls(client: redis.Redis, command: str) -> int:
-    """How often the server has run a command."""
+    """The number of times that the server has run a command."""
     stats: Mapping[str, Any] = client.info("commandstats")
     found = stats.get(f"cmdstat_{command}")
     return int(found["calls"]) if found else 0

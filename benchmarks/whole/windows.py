@@ -1,4 +1,4 @@
-"""What an event costs the store where it lies in 1, 10, 60 or 1,440 overlapping windows.
+"""Cost of an event to the store where it lies in 1, 10, 60 or 1,440 overlapping windows.
 
 Three ways over the same plays: slicewise's fold (the code that its executors run, in batches as small as the stream
 makes them at 2,000 events/s), a write per window, and Spark's own stateful windows. Each counts what its server
@@ -71,7 +71,7 @@ def definitions() -> Deployment:
 
 @dataclass(frozen=True)
 class Cost:
-    """Of one event."""
+    """Cost of one event."""
 
     commands: float
     bytes_in: float
@@ -146,14 +146,14 @@ def write_windows(client: redis.Redis, table: pa.Table, windows: int) -> None:
 
 @dataclass(frozen=True)
 class Kept:
-    """What a stream keeps outside of Redis, in bytes per event."""
+    """Bytes per event that a stream keeps outside of Redis."""
 
     state_bytes: float
     checkpoint_bytes: float
 
 
 def kept_by_stream(stack: Stack, table: pa.Table) -> Kept:
-    """Of slicewise's driver, with all the views at once, after the same plays of other users through the log."""
+    """Bytes of slicewise's driver, with all the views at once, after the same plays of other users through the log."""
     records = [_record(row | {"user_id": f"s{row['user_id']}"}) for row in table.to_pylist()]
     stack.produce("windowed", records)
     with our_stream(stack):

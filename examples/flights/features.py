@@ -1,4 +1,4 @@
-"""How late New York's flights are: by carrier, by route, and for the whole city.
+"""Delays of New York's flights: by carrier, by route, and for the whole city.
 
 The events are the flights of 2013, the year compressed into a day: an hour of these windows is
 fifteen days of 2013. An event's time is the scheduled departure; it is logged when the flight

@@ -108,7 +108,7 @@ def unknown_attribute(name: str, known: Iterable[str]) -> UnknownAttribute:
 
 
 def misfit(make: Callable[..., object], name: str, args: Sequence[object], kwargs: Mapping[str, object]) -> str | None:
-    """What is wrong with the arguments of a call that is written in other words than Python's; None: nothing."""
+    """Tells what is wrong with the arguments of a call written in other words than Python's; None: nothing."""
     refused = _refused(make, name, tuple(args), kwargs)
     return None if refused is None else refused.what
 
@@ -116,7 +116,7 @@ def misfit(make: Callable[..., object], name: str, args: Sequence[object], kwarg
 def _refused(
     make: Callable[..., object], name: str, args: tuple[object, ...], kwargs: Mapping[str, object]
 ) -> WrongCall | None:
-    """What is wrong with the call; None: nothing."""
+    """Tells what is wrong with the call; None: nothing."""
     from slicewise import hints  # a table that only a mistake needs
 
     signature, plain_name = inspect.signature(make), name.removeprefix("sw.")

@@ -22,7 +22,7 @@ class Location:
 
 
 def written_at() -> Location | None:
-    """Where, outside of this package, the definition that is under way is written."""
+    """The place outside of this package at which the definition under way is written."""
     package = str(Path(__file__).parent)
     frame: FrameType | None = sys._getframe(1)
     while frame is not None:
@@ -192,7 +192,7 @@ class BeyondRetention(SlicewiseError):
 
 
 class AskAgain(SlicewiseError):
-    """What cannot be answered now, and can be soon."""
+    """Request that cannot be answered now, and can be soon."""
 
     def __init__(
         self,
@@ -237,4 +237,4 @@ class DataLoss(SlicewiseError):
 
 
 class UnknownArchive(DataLoss):
-    """What is compacted names an archive that nothing tells of: compact the hours again that name it."""
+    """Compacted data names an archive that nothing tells of: compact the hours again that name it."""

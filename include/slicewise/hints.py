@@ -247,7 +247,7 @@ def either(names: Iterable[str]) -> str:
 
 
 def attribute_instead(name: str, known: Iterable[str]) -> str | None:
-    """What to write instead of `sw.<name>`; None where nothing is like it."""
+    """Text to write instead of `sw.<name>`; None where nothing is like it."""
     found = ATTRIBUTES.get(name) or ATTRIBUTES.get(name.lower())
     if found is not None:
         return f"write {found}"

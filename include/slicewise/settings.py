@@ -31,7 +31,7 @@ _BETWEEN_URLS = re.compile(r",(?![^/]*@)")  # a password may have commas
 
 @dataclass(frozen=True, repr=False)
 class Settings:
-    """Where everything is. Each field is the variable SLICEWISE_<FIELD> of the environment
+    """Settings of the platform. Each field is the variable SLICEWISE_<FIELD> of the environment
     (state_dir and project_dir: SLICEWISE_STATE and SLICEWISE_PROJECT)."""
 
     home: Path

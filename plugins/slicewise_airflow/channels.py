@@ -1,4 +1,4 @@
-"""Each channel gets an alert in its own form, and says what came back; a test alert goes the same way.
+"""Every channel gets an alert in its own form, and says what came back; a test alert goes the same way.
 
     python -m slicewise_airflow.channels
 

@@ -68,7 +68,7 @@ def rendered(folder: Path, name: str) -> str | None:
 
 
 def anchor_of(heading: str) -> str:
-    """As repositories' pages make it."""
+    """The anchor of a heading, as repositories' pages make it."""
     return re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
 
 

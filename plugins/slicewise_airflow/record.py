@@ -1,4 +1,4 @@
-"""What jobs reported last and what was told can be seen on the platform's page; a store that is down fails no job."""
+"""The platform's page shows what jobs reported last and what was told; a store that is down fails no job."""
 
 from __future__ import annotations
 

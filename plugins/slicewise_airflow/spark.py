@@ -57,7 +57,7 @@ class _ReportingHook(SparkSubmitHook):  # type: ignore[misc]  # Airflow is opaqu
 
 @dataclass(frozen=True)
 class Failure:
-    """How a job failed: the error of its task, and the report that is recorded."""
+    """Failure of a job: the error of its task, and the report that is recorded."""
 
     error: JobFailed
     report: Mapping[str, object]
@@ -132,7 +132,7 @@ class SparkJob(SparkSubmitOperator):  # type: ignore[misc]  # Airflow is opaque 
         return report
 
     def failure(self, reader: ReportReader, settings: Settings) -> Failure:  # noqa: ARG002 (other jobs need it)
-        """What a job that ended badly raises and leaves on the page."""
+        """The failure that a job raises and leaves on the page when it ended badly."""
         told = JobFailed(f"job {self.job!r} failed: {reader.why}", next_step="its output stands above")
         return Failure(told, reader.report or {})
 
@@ -170,7 +170,7 @@ class SparkJob(SparkSubmitOperator):  # type: ignore[misc]  # Airflow is opaque 
 
 
 def run_of(context: Any) -> Run:
-    """What of an Airflow context decisions may depend on."""
+    """The parts of an Airflow context that decisions may depend on."""
     run = context["dag_run"]
     return Run(
         run_type=getattr(run.run_type, "value", str(run.run_type)),

@@ -132,7 +132,7 @@ class StreamHealth(BaseOperator):  # type: ignore[misc]  # Airflow is opaque to 
         )
 
     def done(self, context: Any, event: dict[str, Any]) -> dict[str, Any]:
-        """What the trigger saw becomes the task's state."""
+        """Turns what the trigger saw into the task's state."""
         log_event("stream_watched", outcome=event["outcome"], looks=event["looks"])
         if event["outcome"] == "lost":
             reasons = event["reasons"] or ["it was never seen well"]

@@ -47,7 +47,7 @@ LOCKS = {
 
 
 def requirements(extra: str) -> list[Requirement]:
-    """Of an extra, with those of the extras that it includes; "": of the base."""
+    """Requirements of an extra, with those of the extras that it includes; "": of the base."""
     found = []
     for text in OPTIONAL[extra] if extra else PROJECT["dependencies"]:
         requirement = Requirement(text)
@@ -59,7 +59,7 @@ def requirements(extra: str) -> list[Requirement]:
 
 
 def modules(extra: str) -> set[str]:
-    """What the distributions of an extra are imported as."""
+    """Modules as which the distributions of an extra are imported."""
     names = {each.name for each in requirements(extra)} - NOT_IMPORTED.keys()
     return {"airflow" if name.startswith("apache-airflow") else MODULES.get(name, name) for name in names}
 

@@ -27,7 +27,7 @@ def _own_part(path: Path) -> str | None:
 
 
 def breaks_table(own: str, other: str) -> bool:
-    """Whether a module of part `own` may not import a module of part `other`."""
+    """Tells whether a module of part `own` may not import a module of part `other`."""
     if own == other:
         return False
     if own in SIBLINGS and other in SIBLINGS:

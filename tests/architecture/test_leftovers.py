@@ -1,4 +1,4 @@
-"""What a run of the tests started and left is found by its variable and ended, and nothing else is."""
+"""Processes that a run of the tests started and left are found by its variable and ended; nothing else is."""
 
 from __future__ import annotations
 

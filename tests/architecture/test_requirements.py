@@ -1,4 +1,4 @@
-"""What the platform promises to use stands in a lock, with hashes, and in an import of the code that runs."""
+"""The platform's promised packages stand in a lock, with hashes, and in an import of the code that runs."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ CONFIGS: dict[str, Any] = yaml.safe_load((ROOT / "docker-compose.yaml").read_tex
 
 
 def mounted(config: str) -> str:
-    """What compose mounts of a config where no variable is set: their defaults, and a `$$` of the file is one `$`."""
+    """Text of a config as compose mounts it where no variable is set: their defaults, and a `$$` of the file is one `$`."""
     text = re.sub(r"(?<!\$)\$\{\w+:-([^}]*)\}", r"\1", str(CONFIGS[config]["content"]))
     return text.replace("$$", "$")
 

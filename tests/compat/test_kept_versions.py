@@ -1,4 +1,4 @@
-"""What an earlier version stored is read as it read it, to the bit: stores, tokens, deployments, archives, data sets.
+"""Data of an earlier version are read as it read them, to the bit: stores, tokens, deployments, archives, data sets.
 
 tests/fixtures/README.md says what is kept of which version, and how it was made.
 """

@@ -37,7 +37,7 @@ class Bench:
 
     @property
     def nodes(self) -> int:
-        """Of how many the store is."""
+        """The number of the store's nodes."""
         return len(getattr(self.store.node, "nodes", "1"))
 
     @property

@@ -367,7 +367,7 @@ def test_a_tail_begins_at_or_before_the_ledger_of_its_deployment_and_says_so(ben
 
 
 def of_another_life(store: Store, life: ServerRun) -> None:
-    """As a connection that was opened in this life."""
+    """Binds the connection as one that was opened in this life."""
     context = replace(store.context, server_run=life)
     if isinstance(context, NodesContext):
         context = replace(context, contexts=tuple(replace(node, server_run=life) for node in context.contexts))

@@ -1,4 +1,4 @@
-"""The place of a schema is recorded once, by whoever is first, and nobody who was planned before it goes on."""
+"""A schema's place is recorded once, by whoever is first, and nobody planned before it goes on."""
 
 from __future__ import annotations
 

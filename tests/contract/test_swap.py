@@ -49,7 +49,7 @@ def running(reply: UnitReply, unit: StoreUnit) -> list[tuple[int, int]]:
 
 
 def compacted(reply: UnitReply, unit: StoreUnit) -> list[tuple[int, int]]:
-    """What the hour holds; total and slices agree."""
+    """The content of the hour; total and slices agree."""
     total, slices = reply.days[0][2], reply.days[0][3]
     if total is None or slices is None:
         assert total is slices is None
@@ -225,7 +225,7 @@ def test_a_day_total_raced_by_a_swap_is_not_written(bench: Bench, exchange: int)
 
 
 def pentad_of(bench: Bench, unit: StoreUnit, day: int) -> bytes | None:
-    """What the pentad's total is, as it stands in its last day."""
+    """The pentad's total, as it stands in its last day."""
     store, last = bench.store, day // PENTAD_DAYS * PENTAD_DAYS + PENTAD_DAYS - 1
     key = keys.day_key(store.generation, tag(1), unit.storage_fingerprint, last)
     return store.run(Read([EntityRead((UnitRead(None, ((key, (keys.PENTAD,)),)),))])).entities[0][0].days[0][0]

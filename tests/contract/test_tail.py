@@ -80,7 +80,7 @@ def skip(bench: Bench, entity: int = 1, partition: int = 0) -> bytes | None:
 
 
 def events(bench: Bench, offsets: Sequence[int], entity: int = 1, partition: int = 0) -> list[Event]:
-    """Of three hours, each beside its neighbours in another one."""
+    """Events of three hours, each beside its neighbours in another one."""
     return [Event(entity, bench.hour_us + o % 3 * HOUR_US + o, partition, o) for o in offsets]
 
 
@@ -216,7 +216,7 @@ def test_at_the_bound_the_rest_is_skipped_and_the_mark_says_from_where_to_where(
 
 
 def numbers(bench: Bench) -> list[int]:
-    """Of the tail fields of entity 1 at partition 0."""
+    """Numbers of the tail fields of entity 1 at partition 0."""
     found = fields(hot(bench.store, bench.unit, 1))
     return sorted(int(name.rsplit(b":", 1)[1]) for name in found if name.startswith(keys.TAIL_FIELDS))
 

@@ -205,7 +205,7 @@ INSTANCE = SimpleNamespace(dag_id="ingest_stream", task_id="watch", run_id="r", 
 
 
 def looked(monkeypatch: pytest.MonkeyPatch, status: Callable[[], StoreStatus], **given: Any) -> dict[str, Any]:
-    """What a watch that looks every millisecond says of stores that answer so; its grace is over."""
+    """The event of a watch that looks every millisecond, of stores that answer so; its grace is over."""
     monkeypatch.setattr("slicewise.stores.online.redis.status.read_status", lambda _url: status())
     with pytest.raises(TaskDeferred) as deferred:
         StreamHealth(task_id="watch", every_s=0.001, **given).execute({"params": {}})
@@ -327,7 +327,7 @@ def test_a_job_is_submitted_where_nobody_can_say_whether_its_hour_is_clean(
     program: Any, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     class Asked:
-        """Of Airflow, since when the run was asked for; the program that looks is not there."""
+        """Airflow that tells since when the run was asked for; the program that looks is not there."""
 
         def __init__(self, _url: str) -> None: ...
 

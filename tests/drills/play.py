@@ -26,7 +26,7 @@ _TOLD = 2_000
 
 
 def play(names: Sequence[str], seed: int, *, once: bool = False, seconds: float | None = None) -> Iterator[Drilled]:
-    """Each of these drills, those of a scene on one platform, one after another. once: those that kill again and again
+    """Plays these drills, those of a scene on one platform, one after another. once: those that kill again and again
     do so once. seconds: after which no drill is begun any more; those that are left out are told."""
     begun = time.monotonic()
     for stage in STAGES:

@@ -1,4 +1,4 @@
-"""What the drills judge by finds what is wrong: a value, a token that went back, a training set that differs, another
+"""The drills' judges find what is wrong: a value, a token that went back, a training set that differs, another
 definition."""
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def records() -> list[Record]:
 
 @pytest.fixture(scope="module")
 def answers(deployment: Deployment, records: list[Record]) -> list[Answer]:
-    """What a platform would answer that had some of the events: by training, since that needs no server."""
+    """Answers of a platform that had some of the events: by training, since that needs no server."""
     return list(answered(deployment, records, OffsetVector({(TOPIC_ID, 0): 150, (TOPIC_ID, 1): 170})))
 
 

@@ -64,7 +64,7 @@ CONDITIONS: Mapping[str, Callable[[Mapping[str, Any]], bool]] = {
 
 
 def oracle_value(spec: Mapping[str, Any], events: Sequence[OracleEvent], end: int) -> Any:
-    """What an aggregate, given as its kind and parameters, answers over these events of a window that ends there."""
+    """The answer of an aggregate, given as its kind and parameters, over these events of a window that ends there."""
     if spec["kind"] == "where":
         chosen_events = [e for e in events if CONDITIONS[spec["where"]](e.columns)]
         return oracle_value(spec["aggregate"], chosen_events, end)
@@ -107,7 +107,7 @@ ASKED = {"by_card": {"shop": [*SHOPS, "nowhere", None]}}
 
 
 def members(spec: Mapping[str, Any], asked: Sequence[Any], events: Sequence[OracleEvent]) -> list[bool | None]:
-    """Which of the values asked for came; nothing of more than a cuckoo filter's capacity."""
+    """Tells which of the values asked for came; nothing of more than a cuckoo filter's capacity."""
     seen = {e.columns[spec["column"]] for e in events} - {None}
     full = spec["kind"] == "cuckoo" and len(seen) > spec["capacity"]
     # of no filter at all, as of one that is not full, a stranger is one
@@ -140,7 +140,7 @@ def _said(aggregate: Aggregate) -> str:
 
 
 def value_of(aggregate: Aggregate, inside: Inside) -> Any:
-    """What a bound aggregate answers over a window.
+    """The answer of a bound aggregate over a window.
 
     Most windows hold the same events at one step as at the next: those that were counted out once are remembered, by
     what the log says of each event and by the window's end where the aggregate looks at it.
@@ -211,7 +211,7 @@ def check_result(
     events: Sequence[OracleEvent],
     count: Count,
 ) -> None:
-    """What was answered for an entity against the oracle over its events, at the answer's own token."""
+    """Compares what was answered for an entity with the oracle over its events, at the answer's own token."""
     (token,) = decode_all(result["token"])
     known = oracle.covered(events, token.base.offsets, {hour: cover.offsets for hour, cover in token.ahead.items()})
     windows: dict[tuple[int, int, int | None], Inside] = {}

@@ -1,4 +1,4 @@
-"""What was published against what the archive says: the newest record of each window is the training side's value."""
+"""Published records equal the archive's truth: the newest record of each window is the training side's value."""
 
 from __future__ import annotations
 

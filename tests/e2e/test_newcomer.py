@@ -1,4 +1,4 @@
-"""What a newcomer does, in their order: run, run again, a feature of one's own, the tutorial, a crash, down.
+"""A newcomer's way in its order: run, run again, a feature of one's own, the tutorial, a crash, down.
 
 On the whole platform, Airflow included, with a small share of the example's year in the past.
 """

@@ -63,7 +63,7 @@ def of_other_days(seed: int, n: int) -> list[Produced]:
 
 
 def brought(report: dict[str, Any]) -> dict[str, int]:
-    """How many totals a compaction wrote of each view; all that there were to write."""
+    """The number of totals that a compaction wrote of each view; all that there were to write."""
     assert not any(each["left_over"] for each in report["horizons"]), report["horizons"]
     return {each["view"]: each["brought"] for each in report["horizons"]}
 
@@ -196,7 +196,7 @@ def test_online_equals_training_equals_the_oracle_through_crashes_and_losses(pla
 
 
 def served(platform: Stack, deployment: Deployment) -> tuple[list[dict[str, Any]], Count]:
-    """What is served of all, live and at each past instant, each equal to the oracle at its own token."""
+    """Answers to all, live and at each past instant, each equal to the oracle at its own token."""
     events, _ = raw_events(platform)
     count = Count()
     rows = [row for at in ats() for row in compare(platform, deployment, events, at, count)]

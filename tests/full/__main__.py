@@ -34,7 +34,7 @@ SAY_EVERY_S = 10.0
 
 @dataclass
 class Total:
-    """Of all histories so far."""
+    """Counts of all histories so far."""
 
     counted: list[Counted] = field(default_factory=list)
 
@@ -83,7 +83,7 @@ def histories(only: Sequence[str], seed: int) -> Iterator[tuple[str, int]]:
 
 
 def run(given: argparse.Namespace, total: Total) -> None:
-    """As many as give the values, or as were asked for; counted in their order: equal seeds give equal counts."""
+    """Plays as many histories as give the values, or as were asked for; counted in their order: equal seeds give equal counts."""
     said = begun = time.monotonic()
     wanted: int = given.values
     most: int | None = given.histories

@@ -86,7 +86,7 @@ def as_bytes(value: Any) -> bytes:
 
 
 def same(a: Any, b: Any) -> bool:
-    """Whether two values are the same bytes."""
+    """Tells whether two values are the same bytes."""
     if type(a) is type(b) and (a is None or isinstance(a, int | str)):
         return bool(a == b)
     return as_bytes(a) == as_bytes(b)
@@ -298,5 +298,5 @@ def bounds_of(unit: StorageUnit, feature: PlannedFeature, mode: str, t_us: int) 
 
 
 def fingerprint(each: Counted) -> tuple[Any, ...]:
-    """What two runs of one seed agree on."""
+    """The figures that two runs of one seed agree on."""
     return each.source, each.seed, each.events, each.answers, each.online, each.bounds, each.training, each.mismatches

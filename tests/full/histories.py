@@ -1,4 +1,4 @@
-"""What is played: the flights of the example, plays of songs, and views and events drawn at random; equal seeds make
+"""Histories to play: the flights of the example, plays of songs, and views and events drawn at random; equal seeds make
 equal histories."""
 
 from __future__ import annotations

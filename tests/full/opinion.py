@@ -29,7 +29,7 @@ class Column:
         self.values = [value for _, value in held]
 
     def between(self, first: int, beyond: int) -> tuple[int, int]:
-        """Of the events [first, beyond) which values."""
+        """The range of values of the events [first, beyond)."""
         return bisect_left(self.at, first), bisect_left(self.at, beyond)
 
     @cached_property
@@ -38,7 +38,7 @@ class Column:
 
     @cached_property
     def sums(self) -> list[int]:
-        """Of the first n values, exactly; of doubles in parts of UNIT."""
+        """The sums of the first n values, exactly; of doubles in parts of UNIT."""
         whole = (_parts(value) if self.doubles else value for value in self.values)
         return [0, *accumulate(whole)]
 
@@ -81,7 +81,7 @@ class Known:
         return self._columns[name]
 
     def value(self, key: str, aggregate: Any, first: int, beyond: int, end: int) -> Any:
-        """What a bound aggregate, named by `key`, answers over a range of a window that ends there; or an `Error`."""
+        """The answer of a bound aggregate, named by `key`, over a range of a window that ends there; or an `Error`."""
         asked = (key, first, beyond, end if "half_life" in key else None)
         if asked not in self._said:
             self._said[asked] = self._counted_out(aggregate, first, beyond, end)

@@ -54,7 +54,7 @@ class Part:
 
 
 class World:
-    """What a history is played on. Its log is read up to `ends`, archived up to `archived`."""
+    """World in which a history is played. Its log is read up to `ends`, archived up to `archived`."""
 
     def __init__(self, history: History) -> None:
         self.history = history
@@ -84,7 +84,7 @@ class World:
 
     # ---------------------------------------------------------------- the stream
     def cover_of(self, events: int) -> OffsetVector:
-        """Of the first so many events of the log."""
+        """The cover of the first so many events of the log."""
         ends: dict[TopicPartition, int] = {}
         for event in self.history.events[:events]:
             ends[TOPIC, event["partition"]] = event["offset"] + 1
@@ -180,5 +180,5 @@ class World:
 
 
 def _own(unit: StorageUnit) -> dict[str, str]:
-    """What aggregates read stands under its own name."""
+    """The inputs of aggregates, under their own names."""
     return {name: name for name, _ in unit.input_types}

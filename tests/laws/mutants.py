@@ -54,7 +54,7 @@ class FloatSum(Sum):
 
 @dataclass(frozen=True)
 class FirstOffered(ArgMax):
-    """Of equal values keeps the one that was given first, instead of the earliest event."""
+    """Keeps of equal values the one that was given first, instead of the earliest event."""
 
     def accumulate_columns(self, rows: Rows, groups: Int64, n_groups: int) -> Columns:
         n = len(rows)
@@ -73,7 +73,7 @@ class KeepsTheLeft(LastK):
 
 @dataclass(frozen=True)
 class CountsEmpties(Count):
-    """Its empty partial is one event."""
+    """Counts an event in its empty partial."""
 
     def empty(self) -> State:
         return (1,)
@@ -109,7 +109,7 @@ class MixesGroups(Count):
 
 @dataclass(frozen=True)
 class TwoForms(BoolOr):
-    """Its row form counts nulls as false, its column form does not."""
+    """Counts nulls as false in its row form, and not in its column form."""
 
     def accumulate(self, state: State, event: Event) -> State:
         return (state[0], state[1] + 1) if event.columns[self.column] is None else super().accumulate(state, event)

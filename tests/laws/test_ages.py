@@ -91,7 +91,7 @@ EVENTS = made()
 
 
 def by_hand(name: str, window: sw.Window, mode: str, t: int, user: str) -> float | None:
-    """Which events are in the window and from when they age, by the words of the design alone."""
+    """The value by hand: the events in the window and the instant from which they age, by the words of the design alone."""
     own = sorted(
         (OracleEvent(e.time_us, TOPIC, e.partition, e.offset, e.columns) for e in EVENTS if e.columns["user"] == user),
         key=lambda e: e.order,

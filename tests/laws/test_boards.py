@@ -52,7 +52,7 @@ def deployment_of() -> tuple[Deployment, EmittedView]:
 
 
 class Topic:
-    """Where corrections go."""
+    """Receiver of corrections."""
 
     def __init__(self) -> None:
         self.records: list[tuple[str, bytes, bytes]] = []

@@ -1,4 +1,4 @@
-"""Whatever is registered can be given to a condition and to buckets, and obeys the laws there too."""
+"""Every registered aggregate can be given to a condition and to buckets, and obeys the laws there too."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is published is a function of the log: an oracle over raw events says it, and no batch or restart changes it."""
+"""The log alone decides what is published: an oracle over raw events says it, and no batch or restart changes it."""
 
 from __future__ import annotations
 

@@ -39,7 +39,7 @@ def mutated(raw: bytes, random: Random) -> bytes:
 
 
 def read(aggregate: Aggregate, raw: bytes) -> None:
-    """As compaction, serving and the laws read it."""
+    """Reads as compaction, serving and the laws do."""
     (decoded,) = Layout((aggregate,)).decode_blocks([raw], [3])
     joined = aggregate.combine_columns(decoded, np.zeros(3, np.int64), 1)
     aggregate.finish_columns_at(joined, ends(1))
@@ -47,7 +47,7 @@ def read(aggregate: Aggregate, raw: bytes) -> None:
 
 
 def read_few(aggregate: Aggregate, raw: bytes) -> None:
-    """As serving reads a few rows."""
+    """Reads a few rows, as serving does."""
     layout, few = Layout((aggregate,)), aggregate.few
     if few is None or layout.few is None:
         return

@@ -1,4 +1,4 @@
-"""What random events come to seldom: runs of nulls, one event, ties of all, megabytes of text, sums at the edge."""
+"""Rare events: runs of nulls, one event, ties of all, megabytes of text, sums at the edge."""
 
 from __future__ import annotations
 

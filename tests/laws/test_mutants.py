@@ -1,4 +1,4 @@
-"""Each law fails on an aggregate that breaks it: a law that cannot fail proves nothing."""
+"""Every law fails on an aggregate that breaks it: a law that cannot fail proves nothing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Of every aggregate and kind of window: what is read of a tail is training by token and the oracle, as bytes.
+"""A read of a tail is training by token and the oracle, as bytes, for every aggregate and kind of window.
 
 An entity's events are dealt out between compacted hours, a lifetime's total, running partials and the tail, with parts
 of the tail that must not count: folded or compacted already, waiting behind a skipped offset.
@@ -204,7 +204,7 @@ def value(merged: Merged, feature: int) -> Finished:
 def trained(
     unit: StoreUnit, events: Sequence[Event], features: Sequence[PlannedFeature], token: str
 ) -> dict[str, Finished]:
-    """What training by token makes of all events of the log."""
+    """The result of training by token over all events of the log."""
     ordered = sorted(events, key=lambda e: e.identity())
     places = sorted({place_of(e) for e in ordered})
     number = np.array([places.index(place_of(e)) for e in ordered], np.int64)

@@ -1,4 +1,4 @@
-"""Which rule is needed by which history: what docs/simulation.md shows."""
+"""Rules, and the histories that need them: what docs/simulation.md shows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whatever is lost comes back with no hand, flagged meanwhile and right throughout; and not without any one rule."""
+"""Every loss comes back with no hand, flagged meanwhile and right throughout; and not without any one rule."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A history that goes wrong is told as a short one, that goes wrong in the same way whenever it is played."""
+"""A history that goes wrong is told as a short one that always goes wrong in the same way."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a test says of a source or a view is checked against the fields of its definition."""
+"""A test's fields of a source or a view are checked against those of its definition."""
 
 from __future__ import annotations
 

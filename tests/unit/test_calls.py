@@ -226,7 +226,7 @@ def odd() -> list[object]:
 
 
 def makers() -> Iterator[tuple[str, Callable[..., Any]]]:
-    """What a definition is made of."""
+    """Makers of which a definition is made."""
     left_out = {
         *("evaluate", "training_set", "snapshot"),
         *("Client", "HttpClient", "AsyncHttpClient", "Retry"),

@@ -1,4 +1,4 @@
-"""The view that the recipe is compared with, and five views of ten features, over a day and two hours of plays."""
+"""The view that the recipe is compared with, and five views of ten features, over 26 hours of plays."""
 
 import slicewise as sw
 

@@ -1,4 +1,4 @@
-"""What the recipe computes, declared: plays and seconds of each user, over three sliding windows."""
+"""The recipe's features, declared: plays and seconds of each user, over three sliding windows."""
 
 import slicewise as sw
 

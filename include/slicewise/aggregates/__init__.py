@@ -246,7 +246,7 @@ def distinct_count(column: str, *, threshold: int = 256, precision: int = 12, wh
 
 @checked_call
 def bloom(column: str, *, capacity: int, error: float = 0.01, where: str | None = None) -> Aggregate:
-    """Whether the value that a reader asks for was seen, of up to `capacity` values; strangers are taken for
+    """Tells whether the value that a reader asks for was seen, of up to `capacity` values; strangers are taken for
     members with a probability of at most `error`.
 
     Example: `sw.bloom("song", capacity=1_000)`
@@ -265,7 +265,7 @@ def bloom_fill(column: str, *, capacity: int, error: float = 0.01, where: str | 
 
 @checked_call
 def cuckoo(column: str, *, capacity: int, error: float = 0.01, where: str | None = None) -> Aggregate:
-    """As `bloom`, as sorted fingerprints: 4 bytes a value, smaller where few are seen or the error is small.
+    """Answers as `bloom`, by sorted fingerprints: 4 bytes a value, smaller where few are seen or the error is small.
 
     Example: `sw.cuckoo("song", capacity=1_000)`
     """
@@ -353,7 +353,7 @@ def span(*, where: str | None = None) -> Aggregate:
 
 @checked_call
 def bool_and(column: str, *, where: str | None = None) -> Aggregate:
-    """Whether all values that are not null are true.
+    """Tells whether all values that are not null are true.
 
     Example: `sw.bool_and("liked")`
     """
@@ -362,7 +362,7 @@ def bool_and(column: str, *, where: str | None = None) -> Aggregate:
 
 @checked_call
 def bool_or(column: str, *, where: str | None = None) -> Aggregate:
-    """Whether any value that is not null is true.
+    """Tells whether any value that is not null is true.
 
     Example: `sw.bool_or("liked")`
     """

@@ -46,11 +46,11 @@ class ScalarEvents:
         return best([each for each in both if each[1] is not None], default=None)
 
     def only(self, condition: str) -> ScalarEvents:
-        """Those for which a boolean column is true."""
+        """The events for which a boolean column is true."""
         return self.where(self.columns[condition])
 
     def where(self, true: Sequence[Any]) -> ScalarEvents:
-        """Those for which it is true."""
+        """The events for which it is true."""
         if all(true):
             return self
         return ScalarEvents(
@@ -71,17 +71,17 @@ class ManyEvents:
         return len(self.identities)
 
     def given(self, column: str) -> NDArray[Any]:
-        """As `ScalarEvents.given`."""
+        """The column's values, as `ScalarEvents.given`."""
         values, held = self.columns[column]
         return values if held is None else values[held]
 
     def span(self) -> tuple[int, int]:
-        """As `ScalarEvents.span`."""
+        """The first and the last instant, as `ScalarEvents.span`."""
         times = self.identities["time"]
         return int(times.min()) - SIGN_BIT, int(times.max()) - SIGN_BIT
 
     def outermost(self, column: str, newest: bool) -> tuple[bytes, Any] | None:
-        """As `ScalarEvents.outermost`."""
+        """The first or the last event that has the column, as `ScalarEvents.outermost`."""
         values, held = self.columns[column]
         at = np.arange(len(values)) if held is None else np.flatnonzero(held)
         if len(at) == 0:
@@ -94,12 +94,12 @@ class ManyEvents:
         return identity, values[row].item()
 
     def only(self, condition: str) -> ManyEvents:
-        """As `ScalarEvents.only`."""
+        """The events for which a boolean column is true, as `ScalarEvents.only`."""
         values, held = self.columns[condition]
         return self.where(values != 0 if held is None else held & (values != 0))
 
     def where(self, true: NDArray[np.bool_]) -> ManyEvents:
-        """As `ScalarEvents.where`."""
+        """The events for which it is true, as `ScalarEvents.where`."""
         if true.all():
             return self
         return ManyEvents(

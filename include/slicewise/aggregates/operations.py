@@ -90,7 +90,7 @@ class ByColumn(ABC):
 
     @property
     def few(self) -> ScalarForm | None:
-        """How few partials are combined and finished in Python's own numbers.
+        """Combines and finishes few partials in Python's own numbers.
 
         Optional; None: only as whole columns. Law: the same bits as `combine_columns` and
         `finish_columns`.
@@ -99,7 +99,7 @@ class ByColumn(ABC):
 
     @property
     def few_of(self) -> FewOf | None:
-        """How few events become a state of `few`.
+        """Makes a state of `few` of few events.
 
         Optional; None: only as whole columns. Requires `few`. Law: the same state as `few` makes of
         `accumulate_columns`.

@@ -28,7 +28,7 @@ class Scalars:
 
 
 class ScalarForm(Protocol):
-    """How few partials of one aggregate are combined and finished."""
+    """Combines and finishes few partials of one aggregate."""
 
     def combine(
         self, columns: Sequence[Sequence[Any]], runs: Sequence[Run], groups: Groups, known: Sequence[Any] = ()

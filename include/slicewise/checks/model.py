@@ -1,4 +1,4 @@
-"""What the check compares, as data: every compared value has both sides, its bounds and a verdict."""
+"""Comparisons of the check, as data: every compared value has both sides, its bounds and a verdict."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from slicewise.offsets.token import Token
 
 
 class Verdict(StrEnum):
-    """What comparing the two sides said."""
+    """Result of comparing the two sides."""
 
     EQUAL = "equal"
     MISMATCH = "mismatch"
@@ -41,7 +41,7 @@ class Cause(StrEnum):
 
 @dataclass(frozen=True)
 class Predicted:
-    """What was answered online for one entity: its values by ref, one token per unit, and their text.
+    """Online answer for one entity: its values by ref, one token per unit, and their text.
 
     incomplete: refs whose windows lack events that are lost for good: nothing can say what they should be.
     """
@@ -57,7 +57,7 @@ NO_ANSWER = "*"
 
 
 class OnlineReader(Protocol):
-    """How the check reads predictions: through the same door as everyone."""
+    """Reader of predictions for the check: through the same door as everyone."""
 
     def read(
         self, refs: Sequence[str], entities: Sequence[Mapping[str, Any]], at_us: int | None
@@ -87,7 +87,7 @@ class Compared:
     token: str = ""
 
     def online_ranks(self) -> list[bytes]:
-        """Of a ranked list as it was answered: what its entries were ranked by."""
+        """The keys by which the entries of a ranked answer were ranked."""
         entries = value_of(self.online)
         if not isinstance(entries, list):
             return []
@@ -106,7 +106,7 @@ class PlainSum:
 
 @dataclass(frozen=True)
 class Repeats:
-    """Of the events of a source of lately: how many have the id of one before them, of whatever entity.
+    """Repeated ids among a source's latest events: how many have the id of one before them, of whatever entity.
 
     events: all of them. repeated: in their partition within the horizon, with the same content; conflicts: with
     another content (docs/adr/0064: neither counts, where the entity is the same); across: the id came in another
@@ -124,7 +124,7 @@ class Repeats:
         return asdict(self)
 
     def notes(self) -> list[str]:
-        """What a person should look at."""
+        """Notes for a person to look at."""
         found = []
         if self.conflicts:
             found.append(
@@ -159,12 +159,12 @@ class Outcome:
     """How long each phase took."""
 
     def wrong(self) -> tuple[Compared, ...]:
-        """What is not equal."""
+        """The compared values that are not equal."""
         return tuple(row for row in self.compared if row.verdict is not Verdict.EQUAL)
 
     @property
     def differs(self) -> bool:
-        """Whether anything was found to differ: this stands, whatever else goes wrong in the run."""
+        """Tells whether anything was found to differ: this stands, whatever else goes wrong in the run."""
         return bool(self.wrong()) or not all(each.agrees for each in self.plain_sums)
 
     def per_million(self) -> float:

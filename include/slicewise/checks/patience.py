@@ -23,7 +23,7 @@ LIMIT_S = 300.0
 
 @dataclass
 class Patience:
-    """What is left of a run's waiting."""
+    """The rest of a run's waiting."""
 
     left_s: float = LIMIT_S
     pause: Callable[[float], None] = time.sleep

@@ -1,4 +1,4 @@
-"""How long each phase of a run took, in seconds of the clock on the wall: what a slow check is slow at."""
+"""Seconds that each phase of a run took, on the wall's clock: they show what a slow check is slow at."""
 
 from __future__ import annotations
 

@@ -57,7 +57,7 @@ _BACK_US = HOUR_US
 
 @dataclass(frozen=True)
 class CheckRun:
-    """What a run works with.
+    """The means that a run works with.
 
     archived: archives a source up to now and gives its cover. table: the log's name in Spark, by
     source. run: names the run; sample and past instant follow from it, so that a run can be made
@@ -162,7 +162,7 @@ class CheckRun:
                 yield found
 
     def _read(self, unit: StorageUnit, entities: Sequence[Mapping[str, Any]], compared: list[Compared]) -> list[Read]:
-        """What was answered. compared: gets a row for each entity that had no answer."""
+        """Reads the answers. compared: gets a row for each entity that had no answer."""
         refs = [f"{unit.view}:{feature.column}" for feature in unit.features]
         reads: list[Read] = []
         questions = self._questions(unit)

@@ -34,12 +34,12 @@ class Job(Protocol):
         ...
 
     def waits(self) -> str:
-        """What it waits for before it says so itself; empty where that is not known."""
+        """The reason why it waits, until it says so itself; empty where that is not known."""
         ...
 
 
 class ByAirflow:
-    """As a run of `backfill_view`."""
+    """Build as a run of `backfill_view`."""
 
     def __init__(self, airflow: AirflowApi, view: str | None) -> None:
         self._airflow, self._conf = airflow, {"view": view} if view else {}
@@ -65,7 +65,7 @@ class ByAirflow:
 
 
 class Here:
-    """As a process of this one's, for when Airflow does not answer. It ends with it, and the next goes on."""
+    """Build as a process of this one's, for when Airflow does not answer. It ends with it, and the next goes on."""
 
     def __init__(self, settings: Settings, view: str | None) -> None:
         job = settings.home / "spark_jobs" / "backfill.py"
@@ -88,7 +88,7 @@ class Here:
         return phases.STARTING
 
     def end(self) -> None:
-        """Whatever is left of it."""
+        """Ends whatever is left of it."""
         if self._process is not None and self._process.poll() is None:
             self._process.terminate()
             self._process.wait(60)

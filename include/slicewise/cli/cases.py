@@ -24,7 +24,7 @@ class Difference:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of a case. error: why it could not be run. refused: records left out, by reason.
+    """Result of a case. error: why it could not be run. refused: records left out, by reason.
     raised: what functions of the user's own raised on these events."""
 
     name: str

@@ -1,4 +1,4 @@
-"""What is deployed is computed by the stream alone: who deploys first is not left with views that nobody feeds."""
+"""The stream alone computes what is deployed: who deploys first is not left with views that nobody feeds."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def begin(settings: Settings, sources: Collection[str], say: Callable[[str], Non
 
 
 def waiting_for(settings: Settings, sources: Collection[str]) -> str | None:
-    """What the drivers lack before they bring events of these sources; None once they do."""
+    """Tells what the drivers lack before they bring events of these sources; None once they do."""
     for name in (stream.NAME, *((stream.TAIL,) if settings.tail == "on" else ())):
         found = stream.driver_status(settings, name)
         if not found.running:
@@ -61,7 +61,7 @@ def waiting_for(settings: Settings, sources: Collection[str]) -> str | None:
 
 
 def tell_stopped(say: Callable[[str], None]) -> None:
-    """What to do where no stream runs: answers hold nothing that came since it stopped."""
+    """Tells what to do where no stream runs: answers hold nothing that came since it stopped."""
     say(
         "stream     does not run: new events wait in the log, and no answer has them. "
         f"Unpause {_DAG} in Airflow, or: slicewise stream ensure"

@@ -31,7 +31,7 @@ class EntityAnswer:
 
 @dataclass(frozen=True)
 class SourceFreshness:
-    """How current the ledger of a source is, as far as this process knows."""
+    """Currentness of a source's ledger, as far as this process knows."""
 
     source: str
     ledger_advanced_us: int | None

@@ -42,7 +42,7 @@ _FEATURES, _LEADERBOARDS = "/v1/features", "/v1/leaderboards/"
 
 
 class _Rules:
-    """What both clients share: settings, and the steps and the reading of a call."""
+    """Settings, steps and reading of a call, for both clients."""
 
     def __init__(
         self,
@@ -79,7 +79,7 @@ class _Rules:
         self._clock, self._monotonic, self._random = clock, monotonic, random
 
     def options(self, connections: int, headers: Mapping[str, str] | None) -> dict[str, Any]:
-        """Of httpx."""
+        """Options of httpx."""
         return {
             "base_url": self.url,
             "trust_env": False,
@@ -214,7 +214,7 @@ class HttpClient:
 
 @checked_class
 class AsyncHttpClient:
-    """As `HttpClient`, for asyncio.
+    """Client as `HttpClient`, for asyncio.
 
     async with sw.AsyncHttpClient("http://host:8000") as client:
         (await client.get(["listening:plays_1h"], {"user_id": "42"})).values()
@@ -234,7 +234,7 @@ class AsyncHttpClient:
         sleep: Callable[[float], Awaitable[object]] = asyncio.sleep,
         random: Callable[[], float] = chance.random,
     ) -> None:
-        """As `HttpClient`."""
+        """Takes the arguments of `HttpClient`."""
         self._rules = _Rules(url, timeout_s, retry, form, clock or SystemClock(), monotonic, random)
         self._http = httpx.AsyncClient(**self._rules.options(connections, headers))
         self._sleep = sleep
@@ -248,7 +248,7 @@ class AsyncHttpClient:
         min_token: str | None = None,
         tokens: bool = True,
     ) -> Answer:
-        """As `HttpClient.get`."""
+        """Reads as `HttpClient.get`."""
         body = features_body(self._rules.form, features, entities_of(entities), at, min_token, tokens)
         return self._rules.answer(await self._call("POST", _FEATURES, body))
 
@@ -263,7 +263,7 @@ class AsyncHttpClient:
         min_token: str | None = None,
         tokens: bool = True,
     ) -> AsyncGenerator[Answer, None]:
-        """As `HttpClient.get_batches`, with up to `at_once` requests under way together."""
+        """Reads as `HttpClient.get_batches`, with up to `at_once` requests under way together."""
         if at_once < 1:
             raise _not_positive("at_once", at_once)
         calls = (
@@ -272,7 +272,7 @@ class AsyncHttpClient:
         return _in_order(calls, at_once)
 
     async def leaderboard(self, name: str) -> Leaderboard:
-        """As `HttpClient.leaderboard`."""
+        """Reads as `HttpClient.leaderboard`."""
         return self._rules.leaderboard(await self._call("GET", _LEADERBOARDS + quote(name, safe=""), None))
 
     async def _call(self, method: str, path: str, body: bytes | None) -> Outcome:

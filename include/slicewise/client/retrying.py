@@ -1,4 +1,4 @@
-"""Whether and when a read is sent once more: a decision over plain values, which both clients carry out.
+"""Decides whether and when a read is sent once more, over plain values; both clients carry it out.
 
 Reads change nothing, so that sending one twice is safe. Three bounds keep retries from feeding an overload: their
 number, the time that the call has, and a budget over all calls of a client.
@@ -21,7 +21,7 @@ BUDGET = 10.0
 
 @dataclass(frozen=True)
 class Retry:
-    """How a client repeats reads that failed for the moment.
+    """Rules by which a client repeats reads that failed for the moment.
 
     times: further attempts of a call at most; 0 never repeats. The n-th waits for a random part of
     `first_wait_s * 2 ** (n - 1)`, at most `longest_wait_s`, and before that as long as the API's Retry-After says.
@@ -52,7 +52,7 @@ class Retry:
 
 
 class Budget:
-    """What a client may still spend on retries. Used by several threads."""
+    """Retries that a client may still spend. Used by several threads."""
 
     def __init__(self, share: float) -> None:
         self._share, self._left, self._lock = share, BUDGET, threading.Lock()

@@ -31,7 +31,7 @@ ManyEntities = Mapping[str, Any] | Iterable[Mapping[str, Any]]
 
 @dataclass(frozen=True)
 class Form:
-    """How bodies are written and read."""
+    """Writer and reader of bodies."""
 
     media_type: str
     pack: Callable[[Any], bytes]

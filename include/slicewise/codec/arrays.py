@@ -1,4 +1,6 @@
-"""An array as the value of a member is one canonical msgpack array of its elements' stored values, nulls among them."""
+"""An array as the value of a member is one canonical msgpack array of its elements' stored values.
+
+Nulls are among them."""
 
 from __future__ import annotations
 
@@ -20,14 +22,14 @@ from slicewise.errors import CodecError
 
 @dataclass(frozen=True)
 class ListType:
-    """How arrays are stored in members: as bytes, beside texts. The counterpart of ValueType."""
+    """Stored form of arrays in members: as bytes, beside texts. The counterpart of ValueType."""
 
     arrow: pa.DataType
     dtype = None
 
     @cached_property
     def element(self) -> ValueType:
-        """How an element is stored."""
+        """The stored type of an element."""
         return ValueType(self.arrow.value_type)
 
     @cached_property
@@ -86,5 +88,5 @@ class ListType:
 
 
 def stored_type(kind: pa.DataType) -> ValueType | ListType:
-    """How a column's values stand in members."""
+    """The stored type of a column's values in members."""
     return ListType(kind) if pa.types.is_list(kind) else ValueType(kind)

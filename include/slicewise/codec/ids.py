@@ -1,4 +1,4 @@
-"""What is remembered of an entity's events in one place, to know those that come again: ids, and clocks.
+"""Memory of an entity's events in one place, to know those that come again: ids, and clocks.
 
 `last` (int64: the last offset that was looked at), then the clocks (int64, ascending, microseconds UTC), then the ids
 (64-bit hashes), then a checksum: all little-endian.
@@ -38,7 +38,7 @@ def pack_ids(last: int, clocks: NDArray[np.int64], ids: NDArray[np.uint64]) -> b
 
 
 def unpack_ids(raw: Raw) -> Remembered:
-    """What was packed. Raises CodecError."""
+    """Opens what was packed. Raises CodecError."""
     count, rest = divmod(len(raw) - IDS_HEAD - SEAL_BYTES, _EACH)
     if count < 0 or rest or zlib.crc32(memoryview(raw)[:-SEAL_BYTES]) != _CRC.unpack(raw[-SEAL_BYTES:])[0]:
         raise CodecError(

@@ -36,7 +36,7 @@ _CODES = {"<i8": "q", "<i4": "i", "<f8": "d", "|u1": "B", "<u4": "I"}
 
 @dataclass(frozen=True)
 class Layout:
-    """What a row of a unit stores: these bound aggregates' partials, ordered by partial_id."""
+    """Stored form of a unit's row: these bound aggregates' partials, ordered by partial_id."""
 
     partials: tuple[Aggregate, ...]
 
@@ -108,7 +108,7 @@ class Layout:
         ]
 
     def encode_rows(self, columns: Sequence[Columns]) -> list[bytes]:
-        """Each row by itself: its record, then its heap (a block of one row)."""
+        """Encodes every row by itself: its record, then its heap (a block of one row)."""
         records, heaps, ends = self._encode(columns)
         raw, size = records.tobytes(), self.record.itemsize
         if len(heaps) == 0:
@@ -236,7 +236,7 @@ class Layout:
 
     @cached_property
     def few(self) -> ScalarRows | None:
-        """How some hundreds of rows become Python's own numbers; None where a row holds texts,
+        """The form of some hundreds of rows in Python's own numbers; None where a row holds texts,
         which only whole columns decode."""
         if any(isinstance(field, Texts) for _, field, _ in self._slots):
             return None

@@ -63,7 +63,7 @@ class Members:
 
     @cached_property
     def record(self) -> np.dtype[np.void]:
-        """What every member begins with: identity, a byte per column that is 1 where there is a value, and the
+        """The head of every member: identity, a byte per column that is 1 where there is a value, and the
         values; of text, decimals and arrays the number of their bytes, which follow the
         record."""
         fields: list[tuple[str, Any]] = [("identity", IDENTITY)]
@@ -146,7 +146,7 @@ class Members:
         )
 
     def _damaged(self, values: Sequence[bytes]) -> CodecError:
-        """What is wrong with one of them."""
+        """Tells what is wrong with one of them."""
         try:
             for value in values:
                 self.open(unpack_tail(value)[1])
@@ -180,7 +180,7 @@ class OpenMembers:
 
     @cached_property
     def members(self) -> Sequence[bytes]:
-        """Each with all its bytes."""
+        """The members, with all their bytes."""
         return self.cut()
 
     def __len__(self) -> int:

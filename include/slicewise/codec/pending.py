@@ -22,7 +22,7 @@ OFFSET_OF = slice(28, 36)
 
 
 class Room(NamedTuple):
-    """What one tail field takes; an event that is larger by itself has one of its own."""
+    """Bounds of one tail field; an event that is larger by itself has one of its own."""
 
     events: int
     bytes: int
@@ -40,7 +40,7 @@ def pack_tail(members: Sequence[bytes]) -> bytes:
 
 
 def offset_of(member: bytes) -> int:
-    """Of the event that a member is."""
+    """The offset of the event that a member is."""
     return int.from_bytes(member[OFFSET_OF], "big")
 
 

@@ -16,7 +16,7 @@ Converter = Callable[[pa.Array], list[Any]]
 
 @lru_cache(maxsize=256)
 def converter(kind: pa.DataType) -> Converter:
-    """What turns a finished column into Python values: int, float, str, bool, None, list, dict.
+    """The converter of a finished column into Python values: int, float, str, bool, None, list, dict.
 
     Instants become RFC 3339 text, decimals text with all digits of their scale.
     """
@@ -63,7 +63,7 @@ def _plain(value: Any) -> Any:
 
 
 def has_doubles(kind: pa.DataType) -> bool:
-    """Whether a value of this type can be a NaN or an infinity, which JSON cannot write."""
+    """Tells whether a value of this type can be a NaN or an infinity, which JSON cannot write."""
     if pa.types.is_floating(kind):
         return True
     return any(has_doubles(kind.field(i).type) for i in range(kind.num_fields))

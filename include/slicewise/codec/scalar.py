@@ -1,4 +1,4 @@
-"""A stored value of one row is opened by one call, and a value that is not exactly one is refused.
+"""One call opens a stored value of one row; a value that is not exactly one is refused.
 
 Envelope, record and list of a row are cut at once, by a struct per length of value: for the some
 hundreds of rows of one read, whose values have few lengths.
@@ -41,7 +41,7 @@ class _ByLength(dict[int, Callable[[bytes], Row]]):
 
 @dataclass(eq=False)
 class ScalarRows:
-    """How the rows of one layout become Python's own numbers; none of its fields is a text."""
+    """Form of the rows of one layout in Python's own numbers; none of its fields is a text."""
 
     codes: str
     """Of the record's members, for a struct."""

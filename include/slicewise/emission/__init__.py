@@ -1,4 +1,4 @@
-"""What a view publishes at each instant, and the leaderboards made of it; pure decisions.
+"""Publications of a view at each instant, and the leaderboards made of it; pure decisions.
 
 Doors: ViewEmission, Tick, LeaderboardSink.
 """

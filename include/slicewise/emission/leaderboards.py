@@ -48,7 +48,7 @@ HELD_US = 30_000_000
 
 
 class Corrections(Protocol):
-    """Where corrections go."""
+    """Receiver of corrections."""
 
     def append(self, topic: str, key: bytes, value: bytes) -> None: ...
     def flush(self) -> None:
@@ -102,7 +102,7 @@ def ranked(deployment: Deployment) -> dict[tuple[str, Window], list[Ranked]]:
 
 @dataclass
 class LeaderboardSink:
-    """Of one deployment. Used by one thread.
+    """Leaderboards of one deployment. Used by one thread.
 
     open_store: opens a connection that holds the deployment's epoch; a broken one is left and another opened with the
     next tick: a board that could not be written is made anew within its period.
@@ -181,7 +181,7 @@ class LeaderboardSink:
                 log.warning("boards_not_corrected", leaderboard=each.board.name, first_us=first_us, last_us=last_us)
 
     def _correct(self, each: Ranked, correction: Correction, end_us: int) -> bool:
-        """Whether anything is known of the board of this end: it was shown, within `correct_within`."""
+        """Corrects the board of this end; tells whether any is known: it was shown, within `correct_within`."""
         past = self._past.get((each.board.name, end_us))
         if past is None:
             past = self._opened().run(ReadRememberedLeaderboard(each.board.name, end_us))
@@ -205,7 +205,7 @@ class LeaderboardSink:
         return True
 
     def _stands(self, name: str, end_us: int) -> bool:
-        """Whether the board of this end is the newest: a past one is corrected where it is said, and shown no more."""
+        """Tells whether the board of this end is the newest: a past one is corrected where it is said, and shown no more."""
         newest = self._newest.get(name)
         if newest is None:  # since a restart none was shown; what stands, its order keeps from older ones
             return self._opened().run(ReadLeaderboard(name)).board is not None
@@ -269,7 +269,7 @@ class LeaderboardSink:
 
 
 def _changed(each: Ranked, correction: Correction, rows: np.ndarray[Any, Any]) -> tuple[list[Place], list[bytes]]:
-    """Of one window end: those with a value now, and the keys of those without."""
+    """Rows of one window end with a value now, and the keys of rows without."""
     at = pa.array(rows)
     who, values = correction.entities.take(at), correction.values.column(each.feature.column).combine_chunks().take(at)
     names = [name for name, _ in each.unit.entity]

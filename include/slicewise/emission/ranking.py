@@ -59,7 +59,7 @@ def top(columns: Sequence[tuple[str, str]], entities: pa.Table, values: pa.Array
 
 
 def places(columns: Sequence[tuple[str, str]], entities: pa.Table, values: pa.Array) -> list[Place]:
-    """Each row with its rank, in the order given; none of them null."""
+    """Places of the rows, with their ranks, in the order given; none of them null."""
     listed: list[list[object]] = [entities.column(name).to_pylist() for name, _ in columns]
     tags = _tags(columns, entities)
     keys = zip(*([_key(value) for value in column] for column in listed), strict=True)
@@ -78,7 +78,7 @@ def _rank(place: Place) -> tuple[Any, bytes]:
 
 
 def _ranked(values: pa.Array, nothing: object) -> pa.Array:
-    """Which values have a rank."""
+    """Marks the values that have a rank."""
     keep = pc.is_valid(values)
     if pa.types.is_floating(values.type):
         keep = pc.and_(keep, pc.invert(pc.is_nan(values)))

@@ -43,7 +43,7 @@ class Chunk:
 
 @dataclass
 class WindowState:
-    """Of one unit. columns: of the features that are published."""
+    """Windows' state of one unit. columns: of the features that are published."""
 
     unit: StorageUnit
     columns: frozenset[str]

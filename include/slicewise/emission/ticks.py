@@ -1,4 +1,4 @@
-"""What is published follows from the log alone: equal covers give equal ticks, whoever computes them and when.
+"""The log alone decides what is published: equal covers give equal ticks, whoever computes them and when.
 
 An instant is a time at which windows end. Its cover is, per partition, the first offset whose Kafka time has
 reached it; a tick is the state of a window at that cover. Events of a window that was published already, between
@@ -113,7 +113,7 @@ def emitted_views(deployment: Deployment, source: str) -> tuple[EmittedView, ...
 
 
 class Sink(Protocol):
-    """Where ticks go. Called by one thread, in the order of instants; after a restart those since the last `flush`
+    """Receiver of ticks. Called by one thread, in the order of instants; after a restart the ticks since the last `flush`
     come again, equal."""
 
     def publish(self, tick: Tick) -> None: ...

@@ -41,7 +41,7 @@ class _Pairs:
 
 @dataclass
 class UnitEmission:
-    """Of one unit. columns: of the features that are published."""
+    """Emission of one unit. columns: of the features that are published."""
 
     unit: StorageUnit
     columns: frozenset[str]
@@ -66,12 +66,12 @@ class UnitEmission:
 
     @property
     def steps(self) -> tuple[int, ...]:
-        """How far apart the ends of its windows lie."""
+        """Distances between the ends of its windows."""
         return tuple(window.ends_every(self.unit.slice_us) for window in self._windows)
 
     @property
     def reach_us(self) -> int:
-        """How far before an instant the state must begin."""
+        """The distance before an instant at which the state must begin."""
         return max(window.length_us for window in self._windows) + self.corrections_us
 
     @property
@@ -96,7 +96,7 @@ class UnitEmission:
     def advance(
         self, instant_us: int, rows: Rows, entities: pa.Table, cover: OffsetVector
     ) -> Iterator[Tick | Correction]:
-        """What this instant publishes, given the events since the last one, in the order of their identities."""
+        """Publishes this instant, given the events since the last one, in the order of their identities."""
         fresh = self.state.accumulate(rows, self._named(entities, len(rows))) if len(rows) else None
         if fresh is not None:
             self._count_late(rows, instant_us)
@@ -221,7 +221,7 @@ class UnitEmission:
         )
 
     def _published(self, window: Window, number: Int64, instant_us: int) -> _Pairs:
-        """Each row with each published window that it lies in, and that is still corrected."""
+        """Pairs the rows with the published windows that they lie in, and that are still corrected."""
         step = window.ends_every(self.unit.slice_us)
         times = number * self.unit.slice_us
         earliest = floor(self._corrected_from(instant_us), step) + step
@@ -233,7 +233,7 @@ class UnitEmission:
         return _Pairs(row, first[row] + nth * step)
 
     def _patch(self, window: Window, who: pa.Table, values: tuple[pa.Array, ...], newest: Int64) -> None:
-        """What was published last of the newest window is now this, of these rows."""
+        """Replaces these rows in what was published last of the newest window."""
         if not len(newest):
             return
         mended, before = _chosen(who, values, newest), self._shown[window]

@@ -1,4 +1,4 @@
-"""Each instant is cut where Kafka's own times say, never where a batch happens to end.
+"""Kafka's own times say where an instant is cut, never the end of a batch.
 
 A partition has passed an instant when it holds a record whose Kafka time has reached it, or when the log was read to
 its end later than that by the wall clock. Nothing beyond a cut is seen before its instant is published.
@@ -30,7 +30,7 @@ TRUSTED_US = 300_000_000
 
 @dataclass(frozen=True)
 class Progress:
-    """How far a view's emission has come: what a restart needs, and all that it needs."""
+    """Progress of a view's emission: all that a restart needs."""
 
     since_us: int
     """Windows that ended by then were never published."""
@@ -47,7 +47,7 @@ class Taken:
     entities: pa.Table
 
     def between(self, low: int, high: int) -> Taken:
-        """Those with offsets in [low, high)."""
+        """The events with offsets in [low, high)."""
         first, beyond = np.searchsorted(self.rows.offset, (low, high))
         if not first and beyond == len(self.rows):
             return self
@@ -95,7 +95,7 @@ class _Partition:
 
 @dataclass
 class ViewEmission:
-    """Of one view, all its units that are emitted. start: per partition of the topic the first offset that is given:
+    """Emission of one view, with all its units that are emitted. start: per partition of the topic the first offset that is given:
     at or below the progress's, and before all events within `reach_us` of it."""
 
     emitted: EmittedView
@@ -120,7 +120,7 @@ class ViewEmission:
 
     @property
     def reach_us(self) -> int:
-        """How far before the last instant, by event time, it must be given events again."""
+        """The distance before the last instant, by event time, from which it must be given events again."""
         return max(each.reach_us for each in self.emissions)
 
     def take(self, records: Records) -> None:
@@ -187,7 +187,7 @@ def trusted(kafka_time: Int64, wall_us: int) -> Int64:
 
 
 def resumed(progress: Progress, emitted: EmittedView, max_ahead_us: int, log_begins_us: int) -> Progress:
-    """Where publication goes on if the log's first record, of this Kafka time, comes after some that are gone.
+    """Progress from which publication goes on if events before the log's first record, of this Kafka time, are gone.
 
     An event that is gone lies at most `max_ahead_us` after that time: windows that start later are whole.
     """

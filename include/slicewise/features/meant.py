@@ -1,4 +1,4 @@
-"""What stands where something else belongs is answered with what its author may have meant; for messages alone."""
+"""A message says what its author may have meant by what stands where something else belongs."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def shown(value: object) -> str:
 
 
 def aggregate(given: object) -> str:
-    """What to write instead of what is no aggregate."""
+    """Text to write instead of what is no aggregate."""
     from slicewise import hints  # a table that only a mistake needs
 
     name = given if isinstance(given, str) else getattr(given, "__name__", "")
@@ -31,7 +31,7 @@ def aggregate(given: object) -> str:
 
 
 def windows(given: object) -> str:
-    """What to write instead of what is no list of windows."""
+    """Text to write instead of what is no list of windows."""
     if isinstance(given, str):
         return f'put it in [ ]: windows=["{given}"]'
     if isinstance(given, Window):

@@ -138,7 +138,7 @@ def _line(error: BaseException, definitions: Path) -> str:
 
 
 def _instead(error: BaseException) -> str | None:
-    """What to write for `from slicewise import …` of another system's name."""
+    """Text to write for `from slicewise import …` of another system's name."""
     missing = re.match(r"cannot import name '(\w+)' from 'slicewise'", str(error))
     if missing is None:
         return None

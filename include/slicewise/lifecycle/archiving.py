@@ -1,4 +1,4 @@
-"""What an archive takes next follows from archive and log; what is gone is skipped by a person's word alone."""
+"""Archive and log decide what an archive takes next; only a person's word skips what is gone."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Missing:
 
 @dataclass(frozen=True)
 class Loss:
-    """What accepting all that is missing of a source means: the places, and the cover that holds then."""
+    """Consequence of accepting all that is missing of a source: the places, and the cover that holds then."""
 
     missing: tuple[Missing, ...]
     cover: OffsetVector
@@ -39,7 +39,7 @@ class Loss:
 
 
 def loss(cover: OffsetVector, earliest: OffsetVector, goal: OffsetVector, starts: Sequence[OffsetVector]) -> Loss:
-    """What `next_extent` of the same values would refuse; nothing missing where it would not."""
+    """The loss that `next_extent` of the same values would refuse; nothing missing where it would not."""
     known = {topic for topic, _ in cover}
     begins = {place: earliest.get(place) for place in goal.offsets}
     missing = []
@@ -87,14 +87,14 @@ class Extent:
 
     @property
     def offsets(self) -> int:
-        """How many, transaction markers included."""
+        """The number of offsets, transaction markers included."""
         return sum(self.end[partition] - first for partition, first in self.start.items())
 
 
 def next_extent(
     cover: OffsetVector, earliest: OffsetVector, goal: OffsetVector, starts: Sequence[OffsetVector], most: int
 ) -> Extent:
-    """What follows `cover`, up to `goal`, about `most` offsets; empty where nothing is left.
+    """The extent that follows `cover`, up to `goal`, about `most` offsets; empty where nothing is left.
 
     cover: of what is archived; earliest, goal: where the topic's log begins, and where it ended when
     the run began. Another run may have archived beyond the goal since: there nothing is left to take.

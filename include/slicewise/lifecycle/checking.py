@@ -25,13 +25,13 @@ class CheckNotMade(JobFailed):
 
 @dataclass(frozen=True)
 class Judged:
-    """What a run of the check has shown, in a line."""
+    """Verdict of a run of the check, in a line."""
 
     result: Result
     words: str
 
     def to_json(self) -> dict[str, str]:
-        """What is recorded beside the report's figures."""
+        """Plain values that are recorded beside the report's figures."""
         return {"result": self.result, "why": self.words}
 
 
@@ -67,7 +67,7 @@ def _difference(report: Report, wrong: int, off: int) -> str:
 
 
 def _lacking(report: Report) -> str:
-    """Why a report without a difference is not green: its notes, else the expectations that are not met."""
+    """Tells why a report without a difference is not green: its notes, else the expectations that are not met."""
     notes = report.get("notes")
     said = [str(note) for note in notes] if isinstance(notes, list) else []
     expectations = report.get("expectations")

@@ -1,4 +1,4 @@
-"""Which hours to compact follows from what is archived, compacted and swapped; nobody reports it.
+"""Archived, compacted and swapped hours decide which hours to compact; nobody reports it.
 
 Hours are counted since 1970, seqs from 1; seq 0 stands for a unit's start cover.
 """
@@ -13,7 +13,7 @@ from slicewise.offsets.vector import OffsetVector
 
 
 class Why(Enum):
-    """What makes an hour dirty."""
+    """Reason for which an hour is dirty."""
 
     EVENTS = "events"
     """Archived events that its compacted rows do not hold."""
@@ -33,7 +33,7 @@ NOTHING = -1
 
 @dataclass(frozen=True)
 class Compacted:
-    """What stands of an hour. seq: of its header; holds: the newest archive all of whose events
+    """State of an hour. seq: of its header; holds: the newest archive all of whose events
     it contains (`seq` itself, or what a start cover contains), or NOTHING."""
 
     seq: int
@@ -60,7 +60,7 @@ def holds(
 
 @dataclass(frozen=True)
 class UnitHours:
-    """What is known of a unit's hours.
+    """Knowledge of a unit's hours.
 
     newest: hour -> newest archive among its source's events; compacted: hour -> what stands in
     `slices`; swapped: hour -> seq that the online store holds, marked when no entity was left over.
@@ -75,7 +75,7 @@ class UnitHours:
     """Of a unit with a lifetime the seqs that totals may name."""
 
     def dirty(self, hour: int) -> DirtyHour | None:
-        """Why the hour is dirty; None when it is clean."""
+        """Tells why the hour is dirty; None when it is clean."""
         newest, stands = self.newest.get(hour, 0), self.compacted.get(hour)
         if newest and (stands is None or newest > stands.holds):
             return DirtyHour(hour, Why.EVENTS)
@@ -118,7 +118,7 @@ def hours_to_compact(
 
 
 class Fill(Enum):
-    """What a backfill does for an hour."""
+    """Action of a backfill for an hour."""
 
     COMPUTE = "compute"
     """Nothing stands: compact exactly the events below the start cover."""
@@ -134,7 +134,7 @@ class Fill(Enum):
 
 @dataclass(frozen=True)
 class Filling:
-    """What decides what a backfill does for the hours of a unit."""
+    """Facts that decide what a backfill does for the hours of a unit."""
 
     start: OffsetVector
     newest: Mapping[int, int]

@@ -1,4 +1,4 @@
-"""What is known of a unit's hours follows from headers, archive and marks, whoever has read them."""
+"""Headers, archive and marks decide what is known of a unit's hours, whoever has read them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a bounded job is asked to do follows from its Airflow run alone: the same run, the same arguments."""
+"""An Airflow run alone decides what a bounded job is asked to do: the same run, the same arguments."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _HOUR = re.compile(r"\d{4}-\d{2}-\d{2}T\d{2}(:00(:00)?)?(Z|\+00:00)?")
 
 @dataclass(frozen=True)
 class Run:
-    """What of an Airflow run a decision may depend on."""
+    """Parts of an Airflow run that a decision may depend on."""
 
     run_type: str
     """scheduled, manual, backfill, asset_triggered."""

@@ -1,4 +1,4 @@
-"""How far the totals of a lifetime reach follows from what is archived and compacted, and from what the marks claim.
+"""Archived and compacted hours, and the marks' claims, decide how far the totals of a lifetime reach.
 
 A horizon moves only when nothing before it is dirty: then what stands of its hours is all that the newest archive
 has of them, and one seq says so for all. docs/adr/0042.
@@ -20,15 +20,15 @@ STOPPED_DAYS = 14
 
 @dataclass(frozen=True)
 class Reached:
-    """What the marks claim. hour: before it hours are in the totals; held: the newest archive all of whose events
-    of these hours are."""
+    """Claim of the marks. hour: before it hours are in the totals; held: the newest archive all of whose events
+    of these hours are in them."""
 
     hour: int
     held: int
 
 
 def reached(marks: StoreMetadata, unit: str, contained: Callable[[OffsetVector], int]) -> Reached | None:
-    """What every node claims of a unit (a fingerprint); None where one claims nothing. contained: the newest archive
+    """The claim of every node about a unit (a fingerprint); None where one claims nothing. contained: the newest archive
     all of whose events a cover contains. Totals of a backfill hold what lies below their own node's start cover: that
     of another node may contain events that this one still has running, and a move would delete them."""
     found = []
@@ -72,7 +72,7 @@ def late_hours(hours: UnitHours, reached: Reached) -> list[int]:
 
 
 def next_move(hours: UnitHours, reached: Reached | None, target: int, seq: int, raw: int | None = None) -> Move | None:
-    """What is to be moved now, if anything can be. reached: None before the first; target: the horizon that is due;
+    """The move that is due now, if anything can be moved. reached: None before the first; target: the horizon that is due;
     seq: of the archive that the hours are known from; raw: an hour that was recomputed. A horizon never goes back."""
     horizon = target if reached is None else max(target, reached.hour)
     for hour in {*hours.newest, *hours.compacted}:

@@ -45,7 +45,7 @@ class ReportReader:
 
     @property
     def why(self) -> str:
-        """What the output says about a failure, in a line."""
+        """The output's words about a failure, in a line."""
         if self.error_line:
             return self.error_line
         if self.report is not None:  # a red check reports, and fails
@@ -90,7 +90,7 @@ def slice_rows(report: Report) -> list[dict[str, object]]:
 
 
 def bad_shares(report: Report, percent: float) -> tuple[str, ...]:
-    """Of each source of whose newly archived records more than so many percent are bad: how many, and mostly why."""
+    """Tells how many of a source's new records are bad, and why, where more than so many percent are."""
     found = []
     for each in _listed(report.get("archived")):
         bad = each.get("bad") if isinstance(each, Mapping) else None

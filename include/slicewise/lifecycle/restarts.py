@@ -23,7 +23,7 @@ _KEPT = 100
 
 @dataclass(frozen=True)
 class Restarts:
-    """What was done for one server."""
+    """Restarts of one server."""
 
     at_us: tuple[int, ...] = ()
     """When it was started again, over the last day."""
@@ -36,16 +36,16 @@ class Restarts:
 
     @property
     def loops(self) -> bool:
-        """It dies again and again."""
+        """Tells whether it dies again and again."""
         return self.in_a_row >= LOOP
 
     def due(self, now_us: int) -> bool:
-        """Whether it is to be started now. A clock that was set back lets nobody wait for longer than the longest."""
+        """Tells whether it is to be started now. A clock that was set back lets nobody wait for longer than the longest."""
         return self.next_us is not None and not now_us < self.next_us <= now_us + MOST_WAIT_US
 
 
 def wait_us(in_a_row: int) -> int:
-    """How long the next start waits after so many in a row: none, a second, and twice as long each time."""
+    """The wait before the next start after so many in a row: none, a second, and twice as long each time."""
     if in_a_row == 0:
         return 0
     return min(FIRST_WAIT_US << min(in_a_row - 1, 16), MOST_WAIT_US)
@@ -100,7 +100,7 @@ def said(kept: Restarts, now_us: int) -> str:
 
 
 def to_json(kept: Mapping[str, Restarts]) -> dict[str, object]:
-    """Of all servers, as plain values."""
+    """Plain values of all servers."""
     return {name: asdict(each) for name, each in kept.items()}
 
 

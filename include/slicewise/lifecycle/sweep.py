@@ -1,4 +1,4 @@
-"""No key of the online store outlives what any read can reach, and none that a read can reach is ever shortened.
+"""Every key of the online store goes once no read can reach it; none that a read can reach is ever shortened.
 
 A unit's term that is over is over for ever: its keys go whenever they are found, also those that
 a zombie writes later. A bound is generous by SLACK_S: the fold's own expiry, set from event time, always lies below it.
@@ -32,7 +32,7 @@ _DAY = re.compile(rb"day:(\d{8})")
 
 @dataclass(frozen=True)
 class UnitRule:
-    """What bounds the keys of one deployed unit."""
+    """Bounds of the keys of one deployed unit."""
 
     retention_us: int
     max_ahead_us: int
@@ -57,7 +57,7 @@ class SweepRules:
     """As in the marks."""
 
     def is_over(self, name: str) -> bool:
-        """Whether the name in a key is of a term that is over. What a later deployment than the
+        """Tells whether the name in a key is of a term that is over. A term that a later deployment than the
         one of these rules began is not."""
         if name in self.units:
             return False
@@ -83,7 +83,7 @@ class Finding(Enum):
 
 @dataclass(frozen=True)
 class Verdict:
-    """What is found about a key; expire_at_s: the expiry that it must get, if any."""
+    """Verdict on a key; expire_at_s: the expiry that it must get, if any."""
 
     finding: Finding
     unit: str = ""
@@ -165,7 +165,7 @@ def _lifetime_verdict(unit: str, kind: bytes, rule: UnitRule) -> Verdict:
 
 
 def _list_verdict(unit: str, expires_at_s: int | None, now_us: int, rules: SweepRules) -> Verdict:
-    """Its own script sets a list's expiry, by its newest event; here one is only set where there is none at all, as
+    """Verdict on a list. Its own script sets its expiry, by its newest event; here one is only set where there is none at all, as
     where a rows window went."""
     rule = rules.units.get(unit)
     if expires_at_s is not None or rule is None or rule.keeps_rows:
@@ -174,7 +174,7 @@ def _list_verdict(unit: str, expires_at_s: int | None, now_us: int, rules: Sweep
 
 
 def _of_generation(generation: int, rules: SweepRules) -> Verdict:
-    """Of a newer one than that of the rules (the store was emptied since), nothing is known."""
+    """Verdict on a key's generation. Of a newer one than that of the rules (the store was emptied since), nothing is known."""
     return Verdict(Finding.OLD_GENERATION) if generation < rules.generation else _WELL
 
 
@@ -225,7 +225,7 @@ def rules_of(marks: StoreMetadata, manifest: Mapping[str, object]) -> SweepRules
 
 
 def _most_ahead_us(source: Mapping[str, Any]) -> int:
-    """As `Source.most_ahead_us`, of its JSON."""
+    """The value of `Source.most_ahead_us`, of the source's JSON."""
     earlier = _maps([each["source"] for each in _maps(source.get("earlier"))])
     return max(int(each["max_ahead_us"]) for each in (source, *earlier))
 

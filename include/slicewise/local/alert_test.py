@@ -48,7 +48,7 @@ def send(settings: Settings) -> dict[str, Any]:
 
 
 def _environment(settings: Settings) -> dict[str, str]:
-    """That of Airflow's tasks: of the embedded one what the supervisor gives it, else what is set here."""
+    """The environment of Airflow's tasks: of the embedded one what the supervisor gives it, else what is set here."""
     env = os.environ | settings.to_env()
     state = StateFolder(settings.state_dir)
     port = state.ports().get(airflow_server.NAME)

@@ -20,13 +20,13 @@ lasts a minute of the compressed year."""
 
 
 def is_loaded(newest_ms: int | None, now_ms: int) -> bool:
-    """Whether a replay whose newest event arrived at newest_ms (None: there is none) has loaded the past."""
+    """Tells whether a replay whose newest event arrived at newest_ms (None: there is none) has loaded the past."""
     return newest_ms is not None and now_ms - newest_ms <= LOADED_WITHIN_MS
 
 
 @dataclass
 class CatchingUp:
-    """What is left for the stream. replayed: topics that a replay fills, from the past to now."""
+    """Work that is left for the stream. replayed: topics that a replay fills, from the past to now."""
 
     settings: Settings
     deployment: Deployment
@@ -37,7 +37,7 @@ class CatchingUp:
     _end: OffsetVector | None = field(default=None)
 
     def reason(self, store: OnlineStore, log: KafkaLog) -> str | None:
-        """Why the stream has not caught up; None where it has."""
+        """Tells why the stream has not caught up; None where it has."""
         ledger = store.run(ReadMetadata()).ledger
         if ledger:
             self.on_event()

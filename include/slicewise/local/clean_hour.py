@@ -1,4 +1,4 @@
-"""An hour is clean when all that the log had when it was asked for is archived, and nothing of it is dirty by that.
+"""An hour is clean when all that the log had at the request is archived, and nothing is dirty.
 
 All is read from the catalog's and the store's own records, without Spark. Where they do not say it, the hour is not
 called clean: a job then looks, and writes what is missing (docs/adr/0076).
@@ -31,7 +31,7 @@ from slicewise.stores.online.rules.decisions import CLOCK_OFF_US
 
 
 def why_not_clean(settings: Settings, hour: int, asked_us: int) -> str | None:
-    """Why a compaction of the hour may find something to do; None where it would find nothing.
+    """Tells why a compaction of the hour may find something to do; None where it would find nothing.
 
     asked_us: all events that the log had by then count.
     """
@@ -74,7 +74,7 @@ def recorded(settings: Settings, clock: Clock) -> str:
 
 
 def _is_at_the_end(settings: Settings, topic: str, state: ArchiveState) -> bool:
-    """Whether nothing is in the log that the archive lacks: of a topic that rests nothing is archived any more."""
+    """Tells whether nothing is in the log that the archive lacks: of a topic that rests nothing is archived any more."""
     with KafkaLog(settings.kafka_bootstrap) as log:
         return state.cover.dominates(log.latest(topic))
 

@@ -30,7 +30,7 @@ from slicewise.stores.recovery.schema_places import settled
 
 @dataclass(frozen=True)
 class Standing:
-    """What the store holds now: its marks, and the deployment that they name (none before the first)."""
+    """State of the store: its marks, and the deployment that they name (none before the first)."""
 
     marks: StoreMetadata
     deployment: Deployment | None
@@ -60,15 +60,15 @@ def looked_at(settings: Settings) -> Iterator[OnlineStore]:
 
 
 def standing(store: OnlineStore) -> Standing:
-    """What is deployed."""
+    """The state of what is deployed."""
     marks = store.run(ReadMetadata())
     text = store.run(ReadManifest(marks.units)) if marks.units else None
     return Standing(marks, None if text is None else Deployment.from_json(text))
 
 
 def in_effect(settings: Settings, store: OnlineStore) -> Standing:
-    """What is deployed, once the place is recorded from which each changed schema holds: some seconds, where one is
-    not (docs/adr/0057)."""
+    """Gives what is deployed, once the place is recorded from which each changed schema holds. That takes some seconds,
+    where one is not recorded (docs/adr/0057)."""
     settled(store, settings.kafka_bootstrap, time.sleep)
     return standing(store)
 

@@ -1,4 +1,4 @@
-"""What is wrong with a platform is found in its processes and in its store, and told with where to look."""
+"""A platform's faults are found in its processes and in its store, and told with where to look."""
 
 from __future__ import annotations
 
@@ -31,18 +31,18 @@ class Picture:
 
     @property
     def up(self) -> bool:
-        """Whether all servers that are always on are up."""
+        """Tells whether all servers that are always on are up."""
         wanted = [each for each in self.services if each.name not in services.ON_DEMAND]
         return all(each.state in ("up", "external") for each in wanted)
 
     @property
     def well(self) -> bool:
-        """Whether nothing is wrong now."""
+        """Tells whether nothing is wrong now."""
         return self.up and not any(each.now for each in self.findings)
 
 
 def picture(settings: Settings, rows: Sequence[ServiceStatus]) -> Picture:
-    """Of a platform whose services are `rows`; asks the store, and changes nothing."""
+    """The picture of a platform whose services are `rows`; asks the store, and changes nothing."""
     found = _of_servers(settings, rows)
     stores = [each for each in rows if each.name == REDIS]
     if not any(each.state in ("up", "external") for each in stores):
@@ -75,7 +75,7 @@ def _of_servers(settings: Settings, rows: Sequence[ServiceStatus]) -> tuple[Find
 
 
 def emptied(settings: Settings, status: StoreStatus) -> tuple[Finding, ...]:
-    """Of a store without a deployment where the stream's copy has one: a new store is well, one that lost it is not."""
+    """Finds a store without a deployment where the stream's copy has one: a new store is well, one that lost it is not."""
     known = None if status.marks.get("units") else MetadataBackupFile(settings.state_dir / "stream").read()
     if known is None or not known.units:
         return ()

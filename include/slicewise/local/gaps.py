@@ -28,7 +28,7 @@ from slicewise.stores.online.rules.decisions import check_clock
 
 @dataclass(frozen=True)
 class Plan:
-    """What is missing of a source, and what accepting it would record."""
+    """Gap of a source, and what accepting it would record."""
 
     source: Source
     loss: Loss
@@ -48,7 +48,7 @@ class Plan:
         return self.loss.digest
 
     def holes(self, by: str, why: str) -> tuple[AcceptedGap, ...]:
-        """As they would be recorded."""
+        """The gaps as they would be recorded."""
         return tuple(
             hole_of(
                 self.source,

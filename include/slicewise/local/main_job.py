@@ -249,7 +249,7 @@ def _checked(settings: Settings, airflow: AirflowApi, say: Say, changed: list[st
 
 
 def _not_green(settings: Settings, before_us: int) -> ServerError:
-    """Why a check that Airflow ran is not green, by what it recorded later than before_us."""
+    """The error of a check by Airflow that is not green, by what it recorded later than before_us."""
     try:
         said = job_record(read_status(settings.redis_url, ["check"]), "check")
     except StoreUnavailable as error:

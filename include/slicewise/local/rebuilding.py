@@ -1,4 +1,4 @@
-"""What is built again is planned from metadata alone, and begins by one change of the marks, once."""
+"""A rebuild is planned from metadata alone, and begins by one change of the marks, once."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Connect = Callable[[Settings], AbstractContextManager[OnlineStore]]
 
 @dataclass(frozen=True)
 class UnitPlan:
-    """What building a unit again reads."""
+    """Reads that building a unit again takes."""
 
     view: str
     unit: str
@@ -67,7 +67,7 @@ def plans(settings: Settings, view: str | None, connect: Connect = deploy.looked
 
 
 def begin(settings: Settings, planned: Sequence[UnitPlan]) -> list[str]:
-    """Those of the units that are ready begin a term of their own; their views. Raises EpochSuperseded where another
+    """Begins a term of their own for the units that are ready, and gives their views. Raises EpochSuperseded where another
     deployment came between: plan again."""
     anew = frozenset(each.unit for each in planned if each.ready)
     if not anew:

@@ -1,4 +1,4 @@
-"""What a newcomer is shown at the end of the main job, from what store and servers say then."""
+"""The main job's report, shown to a newcomer at its end, from what store and servers say then."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from slicewise.stores.online.redis.status import StoreStatus, read_status
 
 @dataclass(frozen=True)
 class Report:
-    """What a newcomer is shown at the end."""
+    """Report for a newcomer at the end."""
 
     events_in: int
     views: int
@@ -41,7 +41,7 @@ class Report:
 
 
 class Seconds:
-    """When each step was done, in seconds after the beginning."""
+    """Seconds after the beginning at which each step was done."""
 
     def __init__(self, monotonic: Callable[[], float] = time.monotonic) -> None:
         self._monotonic, self._begun = monotonic, monotonic()
@@ -88,7 +88,7 @@ def _worst(streams: Sequence[StreamStatus], name: str) -> float | None:
 
 
 def job_record(status: StoreStatus, job: str) -> dict[str, Any]:
-    """What the job's last run left: ok, at_us and its report; empty where it left nothing."""
+    """The record of the job's last run: ok, at_us and its report; empty where it left nothing."""
     text = status.parts.get(f"job:{job}")
     return dict(json.loads(text)) if text else {}
 

@@ -27,7 +27,7 @@ class BoardShown:
 
 
 def songs_beside(settings: Settings, project: Deployment) -> Deployment | None:
-    """What a first run deploys beside the project; None where the project is not the example, or has names of the
+    """The deployment that a first run makes beside the project. None where the project is not the example, or has names of the
     songs' for something of its own, or no songs are wanted."""
     if not settings.plays_rate or all(source.topic != FLIGHTS_TOPIC for source in project.sources):
         return None
@@ -36,7 +36,7 @@ def songs_beside(settings: Settings, project: Deployment) -> Deployment | None:
 
 
 def has_songs(settings: Settings, deployment: Deployment) -> bool:
-    """Whether plays are to be made: the board is deployed, of the topic that they go to."""
+    """Tells whether plays are to be made: the board is deployed, of the topic that they go to."""
     boards = {board.name: board.view for board in deployment.leaderboards}
     topics = (
         {deployment.source(unit.source).topic for unit in deployment.view(boards[BOARD])} if BOARD in boards else set()

@@ -1,6 +1,6 @@
-"""A hole is a range of offsets that the log lost before the archive had it, and that a person has accepted.
+"""A hole is a range of offsets that the log lost before the archive had it. A person has accepted it.
 
-What touches it is known to lack events: answers and data sets say so, for as long as the hole lies in their windows.
+Answers that touch it are known to lack events: answers and data sets say so, for as long as the hole lies in their windows.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class AcceptedGap:
         return (self.topic_id, self.partition)
 
     def touches(self, start_us: int, end_us: int) -> bool:
-        """Whether an interval [start_us, end_us) of event time may lack events of it."""
+        """Tells whether an interval [start_us, end_us) of event time may lack events of it."""
         return start_us < self.until_us and self.from_us < end_us
 
 

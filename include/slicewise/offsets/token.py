@@ -34,7 +34,7 @@ Bounds = Mapping[str, tuple[int, int]]
 
 @dataclass(frozen=True)
 class Token:
-    """What one answer of one unit for one entity contains."""
+    """Content of one answer of one unit for one entity."""
 
     unit: str
     """Storage fingerprint, 16 hex digits."""
@@ -48,7 +48,7 @@ class Token:
     bounds: Bounds
 
     def contains(self, hour: int, place: TopicPartition, offset: int) -> bool:
-        """Whether an event of this hour, within a feature's bounds, is in the answer."""
+        """Tells whether an event of this hour, within a feature's bounds, is in the answer."""
         return offset < self.first_missing(hour, place)
 
     def first_missing(self, hour: int, place: TopicPartition) -> int:

@@ -67,7 +67,7 @@ class OffsetVector:
         return OffsetVector(joined)
 
     def dominates(self, other: OffsetVector) -> bool:
-        """Whether this cover contains everything that `other` contains."""
+        """Tells whether this cover contains everything that `other` contains."""
         return all(self.get(place) >= offset for place, offset in other.offsets.items())
 
     def pack(self) -> bytes:

@@ -25,7 +25,7 @@ class Api:
     _headers: dict[str, str] = field(default_factory=lambda: {"content-type": "application/json"})
 
     def ask(self, probes: Sequence[str]) -> Sequence[bool] | None:
-        """Which of them are in the answer; None where there was none, which is logged once for each reason."""
+        """Asks for the probes, and tells for each whether it is in the answer; None where there was none, which is logged once for each reason."""
         body = json.dumps({"features": [REF], "entities": [{"probe": probe} for probe in probes]}).encode()
         try:
             connection = self._connected()

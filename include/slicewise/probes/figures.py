@@ -1,4 +1,4 @@
-"""What is said of probes is what was seen: a histogram since the start, and the quantiles of the last minutes."""
+"""Figures of probes are what was seen: a histogram since the start, and the quantiles of the last minutes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A probe counts from the time at which it was due, so that nothing that stands still hides how late answers are.
+"""A probe counts from the time at which it was due: nothing that stands still hides late answers.
 
 All that are not in an answer yet are asked for in one request: every millisecond at first, then less often the older
 the youngest of them is. One that never showed is lost, and counted.
@@ -21,7 +21,7 @@ REFUSED_S = 0.25
 
 @dataclass(frozen=True)
 class Seen:
-    """What became of probes in one step. Seconds from when each was due to the answer."""
+    """Probes of one step. Seconds from when each was due to the answer."""
 
     freshness: Sequence[float] = ()
     lost: int = 0

@@ -60,11 +60,11 @@ class Merged:
 
     @property
     def complete(self) -> bool:
-        """Whether this is an answer."""
+        """Tells whether this is an answer."""
         return not any(self.stale)
 
     def token(self, plan: int, entity: int) -> str:
-        """What the answer of a unit for an entity contains."""
+        """The token of a unit's answer for an entity: what it contains."""
         asked = self.joint.plans[plan]
         found = self.intervals(plan, entity) if asked.gaps else None
         return asked.sealed(self.base[plan][entity], self.ahead[plan][entity], found)

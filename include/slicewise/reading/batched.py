@@ -47,7 +47,7 @@ class Form:
 
 @dataclass(frozen=True)
 class Slot:
-    """Where a feature's values stand: of finish `finish`, row E·first + e·stride + interval."""
+    """Place of a feature's values: of finish `finish`, row E·first + e·stride + interval."""
 
     finish: int
     first: int
@@ -108,8 +108,8 @@ class BatchedPlan:
 
     @cached_property
     def by_few(self) -> bool:
-        """Whether all that is asked for can be combined in Python's own numbers; what a session holds
-        is told by whole columns."""
+        """Tells whether all that is asked for can be combined in Python's own numbers. Whole columns
+        tell what a session holds."""
         if any(plan.gaps for plan in self.plans):
             return False
         decoded = all(self.plans[members[0]].unit.layout.few is not None for members in self.layouts)
@@ -155,7 +155,7 @@ class BatchedPlan:
 
     @property
     def forms(self) -> tuple[Form, ...]:
-        """What is combined, each in one call."""
+        """The forms that are combined, each in one call."""
         return self._forms[0]
 
     @cached_property
@@ -187,7 +187,7 @@ class BatchedPlan:
 
     @property
     def finishes(self) -> tuple[tuple[int, Aggregate], ...]:
-        """What is finished, each in one call: (form, aggregate)."""
+        """The finishes, each in one call: (form, aggregate)."""
         return self._finishes[0]
 
     @property

@@ -1,4 +1,4 @@
-"""What was compacted and read before is not combined again while its bytes are the same.
+"""Compacted data that was read before is not combined again while its bytes are the same.
 
 Compacted hours are immutable, so the same bytes under the same plan come to the same states. They
 are found by the digest of all that was read of them: nothing has to be told when an hour is swapped.
@@ -25,7 +25,7 @@ _ENTRY_BYTES, _HOUR_BYTES, _STATE_BYTES, _ARRAY_BYTES = 600, 100, 250, 120
 
 
 class CachedDays(NamedTuple):
-    """What the compacted hours of one entity's unit come to under one plan."""
+    """Combined compacted hours of one entity's unit under one plan."""
 
     hours: Mapping[int, int]
     """hour -> seq"""
@@ -77,7 +77,7 @@ class PartialCache:
 
     @staticmethod
     def key(plan: int, days: Sequence[Sequence[bytes | None]]) -> Key:
-        """Of a plan's number (of whole columns ~number), which says what is read, and all that was read: lengths (-1 of
+        """The key of a plan's number (of whole columns ~number), which says what is read, and all that was read: lengths (-1 of
         what is not there), then the bytes, which are not copied."""
         values = list(chain.from_iterable(days))
         digest = hashlib.sha256(array("q", [-1 if value is None else len(value) for value in values]))
@@ -87,7 +87,7 @@ class PartialCache:
         return plan, digest.digest()
 
     def get(self, key: Key) -> CachedDays | CachedColumns | None:
-        """What is known, if it is."""
+        """The states that are known, if they are."""
         found = self._found.get(key)
         if found is None:
             self.misses += 1
@@ -96,7 +96,7 @@ class PartialCache:
         return found
 
     def is_asked_again(self, key: Key) -> bool:
-        """Whether this was asked for before; remembers that it is now. Never, where nothing may be kept."""
+        """Tells whether this was asked for before; remembers that it is now. Never, where nothing may be kept."""
         if not self._limit:
             return False
         if key in self._seen:

@@ -1,4 +1,4 @@
-"""What was read is merged under the claims of the node that gave it, in its reply: never under those of another."""
+"""Data is merged under the claims of the node that gave it, in its reply: never under another's."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ START_SEQ = 0
 
 @dataclass(frozen=True, eq=False)
 class NodeClaims:
-    """What the store claims for a unit, read with the data: never from another reply.
+    """Claims of the store for a unit, read with the data: never from another reply.
 
     It may be kept for as long as replies bring equal marks; what follows from it is remembered.
     """
@@ -36,7 +36,7 @@ class NodeClaims:
     """Seqs seen so far whose whole cover the ledger contains."""
 
     def cover(self, seq: int) -> OffsetVector:
-        """What an hour compacted by `seq` contains."""
+        """The cover of an hour compacted by `seq`."""
         return self.start if seq == START_SEQ else self.covers[seq]
 
     def floor(self, seq: int, place: TopicPartition) -> int:
@@ -68,7 +68,7 @@ class NodeClaims:
 
 
 class Stored(NamedTuple):
-    """What the store gave for one entity, or for one partition's part of it in a spread unit."""
+    """Data that the store gave for one entity, or for one partition's part of it in a spread unit."""
 
     entity: int
     """Which entity of the read."""

@@ -33,7 +33,7 @@ GUARD, LOW = f.APPLIED.prefix, f.LOW.form
 
 
 class Span(NamedTuple):
-    """What a window holds: events of [start, end), the latest `rows` of them (0: all), whose ages are counted from
+    """Events of a window: those of [start, end), the latest `rows` of them (0: all). Their ages are counted from
     `instant_us`."""
 
     start_us: int
@@ -63,7 +63,7 @@ class ListPlan:
 
     @property
     def start_us(self) -> int | None:
-        """Where the earliest window that time bounds begins."""
+        """The start of the earliest window that time bounds."""
         return min((span.start_us for span in self.spans if not span.rows), default=None)
 
     def bounds_of(self, feature: int) -> Interval:
@@ -127,7 +127,7 @@ class Short(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class ListMerged:
-    """What one event list answers for the same entities."""
+    """Answer of one event list for the same entities."""
 
     plan: ListPlan
     entities: int
@@ -139,13 +139,13 @@ class ListMerged:
     """Where there is one, this is no answer."""
 
     def values(self, feature: int) -> tuple[Finished, slice]:
-        """What a feature's values stand in, and where: one per entity."""
+        """The values among which a feature's stand, and where: one per entity."""
         plan = self.plan
         width = len(plan.spans)
         return self.finished[plan.finisher_of[feature]], slice(plan.span_of[feature], None, width)
 
     def token(self, entity: int) -> str:
-        """What the answer for an entity contains."""
+        """The token of the answer for an entity: what it contains."""
         return tokens.seal(self.plan.token_head, self.base[entity], {}, self.plan.token_tail)
 
 

@@ -66,7 +66,7 @@ class PendingEvents(NamedTuple):
 
 
 class PendingSeen(NamedTuple):
-    """What an answer contains of the tail: how many events, and the time of the latest."""
+    """Events of the tail in an answer: how many, and the time of the latest."""
 
     events: int
     newest_us: int
@@ -74,7 +74,7 @@ class PendingSeen(NamedTuple):
     """Offsets up to which a tail of another life of the store brought events that this answer does not contain."""
 
     def and_of(self, other: PendingSeen) -> PendingSeen:
-        """Of both."""
+        """The events of both."""
         newest_us = max(self.newest_us, other.newest_us)
         return PendingSeen(self.events + other.events, newest_us, self.left + other.left)
 
@@ -155,7 +155,7 @@ def opened(plan: ReadPlan, values: Sequence[bytes]) -> OpenMembers:
 
 
 def standing(fields: Mapping[bytes, bytes], place: TopicPartition) -> tuple[int, int]:
-    """Half-open range of the offsets at a place whose events of the tail stand, by the other fields of the hash."""
+    """Half-open range of a place's offsets whose events of the tail stand, by the hash's other fields."""
     at = b"%s:%d" % (place[0].encode(), place[1])
     guard, skipped = int(fields.get(f.APPLIED.prefix + at, -1)), fields.get(f.SKIPPED.prefix + at)
     if skipped is not None:
@@ -166,7 +166,7 @@ def standing(fields: Mapping[bytes, bytes], place: TopicPartition) -> tuple[int,
 
 
 def tail_of(plan: ReadPlan, events: OpenMembers, stands: Standing, floor: Floor) -> PendingField:
-    """Which of the events count."""
+    """The events that count."""
     way = _one_by_one if len(events) <= FEW_EVENTS else _at_once
     return way(plan, events, stands, floor)
 
@@ -237,7 +237,7 @@ def _at_once(plan: ReadPlan, events: OpenMembers, stands: Standing, floor: Floor
 def _alike(
     plan: ReadPlan, events: OpenMembers, offset: Int64, time: Int64, stands: Standing, floor: Floor
 ) -> PendingField | None:
-    """What mostly comes: events of one place, all of which count alike. None of others."""
+    """The common case: events of one place, all of which count alike. None of others."""
     cuts, regions = plan.hot.regions
     slice_us, (earliest, latest) = plan.unit.slice_us, (int(time.min()), int(time.max()))
     region = bisect_right(cuts, latest // slice_us)

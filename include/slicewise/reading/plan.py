@@ -111,7 +111,7 @@ Part = HourTotal | HourRows | DayTotal | FiveDayTotal | None
 
 @dataclass(frozen=True)
 class DayFields:
-    """What is fetched of one day hash: field names, and for each what it means."""
+    """Fields that are fetched of one day hash: their names, and the meaning of each."""
 
     day: int
     """Days since the epoch."""
@@ -122,7 +122,7 @@ class DayFields:
 
     @property
     def rows(self) -> list[tuple[int, HourRows]]:
-        """Where hours' rows stand among the names."""
+        """Positions of hours' rows among the names."""
         return [(i, part) for i, part in enumerate(self.parts) if isinstance(part, HourRows)]
 
 

@@ -1,6 +1,6 @@
-"""Of all that was read, each event's row is taken once: compacted, running beyond the cover, or alone in the tail.
+"""Every event's row is taken once of all that was read: compacted, running beyond the cover, or alone in the tail.
 
-What counts goes to `Rows`, still encoded, with what it counts in: a key, `owner · masks + mask`.
+Rows that count go to `Rows`, still encoded, with what it counts in: a key, `owner · masks + mask`.
 """
 
 from __future__ import annotations
@@ -99,7 +99,7 @@ class Gathering:
     tails: list[PendingEvents] = field(default_factory=list)
 
     def compacted(self, plan: ReadPlan, days: Sequence[Sequence[bytes | None]], key: int) -> Compacted:
-        """As `Rows`."""
+        """Takes compacted hours, as `Rows`."""
         known = self.known
         if known is None or not days or plan.gaps:  # a session looks at each slice by itself
             return add_days(plan, days, key, self)
@@ -140,19 +140,19 @@ class Gathering:
         return [Columns.concat(each) for each in parts], np.concatenate(keys)
 
     def singles(self, key: int, head: int, values: Sequence[bytes], masks: Sequence[int]) -> None:
-        """As `Rows`."""
+        """Takes single rows, as `Rows`."""
         self.blocks += [value[head:-SEAL_BYTES] for value in values]
         self.counts += repeat(1, len(values))
         self.runs += [(key + mask, len(list(same))) for mask, same in groupby(masks)]
 
     def block(self, key: int, value: bytes, start: int, numbers: Sequence[int] | Int64, part: HourRows) -> None:
-        """As `Rows`."""
+        """Takes a block of rows, as `Rows`."""
         self.blocks.append(value[start:-SEAL_BYTES])
         self.counts.append(len(numbers))
         self.runs += [(key + mask, n) for mask, n in part.runs(numbers)]
 
     def events(self, plan: ReadPlan, key: int, tail: PendingField) -> None:
-        """As `Rows`."""
+        """Takes events of the tail, as `Rows`."""
         self.tails.append(PendingEvents(plan, key, tail))
 
     def keys(self) -> Int64:
@@ -278,7 +278,7 @@ def add_days(plan: ReadPlan, days: Sequence[Sequence[bytes | None]], key: int, r
 
 @lru_cache(maxsize=16_384)
 def _covered(raw: bytes) -> tuple[Mapping[int, int], bytes]:
-    """What a `c` says, and the digest by which a total names it."""
+    """The hours of a `c`, and the digest by which a total names it."""
     return unpack_hours(raw), day_digest(raw)
 
 
@@ -289,7 +289,7 @@ def _pentad(covered: tuple[bytes | None, ...]) -> bytes:
 
 
 class Brought(NamedTuple):
-    """Of an entity's total: all of its events of hours before the horizon are in it, or beyond the cover of the seq."""
+    """Reach of an entity's total: all of its events of hours before the horizon are in it, or beyond the cover of the seq."""
 
     horizon: int
     seq: int
@@ -386,7 +386,7 @@ def _left(
     ledger: OffsetVector,
     guards: Mapping[TopicPartition, int],
 ) -> PendingSeen:
-    """What a tail of another life brought beyond what is folded. ends: beyond the last event in its fields. One that
+    """Finds what a tail of another life brought beyond what is folded. ends: beyond the last event in its fields. One that
     was skipped, and what lies beyond it, counted in no answer."""
     lacking = 0
     for place, end in ends.items():
@@ -411,7 +411,7 @@ def _letters(names: Sequence[bytes]) -> bytes:
 
 
 def _is_beyond(value: bytes, seq: int, place: TopicPartition, hour: int, base: NodeClaims) -> bool:
-    """Whether a running partial holds what its compacted hour does not."""
+    """Tells whether a running partial holds what its compacted hour does not."""
     first, last, _ = open_running(value)
     floor = base.floor(seq, place)
     if last < floor:

@@ -37,7 +37,7 @@ class ScalarGathering:
     """What was known of compacted hours: per key the states of the layout's partials."""
 
     def compacted(self, plan: ReadPlan, days: Sequence[Sequence[bytes | None]], key: int) -> Compacted:
-        """As `merge_rows.Rows`."""
+        """Takes compacted hours, as `merge_rows.Rows`."""
         known = self.known
         if known is None or not days:
             return add_days(plan, days, key, self)
@@ -65,7 +65,7 @@ class ScalarGathering:
         return list(zip(keys, zip(*states, strict=True), strict=True))
 
     def singles(self, key: int, head: int, values: Sequence[bytes], masks: Sequence[int]) -> None:
-        """As `merge_rows.Rows`."""
+        """Takes single rows, as `merge_rows.Rows`."""
         rows, by_key = self.few.singles(values, head), self.by_key
         if len(set(masks)) == 1:
             by_key[key + masks[0]] += rows
@@ -74,7 +74,7 @@ class ScalarGathering:
                 by_key[key + mask].append(row)
 
     def block(self, key: int, value: bytes, start: int, numbers: Sequence[int] | Int64, part: HourRows) -> None:
-        """As `merge_rows.Rows`."""
+        """Takes a block of rows, as `merge_rows.Rows`."""
         rows = self.few.block(value, start, len(numbers))
         at = 0
         for mask, n in part.runs(numbers):
@@ -83,7 +83,7 @@ class ScalarGathering:
             at += n
 
     def events(self, plan: ReadPlan, key: int, tail: PendingField) -> None:
-        """As `merge_rows.Rows`: as states, each of all events of a key."""
+        """Takes events of the tail, as `merge_rows.Rows`: as states, each of all events of a key."""
         of = plan.few_of
         if of is None:
             for partials, keys in accumulated(self.layout, [PendingEvents(plan, key, tail)]):

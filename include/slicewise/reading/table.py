@@ -1,4 +1,4 @@
-"""Which windows a row counts in is looked up by its mask; a session takes its own rows among those, by their spans."""
+"""A row's mask tells the windows that it counts in; a session takes its own of these rows, by their spans."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ class Table:
     def _in_sessions(
         self, taken: Int64, window: Int64, owners: Int64, spans: Columns
     ) -> tuple[Int64, Int64, dict[tuple[int, int], int]]:
-        """What is left when each session's window holds the rows of the open session alone."""
+        """The rows that are left when each session's window holds the rows of the open session alone."""
         asked = np.flatnonzero(self.gaps_us[window])
         row, where = taken[asked], window[asked]
         first, last = spans.fixed("first")[row], spans.fixed("last")[row]

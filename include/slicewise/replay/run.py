@@ -17,7 +17,7 @@ LONGEST_WAIT_S = 0.5
 
 
 class Sink(Protocol):
-    """Where events go: all of a batch, or none."""
+    """Receiver of events: all of a batch, or none."""
 
     def append(self, events: Sequence[Event]) -> None: ...
 

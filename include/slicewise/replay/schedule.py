@@ -14,7 +14,7 @@ from slicewise.replay.flights import YEAR_US, Int64, Year
 
 @dataclass(frozen=True)
 class Pace:
-    """How a year becomes a cycle. speed: real microseconds per compressed one. share: the part of
+    """Rule by which a year becomes a cycle. speed: real microseconds per compressed one. share: the part of
     the first cycle that lies before the start. offset_us: how far into the real year it begins."""
 
     speed: int = 365
@@ -78,16 +78,16 @@ class Schedule:
 
     @property
     def live_from_us(self) -> int:
-        """When the replay was started: what arrives before is history."""
+        """The time at which the replay was started: what arrives before is history."""
         return self.base_us + round(self.pace.share * self.pace.cycle_us)
 
     def arrival_us(self, number: int) -> int:
-        """When event `number` arrives; its Kafka timestamp is this, in milliseconds."""
+        """The arrival of event `number`; its Kafka timestamp is this, in milliseconds."""
         cycle, i = divmod(number, len(self.year))
         return self.base_us + cycle * self.pace.cycle_us + int(self._arrivals[i])
 
     def due(self, now_us: int) -> int:
-        """How many events have arrived by now: events 0 … due-1."""
+        """The number of events that have arrived by now: events 0 … due-1."""
         if now_us < self.base_us:
             return 0
         cycle, into = divmod(now_us - self.base_us, self.pace.cycle_us)

@@ -78,7 +78,7 @@ class Client:
         return self._connection.run(read_leaderboard(self._service, name))
 
     def _listen(self) -> None:
-        """What the serving API's listener does beside its requests: here after one, about once a second."""
+        """Does the work of the serving API's listener beside its requests: here after one, about once a second."""
         self._listen_at = time.monotonic() + LISTEN_EVERY_S
         if (catalog := self._service.catalog) is not None:
             try:

@@ -1,4 +1,4 @@
-"""What operators watch: requests, the store's share of them, freshness, and errors by kind."""
+"""Metrics for operators: requests, the store's share of them, freshness, and errors by kind."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class Durations(Collector):
 
 
 class Metrics:
-    """Of one process."""
+    """Metrics of one process."""
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
@@ -126,5 +126,5 @@ class Metrics:
         )
 
     def text(self) -> bytes:
-        """As Prometheus reads it."""
+        """The metrics as Prometheus reads them."""
         return bytes(generate_latest(self.registry))

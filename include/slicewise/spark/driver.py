@@ -44,7 +44,7 @@ _ENDLESS = 20
 
 
 class RunningQuery(Protocol):
-    """What a driver keeps of one source; `SourceQuery` is one."""
+    """Query that a driver keeps of one source; `SourceQuery` is one."""
 
     @property
     def active(self) -> bool: ...
@@ -114,7 +114,7 @@ class Driver:
             signal.signal(number, lambda *_: self.stop.set())
 
     def _open(self) -> None:
-        """What all queries share."""
+        """Opens what all queries share."""
         self._session = stream_session(self.settings)
 
     def _close(self) -> None:
@@ -139,7 +139,7 @@ class Driver:
         return self._healer.look(store)
 
     def _record_places(self, store: OnlineStore) -> None:
-        """Of schemas that have none, once all who judged by earlier ones are gone; the next look plans with them."""
+        """Records places of schemas that have none, once all who judged by earlier ones are gone; the next look plans with them."""
         if self._opening is None or time.monotonic() - self._opening[2] < LEASE_S:
             return
         (deployment, marks, _), self._opening = self._opening, None

@@ -27,7 +27,7 @@ Say = Callable[[str], None]
 
 
 def _nobody(line: str) -> None:
-    """Where nobody wants to be told."""
+    """Tells nobody: for callers that want no steps."""
 
 
 @checked_arguments
@@ -95,7 +95,7 @@ def open_training_set(
     say: Say,
     step: Say = _nobody,
 ) -> tuple[Offline, DataSet]:
-    """What training_set gives, and the offline side that it came from.
+    """Builds what training_set gives, and the offline side that it came from.
 
     Each step opens more than the one before, so that what is wrong is said by the first that can see it. say: is told
     what is archived; step: of each step.
@@ -122,7 +122,7 @@ def open_snapshot(
     say: Say,
     step: Say = _nobody,
 ) -> tuple[Offline, DataSet]:
-    """What snapshot gives, in the same way."""
+    """Builds what snapshot gives, in the same way."""
     named(features)
     known = deployment or deployed(settings)
     refs, asked = resolve(known, features)

@@ -22,7 +22,7 @@ class NothingArchived(DataLoss):
 
 @dataclass(frozen=True)
 class Archived:
-    """How far the archive of a source reaches.
+    """Reach of the archive of a source.
 
     seq: the newest archive seq. cover: per place the first offset that is not archived.
     until_us: when that archive was taken; what came before then is in it. snapshot_id: the table's.
@@ -40,7 +40,7 @@ class Archive(Protocol):
     """The events of sources, as the hourly archive keeps them."""
 
     def reaches(self, source: str) -> Archived:
-        """How far the archive of this source reaches now. Raises NothingArchived if there is none."""
+        """Reads how far the archive of this source reaches now. Raises NothingArchived if there is none."""
         ...
 
     def confirmed(self, source: Source, archived: Archived) -> Archived:

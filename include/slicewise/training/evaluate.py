@@ -50,7 +50,7 @@ BEYOND_CAPACITY = "beyond_capacity"
 
 @checked_arguments
 def evaluate(view: FeatureView, events: object, queries: object) -> pa.Table:
-    """What the view answers to each query, given these events in log order.
+    """Evaluates the view for each query, given these events in log order.
 
     events: an Arrow table, a pandas frame or a list of dicts with the source's columns, and
     optionally `partition`, `offset` and `kafka_time` (see typed_events). queries: likewise with the
@@ -78,7 +78,7 @@ def evaluate(view: FeatureView, events: object, queries: object) -> pa.Table:
 
 
 def evaluated(view: FeatureView, events: object, queries: object) -> tuple[pa.Table, Sequence[str]]:
-    """What evaluate gives, and what functions of the user's own raised, for people."""
+    """The result of evaluate, and what functions of the user's own raised, for people."""
     with listening() as heard:
         table = _evaluated(view, events, queries)
     raised = _told(heard)

@@ -24,7 +24,7 @@ SPINE_SUFFIX = ".spine.parquet"
 
 @dataclass(frozen=True)
 class Manifest:
-    """What was asked and of what it was answered.
+    """Record of a question and of what it was answered from.
 
     kind: "training_set" or "snapshot". deployment: its canonical JSON. sources: name -> archive
     seq, snapshot id, cover (hex) and the instant that the archive reached. ats_us: of a snapshot.
@@ -48,7 +48,7 @@ class Manifest:
 
     @property
     def name(self) -> str:
-        """What tells this data set from all others: 16 hex digits of all but where it was written."""
+        """The name that tells this data set from all others: 16 hex digits of all but where it was written."""
         return hashlib.sha256(self.to_json().encode()).hexdigest()[:16]
 
     def to_json(self) -> str:
@@ -94,7 +94,7 @@ class Manifest:
         return Deployment.from_json(self.deployment)
 
     def archived(self) -> dict[str, Archived]:
-        """How far each source was read."""
+        """The reach of each source's read."""
         return {
             name: Archived(
                 each["seq"],
@@ -108,7 +108,7 @@ class Manifest:
 
 
 def described(archived: Mapping[str, Archived]) -> dict[str, dict[str, Any]]:
-    """How far each source was read, as a manifest keeps it."""
+    """The reach of each source's read, as a manifest keeps it."""
     return {
         name: {
             "seq": each.seq,

@@ -37,7 +37,7 @@ def batches(counts: Ints, limit: int) -> Iterator[slice]:
 
 
 def group_starts(*keys: Ints) -> tuple[Ints, Ints]:
-    """Of rows sorted by `keys`: the group of each row (dense, from 0), and each group's first row."""
+    """Groups rows sorted by `keys`: the group of each row (dense, from 0), and each group's first row."""
     n = len(keys[0])
     if n == 0:
         return np.zeros(0, np.int64), np.zeros(0, np.int64)

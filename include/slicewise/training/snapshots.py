@@ -1,4 +1,4 @@
-"""A snapshot has a row for exactly those entities that have an event in some window asked for, at each instant."""
+"""A snapshot has a row for exactly the entities with an event in some window asked for, at each instant."""
 
 from __future__ import annotations
 

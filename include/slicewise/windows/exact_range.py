@@ -65,7 +65,7 @@ class ExactRange(Window):
 
 @checked_call
 def exact_range(length: str, *, closed: Closed = "both", offset: str | None = None) -> Window:
-    """The window of the given length that ends at the very microsecond of the reading, as SQL's RANGE BETWEEN
+    """The window of the given length that ends at the very microsecond of the reading. It is SQL's RANGE BETWEEN
     … PRECEDING AND CURRENT ROW: [t − length, t]. closed: "left" is [t − length, t), "right"
     (t − length, t], "neither" (t − length, t)."""
     if closed not in get_args(Closed):

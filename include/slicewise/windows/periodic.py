@@ -22,7 +22,7 @@ class Periodic(Window):
 
         @property
         def hop_us(self) -> int:
-            """How far apart its ends lie, at most its length."""
+            """The distance between its ends, at most its length."""
 
     def wrong(self) -> Wrong:
         yield not self.length_us, "a length, unless it counts rows or holds all events"

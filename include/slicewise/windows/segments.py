@@ -24,7 +24,7 @@ class SliceRange:
 
 @dataclass(frozen=True)
 class Segments:
-    """What a reader combines for an interval: disjoint, and together exactly the interval.
+    """Parts that a reader combines for an interval: disjoint, and together exactly the interval.
 
     `days` and `hours` are numbered since the epoch; `hours` lie outside of `days`, `ranges`
     outside of both.

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def open_sessions(key: Int64, first: Int64, last: Int64, end_us: Int64, gap_us: Int64) -> tuple[Flags, Int64]:
-    """Which spans belong to the open session of their key, and per span when its chain's first event was.
+    """Marks the spans of the open session of their key, and gives per span when its chain's first event was.
 
     key: whose span it is, in any order; first, last: event times of the span, whose own events are of one
     session; end_us, gap_us: the same for all spans of a key. Spans may overlap, as those of several

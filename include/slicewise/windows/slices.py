@@ -17,7 +17,7 @@ LIFETIME_GRAIN_US = 10 * MINUTE_US
 
 
 def default_slice(windows: Iterable[Window]) -> int:
-    """The largest of SLICES that divides lengths, hops and offsets and is at most a tenth of any length,
+    """The largest of SLICES that divides all lengths, hops and offsets. It is at most a tenth of any length,
     and of any session's gap.
 
     Every one of SLICES divides the hour. Raises DefinitionError if none fits.

@@ -79,23 +79,23 @@ class Window(metaclass=_ByKind):
 
         @property
         def length_us(self) -> int:
-            """How long it is; 0 where no length bounds it."""
+            """The length in microseconds; 0 where no length bounds it."""
 
         def own_label(self) -> str:
-            """Its text where its author wrote none."""
+            """The text of a window for which its author wrote none."""
 
         def wrong(self) -> Wrong:
-            """What may be wrong with its own fields."""
+            """Tells what may be wrong with its own fields."""
 
         def resolution(self, slice_us: int) -> int:
             """The step to which its bounds are aligned."""
 
         def reach_us(self, slice_us: int) -> int:
-            """How far before t a live window's start can lie, in microseconds (never exceeded); 0 of rows, which time
+            """The longest distance from t back to a live window's start, in microseconds (never exceeded); 0 of rows, which time
             does not bound; of a lifetime, how far before t its end can lie that may still be asked for."""
 
         def holds_end(self, mode: Mode) -> bool:
-            """Whether the last instant of its bounds is the one that was asked for, and in the window.
+            """Tells whether the last instant of its bounds is the one that was asked for, and in the window.
 
             Ages are then counted from that instant, which is a microsecond before the half-open end; of other windows
             from the end itself. So an exact window's ages are those at t - offset, whichever ends are closed; and so
@@ -103,7 +103,7 @@ class Window(metaclass=_ByKind):
             """
 
         def as_python(self) -> str:
-            """How a definition writes it."""
+            """The text by which a definition writes it."""
 
         def _bounds(self, mode: Mode, t: Any, slice_us: int, smaller: Smaller) -> tuple[Any, Any]:
             """(start, end) of the window without its offset: one arithmetic for a number and for a column of them."""
@@ -144,7 +144,7 @@ class Window(metaclass=_ByKind):
         return _shown(self.stored())
 
     def column_suffix(self) -> str:
-        """Its part of a column's name, such as "1h", "tumbling_1h_open" or "lifetime_offset_1d"."""
+        """The window's part of a column's name, such as "1h", "tumbling_1h_open" or "lifetime_offset_1d"."""
         return f"{self.kind}_{self.label}"
 
     def stored(self) -> dict[str, Any]:
@@ -158,22 +158,22 @@ class Window(metaclass=_ByKind):
 
     @property
     def most_rows(self) -> int:
-        """How many of the newest events it is bounded to; 0: all between its bounds."""
+        """The number of newest events that it is bounded to; 0: all between its bounds."""
         return 0
 
     @property
     def session_gap_us(self) -> int:
-        """How far apart events of one session are at most; 0: its bounds alone say which events are in it."""
+        """The longest distance between events of one session; 0: its bounds alone say which events are in it."""
         return 0
 
     @property
     def reads_five_days(self) -> bool:
-        """Whether it is read by totals of five days: it holds one wherever it begins, and mostly more."""
+        """Tells whether it is read by totals of five days: it holds one wherever it begins, and mostly more."""
         return False
 
     @property
     def ends_complete(self) -> bool:
-        """Whether it ends at instants that are known beforehand, each of them complete."""
+        """Tells whether it ends at instants that are known beforehand, each of them complete."""
         return False
 
     @property
@@ -198,7 +198,7 @@ class Window(metaclass=_ByKind):
                 )
 
     def ends_every(self, slice_us: int) -> int:
-        """How far apart its ends lie, where each is complete."""
+        """The distance between its ends, where each is complete."""
         return self.resolution(slice_us)
 
     def bounds(self, mode: Mode, t_us: int, slice_us: int) -> tuple[int, int]:
@@ -241,7 +241,7 @@ class Window(metaclass=_ByKind):
 
     @property
     def _written(self) -> str:
-        """Its label without the offset, as a Python text."""
+        """The label without the offset, as a Python text."""
         return f'"{self.label.partition("_offset_")[0]}"'
 
 

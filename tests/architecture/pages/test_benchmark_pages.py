@@ -27,7 +27,7 @@ class Row:
 
     @property
     def numbers(self) -> set[str]:
-        """Of the figure, its aim and what stands beside it, without explanations in brackets."""
+        """Numbers of the figure, its aim and what stands beside it, without explanations in brackets."""
         return set(NUMBER.findall(" ".join((self.figure, self.aim, re.sub(r"\(.*\)", "", self.beside)))))
 
 
@@ -53,7 +53,7 @@ def block(page: str, command: str) -> list[str]:
 
 
 def sections(lines: list[str]) -> list[tuple[str, str]]:
-    """Each line of figures beside the head of its table."""
+    """Lines of figures, with the heads of their tables."""
     head, found = "", []
     for line in lines:
         if line and not line.startswith(" "):

@@ -35,7 +35,7 @@ PAGES = [path for path in texts() if path.suffix == ".md"]
 
 @lru_cache
 def anchors(page: Path) -> frozenset[str]:
-    """Those of a page's headings, as repositories' pages make them."""
+    """Anchors of a page's headings, as repositories' pages make them."""
     seen: Counter[str] = Counter()
     for heading in HEADING.findall(FENCE.sub("", page.read_text(encoding="utf-8"))):
         shown = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", heading)

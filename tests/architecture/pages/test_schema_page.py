@@ -1,4 +1,4 @@
-"""What docs/guides/schemas.md shows is what its commands print; sizes are the planner's, and no page's business."""
+"""Output in docs/guides/schemas.md is what its commands print; sizes are the planner's, and no page's business."""
 
 from __future__ import annotations
 

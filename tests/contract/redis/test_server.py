@@ -1,4 +1,4 @@
-"""What only a real server can do: die, forget, refuse, evict, answer many at once."""
+"""A real server can do what the store in memory cannot: die, forget, refuse, evict, answer many at once."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""What people do to a platform that runs: another definition is deployed, the topic is made anew, its log is cut off.
+"""Changes by people to a running platform: another definition is deployed, the topic is made anew, its log is cut off.
 
-Whoever answers says by which definition; what was answered is judged by that one.
+Every answer says by which definition it was made, and is judged by that one.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def changed_project(folder: Path) -> Path:
 
 
 def define(scene: Scene, project: Path) -> None:
-    """As a person deploys. Until it has returned, either definition may answer; afterwards only the new one."""
+    """Deploys as a person does. Until it has returned, either definition may answer; afterwards only the new one."""
     before, after = scene.deployment, plan(load_project(project / "features.py"))
     scene.watch.asks([each for each in questions(before) if set(each.refs) <= refs(after)])
     scene.watch.defined(before, after)
@@ -76,7 +76,7 @@ def define(scene: Scene, project: Path) -> None:
 
 
 def apply(scene: Scene) -> None:
-    """What is new is built here: these platforms have no Airflow, of which `slicewise apply` would ask it."""
+    """Applies, and builds what is new here: these platforms have no Airflow, of which `slicewise apply` would ask it."""
     done = scene.platform.cli("apply", "--no-wait", "--remove", check=False)
     assert "deployed: epoch" in done.stdout, f"nothing was deployed\n{done.stdout}\n{done.stderr}"
     print(done.stdout, flush=True)

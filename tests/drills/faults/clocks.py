@@ -37,7 +37,7 @@ print(time.time(), time.time_ns() // 10**9, time.monotonic() - begun)
 
 @contextmanager
 def off(scene: Scene, minutes: int) -> Iterator[None]:
-    """Of all processes that are started meanwhile."""
+    """Sets the clocks of all processes that are started meanwhile wrong."""
     library = built(scene.platform.settings.state_dir.parent)
     with mock.patch.dict(os.environ, lying(library, minutes)):
         yield
@@ -73,7 +73,7 @@ def _hold(library: Path, minutes: int) -> None:
 
 # ------------------------------------------------------------ drills
 def clock_off(run: Run) -> None:
-    """Of the tail, of the fold and of serving, one after another, each ahead or behind."""
+    """Sets the clocks of the tail, the fold and serving wrong, one after another, each ahead or behind."""
     for name in (TAIL, FOLD):
         with off(run.scene, _some_minutes(run)):
             again(run, name)

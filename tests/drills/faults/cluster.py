@@ -47,7 +47,7 @@ def _end(scene: Scene) -> None:
 
 @contextmanager
 def _clustered(scene: Scene) -> Iterator[Birth]:
-    """A master, a worker, which is given, and the fold's driver, submitted to them in the place of the one at home."""
+    """A master, a worker, which is given, and the fold's driver, submitted to them instead of the local one."""
     settings = scene.settings[FOLD]
     state = StateFolder(settings.state_dir)
     driver = stream.service(settings, state, FOLD)

@@ -1,4 +1,4 @@
-"""What is done to compactions while everything else goes on: killed anywhere, two at once, woken after a successor.
+"""Harm to compactions while everything else goes on: killed anywhere, two at once, woken after a successor.
 
 Each drill ends with nothing left to compact, and then with the same again: a run that has nothing new to do, and one
 that makes the hour anew from its raw events, leave the same bytes (I5).
@@ -56,7 +56,7 @@ class Compaction:
 
     @property
     def tree(self) -> list[Birth]:
-        """It and all below it; nothing once it has ended."""
+        """The process and all below it; nothing once it has ended."""
         birth = Birth.of(self.process.pid)
         return [] if birth is None else [birth, *descendants(birth)]
 
@@ -66,7 +66,7 @@ class Compaction:
         self.process.wait(20)
 
     def over(self) -> Mapping[str, Any] | None:
-        """Its report when it has ended; None where it failed, which it has said."""
+        """The report when it has ended; None where it failed, which it has said."""
         code = self.process.wait(_ENDS_S)
         lines = [line for line in self.said.read_text(encoding="utf-8").splitlines() if line.startswith("{")]
         if code == 0:
@@ -76,7 +76,7 @@ class Compaction:
         return None
 
     def done(self) -> Mapping[str, Any]:
-        """Its report; it must not fail."""
+        """The report; the compaction must not fail."""
         report = self.over()
         assert report is not None, f"a compaction failed that nobody harmed:\n{self._last()}"
         return report

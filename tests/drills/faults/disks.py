@@ -67,7 +67,7 @@ def full(folder: Path) -> Iterator[None]:
 
 # ------------------------------------------------------------ drills
 def store_disk(run: Run) -> None:
-    """Of the append-only file. When there is room again the store is killed: what it took before must be in it."""
+    """Fills the disk of the append-only file. When there is room again the store is killed: what it took before must be in it."""
     scene = run.scene
     with _moved_store(run) as folder:
         begun, before = time.monotonic(), scene.restarts(FOLD)
@@ -79,7 +79,7 @@ def store_disk(run: Run) -> None:
 
 
 def _nothing_lost(run: Run) -> None:
-    """What the store has applied, it has when it was killed a moment later."""
+    """Kills the store; what it had applied a moment before, it must have."""
     scene = run.scene
     scene.feed.pause()
     scene.await_applied()
@@ -112,14 +112,14 @@ def _moved_store(run: Run) -> Iterator[Path]:
 
 
 def _stop_store(run: Run) -> None:
-    """It writes all that it has first."""
+    """Stops the store, which writes all that it has first."""
     store = run.scene.server("redis")
     store.signal(signal.SIGTERM)
     run.scene.wait(lambda: "it runs" if store.alive() else None, "the store to end")
 
 
 def checkpoint_disk(run: Run) -> None:
-    """Of both drivers' checkpoints."""
+    """Fills the disk of both drivers' checkpoints."""
     scene = run.scene
     with _moved_drivers(
         run, [scene.settings[name].state_dir / name / "checkpoints" for name in (FOLD, TAIL)]
@@ -137,8 +137,8 @@ def checkpoint_disk(run: Run) -> None:
 
 
 def scratch_disk(run: Run) -> None:
-    """Of all that Spark puts aside: a compaction says so and commits nothing, and a driver that is killed meanwhile
-    begins when there is room."""
+    """Fills the disk of all that Spark puts aside. A compaction says so and commits nothing, and a driver that is killed
+    meanwhile begins when there is room."""
     scene = run.scene
     with _moved_drivers(run, [scene.platform.settings.state_dir / "spark" / "tmp"]) as (folder,):
         scene.feed.burst(_SHUFFLED, HOURS)
@@ -157,7 +157,7 @@ def scratch_disk(run: Run) -> None:
 
 
 def warehouse_disk(run: Run) -> None:
-    """Of the warehouse, while hours are compacted."""
+    """Fills the disk of the warehouse, while hours are compacted."""
     scene = run.scene
     late(run)
     with small(scene.platform.settings.state_dir / "warehouse") as folder:

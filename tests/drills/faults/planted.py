@@ -61,7 +61,7 @@ _ENDS_S = 900.0
 
 @dataclass(frozen=True)
 class Defect:
-    """What is planted in a card, and the cause that the check has to give."""
+    """Defect that is planted in a card, and the cause that the check has to give."""
 
     what: str
     plant: Plant
@@ -106,7 +106,7 @@ def checked(scene: Scene, run_id: str) -> Checked:
 
 
 def misjudged(differences: Sequence[Mapping[str, Any]], planted: Mapping[str, Cause]) -> list[str]:
-    """What is wrong with what a check said. planted: card -> cause; of the view `VIEW`."""
+    """Tells what is wrong with what a check said. planted: card -> cause; of the view `VIEW`."""
     by_card: dict[str, Counter[str]] = {}
     others: Counter[str] = Counter()
     for row in differences:

@@ -1,4 +1,4 @@
-"""What is done to drivers, store and log: faults that production knows, which it recovers from by its own means."""
+"""Harm to drivers, store and log: faults that production knows, which it recovers from by its own means."""
 
 from __future__ import annotations
 
@@ -145,7 +145,7 @@ def kill_worker(run: Run) -> None:
 
 
 def _workers(tree: Sequence[Birth]) -> list[Birth]:
-    """Of the daemon that forks them."""
+    """Workers of the daemon that forks them."""
     found = []
     for each in tree:
         try:
@@ -178,8 +178,8 @@ def emptied_store(run: Run) -> None:
 
 
 def store_killed(run: Run) -> None:
-    """It comes back with all that it was told, while the fold stands still: what answers had of the tail, which then is
-    of another life, is in no ledger yet."""
+    """Kills the store, which comes back with all that it was told, while the fold stands still. The tail's events in answers, then
+    of another life, are in no ledger yet."""
     scene = run.scene
     with run.still(scene.tree(FOLD)):
         run.some(2, 3)
@@ -193,7 +193,7 @@ def store_killed(run: Run) -> None:
 
 
 def store_and_serving_killed(run: Run) -> None:
-    """As before, while no tail begins anew; and who answers afterwards has seen no answer."""
+    """Kills the store as before, while no tail begins anew; and who answers afterwards has seen no answer."""
     scene = run.scene
     with run.still([*scene.tree(FOLD), *scene.tree(TAIL)]):
         run.some(2, 3)
@@ -222,7 +222,7 @@ def store_without_its_last_second(run: Run) -> None:
 
 
 def store_torn(run: Run) -> None:
-    """Its append-only file ends in the middle of a command."""
+    """Ends its append-only file in the middle of a command."""
 
     def tear() -> None:
         newest = max(run.scene.store_data.glob("*.incr.aof"), key=lambda file: file.stat().st_mtime_ns)
@@ -245,7 +245,7 @@ def store_set_back(run: Run) -> None:
 
 
 def store_lost(run: Run) -> None:
-    """Its disk is lost: it comes back with nothing."""
+    """Loses the store's disk: it comes back with nothing."""
     _killed_store(run, lambda: shutil.rmtree(run.scene.store_data))
 
 
@@ -262,7 +262,7 @@ def _killed_store(run: Run, harm: Callable[[], None]) -> None:
 
 
 def cut_connections(run: Run) -> None:
-    """What was sent may have been done, and its reply is lost."""
+    """Cuts connections: commands that were sent may have been done, and their replies are lost."""
     with run.scene.operator() as client:
         for _ in range(20):
             run.some(0.1, 0.8)
@@ -271,8 +271,8 @@ def cut_connections(run: Run) -> None:
 
 
 def replies_lost(run: Run) -> None:
-    """Both drivers go to the store by a way on which one of twenty answers to their scripts is lost, with the
-    connection: what was asked is done, and is asked again."""
+    """Leads both drivers to the store by a way that loses one of twenty answers to their scripts. The connection is lost with
+    it: what was asked is done, and is asked again."""
     scene, rng = run.scene, random.Random(run.rng.random())
     lost = 0
 

@@ -119,7 +119,7 @@ def _head(scene: Scene) -> psutil.Process | None:
 
 
 def _part(scene: Scene, name: str) -> Birth | None:
-    """What the head started of this name."""
+    """The part that the head started under this name."""
     head = _head(scene)
     parts = [] if head is None else head.children()
     found = [part for part in parts if name in _said(part)]

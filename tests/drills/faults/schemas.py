@@ -83,7 +83,7 @@ def changed_project(folder: Path, schema: str) -> Path:
 
 
 def shaped(rng: random.Random, made: Produced) -> Produced:
-    """As one of the producers sends it: what is good by one schema may be bad by another."""
+    """The record as one of the producers sends it: what is good by one schema may be bad by another."""
     if made.value in BAD:
         return made
     event = json.loads(made.value)
@@ -145,7 +145,7 @@ def schema_changed(run: Run) -> None:
 
 
 def _rebuilt(scene: Scene) -> None:
-    """What is new has its history."""
+    """Builds the history of what is new."""
     try:
         scene.platform.cli("rebuild", "--here", timeout_s=_BUILT_S)
     finally:
@@ -188,7 +188,7 @@ def _told(scene: Scene, report: Mapping[str, object]) -> None:
 
 
 def _archived(scene: Scene) -> None:
-    """Every archived record is good or bad as the schema of its place says, with its values or its reason and bytes."""
+    """Checks that every archived record is good or bad as its place's schema says, with its values or reason."""
     table = load(open_catalog(scene.platform.settings), SOURCE)
     assert table is not None
     cover, source = archive_state(table).cover, source_of(scene.deployment)

@@ -1,6 +1,6 @@
-"""Each answer is held to the oracle over the raw log at its own token, and to training by that token, as bytes.
+"""Answers are held to the oracle over the raw log at their token, and to training by it, as bytes.
 
-What a record is follows from the schema of its place; the oracle reads it by a function of its own.
+A record's meaning follows from the schema of its place; the oracle reads it by a function of its own.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ def read(source: Source, record: Record) -> OracleEvent | str:
 
 
 def logged_archive(source: Source, records: Sequence[Record], events: Sequence[OracleEvent]) -> LoggedArchive:
-    """Of these records, all of them archived; events: what they say."""
+    """The archive of these records, all of them archived; events: what they say."""
     judged_already = replace(source, wire=())  # by the schema of each's place, which may be wider
     names = [name for name, _ in source.columns]
     of_topic: dict[str, list[dict[str, Any]]] = {record[0]: [] for record in records}

@@ -1,4 +1,4 @@
-"""What each drill found is a line of a file; docs/faults.md shows what they come to, and no person writes there."""
+"""Results of a drill are a line of a file; docs/faults.md shows what they come to, and no person writes there."""
 
 from __future__ import annotations
 
@@ -167,7 +167,7 @@ def written(page: str, found: Sequence[Drilled], drills: Sequence[str]) -> str:
 
 
 def _said(shown: Sequence[Drilled], missing: Sequence[str]) -> str:
-    """When the rows were played, what they come to, and which drills have none."""
+    """Tells when the rows were played, what they come to, and which drills have none."""
     days = sorted({each.when[:10] for each in shown})
     over = " to ".join(dict.fromkeys((days[0], days[-1])))
     total = sum(each.compared for each in shown)

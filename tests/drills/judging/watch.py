@@ -39,13 +39,13 @@ class Question:
         return [f"{self.unit.view}:{feature.column}" for feature in self.features]
 
     def key(self, rng: random.Random) -> tuple[str, ...]:
-        """Of some entity; ("nobody",) stands for those that never come."""
+        """The key of some entity; ("nobody",) stands for those that never come."""
         return tuple(rng.choice([*_KEYS[name], "nobody"]) for name, _ in self.unit.entity)
 
 
 @dataclass(frozen=True)
 class Answer:
-    """What was answered to a question about one entity."""
+    """Answer to a question about one entity."""
 
     question: Question
     key: tuple[str, ...]
@@ -69,7 +69,7 @@ def under(question: Question, unit: StorageUnit) -> Question | None:
 
 
 def questions(deployment: Deployment) -> list[Question]:
-    """Which together ask for every feature once."""
+    """Questions that together ask for every feature once."""
     found = []
     for unit in deployment.units:
         for first in range(0, len(unit.features), _FEATURES):
@@ -83,12 +83,12 @@ def _by_definition(units: Iterable[StorageUnit]) -> Mapping[str, StorageUnit]:
 
 @dataclass
 class Bases:
-    """How far the answers about each entity had come."""
+    """Progress of the answers about each entity."""
 
     _reached: dict[tuple[str, tuple[str, ...]], OffsetVector] = field(default_factory=dict)
 
     def after(self, unit: str, key: tuple[str, ...], base: OffsetVector) -> str | None:
-        """What went back with an answer; None: nothing did."""
+        """Tells what went back with an answer; None: nothing did."""
         before = self._reached.get((unit, key), OffsetVector())
         if not base.dominates(before):
             return f"unit {unit} {key}: the token went back from {dict(before.offsets)} to {dict(base.offsets)}"
@@ -138,7 +138,7 @@ class Watch:
         self._standing = _by_definition(unit for each in deployments for unit in each.units)
 
     def asks(self, asked: Sequence[Question]) -> None:
-        """Of these from now on; returns when none of the others is asked any more."""
+        """Asks these questions from now on; returns when none of the others is asked any more."""
         with self._asking:
             self.questions = list(asked)
 
@@ -215,7 +215,7 @@ class Watch:
                 self.ask(question, key, min_token=known)
 
     def _may_be_another(self, unit: StorageUnit) -> bool:
-        """Whether the view may be answered by a unit that was built anew, which refuses tokens of the one before."""
+        """Tells whether a unit that was built anew may answer for the view: it refuses tokens of the one before."""
         units = [each for each in self._standing.values() if each.view == unit.view]
         alike = [each for each in units if (each.event_list is None) == (unit.event_list is None)]
         return any(each.storage_fingerprint != unit.storage_fingerprint for each in alike)

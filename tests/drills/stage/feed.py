@@ -50,19 +50,19 @@ class Feed:
         self._thread.join(30)
 
     def burst(self, n: int, hours: int = 1) -> None:
-        """So many at once, of the hours before now."""
+        """Sends so many at once, of the hours before now."""
         now = time.time_ns() // 1000
         self._send(payments(self._rng.getrandbits(32), n, now, now - hours * HOUR, now, bad=n // 1000))
 
     def history(self, n: int, hours: int) -> None:
-        """So many of the hours before now, which came when they happened: in their order, by Kafka's time too."""
+        """Sends so many of the hours before now, which came when they happened: in their order, by Kafka's time too."""
         now = time.time_ns() // 1000
         made = payments(self._rng.getrandbits(32), n, now, now - hours * HOUR, now)
         came = [replace(each, time_ms=int(json.loads(each.value)["paid_at"]) // 1000 + 1) for each in made]
         self._send(sorted(came, key=lambda each: each.time_ms))
 
     def transactions(self, n: int, each: int) -> int:
-        """So many transactions of so many events of now: about half are aborted, and stand in the log for nobody.
+        """Sends so many transactions of so many events of now: about half are aborted, and stand in the log for nobody.
         Returns how many were."""
         producer = Producer({"bootstrap.servers": self._bootstrap, "transactional.id": f"drill-{self._rng.random()}"})
         producer.init_transactions(_FLUSH_S)
@@ -81,7 +81,7 @@ class Feed:
         return aborted
 
     def hot(self, n: int) -> None:
-        """So many of now, nine of ten of them of one card."""
+        """Sends so many of now, nine of ten of them of one card."""
         now, rng = time.time_ns() // 1000, self._rng
         made = payments(rng.getrandbits(32), n, now, now - 1_000_000, now + 1)
         card = rng.choice(CARDS)

@@ -67,7 +67,7 @@ class Run:
 
     @contextmanager
     def still(self, processes: Sequence[Birth]) -> Iterator[None]:
-        """They stand still meanwhile, and wake."""
+        """Stops the processes meanwhile, and wakes them."""
         signal_all(processes, signal.SIGSTOP)
         try:
             yield
@@ -91,6 +91,6 @@ class Run:
         scene.await_whole()
 
     def bury(self, zombie: Birth) -> None:
-        """It and all that it has by now."""
+        """Kills the zombie and all that it has by now."""
         signal_all([zombie, *descendants(zombie)], signal.SIGKILL)
         self.kills += 1

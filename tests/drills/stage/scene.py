@@ -70,7 +70,7 @@ def scene(rng: random.Random, **settings: str) -> Iterator[Scene]:
 
 
 class Scene:
-    """What a drill does its harm to."""
+    """Scene of a drill's harm."""
 
     def __init__(self, platform: Stack, rng: random.Random) -> None:
         self.platform = platform
@@ -105,7 +105,7 @@ class Scene:
 
     # ------------------------------------------------------------ drivers
     def start(self, name: str) -> None:
-        """As `ingest_stream` does, which looks again and again."""
+        """Starts a driver as `ingest_stream` does, which looks again and again."""
         stream.ensure_driver(self.settings[name], name)
 
     def runs(self, name: str) -> bool:
@@ -164,7 +164,7 @@ class Scene:
 
     @contextmanager
     def operator(self) -> Iterator[redis.Redis]:
-        """Who may do to the store what the platform's own users may not."""
+        """The client that may do to the store what the platform's own users may not."""
         url = redis_server.operator_url(self.state, self.state.ports()[redis_server.NAME])
         client = redis.Redis.from_url(url)
         try:
@@ -173,7 +173,7 @@ class Scene:
             client.close()
 
     def restarts(self, name: str) -> int:
-        """How often a driver has begun anew after an error, by its own word."""
+        """The number of times that a driver has begun anew after an error, by its own word."""
         said = stream.driver_status(self.settings[name], name).heartbeat.get("sources", {}).get(SOURCE, {})
         return int(said.get("restarts", 0))
 
@@ -197,14 +197,14 @@ class Scene:
 
     # ------------------------------------------------------------ what must come
     def await_whole(self) -> None:
-        """All drivers run, the tail has begun in this life of the store, all that the log has now is applied, and an
-        event of now is in an answer."""
+        """Waits until all drivers run, and the tail has begun in this life of the store. All that the log has now is applied,
+        and an event of now is in an answer."""
         self.wait(self._unwell, "the drivers to be well")
         self.await_applied()
         self.await_visible()
 
     def await_applied(self) -> None:
-        """What the log has now."""
+        """Waits until what the log has now is applied."""
         with KafkaLog(self.platform.settings.kafka_bootstrap) as log:
             end = log.latest(TOPIC)
         self.wait(lambda: self._lacks(end), "the ledger")
@@ -260,12 +260,12 @@ class Scene:
         self.wait(missing, "an event to be visible")
 
     def question(self, view: str, column: str) -> Question:
-        """Of one feature."""
+        """The question about one feature."""
         unit, feature = self.deployment.resolve(f"{view}:{column}")
         return Question(unit, (feature,))
 
     def _tail_fields(self) -> list[str]:
-        """Of the units and the store that stand: what was written for others nobody reads, and it expires."""
+        """Tail fields of the units and the store that stand: what was written for others nobody reads, and it expires."""
         with self.platform.store() as store:
             marks = store.run(ReadMetadata())
         standing = {unit_name(name, marks.terms.get(name, 0)).encode() for name in marks.starts}

@@ -67,7 +67,7 @@ def doubled(state: tuple[float | None, float]) -> float:
 
 
 class Reach(sw.Aggregate):
-    """How far the dearest lies above the cheapest; null where all are alike."""
+    """Distance from the cheapest to the dearest; null where all are alike."""
 
     columns = {"price": "double"}  # noqa: RUF012 - a literal of the text that travels
     fields = {"least": "double", "most": "double"}  # noqa: RUF012
@@ -125,7 +125,7 @@ class Discount(sw.Aggregate):
 
 @sw.row_function(output="double")
 def per_item(amount, items):  # type: ignore[no-untyped-def]
-    """What an item cost; null of no items."""
+    """The cost of an item; null of no items."""
     return pc.if_else(pc.equal(items, 0), None, pc.divide(amount, items))
 
 

@@ -1,4 +1,4 @@
-"""What a view publishes is, record for record, what the raw events below each record's cover come to."""
+"""Records that a view publishes are what the raw events below each record's cover come to."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What was handed over stands or is told, and progress is the broker's word about one very topic."""
+"""A record handed over stands or is told, and progress is the broker's word about one very topic."""
 
 from __future__ import annotations
 

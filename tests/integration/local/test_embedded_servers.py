@@ -178,7 +178,7 @@ def test_up_killed_half_way_is_finished_by_the_next_up(state: StateFolder) -> No
 
 
 def test_orphans_of_a_killed_service_are_ended_by_down(state: StateFolder) -> None:
-    """As Airflow's parts outlive the process that started them."""
+    """Ends children as Airflow's parts, which outlive the process that started them."""
     settings = Settings.load({"SLICEWISE_STATE": str(state.path)})
     state.create()
     serving = services.build(settings, services.chooser({}), env={}).services["serving"]

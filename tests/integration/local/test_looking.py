@@ -1,4 +1,4 @@
-"""What only shows leaves a store as it found it."""
+"""A command that only shows leaves a store as it found it."""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ from tests.support.stores.served import TOPIC, Event, Served
 
 @pytest.fixture
 def settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Settings]:
-    """Of a platform whose Airflow and broker are somebody else's."""
+    """Settings of a platform whose Airflow and broker are somebody else's."""
     monkeypatch.setenv("SLICEWISE_STATE", str(tmp_path / "state"))
     monkeypatch.setenv("SLICEWISE_AIRFLOW_URL", "http://127.0.0.1:1")
     monkeypatch.setenv("SLICEWISE_KAFKA_BOOTSTRAP", "127.0.0.1:1")

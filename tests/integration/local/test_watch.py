@@ -56,7 +56,7 @@ def kill(settings: Settings, name: str) -> Birth:
 
 
 def back(settings: Settings, name: str, before: Birth) -> Callable[[], str | None]:
-    """Why it is not up again, as another process."""
+    """The reason why it is not up again, as another process."""
 
     def reason() -> str | None:
         found = row(settings, name)

@@ -79,7 +79,7 @@ assumed = sw.FeatureSet(
 
 
 def deployment() -> Deployment:
-    """What the tests deploy."""
+    """The deployment of the tests."""
     return plan(Project("tests", (listening, places, everyone, visits), (churn, remembered, forgetful, assumed)))
 
 

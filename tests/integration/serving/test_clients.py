@@ -25,7 +25,7 @@ USERS = [{"user_id": name} for name in ("ann", "bob", "nobody")]
 
 
 class Asks(Protocol):
-    """What every client has."""
+    """Client as every client is."""
 
     def get(
         self, features: str | list[str], entities: Any, at: int | None = None, *,

@@ -1,4 +1,4 @@
-"""How an answer is written, what it leaves out on request, and what it says where nothing of an entity is kept."""
+"""An answer's form, what it leaves out on request, and what it says where nothing of an entity is kept."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ MSGPACK = "application/msgpack"
 
 
 class Running:
-    """A store with an event of ann's and one of two days ago of bob's, and a serving process on it."""
+    """Store with an event of ann's and a two days' old one of bob's, and a serving process on it."""
 
     def __init__(self, redis: RedisServer, url: str) -> None:
         self.redis, self.url = redis, url

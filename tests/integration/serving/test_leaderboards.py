@@ -1,4 +1,4 @@
-"""A board made of a tick is answered over HTTP, as JSON and as msgpack, and by the clients, with what it lacks."""
+"""A board made of a tick is answered over HTTP, in both forms, and by the clients, with its flags."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What order and age decide is served from a real store, folded, compacted and late, as brute force has it."""
+"""Features by order and age are served from a real store, folded, compacted and late, as brute force has them."""
 
 from __future__ import annotations
 

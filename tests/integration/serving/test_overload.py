@@ -61,7 +61,7 @@ def timed(url: str, body: Any, client: str = "a") -> tuple[float, httpx.Response
 
 
 def metrics(url: str) -> dict[str, float]:
-    """Those without buckets, by name with labels."""
+    """Metrics without buckets, by name with labels."""
     text = QUICK.get(url + "/metrics").text
     return {k: float(v) for k, _, v in (line.rpartition(" ") for line in text.splitlines() if line[:1] != "#")}
 

@@ -245,7 +245,7 @@ def test_the_checks_sql_says_what_the_rule_says_also_of_times_that_step_far_back
 
 
 def by_partition(records: Sequence[Record]) -> tuple[int, int]:
-    """How many have the id of the one before them in their partition, within the horizon: the same, and others."""
+    """Counts records with the id of the one before them in their partition, within the horizon: the same, and others."""
     latest: dict[tuple[int, str], Record] = {}
     same = other = 0
     for each in records:

@@ -1,4 +1,4 @@
-"""What is gone is never passed over in silence: snapshots that data sets name, covers by time, holes of the log."""
+"""A loss is never passed over in silence: snapshots that data sets name, covers by time, holes of the log."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def events(start_us: int, count: int) -> list[dict[str, Any]]:
 
 
 def command(shared: Lake, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], *words: str) -> Any:
-    """What `slicewise <words> --json` prints; what it says on standard error where it fails."""
+    """Runs `slicewise <words> --json`; gives what it prints, or what it says on standard error where it fails."""
     for name, value in shared.settings.to_env().items():
         monkeypatch.setenv(name, value)
     capsys.readouterr()

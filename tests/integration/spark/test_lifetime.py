@@ -74,7 +74,7 @@ def days_ago(days: int, count: int, chance: random.Random) -> list[dict[str, Any
 
 
 def produce(shared: Lake, events: Sequence[Mapping[str, Any]], topic: str = "clicks") -> None:
-    """As they came: a record's time is its event's, so that none of them is too late."""
+    """Produces the events as they came: a record's time is its event's, so that none of them is too late."""
     producer = Producer({"bootstrap.servers": shared.settings.kafka_bootstrap, "log_level": 2})
     for number, event in enumerate(events):
         at = event["played"] // 1_000 + 1
@@ -109,7 +109,7 @@ print(json.dumps(told))
 
 
 def read(shared: Lake, refs: list[str], entities: list[dict[str, str]], at: int | None) -> dict[str, Any]:
-    """What a client is answered, whose environment is not that of Spark."""
+    """The answer to a client whose environment is not that of Spark."""
     python = shared.settings.home / ".venvs" / "platform" / "bin" / "python"
     asked = json.dumps([shared.settings.redis_url, refs, entities, at])
     done = subprocess.run([python, "-c", READ], input=asked, text=True, capture_output=True, timeout=60, check=False)
@@ -146,7 +146,7 @@ def compare(
 
 
 def totals(shared: Lake, deployment: Deployment) -> dict[str, int]:
-    """How many keys of the store's hold a total, days, and an expiry."""
+    """The numbers of the store's keys that hold a total, days, and an expiry."""
     found = {"totals": 0, "days": 0, "expiring": 0}
     unit = deployment.units[0].storage_fingerprint
     with redis.Redis.from_url(shared.settings.redis_url) as client:

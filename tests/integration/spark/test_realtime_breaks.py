@@ -1,4 +1,4 @@
-"""The JVM's tail writer loses and doubles nothing where a connection breaks or a store hangs, and writes into one life.
+"""The JVM's tail writer loses and doubles nothing where a connection breaks or a store hangs; it writes into one life.
 
 The store is real, and so is what breaks.
 """
@@ -58,7 +58,7 @@ def some(count: int) -> Records:
 
 
 def offsets(url: str) -> list[int]:
-    """Of all events in tail fields of the store."""
+    """Offsets of all events in tail fields of the store."""
     with redis.Redis.from_url(url) as client:
         found = [each for key in client.scan_iter(match=b"sw:*:hot") for each in client.hgetall(key).items()]
     fields = [codec.unpack_tail(value)[1] for name, value in found if name.startswith(keys.TAIL_FIELDS)]

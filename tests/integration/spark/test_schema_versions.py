@@ -101,7 +101,7 @@ def counted(shared: Lake, deployment: Deployment, view: str, events: Sequence[di
 
 
 def judged(shared: Lake) -> tuple[list[int], Counter[str], list[str | None]]:
-    """Of what is archived: offsets of good records over both partitions, reasons of bad ones, and what the good ones
+    """Offsets of good archived records over both partitions, reasons of bad ones, and what the good ones
     of the first partition hold of a column that is gone."""
     table = load(open_catalog(shared.settings), NAME)
     assert table is not None

@@ -49,7 +49,7 @@ def purchases(now: datetime) -> list[tuple[int, bytes, int]]:
 
 
 def shown(platform: Stack, *arguments: str) -> list[dict[str, Any]]:
-    """What `slicewise sql … --json` prints, one object per view."""
+    """The output of `slicewise sql … --json`, one object per view."""
     done = platform.cli("sql", *arguments, "--limit", "0", "--json")
     return [json.loads(line) for line in done.stdout.splitlines()]
 

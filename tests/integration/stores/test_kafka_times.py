@@ -1,4 +1,4 @@
-"""Where a log begins is told by the records that a committed read sees; a partition without any is left out."""
+"""Records that a committed read sees tell where a log begins; a partition without any is left out."""
 
 from __future__ import annotations
 

@@ -64,8 +64,8 @@ def kill_for(running: Stack, seconds: float) -> None:
 
 
 def is_ahead(said: Sequence[Said], refused: Said) -> bool:
-    """Whether it was asked of all entities what one of them had alone, of a batch that waits: the others did not have
-    it when that one's token was given. What all had then they must have ever after."""
+    """Tells whether it was asked of all entities what one of them had alone, of a batch that waits: the others did not have
+    it when that one's token was given. Events that all had then they must have ever after."""
     if refused.kind != "BehindToken" or not refused.wanted:
         return False
     gave = next(each for each in said if each.results and each.results[0]["token"] == refused.wanted)

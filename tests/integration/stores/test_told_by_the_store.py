@@ -1,4 +1,4 @@
-"""What parts leave in a real store is what a watch gives time by, and what the main job tells of a check."""
+"""Statuses that parts leave in a real store give a watch its time, and the main job its word on a check."""
 
 from __future__ import annotations
 

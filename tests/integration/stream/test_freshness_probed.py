@@ -1,4 +1,4 @@
-"""A probe goes from the log through the stream to an answer, on real servers, and an alert tells when it does not."""
+"""A probe goes from the log through the stream to an answer, on real servers; an alert tells of failures."""
 
 from __future__ import annotations
 

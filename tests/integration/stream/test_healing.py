@@ -71,7 +71,7 @@ class Platform:
             return deploy.deploy(self.settings, store, deployment, store.run(ReadMetadata()).epoch)
 
     def produced(self, events: int) -> OffsetVector:
-        """So many in each partition; where the log ends."""
+        """Produces so many in each partition; gives where the log ends."""
         producer = Producer({"bootstrap.servers": self.settings.kafka_bootstrap})
         for i in range(2 * events):
             producer.produce("plays", b"{}", partition=i % 2)
@@ -79,7 +79,7 @@ class Platform:
         return self.log.latest("plays")
 
     def applied(self, end: OffsetVector) -> None:
-        """As a batch ends."""
+        """Moves the ledger as a batch's end does."""
         with self.store() as store:
             marks = store.run(ReadMetadata())
             store.run(AdvanceCommitted(marks.ledger, end, marks.epoch, marks.units))
@@ -153,7 +153,7 @@ def test_a_store_that_fell_behind_a_deployment_gets_it_again(platform: Platform)
 def test_a_store_that_lost_what_was_applied_under_a_tail_is_awaited_to_the_logs_end(
     platform: Platform, begun: bool
 ) -> None:
-    """What answers held of the tail nobody wrote down: it is below the end of the log."""
+    """The tail's events that answers held nobody wrote down: they are below the end of the log."""
     platform.settings = Settings.load({**platform.settings.to_env(), "SLICEWISE_TAIL": "off"})
     platform.healer = platform.driver()
     marks = platform.deploy(platform.deployment)

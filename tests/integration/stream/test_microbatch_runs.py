@@ -1,4 +1,4 @@
-"""A batch that is folded in parts, because its events are large, leaves the bytes that it leaves as a whole."""
+"""A batch folded in parts, because its events are large, leaves the bytes that it leaves as a whole."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def log(monkeypatch: pytest.MonkeyPatch) -> Log:
 
 
 class Log:
-    """What a task asks the log: whether the topic is still the one that it reads."""
+    """Log as a task asks it: whether the topic is still the one that it reads."""
 
     stands = TOPIC
 
@@ -82,7 +82,7 @@ class Log:
 
 
 def folded(server: RedisServer, batches: list[pa.RecordBatch]) -> tuple[list[dict[str, Any]], dict[bytes, Any]]:
-    """What the task said, and all that the store then holds of entities."""
+    """Folds; gives what the task said, and all that the store then holds of entities."""
     planned = deployment()
     with Served.on(server.url, planned) as served:
         task = MicroBatchTask(

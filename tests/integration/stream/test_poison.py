@@ -99,7 +99,7 @@ def pairs(now_us: int) -> list[hostile.Record]:
 
 
 class Sent:
-    """What was produced: a record of its own for each (partition, offset)."""
+    """Records that were produced: one of its own for each (partition, offset)."""
 
     def __init__(self, records: Sequence[hostile.Record], topic_id: str) -> None:
         self.at: dict[tuple[int, int], hostile.Record] = {}
@@ -108,7 +108,7 @@ class Sent:
         self.topic_id = topic_id
 
     def produce(self, bootstrap: str, time_ms: int, first: int, end: int | None = None) -> None:
-        """Those of the offsets from `first` up to `end`."""
+        """Produces those of the offsets from `first` up to `end`."""
         failed: list[object] = []
 
         def delivered(error: object, _: object) -> None:
@@ -215,7 +215,7 @@ def tail_fields(platform: Stack) -> list[str]:
 
 
 def counted(platform: Stack, reasons: Counter[str]) -> str | None:
-    """Each once, by the stream's own figures."""
+    """Compares the stream's own figures with the reasons, each counted once."""
     with platform.store() as store:
         said = json.loads(store.run(ReadStatus(f"stream:{TOPIC}")) or "{}").get("bad")
     return None if Counter(said) == reasons else f"{said} of {dict(reasons)}"
@@ -232,7 +232,7 @@ def exact(platform: Stack, deployment: Deployment, events: Sequence[OracleEvent]
 
 
 def keys_stand_apart(platform: Stack, deployment: Deployment, events: Sequence[OracleEvent]) -> None:
-    """As many keys in the store as there are entities."""
+    """Checks that the store has as many keys as there are entities."""
     with platform.store() as store:
         names = {
             unit.storage_fingerprint: store.run(ReadMetadata()).name(unit.storage_fingerprint)

@@ -76,7 +76,7 @@ def _spark(platform: Stack, name: str) -> str:
 
 
 def said(platform: Stack) -> str:
-    """What `slicewise status` says of the tail."""
+    """The words of `slicewise status` on the tail."""
     return stream.tail_said_of(stream.driver_status(platform.settings, stream.TAIL).heartbeat)
 
 

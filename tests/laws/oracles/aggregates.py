@@ -1,4 +1,4 @@
-"""What every aggregate must finish to, by brute force over a list of events; shares no code with the algebra."""
+"""Results of every aggregate by brute force over a list of events; shares no code with the algebra."""
 
 from __future__ import annotations
 
@@ -182,7 +182,7 @@ def _folded(aggregate: Any, events: Sequence[Event]) -> Any:
 
 
 def _own(aggregate: Any, events: Sequence[Event]) -> Any:
-    """What the classes of the examples are meant to say."""
+    """The results that the classes of the examples are meant to give."""
     rows = [tuple(event.columns[name] for name in aggregate.columns) for event in events]
     rows = [row for row in rows if None not in row]
     if not rows:

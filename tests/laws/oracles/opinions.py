@@ -50,7 +50,7 @@ def table(seed: int) -> pa.Table:
 
 
 def answers(unbound: Aggregate, events: pa.Table) -> dict[int, Any]:
-    """What the aggregate comes to of each group: two halves, combined."""
+    """The aggregate's result for each group: two halves, combined."""
     aggregate = unbound.bind(TYPES)
     n = np.arange(ROWS)
     rows = Rows(n, n.astype(np.uint64), n.astype(np.uint64), n.astype(np.int32), n,

@@ -1,4 +1,4 @@
-"""What aggregates that may be approximate must finish to: their sketches by brute force, from their papers and docs."""
+"""Results of aggregates that may be approximate: their sketches by brute force, from their papers and docs."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def quantiles(aggregate: Any, events: Sequence[Event]) -> Any:
 
 @cache
 def _edges_of_octave(error: float) -> tuple[Fraction, ...]:
-    """From 1 to 2, at the powers of the (1/n)-th power of 2, rounded up to 52 bits after the point."""
+    """Edges from 1 to 2, at the powers of 2^(1/n), rounded up to 52 bits after the point."""
     share = Fraction(Decimal(repr(error))) * (1 - Fraction(1, 2**32))
     n = next(n for n in range(1, 1000) if ((1 + share) / (1 - share)) ** n >= 2)
     edges = []

@@ -47,20 +47,20 @@ def values_of(events: Sequence[Event], column: str) -> list[Any]:
 
 
 def rank_of(value: Any) -> Any:
-    """What values are ordered by: text by its bytes."""
+    """The rank that orders values: text by its bytes."""
     if isinstance(value, float):
         return (1, 0.0) if math.isnan(value) else (0, value)  # NaN above every number
     return value.encode() if isinstance(value, str) else value
 
 
 def not_finite(values: Sequence[Any]) -> float | None:
-    """What IEEE 754 makes of a sum with NaN or infinities in it; None of a finite one."""
+    """The sum by IEEE 754 with NaN or infinities in it; None of a finite one."""
     odd = [value for value in values if isinstance(value, float) and not math.isfinite(value)]
     return sum(odd[1:], odd[0]) if odd else None
 
 
 def identity_of(event: Event) -> tuple[int, ...]:
-    """What the total order of events is by."""
+    """The identity by which events have a total order."""
     return (event.time, event.topic_hi, event.topic_lo, event.partition, event.offset)
 
 
@@ -70,7 +70,7 @@ def plus(value: Any) -> Any:
 
 
 def canonical_bytes(value: Any, kind: pa.DataType) -> bytes:
-    """What is hashed of a value."""
+    """The bytes of a value that are hashed."""
     if isinstance(value, str):
         return value.encode()
     if isinstance(value, Decimal):

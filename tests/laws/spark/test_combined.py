@@ -141,7 +141,7 @@ def test_sparks_sums_come_to_the_same_moments(spark: SparkSession, condition: st
 
 
 def test_sparks_own_moments_are_near(spark: SparkSession) -> None:
-    """Their names mean what ours mean; what Spark adds up in doubles is only close."""
+    """Compares moments of Spark's own: names mean the same; what Spark adds up in doubles is only close."""
     asked = {
         "variance": agg.variance("x"), "var_pop": agg.variance("x", population=True), "stddev": agg.stddev("x"),
         "skewness": agg.skewness("x"), "kurtosis": agg.kurtosis("x"),

@@ -1,4 +1,4 @@
-"""Records of Avro and Protobuf are read as the values that were written, by the schema that they name, or are bad."""
+"""Records of Avro and Protobuf are read as the values written, by the schema they name, or are bad."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the JVM's tail writer leaves in a store is, to the byte, what the store's own operation leaves."""
+"""The JVM's tail writer leaves in a store, to the byte, what the store's own operation leaves."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def settings_of(url: str, folder: Path, **more: str) -> Settings:
 
 
 def all_views() -> list[sw.FeatureView]:
-    """Every column type is read, entity keys of all types, a spread view, a lifetime, an event list, a global view."""
+    """Views that read every column type, keys of all types, a spread view, a lifetime, an event list, a global view."""
     source = sw.KafkaSource("plays", schema=SCHEMA, timestamp="t", max_lateness="60d")
     scalars = [sw.Feature(f"last_{c}", sw.last(c), ["1h"]) for c in ("n", "x", "b", "p", "q", "d", "s", "t")]
     arrays = [sw.Feature(f"by_{c}", sw.count_by(c), ["1h"]) for c in ("ts", "ns", "ds", "ps", "bs")]

@@ -1,4 +1,4 @@
-"""What runs against a store of lifetimes: as spark's runs compact, move the horizon and backfill."""
+"""Actors against a store of lifetimes: as spark's runs compact, move the horizon and backfill."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def compaction_run(world: LifetimeWorld, everything: bool = False) -> Actor:
 def compact(
     world: LifetimeWorld, store: Store, unit: StoreUnit, hour: int, seq: int, offsets: Offsets, swap: bool = True
 ) -> Any:
-    """Whether entities were left over."""
+    """Compacts an hour; tells whether entities were left over."""
     where = (unit.storage_fingerprint, hour)
     stands = world.table.get(where)
     if stands is not None and not cover(*offsets).dominates(cover(*stands[1])):
@@ -95,7 +95,7 @@ def compact(
 def totals_of(
     unit: StoreUnit, world: LifetimeWorld, table: dict[tuple[str, int], tuple[int, Offsets]], move: Move
 ) -> list[LifetimeEntry]:
-    """What the rows of the hours of a move come to, by entity."""
+    """Totals of the rows of a move's hours, by entity."""
     events: dict[int, list[Event]] = {}
     for (name, hour), (_, offsets) in sorted(table.items()):
         if name == unit.storage_fingerprint and hour < move.horizon and (move.since is None or hour >= move.since):
@@ -110,7 +110,7 @@ def totals_of(
 
 
 def move(world: LifetimeWorld, store: Store, unit: StoreUnit, seq: int, offsets: Offsets) -> Actor:
-    """As `spark.totals` moves a horizon that stands."""
+    """Moves a horizon that stands, as `spark.totals` does."""
     found = yield from world.on(store, store.steps(ReadMetadata()))
     reached = world.reached(unit, found)
     if reached is not None:
@@ -126,7 +126,7 @@ def moved(
     seq: int,
     offsets: Offsets,
 ) -> Any:
-    """Whether a horizon was marked."""
+    """Moves a horizon; tells whether one was marked."""
     anew, start = False, cover(*offsets) if seq == START_SEQ else None
     for _ in range(2):
         wanted = wanted_move(world, unit, found, reached, seq)
@@ -177,7 +177,7 @@ def totals(world: LifetimeWorld) -> Actor:
 
 
 def trim(world: LifetimeWorld) -> Actor:
-    """As a run of compaction ends: from hours and names that it reads after the count."""
+    """Trims as a run of compaction ends: from hours and names that it reads after the count."""
     store = world.connect()
     found = yield from world.on(store, store.steps(ReadMetadata()))
     count = yield from world.on(store, store.steps(CountArchiveVersions("plays")))

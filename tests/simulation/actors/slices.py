@@ -1,4 +1,4 @@
-"""What runs against the store: each actor is the real procedure, and may stop for ever anywhere."""
+"""Actors against the store: each is the real procedure, and may stop for ever anywhere."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def same_life(world: World, store: Store, other: Store) -> None:
 
 
 def terms_of(found: StoreMetadata) -> dict[str, int]:
-    """What a job holds, from the marks that it was planned by."""
+    """The terms that a job holds, from the marks that it was planned by."""
     return {unit: found.terms.get(unit, 0) for unit in found.starts}
 
 
@@ -138,7 +138,7 @@ def compact(world: World, store: Store, unit: StoreUnit, hour: int, seq: int, of
 
 
 def trim(world: World) -> Actor:
-    """As a run of compaction ends: from hours that it reads after the count."""
+    """Trims as a run of compaction ends: from hours that it reads after the count."""
     store = world.connect()
     found = yield from world.on(store, store.steps(ReadMetadata()))
     count = yield from world.on(store, store.steps(CountArchiveVersions("plays")))

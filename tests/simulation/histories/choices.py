@@ -17,7 +17,7 @@ NOTHING_SPECIAL = 1 - 2**-53
 
 
 class Tape(NamedTuple):
-    """What was drawn: before the first move, in each move, and after the last."""
+    """Draws that were made: before the first move, in each move, and after the last."""
 
     before: Draws
     moves: tuple[Draws, ...]
@@ -50,7 +50,7 @@ class Choices:
         self._begin(() if self._tape is None else self._tape.after)
 
     def tape(self, ended: bool) -> Tape:
-        """What was drawn so far. ended: the last draws came after the last move."""
+        """The draws so far. ended: the last draws came after the last move."""
         before, *moves = map(tuple, self._drawn)
         after = moves.pop() if ended else ()
         return Tape(before, tuple(moves), after)
@@ -66,7 +66,7 @@ class Choices:
         return drawn
 
     def pauses(self) -> bool:
-        """Whether something may come between."""
+        """Tells whether something may come between."""
         return self._pausing or self.random() < 0.6
 
     def randrange(self, end: int) -> int:

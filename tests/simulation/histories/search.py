@@ -36,7 +36,7 @@ class Done(NamedTuple):
 
 
 def timed(worlds: list[str], first: int, seconds: float, jobs: int, least: int = 0) -> int:
-    """As many histories as that time gives; on a slow machine so many at least."""
+    """Plays as many histories as that time gives; on a slow machine so many at least."""
     until = time.monotonic() + seconds
     sure = -(-least // CHUNK)  # tasks that are played however long they take
     tasks = (

@@ -1,4 +1,4 @@
-"""What removes a rule of lifetimes."""
+"""Mutants without a rule of lifetimes."""
 
 from __future__ import annotations
 

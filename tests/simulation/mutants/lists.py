@@ -1,4 +1,4 @@
-"""What removes a rule of event lists, with and without a tail."""
+"""Mutants without a rule of event lists, with and without a tail."""
 
 from __future__ import annotations
 

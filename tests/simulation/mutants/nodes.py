@@ -1,4 +1,4 @@
-"""What removes a rule of several nodes."""
+"""Mutants without a rule of several nodes."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def built_for_all(
 
 
 def held_by_the_least(marks: StoreMetadata, unit: str, contained: Any) -> Any:
-    """What is held is told by the start cover of all nodes together."""
+    """Tells what is held by the start cover of all nodes together."""
     found = marks.horizons.get(unit)
     return None if found is None else Reached(found.hour, found.seq or contained(marks.starts[unit]))
 
@@ -80,13 +80,13 @@ def kept_by_all(marks: StoreMetadata, unit: str, due: int) -> int:
 
 
 def swapped_everywhere(self: MarkHour, nodes: NodesContext) -> ShardedSteps[bool]:
-    """Wherever it was swapped."""
+    """Tells whether it was swapped, wherever it was."""
     anywhere = replace(self, start=None)
     return all((yield from nodes.everywhere(anywhere)).values())
 
 
 def filled_everywhere(self: AddToList, nodes: NodesContext) -> ShardedSteps[MicroBatchOutcome]:
-    """Whatever start cover it was made for."""
+    """Fills every node, whatever start cover it was made for."""
     for number, part in self.split(nodes.count).parts.items():
         assert isinstance(part, AddToList)
         node = nodes.contexts[number]

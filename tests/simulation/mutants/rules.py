@@ -16,7 +16,7 @@ Patches = Sequence[tuple[Any, str, Any]]
 
 @dataclass(frozen=True)
 class Mutant:
-    """What removes a rule. section: the part of the protocol; rule: what holds with it, in words; met: at random it
+    """Mutant without a rule. section: the part of the protocol; rule: what holds with it, in words; met: at random it
     is met often enough to be found so, else it is played through every pair of stops (`stops`)."""
 
     section: str

@@ -1,4 +1,4 @@
-"""What removes a rule of who answers: what a loss of the store must not take back, and what is no loss."""
+"""Mutants without a rule of who answers: what a loss of the store must not take back, and what is no loss."""
 
 from __future__ import annotations
 

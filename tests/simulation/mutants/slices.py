@@ -1,4 +1,4 @@
-"""What removes a rule of slices, marks, terms, covers or the sweep."""
+"""Mutants without a rule of slices, marks, terms, covers or the sweep."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ def read_with_a_kept_ledger() -> Any:
 
 
 def claims_kept_elsewhere(world: World, store: Any, unit: Any) -> Generator[None, None, set[int]]:  # noqa: ARG001
-    """Which hours are swapped, as a file beside the store would say it."""
+    """The hours that are swapped, as a file beside the store would say it."""
     yield
     name = unit.storage_fingerprint
     return {h for h in range(FIRST_HOUR, FIRST_HOUR + HOURS) if (name, h) in world.ready_elsewhere}
@@ -129,13 +129,13 @@ def names_without_term() -> Patches:
 
 
 def nothing_held(self: HoldBuilds, at: NodeContext) -> Any:  # noqa: ARG001
-    """Each operation is of the term that stands when it begins."""
+    """Holds nothing: each operation is of the term that stands when it begins."""
     yield from ()
     return ({},)
 
 
 def held_for_ever() -> Any:
-    """What a connection learned first of a unit, it keeps."""
+    """Keeps what a connection learned first of a unit."""
     honest = HoldBuilds.steps
 
     def hold(self: HoldBuilds, at: NodeContext) -> Any:

@@ -1,4 +1,4 @@
-"""What removes a rule of the tail."""
+"""Mutants without a rule of the tail."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ def deleting_swap(world: TailWorld, command: Command) -> Command:
 
 
 def uncounted(fields: dict[bytes, bytes], passed: Passed) -> None:
-    """What a fold takes stays in the count."""
+    """Takes events in a fold, and leaves them in the count."""
     count = fields.get(keys.TAIL_COUNT)
     take(fields, passed)
     if count is not None:

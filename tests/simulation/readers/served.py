@@ -30,7 +30,7 @@ SOURCES = (_Source("plays", "plays"),)
 
 @dataclass
 class Asked:
-    """What was answered of something, and when the store lived another life."""
+    """Answers about something, and the store's life in which they were given."""
 
     life: Life | None = None
     before: Offsets = field(default_factory=dict)
@@ -38,14 +38,14 @@ class Asked:
     now: Offsets = field(default_factory=dict)
 
     def lacks(self, life: Life, found: Sequence[int]) -> str | None:
-        """What was answered in an earlier life and is not there; None: nothing."""
+        """Tells what was answered in an earlier life and is not there; None: nothing."""
         if life != self.life:
             self.before, self.now, self.life = _most(self.before, self.now), {}, life
         behind = [p for p, offset in self.before.items() if (found[p] if p < len(found) else 0) < offset]
         return f"{list(found)} of {self.before}" if behind else None
 
     def given(self, found: Sequence[int]) -> None:
-        """It was answered."""
+        """Remembers that it was answered."""
         self.now = _most(self.now, dict(enumerate(found)))
 
 

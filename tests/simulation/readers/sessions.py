@@ -27,7 +27,7 @@ class Sessions:
         self._plans: dict[str, BatchedPlan] = {}
 
     def plan(self, unit: StoreUnit) -> BatchedPlan:
-        """Of a session whose gap is the unit's slice, the shortest there can be."""
+        """The plan of a session whose gap is the unit's slice, the shortest there can be."""
         found = self._plans.get(unit.storage_fingerprint)
         if found is None:
             window = Window("session", self._end_us - self._start_us, gap_us=unit.slice_us)
@@ -46,7 +46,7 @@ class Sessions:
         tailed: bool,
         ends: Sequence[int],
     ) -> str | None:
-        """What is wrong with the session read from this reply; names: of its day's fields, times: of the
+        """Tells what is wrong with the session read from this reply; names: of its day's fields, times: of the
         entity's events that the answer contains, ends: its base, tailed: whether it counts tail fields."""
         joint = self.plan(unit)
         values = dict(zip(names, reply.days[0], strict=True))

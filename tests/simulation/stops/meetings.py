@@ -34,7 +34,7 @@ def two_hours(world: World) -> None:
 
 
 def two_hours_compacted(world: World) -> None:
-    """So, and hour 0 stands at the older archive."""
+    """Prepares two hours, and hour 0 stands at the older archive."""
     two_hours(world)
     older = min(world.archive)
     finish(world, actors.compact(world, world.connect(), UNITS[0], FIRST_HOUR, older, world.archive[older]))
@@ -60,7 +60,7 @@ def half_folded(world: World) -> None:
 
 
 def half_built(world: World) -> None:
-    """So, and a second unit that is not ready yet."""
+    """Prepares half a fold, and a second unit that is not ready yet."""
     half_folded(world)
     world.want(UNITS)
     finish(world, actors.operator(world))

@@ -48,13 +48,13 @@ def emptied(world: LifetimeNodesWorld) -> None:
 
 
 def brought_again(world: LifetimeNodesWorld) -> None:
-    """It gets all events from the log again."""
+    """Empties a node, which gets all events from the log again."""
     world.from_archive = 0.0
     emptied(world)
 
 
 def to_be_built(world: LifetimeNodesWorld) -> None:
-    """It begins where the archive ends, and has no totals yet; a late event comes for the first entity."""
+    """Empties a node, which begins where the archive ends, and has no totals yet; a late event comes for the first entity."""
     world.from_archive = 1.0
     emptied(world)
     log(world, NEXT_DAY, 0)

@@ -43,7 +43,7 @@ class Met(NamedTuple):
 
 @dataclass(frozen=True)
 class Meeting(Generic[W]):
-    """What meets in which world. between: what happens once the first has stopped; end: what must hold then, or is
+    """Meeting of two actors in a world. between: what happens once the first has stopped; end: what must hold then, or is
     done to make it hold; dying: whether the first also dies where it stopped."""
 
     name: str
@@ -57,7 +57,7 @@ class Meeting(Generic[W]):
     _true: dict[tuple[Any, ...], list[int]] = field(default_factory=dict)
 
     def wrong(self, rules: Rules = (), alone: bool = False) -> tuple[int, Met | None]:
-        """How many pairs were played, and the first that is wrong. alone: only those in which the first dies."""
+        """Counts the pairs that were played, and finds the first that is wrong. alone: only those in which the first dies."""
         played = 0
         self._true.clear()  # without a rule other things may be true
         for met in self.pairs(rules, alone):

@@ -168,7 +168,7 @@ def forget_log(world: World) -> None:
 
 
 def heal(world: World) -> None:
-    """Left alone, the platform comes to hold everything, without anybody's help but a rebuild where
+    """Leaves the platform alone, and it comes to hold everything. Nobody helps but by a rebuild where
     the log no longer has what a loss took."""
     for _ in range(5):  # nodes of which each lost something else are built one after another
         finish(world, actors.operator(world))
@@ -197,7 +197,7 @@ def heal(world: World) -> None:
 
 
 def behind(world: World) -> bool:
-    """Whether the log no longer has what the store needs."""
+    """Tells whether the log no longer has what the store needs."""
     found = world.marks()
     return found is not None and any(
         found.ledger.get(p) < s for p, s in zip(_places(world), world.log_start, strict=True)
@@ -205,7 +205,7 @@ def behind(world: World) -> bool:
 
 
 def reached(world: World) -> bool:
-    """Whether the ledger stands at the log's end."""
+    """Tells whether the ledger stands at the log's end."""
     found = world.marks()
     return found is not None and tuple(found.ledger.get(p) for p in _places(world)) == world.ends()
 

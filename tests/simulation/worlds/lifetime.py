@@ -115,7 +115,7 @@ class LifetimeWorld(World):
         self.say(f"event p{partition} o{len(self.log[partition]) - 1}", f"day {day} hour {hour % 24}")
 
     def archived(self) -> tuple[int, tuple[int, ...]]:
-        """As far as the log reaches, or, as when the stream keeps up, no further than the store has come."""
+        """Archives as far as the log reaches, or, as when the stream keeps up, no further than the store has come."""
         found, newest = self.marks(), max(self.archive, default=0)
         if found is not None and newest and self.rng.random() < 0.7:
             held = tuple(found.ledger.get(place(p)) for p in range(len(self.log)))
@@ -243,7 +243,7 @@ class LifetimeWorld(World):
 
     # ------------------------------------------------------------ the tables
     def hours(self, unit: StoreUnit, found: StoreMetadata) -> UnitHours:
-        """What a run knows of the unit's hours, without the store's claims."""
+        """A run's knowledge of the unit's hours, without the store's claims."""
         name = unit.storage_fingerprint
         starts = found.starts_of([name])
         newest: dict[int, int] = {}

@@ -1,4 +1,4 @@
-"""After every write, a list of a ready unit holds each event that its token says, down to its low-water mark, once.
+"""After every write, a ready unit's list holds its token's events, down to its low-water mark, once each.
 
 The same log, store and operator as the world of slices; units are event lists, time passes so that they are trimmed
 and expire, and what they must keep grows and shrinks with deployments.

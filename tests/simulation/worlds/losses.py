@@ -1,4 +1,4 @@
-"""A store that loses anything gets it back with no hand, is never unflagged while it lacks what was seen, and is right.
+"""A store that loses anything gets it back with no hand, and is right, and flagged while it lacks events.
 
 The stream's driver looks at it (`healer`, with the copy of the marks that it keeps), units are built again by hand
 while all else runs, and backfills take compacted rows as far as these hold what lies below a start cover. What is lost:
@@ -77,7 +77,7 @@ class Losing(World):
         return tuple(of.get(place(p)) for p in range(len(self.log)))
 
     def filling(self, start: OffsetVector) -> Filling:
-        """What decides about a backfill."""
+        """The facts that decide about a backfill."""
         covers = {seq: cover(*offsets) for seq, offsets in self.archive.items()}
         newest = {
             hour: min(seq for seq in self.archive if self.below(self.archive[seq], hour) == held)

@@ -1,4 +1,4 @@
-"""Every answer of an entity is what its token says by the marks of the entity's own node, whatever befalls the others.
+"""Every answer of an entity is what its token says by its own node's marks, whatever befalls the others.
 
 The worlds of slices, of lifetimes and of event lists over a store of three nodes (`several`).
 """

@@ -31,7 +31,7 @@ judged, ids_key = ids.judged, keys.ids_key
 
 
 class Account:
-    """Of one entity and partition, event after event: which of them count."""
+    """Account of one entity and partition, event after event: which of them count."""
 
     def __init__(self) -> None:
         self.clock = 0
@@ -116,7 +116,7 @@ class RepeatsWorld(World):
         )
 
     def begins(self, position: list[int], found: StoreMetadata) -> list[int]:
-        """As `plan_stream`: before the ids that a unit must know."""
+        """Begins as `plan_stream` does: before the ids that a unit must know."""
         ledger = cover(*(found.ledger.get(place(p)) for p in range(len(self.log))))
         starts = [found.starts[name] for unit in self.units if (name := unit.storage_fingerprint) in found.starts]
         earlier = list(position)

@@ -1,4 +1,4 @@
-"""Whoever judges a record, whenever, judges it by the schema whose place its offset lies at.
+"""Every judge of a record, at any time, judges it by the schema whose place its offset lies at.
 
 A log whose source changes its schema again and again, a store in memory with its marks, and folds, tails and archives,
 any number of each, that stop anywhere and go on, or never do. What they judge is compared record by record; the keys
@@ -94,7 +94,7 @@ class SchemasWorld(World):
 
 
 def _source(world: SchemasWorld, store: Store, found: StoreMetadata) -> Source | None:
-    """What a process judges by; None: it has to wait."""
+    """The source that a process judges by; None: it has to wait."""
     source = world.deployed(store, found).source("plays")
     if source.is_opening:
         if world.waits:
@@ -178,7 +178,7 @@ def apply(world: SchemasWorld) -> Actor:
 
 
 def record(world: SchemasWorld) -> Actor:
-    """Who finds a schema without a place waits, and records one."""
+    """Waits where a schema has no place, and records one."""
     store = world.connect()
     found = yield from world.on(store, store.steps(ReadMetadata()))
     standing = world.deployed(store, found)

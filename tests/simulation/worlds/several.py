@@ -35,7 +35,7 @@ assert len(set(NODE_OF)) == ENTITIES, "each entity is on a node of its own"
 
 
 class Several(World):
-    """What makes the store of a world several servers; to stand before that world."""
+    """Mixin that makes the store of a world several servers; to stand before that world."""
 
     def __init__(self, choices: Choices) -> None:
         super().__init__(choices)
@@ -95,7 +95,7 @@ class Several(World):
 
     @contextmanager
     def on_node(self, number: int) -> Iterator[None]:
-        """What is looked at meanwhile is this node's."""
+        """Looks at this node meanwhile."""
         before = self.server, self.here, self._looked_at
         self.server, self.here = self.servers[number], [e for e, of in enumerate(NODE_OF) if of == number]
         self._looked_at = number
@@ -111,7 +111,7 @@ class Several(World):
         return self._parsed[number][1]
 
     def marks(self) -> StoreMetadata | None:
-        """What all nodes claim together, or the one that is looked at."""
+        """The claims of all nodes together, or of the one that is looked at."""
         if self._looked_at is not None:
             return self.marks_of(self._looked_at)
         found = [each for number in range(NODES) if (each := self.marks_of(number)) is not None]
@@ -164,7 +164,7 @@ def forget_log(world: Several) -> None:
 
 
 def bridge(world: Several) -> Actor:
-    """As the stream's driver does: where the log no longer reaches back to a node's ledger, that goes on where the
+    """Bridges as the stream's driver does. Where the log no longer reaches back to a node's ledger, that goes on where the
     archive ends, and the node's units are built again."""
     store = world.connect()
     found = yield from world.on(store, store.steps(ReadMetadata()))
@@ -187,7 +187,7 @@ def another_operator(world: Several) -> None:
 
 
 def healed(heal: Callable[[Any], None]) -> Callable[[Several], None]:
-    """That of a world of one node, and each node by itself comes to claim all."""
+    """Heals as in a world of one node, until each node by itself comes to claim all."""
 
     def end(world: Several) -> None:
         try:

@@ -1,4 +1,4 @@
-"""After every write, a lifetime with its tail holds exactly the events that its token says, and no token goes back.
+"""After every write, a lifetime with its tail holds exactly its token's events, and no token goes back.
 
 The world of lifetimes, beside whose streams tails run.
 """

@@ -1,4 +1,4 @@
-"""After every write, a list that fold and tail both add to holds each event that its token says, once, in its order.
+"""After every write, a list that fold and tail both add to holds its token's events, once, in order.
 
 The world of lists, beside whose streams tails run: zombies, replays, broken connections whose commands still arrive.
 """

@@ -1,4 +1,4 @@
-"""After every write, an answer with its tail holds exactly the events that its token says, and no token goes back.
+"""After every write, an answer with its tail holds exactly its token's events, and no token goes back.
 
 The same log, store, stream, compaction and operator as the world of slices; beside them tails, which write events
 beyond what is folded: also zombies, replays, broken connections whose commands still arrive, skips at a bound, one that
@@ -100,7 +100,7 @@ class Tailing(World):
         return decisions.tail_counts(found.tails.get(SOURCE), incarnation, found.ledger)
 
     def judged(self, unit: StoreUnit, entity: int, found: StoreMetadata, reply: UnitReply, base: list[int]) -> None:
-        """No guard passes an event of the tail that stays, `m` is their number, and no base goes back in a life."""
+        """Checks that no guard passes a tail's event that stays, `m` counts them, and no base goes back."""
         fields = dict(zip(reply.hot[::2], reply.hot[1::2], strict=True))
         where, count = f"{unit.view} entity {entity}", 0
         for at, offset, _ in in_tail(fields):
@@ -249,12 +249,12 @@ def written(
 
 
 def sent(world: Tailing, store: Store, unit: StoreUnit, events: Sequence[Event]) -> Actor:
-    """What nobody waits for."""
+    """Sends what nobody waits for."""
     yield from world.on(store, store.steps(WritePending(tail_batch(unit, events), world.bound, world.room)))
 
 
 def ending(world: Tailing) -> Actor:
-    """What the stream's driver does without a tail: it looks again and again whether the mark may go."""
+    """Ends as the stream's driver does without a tail: it looks again and again whether the mark may go."""
     ends = cover(*world.ends())
     while True:
         store = world.connect()
@@ -353,7 +353,7 @@ def go_on(world: Tailing) -> None:
 
 
 def end(world: TailWorld) -> None:
-    """What was lost on the way may still arrive."""
+    """Lets commands that were lost on the way arrive, or not, and heals."""
     if world.rng.random() < 0.5:
         world.groups["unsent"].clear()
     for late in world.groups["unsent"]:

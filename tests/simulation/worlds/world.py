@@ -96,7 +96,7 @@ class Server(MemoryServer):
         return reply
 
     def written(self, command: Command) -> Any:
-        """What the store makes of a command."""
+        """Writes a command as the store does."""
         return super().execute(command)
 
     def _lax(self, change: Change) -> Change:
@@ -155,7 +155,7 @@ class World:
         self._marks: tuple[list[bytes], StoreMetadata | None] = ([], None)
 
     def close(self) -> None:
-        """What still runs ends."""
+        """Ends what still runs."""
 
     # ------------------------------------------------------------ the story
     def say(self, what: str, effect: Any = "") -> None:
@@ -170,7 +170,7 @@ class World:
 
     @contextmanager
     def as_actor(self, actor: Actor) -> Iterator[None]:
-        """What is told meanwhile is this actor's."""
+        """Tells what happens meanwhile as this actor's."""
         before, self.acting = self.acting, self._name(actor)
         try:
             yield
@@ -202,7 +202,7 @@ class World:
         return [Event(e.entity, e.time_us, partition, begin + i) for i, e in enumerate(rows)]
 
     def counts(self, partition: int, offset: int) -> bool:  # noqa: ARG002
-        """Whether an event of the log is to be counted."""
+        """Tells whether an event of the log is to be counted."""
         return True
 
     def batch(self, unit: StoreUnit, events: Sequence[Event]) -> MicroBatch:
@@ -210,7 +210,7 @@ class World:
         return fold_batch(unit, events)
 
     def begins(self, position: list[int], found: StoreMetadata) -> list[int]:  # noqa: ARG002
-        """Where a stream begins that was to begin here."""
+        """The offsets at which a stream begins that was to begin here."""
         return position
 
     def below(self, offsets: Sequence[int], hour: int) -> dict[int, list[Event]]:
@@ -237,14 +237,14 @@ class World:
 
     @property
     def life(self) -> ServerRun:
-        """Of the store, as a connection has it that opens now."""
+        """The life of the store, as a connection has it that opens now."""
         return self.server.incarnation
 
     def pass_time(self, us: int) -> None:
         self.server.time.advance(us)
 
     def earliest(self) -> OffsetVector:
-        """Where the ledger of a store begins that knows nothing."""
+        """The beginning of the ledger of a store that knows nothing."""
         return cover(*self.log_start)
 
     def to_sweep(self) -> tuple[Server, Store]:
@@ -266,7 +266,7 @@ class World:
         return {0: (yield from self.on(store, store.steps(ReadMetadata())))}
 
     def early(self, store: Store, start: Sequence[int], end: Sequence[int], found: StoreMetadata) -> Actor:  # noqa: ARG002
-        """What a stream does between the plan of a batch and its writes."""
+        """Acts as a stream between the plan of a batch and its writes."""
         yield from ()
 
     def on(self, store: Store, steps: Steps[T]) -> Generator[None, None, T]:
@@ -290,7 +290,7 @@ class World:
         return StoreDeployment("+".join(u.view for u in self.units) + f"#{self.deployments}", self.units)
 
     def want(self, units: tuple[StoreUnit, ...]) -> None:
-        """What an operator is to deploy next."""
+        """Sets what an operator is to deploy next."""
         self.units, self.deployments = units, self.deployments + 1
         self.say(f"wanted: {[unit.view for unit in units]}")
 
@@ -302,7 +302,7 @@ class World:
 
     # ------------------------------------------------------------ the truth
     def check(self) -> None:
-        """What a reader would get now, for every ready unit and entity."""
+        """Checks what a reader would get now, for every ready unit and entity."""
         found = self.marks()
         if found is None:
             return
@@ -317,13 +317,13 @@ class World:
                     self.check_named(unit, reply.days[0][0], found.generation)
 
     def check_served(self, unit: StoreUnit, entity: int, found: StoreMetadata, base: list[int]) -> None:
-        """What a serving process that is asked now does, which remembers all that it answered."""
+        """Checks a serving process that is asked now, and remembers all that it answered."""
         wrong = self.serving.ask(self.node(entity), unit, entity, found, self.server.incarnation, base)
         if wrong is not None:
             raise Wrong(f"{unit.view} entity {entity}: {wrong}")
 
     def judged(self, unit: StoreUnit, entity: int, found: StoreMetadata, reply: UnitReply, base: list[int]) -> None:
-        """What else must hold of what the store holds now."""
+        """Checks what else must hold of what the store holds now."""
 
     def earliest_us(self, unit: StoreUnit) -> int:  # noqa: ARG002
         """The earliest instant that a read of now may reach."""
@@ -384,15 +384,15 @@ class World:
 
     @property
     def known(self) -> tuple[Any, ...]:
-        """What else an answer is judged by, where worlds share what is true; in one world it only grows."""
+        """Facts that an answer is also judged by, where worlds share what is true; in one world they only grow."""
         return (tuple(map(tuple, self.log)), tuple(self.archive.items())) if self.shared else ()
 
     def merged(self) -> bool:
-        """Whether this answer is also read by `merge`."""
+        """Tells whether this answer is also read by `merge`."""
         return True
 
     def tailed(self, found: StoreMetadata, incarnation: ServerRun) -> bool:  # noqa: ARG002
-        """Whether a reader of this life counts tail fields."""
+        """Tells whether a reader of this life counts tail fields."""
         return False
 
     def with_tail(

@@ -8,7 +8,7 @@ import slicewise as sw
 
 
 class Reach(sw.Aggregate):
-    """How far the greatest lies above the least; null where all are alike."""
+    """Distance from the least to the greatest; null where all are alike."""
 
     columns = {"x": "double"}  # noqa: RUF012 - literals of a text that travels
     fields = {"least": "double", "most": "double"}  # noqa: RUF012

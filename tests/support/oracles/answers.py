@@ -1,4 +1,4 @@
-"""What an answer must be, by brute force over raw events: quadratic, obvious, and sharing no code with the product.
+"""Answers by brute force over raw events: quadratic, obvious, and sharing no code with the product.
 
 Numbers are added as fractions and rounded once; order is decided by plain tuples. Nothing here imports slicewise.
 """
@@ -176,7 +176,7 @@ def decay_count(events: Sequence[OracleEvent], column: str | None, half_life: st
 
 
 def rises(events: Sequence[OracleEvent], column: str) -> int | None:
-    """How many values are greater than the one before them; nulls are passed over, no events give none."""
+    """The number of values greater than the one before them; nulls are passed over, no events give none."""
     values = [e.columns[column] for e in sorted(_present(events, column), key=lambda e: e.order)]
     return sum(b > a for a, b in pairwise(values)) if events else None
 
@@ -188,7 +188,7 @@ def doubles(events: Sequence[OracleEvent], column: str) -> float | None:
 
 
 def reach(events: Sequence[OracleEvent], column: str) -> float | None:
-    """How far the greatest lies above the least, where they are not alike."""
+    """The distance from the least to the greatest, where they are not alike."""
     values = sorted(e.columns[column] for e in _present(events, column))
     return values[-1] - values[0] if values and values[0] < values[-1] else None
 
@@ -232,7 +232,7 @@ def where(
     holds: Callable[[Mapping[str, Any]], bool],
     value: Callable[[Sequence[OracleEvent]], Any],
 ) -> Any:
-    """Of the events for which it holds."""
+    """The value of the events for which it holds."""
     return value([e for e in events if holds(e.columns)])
 
 
@@ -249,7 +249,7 @@ def bucketed(
 
 
 def histogram(events: Sequence[OracleEvent], column: str, edges: Sequence[float]) -> dict[str, Any]:
-    """How many values lie below the first edge, from each edge to the next, and from the last on."""
+    """The numbers of values below the first edge, from each edge to the next, and from the last on."""
     values = [e.columns[column] for e in _present(events, column)]
     reached = [sum(edge <= value for edge in edges) for value in values]
     places = [reached.count(place) for place in range(len(edges) + 1)]

@@ -133,7 +133,7 @@ def correlation(pairs: Pairs) -> float | None:
 
 
 def linear_trend(pairs: Pairs, output: str) -> Fraction | None:
-    """Of the line of least squares through (x, y)."""
+    """The output of the line of least squares through (x, y)."""
     across = central([x for x, _ in pairs], 2)
     if across == 0:
         return None

@@ -1,4 +1,4 @@
-"""Which events count where their ids come again, told event by event: the oracle of docs/adr/0064."""
+"""Events that count where their ids come again, told event by event: the oracle of docs/adr/0064."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Sent(NamedTuple):
 
 
 def duplicates(events: Sequence[Sent], within_us: int, most: int) -> list[bool]:
-    """Of each event, in the order of its partition's offsets, whether its id came before."""
+    """Tells of each event, in the order of its partition's offsets, whether its id came before."""
     clocks: dict[Hashable, int] = {}
     seen: dict[Hashable, list[tuple[Hashable, int]]] = {}
     found = []
@@ -39,7 +39,7 @@ def duplicates(events: Sequence[Sent], within_us: int, most: int) -> list[bool]:
 
 
 class Record(NamedTuple):
-    """What a partition holds: an event (user_id, song_id, n, event_id, played), and Kafka's time of it."""
+    """Record of a partition: an event (user_id, song_id, n, event_id, played), and Kafka's time of it."""
 
     partition: int
     offset: int
@@ -77,7 +77,7 @@ def history(rng: random.Random, start_us: int, count: int) -> list[Record]:
 
 
 def once(records: Sequence[Record], entity: Sequence[str], within_us: int, most: int) -> list[Record]:
-    """Those that count, for a view of these entity columns."""
+    """The records that count, for a view of these entity columns."""
     own = [
         Sent((each.partition, *(each.event[name] for name in entity)), each.event["event_id"], each.kafka_us)
         for each in records

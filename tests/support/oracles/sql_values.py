@@ -100,7 +100,7 @@ def _rule(value: Column, json_type: Column, name: str, kind: str, source: Source
 
 
 def _array(value: Column, json_type: Column, rule: Callable[[Column], Rule]) -> Rule:
-    """Of elements that may be null; the first bad one says why the list is."""
+    """The rule for an array of elements that may be null; the first bad one says why the list is."""
 
     def why(element: Column) -> Column:
         good, reason = rule(element)

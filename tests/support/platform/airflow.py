@@ -69,7 +69,7 @@ class AirflowStack(Stack):
         super().__init__(folder / "state", self.project)
 
     def define(self, text: str) -> None:
-        """What the project's Python file holds from now on."""
+        """Writes what the project's Python file holds from now on."""
         (self.project / "features.py").write_text(text)
 
     @cached_property
@@ -131,7 +131,7 @@ class AirflowStack(Stack):
         return self.api.backfill("compact_slices", first, last, timeout_s=PATIENCE_S, progress=show)
 
     def compacted_slices(self) -> list[dict[str, Any]]:
-        """What all runs of compact_slices, scheduled ones too, list of the hours that hold events."""
+        """Slices that all runs of compact_slices, scheduled ones too, list of the hours that hold events."""
         assert self.compacted
         self.settle("compact_slices")
         rows: list[dict[str, Any]] = []

@@ -87,7 +87,7 @@ class Lake:
 
     @contextmanager
     def context(self) -> Iterator[Context]:
-        """As a job opens it."""
+        """Opens a context as a job does."""
         context = Context.open(self.session, self.settings, open_catalog(self.settings), self.clock)
         try:
             yield context
@@ -120,7 +120,7 @@ class Lake:
         return query.status
 
     def contents(self, unit: StorageUnit, entities: Sequence[tuple[object, ...]]) -> Contents:
-        """What the store holds of the first partial, a count: compacted hours, and running partials
+        """The store's content of the first partial, a count: compacted hours, and running partials
         beyond their covers. Asserts that nothing is held twice."""
         tags = keys.entity_tags(
             unit.entity, [list(column) for column in zip(*entities, strict=True)], None, len(entities)

@@ -1,4 +1,4 @@
-"""Whatever a run started ends with it, also where it was interrupted before its fixtures could stop their servers.
+"""Every process that a run started ends with it, also where it was interrupted before its fixtures ended.
 
 Run side by side, tests are in processes that an interrupted pytest does not wait for. All that they start carries the
 run's variable, by which it is found and ended here. What this process itself started is its fixtures' to stop.
@@ -29,8 +29,8 @@ def pytest_unconfigure() -> None:
 
 
 def end_all(run: str, grace_s: float) -> list[str]:
-    """Ends every process that carries this run's variable, but this one and its own, once the grace that they have to
-    end by themselves is over; their names."""
+    """Ends every process that carries this run's variable, but this one and its own. They have a grace to end by
+    themselves. Gives their names."""
     deadline = time.monotonic() + grace_s
     while (left := _left(run)) and time.monotonic() < deadline:
         time.sleep(0.2)

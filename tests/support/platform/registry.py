@@ -14,7 +14,7 @@ from typing import Any
 
 @dataclass
 class Registry:
-    """What is registered, and how often each path was asked for."""
+    """Registered schemas, and how often each path was asked for."""
 
     url: str = ""
     schemas: dict[int, Mapping[str, Any]] = field(default_factory=dict)

@@ -1,4 +1,4 @@
-"""Real servers for tests, started by the same code as the platform's, each in a folder and on ports of its own.
+"""Real servers for tests, started by the platform's own code, each in a folder and on ports of its own.
 
     def test_x(redis_server): client = redis.Redis.from_url(redis_server.url)
     def test_y(kafka_broker): Producer({"bootstrap.servers": kafka_broker.bootstrap})
@@ -60,12 +60,12 @@ class RunningServer:
         control.await_well(self.service, self.birth, self.state, print)
 
     def stop(self) -> None:
-        """As an operator stops it: it may write what it still holds."""
+        """Stops the server as an operator does: it may write what it still holds."""
         control.stop(self.service, self.state)
         self.birth = None
 
     def kill(self) -> None:
-        """As a crash stops it."""
+        """Stops the server as a crash does."""
         assert self.birth is not None, "it does not run"
         self.birth.signal(signal.SIGKILL)
         assert not wait_gone([self.birth], 10.0)
@@ -90,12 +90,12 @@ class RedisServer(RunningServer):
 
     @property
     def url(self) -> str:
-        """As the platform connects: may not flush, swap, restore."""
+        """The address by which the platform connects: may not flush, swap, restore."""
         return f"redis://{HOST}:{self.port}/0"
 
     @property
     def operator_url(self) -> str:
-        """As an operator connects: may do everything."""
+        """The address by which an operator connects: may do everything."""
         return store.operator_url(self.state, self.port)
 
 

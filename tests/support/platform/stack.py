@@ -50,7 +50,7 @@ class Stack:
         self.settings = supervisor.up(self.settings, print, only=(*only, *nodes))
 
     def status(self) -> list[supervisor.ServiceStatus]:
-        """Each service as it is."""
+        """The services as they are."""
         return supervisor.status(self.settings)
 
     def down(self) -> None:
@@ -233,7 +233,7 @@ class Stack:
         return made
 
     def progress(self, topic: str, view: str) -> list[str]:
-        """What the broker keeps of a view's emission, per partition."""
+        """The broker's texts of a view's emission, per partition."""
         consumer = Consumer({"bootstrap.servers": self.settings.kafka_bootstrap, "group.id": f"slicewise-emit-{view}"})
         try:
             asked = [TopicPartition(topic, p) for p in range(self.settings.kafka_partitions)]

@@ -1,4 +1,4 @@
-"""What training and `sw.evaluate` are given of the events that a test folded into a store."""
+"""Inputs of training and `sw.evaluate`: the events that a test folded into a store."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def typed_of(source: Source, topic: str, events: Sequence[Mapping[str, Any]]) ->
 
 
 def served_archive(source: Source, events: Sequence[Event], until_us: int) -> LoggedArchive:
-    """Of what was folded, of the store's own topic."""
+    """The archive of what was folded, of the store's own topic."""
     ends: dict[TopicPartition, int] = {}
     for e in events:
         ends[e.place] = max(ends.get(e.place, 0), e.offset + 1)

@@ -40,7 +40,7 @@ class Planter:
     """By user what its day hash of the hour that was compacted twice held after the first time."""
 
     def of(self, user: str) -> list[Event]:
-        """Its events."""
+        """The user's events."""
         ((who, _),) = self.unit.entity
         return [each for each in self.log if each.columns[who] == user]
 
@@ -76,11 +76,11 @@ class Planter:
         return b":".join([b"r", b"%d" % number, *name.split(b":")[2:]])
 
     def inside(self, user: str, number: int) -> list[Event]:
-        """Its events of a slice."""
+        """The user's events of a slice."""
         return [each for each in self.of(user) if each.time_us // self.unit.slice_us == number]
 
     def within(self, user: str, name: bytes) -> list[Event]:
-        """Its events that a running partial holds; those and no others, as its bytes say."""
+        """The user's events that a running partial holds; those and no others, as its bytes say."""
         _, number, topic, partition = name.split(b":")
         stored = unpack_running(self.fields(self.hot(user))[name])
         place = (topic.decode(), int(partition))
@@ -91,7 +91,7 @@ class Planter:
         return found
 
     def row(self, events: list[Event]) -> bytes:
-        """Their partials, as one row."""
+        """The events' partials, as one row."""
         groups = np.zeros(len(events), np.int64)
         return self.unit.layout.encode_rows(accumulated(self.unit, rows_of(self.unit, events), groups, 1))[0]
 
@@ -170,7 +170,7 @@ def shifted_over(first: int, last: int) -> Plant:
 
 
 def expired(planter: Planter, user: str) -> None:
-    """Its days are gone: all that was compacted."""
+    """Deletes the user's days: all that was compacted."""
     for hour in {each.time_us // HOUR_US for each in planter.of(user)}:
         planter.client.delete(planter.day(user, hour))
 
@@ -219,7 +219,7 @@ def without_late_at(hour: int) -> Plant:
 
 
 def of_another(other: str) -> Plant:
-    """What another user has stands under this one's key."""
+    """Plants what another user has under this one's key."""
 
     def plant(planter: Planter, user: str) -> None:
         planter.client.delete(planter.hot(user))

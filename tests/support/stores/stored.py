@@ -1,4 +1,4 @@
-"""What a store test writes and reads: units, events, and the rows that batches are made of."""
+"""Inputs and reads of a store test: units, events, and the rows that batches are made of."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ def fold_batch(unit: StoreUnit, events: Sequence[Event], name: str = "user") -> 
 
 
 def hour_entry(unit: StoreUnit, entity: int, seq: int, events: Sequence[Event], name: str = "user") -> HourEntry:
-    """What compaction makes of an entity's events of one hour."""
+    """The entry that compaction makes of an entity's events of one hour."""
     numbers, groups = np.unique([e.time_us // unit.slice_us for e in events], return_inverse=True)
     rows = rows_of(events)
     parts = [a.accumulate_columns(rows, groups.astype(np.int64), len(numbers)) for a in unit.layout.partials]
@@ -187,7 +187,7 @@ def tail_batch(unit: StoreUnit, events: Sequence[Event], name: str = "user") -> 
 
 
 def is_of_tail(name: bytes) -> bool:
-    """Whether a field of a hot hash is there as long as the tail has events."""
+    """Tells whether a field of a hot hash is there as long as the tail has events."""
     return name == keys.TAIL_COUNT or name.startswith((keys.TAIL_FIELDS, keys.tail_head(b"")))
 
 

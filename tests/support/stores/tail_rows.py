@@ -1,4 +1,4 @@
-"""Rows of a source go through the JVM's tail writer into a real store, without Kafka, parsed as a stream parses them.
+"""Rows of a source go through the JVM's tail writer into a real store, without Kafka, parsed as streamed.
 
 frame, placed = bench.frame(records)
 writer = Writer(session, bench.spec(placed)); writer.write(frame); writer.close()
@@ -103,7 +103,7 @@ class Bench:
         return frame_of(stamped, plan, [self.deployment.unit(name) for name in plan.units])
 
     def spec(self, placed: Sequence[Placed], incarnation: ServerRun | None = None, **changed: Any) -> str:
-        """What the writer is made of; changed: members of the JSON."""
+        """The text that the writer is made of; changed: members of the JSON."""
         with self.store() as store:
             marks, here = store.run(ReadMetadata()), store.incarnation
         text = spec_of(self.settings, self.plan(), marks, incarnation or here, placed)

@@ -1,4 +1,4 @@
-"""Each primitive of an aggregate's contract says whether it is required; what cannot be deducted has no deduct."""
+"""Every primitive of an aggregate's contract says whether it is required; what cannot be deducted has no deduct."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an aggregate is made of: parameters, types that it can read, what it stores, what it gives."""
+"""Parts of an aggregate: parameters, types that it can read, what it stores, what it gives."""
 
 from __future__ import annotations
 

@@ -38,7 +38,7 @@ def summed(values: object, groups: np.ndarray, n: int, kind: pa.DataType) -> Col
 
 @pytest.fixture(params=["few groups", "whole columns", "runs of groups"])
 def path(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    """Each way through the addition, whatever the number of groups."""
+    """The ways through the addition, whatever the number of groups."""
     monkeypatch.setattr(limbs, "FEW_GROUPS", 2**30 if request.param == "few groups" else 0)
     monkeypatch.setattr(limbs, "CELLS", 16 if request.param == "runs of groups" else 2**22)
     monkeypatch.setattr(limbs, "LONG_CHUNK", 3)  # carries between chunks

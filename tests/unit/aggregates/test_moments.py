@@ -46,7 +46,7 @@ EVERY = [
 
 @pytest.fixture(params=["few groups", "whole columns", "runs of groups"])
 def path(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    """Each way through the addition, whatever the number of groups."""
+    """The ways through the addition, whatever the number of groups."""
     monkeypatch.setattr(limbs, "FEW_GROUPS", 2**30 if request.param == "few groups" else 0)
     monkeypatch.setattr(limbs, "CELLS", 16 if request.param == "runs of groups" else 2**22)
     monkeypatch.setattr(limbs, "LONG_CHUNK", 3)  # carries between chunks
@@ -96,7 +96,7 @@ def test_groups_come_to_the_exact_value_of_their_events_on_every_path(unbound: A
 
 
 def value(unbound: Aggregate, rows: Sequence[dict[str, Any]], types: dict[str, pa.DataType] | None = None) -> Any:
-    """What an aggregate comes to over rows a second apart."""
+    """The value of an aggregate over rows a second apart."""
     aggregate = unbound.bind(types or {name: pa.float64() for name in rows[0]} if rows else TYPES)
     events = [Event(i * 1_000_000, 0, 0, 0, i, row) for i, row in enumerate(rows)]
     partial = aggregate.accumulate_columns(columns_of(aggregate, events), np.zeros(len(events), np.int64), 1)

@@ -34,7 +34,7 @@ def text(state: Any) -> Any:
 
 
 def answer(aggregate: Any, values: list[Any]) -> Any:
-    """Of events that came in reverse order."""
+    """The answer over events that came in reverse order."""
     bound = aggregate.bind(TYPES)
     events = [Event(i, 0, 0, 0, i, {"x": x}) for i, x in enumerate(values)]
     rows = Rows.from_events(events[::-1], TYPES)

@@ -1,4 +1,4 @@
-"""The full check finds what is wrong, compares the same of one seed, and its quick sums are the brute force's."""
+"""The full check finds what is wrong, repeats itself with a seed, and sums as brute force does."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the surge's figures are made of: lag, drains, batches and what was answered, each of its own part of the run."""
+"""Parts of the surge's figures: lag, drains, batches and what was answered, each of its own part of the run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Of the rows that Spark's workers get, every window's are answered as one, however they are cut into batches."""
+"""Windows of the rows that Spark's workers get are answered as one, however they are cut into batches."""
 
 from __future__ import annotations
 

@@ -39,7 +39,7 @@ def answer(aggregate: Aggregate, chosen: Sequence[Event]) -> Any:
 
 
 def told(aggregate: Aggregate, chosen: Sequence[Event]) -> Any:
-    """What the judge says; None where it says that the answer is approximate."""
+    """The judge's value; None where it says that the answer is approximate."""
     places = [(f"{e.topic_hi:016x}{e.topic_lo:016x}", e) for e in chosen]
     rows = [Row(e.time, topic, e.partition, e.offset, _plus(e.columns)) for topic, e in places]
     found = judged(rows, {**aggregate.spec(), END: AT})

@@ -1,4 +1,4 @@
-"""Of a window of rows the check takes the latest, in its own total order, whatever engine runs its SQL."""
+"""The check takes the latest rows of a window, in its own total order, whatever engine runs its SQL."""
 
 from __future__ import annotations
 

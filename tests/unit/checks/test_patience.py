@@ -1,4 +1,4 @@
-"""The check waits for a store that restarts under it, asks nothing twice that was answered, and gives up in time."""
+"""The check waits for a store that restarts, repeats no answered question, and gives up in time."""
 
 from __future__ import annotations
 

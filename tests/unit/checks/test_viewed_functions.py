@@ -1,4 +1,4 @@
-"""The check's SQL gives a row function's column, and leaves out the rows without a value, as the local engine does."""
+"""The check's SQL gives a row function's column, and leaves out rows without a value, as locally."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ VIEW = sw.FeatureView(
 
 
 def one_row_a_call(function: RowFunction) -> Callable[..., dict[str, Any]]:
-    """As the check's workers call it; DuckDB counts the arguments of what it is given."""
+    """Calls the function as the check's workers do; DuckDB counts the arguments of what it is given."""
 
     def called(*values: Any) -> dict[str, Any]:
         types = (pa.int64() if kind == "long" else pa.float64() for kind in function.types)

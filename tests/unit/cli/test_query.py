@@ -33,7 +33,7 @@ def in_the_example(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 
 def rows(capsys: pytest.CaptureFixture[str], *arguments: str) -> list[dict[str, Any]]:
-    """What the command prints for programs; it must succeed."""
+    """The command's output for programs; it must succeed."""
     code = main(["sql", *arguments, "--json"])
     said = capsys.readouterr()
     assert code == 0, said.err

@@ -28,7 +28,7 @@ def packed(value: object) -> bytes:
 
 
 def answer(entities: list[dict[str, Any]]) -> dict[str, Any]:
-    """As the API writes it: each entity's feature is its own number."""
+    """The answer as the API writes it: each entity's feature is its own number."""
     return {
         "mode": "live",
         "t": "2026-01-31T12:00:00Z",

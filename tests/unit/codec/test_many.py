@@ -1,4 +1,4 @@
-"""What opens many stored values at once opens each as the reader of one does, and refuses what that refuses."""
+"""A reader of many stored values opens each as the reader of one does, and refuses what that refuses."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `slicewise status` says of emission and tail is what a person on call asks first."""
+"""The words of `slicewise status` on emission and tail are what a person on call asks first."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Boards are made of ticks, and what late events change of them is said once, the same by whoever says it."""
+"""Boards are made of ticks, and late changes of them are said once, the same by whoever says it."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ WINDOW = DEPLOYMENT.resolve("songs:plays_10s")[1].window
 
 @dataclass
 class Said:
-    """Where corrections go in these tests; contents are as a topic would keep them."""
+    """Receiver of corrections in these tests; contents are as a topic would keep them."""
 
     records: list[tuple[str, bytes, bytes]] = field(default_factory=list)
     stands: int = 0

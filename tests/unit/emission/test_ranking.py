@@ -1,4 +1,4 @@
-"""The rows of a board follow from values and keys alone, and corrections lead to the rows of a new count."""
+"""Values and keys alone decide a board's rows, and corrections lead to the rows of a new count."""
 
 from __future__ import annotations
 

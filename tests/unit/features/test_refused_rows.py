@@ -1,4 +1,4 @@
-"""What refuses a row refuses it in the whole view: in slices and in event lists, on every path, counted by reason."""
+"""A row is refused in the whole view: in slices and in event lists, on every path, counted by reason."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ from slicewise.spark.microbatch import apply as fold
 
 @sw.row_function(output="double")
 def per_item(amount: pa.Array, items: pa.Array) -> pa.Array:
-    """What an item cost."""
+    """The cost of an item."""
     return pc.divide(amount, items)
 
 

@@ -1,4 +1,4 @@
-"""Whatever a text holds, its refusal is in our words: no parser's, no engine's and no library's name stands in it."""
+"""A refusal of any text is in our words: no parser's, no engine's and no library's name stands in it."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ HOLES = (
 
 
 def own_words(error: sw.SlicewiseError, text: str) -> bool:
-    """Whether it speaks as we do, apart from the text that it cites, and says what to do."""
+    """Tells whether it speaks as we do, apart from the text that it cites, and says what to do."""
     said = "\n".join((error.what, str(error.expected), error.next_step or "")).replace(repr(text), "")
     return not FOREIGN.search(said) and bool(error.next_step)
 

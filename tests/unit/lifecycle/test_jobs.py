@@ -1,4 +1,4 @@
-"""What a job is asked to do, from its Airflow run."""
+"""A job's Airflow run decides what it is asked to do."""
 
 from __future__ import annotations
 

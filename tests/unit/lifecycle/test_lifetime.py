@@ -1,4 +1,4 @@
-"""When a horizon moves: nothing before it is dirty, it never goes back, and what came late is written anew."""
+"""A horizon moves when nothing before it is dirty, never goes back, and what came late is written anew."""
 
 from __future__ import annotations
 

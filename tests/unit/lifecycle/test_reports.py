@@ -1,4 +1,4 @@
-"""What a job reports is read from its output, and shown as a table."""
+"""A job's report is read from its output, and shown as a table."""
 
 from __future__ import annotations
 

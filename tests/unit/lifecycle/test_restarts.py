@@ -1,4 +1,4 @@
-"""A server that died comes back at once, then ever later, and its waits are forgotten once it has lived for long."""
+"""A server that died comes back at once, then ever later; a long life ends its waits."""
 
 from __future__ import annotations
 

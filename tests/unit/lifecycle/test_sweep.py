@@ -1,4 +1,4 @@
-"""Which keys the sweep finds, and what expiry it gives them."""
+"""The sweep finds keys, and gives them an expiry, by its rules."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How Airflow is asked: again after a server error where that is safe, and never twice for one run."""
+"""Airflow is asked again after a server error where that is safe, and never twice for one run."""
 
 from __future__ import annotations
 

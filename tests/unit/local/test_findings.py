@@ -1,4 +1,4 @@
-"""What a platform's own folder knows beside its store is part of what is wrong."""
+"""A platform's own folder knows of faults that its store does not."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A newcomer is shown the first answer that says something, and the stream is not called done while the past loads."""
+"""A newcomer is shown the first answer that says something; no stream is done while the past loads."""
 
 from __future__ import annotations
 

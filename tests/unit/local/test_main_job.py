@@ -28,7 +28,7 @@ def test_an_hour_without_events_is_asked_for_once() -> None:
 
 
 def left(dirty: int, over_until: str) -> dict[str, str]:
-    """What a compaction leaves in the store."""
+    """The record that a compaction leaves in the store."""
     report = {"job": "compact", "dirty": dirty, "over_until": over_until, "hours": [1]}
     return {"job:compact": job_record(report, ok=True, at_us=0)}
 

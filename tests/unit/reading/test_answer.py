@@ -397,7 +397,7 @@ def test_units_that_are_merged_together_answer_as_if_each_were_merged_alone(
 
 
 def every_total(t: int) -> frozenset[Total]:
-    """Of all days and pentads that a window at t reaches."""
+    """The totals of all days and pentads that a window at t reaches."""
     days = range(t // DAY_US - 41, t // DAY_US + 1)
     return frozenset([*days, *(FiveDays(day // PENTAD_DAYS) for day in days)])
 

@@ -1,4 +1,4 @@
-"""What a reader remembers of compacted hours is found by all of their bytes, and takes bounded memory."""
+"""A reader's memory of compacted hours is found by all of their bytes, and takes bounded room."""
 
 from __future__ import annotations
 

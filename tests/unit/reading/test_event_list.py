@@ -54,7 +54,7 @@ def members(unit: StorageUnit, events: Sequence[Made]) -> list[bytes]:
 def fetched(
     unit: StorageUnit, events: Sequence[Made], ranges: Sequence[tuple[int, int, int]]
 ) -> list[list[bytes | None]]:
-    """What a store gives for these ranges."""
+    """The members that a store gives for these ranges."""
     ordered = sorted(events)
     found: list[list[bytes | None]] = []
     for first, last, newest in ranges:

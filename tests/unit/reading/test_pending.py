@@ -1,4 +1,4 @@
-"""Which events of a tail count is the same looked at one by one, at once, and as events that are alike."""
+"""A tail's events that count are the same looked at one by one, at once, and as events that are alike."""
 
 from __future__ import annotations
 

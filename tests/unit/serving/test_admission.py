@@ -1,4 +1,4 @@
-"""Who is answered, waits or is refused: nobody waits beyond the patience, nobody is forgotten, nobody takes all."""
+"""Requests are answered, wait or are refused: nobody waits beyond the patience, nobody is forgotten, nobody takes all."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ LIMITS = Limits(at_once=4, patience_s=0.1, waiting=6)
 
 
 def filled(limits: Limits = LIMITS, client: str = "a") -> tuple[Admission, list[Ticket]]:
-    """As many in work as there may be."""
+    """An admission with as many in work as there may be."""
     admission = Admission(limits)
     return admission, [admission.arrive(client, 0.0)[0] for _ in range(limits.at_once)]
 

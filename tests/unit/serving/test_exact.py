@@ -1,4 +1,4 @@
-"""What is served of exact windows is what `evaluate` answers, as bytes; what a list no longer has is refused."""
+"""Exact windows are served as `evaluate` answers them, as bytes; what a list no longer has is refused."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is answered at the edges is what was asked for: by definition, by token and by window."""
+"""Answers at the edges are what was asked for: by definition, by token and by window."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whatever is heard of lost events is told with every answer that they touch, and who cannot hear says so."""
+"""Lost events that are heard of are told with every answer that they touch, and who cannot hear says so."""
 
 from __future__ import annotations
 
@@ -137,7 +137,7 @@ def client_of(service: FeatureService, connection: SyncConnection) -> Client:
 
 
 class Broken(Exception):
-    """What no part of slicewise raises."""
+    """Error that no part of slicewise raises."""
 
 
 def test_a_client_gives_the_answer_that_it_has_whatever_befalls_its_listening(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,4 +1,4 @@
-"""What is answered of a tail is training by token and `evaluate`, as bytes, before the fold has it and after."""
+"""Answers with a tail are training by token and `evaluate`, as bytes, before the fold has it and after."""
 
 from __future__ import annotations
 
@@ -200,8 +200,8 @@ def test_a_tail_of_another_life_of_the_store_is_left_out_until_the_next_one_begi
 def test_pending_events_that_were_answered_are_not_taken_back_by_a_restart(
     view: str, remembers: bool, switched_off: bool
 ) -> None:
-    """A process that saw no answer before refuses by the fields that the store still holds, also where no tail begins
-    any more and the driver has removed the mark of the last."""
+    """A process that saw no answer before refuses by the fields that the store still holds. It does so also where no tail
+    begins any more and the driver has removed the mark of the last."""
     world = World()
     before = world.ask_view(view)
     world.server.restart()
@@ -266,7 +266,7 @@ def test_answered_events_that_a_crash_took_from_the_tail_are_missed_over_all_liv
 
 
 def test_what_a_global_view_answered_is_missed_also_once_another_partition_has_begun() -> None:
-    """Its entity has a tag of each partition of which something was applied: those become more."""
+    """The view's entity has a tag of each partition of which something was applied: those become more."""
     world = World(to_come=True)
     world.server = MemoryServer(ManualClock(NOW))
     world.connection = SyncConnection(lambda: open_memory(world.server))
@@ -294,7 +294,7 @@ def test_what_a_global_view_answered_is_missed_also_once_another_partition_has_b
 @pytest.mark.parametrize("view", ["few", "wide", "ever"])
 @pytest.mark.parametrize("remembers", [True, False])
 def test_pending_events_of_a_topic_that_is_gone_are_waited_for_by_nobody(view: str, remembers: bool) -> None:
-    """It was deleted and made again: what the log of before held beyond the ledger does not come again."""
+    """The topic was deleted and made again: what the log of before held beyond the ledger does not come again."""
     world = World()
     world.ask_view(view)
     world.server.restart()

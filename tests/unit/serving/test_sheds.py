@@ -1,4 +1,4 @@
-"""Who cannot be answered in time is refused in time, over real sockets: nobody waits where nobody refuses."""
+"""A request that cannot be answered in time is refused in time, over real sockets: nobody waits where nobody refuses."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def serving(monkeypatch: pytest.MonkeyPatch, store_s: float, merge_s: float, lim
 
 
 def asked(port: int, requests: list[bytes]) -> list[Reply]:
-    """Each on a connection of its own, all at once; fails where one of them has no answer."""
+    """Sends the requests on connections of their own, all at once; fails where one of them has no answer."""
     made = [Connection("127.0.0.1", port) for _ in requests]
     begun, found = time.perf_counter(), dict[Connection, Reply]()
     for each, request in zip(made, requests, strict=True):

@@ -1,4 +1,4 @@
-"""What leaves the service is what its type says, and the earliest time named is the earliest."""
+"""Values leave the service as their type says, and the earliest time named is the earliest."""
 
 from __future__ import annotations
 

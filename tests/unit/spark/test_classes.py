@@ -1,4 +1,4 @@
-"""A job's classes are kept for the next job under the jars and the Java that they came from, and fail none."""
+"""A job's classes are kept for the next job under their jars and Java, and fail none."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def archives(settings: Settings) -> list[Path]:
 
 
 def left(settings: Settings, *, fails: bool = False) -> str:
-    """What a JVM under the option does at its end."""
+    """Ends a JVM under the option as it would end."""
     with leaving(settings) as option:
         if LEAVES in option:
             part_of(option).write_bytes(b"classes")

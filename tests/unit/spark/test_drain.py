@@ -15,7 +15,7 @@ def test_a_batch_that_begins_while_the_query_is_stopped_does_nothing_and_holds_n
     query.paced, query._checkpoint, query._log = False, tmp_path / "none", None  # type: ignore[assignment]
 
     class Spark:
-        """Its stop interrupts its thread, which ignores that within a batch, and waits for it."""
+        """Spark whose stop interrupts its thread, which ignores that within a batch, and waits for it."""
 
         stuck: bool | None = None
 

@@ -1,4 +1,4 @@
-"""What the stream's tasks and the backfill's bring into a list is one and the same, whoever comes first."""
+"""The stream's tasks and the backfill's bring one and the same into a list, whoever comes first."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ plays = sw.KafkaSource(
 
 
 def records(partition: int, count: int) -> pa.Table:
-    """As Spark gives a task the records of a partition."""
+    """Records of a partition as Spark gives them to a task."""
     chance = random.Random(SEED + partition)
     return pa.table(
         {

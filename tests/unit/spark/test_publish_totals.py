@@ -44,7 +44,7 @@ def view(entity: list[str]) -> FeatureView:
 
 
 def values_of(count: int) -> list[int]:
-    """Of the events, in their order."""
+    """Values of the events, in their order."""
     chance = random.Random(SEED + 1)
     return [chance.randrange(100) for _ in range(count)]
 

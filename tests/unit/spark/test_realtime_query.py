@@ -1,4 +1,4 @@
-"""A tail's query is relieved where it has acknowledged all, ends once the next has caught up, and falls with it."""
+"""A tail's query is relieved where all is acknowledged, ends once the next caught up, and falls with it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the tail says is the sum of what its writers acknowledged since the driver began, whoever of them began anew."""
+"""The tail's figures are the sum of what its writers acknowledged since the driver began, whoever of them began anew."""
 
 from __future__ import annotations
 

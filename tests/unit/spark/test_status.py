@@ -1,4 +1,4 @@
-"""What the stream says of its progress is what it applied: a heartbeat alone is none."""
+"""The stream's progress is what it applied: a heartbeat alone is none."""
 
 from __future__ import annotations
 

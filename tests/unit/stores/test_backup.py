@@ -1,4 +1,4 @@
-"""A copy of the marks keeps the largest ledger and the newest deployment that were seen, and is one whole text."""
+"""A copy of the marks keeps the largest ledger and the newest deployment seen, as one whole text."""
 
 from __future__ import annotations
 

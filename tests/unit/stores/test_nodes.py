@@ -1,4 +1,4 @@
-"""Which node has a key never changes, and what several nodes claim together is what each of them holds."""
+"""A key's node never changes, and what several nodes claim together is what each of them holds."""
 
 from __future__ import annotations
 

@@ -45,7 +45,7 @@ NODES = NodesContext(
 
 
 class Refused(Exception):
-    """What a node says of an operation that it does not take."""
+    """Refusal by a node of an operation that it does not take."""
 
 
 @dataclass(frozen=True)
@@ -92,7 +92,7 @@ class OfName(Named, Owner[str]):
 
 
 def asked(operation: Operation[str]) -> tuple[str | type[Exception], list[list[int]]]:
-    """What an operation comes to over the nodes, and which of them each exchange asks."""
+    """The result of an operation over the nodes, and which of them each exchange asks."""
     exchanges: list[list[int]] = []
 
     def run(commands: Sequence[Any]) -> list[Any]:

@@ -1,4 +1,4 @@
-"""What the JVM writes for the tail and what Python writes are the same bytes: both hold these golden vectors.
+"""The JVM writes the same bytes for the tail as Python: both hold these golden vectors.
 
 The Java tests (include/slicewise/jvm/src/test/java) read the same file.
 """

@@ -1,4 +1,4 @@
-"""What a spine needs is archived before it is answered; what nothing can bring is refused with the next step."""
+"""A spine's needs are archived before it is answered; what nothing can bring is refused with the next step."""
 
 from __future__ import annotations
 

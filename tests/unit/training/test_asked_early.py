@@ -1,4 +1,4 @@
-"""What is wrong with a spine is said before a store, the log or Spark is asked for anything."""
+"""A wrong spine is refused before a store, the log or Spark is asked for anything."""
 
 from __future__ import annotations
 

@@ -45,7 +45,7 @@ def _events(seed: int, n: int = 300) -> list[dict[str, Any]]:
 
 
 def _wanted(raw: list[Any], column: str, key: dict[str, Any], end: int) -> Any:
-    """Of a lifetime that ends there, before its offset."""
+    """The value of a lifetime that ends there, before its offset."""
     if column.endswith("_offset_5d"):
         column, end = column.removesuffix("_offset_5d"), end - 5 * DAY_US
     own = [e for e in raw if all(e.columns[name] == value for name, value in key.items())]

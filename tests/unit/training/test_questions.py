@@ -1,4 +1,4 @@
-"""A row asks in a column of its own, in evaluate and in a training set alike, and is refused where it cannot."""
+"""A row asks in a column of its own, in evaluate and training alike; elsewhere it is refused."""
 
 from __future__ import annotations
 

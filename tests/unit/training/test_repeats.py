@@ -55,7 +55,7 @@ def given(records: Sequence[Record]) -> list[dict[str, Any]]:
 
 
 def counted(records: Sequence[Record]) -> list[Record]:
-    """What the view counts, by the words of the definition: of what its condition takes."""
+    """The records that the view counts, by the words of the definition: of what its condition takes."""
     return once([r for r in records if r.event["song_id"] != "s2"], ["user_id"], HOUR_US, MOST)
 
 

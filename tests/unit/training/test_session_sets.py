@@ -48,7 +48,7 @@ def archive_of(seed: int) -> tuple[list[OracleEvent], ListedArchive]:
 
 
 def held(events: list[OracleEvent], ref: str, end: int) -> list[OracleEvent]:
-    """What the window of a feature holds that is asked for at `end`."""
+    """The events of the window of a feature that is asked for at `end`."""
     window = REFS[ref].window
     end -= window.offset_us
     if isinstance(window, Sliding):

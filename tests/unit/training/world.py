@@ -261,6 +261,6 @@ class ListedArchive:
         return self._until(seq).below(source, columns, cover, kafka_us, seq)
 
     def _until(self, seq: int) -> GivenArchive:
-        """What the archives up to this one hold."""
+        """The archive of the archives up to this one."""
         table = pa.concat_tables(self.tables)
         return GivenArchive(table.filter(pa.array(table["seq"].to_numpy() <= seq)))

@@ -35,7 +35,7 @@ def counted(
 
 
 def around(window: Window | str, at_us: int, edge_us: int, mode: Mode = "event_time", cut: str = "1m") -> list[int]:
-    """How often an event counts that lies a microsecond before the edge, at it, and a microsecond after it."""
+    """The counts of an event a microsecond before the edge, at it, and a microsecond after it."""
     return counted(window, [at_us], [[edge_us - 1], [edge_us], [edge_us + 1]], mode, cut)
 
 

@@ -1,4 +1,4 @@
-"""Where a session begins and ends, to the microsecond. Gap 10m, at most 1h, slices of 1m."""
+"""A session begins and ends by these rules, to the microsecond. Gap 10m, at most 1h, slices of 1m."""
 
 from __future__ import annotations
 

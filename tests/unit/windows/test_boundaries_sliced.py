@@ -1,4 +1,4 @@
-"""Where windows of slices begin and end, to the microsecond; `[` is in the window, `)` is not. Slices of 1m."""
+"""Windows of slices begin and end by these rules, to the microsecond; `[` is in the window, `)` is not. Slices of 1m."""
 
 from __future__ import annotations
 

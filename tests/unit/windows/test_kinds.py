@@ -1,4 +1,4 @@
-"""Every kind of window is one class that holds its own fields alone, and is stored as the fields of all of them."""
+"""Every kind of window is one class with its own fields alone, stored as the fields of all."""
 
 from __future__ import annotations
 

@@ -149,12 +149,12 @@ class Bucketed(Aggregate):
 
     @cached_property
     def key(self) -> ValueType:
-        """How the keys are stored."""
+        """The stored type of the keys."""
         return ValueType(key_type(self.type_of(self.by)))
 
     @property
     def counts(self) -> bool:
-        """Whether the events of a bucket are all that is asked of it."""
+        """Tells whether the events of a bucket are all that is asked of it."""
         return isinstance(self.aggregate, Count) and self.aggregate.column is None
 
     @cached_property
@@ -217,7 +217,7 @@ class Bucketed(Aggregate):
         return self._columns(more, universe, pairs, n, inner)
 
     def _buckets(self, partials: Columns) -> tuple[Int64, Columns]:
-        """Of all buckets how many events they have, and their partials."""
+        """The number of events of every bucket, and the buckets' partials."""
         offsets = partials.lists("key").offsets
         n = aligned(partials, "n", offsets).values
         if self.counts:

@@ -78,7 +78,7 @@ def _examples(cls: type[Any]) -> Sequence[Invertible]:
 @register(_examples)
 @dataclass(frozen=True)
 class Histogram(Invertible):
-    """How many values lie in each bin: struct<under, bins: list, over>; a null is in none.
+    """Number of values in each bin: struct<under, bins: list, over>; a null is in none.
 
     edges: ascending; bin i holds edges[i] <= value < edges[i + 1], `over` all from the last edge
     on. A number is an int, a float (by its exact value) or a Decimal. Partial: `bin` (0 is under),
@@ -140,7 +140,7 @@ class Histogram(Invertible):
 
     @cached_property
     def value(self) -> ValueType:
-        """How the column is stored."""
+        """The stored type of the column."""
         return ValueType(self.type_of(self.column))
 
     @cached_property

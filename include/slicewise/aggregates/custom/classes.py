@@ -1,4 +1,4 @@
-"""A user's aggregate is the text of its class, and its methods can do nothing but compute from what they are given.
+"""A user's aggregate is the text of its class. Its methods can only compute from what they are given.
 
 The rules are those of `functions`: the text travels in the definition, and every process compiles what
 was deployed. What the partial depends on is told apart from what only `finish` says.
@@ -41,7 +41,7 @@ OF_ARRAYS = frozenset(("at", "reduceat", "astype", "size"))
 
 @dataclass(frozen=True)
 class OwnClass:
-    """What the text of a class states. columns: per role the types that it may have; fields: the partial as data;
+    """The statements of a class's text. columns: per role the types that it may have; fields: the partial as data;
     parameters: name -> type and default (None: must be given); stored: digest of all that stored bytes depend on."""
 
     name: str

@@ -1,4 +1,4 @@
-"""A fold sees all events of its window once each, in the total order, or says that there were too many.
+"""A fold sees all events of its window once each, in total order, or says that they were too many.
 
 Stored is the sorted list; the fold itself runs when a value is finished, so that no function of a
 user's runs while events are taken in.
@@ -139,7 +139,7 @@ class Ordered(Aggregate):
 
     @cached_property
     def values(self) -> tuple[ValueType, ...]:
-        """How each column is stored."""
+        """The stored type of each column."""
         return tuple(ValueType(self.type_of(column)) for column in self.columns)
 
     @cached_property
@@ -184,7 +184,7 @@ class Ordered(Aggregate):
         return Columns(n_groups, values)
 
     def _choose(self, time: Any, ties: Any, groups: Int64, n_groups: int, beyond: Any) -> tuple[Int64, Int64, Any]:
-        """Which events are kept, the offsets of the groups among them, and which groups have too many."""
+        """Chooses the events that are kept. Gives also the groups' offsets among them, and the groups that have too many."""
         if self.policy == NEWEST:
             return *choose(time, ties, groups, n_groups, self.cap, newest=True), np.zeros(n_groups, np.uint8)
         beyond = beyond | (np.bincount(groups, minlength=n_groups) > self.cap)

@@ -50,7 +50,7 @@ _REFUSED: Mapping[type[ast.AST], str] = {
 
 
 def source_of(functions: Sequence[Callable[..., Any]], arguments: Sequence[int]) -> str:
-    """Their source as one text; arguments: how many each takes. Raises DefinitionError for what cannot be kept as
+    """Gives their source as one text; arguments: how many each takes. Raises DefinitionError for what cannot be kept as
     text."""
     texts = [_text(function, n) for function, n in zip(functions, arguments, strict=True)]
     text = "\n\n".join(texts)

@@ -1,4 +1,4 @@
-"""An aggregate of a user's own stores what the text of its class makes of events, and nothing it does breaks a batch.
+"""A user's aggregate stores what the text of its class makes of events. Nothing that it does breaks a batch.
 
 An event with a null among its columns does not count. What raises, or gives a state that is not of
 the declared fields, makes the partial a failed one for ever: null with `function_error`.
@@ -47,7 +47,7 @@ def _examples(cls: type[Any]) -> Sequence[Aggregate]:
 @register(_examples)
 @dataclass(frozen=True)
 class Own(Aggregate):
-    """What a class of the user's answers (docs/adr/0045); null without events that have all columns.
+    """Answer of a class of the user's (docs/adr/0045); null without events that have all columns.
 
     Partial: `n` (events; -1 failed for ever), then the class's fields.
     """
@@ -81,7 +81,7 @@ class Own(Aggregate):
 
     @property
     def own(self) -> OwnClass:
-        """What the text states."""
+        """The class that the text states."""
         return read_class(self.source)
 
     def spec(self) -> dict[str, Any]:
@@ -168,7 +168,7 @@ class Own(Aggregate):
         return self._placed(self._by_columns("accumulate_columns", typed, inner, counts), present, n_groups)
 
     def combined(self, partials: Columns, groups: Int64, n_groups: int) -> Columns | None:
-        """As `accumulated`."""
+        """Combines partials by the class's own method, as `accumulated`."""
         n = partials.fixed("n")
         if "combine_columns" not in self.own.methods or (n < 0).any():
             return None
@@ -194,7 +194,7 @@ class Own(Aggregate):
         return values, groups if every else groups[valid]
 
     def _by_columns(self, method: str, given: Mapping[str, Any], groups: Int64, counts: Int64) -> Columns | None:
-        """What the class's own method makes of these rows, in groups none of which is empty; None where it raises or
+        """Runs the class's own method over these rows, in groups none of which is empty. None where it raises or
         gives other arrays than the fields say: then each row is taken alone."""
         n = len(counts)
         try:
@@ -298,7 +298,7 @@ class Own(Aggregate):
         return self._failed
 
     def _kept(self, method: str, n: int, given: Any) -> State:
-        """What a method gave as it is stored; told where it is not of the declared fields."""
+        """The stored form of what a method gave; told where it is not of the declared fields."""
         state = self._state(n, given)
         if state[0] < 0:
             kinds = dict(self.own.fields)

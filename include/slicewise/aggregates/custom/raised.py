@@ -1,7 +1,7 @@
-"""Where a user's function raised is told to whoever tries a definition out; what is stored and answered stays the same.
+"""A user's function that raises is reported to whoever tries the definition out; stored bytes and answers stay the same.
 
 Its value is null, or its row is left out, by rule and in every process alike (docs/adr/0045 to 0047). Nobody listens
-but where a definition is tried: elsewhere the error code alone is told.
+except where a definition is tried: elsewhere the error code alone is told.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _WRITTEN: dict[str, tuple[str, tuple[int, ...]]] = {}
 
 @contextmanager
 def listening() -> Iterator[Counter[Raised]]:
-    """What functions raise inside, and how often."""
+    """Counts what functions raise inside."""
     heard: Counter[Raised] = Counter()
     before = _HEARD.set(heard)
     try:

@@ -1,4 +1,4 @@
-"""What a user derives from: a class of it is no aggregate itself, but makes one of its own text."""
+"""A user derives from a class that is no aggregate itself, but makes one of its own text."""
 
 from __future__ import annotations
 

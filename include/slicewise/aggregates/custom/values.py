@@ -1,4 +1,4 @@
-"""What the fields of a user's class hold has one stored form each, and nothing of another type is stored.
+"""Every field of a user's class has one stored form; nothing of another type is stored.
 
 An integer of any size is the fewest bytes that hold it, two's complement, big-endian, none of zero; it and a
 text stand as a list of one.
@@ -22,7 +22,7 @@ _LISTS: Mapping[str, str] = {"list<long>": "<i8", "list<double>": "<f8"}
 
 
 def answer_of(value: Any, output: str) -> Any:
-    """What a class answered, in its one form; `Failed` where it is not of the declared type."""
+    """The answer of a class in its one form; `Failed` where it is not of the declared type."""
     if value is None:
         return None
     if output == "double" and type(value) in (int, float):

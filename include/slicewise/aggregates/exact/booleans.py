@@ -1,4 +1,4 @@
-"""And and or follow from how many values are true and how many false; nulls are neither."""
+"""`and` and `or` follow from the counts of true and of false values; nulls are neither."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def _examples(cls: type[Any]) -> Sequence[Invertible]:
 
 @dataclass(frozen=True)
 class BooleanCounts(Invertible):
-    """What boolean and and or share: `n_true` and `n_false`."""
+    """Partial of boolean and and or: `n_true` and `n_false`."""
 
     column: str
 
@@ -101,7 +101,7 @@ def _finished(partials: Columns, values: NDArray[np.bool_]) -> Finished:
 @register(_examples)
 @dataclass(frozen=True)
 class BoolAnd(BooleanCounts):
-    """Whether all values that are not null are true; null without any."""
+    """True where all values that are not null are true; null without any."""
 
     kind = "bool_and"
 
@@ -115,7 +115,7 @@ class BoolAnd(BooleanCounts):
 @register(_examples)
 @dataclass(frozen=True)
 class BoolOr(BooleanCounts):
-    """Whether any value that is not null is true; null without any."""
+    """True where any value that is not null is true; null without any."""
 
     kind = "bool_or"
 

@@ -1,4 +1,4 @@
-"""A decaying sum is the exact sum of value · weight(its instant), divided once by that of the instant of ages.
+"""A decaying sum is the exact sum of value · weight(its instant). The weight of the instant of ages divides it once.
 
 Weights have one landmark for ever (`halving`), so that no partial is ever rewritten as time passes.
 """
@@ -67,7 +67,7 @@ NONE = 2**63 - 1
 
 @dataclass(frozen=True)
 class Decayed(Aggregate):
-    """What decaying sums and counts share. Nulls do not count.
+    """Base of decaying sums and counts. Nulls do not count.
 
     Partial: `n` values; `first` and `last`, the whole half-lives since the epoch of the earliest
     and the latest event (0 without any); their sum of value · weight as the integer of

@@ -57,7 +57,7 @@ def _shapes(cls: type[Any]) -> Sequence[SeveralSums]:
 
 @dataclass(frozen=True)
 class PowerSums(SeveralSums):
-    """What the moments of a column share: Σx^k of the values that are not null, k from 1 to a degree.
+    """Power sums of a column, for its moments: Σx^k of the values that are not null, k from 1 to a degree.
 
     Partial: `n`, and `s1`, `s2` and so on, Σx^k in units^k (1, 10^-scale, or 2^-1074 of doubles).
     """
@@ -124,7 +124,7 @@ class PowerSums(SeveralSums):
 
 @dataclass(frozen=True)
 class Divided(PowerSums):
-    """What variance and standard deviation share."""
+    """Base of variance and standard deviation."""
 
     degree = 2
     population: bool = False
@@ -179,7 +179,7 @@ class Stddev(Divided):
 
 @dataclass(frozen=True)
 class Shape(PowerSums):
-    """What skewness and kurtosis share, which are asked for together: sums up to the fourth power."""
+    """Base of skewness and kurtosis, which are asked for together: sums up to the fourth power."""
 
     degree = 4
 

@@ -1,4 +1,4 @@
-"""What two columns tell of each other is a rational number of exact sums and products, rounded once at the end."""
+"""The relation of two columns is a rational number of exact sums and products, rounded once at the end."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ class Related:
 
 @dataclass(frozen=True)
 class CrossSums(SeveralSums):
-    """What aggregates of two columns share: Σx, Σy, Σx², Σxy and Σy² of the events where neither is null.
+    """Sums over two columns: Σx, Σy, Σx², Σxy and Σy² of the events where neither is null.
 
     x is the column whose name sorts first, so that all aggregates of two columns share one partial;
     or event time.
@@ -154,7 +154,7 @@ class CrossSums(SeveralSums):
         return [first, second, x * x, x * y, y * y]
 
     def related(self, n: int, sums: Sequence[Shifted]) -> Related | None:
-        """What the sums of finite numbers come to; None where a number is not finite."""
+        """The result of sums of finite numbers; None where a number is not finite."""
         if not_finite(sums[0]) or not_finite(sums[1]):
             return None
         x, y, xx, xy, yy = (exact.LIMB_BITS * shift if total else None for total, shift in sums)
@@ -183,7 +183,7 @@ def _check_names(x: object, y: object, where: str) -> None:
 
 @dataclass(frozen=True)
 class Mutual(CrossSums):
-    """What covariance and correlation share: neither side is before the other."""
+    """Base of covariance and correlation: neither side is before the other."""
 
     x: str
     y: str

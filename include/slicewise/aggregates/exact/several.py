@@ -52,7 +52,7 @@ class Unit:
 
     @staticmethod
     def of(kind: pa.DataType) -> Unit:
-        """Of the numbers of a column."""
+        """The unit of a column's numbers."""
         return Unit(DOUBLE_UNIT) if is_double(kind) else Unit(0, kind.scale) if is_decimal(kind) else Unit()
 
     def stored(self, value: Any) -> int:
@@ -65,7 +65,7 @@ class Unit:
 
 @dataclass(frozen=True)
 class SeveralSums(Invertible):
-    """What aggregates of exact sums over the same events share.
+    """Base of aggregates that hold several exact sums over the same events.
 
     Partial: `n`, how many events count, and per sum `<name>_start` and `<name>_limbs`, the integer
     of `slicewise.aggregates.kernel.limbs`. A sum of values of degree d (of a square 2) counts units^d. NaN
@@ -84,7 +84,7 @@ class SeveralSums(Invertible):
 
     @abstractmethod
     def terms(self, event: Event) -> Sequence[int] | None:
-        """What one event adds to each sum; None if it does not count."""
+        """The addend of one event to each sum; None if it does not count."""
 
     def accepts(self, column: str, kind: pa.DataType) -> str | None:  # noqa: ARG002
         return None if is_number(kind) else NUMBERS
@@ -173,13 +173,13 @@ def operand(kind: pa.DataType, array: pa.Array) -> Operand:
 
 
 def not_finite(total: Shifted) -> bool:
-    """Whether a sum of degree 1 of doubles counts NaN or infinities."""
+    """Tells whether a sum of degree 1 of doubles counts NaN or infinities."""
     number, shift = total  # a zero may stand in any unit
     return number != 0 and number.bit_length() + exact.LIMB_BITS * shift >= exact.FINITE_BITS
 
 
 def rounded(value: float | None) -> float | Failed:
-    """What a rounded rational comes to: null with an error beyond the largest double, zero is +0.0."""
+    """The value of a rounded rational: null with an error beyond the largest double, zero is +0.0."""
     return Failed(OVERFLOW) if value is None else value + 0.0
 
 

@@ -58,7 +58,7 @@ def most_limbs(kind: pa.DataType, degree: int) -> int:
 
 @dataclass(frozen=True)
 class ExactSum(Invertible):
-    """What sum and mean share: the count of values that are not null, and their exact sum.
+    """Base of sum and mean: the count of values that are not null, and their exact sum.
 
     Partial: `n`, and the integer of `slicewise.aggregates.kernel.limbs` in units of 1 (integers),
     10^-scale (decimals) or 2^-1074 (doubles). Where a column allows NaN and infinities, they

@@ -1,4 +1,4 @@
-"""What every aggregate is made of: columns, events, exact digits, hashes and orders.
+"""Parts that every aggregate is made of: columns, events, exact digits, hashes and orders.
 
 Doors: Columns, Rows, Field.
 """

@@ -36,7 +36,7 @@ class Event:
     columns: Mapping[str, Any]
 
     def identity(self) -> Identity:
-        """What the total order compares."""
+        """The identity that the total order compares."""
         time = (self.time + SIGN_BIT) & (2**64 - 1)
         return (time, self.topic_hi, self.topic_lo, self.partition, self.offset)
 

@@ -71,7 +71,7 @@ def order_of(keys: NDArray[Any], groups: Int64, *, stable: bool = False) -> Int6
 
 
 def least_of(keys: NDArray[Any], most: int) -> NDArray[np.bool_]:
-    """Which keys are the `most` least ones; of equal ones the first."""
+    """Marks the `most` least keys; of equal ones the first."""
     if len(keys) <= most:
         return np.ones(len(keys), np.bool_)
     bound = np.partition(keys, most - 1)[most - 1]

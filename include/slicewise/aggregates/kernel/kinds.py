@@ -8,7 +8,7 @@ _SAME = {"bool": "boolean", "halffloat": "float16", "large_string": "string", "s
 
 
 def named(kind: pa.DataType) -> str:
-    """As a schema writes it; what no schema has by a word of the field."""
+    """The type's name in a schema; a type that no schema has gets a word of the field."""
     types = pa.types
     if types.is_dictionary(kind):
         return f"{named(kind.value_type)}, as categories"

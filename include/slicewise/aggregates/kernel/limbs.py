@@ -290,7 +290,7 @@ def total_of_doubles(values: NDArray[np.float64]) -> tuple[int, int]:
 
 
 def _unit_total(total: int, least: int) -> tuple[int, int]:
-    """A sum in units of 2^(least - 53) in units of 2^-1074, and how many limbs it is shifted down by."""
+    """A sum in units of 2^(least - 53), turned into units of 2^-1074, and its shift in limbs."""
     shift = least - 53 + 1074
     if shift < 0:  # a double is a multiple of the unit, and so is their sum
         return total >> -shift, 0
@@ -301,18 +301,18 @@ def _unit_total(total: int, least: int) -> tuple[int, int]:
 
 
 def specials(total: int) -> tuple[int, int, int]:
-    """How many NaN, +infinity and -infinity stand in a sum of doubles."""
+    """The numbers of NaN, +infinity and -infinity in a sum of doubles."""
     counts = (total + (1 << (LIMB_BITS * SPECIAL_LANE - 1))) >> (LIMB_BITS * SPECIAL_LANE)
     return counts & (2**64 - 1), (counts >> 64) & (2**64 - 1), counts >> 128
 
 
 def special_of(value: float) -> int:
-    """What a NaN or an infinity adds to a sum of doubles."""
+    """The addend of a NaN or an infinity to a sum of doubles."""
     return 1 << (LIMB_BITS * (SPECIAL_LANE + (0 if value != value else 2 if value > 0 else 4)))
 
 
 def not_finite(total: int) -> float | None:
-    """What a sum of doubles with NaN or infinities in it comes to; None of a finite one."""
+    """The value of a sum of doubles with NaN or infinities in it; None of a finite one."""
     nan, positive, negative = specials(total)
     if nan or (positive and negative):
         return math.nan
@@ -320,7 +320,7 @@ def not_finite(total: int) -> float | None:
 
 
 def has_specials(start: NDArray[np.int32], limbs: Ragged) -> NDArray[np.bool_]:
-    """Which sums of doubles have NaN or infinities in them [n]."""
+    """Marks the sums of doubles that have NaN or infinities in them [n]."""
     held: NDArray[np.bool_] = start + limbs.lengths > SPECIAL_LANE
     return held
 

@@ -1,4 +1,4 @@
-"""A number is a sign and a magnitude in 32-bit digits, split off a part at a time, so that caches hold it.
+"""A number is a sign and a magnitude in 32-bit digits. It is split off by parts, which caches hold.
 
 Products of magnitudes with 64-bit factors are exact: no digit's product and carries pass 64 bits.
 """
@@ -35,7 +35,7 @@ class Magnitudes:
     """Per value 0 of a NaN, 1 of +infinity, 2 of -infinity, else -1; None: all are finite."""
 
     def take(self, at: Int64) -> Magnitudes:
-        """Those at these places, whose parts are numbered anew."""
+        """The magnitudes at these places, whose parts are numbered anew."""
         return Magnitudes(self.width, lambda part: self.digits(at[part]), lambda part: self.sign(at[part]))
 
 

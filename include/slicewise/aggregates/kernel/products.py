@@ -35,7 +35,7 @@ class Factor:
 
 @dataclass(frozen=True, eq=False)
 class Operand:
-    """A column of numbers, each digits · 2^exponent, made to factors a part at a time, so that caches hold them."""
+    """A column of numbers, each digits · 2^exponent, made to factors by parts, which caches hold."""
 
     size: int
     bits: int  # of the largest magnitude without its exponent

@@ -48,7 +48,7 @@ def is_decimal(kind: pa.DataType) -> bool:
 
 
 def is_number(kind: pa.DataType) -> bool:
-    """What can be added."""
+    """Tells whether values of the type can be added."""
     return is_integer(kind) or is_double(kind) or is_decimal(kind)
 
 
@@ -58,7 +58,7 @@ def is_instant(kind: pa.DataType) -> bool:
 
 
 def is_ordered(kind: pa.DataType) -> bool:
-    """What has a stored form."""
+    """Tells whether the type has a stored form."""
     return is_number(kind) or is_text(kind) or is_instant(kind) or bool(pa.types.is_boolean(kind))
 
 
@@ -88,7 +88,7 @@ def _canonical_doubles(values: NDArray[Any]) -> NDArray[Any]:
 
 @dataclass(frozen=True)
 class ValueType:
-    """How values of one Arrow type are stored, compared and given back."""
+    """Stored form, order and given form of the values of one Arrow type."""
 
     arrow: pa.DataType
 

@@ -40,7 +40,7 @@ def _examples(cls: type[Any]) -> Sequence[Aggregate]:
 
 @dataclass(frozen=True)
 class Extreme(Aggregate):
-    """What min and max share. Text is compared by its UTF-8 bytes; NaN is above every number.
+    """Base of min and max. Text is compared by its UTF-8 bytes; NaN is above every number.
 
     Partial: `value` and `present`; for text and decimals the list `value` of none or one.
     """
@@ -60,7 +60,7 @@ class Extreme(Aggregate):
 
     @cached_property
     def value(self) -> ValueType:
-        """How the column is stored."""
+        """The stored type of the column."""
         return ValueType(self.type_of(self.column))
 
     @cached_property

@@ -1,4 +1,4 @@
-"""What comes first or last is decided by identities alone, whatever order the events came in."""
+"""Identities alone decide what comes first or last, whatever order the events came in."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def _categories(cls: type[Any]) -> Sequence[Aggregate]:
 
 @dataclass(frozen=True)
 class Placed(Aggregate):
-    """What first, last, first-k, last-k and last-k distinct share. Nulls do not count.
+    """Base of first, last, first-k, last-k and last-k distinct. Nulls do not count.
 
     Partial: `identity` and `value`, two lists, ascending by identity.
     """
@@ -59,7 +59,7 @@ class Placed(Aggregate):
 
     @property
     def entries(self) -> int:
-        """How many entries are kept."""
+        """The number of entries that are kept."""
         return 1
 
     @property
@@ -74,7 +74,7 @@ class Placed(Aggregate):
 
     @cached_property
     def value(self) -> ValueType:
-        """How the column is stored."""
+        """The stored type of the column."""
         return ValueType(self.type_of(self.column))
 
     @cached_property
@@ -110,7 +110,7 @@ class Placed(Aggregate):
         n_groups: int,
         stored: Callable[[], Any],  # noqa: ARG002
     ) -> tuple[Int64, Int64]:
-        """Which entries are kept, and the offsets of the groups among them; stored: all values."""
+        """Chooses the entries that are kept, and the offsets of the groups among them; stored: all values."""
         return choose(time, ties, groups, n_groups, self.entries, newest=self.newest)
 
     def accumulate(self, state: State, event: Event) -> State:

@@ -27,7 +27,7 @@ MOST_ENTRIES = 1_000
 
 @dataclass(frozen=True)
 class OfK(Aggregate):
-    """What keeps k entries."""
+    """Base of aggregates that keep k entries."""
 
     k: int
 
@@ -36,7 +36,7 @@ class OfK(Aggregate):
 
     @property
     def entries(self) -> int:
-        """How many entries are kept."""
+        """The number of entries that are kept."""
         return self.k
 
 
@@ -59,7 +59,7 @@ def _several(cls: type[Any]) -> Sequence[Aggregate]:
 
 @dataclass(frozen=True)
 class Ranked(Aggregate):
-    """What argmin, argmax, top-k and bottom-k share. Events whose `by` is null do not count.
+    """Base of argmin, argmax, top-k and bottom-k. Events whose `by` is null do not count.
 
     Partial: the entries in rank order, as four lists: `identity`, `by`, `payload` and
     `payload_valid` (0 where the payload is null).
@@ -71,7 +71,7 @@ class Ranked(Aggregate):
 
     @property
     def entries(self) -> int:
-        """How many entries are kept."""
+        """The number of entries that are kept."""
         return 1
 
     @property
@@ -87,12 +87,12 @@ class Ranked(Aggregate):
 
     @cached_property
     def by_value(self) -> ValueType:
-        """How the ranking column is stored."""
+        """The stored type of the ranking column."""
         return ValueType(self.type_of(self.by))
 
     @cached_property
     def payload_value(self) -> ValueType:
-        """How the payload is stored."""
+        """The stored type of the payload."""
         return ValueType(self.type_of(self.payload))
 
     @cached_property

@@ -1,4 +1,4 @@
-"""Whether values stand as hashes or as bits is a function of their set alone, and bits are only ever set.
+"""The set of values alone decides whether they stand as hashes or as bits; bits are only ever set.
 
 While the hashes of the distinct values take no more room than the bits would, they are kept;
 beyond it the bits of a Bloom filter (Bloom 1970) of fixed geometry. The share of bits that are set
@@ -148,7 +148,7 @@ class BloomBits(Filter):
 @register(_examples)
 @dataclass(frozen=True)
 class Bloom(BloomBits, Membership):
-    """Whether a value was seen: never false of one that was; of others true with a probability of at most `error`.
+    """Tells whether a value was seen. A value that was seen is never false; others are true with a probability of at most `error`.
 
     The reader's row holds the value, or a list of values, in the column of this name. Where more
     values were seen than `capacity`, and the error cannot be kept, what was not seen is still

@@ -30,7 +30,7 @@ def width_of(error: float) -> int:
 
 
 def bound(events: int, width: int) -> int:
-    """How much an estimate may exceed the count, with a probability of at least 1 - e^-DEPTH."""
+    """The most that an estimate may exceed the count by, with a probability of at least 1 - e^-DEPTH."""
     return int(E * events / width) + 1
 
 

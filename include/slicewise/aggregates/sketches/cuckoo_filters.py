@@ -45,7 +45,7 @@ def _examples(cls: type[Any]) -> Sequence[Aggregate]:
 @register(_examples)
 @dataclass(frozen=True)
 class Cuckoo(Membership):
-    """Whether a value was seen: never false of one that was; of others true with a probability of at most `error`.
+    """Tells whether a value was seen. A value that was seen is never false; others are true with a probability of at most `error`.
 
     The reader's row holds the value, or a list of values, in the column of this name. Where more
     than `capacity` values were seen, null with error `over_capacity`. Partial: `entries`, 4 bytes
@@ -57,7 +57,7 @@ class Cuckoo(Membership):
 
     @cached_property
     def bucket_bits(self) -> int:
-        """Of a bucket's number: the table has the least power of two of buckets for a load of 95 %."""
+        """The bits of a bucket's number: the table has the least power of two of buckets for a load of 95 %."""
         return next(bits for bits in range(64) if SLOTS * 19 * 2**bits >= 20 * self.capacity)
 
     @cached_property
@@ -71,7 +71,7 @@ class Cuckoo(Membership):
 
     @property
     def dtype(self) -> str:
-        """Of an entry."""
+        """The NumPy dtype of an entry."""
         return "<u4" if self.bucket_bits + self.fingerprint_bits <= 32 else "<u8"
 
     @cached_property

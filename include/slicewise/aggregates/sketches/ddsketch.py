@@ -89,7 +89,7 @@ class Bins:
         return found if value > 0 else -found
 
     def value(self, found: int) -> float:
-        """What a bin answers: 2ab/(a+b) of its edges, rounded once."""
+        """The answer of a bin: 2ab/(a+b) of its edges, rounded once."""
         if found == NAN:
             return math.nan
         if abs(found) == INFINITY:

@@ -1,4 +1,4 @@
-"""Whether distinct values stand as a set or as registers is a function of the set alone.
+"""The set of distinct values alone decides whether it stands as a set or as registers.
 
 The set is kept while it has at most `threshold` values of together at most 2^precision bytes
 of text; beyond it only registers are. A union is never smaller than its parts, so that the
@@ -82,7 +82,7 @@ class DistinctCount(Aggregate):
 
     @cached_property
     def value(self) -> ValueType:
-        """How the column is stored."""
+        """The stored type of the column."""
         return ValueType(self.type_of(self.column))
 
     @property

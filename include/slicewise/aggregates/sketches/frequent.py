@@ -1,6 +1,6 @@
-"""Whether items stand with exact counts or as candidates beside counters is a function of the events alone.
+"""The events alone decide whether items stand with exact counts or as candidates beside counters.
 
-Each item is kept with its count while there are at most `capacity` of them, of together at most 256
+An item is kept with its count while there are at most `capacity` of them, of together at most 256
 times as many bytes; beyond it Count-Min counts, and the candidates are the items of least priority:
 an item's is the least hash of (item, identity) over its events, kept from the start. A union is
 never smaller than its parts, so the switch comes at the same events whatever the order or tree.
@@ -101,12 +101,12 @@ class TopKFrequent(Aggregate):
 
     @property
     def most_bytes(self) -> int:
-        """Of the items together, where those are byte strings."""
+        """The most bytes of the items together, where those are byte strings."""
         return BYTES_PER_ITEM * self.capacity
 
     @cached_property
     def value(self) -> ValueType:
-        """How the column is stored."""
+        """The stored type of the column."""
         return ValueType(self.type_of(self.column))
 
     @cached_property
@@ -226,7 +226,7 @@ class TopKFrequent(Aggregate):
         return Columns(n_groups, values)
 
     def _candidates(self, group: Int64, priority: Words, fits: NDArray[np.bool_]) -> NDArray[np.bool_]:
-        """Which items (sorted by group) are among the `capacity` of least priority of those that are not oversized."""
+        """Marks the items (sorted by group) among the `capacity` of least priority that are not oversized."""
         allowed = np.flatnonzero(fits)
         if len(allowed) and group[allowed[0]] == group[allowed[-1]]:
             kept = np.zeros(len(fits), bool)
@@ -331,7 +331,7 @@ class TopKFrequent(Aggregate):
 
 
 def _words(rows: Rows) -> list[Words]:
-    """What an identity is hashed by."""
+    """The words by which identities are hashed."""
     numbers = (
         rows.time.view(np.uint64) ^ np.uint64(1 << 63),
         rows.topic_hi,

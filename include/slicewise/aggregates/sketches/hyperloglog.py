@@ -48,7 +48,7 @@ def estimates(registers: NDArray[np.uint8], precision: int) -> Int64:
 
 
 def histogram(registers: Iterable[int], precision: int) -> list[int]:
-    """How many registers hold each rank, 0 to 64 - p + 1."""
+    """The number of registers that hold each rank, 0 to 64 - p + 1."""
     counts = [0] * (64 - precision + 2)
     for rank in registers:
         counts[rank] += 1

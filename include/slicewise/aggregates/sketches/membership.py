@@ -36,7 +36,7 @@ Answers = Sequence[bool | None]
 
 @dataclass(frozen=True)
 class Filter(Aggregate):
-    """What filters share: the values of a column, how many, and the share of strangers taken for members."""
+    """Base of filters: the values of a column, their number, and the share of strangers taken for members."""
 
     column: str
     capacity: int
@@ -61,7 +61,7 @@ class Filter(Aggregate):
 
     @cached_property
     def value(self) -> ValueType:
-        """How the column is stored."""
+        """The stored type of the column."""
         return ValueType(self.type_of(self.column))
 
     def stored(self) -> Mapping[str, Any]:
@@ -81,7 +81,7 @@ class Filter(Aggregate):
     @property
     @abstractmethod
     def geometry(self) -> Mapping[str, int]:
-        """What the partial's bytes depend on, besides the column."""
+        """Figures that the partial's bytes depend on, besides the column."""
 
 
 @dataclass(frozen=True)
@@ -131,7 +131,7 @@ class Membership(Filter):
 
 
 def asking(aggregate: Aggregate) -> Membership | None:
-    """What of this aggregate a reader asks; None of most."""
+    """The part of this aggregate that a reader asks of; None of most."""
     core: Aggregate = getattr(aggregate, "core", aggregate)
     return core if isinstance(core, Membership) else None
 
@@ -142,7 +142,7 @@ def answer_type(aggregate: Aggregate) -> pa.DataType:
 
 
 def distinct_pairs(groups: Int64, keys: Words) -> tuple[Int64, Words]:
-    """Each (group, key) once, ascending."""
+    """All (group, key) pairs, without repeats, ascending."""
     order = order_of(keys, groups, stable=len(keys) <= FEW)  # what is combined comes in ascending runs
     groups, keys = groups[order], keys[order]
     first = np.ones(len(groups), bool)

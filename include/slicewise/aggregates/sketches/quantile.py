@@ -1,6 +1,6 @@
-"""Whether values stand one by one or in bins is a function of their set alone.
+"""The set of values alone decides whether they stand one by one or in bins.
 
-Each distinct value is kept with its count while there are at most `threshold` of them; beyond it
+A distinct value is kept with its count while there are at most `threshold` of them; beyond it
 they are counted in the bins of DDSketch. A union is never smaller than its parts, so that the
 switch comes at the same multiset whatever the order, split or tree; and so does the collapse of
 the lowest bins into the lowest of the MOST_BINS highest.
@@ -175,7 +175,7 @@ class Quantiles(Aggregate):
         return Columns(n_groups, fields)
 
     def _fallen(self, exact: Counted, dense: NDArray[np.bool_]) -> tuple[Counted, Counted]:
-        """What stays in values, and what goes to bins: that of dense groups."""
+        """Parts the values that stay from those that go to bins, which are the values of dense groups."""
         group, key, count = exact
         into = dense[group]
         if not into.any():

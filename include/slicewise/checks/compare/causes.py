@@ -47,7 +47,7 @@ MOST_HYPOTHESES = 6
 
 @dataclass(frozen=True)
 class _Change:
-    """What is wrong, whatever the doubt: so says a cause, and a part of the store or a rule of reading."""
+    """Explanation of a doubt that stands by itself: a cause, and a part of the store or a rule of reading."""
 
     cause: Cause
     what: Part | tuple[str, int, int]
@@ -97,7 +97,7 @@ def _add(found: dict[int, list[_Tried]], more: Mapping[int, list[_Tried]]) -> No
 
 
 def _is_one(mine: Sequence[int], found: Mapping[int, list[_Tried]]) -> bool:
-    """Whether one change explains all of these."""
+    """Tells whether one change explains all of these."""
     each = [{tried.change for tried in found.get(i, ())} for i in mine]
     return bool(set.intersection(*each))
 
@@ -146,7 +146,7 @@ def _rank(doubt: Hypothesis) -> int:
 def _held_to(
     doubts: Sequence[Hypothesis], mine: Sequence[int], found: Mapping[int, list[_Tried]], slice_us: int
 ) -> Iterator[_Tried]:
-    """What explains most of an entity's doubts, tried for all of them that it was not tried for."""
+    """Tries what explains most of an entity's doubts for all of them that it was not tried for."""
     votes = _votes(mine, found)
     likely = sorted(votes, key=lambda each: votes[each], reverse=True)[:MOST_HYPOTHESES]
     for i in mine:
@@ -160,7 +160,7 @@ def _held_to(
 
 
 def _of_part(i: int, window: WindowOf, cause: Cause, part: Part) -> _Tried:
-    """What a part that has this cause does to a window."""
+    """The change that a part with this cause makes to a window."""
     outside = part.end_us <= window.start_us or part.start_us >= window.end_us
     edge = outside or part.start_us == window.start_us or part.end_us == window.end_us
     times = 2 if cause is Cause.DOUBLED or (cause is Cause.BOUNDARY and outside) else 0
@@ -239,7 +239,7 @@ def _matching(
 
 
 def _numbered(tried: Iterable[_Tried]) -> tuple[list[_Tried], list[WindowOf]]:
-    """Each with the number of its window, of which equal ones are one; and these."""
+    """Numbers the windows, of which equal ones are one. Gives what was tried with these numbers, and the windows."""
     windows: dict[WindowOf, WindowOf] = {}
     numbered = [
         replace(each, window=windows.setdefault(key := replace(each.window, w=0), replace(key, w=len(windows))))

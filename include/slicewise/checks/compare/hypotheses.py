@@ -1,4 +1,4 @@
-"""Whether a changed question gives the very bytes of an answer, and what else a value of one is held to."""
+"""Tells whether a changed question gives an answer's very bytes, and what else a value is held to."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def session_starts(recomputation: Recomputation, windows: Sequence[WindowOf], ga
 def engines_of(
     recomputation: Recomputation, asked: Iterable[tuple[Hypothesis, WindowOf]], results: Recomputed
 ) -> Mapping[tuple[int, str], object]:
-    """What the engine says of changed questions where answers are beyond what is exact."""
+    """Asks the engine for its values of changed questions where answers are beyond what is exact."""
     beyond: dict[str, tuple[Hypothesis, dict[int, WindowOf]]] = {}
     for doubt, window in asked:
         truth = declared.truth_of(doubt.each, results.value(window.w, doubt.each))
@@ -83,7 +83,7 @@ def gives(results: Recomputed, engines: Mapping[tuple[int, str], object], w: int
 
 
 def beside(each: Aggregated, cause: Cause) -> list[Aggregated]:
-    """What is asked beside an aggregate to tell whether a value has this cause."""
+    """Aggregates asked beside another one, to tell whether a value has this cause."""
     if cause is Cause.ROUNDING and each.kind in TELLING:
         return [aggregated({"kind": kind, "column": each["column"]}) for kind in ("min", "max", "count")]
     if cause is not Cause.TIE or each.kind not in ("argmin", "argmax", "top_k", "bottom_k"):
@@ -95,7 +95,7 @@ def beside(each: Aggregated, cause: Cause) -> list[Aggregated]:
 
 
 def is_rounded(doubt: Hypothesis, said: Sequence[Any]) -> bool:
-    """Whether all doubles that differ are next to each other, or a sum's one such step of its greatest addend apart."""
+    """Tells whether all doubles that differ are neighbours, or a sum's are one step of its greatest addend apart."""
     online, offline = value_of(doubt.row.online), value_of(doubt.row.offline)
     if _next_to(online, offline):
         return True
@@ -108,7 +108,7 @@ def is_rounded(doubt: Hypothesis, said: Sequence[Any]) -> bool:
 
 
 def _next_to(online: Any, offline: Any) -> bool:
-    """Whether both are the same, but for doubles that are next to each other."""
+    """Tells whether both are the same, but for doubles that are next to each other."""
     if isinstance(online, float) and isinstance(offline, float):
         return online in (math.nextafter(offline, -math.inf), offline, math.nextafter(offline, math.inf))
     if isinstance(online, list) and isinstance(offline, list):

@@ -1,4 +1,4 @@
-"""What of one answer's events a store may have lost, kept from before, moved or doubled, all at once.
+"""Parts of one answer's events that a store may have lost, kept from before, moved or doubled, all at once.
 
 A store holds together: compacted hours, each up to the archive that its compaction read; and running partials, each
 of one slice and place, from where the compaction of its hour ended up to some event. What came to the store after it
@@ -95,7 +95,7 @@ def _by_hour(held: Iterable[Held], slice_us: int) -> dict[int, list[Held]]:
 
 
 def _late(window: WindowOf, held: Sequence[Held], slice_us: int) -> Iterator[_Piece]:
-    """What came late and had been archived by then, of all hours or of one."""
+    """Pieces that came late and had been archived by then, of all hours or of one."""
     mine = [each for each in _within(window, held, slice_us) if each.late]
     spans = [(0, _EVER_US, mine)]
     spans += [(hour * HOUR_US, (hour + 1) * HOUR_US, some) for hour, some in _by_hour(mine, slice_us).items()]
@@ -106,7 +106,7 @@ def _late(window: WindowOf, held: Sequence[Held], slice_us: int) -> Iterator[_Pi
 
 
 def _cut(window: WindowOf, held: Sequence[Held], slice_us: int) -> Iterator[_Piece]:
-    """What had been archived by then, up to the end of an hour."""
+    """Pieces that had been archived by then, up to the end of an hour."""
     mine = _within(window, held, slice_us)
     seqs, hours = _seqs(mine), _by_hour(mine, slice_us)
     for end in sorted(hour + 1 for hour in hours):
@@ -116,7 +116,7 @@ def _cut(window: WindowOf, held: Sequence[Held], slice_us: int) -> Iterator[_Pie
 
 
 def _stale(window: WindowOf, held: Sequence[Held], slice_us: int) -> Iterator[_Piece]:
-    """Of one hour what archives brought after one that its compaction ended with, up to another."""
+    """Pieces of one hour that archives brought after one that its compaction ended with, up to another."""
     for hour, some in _by_hour(_within(window, held, slice_us), slice_us).items():
         seqs = _seqs(some)
         for i, to in enumerate(seqs):
@@ -126,7 +126,7 @@ def _stale(window: WindowOf, held: Sequence[Held], slice_us: int) -> Iterator[_P
 
 
 def _hours(window: WindowOf, held: Sequence[Held], slice_us: int) -> Iterator[_Piece]:
-    """Of one hour what had been archived by then, of all places or of one."""
+    """Pieces of one hour that had been archived by then, of all places or of one."""
     for hour, some in _by_hour(_within(window, held, slice_us), slice_us).items():
         places = dict.fromkeys((each.topic_id, each.partition) for each in some)
         for place in (None, *(places if len(places) > 1 else ())):
@@ -139,7 +139,7 @@ def _hours(window: WindowOf, held: Sequence[Held], slice_us: int) -> Iterator[_P
 
 
 def _slices(held: Sequence[Held], added: int | None, edges: set[int], slice_us: int) -> Iterator[_Piece]:
-    """Of one slice and place from where an archive ended up to any event; and of all places together."""
+    """Pieces of one slice and place from the end of an archive to any event; and of all places together."""
     by_slice: dict[int, dict[tuple[str, int], list[Held]]] = {}
     for each in held:
         by_slice.setdefault(each.number, {}).setdefault((each.topic_id, each.partition), []).append(each)

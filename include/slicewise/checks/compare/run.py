@@ -30,7 +30,7 @@ _COUNTS = ("count", "distinct_count")
 
 @dataclass(frozen=True)
 class Read:
-    """What was read online for one entity: `mode` live or at, `at_us` of the latter; features of the refs in
+    """Online answer for one entity: `mode` live or at, `at_us` of the latter; features of the refs in
     `incomplete` are not compared."""
 
     asked: Asked
@@ -113,7 +113,7 @@ def _in_turns(wrong: Sequence[int], rows: Sequence[Compared]) -> list[int]:
 
 
 def _added(values: Sequence[_Value], rows: Sequence[Compared]) -> dict[int, int]:
-    """How many events too many there are, by window; of those whose events are counted."""
+    """The events too many, by window; only of windows whose events are counted."""
     found: dict[int, int] = {}
     for value, row in zip(values, rows, strict=True):
         online, offline = value_of(row.online), value_of(row.offline)
@@ -148,7 +148,7 @@ def _asked(feature: PlannedFeature, questions: Mapping[str, Sequence[Any]]) -> A
 def _engines(
     recomputation: Recomputation, values: Sequence[_Value], offline: Mapping[int, Any]
 ) -> Mapping[tuple[int, str], object]:
-    """What the engine says where answers are beyond what is exact."""
+    """Asks the engine for its values where answers are beyond what is exact."""
     beyond: dict[str, list[_Value]] = {}
     for value in values:
         truth = declared.truth_of(value.each, offline[id(value)])
@@ -165,8 +165,8 @@ def _engines(
 
 
 def _moved_sessions(recomputation: Recomputation, values: Sequence[_Value]) -> dict[int, WindowOf]:
-    """The values (by id) whose session is not where the events that the answer contains have it, and where that is
-    searched."""
+    """The values (by id) whose session is not where the answer's events have it. Gives also the place
+    where it is searched."""
     by_gap: dict[int, dict[tuple[int, int, int], WindowOf]] = {}
     asked: list[tuple[_Value, int, WindowOf]] = []
     for value in values:

@@ -1,4 +1,4 @@
-"""What an aggregate answers over the rows of a window, in plain Python that shares no code with the algebra.
+"""Answers of aggregates over the rows of a window, in plain Python that shares no code with the algebra.
 
 A family of aggregates has a module here. Judges are loaded by name, so that Spark's workers find them too.
 

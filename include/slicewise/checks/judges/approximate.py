@@ -56,7 +56,7 @@ def _place(value: Any) -> Any:
 
 @judge("bloom", "cuckoo")
 def members(rows: Sequence[Row], spec: Mapping[str, Any]) -> Any:
-    """Whether each value that was asked for was seen."""
+    """Tells of each value that was asked for whether it was seen."""
     seen = set(_held(rows, spec))
     return {"equal": False, "value": [value in seen for value in spec["asked"]]}
 

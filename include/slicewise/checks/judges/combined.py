@@ -19,12 +19,12 @@ TRUTH = {"equal", "value"}
 
 @judge("where")
 def where(rows: Sequence[Row], spec: Spec) -> Any:
-    """Of the rows whose condition is true."""
+    """The aggregate's answer over the rows whose condition is true."""
     return judged([row for row in rows if row.values[spec["column"]] is True], _inner(spec))
 
 
 def _inner(spec: Spec) -> Spec:
-    """What is asked of the rows that are left, with the end of the window where it is known."""
+    """The question to the rows that are left, with the end of the window where it is known."""
     return {**spec["aggregate"], **({END: spec[END]} if END in spec else {})}
 
 
@@ -48,7 +48,7 @@ def bucketed(rows: Sequence[Row], spec: Spec) -> Any:
 
 
 def _failed(rows: Sequence[Row], spec: Spec, value: Any) -> bool:
-    """Whether a null is an error and not for want of values: it is the whole answer's error then."""
+    """Tells whether a null is an error and not for want of values: it is the whole answer's error then."""
     if spec["kind"] == "where":
         return _failed([row for row in rows if row.values[spec["column"]] is True], spec["aggregate"], value)
     if spec["kind"] == "ordered":
@@ -63,7 +63,7 @@ def _failed(rows: Sequence[Row], spec: Spec, value: Any) -> bool:
 
 
 def _keys(row: Row, by: str) -> set[Any]:
-    """What a row is in the buckets of: its value, or of an array every element, without nulls."""
+    """The buckets that a row is in: its value, or of an array every element, without nulls."""
     given = row.values[by]
     return set(given if isinstance(given, list | tuple) else (given,)) - {None}
 
@@ -124,7 +124,7 @@ def last_k(rows: Sequence[Row], spec: Spec) -> Any:
 
 @judge("bool_and", "bool_or")
 def boolean(rows: Sequence[Row], spec: Spec) -> bool | None:
-    """Whether all, or any, of the values are true."""
+    """Tells whether all, or any, of the values are true."""
     values = _held(rows, spec["column"])
     return None if not values else (all if spec["kind"] == "bool_and" else any)(values)
 

@@ -116,7 +116,7 @@ def absolute_sum(values: Iterable[float]) -> float:
 
 
 def plain_sum_agrees(plain: float | None, exact: float | None, n: int, absolute: float) -> bool:
-    """Whether an ordinary sum of n doubles lies as near to the exact one as its rounding allows.
+    """Tells whether an ordinary sum of n doubles lies as near to the exact one as its rounding allows.
 
     The bound of n − 1 additions, each off by at most half a unit: n · 2⁻⁵³ · Σ|x| (Higham,
     Accuracy and Stability of Numerical Algorithms, 4.2), with one more unit for the exact sum's

@@ -118,7 +118,7 @@ def _of_pairs(
 
 
 def _least(spec: Mapping[str, Any]) -> int:
-    """How many values there must be: two of a sample."""
+    """The least number of values that there must be: two of a sample."""
     return 2 if spec.get("population") is False else 1
 
 
@@ -168,7 +168,7 @@ def _root(square: Fraction) -> float | None:
 
 
 def _beyond(square: Fraction, low: float, high: float) -> int:
-    """Whether a root is above (1), at (0) or below (-1) the middle of two doubles that are neighbours."""
+    """Tells whether a root is above (1), at (0) or below (-1) the middle of two doubles that are neighbours."""
     middle = Fraction(low) + _step(low) / 2 if math.isinf(high) else (Fraction(low) + Fraction(high)) / 2
     return (square > middle**2) - (square < middle**2)
 

@@ -1,4 +1,4 @@
-"""What a user's class answers, by its text alone: event after event, in the total order, and never combined."""
+"""Answers of a user's class by its text alone: event after event, in the total order, never combined."""
 
 from __future__ import annotations
 

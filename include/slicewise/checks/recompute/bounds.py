@@ -18,7 +18,7 @@ EVER = -62_135_596_800_000_000
 
 
 def step_us(window: Window, slice_us: int) -> int:
-    """What a sliding window's start is a multiple of: the finest level with at most 1,500 steps."""
+    """The step of a sliding window's start: the finest level with at most 1,500 steps."""
     levels = [slice_us, *(level for level in (MINUTE, HOUR, DAY) if level > slice_us and level % slice_us == 0)]
     return next((level for level in levels if window.length_us <= MOST_STEPS * level), levels[-1])
 
@@ -29,7 +29,7 @@ def searched_from(window: Window, slice_us: int, end_us: int) -> int:
 
 
 def may_be(window: Window, slice_us: int, start_us: int, end_us: int, at_us: int | None) -> bool:
-    """Whether [start, end) can be the window's bounds of a read at `at_us` (None: at its own present).
+    """Tells whether [start, end) can be the bounds of a window's read at `at_us` (None: at its own present).
 
     A live read's instant, less the window's offset, lies in the last slice of its bounds: (end - slice, end].
     """

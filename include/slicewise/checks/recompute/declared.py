@@ -25,7 +25,7 @@ ASKED = "asked"
 
 
 class Truth(NamedTuple):
-    """What is exactly so; `equal`: whether the answer must be it, byte for byte."""
+    """An exact truth; `equal`: whether the answer must be it, byte for byte."""
 
     equal: bool
     value: Any
@@ -33,7 +33,7 @@ class Truth(NamedTuple):
 
 @dataclass(frozen=True)
 class Distinct:
-    """What Spark counted: distinct values, and the bytes of their texts together."""
+    """Counts by Spark: distinct values, and the bytes of their texts together."""
 
     count: int
     text_bytes: int
@@ -58,12 +58,12 @@ def truth_of(each: Aggregated, found: Any) -> Truth | None:
 
 
 def is_approximate(each: Aggregated) -> bool:
-    """Whether an answer may be beyond what is exact."""
+    """Tells whether an answer may be beyond what is exact."""
     return _given(each.parameters)["kind"] in APPROXIMATE
 
 
 def within(each: Aggregated, truth: Any, answer: Any) -> bool:
-    """Whether an answer beyond the exact ones keeps the declared error; of buckets the engine's bytes alone say so."""
+    """Tells whether an answer beyond the exact ones keeps the declared error; of buckets the engine's bytes alone say so."""
     spec = _given(each.parameters)
     return spec["kind"] not in WITHIN or WITHIN[spec["kind"]](spec, truth, answer)
 
@@ -95,7 +95,7 @@ def _distinct_count(spec: Mapping[str, Any], count: int, estimate: Any) -> bool:
 
 
 def _quantiles(spec: Mapping[str, Any], truth: Any, answer: Any) -> bool:
-    """Each entry within the declared share of the exact one; null where bins were collapsed."""
+    """Tells whether all entries are within the declared share of the exact ones; null where bins were collapsed."""
     if not isinstance(answer, list) or len(answer) != len(truth):
         return False
     error = spec["error"] * (1 + 1e-9)
@@ -125,7 +125,7 @@ def _members(spec: Mapping[str, Any], truth: Any, answer: Any) -> bool:
 
 
 def _share(_spec: Mapping[str, Any], _truth: Any, answer: Any) -> bool:
-    """What the engine says; a share it must be."""
+    """Tells whether the answer is a share; its value is the engine's."""
     return isinstance(answer, float) and 0 < answer <= 1
 
 

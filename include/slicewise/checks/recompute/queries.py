@@ -111,12 +111,12 @@ def viewed(unit: StorageUnit, source: Source, events: str) -> str:
 
 
 def function_name(number: int) -> str:
-    """What a unit's row function is called in SQL; it gives (there, value)."""
+    """The name of a unit's row function in SQL; it gives (there, value)."""
     return f"check_row_function_{number}"
 
 
 def last_rows(joined: str) -> str:
-    """Of the rows of windows those that count: the latest `most` of a window, all where that is 0."""
+    """Selects the rows of windows that count: the latest `most` of a window, all where that is 0."""
     ranked = f"SELECT *, row_number() OVER (PARTITION BY w ORDER BY {NEWEST}) AS from_end FROM ({joined})"
     return f"SELECT * FROM ({ranked}) WHERE most = 0 OR from_end <= most"
 
@@ -135,7 +135,7 @@ THERE = (
 
 
 def partly(joined: str) -> str:
-    """Of the rows of windows those of a window's part as many times as it says."""
+    """Repeats the rows of a window's part as many times as it says."""
     times = "CASE WHEN there AND inside THEN times WHEN there THEN times - 1 ELSE 1 END"
     return f"SELECT *, explode(sequence(1, {times})) AS nth FROM ({joined}) WHERE NOT there OR times > 0"
 
@@ -177,7 +177,7 @@ def asked(viewed_rows: str, column: str, run: str, limit: int) -> str:
 
 
 def sum_in_python(each: Aggregated, kinds: Mapping[str, str]) -> bool:
-    """Whether it is an exact sum or mean that SQL has no means for: of doubles and decimals."""
+    """Tells whether it is an exact sum or mean that SQL has no means for: of doubles and decimals."""
     return each.kind in ("sum", "mean") and kinds[each["column"]] != LONG
 
 
@@ -216,7 +216,7 @@ def _simple(each: Aggregated, kinds: Mapping[str, str]) -> dict[str, str]:
 
 
 def distinct(each: Aggregated, kinds: Mapping[str, str], asks: int) -> str:
-    """How many distinct values, and how many bytes of text they are together, of windows with this bit of `asks`."""
+    """Counts distinct values, and the bytes of their texts together, of windows with this bit of `asks`."""
     value = f"`v_{each['column']}`"
     size = f"octet_length({value})" if kinds[each["column"]] == STRING else "0"
     values = f"SELECT DISTINCT w, {value} FROM {ROWS} WHERE {_asks(asks)} AND {value} IS NOT NULL"

@@ -1,4 +1,4 @@
-"""What the check asks of raw events: an aggregate over a window of one answer, under a rule that says which take part.
+"""Questions to raw events: an aggregate over a window of one answer, under a rule that says which take part.
 
 A value is known by its window's number and its aggregate's key; what was not asked has no value, not even an empty one.
 """

@@ -24,7 +24,7 @@ def since_us(source: Source, ids: EventIds, start_us: int) -> int:
 
 
 def counted_once(unit: StorageUnit, ids: EventIds, viewed: str, start_us: int, end_us: int) -> str:
-    """Of the rows that the view takes (`queries.viewed`) those with times in [start, end) that count."""
+    """Selects the rows that count, with times in [start, end), of those that the view takes (`queries.viewed`)."""
     entity = ", ".join(["topic_id", "p", *(f"`e_{name}`" for name, _ in unit.entity)])
     so_far = "ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW"
     clocked = (

@@ -1,4 +1,4 @@
-"""The check runs a row function on one row at a time, so that no batch can be in an answer."""
+"""The check runs a row function on one row at a time; no batch can be in an answer."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _SPARK = {"long": "bigint", "double": "double", "boolean": "boolean", "string": 
 
 @dataclass(frozen=True)
 class RowByRow:
-    """What Spark's workers call per row: whether there is a value, and the value."""
+    """Call of Spark's workers per row: whether there is a value, and the value."""
 
     function: RowFunction
 

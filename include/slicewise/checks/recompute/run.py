@@ -132,7 +132,7 @@ class Recomputation:
         return self.spark.sql(queries.raw(each, sorted({window.w for window in windows}))).toArrow()
 
     def held(self, windows: Sequence[WindowOf]) -> dict[int, list[Held]]:
-        """Of each window what a store may keep together, newest first; of long ones the newest."""
+        """The parts of each window that a store may keep together, newest first; of long ones the newest."""
         self._join(dict.fromkeys(windows, 0))
         found: dict[int, list[Held]] = {}
         for row in self._rows_of(queries.held(self.unit.slice_us)):
@@ -140,7 +140,7 @@ class Recomputation:
         return found
 
     def sessions(self, windows: Sequence[WindowOf], gap_us: int) -> dict[int, tuple[int, int]]:
-        """Of each window with events, when the first and last event of its latest session were."""
+        """The first and the last event's times of the latest session, by window with events."""
         self._join(dict.fromkeys(windows, 0))
         found: dict[int, tuple[int, int]] = {}
         for row in self._rows_of(queries.sessions(gap_us)):
@@ -148,7 +148,7 @@ class Recomputation:
         return found
 
     def _starts(self, token: Token) -> Iterable[int]:
-        """Where the rows of an answer's windows may begin; a session is searched for before it starts."""
+        """Starts from which the rows of an answer's windows may begin; a session is searched for before it starts."""
         for feature in self.unit.features:
             start, end = token.bounds[feature.column]
             is_session = feature.window.session_gap_us > 0
@@ -285,14 +285,14 @@ class Recomputation:
 
 
 def _bits(aggregates: Iterable[Aggregated]) -> dict[str, int]:
-    """Of aggregates with a query of their own the bit by which their windows are known; the last is shared by all that
+    """Bits of `asks` by which the windows of aggregates with a query of their own are known; the last is shared by all that
     are left, so that more is looked at than was asked for."""
     own = dict.fromkeys(each.key for each in aggregates if each.kind in queries.RANKED or each.kind == "distinct_count")
     return {key: _IN_PYTHON << min(number, _MOST_ASKS) for number, key in enumerate(own, 1)}
 
 
 def _absolute(each: Aggregated) -> Aggregated:
-    """What is asked beside a sum of doubles, for the error that an ordinary one may have."""
+    """The aggregate asked beside a sum of doubles, for the error that an ordinary one may have."""
     column = each["column"]
     return Aggregated(f"{ABSOLUTE} of {column!r}", ABSOLUTE, {"kind": ABSOLUTE, "column": column}, (column,))
 
@@ -320,7 +320,7 @@ _NO_PART = Part(0, 0)
 
 
 def _of_parts(parts: Sequence[Part]) -> dict[str, pa.Array]:
-    """Their columns."""
+    """The columns of the parts."""
     return {
         "from_us": pa.array([each.start_us for each in parts], pa.int64()),
         "to_us": pa.array([each.end_us for each in parts], pa.int64()),

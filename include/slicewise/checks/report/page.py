@@ -22,7 +22,7 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 @dataclass(frozen=True)
 class FeatureLine:
-    """What was compared of one feature in one mode."""
+    """Figures of the comparison of one feature in one mode."""
 
     view: str
     feature: str

@@ -16,7 +16,7 @@ MOST_RECORDED = 10_000
 
 
 def kept(outcome: Outcome, keep: Callable[[], None]) -> str:
-    """Why a run could not be kept; nothing where it was. Raises what `keep` raises where no value differs: a proof that
+    """Keeps a run. Tells why it could not be kept; nothing where it was. Raises what `keep` raises where no value differs: a proof that
     is kept nowhere is none, but a difference is one wherever it is told."""
     try:
         keep()

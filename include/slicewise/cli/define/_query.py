@@ -1,4 +1,4 @@
-"""What is typed is read by the rules of definitions, and answered by the code that builds training sets."""
+"""Typed queries are read by the rules of definitions, and answered by the code that builds training sets."""
 
 from __future__ import annotations
 

@@ -167,12 +167,12 @@ def _levels(unit: Explained) -> str:
 
 
 def _each(texts: Iterable[str]) -> str:
-    """Those that differ, with a plus between them."""
+    """The texts that differ, with a plus between them."""
     return " + ".join(dict.fromkeys(texts))
 
 
 def print_reads(rows: Sequence[Explained]) -> None:
-    """Of each window of slices how many fields of each level a read takes, as a table."""
+    """Prints how many fields of each level a read takes, by window of slices, as a table."""
     header = ("view", "window", "5d", "1d", "1h", "minutes", "slices", "lists of hours")
     table = [
         (row.view, each.window, *map(str, counts))

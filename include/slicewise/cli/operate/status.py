@@ -49,7 +49,7 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
 
 
 def _rows(found: Picture) -> Iterator[dict[str, Any]]:
-    """What is no service, in the form of services: name, state, detail, and in `log` where to look."""
+    """Rows for what is no service, in the form of services: name, state, detail, and in `log` where to look."""
     empty = {"address": "", "pid": None, "uptime_s": None, "memory_bytes": None, "log": ""}
     if found.overview is not None:
         for view in found.overview.views:

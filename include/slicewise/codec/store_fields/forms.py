@@ -33,7 +33,7 @@ class Where(Enum):
 
 @dataclass(frozen=True, eq=False)
 class Value:
-    """How a value becomes the bytes of a field, and back."""
+    """Packer and parser of the bytes of a field."""
 
     pack: Callable[..., bytes]
     parse: Callable[[bytes], Any]

@@ -1,4 +1,4 @@
-"""What a user declares: sources, views, features, sets, cases and leaderboards.
+"""Definitions of a user: sources, views, features, sets, cases and leaderboards.
 
 Doors: Feature, FeatureView, Project.
 """

@@ -1,4 +1,4 @@
-"""What a view publishes: which windows end at known instants, and how long it waits and looks back."""
+"""Publications of a view: the windows that end at known instants, and how long it waits and looks back."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Emit:
 
 @dataclass(frozen=True)
 class Emission:
-    """Of a unit: where its results go; times in microseconds."""
+    """Emission of a unit: where its results go; times in microseconds."""
 
     topic: str
     wait_us: int

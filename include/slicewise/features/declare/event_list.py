@@ -1,4 +1,4 @@
-"""What an event list keeps follows from all windows that are answered from it, of whatever view.
+"""An event list keeps what all windows need that are answered from it, of whatever view.
 
 One list per (source, entity, where, columns): views whose exact windows read the same columns of the same events
 share it, and it keeps what the most demanding of them needs.
@@ -24,7 +24,7 @@ MAX_CAPACITY = 1_000_000
 
 @dataclass(frozen=True)
 class EventList:
-    """What of an entity's events must be kept; what is older is trimmed when events are added.
+    """Bounds of the events of an entity that must be kept; older ones are trimmed when events are added.
 
     range_us: events this young, for windows of time (0: there are none). rows: the last so many at or before any
     `at` that may be read (0: no rows window). late_us: how far back such an `at` may lie. most: never more than so
@@ -38,11 +38,11 @@ class EventList:
 
     @property
     def expires(self) -> bool:
-        """Whether an entity's list goes when its newest event is too old; the last rows never are."""
+        """Tells whether an entity's list goes when its newest event is too old; the last rows never are."""
         return not self.rows
 
     def needs_more(self, kept: EventList) -> bool:
-        """Whether a list that was kept so may have dropped, or let expire, what this one must hold."""
+        """Tells whether a list that was kept so may have dropped, or let expire, what this one must hold."""
         earlier = self.rows > 0 and self.late_us > kept.late_us
         return self.range_us > kept.range_us or self.rows > kept.rows or earlier
 
@@ -56,7 +56,7 @@ class EventList:
         )
 
     def text(self) -> str:
-        """As the marks keep it."""
+        """The text that the marks keep."""
         return f"{self.range_us}/{self.rows}/{self.late_us}/{self.most}"
 
     @staticmethod
@@ -67,7 +67,7 @@ class EventList:
 
 
 def kept_for(windows: Iterable[Window], late_us: int, capacity: int, where: str) -> EventList:
-    """What these windows need of events that come up to late_us after their time."""
+    """The list that these windows need, for events that come up to late_us after their time."""
     windows = tuple(windows)
     rows = max((window.most_rows for window in windows), default=0)
     ranges = [window.length_us + window.offset_us + late_us for window in windows if not window.most_rows]

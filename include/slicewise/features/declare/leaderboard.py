@@ -1,4 +1,4 @@
-"""A leaderboard ranks the entities of a view by one of its features, and is refused where it could not be kept."""
+"""A leaderboard ranks the entities of a view by one of its features. It is refused where it could not be kept."""
 
 from __future__ import annotations
 

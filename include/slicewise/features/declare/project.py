@@ -23,8 +23,8 @@ class Project:
 
     @staticmethod
     def of(name: str, definitions: Iterable[object]) -> Project:
-        """A project of whatever is a view, a feature set, a leaderboard or a source among these objects, or in a tuple
-        of them."""
+        """A project of the views, feature sets, leaderboards and sources among these objects, or in a tuple of
+        them."""
         views: dict[int, FeatureView] = {}
         sets: dict[int, FeatureSet] = {}
         sources: dict[int, KafkaSource] = {}

@@ -1,4 +1,4 @@
-"""What runs: a deployment of storage units, made of definitions, explained and compared.
+"""Running plan: a deployment of storage units, made of definitions, explained and compared.
 
 Doors: plan, Deployment, StorageUnit.
 """

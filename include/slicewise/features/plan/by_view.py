@@ -13,7 +13,7 @@ Of = TypeVar("Of", Change, Explained)
 
 
 def by_view(rows: Iterable[Of]) -> list[tuple[Of, ...]]:
-    """What is of one view together, views and units in their order."""
+    """Groups the rows by view, views and units in their order."""
     found: dict[str, list[Of]] = {}
     for row in rows:
         found.setdefault(row.view, []).append(row)

@@ -1,4 +1,4 @@
-"""What runs is a Deployment: plain frozen data, equal JSON for equal definitions."""
+"""A Deployment is what runs: plain frozen data, equal JSON for equal definitions."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class PlannedSet:
 
 @dataclass(frozen=True)
 class Deployment:
-    """What `slicewise apply` deploys, and what every process works from.
+    """Deployment of `slicewise apply`, from which every process works.
 
     project: the name of the project, of all of them where several stand on one platform.
     """
@@ -163,7 +163,7 @@ class Deployment:
 
     @cached_property
     def declared(self) -> Deployment:
-        """What projects declare: without what the platform deploys for itself, which no job archives or checks."""
+        """The part that projects declare: without what the platform deploys for itself, which no job archives or checks."""
         sources = tuple(source for source in self.sources if source.name != own.SOURCE)
         if len(sources) == len(self.sources):
             return self
@@ -183,7 +183,7 @@ class Deployment:
 
     @property
     def publishes(self) -> bool:
-        """Whether there is something for the emission's driver to do."""
+        """Tells whether there is something for the emission's driver to do."""
         return bool(self.leaderboards) or any(unit.emission is not None for unit in self.units)
 
     def resolve(self, ref: str) -> tuple[StorageUnit, PlannedFeature]:

@@ -1,4 +1,4 @@
-"""What differs between two units of one view that store other bytes, in the words of who wrote them."""
+"""Differences between two units of one view that store other bytes, in the words of who wrote them."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def differences(now: StorageUnit, source: Source, then: StorageUnit, source_then
 
 
 def _whole(now: StorageUnit, source: Source, then: StorageUnit, source_then: Source) -> Iterator[str]:
-    """What holds for the view as a whole."""
+    """Differences that hold for the view as a whole."""
     if now.source != then.source:
         yield f"the source is {now.source}, was {then.source}"
     if now.entity != then.entity:
@@ -162,7 +162,7 @@ def _path(name: str, paths: Mapping[str, Iterable[str]]) -> str:
 
 
 def _platform(now: Mapping[str, Any], then: Mapping[str, Any]) -> Iterator[str]:
-    """What a version of slicewise changed by itself."""
+    """Differences that a version of slicewise made by itself."""
     versions = {"codec": (now["codec"], then["codec"]), "engine": (now["engine"], then["engine"])}
     versions["row logic"] = (now["row_logic"]["version"], then["row_logic"]["version"])
     for name, (after, before) in versions.items():

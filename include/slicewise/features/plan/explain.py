@@ -1,4 +1,4 @@
-"""What a plan costs, and what a change of it costs, is said before anything runs."""
+"""The cost of a plan, and of a change of it, is said before anything runs."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ MEMBER_OVERHEAD = 88
 
 @dataclass(frozen=True)
 class Change:
-    """What deploying does to a view. reason: what differs, or what the change costs."""
+    """Effect of a deployment on a view. reason: what differs, or what the change costs."""
 
     view: str
     kind: ChangeKind
@@ -95,7 +95,7 @@ def explain(
 
 
 def changes(new: Deployment, deployed: Deployment | None) -> tuple[Change, ...]:
-    """What deploying `new` does to every view and unit, removed views included.
+    """Tells what deploying `new` does to every view and unit, removed views included.
 
     A unit that changes under the name of a deployed view is refused: its partials could not answer
     what is deployed, and both cannot stand under one name yet.
@@ -111,7 +111,7 @@ def changes(new: Deployment, deployed: Deployment | None) -> tuple[Change, ...]:
 
 
 def board_changes(new: Deployment, deployed: Deployment | None) -> tuple[Change, ...]:
-    """What deploying `new` does to every leaderboard, removed ones included; none of it costs what is stored."""
+    """Tells what deploying `new` does to every leaderboard, removed ones included; none of it costs what is stored."""
     old = {} if deployed is None else {board.name: board for board in deployed.leaderboards}
     found = []
     for board in new.leaderboards:
@@ -127,7 +127,7 @@ def board_changes(new: Deployment, deployed: Deployment | None) -> tuple[Change,
 
 
 def published(deployment: Deployment) -> tuple[tuple[str, str], ...]:
-    """Of each view with `emit=` its name, and what it publishes where and when, and holds in memory for it."""
+    """Names of the views with `emit=`, and what each publishes where and when, and holds in memory for it."""
     found = []
     for unit in deployment.units:
         features = emitted_features(unit.features)
@@ -253,7 +253,7 @@ def entity_bytes(unit: StorageUnit, events_per_hour: float | None) -> int:
     hours = -(-unit.retention_us // HOUR_US)
 
     def rows(step_us: int, around: int, hours: int = hours) -> int:
-        """Of all steps that hold events, with so many bytes around a row."""
+        """Bytes of all steps that hold events, with so many bytes around a row."""
         steps, events = max(1, hours * HOUR_US // step_us), ANY
         if events_per_hour is not None:
             steps = min(steps, math.ceil(hours * events_per_hour))
@@ -272,7 +272,7 @@ def entity_bytes(unit: StorageUnit, events_per_hour: float | None) -> int:
 
 
 def _ids_bytes(ids: EventIds | None, events_per_hour: float | None) -> int:
-    """What is remembered of an entity's ids in one partition."""
+    """Bytes of an entity's ids that are remembered in one partition."""
     if ids is None:
         return 0
     most = ids.most

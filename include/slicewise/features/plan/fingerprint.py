@@ -39,7 +39,7 @@ def condition_column(condition: RowExpression) -> str:
 
 
 def storage_payload(unit: StorageUnit, source: Source) -> dict[str, Any]:
-    """What the storage fingerprint of a unit covers; docs/format.md, "Fingerprints"."""
+    """The content that the storage fingerprint of a unit covers; docs/format.md, "Fingerprints"."""
     # a float's values are other ones than a double's; the range of an integer only judges records
     types = dict(source.columns) | {name: kind for name, kind in source.wire if "float" in kind}
     paths = {name: list(path) for name, path in source.paths if name in unit.reads}
@@ -82,7 +82,7 @@ def _dedupe(ids: EventIds) -> dict[str, Any]:
 
 
 def definition_payload(unit: StorageUnit) -> dict[str, Any]:
-    """What the definition fingerprint of a unit covers: the features over what is stored."""
+    """The content that the definition fingerprint of a unit covers: the features over what is stored."""
     return {
         "storage": unit.storage_fingerprint,
         "features": [
@@ -97,7 +97,7 @@ def definition_payload(unit: StorageUnit) -> dict[str, Any]:
 
 
 def board_payload(unit: StorageUnit, feature: PlannedFeature, k: int, every_us: int) -> dict[str, Any]:
-    """What the fingerprint of a leaderboard covers: what its rows mean."""
+    """The content that the fingerprint of a leaderboard covers: what its rows mean."""
     return {
         "storage": unit.storage_fingerprint,
         "aggregate": feature.aggregate.meaning(),

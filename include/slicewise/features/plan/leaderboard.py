@@ -120,7 +120,7 @@ def _check_every(declared: Leaderboard, unit: StorageUnit, window: Window, every
 
 
 def board_to_json(board: PlannedLeaderboard) -> dict[str, Any]:
-    """What `board_from_json` builds an equal board from."""
+    """Plain values from which `board_from_json` builds an equal board."""
     return {name: getattr(board, name) for name in PlannedLeaderboard.__dataclass_fields__}
 
 

@@ -170,7 +170,7 @@ def plan_view(view: FeatureView, source: Source) -> tuple[StorageUnit, ...]:
 
 
 def _emission(view: FeatureView, sliced: Sequence[_Wanted]) -> Emission | None:
-    """What the view publishes; DefinitionError where nothing of it can be."""
+    """Publications of the view; DefinitionError where nothing of it can be published."""
     if view.emit is None:
         return None
     assert isinstance(view.emit, Emit)  # made so by the view

@@ -19,7 +19,7 @@ from slicewise.features.plan.projects import joined
 
 @cache
 def deployment() -> Deployment:
-    """What is deployed of it: a view with an entity for every probe, whose one event it counts."""
+    """The deployment of the probes: a view with an entity for every probe, whose one event it counts."""
     source = KafkaSource(
         SOURCE, topic=TOPIC, schema={"probe": "string"}, timestamp="kafka", required=["probe"], max_lateness="1m"
     )

@@ -105,7 +105,7 @@ def _refuse_change(mine: Source, stands: Source, others: Iterable[StorageUnit], 
 
 
 def _refuse_one_topic(planned: Deployment, kept: Iterable[Source]) -> None:
-    """What is applied of a topic is known by its places alone: two sources of it would move one ledger."""
+    """Refuses two sources of one topic: what is applied of a topic is known by its places alone, and both would move one ledger."""
     theirs = {source.topic: source for source in kept}
     for source in planned.sources:
         other = theirs.get(source.topic)

@@ -1,4 +1,4 @@
-"""How many stored fields a read takes, by level, is said of the very intervals that a read combines."""
+"""The stored fields that a read takes are counted, by level, of the very intervals that it combines."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ HOURS_PER_DAY = 24
 
 @dataclass(frozen=True)
 class WindowReads:
-    """A window, and the fields that a live read of it takes besides the hot hash (read whole), when it takes most.
+    """A window, and the fields that a live read of it takes at most besides the hot hash (read whole).
 
     pentads, days, hours: totals; minutes, slices: hours of which such rows are read; lists: of days, which of their
     hours are compacted.
@@ -77,7 +77,7 @@ def _times(unit: StorageUnit, windows: Sequence[Window]) -> Iterator[int]:
 
 
 def _fields(unit: StorageUnit, window: Window, t: int) -> Iterator[tuple[str, int]]:
-    """Of a live read at t."""
+    """Fields of a live read at t."""
     start, end = window.bounds("live", t, unit.slice_us)
     if window.unbounded:  # older days are in the total
         start = floor(t - unit.retention_us, DAY_US)

@@ -1,4 +1,4 @@
-"""Which units the tail writes is a function of the unit alone: those whose rows the JVM makes.
+"""A unit alone decides whether the tail writes it: the JVM must make its rows.
 
 All of row logic is SQL that Spark's real-time mode runs (tests/parity/spark/test_realtime_rowlogic.py holds every
 operator of it to that); Python it refuses.
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def no_tail(unit: StorageUnit) -> str | None:
-    """Why events of the unit are visible only when the fold has them; None where the tail brings them."""
+    """Tells why events of the unit are visible only when the fold has them; None where the tail brings them."""
     id_column = None if unit.dedupe is None else unit.dedupe.column
     return _no_tail(id_column, [name for name, _ in unit.functions])
 
@@ -48,7 +48,7 @@ def tail_units(deployment: Deployment, source: str) -> tuple[StorageUnit, ...]:
 
 
 def untailed(deployment: Deployment, nodes: int = 1) -> tuple[tuple[str, str], ...]:
-    """Of each view with a unit that stays on the fold alone its name, and why. nodes: of the store."""
+    """Names of the views with a unit that stays on the fold alone, and the reasons. nodes: of the store."""
     if nodes > 1:
         why = f"the tail does not write to a store of {nodes} nodes yet"
         return tuple((view, why) for view in deployment.views)

@@ -16,7 +16,7 @@ from slicewise.windows.durations import format_span
 
 
 def schema_changes(now: Source, then: Source) -> tuple[str, ...]:
-    """What makes `now` read records otherwise, for people; nothing where both read alike."""
+    """Differences that make `now` read records otherwise, for people; nothing where both read alike."""
     new, old = _declared(now), _declared(then)
     found = [f"column {name!r} ({new[name]}) is added" for name in new if name not in old]
     found += [f"column {name!r} is removed" for name in old if name not in new]
@@ -64,13 +64,13 @@ class Took:
 
 
 def schema_history(source: Source) -> tuple[Took, ...]:
-    """Each schema of the source that took the place of another, oldest first."""
+    """The schemas of the source that took the place of another, oldest first."""
     schemas = [*(each.source for each in source.earlier), source]
     return tuple(Took(schema_changes(schemas[i + 1], each.source), each.until) for i, each in enumerate(source.earlier))
 
 
 def refusals(now: Source, then: Source) -> tuple[str, ...]:
-    """Why `now` cannot take the place of `then` under its name; nothing where it can.
+    """Tells why `now` cannot take the place of `then` under its name; nothing where it can.
 
     What is archived of a column keeps its type for ever, but for a decimal of more digits; that holds of columns that
     an earlier schema had, too. A column that is declared wider on the wire (int, long) has values of one type, and is
@@ -121,7 +121,7 @@ def placed(source: Source, until: OffsetVector) -> Source:
 
 
 def removed_columns(source: Source) -> tuple[tuple[str, str], ...]:
-    """What earlier schemas had and the source's own has not, with the last type of each, in the order in which they
+    """Columns of earlier schemas that the source's own has not, with their last types. They come in the order in which they
     came: records below a place have values of them, which the archive keeps."""
     own = dict(source.columns)
     found: dict[str, str] = {}
@@ -136,13 +136,13 @@ def history_text(source: Source) -> str:
 
 
 def is_later(source: Source, text: str) -> bool:
-    """Whether the history of this text is the beginning of the source's, so that what it judged goes on."""
+    """Tells whether the history of this text is the beginning of the source's, so that what it judged goes on."""
     then, now = json.loads(text), json.loads(history_text(source))
     return bool(now[: len(then)] == then)
 
 
 def judged_by(source: Source, topic_id: str) -> tuple[tuple[Source, Mapping[int, int]], ...]:
-    """The schemas that judge the records of a topic, oldest first, each with the first offset per partition that it
+    """The schemas that judge the records of a topic, oldest first. Each has the first offset per partition that it
     does not judge; the source's own is last, and judges the rest. The places of another topic of that name say nothing
     of this one. EpochSuperseded while the last place is not recorded."""
     found: list[tuple[Source, Mapping[int, int]]] = []
@@ -158,7 +158,7 @@ def judged_by(source: Source, topic_id: str) -> tuple[tuple[Source, Mapping[int,
 
 
 def _is_kept(kind: str, archived: str) -> bool:
-    """Whether a column of an archive may be of this type from now on."""
+    """Tells whether a column of an archive may be of this type from now on."""
     after, before = decimal_parts(kind), decimal_parts(archived)
     if after is None or before is None:
         return kind == archived

@@ -1,4 +1,4 @@
-"""An aggregate of a user's own is deployed only after it has obeyed the laws of the algebra on events made to break it.
+"""A user's own aggregate is deployed only after it has obeyed the algebra's laws on events made to break it.
 
 Events are drawn by a seed that never changes, from the edges of the columns' own types; the first that break a law
 are cut down to the fewest that still do, and told as a story. What holds of these need not hold of all events:
@@ -116,7 +116,7 @@ def _exact(unscaled: int, scale: int) -> Decimal:
 
 
 def _counting(own: Own, events: Sequence[Event]) -> list[dict[str, Any]]:
-    """What the class is given: events without a null, values in their one form."""
+    """The input of the class: events without a null, values in their one form."""
     values = {name: ValueType(own.type_of(name)) for name in own.inputs}
     whole = [e for e in events if all(e.columns[name] is not None for name in own.inputs)]
     return [
@@ -375,7 +375,7 @@ def _show(value: Any) -> str:
 
 
 def digest_of(aggregate: Own) -> str:
-    """What all histories come to, as one text."""
+    """The results of all histories, as one text."""
     found = hashlib.sha256()
     for seed in range(HISTORIES):
         state = _rows(aggregate, drawn(aggregate, Random(seed)))

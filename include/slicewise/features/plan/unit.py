@@ -56,24 +56,24 @@ class Source:
 
     @cached_property
     def schema_fingerprint(self) -> str:
-        """What decides whether a record is good, and how it is read (16 hex); not where a registry stands, which
-        good records count once, nor what held before."""
+        """Fingerprint of what decides whether a record is good, and how it is read (16 hex); not where a registry stands,
+        which good records count once, nor what held before."""
         payload = {**source_to_json(replace(self, registry=None, dedupe=None, earlier=())), "owner": None}
         return fingerprint(payload)
 
     @property
     def is_opening(self) -> bool:
-        """Whether its schema has no place yet from which it holds: until then nobody may judge a record."""
+        """Tells whether its schema has no place yet from which it holds: until then nobody may judge a record."""
         return bool(self.earlier) and self.earlier[-1].until is None
 
     @property
     def most_ahead_us(self) -> int:
-        """How far ahead of Kafka's time an event may lie that any of its schemas takes."""
+        """The longest time ahead of Kafka's at which an event may lie that any of its schemas takes."""
         return max([self.max_ahead_us, *(each.source.max_ahead_us for each in self.earlier)])
 
     @property
     def most_lateness_us(self) -> int:
-        """How far behind Kafka's time an event may lie that any of its schemas takes."""
+        """The longest time behind Kafka's at which an event may lie that any of its schemas takes."""
         return max([self.max_lateness_us, *(each.source.max_lateness_us for each in self.earlier)])
 
     @property
@@ -107,7 +107,7 @@ class PlannedFeature:
 
 @dataclass(frozen=True)
 class StorageUnit:
-    """What is stored together: the partials of a view at one slice size, or (event_list) the events themselves,
+    """Unit of storage: the partials of a view at one slice size, or (event_list) the events themselves,
     which views with the same source, entity, row logic and columns share.
 
     entity: (column, type) sorted by name. columns: computed columns, in an order in which each is
@@ -149,17 +149,17 @@ class StorageUnit:
 
     @cached_property
     def pentads(self) -> bool:
-        """Whether totals of pentads are kept: where a window is read by them."""
+        """Tells whether totals of pentads are kept: where a window is read by them."""
         return any(feature.window.reads_five_days for feature in self.features)
 
     @property
     def step_text(self) -> str:
-        """What answers move by, for reading: the slice, or single events."""
+        """The step of answers, for reading: the slice, or single events."""
         return format_duration(self.slice_us) if self.event_list is None else "events"
 
     @cached_property
     def lifetime(self) -> bool:
-        """Whether a feature holds all events: what is stored has no expiry then, and hours go into a total."""
+        """Tells whether a feature holds all events: what is stored has no expiry then, and hours go into a total."""
         return any(feature.window.unbounded for feature in self.features)
 
     @cached_property
@@ -247,7 +247,7 @@ _WHERE_GIVEN = {"wire": (), "paths": (), "format": "json", "registry": None, "de
 
 
 def source_to_json(source: Source) -> dict[str, Any]:
-    """What `source_from_json` builds an equal source from; what was added later stands where it is given."""
+    """Plain values from which `source_from_json` builds an equal source; what was added later stands where it is given."""
     given = {name: v for name, v in plain(source).items() if name not in _WHERE_GIVEN or v != _WHERE_GIVEN[name]}
     if source.dedupe is not None:
         given["dedupe"] = plain(source.dedupe)
@@ -282,7 +282,7 @@ def _version_from_json(raw: Mapping[str, Any]) -> SchemaVersion:
 
 
 def unit_to_json(unit: StorageUnit) -> dict[str, Any]:
-    """What `unit_from_json` builds an equal unit from."""
+    """Plain values from which `unit_from_json` builds an equal unit."""
     listed = {} if unit.event_list is None else {"event_list": plain(unit.event_list)}
     made = {"functions": [[name, each.to_json()] for name, each in unit.functions]} if unit.functions else {}
     published = {} if unit.emission is None else {"emission": plain(unit.emission)}

@@ -42,7 +42,7 @@ def coerced(node: Node, kind: str) -> Node:
 
 
 def cast_refused(source: str, target: str) -> str | None:
-    """Why a cast is refused; None where it is allowed."""
+    """Tells why a cast is refused; None where it is allowed."""
     allowed = {
         (LONG, DOUBLE),
         (LONG, STRING),

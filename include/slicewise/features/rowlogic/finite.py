@@ -1,6 +1,6 @@
-"""Whether a computed double can be NaN or infinite follows from its tree: only then can it leave a row out.
+"""A computed double's tree tells whether it can be NaN or infinite: only then can it leave a row out.
 
-Each operator has a bound of its result's size from those of its arguments, rounded as the engines round. Rounding is
+An operator has a bound of its result's size from those of its arguments, rounded as the engines round. Rounding is
 monotone, so that no value lies above its bound. What is not known to be bounded counts as infinite.
 """
 
@@ -18,7 +18,7 @@ _MOST_DOUBLE = float.fromhex("0x1.fffffffffffffp+1023")
 
 
 def may_be_infinite(tree: Node, allow_nan: Collection[str]) -> bool:
-    """Whether some record that is good gives NaN or an infinity. allow_nan: columns that may hold one themselves."""
+    """Tells whether some record that is good gives NaN or an infinity. allow_nan: columns that may hold one themselves."""
     return tree.kind == DOUBLE and math.isinf(_most(tree, allow_nan))
 
 

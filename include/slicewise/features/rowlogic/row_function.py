@@ -1,4 +1,4 @@
-"""A row function's value follows from its own row, whatever stands in the batch beside it, and never fails a batch.
+"""A row function's value follows from its own row, whatever stands beside it, and never fails a batch.
 
 It is a function of the user's on Arrow arrays, kept as text (docs/adr/0046, 0047); a row for which it raises, or gives
 a double that is no finite number, is left out of the view.
@@ -138,7 +138,7 @@ class RowFunction:
         return replace(self, types=tuple(kinds[name] for name in self.reads))
 
     def stored(self) -> dict[str, Any]:
-        """What of it bears on stored values: what it reads and gives, and its text's digest."""
+        """The parts of it that bear on stored values: what it reads and gives, and its text's digest."""
         digest = hashlib.sha256(self.source.encode()).hexdigest()
         return {"reads": [list(each) for each in zip(self.reads, self.types, strict=True)], "output": self.output,
                 "sha256": digest}  # fmt: skip
@@ -154,7 +154,7 @@ class RowFunction:
         return RowFunction(raw["name"], raw["source"], tuple(raw["reads"]), raw["output"], tuple(raw["types"]))
 
     def of(self, columns: Mapping[str, pa.Array]) -> tuple[pa.Array, Flags]:
-        """Its values for these rows, and for which there is one: null where not. Instants are given as microseconds."""
+        """The function's values for these rows, and the flags of rows that have one: null elsewhere. Instants are given as microseconds."""
         arrays = [_given(columns[name], kind) for name, kind in zip(self.reads, self.types, strict=True)]
         return self._of(arrays, len(arrays[0]))
 
@@ -272,7 +272,7 @@ def _lines(text: str, node: ast.FunctionDef, before: int) -> list[int]:
 
 
 def _statements(node: ast.FunctionDef) -> list[ast.stmt]:
-    """What a function does, what stands inside another statement after it."""
+    """The statements of a function; what stands inside another statement comes after it."""
     return [each for each in ast.walk(node) if isinstance(each, ast.stmt) and each is not node]
 
 

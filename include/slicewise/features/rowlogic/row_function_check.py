@@ -1,4 +1,4 @@
-"""A row function that is not one of its row alone, or differs from run to run, is found before it is deployed."""
+"""A row function that is not one of its row alone, or differs between runs, is found before deployment."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the parser found is told in the words of the text that was parsed, never in the parser's own."""
+"""A parser's finding is told in the words of the text that was parsed, never in the parser's own."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ _COUNTS = re.compile(r"The number of provided arguments \((\d+)\) is greater .* 
 
 
 def spelled(text: str, node: exp.Expr) -> str:
-    """How a node is written in the text that it was parsed from; "this" where it cannot be said."""
+    """The text of a node as it was parsed; "this" where it cannot be said."""
     start, end = node.meta.get("start"), node.meta.get("end")
     word = text[start : end + 1] if start is not None and end is not None else ""
     if _WORD.fullmatch(word):
@@ -90,7 +90,7 @@ _STATEMENTS |= {"Commit", "Rollback", "Drop", "Insert", "Update", "Delete", "Mer
 
 
 def told(error: SqlglotError) -> str:
-    """What a text that could not be parsed lacks, or has too much."""
+    """Tells what a text that could not be parsed lacks, or has too much."""
     details = (getattr(error, "errors", None) or [{}])[0]
     description, at = str(details.get("description") or ""), str(details.get("highlight") or "").strip()
     if description.startswith("Required"):

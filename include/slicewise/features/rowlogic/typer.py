@@ -1,4 +1,4 @@
-"""A node of the parser's tree becomes row logic by the one rule of its kind, or is refused with its position."""
+"""A node of the parser's tree becomes row logic by its kind's one rule, or is refused with its position."""
 
 from __future__ import annotations
 

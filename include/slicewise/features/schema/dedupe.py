@@ -1,4 +1,4 @@
-"""Which column of a source names an event, so that a producer's retry counts once; checked as it is written."""
+"""One column of a source names an event, so that a producer's retry counts once; checked as it is written."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ STEP_BACK_US = HOUR_US
 
 @dataclass(frozen=True)
 class Dedupe:
-    """Of the events of one entity in one partition that have the same id, the one with the lowest offset counts.
+    """Rule by which events of one entity in one partition that have the same id count once: the one with the lowest offset.
 
     column: the source's column that holds an event's id (string, or an integer type); null: the event has none, and
     counts. within: how far apart the Kafka times of the two may lie. most: they are known to be two while no more than
@@ -78,7 +78,7 @@ def dedupe(column: str, *, within: str = WITHIN, most: int = MOST) -> Dedupe:
 
 @dataclass(frozen=True)
 class EventIds:
-    """Of a source, and of its units: by which column events are told apart, over how long and over how many."""
+    """Ids of a source and of its units: the column by which events are told apart, over how long and over how many."""
 
     column: str
     within_us: int

@@ -1,4 +1,4 @@
-"""Whether an event is a duplicate is a function of the events below it in its partition, and of no clock.
+"""The events below an event in its partition decide whether it is a duplicate, and no clock.
 
 Of the events of one entity (as the view takes them) in one partition that have an id, in the order of their offsets:
 the clock at an event is the largest Kafka time up to and with it. An event that lies more than STEP_BACK_US before the
@@ -74,8 +74,8 @@ def judge(group: Ints, ids: NDArray[np.uint64], kafka_us: Ints, rule: EventIds) 
 
 
 def hashed(column: pa.Array | pa.ChunkedArray) -> tuple[NDArray[np.uint64], Flags]:
-    """64 bits of each id, of which two different ones of an entity share one with a probability of most / 2^64; and
-    which events have an id."""
+    """64 bits of each id, and which events have an id. Two different ids of an entity share their bits with a probability
+    of most / 2^64."""
     flat = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
     if isinstance(flat, pa.ChunkedArray):
         flat = pa.concat_arrays(flat.chunks)

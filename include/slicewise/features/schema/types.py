@@ -1,4 +1,4 @@
-"""Each column type has one name in definitions, one in Arrow, and one in fingerprints.
+"""Every column type has one name in definitions, one in Arrow, and one in fingerprints.
 
 Narrow types (int8 … uint32, float) are what a record may hold; past the reader there are longs and doubles
 alone, so that a value has one meaning and one key whatever its width was (docs/adr/0039).
@@ -109,7 +109,7 @@ def element_type(kind: str) -> str | None:
 
 
 def time_form(text: str) -> str:
-    """How a declared timestamp type stands on the wire: s, ms, us or rfc3339."""
+    """The form of a declared timestamp type on the wire: s, ms, us or rfc3339."""
     return TIME_FORMS[text.strip().lower()]
 
 

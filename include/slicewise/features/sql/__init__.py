@@ -24,7 +24,7 @@ from slicewise.features.sql.windows import SLICE
 
 @dataclass(frozen=True)
 class Definitions:
-    """What a text declares. queries: views of a SELECT without CREATE FEATURE VIEW."""
+    """Definitions that a text declares. queries: views of a SELECT without CREATE FEATURE VIEW."""
 
     sources: tuple[KafkaSource, ...]
     views: tuple[FeatureView, ...]
@@ -95,7 +95,7 @@ def read_file(
     sources: Iterable[KafkaSource] = (),
     tests: Mapping[str | None, Sequence[Case]] | None = None,
 ) -> Definitions:
-    """What a file declares. Raises DefinitionError."""
+    """Reads what a file declares. Raises DefinitionError."""
     own = Location(str(file), 1)
     return read_definitions(text_of(file), str(file), own, sources, tests or {}, own_lines=True)
 

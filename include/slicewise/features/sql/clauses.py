@@ -126,7 +126,7 @@ def _ends(tokens: Tokens, index: int) -> bool:
 
 
 def is_distinct_from(tokens: Tokens, index: int) -> bool:
-    """Whether this FROM is the last word of IS DISTINCT FROM."""
+    """Tells whether this FROM is the last word of IS DISTINCT FROM."""
     return (tokens.word(index - 1), tokens.word(index)) == ("DISTINCT", "FROM")
 
 

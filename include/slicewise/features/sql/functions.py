@@ -280,7 +280,7 @@ _CONDITION = ""
 
 
 def columns_of(aggregate: Aggregate) -> tuple[str, ...]:
-    """What it reads, without the columns of conditions, which the planner makes."""
+    """The columns that it reads, without those of conditions, which the planner makes."""
     return tuple(name for name in aggregate.resolve(lambda _: _CONDITION).inputs if name != _CONDITION)
 
 

@@ -84,7 +84,7 @@ def interval(sql: SqlText, node: Any, span: Span) -> int:
 
 
 def is_whole(text: str) -> bool:
-    """Whether it is a whole number in the ten digits: other scripts have digits that are none to int."""
+    """Tells whether it is a whole number in the ten digits: other scripts have digits that are none to int."""
     return text.isascii() and text.isdigit()
 
 

@@ -16,7 +16,7 @@ _HELPERS = {"canonicalise", "from_spec"}
 
 @dataclass(frozen=True)
 class Spelling:
-    """How a function of the field is written with ours: parameters in SQL's order, and what else is given."""
+    """Spelling of a function of the field by ours: parameters in SQL's order, and what else is given."""
 
     function: str
     order: tuple[str, ...] = ("column",)
@@ -98,7 +98,7 @@ def expected_names() -> str:
 
 
 def meant(name: str) -> str:
-    """What a function that there is not may be: ours of another system's name, else the nearest names."""
+    """The function that a wrong name may mean: ours of another system's name, else the nearest names."""
     ours = re.search(r"sw\.(\w+)\(", hints.ATTRIBUTES.get(name, ""))
     if ours is not None and ours.group(1) in existing():
         return f"{name} is {ours.group(1)} here"

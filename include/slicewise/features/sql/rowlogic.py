@@ -46,7 +46,7 @@ class RowLogic:
         return node.name
 
     def place(self, node: exp.Expr) -> Span:
-        """Where a node stands."""
+        """The place of a node."""
         return node_span(node) or self.head
 
     def condition(self, node: exp.Expr) -> str:

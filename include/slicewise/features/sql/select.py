@@ -137,7 +137,7 @@ class _Select:
                 raise self.sql.refused(error.what, each.span, error.expected, error.next_step) from error
 
     def _check_each(self, view: FeatureView, items: Sequence[_Item]) -> None:
-        """Each aggregate by itself, so that what is wrong with one is said where it stands."""
+        """Checks the aggregates one by one, so that what is wrong with one is said where it stands."""
         for item in items:
             one = replace(view, features=[Feature("feature", item.aggregate, [item.meant.plain()])], tests=())
             try:

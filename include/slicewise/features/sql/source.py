@@ -85,7 +85,7 @@ def _shape(columns: Sequence[SourceColumn]) -> dict[str, Any]:
 
 
 def _fault(statement: Statement, columns: Sequence[SourceColumn], error: DefinitionError) -> Span:
-    """Where it stands: at the first column with which the columns so far go wrong, else at the option that it names."""
+    """The place of an error: the first column with which the columns so far go wrong, else the option that it names."""
     for count, column in enumerate(columns, 1):
         try:
             KafkaSource(statement.name, timestamp=KAFKA_TIME, location=None, **_shape(columns[:count]))

@@ -1,4 +1,4 @@
-"""Whatever a text is refused for, its line and column are said, and a caret stands under the place."""
+"""A text is refused with its line and column, and a caret under the place."""
 
 from __future__ import annotations
 
@@ -142,7 +142,7 @@ class Tokens:
         return Tokens(self.sql, self.all[first:last])
 
     def within(self, span: Span) -> Tokens:
-        """Those that begin in the span."""
+        """The tokens that begin in the span."""
         return Tokens(self.sql, [t for t in self.all if span.start <= t.start < span.end])
 
     def word(self, index: int) -> str:
@@ -159,7 +159,7 @@ class Tokens:
         return Span(self.all[0].start, self.all[-1].end + 1)
 
     def at(self, index: int) -> Span:
-        """Where a token stands; beyond the last, behind it."""
+        """The place of a token; beyond the last, behind it."""
         if index < len(self.all):
             return span_of(self.all[index])
         end = self.span().end
@@ -176,11 +176,11 @@ class Tokens:
                 depth += 1
 
     def outside(self, *words: str) -> list[int]:
-        """Where these words stand outside of all parentheses."""
+        """Positions of these words outside of all parentheses."""
         return [index for index, depth in self.depths() if depth == 0 and self.word(index) in words]
 
     def find(self, *words: str) -> Span | None:
-        """Where the first of these words stands."""
+        """The place of the first of these words."""
         return next((self.at(i) for i in range(len(self.all)) if self.word(i) in words), None)
 
     def split(self, separator: str) -> list[Tokens]:
@@ -190,12 +190,12 @@ class Tokens:
 
 
 def span_of(token: Token) -> Span:
-    """Where a token stands."""
+    """The place of a token."""
     return Span(token.start, token.end + 1)
 
 
 def quoted(token: Token) -> bool:
-    """Whether it is text or a name in quotes, which no keyword is."""
+    """Tells whether it is text or a name in quotes, which no keyword is."""
     return token.token_type.name in ("STRING", "IDENTIFIER") or token.token_type.name.endswith("_STRING")
 
 
@@ -208,6 +208,6 @@ def node_span(node: exp.Expr) -> Span | None:
 
 
 def _elsewhere(text: str) -> str | None:
-    """What to write for a clause of another system's SQL."""
+    """Text to write for a clause of another system's SQL."""
     found = _WINDOW_CLAUSE.search(text)
     return f"write {_HERE[found[1].upper()]}" if found else None

@@ -1,4 +1,4 @@
-"""What SQL says of a window is what the feature answers for, to the edge; what would mean something else is refused.
+"""A feature answers for the very window that SQL says, to its edges; what would mean something else is refused.
 
 `ORDER BY SLICE(ts) RANGE …` is the sliding window, whose bounds lie on slices; `ORDER BY ts RANGE …` is exact and
 closed at both ends; docs/adr/0035.
@@ -90,7 +90,7 @@ class Windows:
         return partition or inherited[0], order or inherited[1], spec or inherited[2], where
 
     def _order(self, order: exp.Expr, tokens: Tokens) -> bool:
-        """Whether events are ordered by slice."""
+        """Tells whether events are ordered by slice."""
         by = order.expressions
         place = node_span(order) or tokens.span()
         if len(by) == 1:
@@ -198,6 +198,6 @@ class Windows:
 
 
 def tokens_of_over(tokens: Tokens) -> Tokens:
-    """Of a selected item, the tokens behind OVER."""
+    """The tokens behind OVER of a selected item."""
     places = tokens.outside("OVER")
     return tokens.part(places[-1] + 1, len(tokens)) if places else tokens

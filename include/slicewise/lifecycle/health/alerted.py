@@ -1,4 +1,4 @@
-"""Alerts of the last day stand in the store, so that who looks later sees what was told while nobody looked.
+"""The store keeps the last day's alerts: who looks later sees what was told while nobody looked.
 
 One text (`sw:status:alerts`), changed whole: old ones go, and one that comes again and again is a line with a count.
 """
@@ -43,7 +43,7 @@ def remembered(text: str | None, fields: Mapping[str, str], now_us: int) -> str:
 
 
 def recent(text: str | None, now_us: int) -> tuple[Alerted, ...]:
-    """Those of the last day, the latest last; a text that cannot be read holds none."""
+    """The alerts of the last day, the latest last; a text that cannot be read holds none."""
     try:
         found = tuple(Alerted(**each) for each in json.loads(text or "[]"))
         return tuple(each for each in found if now_us - DAY_US < int(each.at_us))

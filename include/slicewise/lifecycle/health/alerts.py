@@ -88,7 +88,7 @@ class Alert:
 
     @property
     def key(self) -> str:
-        """What a pager takes for one incident: alerts of different matters are different ones."""
+        """The text by which a pager takes alerts for one incident: alerts of different matters are different ones."""
         return f"{self.dag}.{self.task}.{self.event}"
 
     def fields(self) -> dict[str, str]:
@@ -113,13 +113,13 @@ class Channel:
 
     @property
     def variable(self) -> str:
-        """Of the environment, which names it."""
+        """The environment's variable that names it."""
         return next(name for name, kind in VARIABLES if kind == self.kind)
 
 
 @dataclass(frozen=True)
 class Delivery:
-    """What came of an alert on one channel."""
+    """Result of an alert on one channel."""
 
     kind: str
     variable: str

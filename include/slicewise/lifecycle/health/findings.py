@@ -53,7 +53,7 @@ class Finding:
 
 
 def findings(status: StoreStatus, limits: Limits) -> tuple[Finding, ...]:
-    """What is wrong now, worst for answers first, then what happened."""
+    """Findings that are wrong now, worst for answers first, then what happened."""
     if not status.sources:
         return (Finding("views", "nothing is deployed", "slicewise apply", now=False),)
     found = overview(status, limits)
@@ -75,7 +75,7 @@ def _views(views: tuple[ViewLine, ...]) -> list[Finding]:
 
 
 def _parts(status: StoreStatus, limits: Limits) -> list[Finding]:
-    """Of the stream and what runs beside it, each reason with the section of its part."""
+    """Findings on the stream and what runs beside it; a reason comes with the section of its part."""
     health = health_of(status, limits)
     if health.stopped:
         lacks = [Finding("store", each, runbook_link("store")) for each in store_reasons(status)]
@@ -119,7 +119,7 @@ def _overdue(job: str, said: str) -> Finding:
 
 
 def _due(job: str, age_s: float) -> bool:
-    """Whether a job that was heard of, or might have begun, so long ago should have reported since."""
+    """Tells whether a job that was heard of, or might have begun, so long ago should have reported since."""
     return job in EVERY_S and age_s > EVERY_S[job] + ALLOWED_S
 
 

@@ -1,4 +1,4 @@
-"""Whether the stream is well is decided from its own status and the store's clock, never from a guess.
+"""The stream's own status and the store's clock decide whether it is well, never a guess.
 
 A driver writes a status per source at every batch and at least every few seconds (its heartbeat). The heartbeat is
 the driver's, not the batch's: a batch that hangs shows by progress that stands still while events wait.
@@ -27,7 +27,7 @@ _SAID = {"refused": "the driver refuses to go on", "failed": "the driver gave up
 
 @dataclass(frozen=True)
 class StreamStatus:
-    """What a stream driver says about one source."""
+    """Status of one source by a stream driver."""
 
     source: str
     state: State
@@ -49,7 +49,7 @@ class StreamStatus:
 
     @property
     def stalled_us(self) -> int:
-        """How long events have been waiting without any being applied; 0 where none wait."""
+        """The time that events have been waiting without any being applied; 0 where none wait."""
         if self.progress_us is None or self.lag_events <= 0:
             return 0
         return max(0, self.heartbeat_us - self.progress_us)
@@ -117,7 +117,7 @@ class Beginning:
     """The driver was last started."""
 
     def starting(self, heartbeat_us: int | None, now_us: int, limits: Limits) -> bool:
-        """Whether a driver's silence is that of one that starts. heartbeat_us: of its last status; None: there is none.
+        """Tells whether a driver's silence is that of one that starts. heartbeat_us: of its last status; None: there is none.
 
         A status from before the start is the word of the driver before it.
         """
@@ -127,14 +127,14 @@ class Beginning:
         return since_us > 0 and now_us - since_us <= limits.start_us
 
     def words(self, now_us: int) -> str:
-        """How long ago it began."""
+        """Text of how long ago it began."""
         if self.unensured:
             return f"deployed {_seconds(now_us - self.deployed_us)} ago, its driver is not started yet"
         return f"its driver was started {_seconds(now_us - max(self.ensured_us, self.started_us))} ago"
 
     @property
     def unensured(self) -> bool:
-        """Whether nobody has made sure of the driver since the deployment."""
+        """Tells whether nobody has made sure of the driver since the deployment."""
         return self.deployed_us > self.ensured_us
 
 

@@ -50,7 +50,7 @@ class JobLine:
 
 @dataclass(frozen=True)
 class Overview:
-    """What somebody who looks after the platform asks first."""
+    """Overview that somebody who looks after the platform asks for first."""
 
     now_us: int
     generation: int | None
@@ -74,8 +74,8 @@ class Overview:
 
 
 def streams_of(status: StoreStatus, part: str = "stream") -> tuple[tuple[StreamStatus, ...], tuple[str, ...]]:
-    """What the drivers of the stream (or of another part: "emit", "tail") said, and for each source whose words cannot
-    be read the reason."""
+    """The statuses of the stream's drivers (or of another part: "emit", "tail"), and the reason for each source whose words
+    cannot be read."""
     found, unread = [], []
     for source in status.emitted if part == "emit" else status.sources:
         text = status.parts.get(f"{part}:{source}")
@@ -132,7 +132,7 @@ def unready_units(status: StoreStatus) -> dict[str, str]:
 
 
 def store_reasons(status: StoreStatus) -> tuple[str, ...]:
-    """What is wrong with the store itself, whether or not a stream runs."""
+    """Tells what is wrong with the store itself, whether or not a stream runs."""
     return (*status.wanting, *_lost(status))
 
 
@@ -142,7 +142,7 @@ def _lost(status: StoreStatus) -> tuple[str, ...]:
 
 
 def _tail(status: StoreStatus, streams: Sequence[StreamStatus], limits: Limits) -> Health:
-    """Of the sources whose stream knows of a tail, what is wrong with that."""
+    """Health of the tails of sources whose stream knows of one."""
     tailed = tailed_sources(status.manifest)
     return _beside(
         status, "tail", [each.source for each in streams if each.tail == "on" and each.source in tailed], limits
@@ -154,7 +154,7 @@ def _emission(status: StoreStatus, limits: Limits) -> Health:
 
 
 def _beside(status: StoreStatus, driver: str, sources: Sequence[str], limits: Limits) -> Health:
-    """Of a driver that is wanted for these sources while the stream runs."""
+    """Health of a driver that is wanted for these sources while the stream runs."""
     if not sources:
         return Health(())
     said, unread = streams_of(status, driver)
@@ -164,13 +164,13 @@ def _beside(status: StoreStatus, driver: str, sources: Sequence[str], limits: Li
 
 
 def freshness_of(status: StoreStatus) -> tuple[StreamStatus, ...]:
-    """Of each source who makes its events visible first: its tail while that lives, else its stream."""
+    """The status that makes a source's events visible first: its tail's while that lives, else its stream's."""
     tails = {each.source: each for each in streams_of(status, "tail")[0] if lives(each, status.now_us)}
     return tuple(tails.get(each.source, each) for each in streams_of(status)[0])
 
 
 def probes_of(status: StoreStatus) -> ProbeStatus | None:
-    """What the prober said; None where it never did. Raises BadRequest."""
+    """The prober's status; None where there never was one. Raises BadRequest."""
     text = status.parts.get("probes")
     return None if text is None else ProbeStatus.parse(text)
 
@@ -209,7 +209,7 @@ def overview(status: StoreStatus, limits: Limits) -> Overview:
 
 
 def job_record(report: Mapping[str, object], *, ok: bool, at_us: int) -> str:
-    """What a job leaves in the store for the page: its report without long lists."""
+    """Record that a job leaves in the store for the page: its report without long lists."""
     short = {k: v for k, v in report.items() if not isinstance(v, Sequence | Mapping) or isinstance(v, str)}
     return json.dumps({"ok": ok, "at_us": at_us, "report": short}, sort_keys=True)
 

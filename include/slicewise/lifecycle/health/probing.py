@@ -1,4 +1,4 @@
-"""Whether answers are fresh is decided from probes that went all the way, not from what any part says of itself."""
+"""Probes that went all the way decide whether answers are fresh, not what any part says of itself."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from slicewise.errors import BadRequest
 
 @dataclass(frozen=True)
 class ProbeStatus:
-    """What the prober says. From the time at which a probe was due to the HTTP answer that had its event."""
+    """Status of the prober. Times run from when a probe was due to the HTTP answer that had its event."""
 
     state: Literal["running", "stopped"]
     heartbeat_us: int
@@ -54,7 +54,7 @@ class ProbeStatus:
 
 
 def late(status: ProbeStatus | None, now_us: int, heartbeat_age_us: int, limit_ms: float) -> tuple[str, ...]:
-    """Why answers are not known to be fresh, at now_us by the store's clock; nothing where they are."""
+    """Tells why answers are not known to be fresh, at now_us by the store's clock; nothing where they are."""
     if status is None:
         return ("no prober has written a status",)
     age_us = now_us - status.heartbeat_us

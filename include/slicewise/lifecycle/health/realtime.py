@@ -1,5 +1,5 @@
-"""When the tail may begin and a query of it end, how many slots it needs, how long the fold may wait: pure functions of
-what was seen."""
+"""Pure functions of what was seen: when the tail may begin and a query of it end, its slots, and the fold's
+longest wait."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _QUIET_S = 10.0
 
 @dataclass(frozen=True)
 class Pace:
-    """What bounds the fold's waits: between the starts of batches, events of an entity's tail, records of a batch."""
+    """Bounds of the fold's waits: between the starts of batches, events of an entity's tail, records of a batch."""
 
     longest_s: float
     bound: int
@@ -36,7 +36,7 @@ def behind(latest: OffsetVector, ledger: OffsetVector) -> int:
 def waits_for(
     latest: OffsetVector, ledger: OffsetVector, fold: StreamStatus | None, limit: int, now_us: int
 ) -> str | None:
-    """Why the tail may not begin yet; None: it may. The fold must be near the end of the log, else the tail would write
+    """Tells why the tail may not begin yet; None: it may. The fold must be near the end of the log, else the tail would write
     row by row what is about to be folded in bulk; and one that runs must know of the tail, else nobody would remove
     what it writes. limit: events that the fold may be behind."""
     here = fold is not None and fold.state == "running" and now_us - fold.heartbeat_us < Limits.heartbeat_age_us
@@ -47,30 +47,30 @@ def waits_for(
 
 
 def lives(tail: StreamStatus | None, now_us: int) -> bool:
-    """Whether the tail brings events now, so that nobody waits for the fold."""
+    """Tells whether the tail brings events now, so that nobody waits for the fold."""
     return tail is not None and tail.state == "running" and not tail.waiting and now_us - tail.heartbeat_us < _SILENT_US
 
 
 def slots(partitions: Mapping[str, int]) -> int:
-    """Of a local session for these partitions of sources: each holds one for ever, and one more while a query takes
+    """Slots of a local session for these partitions of sources: one for each for ever, and one more while a query takes
     over from another."""
     return max(SPARE_SLOTS, 2 * sum(partitions.values()))
 
 
 def speaks(heard: bool, age_s: float) -> bool:
-    """Whether a query that began can be judged: its writers were heard, or so long was time for it."""
+    """Tells whether a query that began can be judged: its writers were heard, or so long was time for it."""
     return heard or age_s >= _QUIET_S
 
 
 def relieved(ends: Mapping[int, int], reached: Mapping[int, int], folded: Mapping[int, int]) -> bool:
-    """Whether a query that began beside another has caught up, so that the other may end.
+    """Tells whether a query that began beside another has caught up, so that the other may end.
 
-    Of each partition: where the log ended when it could be judged first; what it has acknowledged; the ledger."""
+    By partition: where the log ended when it could be judged first; what it has acknowledged; the ledger."""
     return all(max(reached.get(p, 0), folded.get(p, 0)) >= end for p, end in ends.items())
 
 
 def fold_wait_s(most: int, records: int, took_s: float, over_s: float, pace: Pace) -> float:
-    """How long the fold waits after a batch while the tail lives.
+    """Seconds that the fold waits after a batch while the tail lives.
 
     most: rows of its hottest entity; records: of the batch; took_s: what it took; over_s: since the start of the one
     before it. So short that at this rate an entity's tail stays within half of its bound; none after a batch that was

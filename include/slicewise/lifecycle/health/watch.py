@@ -1,4 +1,4 @@
-"""A watch of the stream ends by what lasted for several looks, never by one look, and tells all of it.
+"""A watch of the stream ends by what lasted for several looks, never by one, and tells all of it.
 
 Pure: a look is a `Health`, time is given.
 """
@@ -68,12 +68,12 @@ class Watch:
 
     @property
     def over(self) -> bool:
-        """Whether there is nothing to wait for."""
+        """Tells whether there is nothing to wait for."""
         return self.stopped or self.lost or self.aging or self.wanting
 
     @property
     def outcome(self) -> Literal["stopped", "lost", "aging", "wanting", "well"]:
-        """What the watch has shown if it ends now; a stream that was never seen well is lost."""
+        """Outcome of the watch if it ends now; a stream that was never seen well is lost."""
         if self.stopped:
             return "stopped"
         if self.aging:
@@ -83,8 +83,8 @@ class Watch:
         return "lost" if self.lost or not self.well_once else "well"
 
     def told(self, health: Health) -> dict[Part, tuple[str, ...]]:
-        """What is to be told if the watch ends with this look: each part that was ill for as many looks as patience
-        allows; where none of those that end it was by itself, all of them."""
+        """Reasons to be told if the watch ends with this look: of each part that was ill for as many looks as patience
+        allows; where none of those that end it was by itself, of all of them."""
         if self.outcome not in ("lost", "aging"):
             return {}
         ending = {part for part in health.parts if (part in AGING) == (self.outcome == "aging")}

@@ -83,7 +83,7 @@ class AirflowApi:
         return frozenset(self.paused_by_dag())
 
     def paused_by_dag(self) -> dict[str, bool]:
-        """Whether each DAG that Airflow has parsed is paused: one request for all."""
+        """Tells of each DAG that Airflow has parsed whether it is paused: one request for all."""
         answer = self._http.send("GET", "/api/v2/dags", params={"limit": 200})
         return {str(dag["dag_id"]): bool(dag["is_paused"]) for dag in answer["dags"]}
 
@@ -112,7 +112,7 @@ class AirflowApi:
         return bool(self._http.send("GET", f"/api/v2/dags/{dag_id}")["is_paused"])
 
     def is_due(self, dag_id: str, now_us: int) -> bool:
-        """Whether the schedule begins a run as soon as the DAG is not paused."""
+        """Tells whether the schedule begins a run as soon as the DAG is not paused."""
         after = self._http.send("GET", f"/api/v2/dags/{dag_id}").get("next_dagrun_run_after")
         return after is not None and datetime.fromisoformat(after).timestamp() * 1e6 <= now_us
 
@@ -175,7 +175,7 @@ class AirflowApi:
         return {each["task_id"]: str(each["state"]) for each in found}
 
     def xcom(self, run: DagRun, task_id: str) -> object:
-        """What a task returned."""
+        """The value that a task returned."""
         path = f"/api/v2/dags/{run.dag_id}/dagRuns/{run.run_id}/taskInstances/{task_id}/xcomEntries/return_value"
         return self._http.send("GET", path, params={"stringify": "false"})["value"]
 

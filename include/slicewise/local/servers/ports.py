@@ -57,7 +57,7 @@ def choose(remembered: int | None = None, taken: Collection[int] = (), owner: Pa
 
 
 class _Claims:
-    """What stands in the folder of claims; its lock is held."""
+    """Claims that stand in their folder; its lock is held."""
 
     def __init__(self, folder: int) -> None:
         self._folder = folder

@@ -46,7 +46,7 @@ def binary(settings: Settings) -> Path:
 
 
 def _version(program: Path) -> tuple[int, int]:
-    """Of the program; (0, 0) if it does not run on this machine."""
+    """The program's version; (0, 0) if it does not run on this machine."""
     if not os.access(program, os.X_OK):
         return (0, 0)
     try:

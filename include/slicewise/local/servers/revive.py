@@ -14,8 +14,8 @@ from slicewise.settings import Settings
 
 
 def main(name: str) -> int:
-    """0 where it was started, NEEDLESS where that was not to be done any more, else 1 with the reason in the first line
-    of standard error."""
+    """Starts a server again. Gives 0 where it was started, NEEDLESS where that was not to be done any more. Else 1, with
+    the reason in the first line of standard error."""
     try:
         return 0 if supervisor.revive(Settings.load(), name) else NEEDLESS
     except (SlicewiseError, OSError) as error:

@@ -1,4 +1,4 @@
-"""Which services there are, and where: the only place that an embedded server is added to."""
+"""Services of the platform, and their addresses: the only place that an embedded server is added to."""
 
 from __future__ import annotations
 
@@ -158,7 +158,7 @@ def _example(settings: Settings, state: StateFolder, name: str, command: Sequenc
 
 
 def _watch(settings: Settings, state: StateFolder, servers: Sequence[str]) -> Service:
-    """Who starts servers again that die; it comes last, and is gone first: it fights neither `up` nor `down`."""
+    """The service that starts servers again that die; it comes last, and is gone first: it fights neither `up` nor `down`."""
     return Service(
         name=WATCH,
         argv=(str(settings.platform_python), "-m", "slicewise.local.servers.watch", *servers),

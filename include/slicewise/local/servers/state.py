@@ -41,7 +41,7 @@ class StateFolder:
         (self.path / _SIGN).touch()
 
     def exists(self) -> bool:
-        """Whether it stands; not while somebody else's folder is in its place."""
+        """Tells whether it stands; not while somebody else's folder is in its place."""
         return (self.path / _SIGN).exists()
 
     def pid_file(self, service: str) -> Path:

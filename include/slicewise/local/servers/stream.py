@@ -40,7 +40,7 @@ _HUNG_STOP_S = 5.0
 
 @dataclass(frozen=True)
 class DriverProcess:
-    """What is known of the driver as a process; what it says of its sources is lifecycle.health.StreamStatus."""
+    """State of the driver as a process; what it says of its sources is lifecycle.health.StreamStatus."""
 
     running: bool
     pid: int | None
@@ -79,8 +79,8 @@ def service(settings: Settings, state: StateFolder, name: str = NAME) -> Service
 
 
 def ensure_stream(settings: Settings) -> DriverProcess:
-    """Starts the stream's driver, the tail's unless that is off, and what is wanted of the emission's and the prober,
-    unless they run. One that runs under another setting of the tail is drained and started anew."""
+    """Starts the drivers that do not run: the stream's, the tail's unless that is off. What is wanted of the emission's
+    and the prober starts too. One that runs under another setting of the tail is drained and started anew."""
     _switch(settings)
     found = ensure_driver(settings, NAME)
     ensure_tail(settings)
@@ -90,7 +90,7 @@ def ensure_stream(settings: Settings) -> DriverProcess:
 
 
 def _switch(settings: Settings) -> None:
-    """Stops a driver of the stream that folds as if the tail were on, and it is off, or the other way round. One that
+    """Stops a driver of the stream that folds under another setting of the tail than the one that holds. A tail that
     is off is gone before: nobody removes what it writes from then on."""
     if settings.tail == "off":
         stop_driver(settings, TAIL)
@@ -129,13 +129,13 @@ def _ensure_wanted(settings: Settings, name: str, wanted: Callable[[Settings], b
 
 
 def publishes(settings: Settings) -> bool:
-    """Whether anything that is deployed is published. Raises StoreUnavailable, NotReady."""
+    """Tells whether anything that is deployed is published. Raises StoreUnavailable, NotReady."""
     deployment = _deployed(settings)
     return deployment is not None and bool(deployment.publishes)
 
 
 def probed(settings: Settings) -> bool:
-    """Whether probes are deployed, and on. Raises StoreUnavailable, NotReady."""
+    """Tells whether probes are deployed, and on. Raises StoreUnavailable, NotReady."""
     deployment = _deployed(settings) if settings.probes == "on" else None
     return deployment is not None and any(unit.project == own.PROJECT for unit in deployment.units)
 
@@ -199,7 +199,7 @@ def stop_driver(settings: Settings, name: str) -> bool:
 
 
 def stream_status(settings: Settings) -> DriverProcess:
-    """Of the stream's driver. Changes nothing."""
+    """The status of the stream's driver. Changes nothing."""
     return driver_status(settings, NAME)
 
 
@@ -212,7 +212,7 @@ def driver_status(settings: Settings, name: str) -> DriverProcess:
 
 
 def said_of(beat: Mapping[str, Any]) -> str:
-    """What somebody on call asks the emission first, of what it said with its last sign of life."""
+    """Answers first questions on call about the emission, from its last sign of life."""
     sources = list(beat.get("sources", {}).values())
     waiting = sum(sum(source.get("lag", {}).values()) for source in sources)
     skipped = sum(view.get("boards_skipped", 0) for source in sources for view in source.get("views", {}).values())
@@ -221,7 +221,7 @@ def said_of(beat: Mapping[str, Any]) -> str:
 
 
 def probes_said(beat: Mapping[str, Any]) -> str:
-    """What somebody on call asks first of freshness."""
+    """Answers first questions on call about freshness."""
     if not beat:
         return ""
     if beat.get("minute_p50_ms") is None:

@@ -118,7 +118,7 @@ def _build_for_start(settings: Settings, state: StateFolder) -> Platform:
 
 
 def _start_all(wanted: list[Service], platform: Platform, say: Say) -> None:
-    """Each service as soon as those that it comes after are well; services.build names those first."""
+    """Starts each service as soon as those that it comes after are well; services.build names those first."""
     with ThreadPoolExecutor(max(1, len(wanted))) as pool:
         started: dict[str, Future[None]] = {}
         for service in wanted:
@@ -205,13 +205,13 @@ def clean(settings: Settings, say: Say) -> None:
 
 
 def runs(settings: Settings, name: str) -> bool:
-    """Whether one of our services has a process; nothing is asked of it."""
+    """Tells whether one of our services has a process; nothing is asked of it."""
     service = services.build(settings).services.get(name)
     return service is not None and control.running(service, StateFolder(settings.state_dir)) is not None
 
 
 def status(settings: Settings) -> list[ServiceStatus]:
-    """Each service as it is now; asks the processes and the servers themselves."""
+    """The status of all services as they are now; asks the processes and the servers themselves."""
     state = StateFolder(settings.state_dir)
     platform = services.build(settings)
     nodes_are_ours = REDIS not in platform.external
@@ -259,7 +259,7 @@ _WANTED: Mapping[str, tuple[Callable[[Settings], bool], str]] = {
 
 
 def _idle(name: str, platform: Platform) -> str | None:
-    """Why nothing asks for a service that does not run; None where something does, or the store cannot say."""
+    """Tells why nothing asks for a service that does not run; None where something does, or the store cannot say."""
     if name == services.TAIL and platform.settings.tail == "off":
         return "off (SLICEWISE_TAIL)"
     if name == services.WATCH and platform.settings.watch == "off":

@@ -84,7 +84,7 @@ class Watcher:
 
 
 def read(state: StateFolder) -> dict[str, Restarts]:
-    """What was done for each server; none where nobody watched yet, or the file is torn."""
+    """The restarts of each server; none where nobody watched yet, or the file is torn."""
     try:
         return restarts.from_json(json.loads(_file(state).read_text()))
     except (OSError, ValueError, TypeError, KeyError, AttributeError):

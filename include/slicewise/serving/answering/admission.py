@@ -1,4 +1,4 @@
-"""Who is answered, who waits and who is refused: nobody waits longer than the patience, nobody queues without end.
+"""Admission decides who is answered, waits or is refused: nobody waits beyond the patience, nobody queues without end.
 
 Pure: times are given, in seconds of one monotonic clock. `serving/http/gate.py` binds it to the event
 loop; docs/adr/0061.
@@ -15,7 +15,7 @@ ENTITIES_PER_UNIT = 64
 
 
 class Refusal(Enum):
-    """Why a request is refused."""
+    """Reason for which a request is refused."""
 
     WAITED = "waited"
     """It waited for as long as anybody may."""
@@ -67,12 +67,12 @@ class Admission:
 
     @property
     def waiting(self) -> int:
-        """How many wait."""
+        """The number of those who wait."""
         return len(self._waiting)
 
     @property
     def expires(self) -> float | None:
-        """When the oldest of those who wait will have waited for too long."""
+        """The time at which the oldest of those who wait will have waited for too long."""
         return next(iter(self._waiting)).since + self.limits.patience_s if self._waiting else None
 
     def arrive(self, client: str, now: float, entities: int = 1) -> tuple[Ticket, list[tuple[Ticket, Refusal]]]:
@@ -99,7 +99,7 @@ class Admission:
         self._release(ticket)
 
     def begin(self, now: float) -> list[Ticket]:
-        """Those whose work begins now."""
+        """Begins work that fits, and gives its tickets."""
         begun: list[Ticket] = []
         while self._turns:
             client, own = next(iter(self._turns.items()))
@@ -115,7 +115,7 @@ class Admission:
         return begun
 
     def expire(self, now: float) -> list[tuple[Ticket, Refusal]]:
-        """Those who have waited for as long as anybody may."""
+        """Refuses those who have waited for as long as anybody may."""
         refused = []
         while self._waiting and now >= (oldest := next(iter(self._waiting))).since + self.limits.patience_s:
             refused.append(self._refuse(oldest, Refusal.WAITED))

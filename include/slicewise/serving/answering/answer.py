@@ -22,7 +22,7 @@ class Bounds(dict[str, Interval]):
     """Feature -> effective (start_us, end_us), half-open; they are written once for all answers of a plan."""
 
     def written(self, *, text: bool) -> msgspec.Raw:
-        """As the API writes them: JSON if text, else msgpack."""
+        """The bounds as the API writes them: JSON if text, else msgpack."""
         return self._json if text else self._msgpack
 
     @cached_property
@@ -46,7 +46,7 @@ class Answer(answers.Answer):
     """Per feature, whether a value may be NaN or infinite."""
 
     def to_wire(self, *, text: bool) -> dict[str, Any]:
-        """As the API writes it; text: for JSON, where NaN and infinities are text."""
+        """The answer as the API writes it; text: for JSON, where NaN and infinities are text."""
         names, unsafe = self.features, text and any(self.doubles)
         bounds = self.bounds
         results = []
@@ -93,7 +93,7 @@ def _tail(freshness: SourceFreshness) -> dict[str, Any]:
 
 
 def _is_plain(values: Sequence[Any]) -> bool:
-    """Whether JSON writes all as they stand; an infinity or NaN less itself is no zero."""
+    """Tells whether JSON writes all as they stand; an infinity or NaN less itself is no zero."""
     if not _PLAIN.issuperset(map(type, values)):
         return False
     return sum([value - value for value in values if type(value) is float]) == 0.0

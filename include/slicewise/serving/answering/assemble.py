@@ -118,7 +118,7 @@ def _add_errors(listed: ListMerged, feature: int, ref: str, errors: list[dict[st
 
 
 def _sessions(selection: Selection, merged: Merged, entity: int) -> dict[str, Interval]:
-    """What each feature's session came to for an entity; other features have the answer's bounds."""
+    """The session of each feature for an entity; other features have the answer's bounds."""
     found: dict[str, Interval] = {}
     for number, (part, plan) in enumerate(zip(selection.sliced, merged.joint.plans, strict=True)):
         if plan.gaps:

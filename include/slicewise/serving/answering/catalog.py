@@ -1,4 +1,4 @@
-"""What can be asked for is read from the store's own manifest, never from a user's module.
+"""The store's own manifest tells what can be asked for, never a user's module.
 
 A catalog is bound to the marks that it was made from; a reply under other marks makes it void.
 """
@@ -122,7 +122,7 @@ class Catalog:
 
     @staticmethod
     def of_nodes(deployment: Deployment, nodes: Mapping[int, StoreMetadata], count: int) -> Catalog:
-        """Of some nodes of a store of so many, which all have this deployment."""
+        """The catalog of some nodes of a store of so many, which all have this deployment."""
         horizons: dict[str, TotalUntil] = {}
         for marks in nodes.values():
             # plans read from the earliest on: a node whose totals reach further says so with its data
@@ -134,7 +134,7 @@ class Catalog:
         return replace(Catalog.of(deployment, together), nodes=each, count=count)
 
     def of_node(self, number: int) -> Catalog:
-        """As it stands on one node. StoreUnavailable where the node is away, or lacks the deployment."""
+        """The catalog as it stands on one node. StoreUnavailable where the node is away, or lacks the deployment."""
         if not self.nodes:
             return self
         found = self.nodes.get(number)
@@ -143,14 +143,14 @@ class Catalog:
         return found
 
     def stands_on(self, said: Mapping[int, NodeReply]) -> bool:
-        """Whether what nodes said with a reply is what this catalog was made from."""
+        """Tells whether what nodes said with a reply is what this catalog was made from."""
         if not self.nodes:
             (only,) = said.values()
             return self.stands(only.marks)
         return all(number in self.nodes and self.nodes[number].stands(each.marks) for number, each in said.items())
 
     def stands(self, marks: StoreMetadata) -> bool:
-        """Whether the marks of a reply are those that this catalog was made from."""
+        """Tells whether the marks of a reply are those that this catalog was made from."""
         return (
             marks.epoch == self.epoch
             and marks.units == self.digest

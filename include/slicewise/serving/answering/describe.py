@@ -1,4 +1,4 @@
-"""What exists can be listed by whoever may ask for it, with what each name means."""
+"""Existing names can be listed by whoever may ask for them, with what each of them means."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def _feature(unit: StorageUnit, feature: PlannedFeature) -> dict[str, Any]:
 
 
 def readiness(catalog: Catalog, reached: HighWater) -> Flow[dict[str, Any]]:
-    """Whether every view answers, and why not."""
+    """Tells whether every view answers, and why not."""
     reply: ReadReply = yield Read(())
     reasons = []
     for number in range(catalog.count):

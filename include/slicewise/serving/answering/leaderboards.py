@@ -28,7 +28,7 @@ class Leaderboard(answers.Leaderboard):
     """A board that the API can write."""
 
     def to_wire(self, *, text: bool) -> dict[str, Any]:
-        """As the API writes it; text: for JSON, where infinities and the keys of objects are text."""
+        """The leaderboard as the API writes it; text: for JSON, where infinities and the keys of objects are text."""
         rows = [{"rank": row.rank, "entity": row.entity, "value": row.value} for row in self.rows]
         cover = {t: {str(p) if text else p: o for p, o in each.items()} for t, each in self.cover.items()}
         return {
@@ -84,7 +84,7 @@ def read_leaderboard(service: FeatureService, name: str) -> Flow[Leaderboard]:
 
 
 def answer(planned: PlannedLeaderboard, reply: LeaderboardReply) -> Leaderboard:
-    """What is said of a board; one that another definition made is none of this leaderboard."""
+    """The answer about a board; one that another definition made is none of this leaderboard."""
     board = None if reply.board is None else StoredLeaderboard.unpack(reply.board)
     if board is None or board.fingerprint != planned.fingerprint:
         return Leaderboard(

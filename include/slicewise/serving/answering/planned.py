@@ -1,4 +1,4 @@
-"""What a request reads follows from its selection and one time; it is planned once and used until a bound moves."""
+"""A request's reads follow from its selection and one time; they are planned once and used until a bound moves."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an entity's row asks is typed before anything is read, and answered after all is merged.
+"""A question in an entity's row is typed before anything is read, and answered after all is merged.
 
 A feature that is asked (`sw.bloom`) takes its question from the column of the entity's row that has
 its column's name: a value, or a list of values. docs/adr/0033-a-question-is-a-column.md.

@@ -24,7 +24,7 @@ MAX_VALUES = 100_000
 
 
 class FeaturesBody(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
-    """What `POST /v1/features` is sent. Either `features` or `feature_set`.
+    """Body of `POST /v1/features`. Either `features` or `feature_set`.
 
     `min_token`: the answer holds at least the events of these tokens (joined by "."), which name
     every unit that is read: 400 where one is not named, 503 while the store is behind; never a

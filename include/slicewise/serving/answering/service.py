@@ -253,10 +253,10 @@ class FeatureService:
         entities: int,
         reply: ReadReply,
     ) -> Flow[tuple[Merged, list[tuple[list[Stored], NodeClaims]]]]:
-        """What is answered of slices; and of event lists what was read, with what was claimed."""
+        """Merges the slices' answer; gives of event lists what was read, with what was claimed."""
 
         def given(part: Part) -> tuple[list[Stored], NodeClaims]:
-            """What was read of a part under each of its tags, and what the only node claims; of several each part
+            """The data of a part under each of its tags, and the only node's claims; of several nodes each part
             brings what its own node claims."""
             bases = {n: self._base(catalog, part, n, said) for n, said in reply.said.items()}
             if not catalog.nodes:
@@ -327,7 +327,7 @@ class FeatureService:
 
     # ------------------------------------------------------------ failure
     def instead(self, request: FeaturesRequest, error: StoreUnavailable | NotReady | Overloaded) -> Answer:
-        """What the feature set declares for a store that does not answer, or a service that cannot ask it; else the
+        """Answers as the feature set declares for a store that does not answer, or a service that cannot ask it; else the
         error is raised."""
         catalog = self.catalog or self._declared
         if request.feature_set is None or catalog is None or request.at_us is not None or request.min_token:
@@ -349,13 +349,13 @@ _NO_COVERS: Mapping[int, OffsetVector] = {}
 
 
 def newest_of(standing: Mapping[int, StoreMetadata]) -> dict[int, StoreMetadata]:
-    """Those nodes that have the newest deployment: what the others have is not all that is deployed."""
+    """The nodes that have the newest deployment: what the others have is not all that is deployed."""
     first = list(standing.values())[joint_marks.newest(list(standing.values()))]
     return {n: each for n, each in standing.items() if (each.epoch, each.units) == (first.epoch, first.units)}
 
 
 def _stored(part: Part, targets: Sequence[Target], reply: ReadReply, bases: Mapping[int, NodeClaims]) -> list[Stored]:
-    """What was read of a part, under each of its tags. bases: of several nodes what each claims."""
+    """The data of a part, under each of its tags. bases: of several nodes what each claims."""
     if bases:
         return [
             Stored(entity, partition, units[part.position].hot, units[part.position].days, bases[number])

@@ -24,7 +24,7 @@ RETRY_OPEN_S = 0.05
 
 
 class Readable(Protocol):
-    """What a reader asks of a store."""
+    """Store as a reader sees it."""
 
     @property
     def generation(self) -> int: ...
@@ -177,7 +177,7 @@ class AsyncConnection:
 
     @property
     def is_open(self) -> bool:
-        """Whether a connection stands."""
+        """Tells whether a connection stands."""
         return self._reader is not None and not self._reader.closed
 
     def close(self) -> None:

@@ -1,4 +1,4 @@
-"""Whoever asks is heard in the next turn of the loop: connections are taken together, answers give way to them."""
+"""Every connection is heard in the next turn of the loop: they are taken together, answers give way to them."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Loop(uvloop.Loop):
     async def create_server(
         self, protocol_factory: Callable[[], asyncio.BaseProtocol], *args: Any, **options: Any
     ) -> Any:
-        """As asyncio's."""
+        """Creates a server, as asyncio does."""
         return Server(self, protocol_factory, await super().create_server(protocol_factory, *args, **options))
 
 
@@ -87,7 +87,7 @@ class Server:
 
 
 class Turns:
-    """Who works on the loop for long waits until the turn has time left: between two, connections and requests are
+    """Turns of the loop: work that lasts long waits until the turn has time left. Between two, connections and requests are
     read, and refused or told how the service is."""
 
     def __init__(self) -> None:

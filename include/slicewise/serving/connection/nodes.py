@@ -43,7 +43,7 @@ class AsyncNodes(AsyncConnection):
         return await (self._of_all(route) if route.needs_all else self._of_any(route))
 
     async def _of_all(self, route: Route[R]) -> R:
-        """What every part is answered."""
+        """Joins the answers of every part."""
         asked = [self._ask(number, part) for number, part in route.parts.items()]
         # all are waited for: what one fails with says nothing of the replies of the others
         replies = await asyncio.gather(*asked, return_exceptions=True)
@@ -55,7 +55,7 @@ class AsyncNodes(AsyncConnection):
         return route.join(answered)
 
     async def _of_any(self, route: Route[R]) -> R:
-        """What the nodes say together that answer in time."""
+        """Joins the answers of the nodes that answer in time."""
 
         async def one(number: int, part: Routed[R]) -> R:
             return await asyncio.wait_for(self._ask(number, part), OPEN_S)
@@ -100,7 +100,7 @@ class AsyncNodes(AsyncConnection):
 
 
 class SyncNodes:
-    """What a blocking reader asks, of each node by a connection that is opened when it is needed."""
+    """Connection of a blocking reader; each node's own is opened when it is needed."""
 
     def __init__(self, url: str, timeout_s: float) -> None:
         self._urls, self._timeout_s = urls_of(url), timeout_s

@@ -1,4 +1,4 @@
-"""What a service asks of the store, as data: one flow for blocking and asynchronous callers."""
+"""Requests of a service to the store, as data: one flow for blocking and asynchronous callers."""
 
 from __future__ import annotations
 

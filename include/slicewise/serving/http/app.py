@@ -297,7 +297,7 @@ def _route(path: str) -> str:
 
 
 def _packed(scope: Scope) -> tuple[bool, bool, bytes]:
-    """Whether the request is msgpack, whether the answer shall be, and what the client accepts."""
+    """Tells whether the request is msgpack, whether the answer shall be, and what the client accepts."""
     sent = accepted = False
     accept = b""
     for name, value in scope["headers"]:

@@ -1,4 +1,4 @@
-"""Each error has one status and one shape; what a client sent is never echoed unescaped."""
+"""An error has one status and one shape; what a client sent is never echoed unescaped."""
 
 from __future__ import annotations
 

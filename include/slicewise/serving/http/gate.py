@@ -13,7 +13,7 @@ RETRY_AFTER_S = (1, 2, 3)
 
 
 class Gate:
-    """Of one process."""
+    """Gate of one process."""
 
     def __init__(self, limits: Limits, metrics: Metrics) -> None:
         self.admission = Admission(limits)
@@ -76,7 +76,7 @@ class Gate:
             self._wake(ticket, why)
 
     def _wake(self, ticket: Ticket, why: Refusal | None) -> bool:
-        """Whether anybody was there to be told."""
+        """Wakes a request that waits; tells whether anybody was there to be told."""
         future = self._waits.pop(ticket)
         if not future.cancelled():
             future.set_result(why)

@@ -1,4 +1,4 @@
-"""What a client accepts decides the form of its answer; what it does not accept is not sent."""
+"""A client's Accept decides the form of its answer; what it does not accept is not sent."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def check_accepted(accept: bytes, kinds: tuple[bytes, ...]) -> None:
 
 @lru_cache(maxsize=256)
 def _accepts(accept: bytes, kinds: tuple[bytes, ...]) -> bool:
-    """Whether one of the kinds is accepted, the most specific range deciding for each (RFC 9110, 12.5.1)."""
+    """Tells whether one of the kinds is accepted, the most specific range deciding for each (RFC 9110, 12.5.1)."""
     ranges: dict[bytes, bool] = {}
     for part in accept.split(b","):
         name, *parameters = (each.strip() for each in part.split(b";"))
@@ -43,6 +43,6 @@ def _accepts(accept: bytes, kinds: tuple[bytes, ...]) -> bool:
 
 
 def _is_refusal(parameter: bytes) -> bool:
-    """Whether it is q=0."""
+    """Tells whether it is q=0."""
     name, _, value = parameter.partition(b"=")
     return name.strip() == b"q" and value.strip().rstrip(b"0") in (b"", b"0.", b".")

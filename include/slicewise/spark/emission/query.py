@@ -101,7 +101,7 @@ class EmissionQuery:
         self._thread.start()
 
     def _begun(self, emitted: EmittedView, partitions: int, earliest: OffsetVector) -> _View:
-        """Where a view's emission goes on, or begins: now."""
+        """The state from which a view's emission goes on, or begins: now."""
         topic_id, log = self._topic_id, ProgressLog(self._settings.kafka_bootstrap, self.source.topic, emitted.view)
         kept = log.load(topic_id, partitions)
         if kept is None:
@@ -201,7 +201,7 @@ class EmissionQuery:
         return {p: max(0, latest.get((self._topic_id, p)) - at) for p, at in self._at.items()}
 
     def error(self) -> BaseException | None:
-        """Why it ended, if it ended by itself."""
+        """The reason why it ended, if it ended by itself."""
         return self.failure
 
     def drain(self) -> None:

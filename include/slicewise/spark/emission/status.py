@@ -1,4 +1,4 @@
-"""What an emission says about itself is what it measured: beside the figures of every stream, those of its views."""
+"""An emission's status is what it measured: beside the figures of every stream, those of its views."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ PREFIX = "slicewise_emit"
 
 
 class EmissionMetrics(Metrics):
-    """Those of a stream, and per view what it published."""
+    """Metrics of a stream, and per view what it published."""
 
     def __init__(self) -> None:
         super().__init__(PREFIX)

@@ -46,7 +46,7 @@ _CONFLICTS = ("ValidationException", "CommitFailedException", "Found conflicting
 
 @dataclass(frozen=True)
 class Archived:
-    """What an archive run did. events: new offsets, transaction markers included."""
+    """Result of an archive run. events: new offsets, transaction markers included."""
 
     source: str
     state: ArchiveState
@@ -130,7 +130,7 @@ class Archiver:
             )
 
     def _removed(self, table: IcebergTable) -> Mapping[str, str]:
-        """Columns that stay in the table of a source that was deployed before, and that this one never had, with their
+        """Columns that stay in the table of a source that was deployed before, and that this one never had. Gives their
         types in Spark."""
         names = {each.name for each in table.schema().fields} - {each.name for each in log_table(self.source).columns}
         types = self.session.table(self._name).dtypes if names else []

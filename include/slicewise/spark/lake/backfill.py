@@ -116,7 +116,7 @@ def _build(context: Context, unit: StorageUnit, report: Report) -> dict[str, obj
 
 
 def _say(context: Context, units: Sequence[StorageUnit], text: str) -> None:
-    """What these units wait for, to whoever asks."""
+    """Tells what these units wait for, to whoever asks."""
     if not units:
         return
     named = {unit.storage_fingerprint: text for unit in units}

@@ -32,7 +32,7 @@ _ATTEMPTS = 4
 
 @dataclass(frozen=True)
 class Request:
-    """What a run is asked for. hour: its key, since 1970; only: no other hour; units: fingerprints
+    """Request to a run. hour: its key, since 1970; only: no other hour; units: fingerprints
     or names of views, all when empty; from_raw: recompute what is compacted from its events."""
 
     hour: int | None
@@ -142,7 +142,7 @@ class UnitRun:
             self.report.add_hour(self._unit, hour, why[hour], header, outcome)
 
     def register(self, headers: Mapping[int, Header]) -> None:
-        """What the seqs of these hours stand for, before anything is swapped under them."""
+        """Registers the covers of these hours' seqs, before anything is swapped under them."""
         source = self._unit.source
         for seq, cover in {each.seq: each.cover for each in headers.values() if each.seq}.items():
             self.context.store.run(

@@ -89,7 +89,7 @@ class UnitTable:
         return f"{self.settings.catalog_name}.{SLICES}.{unit_table(self.unit.storage_fingerprint)}"
 
     def headers(self) -> dict[int, Header]:
-        """What stands now."""
+        """The headers that stand now."""
         self.table.refresh()
         return slices.headers(self.table)
 
@@ -214,7 +214,7 @@ class UnitTable:
         return batches
 
     def _told(self, task: Task, rows: list[pa.RecordBatch]) -> list[dict[str, Any]]:
-        """What a task tells that runs here, as it would in a worker of Spark's."""
+        """The outcomes of a task that runs here, as it would in a worker of Spark's."""
         try:
             return [json.loads(text) for batch in task(iter(rows)) for text in batch["outcome"].to_pylist()]
         finally:

@@ -42,7 +42,7 @@ from slicewise.stores.recovery.schema_places import settled
 
 @dataclass
 class Context:
-    """What every job over the deployed units works with; bound to one life of the store."""
+    """Context of every job over the deployed units; bound to one life of the store."""
 
     session: SparkSession
     settings: Settings
@@ -112,7 +112,7 @@ class Context:
         )
 
     def hours(self, unit: StorageUnit, headers: Mapping[int, Header]) -> UnitHours:
-        """What decides about the unit's hours."""
+        """The facts that decide about the unit's hours."""
         table = load(self.catalog, unit.source)
         archive = self.archives[unit.source]
         starts = self.marks.starts_of([unit.storage_fingerprint])
@@ -131,7 +131,7 @@ class Context:
         return self.store.run(TrimArchiveVersions(source, count, self.marks.epoch, live))
 
     def reached(self, unit: StorageUnit) -> Reached | None:
-        """How far the totals of a unit with a lifetime reach, by the marks of now."""
+        """The reach of the totals of a unit with a lifetime, by the marks of now."""
         return reached(self.store.run(ReadMetadata()), unit.storage_fingerprint, self.archives[unit.source].contained)
 
     def horizon_due(self, unit: StorageUnit) -> int:

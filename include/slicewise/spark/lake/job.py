@@ -1,6 +1,6 @@
-"""A bounded job says what it did in one line of JSON, or why it could not, and keeps a row of it.
+"""A bounded job says what it did in one line of JSON, or why it could not. It keeps a row of it.
 
-What it works with is imported while the JVM starts its session: each takes seconds, of one core.
+Its libraries are imported while the JVM starts its session: each takes seconds, of one core.
 """
 
 from __future__ import annotations

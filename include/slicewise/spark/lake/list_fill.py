@@ -1,4 +1,4 @@
-"""An event list is ready when every archived event below its start cover was added, or lies below its low-water mark.
+"""An event list is ready when every archived event below its start cover was added, or lies below low water.
 
 It is filled from `events.<source>` alone, newest events first, so that what a list has no room for is known to be old
 before it is sent. To fill twice adds nothing.

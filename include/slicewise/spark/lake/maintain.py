@@ -75,7 +75,7 @@ class Maintenance:
         return figures
 
     def _held(self, name: str, figures: dict[str, Any]) -> bool:
-        """Whether every snapshot that a data set names is safe from expiry."""
+        """Tells whether every snapshot that a data set names is safe from expiry."""
         namespace, _, source = name.partition(".")
         wanted = self._named.get(source, frozenset()) if namespace == LOG else frozenset()
         try:

@@ -146,7 +146,7 @@ class Accumulate:
 
 @dataclass(frozen=True)
 class Combine:
-    """Rows of a unit, all those of an (entity, slice) in one task -> one row each, in the order of
+    """Combines a unit's rows, all those of an (entity, slice) in one task, to one row each. They come in the order of
     (hour, entity, slice). mapInArrow."""
 
     ref: UnitRef

@@ -122,7 +122,7 @@ class HourRows:
         return found
 
     def entries(self, begin: int, end: int, seq: int) -> list[HourEntry]:
-        """What the store keeps of these groups."""
+        """The store's entries of these groups."""
         return [
             HourEntry(
                 self._tags[i],
@@ -210,7 +210,7 @@ class TotalDay:
 
 @dataclass(frozen=True)
 class HourOutcome:
-    """What became of a compacted hour."""
+    """Outcome of a compacted hour."""
 
     hour: int
     entities: Counter[str]

@@ -20,7 +20,7 @@ _SLICE = ("slice", "events", "entities", "late", "bytes")
 
 @dataclass
 class Report:
-    """What a run did."""
+    """Report of a run."""
 
     job: str
     run_id: str = field(default_factory=lambda: uuid4().hex)

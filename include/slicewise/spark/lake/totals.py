@@ -32,7 +32,7 @@ def move_horizon(context: Context, table: UnitTable, report: Report, raw: int | 
 
 
 def filling_of(context: Context, unit: StorageUnit) -> Filling:
-    """What decides about the hours of a unit's backfill."""
+    """The facts that decide about the hours of a unit's backfill."""
     archive, log = context.archives[unit.source], load(context.catalog, unit.source)
     newest = newest_by_hour(log, archive.snapshot_id) if log is not None else {}
     return Filling(context.marks.starts[unit.storage_fingerprint], newest, archive.contained)

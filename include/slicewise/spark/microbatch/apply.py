@@ -49,7 +49,7 @@ _SAMPLE = 64
 
 @dataclass(frozen=True)
 class Placed:
-    """Where a unit's columns stand in the rows that a task gets (`rows.UnitColumns`)."""
+    """Place of a unit's columns in the rows that a task gets (`rows.UnitColumns`)."""
 
     unit: str
     keep: str
@@ -60,7 +60,7 @@ class Placed:
 
 @dataclass(frozen=True)
 class MicroBatchTask:
-    """What the executors do with a batch; picklable, the same for every batch of a query."""
+    """Work of the executors on a batch; picklable, the same for every batch of a query."""
 
     redis_url: str
     kafka_bootstrap: str
@@ -132,7 +132,7 @@ def runs(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Table]:
 
 @dataclass(frozen=True)
 class PartitionOutcome:
-    """What became of the rows of one Kafka partition, in one run."""
+    """Outcome of the rows of one Kafka partition, in one run."""
 
     partition: int
     records: int
@@ -266,7 +266,7 @@ def batch_of(
 
 
 def _ids(unit: StorageUnit, placed: Placed, table: pa.Table, max_ahead_us: int) -> Ids | None:
-    """Of rows that the unit takes; None where its source does not say how an event that comes again is known."""
+    """The ids of rows that the unit takes; None where its source does not say how an event that comes again is known."""
     if unit.dedupe is None or placed.event_id is None:
         return None
     numbers, known = hashed(table[placed.event_id])
@@ -290,7 +290,7 @@ def rows_of(unit: StorageUnit, table: pa.Table, inputs: Mapping[str, str], topic
 
 
 def input_arrays(unit: StorageUnit, table: pa.Table, inputs: Mapping[str, str]) -> dict[str, pa.Array]:
-    """What the unit's aggregates read, in their declared types (instants arrive as longs)."""
+    """Columns that the unit's aggregates read, in their declared types (instants arrive as longs)."""
     return {name: _array(table[inputs[name]]).cast(arrow_type(kind)) for name, kind in unit.input_types}
 
 

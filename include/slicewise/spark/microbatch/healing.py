@@ -28,7 +28,7 @@ from slicewise.stores.recovery.beginning import Archived, archived_by, beginning
 
 
 class Healing(Protocol):
-    """What a driver asks about its store."""
+    """Questions of a driver about its store."""
 
     def look(self, store: OnlineStore) -> StoreMetadata:
         """The marks, after what they lack was told and brought back. NotReady where nothing is known of the store."""
@@ -45,7 +45,7 @@ class Healing(Protocol):
 
 
 class Onlooker:
-    """Of a driver beside the stream's, which heals nothing."""
+    """Healing of a driver beside the stream's, which heals nothing."""
 
     def look(self, store: OnlineStore) -> StoreMetadata:
         return store.run(ReadMetadata())
@@ -59,7 +59,7 @@ class Onlooker:
 
 @dataclass
 class Healer:
-    """Of the stream's driver; it holds the copy of the marks."""
+    """Healing of the stream's driver; it holds the copy of the marks."""
 
     settings: Settings
     file: MetadataBackupFile = field(init=False)
@@ -148,7 +148,7 @@ class Healer:
         return marks
 
     def _brought(self, store: OnlineStore, marks: StoreMetadata, known: MetadataBackup) -> OffsetVector:
-        """How far a tail may have come in topics of which the store lost what was applied: what it lost of the tail's
+        """Finds how far a tail may have come in topics of which the store lost what was applied. The part of the tail's that it lost
         was in answers too, and lies below the log's end of now. Asked once in a life: later the log ends elsewhere."""
         lost, life = known.lost(marks), (store.incarnation, marks.generation)
         if not lost or not (marks.tails or self.settings.tail == "on") or self._tail_told == life:

@@ -1,4 +1,4 @@
-"""What the stream says about itself is what it measured; it says so at every batch and every second.
+"""The stream's status is what it measured; it writes it at every batch and every second.
 
 The same figures go to the store (`sw:status:stream:<source>`), to the heartbeat file of the
 supervisor, and to Prometheus.
@@ -127,7 +127,7 @@ class SourceStatus:
             self.metrics.lag.labels(self.source, str(partition)).set(events)
 
     def lacking(self, events: int) -> None:
-        """What the store had applied and lost."""
+        """Sets what the store had applied and lost."""
         self.lost = events
         self.metrics.lost.labels(self.source).set(events)
 

@@ -50,7 +50,7 @@ ALWAYS = ("partition", "offset", "kafka_time", "event_time", "reason")
 
 @dataclass(frozen=True)
 class StreamPlan:
-    """What a query is bound to."""
+    """Plan that a query is bound to."""
 
     source: Source
     deployment: Deployment
@@ -65,7 +65,7 @@ class StreamPlan:
 
     @property
     def units(self) -> tuple[str, ...]:
-        """Each once: views may share an event list."""
+        """The units, without repeats: views may share an event list."""
         mine = (unit.storage_fingerprint for unit in self.deployment.units if unit.source == self.source.name)
         return tuple(dict.fromkeys(mine))
 
@@ -73,7 +73,7 @@ class StreamPlan:
 def plan_stream(
     deployment: Deployment, source: Source, marks: StoreMetadata, log: KafkaLog, *, tail: bool = False
 ) -> StreamPlan:
-    """Where the source's query begins: at the ledger, or, where a unit has yet to learn the ids of the events before
+    """Plans where the source's query begins: at the ledger, or, where a unit has yet to learn the ids of the events before
     it, so much earlier (docs/adr/0064). DataLoss when the log has lost what the ledger lacks, or stands for another
     topic than the one that was deployed."""
     known = marks.topics.get(source.topic)
@@ -217,7 +217,7 @@ class SourceQuery:
         return bool(self.query.isActive)
 
     def in_time(self, lag: int) -> bool:
-        """Whether nobody waits for it: the tail lives and brings all, and nothing is left to apply, or the last batch
+        """Tells whether nobody waits for it: the tail lives and brings all, and nothing is left to apply, or the last batch
         left something of the interval and the next is not overdue. lag: events that it has to apply."""
         due = self._waits and time.monotonic() - self._begun < 2 * self._pace.longest_s
         return self.paced and self._all_tailed and (not lag or due)
@@ -228,7 +228,7 @@ class SourceQuery:
         return {p: latest.get((t, p)) - self._end.get((t, p)) for t, p in latest}
 
     def error(self) -> BaseException | None:
-        """Why it ended, if it ended by itself."""
+        """The reason why it ended, if it ended by itself."""
         return self.failure or self.query.exception()
 
     def drain(self) -> None:
@@ -268,7 +268,7 @@ def kafka_stream(session: SparkSession, settings: Settings, plan: StreamPlan) ->
 
 
 def stream_options(settings: Settings, plan: StreamPlan) -> dict[str, str]:
-    """Of every stream over the source's topic, from where the plan begins."""
+    """Options of every stream over the source's topic, from where the plan begins."""
     start = {plan.source.topic: {str(p): offset for p, offset in plan.start.items()}}
     return kafka_options(settings) | {
         "subscribe": plan.source.topic,
@@ -278,7 +278,7 @@ def stream_options(settings: Settings, plan: StreamPlan) -> dict[str, str]:
 
 
 def kafka_options(settings: Settings) -> dict[str, str]:
-    """Of every read of a topic by Spark."""
+    """Options of every read of a topic by Spark."""
     return {
         "kafka.bootstrap.servers": settings.kafka_bootstrap,
         "kafka.isolation.level": "read_committed",

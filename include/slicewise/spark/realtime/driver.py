@@ -43,7 +43,7 @@ class RealtimeDriver(Driver):
         """Nothing: how many slots there must be, the deployment says."""
 
     def _tailed(self, marks: StoreMetadata) -> frozenset[str]:  # noqa: ARG002
-        """Its own doing, and nothing to plan anew for."""
+        """The driver's own doing, and nothing to plan anew for."""
         return frozenset()
 
     def _start(self, deployment: Deployment, manifest: str, marks: StoreMetadata) -> None:  # noqa: ARG002
@@ -71,7 +71,7 @@ class RealtimeDriver(Driver):
             event("query_started", source=name, epoch=plan.epoch)
 
     def _status(self, name: str) -> RealtimeStatus:
-        """That of a source, as of one whose query runs."""
+        """The status of a source, as of one whose query runs."""
         status = self._statuses.get(name)
         if not isinstance(status, RealtimeStatus):
             status = RealtimeStatus(name, self.clock, self.metrics)

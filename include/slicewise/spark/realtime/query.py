@@ -1,4 +1,4 @@
-"""A tail begins at the ledger, once the fold is near the end of the log, and after the store has its start mark.
+"""A tail begins at the ledger, once the fold is near the log's end, and after its start mark.
 
 One query per source, in Spark's real-time mode: the frame of the fold goes row by row to a writer in the JVM, which
 needs no batch to make an event visible (docs/adr/0050). Before a query's batch ends another begins beside it, so that
@@ -151,7 +151,7 @@ class RealtimeQuery:
 
     @property
     def active(self) -> bool:
-        """Whether it goes on; one that lacks a partition is to be planned anew."""
+        """Tells whether it goes on; one that lacks a partition is to be planned anew."""
         return not self._outgrown and all(run.active for run in self._runs)
 
     def lag(self) -> dict[int, int]:
@@ -162,7 +162,7 @@ class RealtimeQuery:
         }
 
     def error(self) -> BaseException | None:
-        """Why it ended, if it ended by itself."""
+        """The reason why it ended, if it ended by itself."""
         return next((why for run in self._runs if (why := run.error()) is not None), None)
 
     def drain(self) -> None:

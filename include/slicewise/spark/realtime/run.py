@@ -1,4 +1,4 @@
-"""One Spark query of a tail, from its start to the moment at which none of its tasks writes any more.
+"""One Spark query of a tail lasts from its start until none of its tasks writes any more.
 
 Its tasks hold their slots until then, so that whoever stops it may begin another in their place.
 """
@@ -47,7 +47,7 @@ class RealtimeRun:
         return {p: max(offset, self.reached.get(p, 0)) for p, offset in self.start.items()}
 
     def error(self) -> BaseException | None:
-        """Why it ended, if it ended by itself."""
+        """The reason why it ended, if it ended by itself."""
         if not self.query.exception().isDefined():
             return None
         cause = self.query.exception().get()

@@ -42,7 +42,7 @@ def spec_of(
     placed: Sequence[Placed],
     after: str | None = None,
 ) -> str:
-    """What `RealtimeWriter.of` makes the writer of a plan's query of.
+    """The text of which `RealtimeWriter.of` makes the writer of a plan's query.
 
     placed: the units that the tail writes for; after: the run that it takes over from, of the same life."""
     source = plan.source.name

@@ -1,4 +1,4 @@
-"""What the tail says about itself is what its writers acknowledged: they say it in the store, the driver sums it.
+"""The tail's status is what its writers acknowledged: they say it in the store, the driver sums it.
 
 A writer speaks for one partition, once a second, in figures that only grow while it lives; of another start of the
 query it is another writer (`run`), whose figures begin anew. So may those of one run, where a batch ended before it was
@@ -24,7 +24,7 @@ _RECENT_US = 60_000_000
 
 
 class RealtimeMetrics(Metrics):
-    """Those of a stream, and what became of the rows."""
+    """Metrics of a stream, and what became of the rows."""
 
     def __init__(self) -> None:
         super().__init__(PREFIX)
@@ -35,7 +35,7 @@ class RealtimeMetrics(Metrics):
 
 @dataclass(frozen=True)
 class WriterStatus:
-    """What a writer said last."""
+    """Last status of a writer."""
 
     run: str
     partition: int
@@ -46,14 +46,14 @@ class WriterStatus:
     """Upper bound in milliseconds -> writes so far that took at most that from Kafka's timestamp to acknowledged."""
 
     def continues(self, before: WriterStatus) -> bool:
-        """Whether these figures contain those."""
+        """Tells whether these figures contain those."""
         return (self.run, self.partition) == (before.run, before.partition) and (
             self.acked >= before.acked and self.counts["rows"] >= before.counts["rows"]
         )
 
     @staticmethod
     def parse(text: str) -> WriterStatus:
-        """Of the JSON in the store."""
+        """The status in the store's JSON."""
         raw = json.loads(text)
         counts = {name: int(raw.get(name, 0)) for name in COUNTED}
         bounds = [*raw["ms"]["bounds"], math.inf]

@@ -100,7 +100,7 @@ class LogReader:
             self._broken = error  # `take` raises it
 
     def take(self, most: int, timeout_s: float) -> list[Frame]:
-        """What is there, up to about `most` records; waits for a first frame, and gives none after `timeout_s`.
+        """Takes what is there, up to about `most` records; waits for a first frame, and gives none after `timeout_s`.
 
         Raises DataLoss where the log no longer holds what comes next, SlicewiseError where the reader ended.
         """

@@ -1,4 +1,4 @@
-"""A Kafka record is good or bad by one function, of the record's bytes, its timestamp and the schema of its place.
+"""A Kafka record is good or bad by one function, of its bytes, its timestamp and its place's schema.
 
 Stream, archive and check all parse here, in the JVM (`java/`, docs/adr/0021); downstream of the archive
 everything reads typed columns. A value never becomes null or another value silently: what is not what
@@ -98,7 +98,7 @@ def _registered(session: SparkSession, source: Source, columns: Sequence[tuple[s
 
 
 def versions_of(source: Source, names: Collection[str], topic_id: str) -> list[dict[str, Any]]:
-    """What the JVM's `Versions.of` makes the reader of a topic of. names: of the columns that are given."""
+    """Values of which the JVM's `Versions.of` makes the reader of a topic. names: of the columns that are given."""
     versions = judged_by(source, topic_id)
     return [
         {"reader": _reader_of(each, names), "until": {str(partition): offset for partition, offset in ends.items()}}
@@ -107,7 +107,7 @@ def versions_of(source: Source, names: Collection[str], topic_id: str) -> list[d
 
 
 def _reader_of(source: Source, names: Collection[str]) -> dict[str, Any]:
-    """What the JVM's `RecordReader.of` makes the reader of one schema of."""
+    """Values of which the JVM's `RecordReader.of` makes the reader of one schema."""
     wire, paths = dict(source.wire), dict(source.paths)
     time = source.time_column
     return {

@@ -19,7 +19,7 @@ REASONS = {FILTERED: "filtered", NULL_ENTITY: "null_entity", REFUSED_VALUE: "ref
 
 @dataclass(frozen=True)
 class UnitColumns:
-    """Where the columns of a unit stand in the frame."""
+    """Places of a unit's columns in the frame."""
 
     keep: str
     """Column of KEPT, FILTERED, NULL_ENTITY or REFUSED_VALUE; null where the record is bad."""
@@ -37,8 +37,8 @@ class UnitColumns:
 def with_units(
     frame: DataFrame, units: Sequence[StorageUnit], good: str = "reason IS NULL"
 ) -> tuple[DataFrame, tuple[UnitColumns, ...]]:
-    """`frame` (of `parse.parsed`, or of the archive with its columns named `c_…`) with the columns
-    of each unit beside its own. good: which rows are good records."""
+    """Adds each unit's columns to `frame`, beside its own. `frame` is of `parse.parsed`, or of the archive with its
+    columns named `c_…`. good: which rows are good records."""
     computed: dict[str, str] = {}  # text of an expression -> column: equal ones are computed once
     plans: list[tuple[StorageUnit, dict[str, str]]] = []
     for unit in units:

@@ -1,4 +1,4 @@
-"""What every Spark job needs: session, configuration, classes, workers, reports.
+"""Means of every Spark job: session, configuration, classes, workers, reports.
 
 Doors: stream_session, job_session, log.
 """

@@ -85,7 +85,7 @@ def forget(settings: Settings) -> None:
 
 @contextmanager
 def _harmless() -> Iterator[None]:
-    """What the file system refuses here costs a later job some seconds, and this one nothing."""
+    """Passes over what the file system refuses here: it costs a later job some seconds, and this one nothing."""
     try:
         yield
     except OSError as error:
@@ -113,7 +113,7 @@ def _keep(part: Path, stem: Path) -> None:
 
 
 def _outlived(file: Path, stem: Path) -> bool:
-    """If nobody needs a file: an archive while none of these jars stands whole, the note of another digest, the
+    """Tells if nobody needs a file: an archive while none of these jars stands whole, the note of another digest, the
     part of a process that ended."""
     if file.suffix == ".part":
         pid = file.stem.rpartition(".")[2]
@@ -168,7 +168,7 @@ def _part(stem: Path) -> Path:
 
 
 def _can_be_left(stem: Path) -> bool:
-    """If a JVM that does nothing else can leave an archive here; that one cannot is remembered."""
+    """Tells if a JVM that does nothing else can leave an archive here; that one cannot is remembered."""
     java, part, why = _java(), _part(stem), ""
     with _harmless():
         if java is None or _note(stem).exists() or not os.access(stem.parent, os.W_OK):
@@ -205,7 +205,7 @@ def _java() -> str | None:
 
 
 def _stem(settings: Settings) -> Path | None:
-    """What the names of all files about these jars and this Java begin with; nothing without Java,
+    """The stem of the names of all files about these jars and this Java; nothing without Java,
     where its options bar an archive, or while the jars are being replaced."""
     java = _java()
     if java is None or any(bar in os.environ.get(name, "") for name in _GIVEN for bar in _BARS):

@@ -25,7 +25,7 @@ _SMALL = "-Xms64m -XX:MinHeapFreeRatio=20 -XX:MaxHeapFreeRatio=40"
 
 
 def job_conf(settings: Settings, *, memory: str = "1g", classes: str | None = None) -> dict[str, str]:
-    """What a bounded job (archive, compaction, backfill, check, maintenance) runs under.
+    """Configuration of a bounded job (archive, compaction, backfill, check, maintenance).
 
     classes: the JVM's option about the archive of classes; without one given, that which maps it.
     """
@@ -80,7 +80,7 @@ def job_conf(settings: Settings, *, memory: str = "1g", classes: str | None = No
 
 
 def stream_conf(settings: Settings) -> dict[str, str]:
-    """What the stream runs under: the same, with an empty trigger made cheap (docs/adr)."""
+    """Configuration of the stream: the same, with an empty trigger made cheap (docs/adr)."""
     return job_conf(settings) | {
         # also a stream that lives for weeks: it plans several times a second, and compiling all that a second
         # time took more processor time than its work (docs/adr/0025)
@@ -98,7 +98,7 @@ def stream_conf(settings: Settings) -> dict[str, str]:
 
 
 def tail_conf(settings: Settings) -> dict[str, str]:
-    """What the tail runs under: a stream that plans once a batch of many seconds, and holds few rows at a time."""
+    """Configuration of the tail: a stream that plans once a batch of many seconds, and holds few rows at a time."""
     java = f"{_JAVA.format(scratch=settings.state_dir / 'spark')} {_SHORT} {_SMALL} {sharing(settings)}"
     return stream_conf(settings) | {
         "spark.driver.memory": "512m",

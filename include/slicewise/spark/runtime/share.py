@@ -1,4 +1,4 @@
-"""Who gives way says so to the kernel by its session: Linux weighs sessions, and `nice` says nothing between them.
+"""A process gives way by its session: Linux weighs sessions, and `nice` says nothing between them.
 
 A process that the platform starts leads a session of its own (`local.process.spawn`), and Linux gives each session an
 equal part of the processor (sched(7), "The autogroup feature"). A session's part can be made smaller and equal again
@@ -25,7 +25,7 @@ class Share:
         self._given = False
 
     def give_way(self, wanted: bool) -> None:
-        """Whether others that want the processor get it first, from now on."""
+        """Sets whether others that want the processor get it first, from now on."""
         if wanted == self._given or not self._own:
             return
         try:

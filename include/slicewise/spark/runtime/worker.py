@@ -1,4 +1,4 @@
-"""What every Python worker has imported before it is forked: the code that tasks run."""
+"""Code of tasks, which every Python worker has imported before it is forked."""
 
 from __future__ import annotations
 

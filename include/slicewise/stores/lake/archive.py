@@ -1,4 +1,4 @@
-"""What the archive holds is said by its own rows: covers are read from the table, never kept aside.
+"""The archive's own rows say what it holds: covers are read from the table, never kept aside.
 
 `log.<source>` grows by whole archives: seq n brings good rows, bad rows and the cover that holds
 after it in one commit. Hours are partitions, so that which archive brought an hour's newest event
@@ -188,7 +188,7 @@ def scan_events(
 def scan_below(
     table: IcebergTable, source: Source, columns: Sequence[str], cover: OffsetVector, kafka_us: int, archive_seq: int
 ) -> pa.Table:
-    """As `scan_events`, the good events that the cover contains, of Kafka times at or after kafka_us."""
+    """Scans the good events that the cover contains, of Kafka times at or after kafka_us, as `scan_events`."""
     places = (
         f"(topic_id = '{topic}' and partition = {partition} and offset < {offset})"
         for (topic, partition), offset in cover.offsets.items()
@@ -205,7 +205,7 @@ def scan_below(
 def _scanned(
     table: IcebergTable, source: Source, conditions: Sequence[str], chosen: Sequence[str], snapshot_id: int | None
 ) -> pa.Table:
-    """A column that was added since the last archive is null, a decimal that was widened since as wide as declared."""
+    """Scans the columns. One that was added since the last archive is null, a decimal widened since is as wide as declared."""
     fixed = ("event_time", "kafka_time", "topic_id", "partition", "offset", "archive_seq")
     wanted, kinds = list(dict.fromkeys((*fixed, *chosen))), dict(source.columns)
     scan = table.scan(row_filter=" and ".join(conditions), snapshot_id=snapshot_id)

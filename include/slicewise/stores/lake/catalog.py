@@ -86,7 +86,7 @@ def _with_columns(found: IcebergTable, wanted: Table) -> IcebergTable:
 
 
 def _is_wider(wanted: IcebergType, present: IcebergType) -> bool:
-    """Whether a column may be promoted so: the same digits behind the point, and more before it."""
+    """Tells whether a column may be promoted so: the same digits behind the point, and more before it."""
     if not isinstance(wanted, DecimalType) or not isinstance(present, DecimalType):
         return False
     return wanted.scale == present.scale and wanted.precision > present.precision

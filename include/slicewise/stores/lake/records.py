@@ -74,7 +74,7 @@ def records(catalog: SqlCatalog, table: Table) -> list[dict[str, Any]]:
 
 
 def archived_until_us(catalog: SqlCatalog, source: str, seq: int) -> int | None:
-    """When this archive of a source was taken (microseconds UTC); None if there is none."""
+    """The time at which this archive of a source was taken (microseconds UTC); None if there is none."""
     table = load(catalog, source)
     if table is None or table.current_snapshot() is None:
         return None

@@ -96,7 +96,7 @@ def _numbered(kind: IcebergType, field_id: int) -> IcebergType:
 
 
 def iceberg_type(kind: str) -> IcebergType:
-    """Of a declared column type."""
+    """The Iceberg type of a declared column type."""
     parts, element = decimal_parts(kind), element_type(kind)
     if parts:
         return DecimalType(*parts)

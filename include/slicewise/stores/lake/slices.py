@@ -19,7 +19,7 @@ from slicewise.stores.lake.schemas import SLICES, unit_table
 
 @dataclass(frozen=True)
 class Header:
-    """What a compacted hour contains."""
+    """Content of a compacted hour."""
 
     seq: int
     cover: OffsetVector

@@ -1,4 +1,4 @@
-"""What the platform asks of Kafka beside reading records: topics' identities, offsets, producing.
+"""Kafka for the platform beside reading records: topics' identities, offsets, producing.
 
 Doors: KafkaLog, Publisher, PlainWriter.
 """

@@ -1,4 +1,4 @@
-"""What a topic holds decides where its producer goes on: a batch stands in it whole or not at all.
+"""A topic's content decides where its producer goes on: a batch stands in it whole or not at all.
 
 Batches are transactions under one id per topic, so that a second producer of the same id fences
 the first, and what a killed producer left half written is aborted before the next begins.

@@ -109,7 +109,7 @@ class ProgressLog:
         )
 
     def load(self, topic_id: str, partitions: int) -> Kept | None:
-        """What was saved last of this very topic; None where nothing was."""
+        """The progress that was saved last of this very topic; None where nothing was."""
         asked = [TopicPartition(self.topic, p) for p in range(partitions)]
         found: list[TopicPartition] = self._answered("read", lambda: self._committed(asked))
         said = [json.loads(each.metadata) for each in found if each.offset >= 0 and each.metadata]

@@ -1,4 +1,4 @@
-"""When a topic's log begins, and which of its offsets lie how far back, by the Kafka timestamps of its records."""
+"""Beginnings of topics' logs, and the offsets that lie so far back, by the Kafka timestamps of their records."""
 
 from __future__ import annotations
 
@@ -40,8 +40,8 @@ def first_times_us(log: KafkaLog, topic: str) -> dict[int, int]:
 
 
 def offsets_before(log: KafkaLog, topic: str, ends: Mapping[int, int], back_us: int) -> dict[int, int]:
-    """Partition -> first offset from which on to read so that every record is seen that lies below an end and, by
-    Kafka's time, at most `back_us` before the last record below it. ends: partition -> offset.
+    """Partition -> first offset from which to read the records that lie below an end. Of these every one is seen that by
+    Kafka's time lies at most `back_us` before the last of them. ends: partition -> offset.
 
     Where the log begins later than that, or holds nothing below the end any more, it is where the log begins. Raises
     StoreUnavailable.
@@ -76,7 +76,7 @@ def _time_before(consumer: Consumer, log: KafkaLog, topic: str, partition: int, 
 
 
 def _time_at(consumer: Consumer, log: KafkaLog, topic: str, partition: int, offset: int) -> int | None:
-    """Of the first record from there on; None without one."""
+    """The Kafka time of the first record from there on; None without one."""
     consumer.assign([TopicPartition(topic, partition, offset)])
     message = consumer.poll(TIMEOUT_S)
     error = None if message is None else message.error()
@@ -94,7 +94,7 @@ def _time_at(consumer: Consumer, log: KafkaLog, topic: str, partition: int, offs
 
 @contextmanager
 def _consumer(log: KafkaLog, topic: str) -> Iterator[Consumer]:
-    """Of no group that anyone keeps. Raises StoreUnavailable for what Kafka answers meanwhile."""
+    """A consumer of no group that anyone keeps. Raises StoreUnavailable for what Kafka answers meanwhile."""
     consumer = Consumer(
         {
             "bootstrap.servers": log.bootstrap,

@@ -55,7 +55,7 @@ class KafkaLog:
         return self._described(topic)[0]
 
     def partitions(self, topic: str) -> int:
-        """How many partitions the topic has."""
+        """The number of the topic's partitions."""
         return self._described(topic)[1]
 
     def check_topic(self, topic: str, expected_id: str) -> None:

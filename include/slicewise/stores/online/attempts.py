@@ -1,6 +1,6 @@
-"""What was read still stands when it is changed: who finds that it does not reads and decides again.
+"""A read still stands when it is changed: who finds that it does not reads and decides again.
 
-A batch is brought in run by run. What folds partials and what keeps lists of events differ in their runs and in one
+A batch is brought in run by run. Folds of partials and lists of events differ in their runs and in one
 attempt of a run, not in this.
 """
 

@@ -20,7 +20,7 @@ class ServerRun:
 
 
 class TotalUntil(NamedTuple):
-    """How far the totals of a unit reach, for all of its entities."""
+    """Reach of a unit's totals, for all of its entities."""
 
     hour: int
     """Hours since the epoch; a day's first."""
@@ -30,7 +30,7 @@ class TotalUntil(NamedTuple):
 
 @dataclass(frozen=True)
 class RealtimeStart:
-    """What a tail says before its first write."""
+    """Mark of a tail before its first write."""
 
     incarnation: ServerRun
     """That all its writes are of."""
@@ -40,7 +40,7 @@ class RealtimeStart:
 
 @dataclass(frozen=True)
 class StoreMetadata:
-    """What a node claims about what it holds; it falls back with the data."""
+    """Claims of a node about what it holds; they fall back with the data."""
 
     generation: int
     epoch: int
@@ -82,7 +82,7 @@ class StoreMetadata:
 
     @property
     def each(self) -> tuple[StoreMetadata, ...]:
-        """Of every node by itself; this, where there is one."""
+        """The metadata of every node by itself; this, where there is one."""
         return self.nodes or (self,)
 
     def starts_of(self, units: Iterable[str]) -> list[OffsetVector]:

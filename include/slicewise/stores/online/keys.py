@@ -149,7 +149,7 @@ def guard_field(place: TopicPartition) -> bytes:
 
 
 def running_fields(numbers: Iterable[int], place: TopicPartition) -> list[bytes]:
-    """Of one place, one per slice number."""
+    """Fields of one place, one per slice number."""
     form = b"%s%%d:%s" % (f.RUNNING.prefix, place_text(place))  # a topic id has no percent sign
     return [form % number for number in numbers]
 

@@ -29,7 +29,7 @@ R_co = TypeVar("R_co", covariant=True)
 # ------------------------------------------------------------------ what a connection is bound to
 @dataclass
 class Cache:
-    """What a connection need not ask twice: it never changes within a store id."""
+    """Replies that a connection need not ask for twice: they never change within a store id."""
 
     archive_versions: dict[str, dict[int, OffsetVector]] = field(default_factory=dict)
     """Source -> archive version -> the offsets that it contains."""
@@ -39,7 +39,7 @@ class Cache:
 
 @dataclass(frozen=True)
 class NodeContext:
-    """What a connection to one node is bound to.
+    """Context that a connection to one node is bound to.
 
     A connection that outlives its store id writes under keys that nobody reads, and is refused by the metadata.
     """
@@ -91,7 +91,7 @@ class NodeContext:
 
 @dataclass(frozen=True)
 class NodesContext:
-    """What a connection to every node of a store is bound to."""
+    """Context that a connection to every node of a store is bound to."""
 
     server_run: ServerRun
     """One name for the runs of all of them."""
@@ -112,7 +112,7 @@ class NodesContext:
 
     @property
     def is_bound(self) -> bool:
-        """Whether every node has metadata."""
+        """Tells whether every node has metadata."""
         return all(node.bound_to is not None for node in self.contexts)
 
     def everywhere(self, operation: Operation[R]) -> ShardedSteps[dict[int, R]]:
@@ -171,7 +171,7 @@ class Rebinding(Operation[R]):
 
 @dataclass(frozen=True)
 class Route(Generic[R]):
-    """What each node is asked, and how one reply is made of theirs."""
+    """Parts of an operation by node, and the way in which one reply is made of theirs."""
 
     parts: Mapping[int, Routed[R]]
     join: Callable[[Mapping[int, R]], R]
@@ -184,7 +184,7 @@ class Routed(Operation[R]):
 
     @abstractmethod
     def route(self, count: int) -> Route[R]:
-        """Its parts in a store of so many nodes."""
+        """The operation's parts in a store of so many nodes."""
 
     def over(self, nodes: NodesContext) -> ShardedSteps[R]:
         route = self.route(nodes.count)

@@ -1,4 +1,4 @@
-"""What the rest of slicewise asks of the online store; adapters keep one contract suite.
+"""Port of the online store for the rest of slicewise; adapters keep one contract suite.
 
 An operation is a value in the file of its rule, under `operations`: `store.run(PublishHour(unit, hour, …))`.
 """

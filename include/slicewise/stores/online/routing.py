@@ -1,6 +1,6 @@
-"""An entity's keys are all on one node, which the entity's tag alone names, as long as the nodes are as many.
+"""An entity's keys are all on one node; its tag alone names it, while the number of nodes stays.
 
-Slots are Redis Cluster's, of tags, dealt to the nodes in equal ranges. What several nodes are asked is sent to all of
+Slots are Redis Cluster's, of tags, dealt to the nodes in equal ranges. A question to several nodes is sent to all of
 them before anybody's reply is waited for (docs/adr/0068).
 """
 
@@ -20,17 +20,17 @@ SLOTS = 16_384
 
 
 def slot(tag: bytes) -> int:
-    """Of keys that have this tag in braces, as Redis Cluster computes it: CRC16 (XMODEM) modulo 16,384."""
+    """The slot of keys that have this tag in braces, as Redis Cluster computes it: CRC16 (XMODEM) modulo 16,384."""
     return crc_hqx(tag, 0) % SLOTS
 
 
 def node_of(tag: bytes, count: int) -> int:
-    """Which of so many nodes has the keys of a tag."""
+    """The one of so many nodes that has the keys of a tag."""
     return slot(tag) * count // SLOTS
 
 
 def node_name(number: int, count: int) -> str:
-    """As `StoreMetadata.node`: "2/3" of number 1; "" of the only node of a store."""
+    """The name of a node as in `StoreMetadata.node`: "2/3" of number 1; "" of the only node of a store."""
     return f"{number + 1}/{count}" if count > 1 else ""
 
 
@@ -151,7 +151,7 @@ def by_node(tags: Sequence[bytes], count: int) -> dict[int, list[int]]:
 
 
 def check_one_set(marks: Mapping[int, StoreMetadata]) -> None:
-    """Whether nodes with these marks belong together. SettingsError."""
+    """Checks that nodes with these marks belong together. SettingsError."""
     sets = {number: each.set_id for number, each in marks.items()}
     if len(set(sets.values())) > 1:
         named = ", ".join(f"node {number + 1} of set {set_id}" for number, set_id in sets.items())

@@ -1,4 +1,4 @@
-"""What a plan reads has one shape under every tag; `steps.Tagged` makes the commands of a tag of it."""
+"""A plan's reads have one shape under every tag; `steps.Tagged` makes the commands of a tag of it."""
 
 from __future__ import annotations
 
@@ -36,5 +36,5 @@ class ReadShape:
 
     @cached_property
     def count(self) -> int:
-        """How many commands."""
+        """The number of commands."""
         return sum(1 + len(ranges) for _, ranges in self.units)

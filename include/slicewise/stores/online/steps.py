@@ -78,13 +78,13 @@ class Together(NamedTuple):
 
 
 class Tagged(NamedTuple):
-    """-> as `Together` of the shape's commands under this tag."""
+    """Reads of a shape under this tag -> as `Together` of its commands."""
 
     shape: ReadShape
     tag: bytes
 
     def commands(self) -> Sequence[Fields | Whole | Members]:
-        """What is read under this tag, unit by unit."""
+        """The commands that read under this tag, unit by unit."""
         store_id, tag = self.shape.generation, self.tag
         commands: list[Fields | Whole | Members] = []
         for shape in self.shape.units:
@@ -108,7 +108,7 @@ class Passed(NamedTuple):
 
 
 class KeyChange(NamedTuple):
-    """What must still stand in one hash, and what is then written to it."""
+    """Checks that must still hold in one hash, and what is then written to it."""
 
     key: bytes
     checks: Sequence[tuple[bytes, bytes]]
@@ -129,9 +129,9 @@ class Change(NamedTuple):
 
 
 class ListChange(NamedTuple):
-    """-> MISSED where a check does not hold, EXPIRED where no list stands and all of it is too old, and nothing was
-    written; else how many events the list's capacity cut. Fields, events, trimming, low-water mark and expiries of
-    an event list: all or nothing."""
+    """Change of an event list's fields, events, trimming, low-water mark and expiries: all or nothing. -> MISSED where a
+    check does not hold, EXPIRED where no list stands and all of it is too old, and nothing was written; else how many
+    events the list's capacity cut."""
 
     key: bytes
     """The hash."""
@@ -204,7 +204,7 @@ def begins(prefix: bytes) -> bytes:
 
 
 def stands(want: bytes, found: bytes | None) -> bool:
-    """What the script decides about one check."""
+    """Decides one check, as the script does."""
     if want == ABSENT or found is None:
         return want == ABSENT and found is None
     value = want[1:]

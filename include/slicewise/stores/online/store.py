@@ -73,7 +73,7 @@ class Store:
 
 
 def context_of(nodes: Nodes) -> NodesContext:
-    """What a connection to these nodes is bound to when it opens."""
+    """The context that a connection to these nodes is bound to when it opens."""
     count = len(nodes.nodes)
     contexts = tuple(NodeContext(node.incarnation, node_name(n, count)) for n, node in enumerate(nodes.nodes))
     return NodesContext(nodes.incarnation, contexts)

@@ -10,7 +10,7 @@ from slicewise.features.declare.event_list import EventList
 
 
 class StoredUnit(Protocol):
-    """What a store must know of a unit; `features.unit.Unit` is one."""
+    """Unit as a store must know it; `features.unit.Unit` is one."""
 
     @property
     def storage_fingerprint(self) -> str: ...
@@ -24,24 +24,24 @@ class StoredUnit(Protocol):
     def retention_us(self) -> int: ...
     @property
     def pentads(self) -> bool:
-        """Whether a window is read by totals of pentads."""
+        """Tells whether a window is read by totals of pentads."""
         ...
 
     @property
     def layout(self) -> Layout: ...
     @property
     def lifetime(self) -> bool:
-        """Whether a feature holds all events: nothing expires, and hours go into a total."""
+        """Tells whether a feature holds all events: nothing expires, and hours go into a total."""
         ...
 
     @property
     def event_list(self) -> EventList | None:
-        """What it keeps, if it is an event list."""
+        """The events that it keeps, if it is an event list."""
         ...
 
 
 class Deployable(Protocol):
-    """What `Deploy` writes; `features.plan.Deployment` is one."""
+    """Deployment as `Deploy` writes it; `features.plan.Deployment` is one."""
 
     @property
     def digest(self) -> str: ...

@@ -1,4 +1,4 @@
-"""Where topics begin for a store that knows nothing of them: what the archive holds is left to the backfill."""
+"""Beginnings of topics for a store that knows nothing of them: what the archive holds is left to the backfill."""
 
 from __future__ import annotations
 

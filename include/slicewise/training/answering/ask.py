@@ -123,7 +123,7 @@ def questions_of(asked: Sequence[Asked]) -> dict[str, str]:
 def reach(
     deployment: Deployment, archive: Archive, asked: Sequence[Asked], latest_us: int | None
 ) -> dict[str, Archived]:
-    """How far each source is read, for instants up to `latest_us` (None: none are asked for).
+    """The reach of each source's read, for instants up to `latest_us` (None: none are asked for).
 
     Raises NothingArchived where nothing is archived.
     """

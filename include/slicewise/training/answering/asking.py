@@ -1,4 +1,4 @@
-"""What a training set asks is found answerable, or refused, before an archive, the log or Spark is touched."""
+"""A training set's question is found answerable, or refused, before an archive, the log or Spark is touched."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""An event (hour H, place p, offset o) is known to a row if and only if `o < max(base[p], cover_H[p])` of its token."""
+"""An event (hour H, place p, offset o) is known to a row exactly if `o < max(base[p], cover_H[p])`.
+
+Base and cover are those of the row's token."""
 
 from __future__ import annotations
 
@@ -18,7 +20,7 @@ Flags = npt.NDArray[np.bool_]
 
 @dataclass(frozen=True)
 class Covers:
-    """What each of q rows knows, over a fixed list of places.
+    """Knowledge of each of q rows, over a fixed list of places.
 
     base: int64 [q, places], first offset not contained. The `ahead` arrays list, sorted by (row,
     hour, place), the covers of hours whose compaction ran ahead of the base.

@@ -77,7 +77,7 @@ def _tree(unit: StorageUnit, source: SortedRows, transit: Transit | None) -> Sli
 
 
 def _tree_slice(unit: StorageUnit) -> int:
-    """Of an event list, which has none: one that cuts its windows into some parts; bounds cut slices anywhere."""
+    """The slice of a unit; of an event list, which has none, one that cuts its windows into some parts: bounds cut slices anywhere."""
     if unit.event_list is None:
         return unit.slice_us
     shortest = min((f.window.length_us for f in unit.features if not f.window.most_rows), default=SLICES[-1])

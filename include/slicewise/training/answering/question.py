@@ -1,4 +1,4 @@
-"""What is asked, and of which events, as whole columns."""
+"""A question, and the events that it is asked of, as whole columns."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ class UnitEvents:
 
 @dataclass(frozen=True)
 class Question:
-    """What is asked: per row the entity's number (negative: unknown), and bounds per feature column.
+    """Question about features: per row the entity's number (negative: unknown), and bounds per feature column.
 
-    covers: what each row knows; None where all events at hand are known. mode: by which the bounds were made; those
+    covers: each row's knowledge; None where all events at hand are known. mode: by which the bounds were made; those
     of exact windows are the same in every mode.
     """
 

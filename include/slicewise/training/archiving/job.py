@@ -106,7 +106,7 @@ def _left(log: Log, each: Pending) -> str:
 
 
 def failure(text: str) -> str:
-    """Why the job failed, of what it wrote: its own error, or its last line."""
+    """The reason why the job failed, of what it wrote: its own error, or its last line."""
     lines = [line for line in text.splitlines() if line.strip()]
     failed = [number for number, line in enumerate(lines) if " job_failed " in line]
     said = lines[failed[-1] + 1 :] if failed else lines[-1:]
@@ -114,7 +114,7 @@ def failure(text: str) -> str:
 
 
 def outcome(text: str) -> list[str]:
-    """What was archived of each source, of the report that the job wrote last."""
+    """Lines on what was archived of each source, of the report that the job wrote last."""
     return [_said(each) for each in _report(text).get("archived", [])]
 
 

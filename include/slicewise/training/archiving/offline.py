@@ -1,4 +1,4 @@
-"""What is deployed and what is archived, as training reads them: the store's manifest and Iceberg's tables."""
+"""Deployment and archive as training reads them: the store's manifest and Iceberg's tables."""
 
 from __future__ import annotations
 

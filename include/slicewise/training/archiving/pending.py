@@ -1,4 +1,4 @@
-"""What a question needs is archived before it is answered, or the question is refused: never answered from less."""
+"""A question's needs are archived before it is answered, or it is refused: never answered from less."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Log(Protocol):
 
 @dataclass(frozen=True)
 class Need:
-    """How far archives must reach: every event before `latest_us`, and all that `covers` contain, per source."""
+    """Need that archives must meet: every event before `latest_us`, and all that `covers` contain, per source."""
 
     latest_us: int | None
     latest_row: int = 0
@@ -44,7 +44,7 @@ class Pending:
 
 
 def need_of(asked: Sequence[Asked], at_us: Ints, tokens: Sequence[Sequence[Token]] | None) -> Need:
-    """What these rows need. tokens: of each row, where knowledge is that of tokens."""
+    """The need of these rows. tokens: of each row, where knowledge is that of tokens."""
     if tokens is None:
         if not len(at_us):
             return Need(None)
@@ -59,7 +59,7 @@ def need_of(asked: Sequence[Asked], at_us: Ints, tokens: Sequence[Sequence[Token
 
 
 def lacking(name: str, reached: Archived | None, need: Need) -> str | None:
-    """Why this archive is not enough; None where it is."""
+    """Tells why this archive is not enough; None where it is."""
     if reached is None:
         return "nothing of it is archived yet"
     if need.latest_us is not None and need.latest_us > reached.until_us:
@@ -135,5 +135,5 @@ def _offsets(log: Log, source: Source, reached: Archived | None) -> int:
 
 
 def plan_text(some: Sequence[Pending]) -> list[str]:
-    """What is about to be done, and why, a line per source."""
+    """Lines on what is about to be done, and why, one per source."""
     return [f"archiving {each.source.name} first: {each.why}; {each.offsets:,} offsets to go" for each in some]

@@ -1,4 +1,4 @@
-"""What is wrong with values and files that were handed in, by row and value; no library's words for it."""
+"""Faults of values and files that were handed in, by row and value; no library's words for them."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _FAULTS: Sequence[tuple[str, Callable[[re.Match[str]], str]]] = (
 
 
 def of_file(error: Exception) -> str:
-    """Why a file could not be read."""
+    """Tells why a file could not be read."""
     if isinstance(error, FileNotFoundError):
         return "there is no such file"
     if isinstance(error, PermissionError):
@@ -49,7 +49,7 @@ def of_file(error: Exception) -> str:
 
 
 def of_values(values: Sequence[Any]) -> tuple[str, int | None]:
-    """Why values are no column, and the row that shows it; None where no single row does."""
+    """Tells why values are no column, and the row that shows it; None where no single row does."""
     before: tuple[int, Any] | None = None
     for row, value in enumerate(values):
         if value is None:
@@ -84,7 +84,7 @@ def _casts(part: pa.Array, target: pa.DataType) -> bool:
 
 
 def fits(value: Any, kind: pa.DataType) -> bool:
-    """Whether a column of this type can hold the value."""
+    """Tells whether a column of this type can hold the value."""
     try:
         pa.array([value], kind)
     except CANNOT_CONVERT:

@@ -181,7 +181,7 @@ def _placed(table: pa.Table, source: KafkaSource) -> pa.Table:
 
 
 def _types(source: KafkaSource, *, nested: bool = False) -> dict[str, pa.DataType]:
-    """How the columns stand in text: instants as integers, or as RFC 3339 text. nested: in JSON,
+    """Types of the columns in text: instants as integers, or as RFC 3339 text. nested: in JSON,
     where days are text, and what stands inside of objects is left to what it is."""
     types: dict[str, pa.DataType] = {}
     for name, declared in source.schema.items():

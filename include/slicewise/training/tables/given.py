@@ -1,4 +1,4 @@
-"""Events that a caller gives become the typed rows that the archive would hold, and bad ones are left out as it would.
+"""Events of a caller become the typed rows that the archive would hold; it leaves bad ones out alike.
 
 A record is refused (counted by reason) where the platform refuses it: a required column is null,
 the time is too late or too far ahead of the Kafka timestamp, a double is NaN or infinite, a number is

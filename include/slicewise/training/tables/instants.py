@@ -1,4 +1,4 @@
-"""Whatever a caller gives as an instant becomes integer microseconds UTC, or a refusal that says which row."""
+"""Every instant of a caller becomes integer microseconds UTC, or a refusal that says which row."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def instant_us(value: object, where: str) -> int:
 
 
 def is_time(us: Ints, ticks: int = 1) -> NDArray[np.bool_]:
-    """Which of these counts (of `ticks` microseconds each) are times that an event or a question may have."""
+    """Marks the counts (of `ticks` microseconds each) that are times that an event or a question may have."""
     return (us >= 0) & (us < END_OF_TIME_US // ticks)
 
 

@@ -115,7 +115,7 @@ def _listed(rows: Sequence[Any], where: str) -> pa.Table:
 
 
 def _of_frame(frame: Any, where: str) -> pa.Table:
-    """Of a pandas frame; its index is no column."""
+    """The table of a pandas frame; its index is no column."""
     names = [str(name) for name in frame.columns]
     twice = next((name for name in names if names.count(name) > 1), None)
     if twice is not None:

@@ -90,7 +90,7 @@ class Given:
 
 
 def given_spine(given: object, others: Sequence[str] = (), where: str = SPINE) -> Given:
-    """What can be seen of a spine without knowing what is asked of it. others: columns that it needs, if known.
+    """Reads what can be seen of a spine without knowing what is asked of it. others: columns that it needs, if known.
 
     given: as of read_spine. Raises BadRequest for what is no table, for a name that stands twice, without `at`, and for
     an `at` that is null, no instant or without zone.
@@ -120,7 +120,7 @@ def given_spine(given: object, others: Sequence[str] = (), where: str = SPINE) -
 def read_spine(
     given: object, entity: Mapping[str, str], questions: Mapping[str, str] = MappingProxyType({}), where: str = SPINE
 ) -> Spine:
-    """The spine in an Arrow table, a pandas frame, a list of dicts, or a file's path (Parquet, Feather or CSV).
+    """Reads the spine: an Arrow table, a pandas frame, a list of dicts, or a file's path (Parquet, Feather or CSV).
 
     entity: declared type of each entity column. questions: of each column that features are asked by,
     which may hold nulls, and lists. Raises BadRequest for a missing column, a null, a

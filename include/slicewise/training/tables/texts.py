@@ -92,5 +92,5 @@ def _holds(text: pa.Scalar, kind: str) -> bool:
 
 
 def _finite(typed: pa.Array) -> bool:
-    """Whether no number was too large for its type: texts never say infinity."""
+    """Tells whether no number was too large for its type: texts never say infinity."""
     return not pa.types.is_floating(typed.type) or bool(pc.all(pc.fill_null(pc.is_finite(typed), True)).as_py())

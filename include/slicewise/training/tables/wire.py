@@ -1,4 +1,4 @@
-"""A given value becomes what a record of its declared type holds, or is outside of it, as the record reader says.
+"""A given value becomes what a record of its type holds, or is outside of it, by the reader's rules.
 
 Floats are rounded to the nearest float, whole numbers have the range of their width, dates are days.
 """

@@ -156,7 +156,7 @@ class World:
         return self.planter.fields(self.planter.day(user, self.twice))
 
     def _events(self) -> tuple[list[Event], list[Event]]:
-        """What the first archive has, and the second: later events, of the hour that is compacted twice too."""
+        """Events that the first archive has, and the second: later ones, of the hour that is compacted twice too."""
         print(f"seed {SEED}")
         chance = self.chance
         made: tuple[list[Event], list[Event]] = ([], [])
@@ -187,7 +187,7 @@ class World:
         return [hour * HOUR_US + chance.randrange(HOUR_US) for _ in range(n)]
 
     def _is_beside(self, user: str, at_us: int) -> bool:
-        """Whether a user has nothing there but what is moved: around it, or up to the end of its hour.
+        """Tells whether a user has nothing there but what is moved: around it, or up to the end of its hour.
 
         There a window that is cut short at the hour lacks the same as one that begins a slice too late, as by chance
         it does for others at some minutes of the hour."""
@@ -202,7 +202,7 @@ class World:
         return Event(partition, self.ends[partition] - 1, time_us, columns)
 
     def grow(self) -> None:
-        """More comes to every slice that was planted, late events to the hours that are compacted too, of both
+        """Adds to every slice that was planted, and late events to the hours that are compacted too. They are of both
         partitions, small and large; the newest of them a tail has, and an archive goes on."""
         before = [_row(each) for each in self.served.log]
         slices = (self.now_us - RECENT_US, self.now_us - RECENT_US + MINUTE_US, self.edge_us + 1)
@@ -239,7 +239,7 @@ class World:
         )
 
     def check(self) -> Outcome:
-        """As the job does it."""
+        """Checks as the job does."""
         return self._run(self.name).execute()
 
 
@@ -273,7 +273,7 @@ def test_nothing_is_found_where_nothing_is_wrong_and_every_plant_is_found_by_its
 
 
 def found(world: World, when: str) -> None:
-    """Each plant, and nobody else, is found by its cause."""
+    """Finds every plant by its cause, and nobody else."""
     outcome = world.check()
     gate = judge(outcome)
     assert not gate.green

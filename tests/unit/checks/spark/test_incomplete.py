@@ -1,4 +1,4 @@
-"""What is known to lack events is not judged: left out of the comparison, and said so; nothing left is not green."""
+"""Windows that are known to lack events are not judged, and this is said; nothing left is not green."""
 
 from __future__ import annotations
 

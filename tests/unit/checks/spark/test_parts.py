@@ -1,4 +1,4 @@
-"""What a store may have lost, kept or doubled: bounded by offsets and archives, and as large as the count says."""
+"""Parts that a store may have lost, kept or doubled: bounded by offsets and archives, and as large as the count says."""
 
 from __future__ import annotations
 

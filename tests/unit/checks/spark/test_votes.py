@@ -1,4 +1,4 @@
-"""Of the changes that explain an entity's differences, the one that explains most names the cause; of two that explain
+"""The change that explains most of an entity's differences names the cause; of two that explain
 as many, the more particular one."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a view publishes is said in its definition, and bears on nothing that is stored or served."""
+"""A view's publications are said in its definition, and bear on nothing that is stored or served."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A parameter of a wrong kind is refused by what was given and what is expected, where the definition is written."""
+"""A wrong kind of parameter is refused with what is given and expected, where the definition is written."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a source says of event ids is checked as it is written, and changes what is stored of its views alone."""
+"""A source's rule of event ids is checked as it is written, and changes what is stored of its views alone."""
 
 from __future__ import annotations
 

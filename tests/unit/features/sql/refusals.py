@@ -1,4 +1,4 @@
-"""What SQL is refused for: a part of the message, and the text with › before the place that it must name."""
+"""Refusals of SQL: a part of the message, and the text with › before the place that it must name."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whatever view can be written in both forms: its SQL has the fingerprints of its Python."""
+"""A view that can be written in both forms has the fingerprints of its Python in its SQL."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What docs/reference/sql.md shows is what its commands print, and every statement on it is one."""
+"""Output in docs/reference/sql.md is what its commands print, and every statement on it is one."""
 
 from __future__ import annotations
 

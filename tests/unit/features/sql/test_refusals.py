@@ -1,4 +1,4 @@
-"""What cannot be served as it is written is refused with its reason, its line and column, and a caret under it."""
+"""Text that cannot be served as it is written is refused with its reason, its line and column, and a caret under it."""
 
 from __future__ import annotations
 

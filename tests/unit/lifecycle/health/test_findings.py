@@ -1,4 +1,4 @@
-"""Whatever is wrong is a finding, with words and where to look; what is well has none."""
+"""Faults are findings, with words and where to look; what is well has none."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""When the stream counts as well, as lost, and as stopped on purpose."""
+"""The stream counts as well, as lost, or as stopped on purpose."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""When the tail may begin, when it counts as alive and as lost, and how long the fold waits beside it."""
+"""The tail may begin, counts as alive or as lost, and lets the fold wait, each by its rule."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""A function is on the list of row logic only if every engine gives its value, bit for bit, on every row.
+"""Every function of row logic has one value in every engine, bit for bit, on every row.
 
-Each handler takes the typer and the parser's node, and gives typed nodes; `function_texts` holds what the
+A handler takes the typer and the parser's node, and gives typed nodes; `function_texts` holds what the
 engines run. Offsets, lengths and units are literals, since engines differ in what odd ones mean.
 """
 

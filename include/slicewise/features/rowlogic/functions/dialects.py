@@ -42,7 +42,7 @@ def to_duckdb(node: Node, column: Column | None = None) -> str:
 
 
 class _Dialect(ABC):
-    """What both engines write alike; each engine fills in literals, types, arithmetic, casts."""
+    """Text that both engines write alike; each engine fills in literals, types, arithmetic, casts."""
 
     spark: ClassVar[bool]
     types: ClassVar[Mapping[str, str]]
@@ -193,7 +193,7 @@ class _Dialect(ABC):
 
     @abstractmethod
     def matches(self, value: str, pattern: str) -> str:
-        """Whether the whole text matches; patterns mean the same in Java and RE2."""
+        """Tells whether the whole text matches; patterns mean the same in Java and RE2."""
 
 
 class _Spark(_Dialect):

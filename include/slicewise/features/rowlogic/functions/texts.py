@@ -1,4 +1,4 @@
-"""What each engine runs for a function of row logic: equal values on every row, and no errors.
+"""Texts that each engine runs for a function of row logic: equal values on every row, and no errors.
 
 {0}, {1}, {2} are the arguments' texts. Instants are microseconds since 1970, never negative; whatever
 counts in UTC is whole-number arithmetic on them, so that no engine's time zone bears on it.

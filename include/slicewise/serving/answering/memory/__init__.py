@@ -1,4 +1,4 @@
-"""What earlier answers and replies showed, so that no answer falls behind them.
+"""Memory of earlier answers and replies, so that no answer falls behind them.
 
 Doors: HighWater, LastKnown, Freshness.
 """

@@ -1,4 +1,4 @@
-"""What is answered instead of a store that is away is flagged, young enough, and of the same definition."""
+"""An answer instead of a store that is away is flagged, young enough, and of the same definition."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class LastKnown:
             self._answers.popitem(last=False)
 
     def answer(self, request: FeaturesRequest, selection: Selection, now_us: int, lacking: Lacking) -> Answer | None:
-        """The last known values of all entities asked for, or None where one has none that is young
+        """The last known values of all entities asked for. None where one of them has none that is young
         enough and of these definitions. `t_us` and the bounds are those of the oldest; flags and incomplete features
         are those of any, and what has been heard of lost events since."""
         found, meaning = [], _meaning(selection)
@@ -67,7 +67,7 @@ class LastKnown:
 
 
 def remembers(selection: Selection) -> bool:
-    """Whether what is answered may be answered again while the store does not answer."""
+    """Tells whether an answer may be given again while the store does not answer."""
     return selection.on_failure == STALE and selection.feature_set is not None
 
 

@@ -1,4 +1,4 @@
-"""What is known of a source is what was seen: when its ledger moved, the stream's lag, and events known to be lost."""
+"""Facts about a source are what was seen: when its ledger moved, the stream's lag, and events known to be lost."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class Freshness:
                 self._known[source.name] = SourceFreshness(source.name, time_us, known.lag_events, known.heartbeat_us)
 
     def of(self, selection: Selection, tails: Sequence[PendingSeen] = ()) -> tuple[SourceFreshness, ...]:
-        """Of the sources of a selection; tails: per part of slices what its answer has of the tail."""
+        """The freshness of the sources of a selection; tails: per part of slices what its answer has of the tail."""
         found = tuple(self._of(name) for name in sorted({p.unit.source for p in selection.parts}))
         if not max(tails, default=NO_EVENTS).events:
             return found

@@ -1,4 +1,4 @@
-"""What an answer holds is held against what answers held in earlier lives of the store, node by node."""
+"""Answers are held against what answers held in earlier lives of the store, node by node."""
 
 from __future__ import annotations
 

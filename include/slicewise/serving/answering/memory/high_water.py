@@ -22,7 +22,7 @@ from slicewise.stores.online.rules.decisions import still_lost
 
 @dataclass(frozen=True)
 class Lost:
-    """What is to be applied again of a source."""
+    """Events of a source that are to be applied again."""
 
     events: int
     """Offsets between the ledger and where it had come."""
@@ -41,8 +41,8 @@ class Sourced(Protocol):
 
 @dataclass
 class HighWater:
-    """How far replies of one node, and answers made of them, had come in earlier lives of the store; remembered by this
-    process.
+    """High water of one node: how far its replies, and answers made of them, had come in earlier lives of the store; remembered
+    by this process.
 
     Within one life a smaller ledger, or base, is an older reply, and no loss.
     """
@@ -60,7 +60,7 @@ class HighWater:
     """Of the store's nodes but the first."""
 
     def of_node(self, number: int) -> HighWater:
-        """How far the replies of one node had come."""
+        """The high water of one node's replies."""
         return self if number == 0 else self._others.setdefault(number, HighWater())
 
     @property
@@ -92,7 +92,7 @@ class HighWater:
         return found
 
     def _restarted(self) -> None:
-        """What was seen in this life is to be reached in the next, and in all later ones."""
+        """Begins a life: whatever was seen in the one before is to be reached in it, and in all later ones."""
         self._before, self._top = self._before.join(self._top), OffsetVector()
 
     def answering(

@@ -1,4 +1,4 @@
-"""What answers held beyond the ledger is remembered by entity until the ledger is there: no restart takes it back.
+"""Answers beyond the ledger are remembered by entity until the ledger is there: no restart takes them back.
 
 Only answers with pending events, or of an entity that a running batch has come to first, are ahead of the ledger, and
 for as long as the next batch takes. So little is remembered, and nothing of answers that were not ahead.
@@ -21,7 +21,7 @@ _NOTHING = OffsetVector()
 
 @dataclass
 class Pending:
-    """Of one node's answers: how far they were ahead of the ledger in earlier lives of the store, and in this one."""
+    """Reach of one node's answers beyond the ledger, in earlier lives of the store and in this one."""
 
     most: int = MOST
     _before: dict[Answered, OffsetVector] = field(default_factory=dict)
@@ -32,7 +32,7 @@ class Pending:
 
     @property
     def recalls(self) -> bool:
-        """Whether anything of earlier lives is to be reached yet."""
+        """Tells whether anything of earlier lives is to be reached yet."""
         return bool(self._before or self._all_before)
 
     def restarted(self) -> None:
@@ -53,7 +53,7 @@ class Pending:
             self._all_before = {k: base for k, base in self._all_before.items() if still_lost(ledger, base, stand)}
 
     def lacking(self, unit: str, tag: bytes, base: OffsetVector, topics: Iterable[str]) -> OffsetVector:
-        """How far an answer reached in an earlier life, where this one about the same entity does not."""
+        """The reach of an answer in an earlier life, where this one about the same entity falls behind it."""
         wanted = self._before.get((unit, tag), _NOTHING)
         if unit in self._all_before:
             wanted = wanted.join(self._all_before[unit])

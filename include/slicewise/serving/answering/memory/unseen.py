@@ -1,4 +1,4 @@
-"""An entity of which a read found nothing at all is told from one without events in the windows asked for."""
+"""A read that finds nothing of an entity is told from one without events in the windows asked for."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def views_without_data(
 
 
 def _all_hot(replies: Sequence[Sequence[UnitReply]]) -> bool:
-    """Whether each hot hash holds something."""
+    """Tells whether all hot hashes hold something."""
     for units in replies:
         for unit in units:
             if not unit[0]:

@@ -1,6 +1,6 @@
-"""The tail's events of an entity and place stand in fields of limited room, in offset order, numbered without a hole.
+"""A tail's events of an entity and place stand in fields of limited room, in offset order, without a hole.
 
-What scripts/tail.lua and scripts/compare_and_set.lua do to the fields of a hash, for the store in memory.
+Does what scripts/tail.lua and scripts/compare_and_set.lua do to the fields of a hash, for the store in memory.
 """
 
 from __future__ import annotations

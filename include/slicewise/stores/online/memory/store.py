@@ -144,7 +144,7 @@ class MemoryServer:
         return found
 
     def _change(self, change: Change) -> int:
-        """What scripts/compare_and_set.lua does."""
+        """Does what scripts/compare_and_set.lua does."""
         for key in change.keys:
             found = self._hash(key.key)
             fields = {} if found is None else found.fields
@@ -180,7 +180,7 @@ class MemoryServer:
         return len(change.sets) - len(sets)
 
     def _put_board(self, command: PutLeaderboard) -> int:
-        """What scripts/board.lua does."""
+        """Does what scripts/board.lua does."""
         found, now = self._hash(command.key), self.clock.now_us()
         if found is not None and found.fields.get(b"o", b"") >= command.order:
             return 0
@@ -203,7 +203,7 @@ class MemoryServer:
         return inside[: -wanted.newest - 1 : -1] if wanted.newest else inside
 
     def _list_change(self, change: ListChange) -> int:
-        """What scripts/event_list.lua does."""
+        """Does what scripts/event_list.lua does."""
         hashed, now = self._hash(change.key), self.clock.now_us()
         fields = {} if hashed is None else hashed.fields
         if not all(stands(want, fields.get(name)) for name, want in change.checks):
@@ -242,7 +242,7 @@ class MemoryServer:
 
     # ------------------------------------------------------------ the tail
     def _tail_change(self, change: PendingChange) -> list[int]:
-        """What scripts/tail.lua does."""
+        """Does what scripts/tail.lua does."""
         found, now = self._hash(change.key), self.clock.now_us() // 1_000_000
         fields = {} if found is None else found.fields
         guard = int(fields.get(change.guard, b"-1"))
@@ -273,7 +273,7 @@ class MemoryServer:
         return [len(kept) - left_out, known, expired, left_out]
 
     def _tail_list_change(self, change: PendingListChange) -> list[int]:
-        """What scripts/tail_list.lua does."""
+        """Does what scripts/tail_list.lua does."""
         hashed, now = self._hash(change.key), self.clock.now_us()
         fields = {} if hashed is None else hashed.fields
         guard = int(fields.get(change.guard, b"-1"))

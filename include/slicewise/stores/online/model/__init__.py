@@ -1,4 +1,4 @@
-"""What the store says of itself: metadata, versions, phases, gaps, leaderboards.
+"""Model of the store's state: metadata, versions, phases, gaps, leaderboards.
 
 Doors: metadata, phases, MetadataBackup.
 """

@@ -1,4 +1,4 @@
-"""What the store says of lost events only grows: a run that was paused takes back nothing that others told since."""
+"""The store's text of lost events only grows: a run that was paused takes back nothing that others told since."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ PART = "holes:"
 
 
 def of_nodes(part: str, texts: Sequence[str | None]) -> str | None:
-    """What several nodes say of a part together: of holes all that any of them was told, since one that lost its last
-    commands knows fewer; else what the first says that says anything. One that cannot be read stands for all."""
+    """The text of several nodes about a part together: of holes all that any of them was told, since one that lost its last
+    commands knows fewer; else the first text there is. One that cannot be read stands for all."""
     said = list(dict.fromkeys(text for text in texts if text is not None))
     if len(said) < 2 or not part.startswith(PART):
         return next(iter(said), None)

@@ -1,4 +1,4 @@
-"""What is claimed about a node lives on the node, is written after its data, and falls with it.
+"""Claims about a node live on the node, are written after its data, and fall with it.
 
 Every change of the marks is one compare-and-set under the generation that this connection is
 bound to: a store that was emptied, deployed to or advanced in between refuses it.
@@ -205,7 +205,7 @@ def unpack_tail(raw: bytes) -> RealtimeStart:
 
 
 def begin_tail(generation: int, source: str, tail: RealtimeStart, epoch: int, units: str) -> Steps[StoreMetadata]:
-    """The mark of a tail that began at or before the ledger, which only grows in the life that the tail is bound to."""
+    """Marks a tail that began at or before the ledger, which only grows in the tail's life."""
 
     def attempt(_: None) -> Attempt[StoreMetadata]:
         marks = yield from read(generation)
@@ -232,7 +232,7 @@ def end_tail(generation: int, source: str, incarnation: ServerRun) -> Steps[bool
 
 
 def _term(unit: StoredUnit, term: Term) -> Checks:
-    """What is claimed of a term is claimed while it stands."""
+    """Checks by which a claim about a term is made only while the term stands."""
     name = unit.storage_fingerprint
     number = exact(b"%d" % term.number) if term.number else ABSENT
     return [(m.START.name(name), exact(term.start.pack())), (m.BUILD.name(name), number)]

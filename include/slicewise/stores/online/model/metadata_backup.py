@@ -1,4 +1,4 @@
-"""What the store said of itself is kept beside it, so that a loss is known: a file of the stream's, and Iceberg's rows.
+"""A copy of the store's claims is kept beside it, so that a loss is known: a file of the stream's, and Iceberg's rows.
 
 A copy never decides what is read or applied: it says how far the ledger had come, and what was deployed.
 """
@@ -40,15 +40,15 @@ class MetadataBackup:
         return self if seen == self else seen
 
     def is_ahead_of(self, marks: StoreMetadata) -> bool:
-        """Whether the store lost a deployment: generations are times of the store, epochs count in one."""
+        """Tells whether the store lost a deployment: generations are times of the store, epochs count in one."""
         return (self.generation, self.epoch) > (marks.life, marks.epoch)
 
     def lost(self, marks: StoreMetadata) -> OffsetVector:
-        """Where the ledger had come, of places where it stands before that."""
+        """The earlier ledger of places where the store's stands before it."""
         return still_lost(marks.ledger, self.ledger, (marks.topics or self.topics).values())
 
     def to_be_deployed(self, marks: StoreMetadata) -> bool:
-        """Whether the store lost the deployment that stood last."""
+        """Tells whether the store lost the deployment that stood last."""
         return bool(self.units) and self.units != marks.units and (not marks.units or self.is_ahead_of(marks))
 
     def to_json(self) -> str:

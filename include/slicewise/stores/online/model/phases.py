@@ -1,7 +1,7 @@
-"""What views whose history is not built wait for: one text in the store, which falls with the data.
+"""One text in the store says what views wait for whose history is not built; it falls with the data.
 
-Who is at work says it (`sw:status:building`); readers show it beside the progress, with its age. It has those units
-alone that are being built, so nothing is left of views that go. Light: Airflow's page imports it.
+The job at work says it (`sw:status:building`); readers show it beside the progress, with its age. It has only the units
+that are being built, so nothing is left of views that go. Light: Airflow's page imports it.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _KEPT_US = 86_400_000_000
 
 @dataclass(frozen=True)
 class Phase:
-    """What the job said last."""
+    """Last word of the job."""
 
     text: str
     at_us: int
@@ -53,7 +53,7 @@ def waits_for(phase: Phase | None, now_us: int) -> str:
 
 
 def progress(done: int, total: int) -> str:
-    """How far a build is; a unit of events is one piece."""
+    """Text of how far a build is; a unit of events is one piece."""
     return f"{done} of {total} hours" if total > 1 else "not begun" if not total else "begun"
 
 

@@ -1,4 +1,4 @@
-"""Of a batch, each entity's rows go in once and whole, or not at all, whoever else writes.
+"""Every entity's rows of a batch go in once and whole, or not at all, whoever else writes.
 
 Per entity: read its guard, the running partials that it touches and the covers of its hours; drop
 what stands already; combine in whole columns over all entities; write under a check that all that
@@ -114,7 +114,7 @@ def _part(batch: MicroBatch, part: Part) -> MicroBatch:
 
 
 def _first(sorted_values: Int64) -> npt.NDArray[np.bool_]:
-    """Where a value differs from the one before it."""
+    """Marks where a value differs from the one before it."""
     found = np.ones(len(sorted_values), np.bool_)
     found[1:] = sorted_values[1:] != sorted_values[:-1]
     return found

@@ -1,7 +1,7 @@
-"""What an archive version contains never changes, and is known for as long as an hour may name it.
+"""An archive version's content never changes, and is known for as long as an hour may name it.
 
 A run announces the versions of the hours that it committed before it publishes them; every announcement is counted.
-What is trimmed was decided from hours read after the count, and goes only while the count stands: a run that the
+A trim was decided from hours read after the count, and goes only while the count stands: a run that the
 decision did not see announces later, and registers its versions again.
 """
 
@@ -83,7 +83,7 @@ class ReadArchiveVersions(Everywhere[Mapping[int, OffsetVector]]):
         return {version: offsets for version, offsets in first.items() if all(version in other for other in others)}
 
     def merge_answered(self, replies: Mapping[int, Mapping[int, OffsetVector]]) -> Mapping[int, OffsetVector]:
-        """What any of them knows: a version contains the same wherever it is known."""
+        """Merges what the nodes know: a version contains the same wherever it is known."""
         return {version: offsets for known in replies.values() for version, offsets in known.items()}
 
 

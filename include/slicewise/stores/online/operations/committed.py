@@ -1,4 +1,4 @@
-"""The committed offsets of a store move without a gap, for the newest deployment, and a loss of them is marked.
+"""Committed offsets move without a gap, for the newest deployment, and a loss of them is marked.
 
 A batch is applied on all nodes or its offsets are committed on none beyond what that node holds: they move on one node
 after another, a node that lost commands is brought them again from the smallest, and the applied offsets of the
@@ -59,10 +59,10 @@ class AdvanceCommitted(InTurn[OffsetVector]):
 
 @dataclass(frozen=True)
 class MarkLostOffsets(Everywhere[StoreMetadata]):
-    """Marks what the committed offsets are known to have reached and are not at any more, and takes the marks of what
-    they have reached again: the metadata afterwards.
+    """Marks offsets that the committed ones are known to have reached and are not at any more. Takes back the marks of
+    what they have reached again. Gives the metadata afterwards.
 
-    What was reached is known from copies kept elsewhere; it is marked on the node, so that every reader sees it in the
+    The offsets reached are known from copies kept elsewhere; it is marked on the node, so that every reader sees it in the
     reply that brings the data. If it is lost with the data, the copies bring it again.
     """
 

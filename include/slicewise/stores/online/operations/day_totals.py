@@ -25,8 +25,8 @@ CHUNK = 1024
 
 @dataclass(frozen=True)
 class WriteDayTotals(ByTag[int]):
-    """Writes the total of each entity's compacted hours of a day, and of its five days where windows are read by
-    those; how many day totals were written."""
+    """Writes the total of each entity's compacted hours of a day. Where windows are read by five days, it writes that
+    total too. Gives how many day totals were written."""
 
     unit: StoredUnit
     tags: Sequence[bytes]

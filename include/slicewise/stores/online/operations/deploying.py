@@ -172,7 +172,7 @@ class Deploy(Operation[StoreMetadata]):
         return sharded_metadata.merged((yield from nodes.metadata_of_each()))
 
     def _renewal_of(self, record: StoreMetadata) -> Renewal:
-        """What one of several nodes builds again: where it holds all that the others lost, its units go on."""
+        """The part of the renewal for one of several nodes: where it holds all that the others lost, its units go on."""
         if not self.renewal.ahead or not record.ledger.dominates(self.renewal.ahead):
             return self.renewal
         return NO_RENEWAL

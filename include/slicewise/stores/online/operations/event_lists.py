@@ -1,4 +1,4 @@
-"""Of an entity's events each stands in its list once, or below the low-water mark that refuses who would need it.
+"""Every event of an entity stands in its list once, or below the low-water mark that refuses its readers.
 
 A member is a function of its event, so that what is added twice is there once; guards say up to where every event of
 a place was brought, whoever did. A fold brings what lies at or beyond the unit's start cover, the backfill what lies

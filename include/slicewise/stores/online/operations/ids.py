@@ -1,7 +1,7 @@
-"""What a fold remembers of ids goes in with its partials, in one change: neither is ever without the other.
+"""A fold's memory of ids goes in with its partials, in one change: neither is ever without the other.
 
-Per entity and place, a hash of its own beside the hot one, which readers never fetch. What stands of a place was
-written with the guard of the same events, and outlives it: where the guard has expired, what it kept out has too.
+Per entity and place, a hash of its own beside the hot one, which readers never fetch. The ids of a place were
+written with the guard of the same events, and outlives it: where the guard has expired, the ids that it kept out have too.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Ids:
 
 @dataclass(frozen=True)
 class RememberedIds:
-    """What was read for some entities: a reply of `reads` each."""
+    """Replies that were read for some entities: one of `reads` each."""
 
     place: TopicPartition
     keys: Sequence[bytes]
@@ -58,7 +58,7 @@ class RememberedIds:
 
 
 def unremembered(ledger: OffsetVector, starts: Iterable[OffsetVector]) -> dict[TopicPartition, int]:
-    """Of the ledger's places those at which a unit stands that has folded nothing beyond its start cover yet: a stream
+    """The places of the ledger at which a unit stands that has folded nothing beyond its start cover yet. A stream
     must begin before there, or the unit knows no id of the events below. place -> its ledger.
 
     Where a unit is beyond, a stream that began earlier has brought in all before (it applies in the order of offsets).
@@ -69,7 +69,7 @@ def unremembered(ledger: OffsetVector, starts: Iterable[OffsetVector]) -> dict[T
 
 
 def reads(place: TopicPartition, hashes: Sequence[bytes]) -> list[Fields]:
-    """What to read of entities before `judged`."""
+    """Reads of entities that come before `judged`."""
     return [Fields(key, [keys.ids_field(place)]) for key in hashes]
 
 

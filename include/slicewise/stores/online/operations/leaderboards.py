@@ -97,7 +97,7 @@ class RememberLeaderboards(ByTag[None]):
 
 @dataclass(frozen=True)
 class ReadRememberedLeaderboard(Owner[StoredLeaderboard | None]):
-    """What is remembered of the leaderboard of this window end."""
+    """Reads what is remembered of the leaderboard of this window end."""
 
     name: str
     end_us: int

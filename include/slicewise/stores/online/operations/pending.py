@@ -1,7 +1,7 @@
-"""Beyond an entity's applied offset stand all its events of a partition up to the newest written, or a skip mark says
-where not.
+"""Beyond an entity's applied offset stand all its events of a partition up to the newest written. Otherwise a skip
+mark says where not.
 
-What the real-time lane's writer in the JVM does, as operations: for the contract suite, the simulator, and the test
+The operations do what the real-time lane's writer in the JVM does: for the contract suite, the simulator, and the test
 that both write the same. One call per entity, its events in offset order, decided by the script that runs it
 (docs/adr/0066).
 """

@@ -80,7 +80,7 @@ def in_all(outcomes: Mapping[int, PublishOutcome], split: Split[PublishOutcome])
 
 @dataclass
 class Progress:
-    """What is left to do of a chunk of entries, and what became of all entries so far."""
+    """Rest of a chunk of entries, and the outcome of all entries so far."""
 
     todo: list[int]
     swapped: int = 0
@@ -129,7 +129,7 @@ class PublishHour(ByTag[PublishOutcome]):
         return in_all(replies, split)
 
     def _is_in_totals(self, at: NodeContext) -> Steps[bool]:
-        """Whether no reader looks for the hour in its day any more. Read after the hour was announced: a total that is
+        """Tells whether no reader looks for the hour in its day any more. Read after the hour was announced: a total that is
         marked later is one whose run saw the hour."""
         reached = (yield from at.metadata()).horizons.get(self.unit.storage_fingerprint)
         return reached is not None and self.hour < reached.hour
@@ -161,7 +161,7 @@ class PublishHour(ByTag[PublishOutcome]):
     def _entity(
         self, at: NodeContext, build: Term, entry: HourEntry, flat: Sequence[bytes], raw_hours: bytes | None
     ) -> tuple[PublishDecision, Change | None]:
-        """What to do about one entity, by its hot hash and the compacted hours of the day."""
+        """Decides about one entity, by its hot hash and the compacted hours of the day."""
         hour = self.hour
         named = [value for value in (entry.total, entry.slices, entry.minutes) if value is not None]
         if any(_SEQ.unpack_from(value)[0] != self.archive_version for value in named):
@@ -259,7 +259,7 @@ def _keys(store_id: int, build: str, hour: int, entry: HourEntry) -> tuple[bytes
 
 
 def standing(guards: dict[bytes, bytes], cover: OffsetVector) -> list[tuple[bytes, bytes]]:
-    """That no guard moved, of no place that a cover names or the entity knows."""
+    """Checks that no guard moved, of no place that a cover names or the entity knows."""
     return [(name, exact(guards.get(name))) for name in sorted({*guards, *map(keys.guard_field, cover)})]
 
 

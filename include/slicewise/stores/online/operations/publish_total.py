@@ -74,7 +74,7 @@ class AnnounceTotal(Everywhere[None]):
 
 @dataclass(frozen=True)
 class PublishTotal(ByTag[PublishOutcome]):
-    """Hours before `until` go into the entities' totals, and out of the hashes of these days and of what is running.
+    """Hours before `until` go into the entities' totals, and leave their days' hashes and the running partials.
 
     Per entity in one script; idempotent, safe beside batches, hours and other runs of itself.
 

@@ -45,7 +45,7 @@ class UnitReply(NamedTuple):
 
 
 class NodeReply(NamedTuple):
-    """What a node said of itself with its data: time and marks were read on the same connection, before it."""
+    """Claims of a node about itself with its data: time and marks were read on the same connection, before it."""
 
     time_us: int
     marks: StoreMetadata
@@ -54,7 +54,7 @@ class NodeReply(NamedTuple):
 
 @dataclass(frozen=True)
 class ReadReply:
-    """What was read, and under which node's claims: those of another say nothing of it."""
+    """Data that was read, and the claims of the node that gave it: another's say nothing of it."""
 
     said: Mapping[int, NodeReply]
     """Node, by its number in the store -> what it said; of those that were asked."""
@@ -66,7 +66,7 @@ class ReadReply:
 
     @property
     def only(self) -> NodeReply:
-        """What the only node said that was asked. ValueError where there are several."""
+        """The reply of the only node that was asked. ValueError where there are several."""
         (said,) = self.said.values()
         return said
 

@@ -1,4 +1,4 @@
-"""What a running part says about itself stands on every node, for people and health checks."""
+"""Status of a running part stands on every node, for people and health checks."""
 
 from __future__ import annotations
 

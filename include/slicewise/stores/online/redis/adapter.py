@@ -46,7 +46,7 @@ def open_store(url: str, timeout_s: float = 30.0) -> Store:
 
 
 def addresses_of(url: str) -> list[Address]:
-    """Of the store's nodes, in their order."""
+    """The addresses of the store's nodes, in their order."""
     return [Address.parse(each) for each in urls_of(url)]
 
 
@@ -157,7 +157,7 @@ class AsyncReader:
 
     @property
     def context(self) -> NodeContext:
-        """What the connection is bound to."""
+        """The context that the connection is bound to."""
         if self._context is None:
             raise StoreUnavailable(
                 "the connection is closed", where=str(self.address), next_step="open another connection"

@@ -34,7 +34,7 @@ from slicewise.stores.online.steps import (
 
 
 def _script(*names: str) -> tuple[bytes, bytes]:
-    """Of these files, one after the other."""
+    """The text of these files, one after the other, and its digest."""
     text = b"".join((files(__package__) / "scripts" / name).read_bytes() for name in names)
     return text, hashlib.sha1(text, usedforsecurity=False).hexdigest().encode()
 

@@ -1,4 +1,4 @@
-"""What the platform says about itself is read whole, with the store's time, and changes nothing.
+"""The platform's status is read whole, with the store's time, and changes nothing.
 
 Light on purpose: Airflow's triggerer and its UI page read it every few seconds, so redis-py is all
 that it imports, and only when it is called.
@@ -73,7 +73,7 @@ def read_status(url: str, jobs: Sequence[str] = (), *, timeout_s: float = 5.0) -
 
 
 def _together(found: Mapping[int, StoreStatus], wanting: Sequence[str], count: int) -> StoreStatus:
-    """What nodes claim together, as `sharded.metadata.merged` has it, as far as a picture shows it."""
+    """The claims of nodes together, as `sharded.metadata.merged` has them, as far as a picture shows them."""
     newest = max(found, key=lambda number: (_epoch(found[number]), -number))
     first = found[newest]
     said = (_epoch(first), first.marks.get("units"))

@@ -1,8 +1,8 @@
-"""The sweep looks at every key once, and changes a key only under a condition that a newer write would break.
+"""The sweep looks at every key once. It changes a key only under a condition that a newer write would break.
 
 An expiry is only ever shortened (EXPIREAT … LT), to a bound beyond all that a fold sets: one that
 extended it meanwhile loses nothing. Keys of an old generation, or of a unit's term that is over,
-are read by nobody. What a term is was read in one life of the store: writes are of that life alone.
+are read by nobody. Terms were read in one life of the store: writes are of that life alone.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ Progress = Callable[[int], None]
 
 
 class Found(Protocol):
-    """What a decision says about a key."""
+    """Decision about a key."""
 
     @property
     def name(self) -> str: ...
@@ -48,7 +48,7 @@ they were asked for) -> what is found."""
 
 @dataclass(frozen=True)
 class Deployed:
-    """What a life of the store holds."""
+    """Content of a life of the store."""
 
     incarnation: ServerRun
     marks: StoreMetadata

@@ -23,7 +23,7 @@ _RECEIVE = 1 << 18
 
 @dataclass(frozen=True)
 class Address:
-    """Where a node listens, and as whom to speak to it."""
+    """Address of a node, and the user as whom to speak to it."""
 
     host: str
     port: int
@@ -53,7 +53,7 @@ class Address:
         )
 
     def greeting(self) -> list[bytes]:
-        """What to send first."""
+        """Commands to send first."""
         if self.password is None:
             return []
         return [pack(("AUTH", self.user or "default", self.password))]
@@ -92,7 +92,7 @@ class Connection:
         return self.receive(replies)
 
     def send(self, packed: Sequence[bytes]) -> None:
-        """As the first part of `exchange`: `receive` must follow before anything else is sent."""
+        """Sends, as the first part of `exchange`: `receive` must follow before anything else is sent."""
         if self._socket is None:
             raise StoreUnavailable(
                 "the connection is closed", where=str(self.address), next_step="open another connection"
@@ -107,7 +107,7 @@ class Connection:
             raise
 
     def receive(self, replies: int) -> list[Any]:
-        """So many replies to what was sent."""
+        """Receives so many replies to what was sent."""
         if self._socket is None:
             raise StoreUnavailable(
                 "the connection is closed", where=str(self.address), next_step="open another connection"

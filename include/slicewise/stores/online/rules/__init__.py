@@ -1,4 +1,4 @@
-"""What may be written, as pure functions.
+"""Rules of what may be written, as pure functions.
 
 Doors: decisions, five_days.
 """

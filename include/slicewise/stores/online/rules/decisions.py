@@ -1,4 +1,4 @@
-"""What may be written is decided here, by pure functions, for every store and for the simulator.
+"""Pure functions decide what may be written, for every store and for the simulator.
 
 A rule stands in one function each. Adapters only read what a rule asks for, and write what it
 answers under a check that all that was read still stands.
@@ -84,7 +84,7 @@ def hour_of(number: int, slice_us: int) -> int:
 
 # ------------------------------------------------------------------ tail
 def check_tail(ledger: OffsetVector, current: tuple[int, str], start: OffsetVector, epoch: int, units: str) -> None:
-    """Whether a tail may begin at `start`: what lies before it must be folded. EpochSuperseded, GapRefused."""
+    """Checks that a tail may begin at `start`: what lies before it must be folded. EpochSuperseded, GapRefused."""
     check_batch(ledger, current, start, epoch, units)
 
 
@@ -103,7 +103,7 @@ def skipped(stands: bytes | None, guard: int, first: int, last: int) -> tuple[in
 
 
 def is_skipped(stands: bytes | None, guard: int, offset: int) -> bool:
-    """Whether a tail's skip mark tells of an offset, or may: it says from where to where."""
+    """Tells whether a tail's skip mark tells of an offset, or may: it says from where to where."""
     if stands is None:
         return False
     first, last = unpack_skip(stands)
@@ -112,7 +112,7 @@ def is_skipped(stands: bytes | None, guard: int, offset: int) -> bool:
 
 # ------------------------------------------------------------------ event lists
 def in_order(offsets: npt.NDArray[np.int64]) -> bool:
-    """Whether the offsets of a batch ascend, and are such as a Lua number holds."""
+    """Tells whether the offsets of a batch ascend, and are such as a Lua number holds."""
     return not len(offsets) or not (
         int(offsets[-1]) >= MAX_OFFSET or int(offsets[0]) < 0 or bool((offsets[1:] < offsets[:-1]).any())
     )
@@ -125,7 +125,7 @@ def above_low_water(members: Sequence[bytes], low: bytes | None) -> Sequence[byt
 
 
 def surplus(keeps: EventList, total: int, older: int, before: int) -> tuple[int, int]:
-    """(how many of the oldest members go, how many of them for lack of room).
+    """Counts the oldest members that go, and those of them that go for lack of room.
 
     total: members; older: those before the earliest start of a window of time; before: those at or before the
     earliest `at`. A member goes when neither the windows of time nor the rows windows need it.
@@ -159,7 +159,7 @@ def lists_to_rebuild(units: Mapping[str, EventList | None], marks: StoreMetadata
 
 # ------------------------------------------------------------------ ledger
 def check_batch(ledger: OffsetVector, current: tuple[int, str], start: OffsetVector, epoch: int, units: str) -> None:
-    """Whether a batch that begins at `start` may be folded, or may advance the ledger.
+    """Checks that a batch that begins at `start` may be folded, or may advance the ledger.
 
     current: (epoch, digest of the deployed units) in the marks. A place that has no ledger stands
     at 0: a log that begins later is brought in by a deployment, with the start covers of its units.
@@ -182,12 +182,12 @@ def check_batch(ledger: OffsetVector, current: tuple[int, str], start: OffsetVec
 
 
 def advanced(ledger: OffsetVector, end: OffsetVector) -> dict[TopicPartition, int]:
-    """Where the ledger moves after a batch that may advance it: per place to the larger."""
+    """The ledger's moves after a batch that may advance it: per place to the larger."""
     return {place: offset for place, offset in end.offsets.items() if offset > ledger.get(place)}
 
 
 def still_lost(ledger: OffsetVector, known: OffsetVector, topics: Iterable[str]) -> OffsetVector:
-    """Of what is known to have been applied, the places where the ledger stands before that. topics: ids of those that
+    """The places of what is known to have been applied where the ledger stands before that. topics: ids of those that
     stand; the log of another does not come again."""
     stand = frozenset(topics)
     return OffsetVector(
@@ -196,7 +196,7 @@ def still_lost(ledger: OffsetVector, known: OffsetVector, topics: Iterable[str])
 
 
 def begun(places: frozenset[TopicPartition], topics: Iterable[str], earliest: OffsetVector) -> OffsetVector:
-    """Where the ledger of topics begins that no deployment has known: at the log's first offsets.
+    """The first ledger of topics that no deployment has known: at the log's first offsets.
 
     topics: ids that are known already. A partition that is added to a known topic begins at 0.
     """
@@ -205,7 +205,7 @@ def begun(places: frozenset[TopicPartition], topics: Iterable[str], earliest: Of
 
 
 def ahead(ledger: OffsetVector, wanted: OffsetVector, kept: Container[str]) -> OffsetVector:
-    """Where a ledger may go on beyond what was applied: what lies between is left to the backfill, by every unit.
+    """The places at which a ledger may go on beyond what was applied: what lies between is left to the backfill, by every unit.
 
     kept: ids of topics of which a unit stands on ("": of one that has no name yet); it would lack those events for
     ever. Raises GapRefused.
@@ -245,7 +245,7 @@ def swap_decision(
     current: int | None,
     running: Sequence[Running],
 ) -> tuple[PublishDecision, tuple[bytes, ...]]:
-    """Whether an entity's compacted hour may replace what stands, and which fields go with it.
+    """Decides whether an entity's compacted hour may replace what stands, and which fields go with it.
 
     current: the seq that stands for this hour; running: the partials of this hour's slices. One that straddles the
     cover can be neither kept nor deleted: the entity is left over. An older seq never replaces a newer.
@@ -274,7 +274,7 @@ def check_swap(seq: int, cover: OffsetVector, start: OffsetVector) -> None:
 
 
 def check_start(made_for: OffsetVector | None, start: OffsetVector) -> None:
-    """What a backfill brought and marks is of the start cover that it was made for. made_for: of no backfill None."""
+    """Checks that a backfill brought and marks is of the start cover that it was made for. made_for: of no backfill None."""
     if made_for is not None and made_for != start:
         raise GapRefused("a backfill was made for another start cover", next_step="run the backfill again")
 
@@ -314,7 +314,7 @@ def lifetime_decision(
     compacted: Iterable[int],
     running: Sequence[Running],
 ) -> tuple[PublishDecision, tuple[bytes, ...]]:
-    """Whether a total may take the place of what stands, and which running partials go with it.
+    """Decides whether a total may take the place of what stands, and which running partials go with it.
 
     since: the total is of hours from there on, and what stands is added to it. stands: horizon and seq of it.
     compacted: seqs of the hours that would leave their days; running: partials of hours before the horizon.
@@ -336,7 +336,7 @@ def lifetime_decision(
 
 # ------------------------------------------------------------------ covers of archive seqs
 def check_cover(source: str, seq: int, cover: OffsetVector, known: Mapping[int, OffsetVector]) -> None:
-    """What is known of an archive's seqs is one history, in which covers only grow: also where
+    """Checks that an archive's known seqs are one history, in which covers only grow: also where
     what a seq stood for was forgotten, no other archive can take its place. Raises GapRefused."""
     for other, stands in known.items():
         grown = cover.dominates(stands) if other < seq else stands.dominates(cover)
@@ -372,7 +372,7 @@ def check_forgotten(seq: int, source: str, hour: int, retention_us: int, now_us:
 
 # ------------------------------------------------------------------ deployment and store
 def start_cover(ledger: OffsetVector, topic_id: str | None) -> OffsetVector:
-    """Where a new unit starts: at the ledger of its source's topic, and of no other, since no
+    """The start of a new unit: at the ledger of its source's topic, and of no other, since no
     archive of its source will ever contain another's events. topic_id: None where no topic has a
     name yet."""
     if topic_id is None:
@@ -394,7 +394,7 @@ def new_term(marks: StoreMetadata, epoch: int) -> int:
 
 
 def check_standing(found: Sequence[bytes | None], generation: int, epoch: int) -> None:
-    """Whether data that was read after the marks was read under them. found: generation and epoch
+    """Checks that data that was read after the marks was read under them. found: generation and epoch
     after it. Else what the marks claim may be gone: the store was emptied, or units were left out
     and their keys swept."""
     if found[0] != b"%d" % generation:
@@ -416,25 +416,25 @@ def aliases_to_set(
 
 
 def tail_counts(tail: RealtimeStart | None, incarnation: ServerRun, ledger: OffsetVector) -> bool:
-    """Whether the tail of a source counts, for a reader of this incarnation: in another life some of what the
+    """Tells whether the tail of a source counts, for a reader of this incarnation: in another life some of what the
     tail wrote may be lost, and a tail that began beyond the ledger lacks what lies between."""
     return tail is not None and tail.incarnation == incarnation and ledger.dominates(tail.start)
 
 
 def tail_over(tail: RealtimeStart, incarnation: ServerRun) -> bool:
-    """Whether the mark of a tail may go: its fields count in no answer of this life, and its writers, bound to theirs,
+    """Tells whether the mark of a tail may go: its fields count in no answer of this life, and its writers, bound to theirs,
     write no more."""
     return tail.incarnation != incarnation
 
 
 def tail_left(tail: RealtimeStart | None, incarnation: ServerRun) -> bool:
-    """Whether fields of a tail that stand in the store are of a life before this one. That of this life has its mark
+    """Tells whether fields of a tail that stand in the store are of a life before this one. The tail of this life has its mark
     for as long as the life lasts; without any, the mark of another life went before its fields did."""
     return tail is None or tail_over(tail, incarnation)
 
 
 def check_node(found: StoreMetadata, node: str) -> None:
-    """Whether a connection to this node found its metadata (`StoreMetadata.node`; "" if it is alone). SettingsError."""
+    """Checks that a connection to this node found its metadata (`StoreMetadata.node`; "" if it is alone). SettingsError."""
     if found.node != node:
         says = f"node {found.node}" if found.node else "the only node of a store"
         raise SettingsError(
@@ -471,8 +471,8 @@ refused until then."""
 
 
 def check_clock(before_us: int, store_us: int, after_us: int) -> None:
-    """Raises ClockOff where a process that asked the store for its time, and had these two times before and after,
-    may not date a snapshot."""
+    """Raises ClockOff where a process may not date a snapshot. It asked the store for its time, and had these two times
+    before and after."""
     off_us = max(before_us - store_us, store_us - after_us)
     if off_us > CLOCK_OFF_US:
         way = "ahead of" if before_us > store_us else "behind"

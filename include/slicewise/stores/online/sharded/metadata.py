@@ -22,7 +22,7 @@ def newest(nodes: Sequence[StoreMetadata]) -> int:
 
 
 def merged(nodes: Sequence[StoreMetadata]) -> StoreMetadata:
-    """What all of these nodes claim together. `behind` names those without the newest deployment: until they have it
+    """Merges the claims of all of these nodes. `behind` names those without the newest deployment: until they have it
     no batch is applied."""
     first = nodes[newest(nodes)]
     behind = tuple(n for n, each in enumerate(nodes) if (each.epoch, each.units) != (first.epoch, first.units))
@@ -52,12 +52,12 @@ def merged(nodes: Sequence[StoreMetadata]) -> StoreMetadata:
 
 
 def least(covers: Sequence[OffsetVector], places: frozenset[TopicPartition]) -> OffsetVector:
-    """What all of these contain."""
+    """The cover of what all of these contain."""
     return OffsetVector({place: min(each.get(place) for each in covers) for place in places})
 
 
 def joined(covers: Sequence[OffsetVector]) -> OffsetVector:
-    """What any of these contains."""
+    """The cover of what any of these contains."""
     found = OffsetVector()
     for each in covers:
         found = found.join(each)
@@ -81,7 +81,7 @@ def _building(nodes: Sequence[StoreMetadata], ready: frozenset[str]) -> dict[str
 
 
 def _alike(maps: Sequence[Mapping[str, V]]) -> dict[str, V]:
-    """What all of them say alike."""
+    """The entries that all of them have alike."""
     first, *others = maps
     return {name: value for name, value in first.items() if all(each.get(name) == value for each in others)}
 

@@ -38,7 +38,7 @@ Outcome = TypeVar("Outcome", bound=Values)
 
 
 class Part(NamedTuple):
-    """What one node has of a batch."""
+    """Part of a batch for one node."""
 
     tags: list[bytes]
     rows: Int64
@@ -75,7 +75,7 @@ def _events_of(batch: Events, part: Part) -> Events:
 
 
 def added(outcomes: Sequence[Outcome], none: Outcome) -> Outcome:
-    """What parts came to together."""
+    """The sum of the parts' outcomes."""
     if not outcomes:
         return none
     return type(none)(*map(sum, zip(*map(astuple, outcomes), strict=True)))
