@@ -29,7 +29,7 @@ from benchmarks.whole.document import publish
 from benchmarks.whole.figures import Figure
 from slicewise.clock import ManualClock
 from slicewise.local.servers import redis as redis_server
-from slicewise.reading.cache import KNOWN_BYTES, PartialCache
+from slicewise.reading.cache import KNOWN_BYTES, PartialCache, ReadCache
 from slicewise.serving.answering.requests import FeaturesRequest, checked
 from slicewise.serving.answering.service import FeatureService
 from slicewise.serving.connection.factory import blocking
@@ -62,7 +62,7 @@ class Reads:
     def __init__(
         self, url: str, server: redis.Redis, now_us: int, request: FeaturesRequest, known: PartialCache
     ) -> None:
-        self._service = FeatureService(ManualClock(now_us), known=known)
+        self._service = FeatureService(ManualClock(now_us), cache=ReadCache(known))
         self._connection = blocking(url)
         self._server, self._request, self._block = server, request, 1
         self.blocks: list[Spent] = []

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import random
 
+from slicewise.reading.requests import ReadShape, UnitShape
 from slicewise.stores.online import keys
 from slicewise.stores.online.operations.apply_batch import ApplyBatch
 from slicewise.stores.online.operations.reading import EntityRead, Read, TagRead, UnitRead
-from slicewise.stores.online.shapes import ReadShape, UnitShape
 from slicewise.windows.durations import DAY_US, HOUR_US
 from tests.contract.conftest import Bench
 from tests.support.stores.stored import Event, fold_batch, tag

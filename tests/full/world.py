@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 
 from slicewise.clock import ManualClock
 from slicewise.features.plan.row_columns import row_logic
-from slicewise.features.plan.unit import StorageUnit
+from slicewise.features.plan.unit import ListUnit, StorageUnit
 from slicewise.lifecycle.compaction import days_to_total
 from slicewise.offsets.vector import OffsetVector, TopicPartition
 from slicewise.serving.answering.answer import Answer
@@ -114,7 +114,7 @@ class World:
         table = table.append_column("keep", pa.array(np.zeros(table.num_rows, np.int32)))
         placed = Placed(unit.storage_fingerprint, "keep", tuple(n for n, _ in unit.entity), _own(unit))
         rows = SourceRows.of(table.combine_chunks(), TOPIC, partition)
-        if unit.event_list is not None:
+        if isinstance(unit, ListUnit):
             listed = list_batch_of(unit, placed, rows)
             assert listed is not None
             self.store.run(AddToList(listed))
@@ -132,7 +132,7 @@ class World:
         done = 0
         now_hour = self.clock.now_us() // HOUR_US
         for part in self.parts:
-            if part.unit.event_list is not None:
+            if isinstance(part.unit, ListUnit):
                 continue
             known = part.rows.filter(pa.array(self._contained(part.rows)))
             held = sorted(set((known["event_time"].to_numpy() // HOUR_US).tolist()))

@@ -17,6 +17,7 @@ import slicewise as sw
 from slicewise.clock import ManualClock
 from slicewise.features.declare.project import Project
 from slicewise.features.plan.planner import plan
+from slicewise.features.plan.unit import SliceUnit
 from slicewise.serving.answering.requests import checked
 from slicewise.serving.answering.service import FeatureService
 from slicewise.serving.connection.connection import SyncConnection
@@ -70,7 +71,7 @@ ageing = sw.FeatureView(
     features=[sw.Feature(name, made, windows=[*EXACT, *SLICED]) for name, made in FEATURES],
 )
 DEPLOYMENT = plan(Project.of("p", [ageing]))
-SLICE = next(unit.slice_us for unit in DEPLOYMENT.units if unit.event_list is None)
+SLICE = next(unit.slice_us for unit in DEPLOYMENT.units if isinstance(unit, SliceUnit))
 COLUMNS = [(f"{name}_{w.column_suffix()}", name, w) for name, _ in FEATURES for w in map(as_window, [*EXACT, *SLICED])]
 REFS = [f"ageing:{column}" for column, _, _ in COLUMNS]
 

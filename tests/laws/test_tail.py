@@ -192,8 +192,8 @@ def read(unit: StoreUnit, store: Dealt, features: Sequence[PlannedFeature]) -> I
 
 
 def value(merged: Merged, feature: int) -> Finished:
-    slot = merged.joint.slots[0][feature]
-    found, at = merged.finished[slot.finish], slot.first + slot.interval
+    found, where = merged.column(0, feature)
+    at = where.start
     kind = merged.joint.plans[0].features[feature].aggregate.output_type
     errors = {0: found.errors[at]} if at in found.errors else {}
     if isinstance(found, Scalars):

@@ -11,7 +11,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
-from slicewise.features.declare.emission import emitted_features
 from slicewise.windows.bounds import floor
 from slicewise.windows.window import Window
 
@@ -21,7 +20,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from slicewise.features.plan.deployment import Deployment
-    from slicewise.features.plan.unit import StorageUnit
+    from slicewise.features.plan.unit import SliceUnit
     from slicewise.offsets.vector import OffsetVector
 
 Errors = Mapping[str, Mapping[int, str]]
@@ -73,7 +72,7 @@ class EmittedView:
     """A view whose windows are published, and to what end. topic: of `emit=`; None where only boards want its ticks."""
 
     view: str
-    units: tuple[StorageUnit, ...]
+    units: tuple[SliceUnit, ...]
     columns: frozenset[str]
     topic: str | None
     wait_us: int
@@ -90,12 +89,12 @@ def emitted_views(deployment: Deployment, source: str) -> tuple[EmittedView, ...
     """The views of a source that somebody wants ticks of: a topic all features, a board its own."""
     found = []
     for view in deployment.views:
-        units = [unit for unit in deployment.view(view) if unit.source == source and unit.event_list is None]
+        units = [unit for unit in deployment.sliced if unit.view == view and unit.source == source]
         emission = next((unit.emission for unit in units if unit.emission is not None), None)
         boards = [board for board in deployment.leaderboards if board.view == view]
         wanted = {board.column for board in boards}
         if emission is not None:
-            wanted |= {each.column for unit in units for each in emitted_features(unit.features)}
+            wanted |= {each.column for unit in units for each in unit.emitted_features}
         mine = tuple(unit for unit in units if any(each.column in wanted for each in unit.features))
         if mine:
             late = [0 if board.topic is None else board.correct_within_us for board in boards]

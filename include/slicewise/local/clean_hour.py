@@ -54,8 +54,8 @@ def why_not_clean(settings: Settings, hour: int, asked_us: int) -> str | None:
             ):
                 return f"source {source!r} was not archived since it was asked for"
             newest = newest_by_hour(log)
-            for unit in deployment.declared.units:
-                if unit.source == source and unit.event_list is None:
+            for unit in deployment.declared.sliced:
+                if unit.source == source:
                     hours = _hours(catalog, store, marks, unit, state, newest, now_us)
                     if (found := hours.dirty(hour)) is not None:
                         return f"{found.why.value} of view {unit.view!r}"

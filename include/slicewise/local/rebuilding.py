@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from slicewise.features import own
 from slicewise.features.names import unknown
+from slicewise.features.plan.unit import ListUnit
 from slicewise.local import deploy
 from slicewise.log import event
 from slicewise.settings import Settings
@@ -61,7 +62,7 @@ def plans(settings: Settings, view: str | None, connect: Connect = deploy.looked
         kept_from = 0 if unit.lifetime else (now_us - unit.retention_us) // HOUR_US
         hours = [] if table is None else [hour for hour in slices.headers(table) if hour >= kept_from]
         rows, size = (0, 0) if table is None or not hours else slices.bounds(table, hours)
-        seconds = None if rate is None or unit.event_list is not None else size / rate
+        seconds = None if rate is None or isinstance(unit, ListUnit) else size / rate
         made[name] = UnitPlan(unit.view, name, ready, len(hours), rows, size, seconds)
     return list(made.values())
 

@@ -21,6 +21,7 @@ from slicewise.aggregates.kernel.columns import Columns
 from slicewise.aggregates.operations import Finished
 from slicewise.aggregates.scalar import Run, Scalars
 from slicewise.codec import Layout, ScalarRows
+from slicewise.reading.index import Slot
 from slicewise.reading.plan import Int64, ReadPlan
 from slicewise.reading.table import Table
 
@@ -43,16 +44,6 @@ class Form:
     members: tuple[Member, ...]
     groups: int
     """Per entity."""
-
-
-@dataclass(frozen=True)
-class Slot:
-    """Place of a feature's values: of finish `finish`, row E·first + e·stride + interval."""
-
-    finish: int
-    first: int
-    stride: int
-    interval: int
 
 
 @dataclass(frozen=True, eq=False)
@@ -163,7 +154,7 @@ class BatchedPlan:
         """Per plan and feature, where the value of one entity stands among those of all finishes."""
         widths = [self.forms[form].groups for form, _ in self.finishes]
         starts = list(accumulate(widths, initial=0))
-        return tuple(tuple(starts[s.finish] + s.first + s.interval for s in slots) for slots in self.slots)
+        return tuple(tuple(starts[s.finish] + s.before + s.window for s in slots) for slots in self.slots)
 
     @cached_property
     def _finishes(self) -> tuple[tuple[tuple[int, Aggregate], ...], tuple[tuple[Slot, ...], ...]]:
@@ -180,8 +171,7 @@ class BatchedPlan:
                 if key not in found:
                     found[key] = len(finishes)
                     finishes.append((form, finisher.aggregate))
-                stride = len(plan.intervals)
-                mine.append(Slot(found[key], first + before, stride, plan.interval_of[i]))
+                mine.append(Slot(found[key], first + before, len(plan.intervals), plan.interval_of[i]))
             slots.append(tuple(mine))
         return tuple(finishes), tuple(slots)
 

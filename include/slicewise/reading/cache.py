@@ -9,14 +9,16 @@ from __future__ import annotations
 import hashlib
 from array import array
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from itertools import chain
 from typing import Any, NamedTuple
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
 from slicewise.aggregates.kernel.columns import Columns
 from slicewise.aggregates.kernel.ragged import Ragged
-from slicewise.reading.plan import Total
+from slicewise.reading.plan import HotField, ReadPlan, Total
 
 KNOWN_BYTES = 64 << 20
 SEEN = 100_000
@@ -116,3 +118,31 @@ class PartialCache:
         self.bytes += size
         while self.bytes > self._limit:
             self.bytes -= self._found.pop(next(iter(self._found))).size
+
+
+class PlanMemory(NamedTuple):
+    """What replies and answers of one plan had in common so far."""
+
+    learned: dict[bytes, HotField]
+    """What the hot fields seen so far mean."""
+    tokens: dict[bytes, str]
+    """Tokens of the bases met so far."""
+
+
+@dataclass(eq=False)
+class ReadCache:
+    """All that a reader remembers between answers; it changes the time that they take, and no bit.
+
+    Whoever answers owns one. What belongs to a plan goes with the plan.
+    """
+
+    partials: PartialCache = field(default_factory=PartialCache)
+    """What compacted hours came to."""
+    _plans: WeakKeyDictionary[ReadPlan, PlanMemory] = field(default_factory=WeakKeyDictionary)
+
+    def of(self, plan: ReadPlan) -> PlanMemory:
+        """What is remembered of a plan."""
+        found = self._plans.get(plan)
+        if found is None:
+            found = self._plans[plan] = PlanMemory({}, {})
+        return found

@@ -12,11 +12,11 @@ START_SEQ = 0
 """Seq of a backfilled hour: its cover is the unit's start cover."""
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False)
 class NodeClaims:
     """Claims of the store for a unit, read with the data: never from another reply.
 
-    It may be kept for as long as replies bring equal marks; what follows from it is remembered.
+    Whoever answers keeps it for as long as replies bring equal marks; what follows from it is remembered in it.
     """
 
     ledger: OffsetVector

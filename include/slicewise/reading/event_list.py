@@ -26,7 +26,7 @@ from slicewise.reading.plan import Finisher, Interval, ReadMode
 from slicewise.windows.bounds import EARLIEST_US
 
 if TYPE_CHECKING:
-    from slicewise.features.plan.unit import PlannedFeature, StorageUnit
+    from slicewise.features.plan.unit import ListUnit, PlannedFeature
 
 Int64 = npt.NDArray[np.int64]
 GUARD, LOW = f.APPLIED.prefix, f.LOW.form
@@ -46,7 +46,7 @@ class Span(NamedTuple):
 class ListPlan:
     """One event list's part of a read."""
 
-    unit: StorageUnit
+    unit: ListUnit
     features: tuple[PlannedFeature, ...]
     mode: ReadMode
     t_us: int
@@ -72,7 +72,7 @@ class ListPlan:
         return span.start_us, span.end_us
 
 
-def plan_list(unit: StorageUnit, features: Sequence[PlannedFeature], mode: ReadMode, t_us: int) -> ListPlan:
+def plan_list(unit: ListUnit, features: Sequence[PlannedFeature], mode: ReadMode, t_us: int) -> ListPlan:
     """The plan of a list's features at t (microseconds UTC). No two instants share one."""
     found: dict[Span, int] = {}
     span_of = []
@@ -138,11 +138,11 @@ class ListMerged:
     short: tuple[Short, ...]
     """Where there is one, this is no answer."""
 
-    def values(self, feature: int) -> tuple[Finished, slice]:
+    def column(self, feature: int) -> tuple[Finished, slice]:
         """The values among which a feature's stand, and where: one per entity."""
         plan = self.plan
         width = len(plan.spans)
-        return self.finished[plan.finisher_of[feature]], slice(plan.span_of[feature], None, width)
+        return self.finished[plan.finisher_of[feature]], slice(plan.span_of[feature], self.entities * width, width)
 
     def token(self, entity: int) -> str:
         """The token of the answer for an entity: what it contains."""

@@ -231,8 +231,6 @@ class ReadPlan:
     """Per interval the gap of the session that is looked for in it, 0 of other windows; empty: no session is."""
     number: int = field(default_factory=itertools.count().__next__)
     """Another for every plan of this process."""
-    learned: dict[bytes, HotField] = field(default_factory=dict, repr=False)
-    """What the hot fields seen so far mean under this plan: parsed once, not once per entity."""
 
     @cached_property
     def partials(self) -> frozenset[int]:
@@ -253,18 +251,19 @@ class ReadPlan:
         """The day fields side by side."""
         return Fetched.of(self.days)
 
-    known_tokens: dict[bytes, str] = field(default_factory=dict, repr=False)
-    """Tokens of the bases met so far: most entities have the ledger's."""
-
     def sealed(
-        self, base: OffsetVector, ahead: Mapping[int, OffsetVector], intervals: Sequence[Interval] | None = None
+        self,
+        base: OffsetVector,
+        ahead: Mapping[int, OffsetVector],
+        intervals: Sequence[Interval] | None,
+        known: dict[bytes, str],
     ) -> str:
-        """The token of an answer of this plan; intervals: those of an entity, where sessions make them differ."""
+        """The token of an answer of this plan; intervals: those of an entity, where sessions make them differ; known:
+        tokens of the bases met so far, as most entities have the ledger's."""
         if intervals is not None:
             return tokens.seal(self.token_head, base, ahead, tokens.tail(self.bounds_of(intervals)))
         if ahead:
             return tokens.seal(self.token_head, base, ahead, self.token_tail)
-        known = self.known_tokens
         found = known.get(base.pack())
         if found is None:
             if len(known) >= TOKENS_LIMIT:

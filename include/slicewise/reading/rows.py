@@ -162,10 +162,17 @@ class Gathering:
 
 
 def gather(
-    plan: ReadPlan, stored: Sequence[Stored], entities: int, base: NodeClaims, rows: Rows, masks: int, first: int
+    plan: ReadPlan,
+    stored: Sequence[Stored],
+    entities: int,
+    base: NodeClaims,
+    rows: Rows,
+    masks: int,
+    first: int,
+    learned: dict[bytes, HotField],
 ) -> Gathered:
     """Adds one unit's rows; masks: of its layout, in which the unit's own are numbered from `first`; base: of parts
-    that bring none of their own.
+    that bring none of their own; learned: what hot fields mean under this plan, parsed once, not once per entity.
 
     Raises CodecError for damaged values, DataLoss where stored values contradict each other.
     """
@@ -190,7 +197,7 @@ def gather(
         compacted, without = rows.compacted(plan, days, key)
         if without:
             stale |= without
-        guards, events = _add_hot(plan, part, compacted, total, base, rows, key)
+        guards, events = _add_hot(plan, part, compacted, total, base, rows, key, learned)
         if events is not NO_EVENTS:
             seen = seen.and_of(events)
         if guards:
@@ -328,7 +335,14 @@ _FIRST = itemgetter(0)
 
 
 def _add_hot(
-    plan: ReadPlan, part: Stored, compacted: Mapping[int, int], total: Brought, base: NodeClaims, rows: Rows, key: int
+    plan: ReadPlan,
+    part: Stored,
+    compacted: Mapping[int, int],
+    total: Brought,
+    base: NodeClaims,
+    rows: Rows,
+    key: int,
+    learned: dict[bytes, HotField],
 ) -> tuple[dict[TopicPartition, int], PendingSeen]:
     """Adds the running partials and the events of the tail that count; gives the offsets beyond the ledger that they
     reach, and what there was of the tail."""
@@ -344,8 +358,8 @@ def _add_hot(
             tail = list(compress(values, letters.translate(_EVENTS)))
             others = letters.translate(_OTHERS)
             names, values = list(compress(names, others)), list(compress(values, others))
-    for what, name, value in zip(map(plan.learned.get, names), names, values, strict=True):
-        kind, place, hour, mask = what or _learn(plan, name)
+    for what, name, value in zip(map(learned.get, names), names, values, strict=True):
+        kind, place, hour, mask = what or _learn(plan, learned, name)
         if kind == "r":
             seq = total.seq if hour < total.horizon else compacted.get(hour)
             if mask != NOWHERE and (seq is None or _is_beyond(value, seq, place, hour, base)):
@@ -425,10 +439,10 @@ def _is_beyond(value: bytes, seq: int, place: TopicPartition, hour: int, base: N
     return True
 
 
-def _learn(plan: ReadPlan, name: bytes) -> HotField:
-    if len(plan.learned) >= LEARNED_LIMIT:
-        plan.learned.clear()
-    found = plan.learned[name] = _hot_field(plan, name)
+def _learn(plan: ReadPlan, learned: dict[bytes, HotField], name: bytes) -> HotField:
+    if len(learned) >= LEARNED_LIMIT:
+        learned.clear()
+    found = learned[name] = _hot_field(plan, name)
     return found
 
 

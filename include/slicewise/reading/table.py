@@ -12,19 +12,19 @@ import numpy.typing as npt
 from slicewise.aggregates.exact.spans import Span
 from slicewise.aggregates.kernel.columns import Columns
 from slicewise.codec import Layout
+from slicewise.reading.index import Index
 from slicewise.reading.plan import Int64, ReadPlan
 from slicewise.windows.sessions import open_sessions
 
 
 @dataclass(frozen=True, eq=False)
 class Table:
-    """Masks of all plans of a layout, side by side: [masks, windows], and per window where its
-    groups stand: group of entity e of E is E·before + e·stride + local."""
+    """Masks of all plans of a layout, side by side."""
 
+    index: Index
+    """How rows and results of these plans are numbered."""
     masks: npt.NDArray[np.bool_]
-    before: Int64
-    stride: Int64
-    local: Int64
+    """[masks, windows]: which windows each holds."""
     ends_us: Int64
     """Per window its end."""
     gaps_us: Int64
@@ -37,25 +37,21 @@ class Table:
         """Per mask its windows."""
         return tuple(tuple(np.flatnonzero(mask).tolist()) for mask in self.masks)
 
-    @cached_property
-    def _groups(self) -> list[tuple[int, int, int]]:
-        return list(zip(self.before.tolist(), self.stride.tolist(), self.local.tolist(), strict=True))
-
     def runs_of(self, keys: Sequence[int], entities: int) -> list[list[int]]:
-        """Per group the runs in it; keys: per run `owner · masks + mask`."""
-        found: list[list[int]] = [[] for _ in range(entities * len(self.before))]
+        """Per group the runs in it; keys: per run its key."""
+        found: list[list[int]] = [[] for _ in range(entities * len(self.index.before))]
         windows_of = self.windows_of
         if entities == 1:
             for run, key in enumerate(keys):
                 for window in windows_of[key]:
                     found[window].append(run)
             return found
-        groups, masks = self._groups, len(windows_of)
+        groups, masks = self.index.numbers, self.index.masks
         for run, key in enumerate(keys):
             owner, mask = divmod(key, masks)
             for window in windows_of[mask]:
-                before, stride, local = groups[window]
-                found[entities * before + owner * stride + local].append(run)
+                before, width, local = groups[window]
+                found[entities * before + owner * width + local].append(run)
         return found
 
     @staticmethod
@@ -67,12 +63,10 @@ class Table:
         for plan, start, width in zip(plans, starts[:-1], widths, strict=True):
             masks[row : row + len(plan.masks), start : start + width] = plan.masks
             row += len(plan.masks)
-        before = np.repeat(starts[:-1], widths)
-        stride = np.repeat(np.array(widths, np.int64), widths)
         ends = np.array([end for plan in plans for _, end in plan.intervals], np.int64)
         gaps = np.array([gap for plan in plans for gap in plan.gaps or [0] * len(plan.intervals)], np.int64)
         span = _span_of(plans[0].unit.layout) if gaps.any() else None
-        return Table(masks, before, stride, np.arange(int(starts[-1])) - before, ends, gaps, span)
+        return Table(Index.of(widths, len(masks)), masks, ends, gaps, span)
 
     def counted(
         self, masks: Int64, owners: Int64, entities: int, decoded: Sequence[Columns]
@@ -83,9 +77,7 @@ class Table:
         begun: dict[tuple[int, int], int] = {}
         if self.span is not None:
             taken, window, begun = self._in_sessions(taken, window, owners, decoded[self.span])
-        groups = owners[taken] * self.stride[window]
-        groups += (self.before * entities + self.local)[window]
-        return taken, groups, begun
+        return taken, self.index.groups(window, owners[taken], entities), begun
 
     def _in_sessions(
         self, taken: Int64, window: Int64, owners: Int64, spans: Columns

@@ -25,7 +25,7 @@ from slicewise.errors import BadRequest, DefinitionError, FunctionRaised
 from slicewise.features.declare.definitions import FeatureView
 from slicewise.features.declare.project import Project
 from slicewise.features.plan.planner import plan
-from slicewise.features.plan.unit import PlannedFeature, StorageUnit
+from slicewise.features.plan.unit import PlannedFeature, SliceUnit, StorageUnit
 from slicewise.training.answering.capacity import beyond_capacity
 from slicewise.training.answering.entities import entities_of
 from slicewise.training.answering.local import Bounds, Question, UnitEvents, answer
@@ -116,7 +116,7 @@ def _evaluated(view: FeatureView, events: object, queries: object) -> pa.Table:
         numbers = own.entities.numbers(spine.table)
         bounds = {feature.column: _bounds(unit, feature, modes, spine) for feature in unit.features}
         question = Question(numbers, settled(own, unit.features, numbers, bounds))
-        if unit.event_list is None:
+        if isinstance(unit, SliceUnit):
             some = answer(own, unit.features, question, _Transit(unit))
         else:
             some = answer(_listed(own), unit.features, question)

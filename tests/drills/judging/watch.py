@@ -217,5 +217,5 @@ class Watch:
     def _may_be_another(self, unit: StorageUnit) -> bool:
         """Tells whether a unit that was built anew may answer for the view: it refuses tokens of the one before."""
         units = [each for each in self._standing.values() if each.view == unit.view]
-        alike = [each for each in units if (each.event_list is None) == (unit.event_list is None)]
+        alike = [each for each in units if type(each) is type(unit)]
         return any(each.storage_fingerprint != unit.storage_fingerprint for each in alike)

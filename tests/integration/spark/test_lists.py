@@ -12,16 +12,16 @@ import redis
 
 import slicewise as sw
 from slicewise.features.plan.deployment import Deployment
-from slicewise.features.plan.unit import StorageUnit
+from slicewise.features.plan.unit import ListUnit
 from slicewise.offsets.vector import OffsetVector
 from slicewise.reading.claims import Stored
 from slicewise.reading.event_list import ListMerged, merge_list, plan_list
+from slicewise.reading.requests import ListShape, ReadShape
 from slicewise.spark.lake.backfill import backfill
 from slicewise.spark.lake.compact_run import Request, compact
 from slicewise.stores.online import keys
 from slicewise.stores.online.operations.connecting import ReadMetadata
 from slicewise.stores.online.operations.reading import Read, TagRead
-from slicewise.stores.online.shapes import ListShape, ReadShape
 from tests.support.platform.lake import Lake, lake
 
 pytestmark = pytest.mark.timeout(900)
@@ -58,11 +58,11 @@ def view_of(
     return sw.FeatureView(name, source=source, entity=more.pop("entity", ["user_id"]), features=features, **more)
 
 
-def listed(deployment: Deployment, view: str) -> StorageUnit:
-    return next(unit for unit in deployment.view(view) if unit.event_list is not None)
+def listed(deployment: Deployment, view: str) -> ListUnit:
+    return next(unit for unit in deployment.view(view) if isinstance(unit, ListUnit))
 
 
-def answered(shared: Lake, unit: StorageUnit, at: int) -> dict[str, dict[str, Any]]:
+def answered(shared: Lake, unit: ListUnit, at: int) -> dict[str, dict[str, Any]]:
     """User -> column -> value, as serving merges it."""
     planned = plan_list(unit, unit.features, "at", at)
     users: Sequence[str] = USERS if unit.entity else ("",)
@@ -85,7 +85,7 @@ def answered(shared: Lake, unit: StorageUnit, at: int) -> dict[str, dict[str, An
     assert not merged.short
     found: dict[str, dict[str, Any]] = {user: {} for user in users}
     for i, feature in enumerate(unit.features):
-        finished, where = merged.values(i)
+        finished, where = merged.column(i)
         for user, value in zip(users, finished.values.to_pylist()[where], strict=True):
             found[user][feature.column] = value
     return found
@@ -122,7 +122,7 @@ class _Row(dict[str, Any]):
         raise AssertionError("two events of one identity")
 
 
-def check(shared: Lake, unit: StorageUnit, log: Sequence[Sequence[Mapping[str, Any]]]) -> int:
+def check(shared: Lake, unit: ListUnit, log: Sequence[Sequence[Mapping[str, Any]]]) -> int:
     now, compared = time.time_ns() // 1_000, 0
     edge = log[0][len(log[0]) // 2]["played"]  # the very instant of an event, and beside it
     for at in (now, edge, edge - 1, edge + 20 * 60_000_000, edge + 20 * 60_000_000 + 1):

@@ -19,6 +19,7 @@ import redis
 from confluent_kafka import Producer
 
 from slicewise.features.plan.deployment import Deployment
+from slicewise.features.plan.unit import ListUnit
 from slicewise.local import deploy
 from slicewise.local.servers import stream
 from slicewise.stores.lake.archive import load, scan_events
@@ -245,7 +246,7 @@ def keys_stand_apart(platform: Stack, deployment: Deployment, events: Sequence[O
             continue
         entities = {tuple(event.columns[name] for name, _ in unit.entity) for event in events}
         wanted = len([entity for entity in entities if None not in entity])
-        kind = "hot" if unit.event_list is None else "list"
+        kind = "list" if isinstance(unit, ListUnit) else "hot"
         ending = f":{names[unit.storage_fingerprint]}:{kind}".encode()
         assert sum(key.endswith(ending) for key in keys) == wanted, unit.view
 

@@ -14,7 +14,7 @@ import pyarrow as pa
 from slicewise.aggregates import Columns, Rows
 from slicewise.codec import pack_slices, pack_total
 from slicewise.features.plan.deployment import Deployment
-from slicewise.features.plan.unit import StorageUnit
+from slicewise.features.plan.unit import ListUnit, SliceUnit, StorageUnit
 from slicewise.features.schema.types import arrow_type
 from slicewise.offsets.vector import OffsetVector, TopicPartition
 from slicewise.stores.online import keys
@@ -87,10 +87,10 @@ class Served:
         for unit in {unit.storage_fingerprint: unit for unit in self.deployment.units}.values():
             for partition in sorted({e.partition for e in events}):
                 mine = sorted((e for e in events if e.partition == partition), key=_offset)
-                if unit.event_list is None:
-                    self.store.run(ApplyBatch(batch(unit, mine)))
-                else:
+                if isinstance(unit, ListUnit):
                     self.store.run(AddToList(list_batch(unit, mine)))
+                else:
+                    self.store.run(ApplyBatch(batch(unit, mine)))
         self.log.extend(events)
         if advance:
             ends: dict[TopicPartition, int] = {}
@@ -115,8 +115,8 @@ class Served:
                 self.store.run(WritePending(rows, bound))
 
     @property
-    def _sliced(self) -> list[StorageUnit]:
-        return [unit for unit in self.deployment.units if unit.event_list is None]
+    def _sliced(self) -> Sequence[SliceUnit]:
+        return self.deployment.sliced
 
     def compact(self, hour: int, cover: OffsetVector) -> None:
         """Compacts an hour up to a cover, as the job does: all entities, every level, then marks."""

@@ -14,6 +14,7 @@ from slicewise.aggregates.kernel.columns import Columns
 from slicewise.aggregates.kernel.events import Rows
 from slicewise.features.declare.event_list import EventList
 from slicewise.offsets.vector import OffsetVector, TopicPartition
+from slicewise.reading.requests import ListShape, ReadShape
 from slicewise.stores.online import keys
 from slicewise.stores.online.memory import pending as memory_tail
 from slicewise.stores.online.operations.apply_batch import MicroBatch
@@ -22,7 +23,6 @@ from slicewise.stores.online.operations.event_lists import ListBatch
 from slicewise.stores.online.operations.pending import PendingBatch
 from slicewise.stores.online.operations.publish_hour import HourEntry
 from slicewise.stores.online.operations.reading import Read, ReadReply, TagRead, UnitReply
-from slicewise.stores.online.shapes import ListShape, ReadShape
 from slicewise.stores.online.store import Store
 from tests.support.stores.identities import Identities as Identities
 from tests.support.stores.units import StoreUnit as StoreUnit

@@ -22,7 +22,7 @@ from slicewise.features.declare.definitions import FeatureView
 from slicewise.features.declare.project import Project
 from slicewise.features.plan.deployment import Deployment
 from slicewise.features.plan.planner import plan
-from slicewise.features.plan.unit import StorageUnit
+from slicewise.features.plan.unit import ListUnit, StorageUnit
 from slicewise.features.rowlogic.finite import may_be_infinite
 from slicewise.features.rowlogic.reader import parse_expression
 from slicewise.training.answering.rows import row_logic
@@ -63,7 +63,7 @@ def view_of(squared: Any) -> FeatureView:
 
 def units_of(view: FeatureView) -> Mapping[bool, StorageUnit]:
     """By whether it is an event list."""
-    return {unit.event_list is not None: unit for unit in plan(Project.of("p", [view])).units}
+    return {isinstance(unit, ListUnit): unit for unit in plan(Project.of("p", [view])).units}
 
 
 def events(*seconds: float | None) -> list[dict[str, Any]]:
@@ -144,7 +144,7 @@ def test_a_deployment_of_before_is_read_with_its_fingerprints_and_keeps_its_rule
     before = Deployment.from_json(GOLDEN.read_text(encoding="utf-8"))
     assert Deployment.from_json(before.to_json()) == before
     now = units_of(view_of("seconds * seconds"))
-    old = {unit.event_list is not None: unit for unit in before.units}
+    old = {isinstance(unit, ListUnit): unit for unit in before.units}
     assert old[True].storage_fingerprint == now[True].storage_fingerprint, "the list has always computed it"
     assert old[False].storage_fingerprint != now[False].storage_fingerprint
     assert old[False].columns == ()

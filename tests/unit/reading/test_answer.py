@@ -208,11 +208,11 @@ def listed(finished: Finished | Scalars) -> list[Any]:
 
 def values(merged: Merged, entity: int = 0, number: int = 0) -> dict[str, Any]:
     """Column -> value of one entity, of one of the plans."""
-    plan, n = merged.joint.plans[number], merged.entities
-    return {
-        feature.column: listed(merged.finished[slot.finish])[n * slot.first + entity * slot.stride + slot.interval]
-        for feature, slot in zip(plan.features, merged.joint.slots[number], strict=True)
-    }
+    found = {}
+    for i, feature in enumerate(merged.joint.plans[number].features):
+        finished, where = merged.column(number, i)
+        found[feature.column] = listed(finished)[where][entity]
+    return found
 
 
 def answer(store: StoreUnderTest, windows: Sequence[Window], mode: ReadMode, t: int) -> Merged:

@@ -17,7 +17,7 @@ from slicewise.errors import CodecError
 from slicewise.features.declare.definitions import FeatureView
 from slicewise.features.declare.project import Project
 from slicewise.features.plan.planner import plan
-from slicewise.features.plan.unit import StorageUnit
+from slicewise.features.plan.unit import ListUnit
 from slicewise.offsets import token as tokens
 from slicewise.offsets.vector import OffsetVector
 from slicewise.reading.claims import NodeClaims, Stored
@@ -32,13 +32,14 @@ Made = tuple[int, int, int]
 source = sw.KafkaSource("s", schema={"u": "string", "v": "long", "t": "timestamp_us"}, timestamp="t", max_lateness="1d")
 
 
-def unit_of(windows: Sequence[Window | str]) -> StorageUnit:
+def unit_of(windows: Sequence[Window | str]) -> ListUnit:
     view = FeatureView("view", source=source, entity=["u"], features=[sw.Feature("l", sw.last_k("v", k=9), windows)])
     (unit,) = plan(Project.of("p", [view])).units
+    assert isinstance(unit, ListUnit)
     return unit
 
 
-def members(unit: StorageUnit, events: Sequence[Made]) -> list[bytes]:
+def members(unit: ListUnit, events: Sequence[Made]) -> list[bytes]:
     n = len(events)
     rows = Rows(
         np.array([t for t, _, _ in events], np.int64),
@@ -52,7 +53,7 @@ def members(unit: StorageUnit, events: Sequence[Made]) -> list[bytes]:
 
 
 def fetched(
-    unit: StorageUnit, events: Sequence[Made], ranges: Sequence[tuple[int, int, int]]
+    unit: ListUnit, events: Sequence[Made], ranges: Sequence[tuple[int, int, int]]
 ) -> list[list[bytes | None]]:
     """The members that a store gives for these ranges."""
     ordered = sorted(events)
@@ -64,7 +65,7 @@ def fetched(
 
 
 def answer(
-    unit: StorageUnit, events: Sequence[Made], t: int, low: Made | None = None, hot: Sequence[bytes] = ()
+    unit: ListUnit, events: Sequence[Made], t: int, low: Made | None = None, hot: Sequence[bytes] = ()
 ) -> tuple[ListMerged, dict[str, list[int]]]:
     wanted = plan_list(unit, unit.features, "at", t)
     mark = [] if low is None else [b"w", members(unit, [low])[0][:36]]
@@ -74,7 +75,7 @@ def answer(
     values: dict[str, list[int]] = {}
     if not merged.short:
         for i, feature in enumerate(unit.features):
-            finished, where = merged.values(i)
+            finished, where = merged.column(i)
             values[feature.column.removeprefix("l_")] = (finished.values.to_pylist()[where][0] or [])[::-1]
     return merged, values
 
@@ -124,7 +125,6 @@ def test_windows_that_are_shifted_back_are_those_of_then() -> None:
         "rows_2": [80, 90],
         "rows_3_offset_50us": [20, 30, 40],
     }
-    assert unit.event_list is not None
     assert unit.event_list.range_us == 75 + 86_400_000_000
     assert unit.event_list.late_us == 50 + 86_400_000_000
     ranges = plan_list(unit, unit.features, "at", 95).ranges

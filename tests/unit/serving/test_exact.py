@@ -15,6 +15,7 @@ from slicewise.features.declare.definitions import FeatureView
 from slicewise.features.declare.project import Project
 from slicewise.features.plan.deployment import Deployment
 from slicewise.features.plan.planner import plan
+from slicewise.features.plan.unit import ListUnit
 from slicewise.offsets import token as tokens
 from slicewise.offsets.vector import OffsetVector
 from slicewise.serving.answering.answer import Answer
@@ -159,7 +160,7 @@ def test_the_token_of_each_view_says_its_bounds_and_cover() -> None:
     bench.served.fold(made)
     answer = bench.ask(["recent:lately_rows_3", "listening:plays_exact_3h", "listening:plays_1h"], [{"user": "ann"}])
     found = {t.definition: t for t in tokens.decode_all(answer.results[0].token)}
-    by_view = {u.view: found[u.definition_fingerprint] for u in bench.deployment.units if u.event_list is not None}
+    by_view = {u.view: found[u.definition_fingerprint] for u in bench.deployment.units if isinstance(u, ListUnit)}
     assert by_view["recent"].bounds == {"lately_rows_3": (EARLIEST_US, NOW + 1)}
     assert by_view["listening"].bounds == {"plays_exact_3h": (NOW - 3 * HOUR_US, NOW + 1)}
     ends = {(TOPIC, p): max(e.offset for e in made if e.partition == p) + 1 for p in (0, 1)}

@@ -15,6 +15,7 @@ from slicewise.errors import NotReady, Recovering, SettingsError, StoreUnavailab
 from slicewise.features.declare.project import Project
 from slicewise.features.plan.deployment import Deployment
 from slicewise.features.plan.planner import plan
+from slicewise.features.plan.unit import ListUnit
 from slicewise.offsets import token as tokens
 from slicewise.offsets.gaps import AcceptedGap, from_json, to_json
 from slicewise.offsets.vector import OffsetVector
@@ -246,7 +247,7 @@ def test_a_list_holds_what_it_was_filled_with_also_where_its_node_has_yet_to_app
     world.advance(1, 4)
     world.deployed = plan(Project.of("p", [*views, sw.FeatureSet("strict", features=["w:n_exact_10s", "v:n_10s"])]))
     world.deploy()
-    (listed,) = (unit for unit in world.deployed.units if unit.event_list is not None)
+    (listed,) = (unit for unit in world.deployed.units if isinstance(unit, ListUnit))
     assert [each.starts[listed.storage_fingerprint].get(P0) for each in world.connect().run(ReadMetadata()).each] == [
         10,
         10,

@@ -4,14 +4,10 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from slicewise.calls import checked_class
 from slicewise.errors import DefinitionError
 from slicewise.windows.durations import parse_duration
-
-if TYPE_CHECKING:
-    from slicewise.features.plan.unit import PlannedFeature
 
 _TOPIC = re.compile(r"[A-Za-z0-9._-]{1,200}")
 CORRECTIONS = "1h"
@@ -50,10 +46,3 @@ class Emission:
     topic: str
     wait_us: int
     corrections_us: int
-
-
-def emitted_features(features: tuple[PlannedFeature, ...]) -> tuple[PlannedFeature, ...]:
-    """Features that are published: their windows end complete, and their values are no filters that readers ask."""
-    from slicewise.aggregates.sketches.membership import asking  # a definition is written without numpy
-
-    return tuple(each for each in features if each.window.ends_complete and asking(each.aggregate) is None)

@@ -6,16 +6,12 @@ share it, and it keeps what the most demanding of them needs.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from collections.abc import Iterable
+from dataclasses import dataclass
 
 from slicewise.errors import DefinitionError
 from slicewise.windows.rows import MAX_ROWS
 from slicewise.windows.window import Window
-
-if TYPE_CHECKING:
-    from slicewise.features.plan.unit import StorageUnit
 
 CAPACITY = 10_000
 """Events of one entity that a list keeps at most, where the view says nothing."""
@@ -40,6 +36,11 @@ class EventList:
     def expires(self) -> bool:
         """Tells whether an entity's list goes when its newest event is too old; the last rows never are."""
         return not self.rows
+
+    @property
+    def reach_us(self) -> int:
+        """How old an event may be that is still read."""
+        return max(self.range_us, self.late_us)
 
     def needs_more(self, kept: EventList) -> bool:
         """Tells whether a list that was kept so may have dropped, or let expire, what this one must hold."""
@@ -91,23 +92,3 @@ def check_capacity(capacity: object, where: str) -> None:
             expected=f"a whole number of events, from 1 to {MAX_CAPACITY} (a rows window takes up to {MAX_ROWS})",
             next_step="leave it out for the default",
         )
-
-
-def shared(units: Sequence[StorageUnit]) -> tuple[StorageUnit, ...]:
-    """The same units; those of one list keep what all of them need."""
-    lists: dict[str, EventList] = {}
-    for unit in units:
-        if unit.event_list is not None:
-            known = lists.get(unit.storage_fingerprint)
-            lists[unit.storage_fingerprint] = unit.event_list if known is None else known.join(unit.event_list)
-    return tuple(
-        unit
-        if unit.event_list is None
-        else replace(unit, event_list=lists[unit.storage_fingerprint], retention_us=_retention(lists, unit))
-        for unit in units
-    )
-
-
-def _retention(lists: dict[str, EventList], unit: StorageUnit) -> int:
-    kept = lists[unit.storage_fingerprint]
-    return max(kept.range_us, kept.late_us)

@@ -12,18 +12,18 @@ from typing import Any
 from slicewise.errors import DefinitionError, UnknownName
 from slicewise.features import own
 from slicewise.features.names import unknown
+from slicewise.features.plan.build import unit_from_json, unit_to_json
 from slicewise.features.plan.fingerprint import canonical_json
 from slicewise.features.plan.leaderboard import PlannedLeaderboard, board_from_json, board_to_json
 from slicewise.features.plan.schema_change import placed
 from slicewise.features.plan.unit import (
     PlannedFeature,
+    SliceUnit,
     Source,
     StorageUnit,
     plain,
     source_from_json,
     source_to_json,
-    unit_from_json,
-    unit_to_json,
 )
 from slicewise.offsets.vector import OffsetVector
 
@@ -133,6 +133,11 @@ class Deployment:
     @cached_property
     def _sets(self) -> Mapping[str, PlannedSet]:
         return {each.name: each for each in self.feature_sets}
+
+    @cached_property
+    def sliced(self) -> tuple[SliceUnit, ...]:
+        """The units whose partials are stored by slice: what is compacted and published."""
+        return tuple(unit for unit in self.units if isinstance(unit, SliceUnit))
 
     def unit(self, storage_fingerprint: str) -> StorageUnit:
         """The unit of this storage fingerprint; UnknownName if there is none."""

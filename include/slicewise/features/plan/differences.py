@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from slicewise.features.plan.fingerprint import canonical_json, storage_payload
-from slicewise.features.plan.unit import PlannedFeature, Source, StorageUnit
+from slicewise.features.plan.build import storage_payload
+from slicewise.features.plan.fingerprint import canonical_json
+from slicewise.features.plan.unit import ListUnit, PlannedFeature, SliceUnit, Source, StorageUnit
 from slicewise.features.rowlogic.expression import RowExpression, canonical
 from slicewise.features.schema.dedupe import EventIds
 from slicewise.windows.durations import format_duration
@@ -40,11 +41,11 @@ def _whole(now: StorageUnit, source: Source, then: StorageUnit, source_then: Sou
         yield f"the source is {now.source}, was {then.source}"
     if now.entity != then.entity:
         yield f"the entity is {_entity(now)}, was {_entity(then)}"
-    if now.event_list is None and now.slice_us != then.slice_us:
+    if isinstance(now, SliceUnit) and now.slice_us != then.slice_us:
         yield f"the slice of `{now.view}` goes from {then.step_text} to {now.step_text}"
     if now.spread != then.spread:
         yield f"spread is {now.spread}, was {then.spread}"
-    if now.event_list is None and now.lifetime != then.lifetime:
+    if isinstance(now, SliceUnit) and now.lifetime != then.lifetime:
         yield "a lifetime is added, and all events are kept" if now.lifetime else "the last lifetime is removed"
     time, time_then = ((each.timestamp, each.time_form) for each in (source, source_then))
     if time != time_then:
@@ -97,7 +98,7 @@ def _text(expression: RowExpression | None) -> str:
 
 def _aggregates(now: StorageUnit, then: StorageUnit) -> Iterator[str]:
     """Partials, by the features that they are for."""
-    if now.event_list is not None:
+    if isinstance(now, ListUnit):
         return
     stored, stored_then = _partials(now), _partials(then)
     told: set[str] = set()

@@ -13,13 +13,11 @@ from slicewise.aggregates import Fixed, Items, Texts
 from slicewise.aggregates.kernel.values import is_text
 from slicewise.codec import SEAL_BYTES, Layout
 from slicewise.errors import DefinitionError
-from slicewise.features.declare.emission import emitted_features
-from slicewise.features.declare.event_list import EventList
 from slicewise.features.plan.deployment import Deployment
 from slicewise.features.plan.differences import differences
 from slicewise.features.plan.reads import WindowReads, fields_of_all, window_reads
 from slicewise.features.plan.schema_change import refusals, reread, schema_changes
-from slicewise.features.plan.unit import Source, StorageUnit
+from slicewise.features.plan.unit import ListUnit, SliceUnit, Source, StorageUnit
 from slicewise.features.schema.dedupe import EventIds
 from slicewise.features.schema.types import arrow_type
 from slicewise.windows.durations import DAY_US, HOUR_US, format_duration, format_span
@@ -130,8 +128,10 @@ def published(deployment: Deployment) -> tuple[tuple[str, str], ...]:
     """Names of the views with `emit=`, and what each publishes where and when, and holds in memory for it."""
     found = []
     for unit in deployment.units:
-        features = emitted_features(unit.features)
-        if unit.emission is None or not features:
+        if not isinstance(unit, SliceUnit) or unit.emission is None:
+            continue
+        features = unit.emitted_features
+        if not features:
             continue
         ends = {each.window.column_suffix(): each.window.ends_every(unit.slice_us) for each in features}
         when = ", ".join(f"{suffix} every {format_duration(step)}" for suffix, step in ends.items())
@@ -177,7 +177,7 @@ def _change(unit: StorageUnit, new: Deployment, deployed: Deployment) -> Change:
         return _over_what_is_stored(unit, old[fingerprint], new, deployed)
     # an event list beside slices, or slices beside a list, change nothing of what stands
     others = list(deployed.view(view)) if view in deployed.views else []
-    others = [each for each in others if (each.event_list is None) == (unit.event_list is None)]
+    others = [each for each in others if type(each) is type(unit)]
     if others:
         nearest = min(others, key=lambda each: abs(each.slice_us - unit.slice_us))
         reason = "; ".join(differences(unit, source, nearest, deployed.source(nearest.source)))
@@ -195,7 +195,11 @@ def _deployed_source(source: Source, deployed: Deployment) -> Source | None:
 
 def _over_what_is_stored(unit: StorageUnit, same: StorageUnit, new: Deployment, deployed: Deployment) -> Change:
     view, fingerprint = unit.view, unit.storage_fingerprint
-    if unit.event_list is not None and same.event_list is not None and unit.event_list.needs_more(same.event_list):
+    if (
+        isinstance(unit, ListUnit)
+        and isinstance(same, ListUnit)
+        and unit.event_list.needs_more(same.event_list)
+    ):
         sharing = [each.view for each in new.units if each.storage_fingerprint == fingerprint]
         reason = f"its event list keeps more from now on, and is built again for {', '.join(sharing)}"
         return Change(view, "new", reason, fingerprint)
@@ -284,14 +288,14 @@ def _ids_bytes(ids: EventIds | None, events_per_hour: float | None) -> int:
 def reads_per_request(unit: StorageUnit) -> int:
     """Fields of day hashes that a live read of all features takes, when it takes most; of an event list the ranges
     of it."""
-    if unit.event_list is not None:
+    if isinstance(unit, ListUnit):
         return len({feature.window.kind for feature in unit.features})
     return fields_of_all(unit)
 
 
 def _explained(unit: StorageUnit, change: Change, events_per_hour: float | None) -> Explained:
-    if unit.event_list is not None:
-        return _explained_list(unit, unit.event_list, change)
+    if isinstance(unit, ListUnit):
+        return _explained_list(unit, change)
     row = row_bytes(unit.layout)
     longest = ANY if events_per_hour is None or unit.lifetime else math.ceil(24 * events_per_hour)
     kept = format_span(unit.retention_us)
@@ -315,7 +319,8 @@ def _explained(unit: StorageUnit, change: Change, events_per_hour: float | None)
     )
 
 
-def _explained_list(unit: StorageUnit, kept: EventList, change: Change) -> Explained:
+def _explained_list(unit: ListUnit, change: Change) -> Explained:
+    kept = unit.event_list
     # a sorted set keeps a member in a node of its list and an entry of its table
     row = unit.members.record.itemsize + SEAL_BYTES
     most = row + TEXT_BYTES * sum(is_text(arrow_type(kind)) for _, kind in unit.input_types)

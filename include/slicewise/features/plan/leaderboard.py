@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from slicewise.errors import DefinitionError, SlicewiseError
-from slicewise.features.plan.fingerprint import board_payload, fingerprint
+from slicewise.features.plan.build import board_payload
+from slicewise.features.plan.fingerprint import fingerprint
 from slicewise.windows.durations import format_duration, parse_duration
 from slicewise.windows.periodic import Periodic
 from slicewise.windows.window import Window

@@ -15,14 +15,15 @@ from slicewise.aggregates.sketches.membership import answer_type, asking
 from slicewise.errors import DefinitionError, SlicewiseError
 from slicewise.features.declare.definitions import FeatureSet, FeatureView, KafkaSource
 from slicewise.features.declare.emission import Emission, Emit
-from slicewise.features.declare.event_list import kept_for, shared
+from slicewise.features.declare.event_list import kept_for
 from slicewise.features.declare.project import Project
 from slicewise.features.names import listed, nearest
 from slicewise.features.naming import OF_QUESTIONS, refuse_cases
+from slicewise.features.plan.build import Slices, build_unit
 from slicewise.features.plan.deployment import Deployment, PlannedSet
 from slicewise.features.plan.fingerprint import condition_column
 from slicewise.features.plan.leaderboard import plan_board
-from slicewise.features.plan.unit import Source, StorageUnit, build_unit
+from slicewise.features.plan.unit import Source, StorageUnit, shared
 from slicewise.features.rowlogic.expression import RowExpression
 from slicewise.features.rowlogic.finite import may_be_infinite
 from slicewise.features.rowlogic.functions.dialects import MAX_DOUBLE
@@ -136,15 +137,13 @@ def plan_view(view: FeatureView, source: Source) -> tuple[StorageUnit, ...]:
             view=view.name,
             entity=entity,
             spread=view.spread or not entity,
-            slice_us=slice_us,
             where=where,
             columns=_used(computed, sliced, dict(made), refusing),
             functions=made,
             features=tuple(group),
-            levels=_levels(group, slice_us),
             retention_us=max(w.reach_us(slice_us) for _, _, w, _ in group) + source.max_lateness_us,
             owner=view.owner,
-            emission=emission,
+            kept=Slices(slice_us, _levels(group, slice_us), emission),
         )
         for slice_us, group in (_groups(view, sliced) if sliced else ())
     ]
@@ -155,15 +154,13 @@ def plan_view(view: FeatureView, source: Source) -> tuple[StorageUnit, ...]:
             view=view.name,
             entity=entity,
             spread=view.spread or not entity,
-            slice_us=1,
             where=where,
             columns=_used(computed, exact, dict(made), refusing),
             functions=made,
             features=tuple(exact),
-            levels=(),
-            retention_us=max(kept.range_us, kept.late_us),
+            retention_us=kept.reach_us,
             owner=view.owner,
-            event_list=kept,
+            kept=kept,
         )
         units.append(listed)
     return tuple(units)

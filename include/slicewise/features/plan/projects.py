@@ -7,10 +7,9 @@ from dataclasses import replace
 
 from slicewise.errors import DefinitionError
 from slicewise.features import own
-from slicewise.features.declare.event_list import shared
 from slicewise.features.plan.deployment import Deployment
 from slicewise.features.plan.schema_change import refusals, reread, succeeded
-from slicewise.features.plan.unit import Source, StorageUnit
+from slicewise.features.plan.unit import Source, StorageUnit, shared
 
 
 def joined(planned: Deployment, deployed: Deployment | None) -> Deployment:

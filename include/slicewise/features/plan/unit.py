@@ -1,18 +1,18 @@
-"""A unit is what is stored together; everything that is stored under its fingerprint follows from its parts."""
+"""A unit is what is stored together: partials of slices, or the events themselves."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any, ClassVar
 
-from slicewise.aggregates import Aggregate, Span, from_spec
+from slicewise.aggregates import Aggregate
+from slicewise.aggregates.sketches.membership import asking
 from slicewise.codec import Layout, Members
-from slicewise.errors import DefinitionError
 from slicewise.features.declare.emission import Emission
 from slicewise.features.declare.event_list import EventList
-from slicewise.features.plan.fingerprint import definition_payload, fingerprint, storage_payload
+from slicewise.features.plan.fingerprint import fingerprint
 from slicewise.features.rowlogic.expression import RowExpression
 from slicewise.features.rowlogic.row_function import RowFunction
 from slicewise.features.schema.dedupe import EventIds
@@ -20,9 +20,6 @@ from slicewise.features.schema.types import KAFKA_TIME, arrow_type
 from slicewise.offsets.vector import OffsetVector
 from slicewise.windows.durations import format_duration
 from slicewise.windows.window import Window
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 
 @dataclass(frozen=True)
@@ -105,27 +102,24 @@ class PlannedFeature:
     partial: int
 
 
-@dataclass(frozen=True)
-class StorageUnit:
-    """Unit of storage: the partials of a view at one slice size, or (event_list) the events themselves,
-    which views with the same source, entity, row logic and columns share.
+@dataclass(frozen=True, kw_only=True)
+class _Unit:
+    """Unit the two kinds of unit have alike.
 
     entity: (column, type) sorted by name. columns: computed columns, in an order in which each is
-    over the source alone; functions: those by row functions, over these and the source. levels:
-    resolutions kept in compacted hours besides slice and hour total. input_types: (column, type) of what
-    the aggregates read, sorted. reads: the source's columns that all of this needs, sorted.
+    over the source alone; functions: those by row functions, over these and the source. input_types: (column, type)
+    of what the aggregates read, sorted. reads: the source's columns that all of this needs, sorted.
     """
 
     view: str
     source: str
     entity: tuple[tuple[str, str], ...]
     spread: bool
-    slice_us: int
     where: RowExpression | None
     columns: tuple[tuple[str, RowExpression], ...]
+    functions: tuple[tuple[str, RowFunction], ...] = ()
     layout: Layout
     features: tuple[PlannedFeature, ...]
-    levels: tuple[int, ...]
     retention_us: int
     input_types: tuple[tuple[str, str], ...]
     reads: tuple[str, ...]
@@ -133,10 +127,6 @@ class StorageUnit:
     project: str = ""
     storage_fingerprint: str = ""
     definition_fingerprint: str = ""
-    event_list: EventList | None = None
-    functions: tuple[tuple[str, RowFunction], ...] = ()
-    emission: Emission | None = None
-    """Where its results are published; bears on nothing that is stored or answered."""
     dedupe: EventIds | None = None
     """Its source's."""
 
@@ -148,94 +138,80 @@ class StorageUnit:
         return tuple(sorted(read | {(name, kind) for name, kind in self.input_types if name not in made}))
 
     @cached_property
-    def pentads(self) -> bool:
-        """Tells whether totals of pentads are kept: where a window is read by them."""
-        return any(feature.window.reads_five_days for feature in self.features)
+    def members(self) -> Members:
+        """The form of an event of it: a member of its list, or of a pending field."""
+        return Members(tuple((name, arrow_type(kind)) for name, kind in self.input_types))
 
-    @property
-    def step_text(self) -> str:
-        """The step of answers, for reading: the slice, or single events."""
-        return format_duration(self.slice_us) if self.event_list is None else "events"
+
+@dataclass(frozen=True, kw_only=True)
+class SliceUnit(_Unit):
+    """The partials of a view at one slice size.
+
+    levels: resolutions kept in compacted hours besides slice and hour total. emission: where its results are
+    published; bears on nothing that is stored or answered.
+    """
+
+    slice_us: int
+    levels: tuple[int, ...]
+    emission: Emission | None = None
+    event_list: ClassVar[None] = None
+    """As the store asks for it (`stores/online/stored_unit.py`): none is kept."""
+
+    @cached_property
+    def pentads(self) -> bool:
+        """Whether totals of pentads are kept: where a window is read by them."""
+        return any(feature.window.reads_five_days for feature in self.features)
 
     @cached_property
     def lifetime(self) -> bool:
         """Tells whether a feature holds all events: what is stored has no expiry then, and hours go into a total."""
         return any(feature.window.unbounded for feature in self.features)
 
-    @cached_property
-    def members(self) -> Members:
-        """The form of the members of its event list."""
-        return Members(tuple((name, arrow_type(kind)) for name, kind in self.input_types))
+    @property
+    def step_text(self) -> str:
+        """What answers move by, for reading."""
+        return format_duration(self.slice_us)
+
+    @property
+    def emitted_features(self) -> tuple[PlannedFeature, ...]:
+        """Features that are published: their windows end complete, and their values are no filters that readers
+        ask."""
+        return tuple(f for f in self.features if f.window.ends_complete and asking(f.aggregate) is None)
 
 
-def build_unit(
-    source: Source,
-    *,
-    view: str,
-    entity: tuple[tuple[str, str], ...],
-    spread: bool,
-    slice_us: int,
-    where: RowExpression | None,
-    columns: tuple[tuple[str, RowExpression], ...],
-    features: tuple[tuple[str, str, Window, Aggregate], ...],
-    levels: tuple[int, ...],
-    retention_us: int,
-    owner: str | None,
-    project: str = "",
-    event_list: EventList | None = None,
-    functions: tuple[tuple[str, RowFunction], ...] = (),
-    emission: Emission | None = None,
-) -> StorageUnit:
-    """A unit from its parts; layout, inputs and fingerprints follow from them.
+@dataclass(frozen=True, kw_only=True)
+class ListUnit(_Unit):
+    """The events themselves, for exact windows; views with the same source, entity, row logic and columns share one
+    list. event_list: what is kept of an entity's."""
 
-    features: (column, feature, window, unbound aggregate).
-    """
-    kinds = {**dict(source.columns), **{name: column.kind for name, column in columns}}
-    functions = tuple((name, function.bind(kinds)) for name, function in functions)
-    kinds |= {name: function.kind for name, function in functions}
-    types: dict[str, pa.DataType] = {name: arrow_type(kind) for name, kind in kinds.items()}
-    bound = [aggregate.bind(types) for *_, aggregate in features]
-    # Where a session starts is read off the first and last event of each slice.
-    hidden = [Span().bind({})] if any(window.session_gap_us for _, _, window, _ in features) else []
-    partials = {aggregate.partial_id(): aggregate for aggregate in reversed([*bound, *hidden])}
-    order = sorted(partials)
-    planned = tuple(
-        PlannedFeature(column, feature, window, aggregate, order.index(aggregate.partial_id()))
-        for (column, feature, window, _), aggregate in zip(features, bound, strict=True)
+    event_list: EventList
+    slice_us: ClassVar[int] = 1
+    """Answers move with each microsecond."""
+    levels: ClassVar[tuple[int, ...]] = ()
+    emission: ClassVar[None] = None
+    pentads: ClassVar[bool] = False
+    lifetime: ClassVar[bool] = False
+    step_text: ClassVar[str] = "events"
+
+
+StorageUnit = SliceUnit | ListUnit
+"""What is stored together."""
+
+
+def shared(units: Iterable[StorageUnit]) -> tuple[StorageUnit, ...]:
+    """The same units; those of one list keep what all of them need."""
+    units = tuple(units)
+    lists: dict[str, EventList] = {}
+    for unit in units:
+        if isinstance(unit, ListUnit):
+            known = lists.get(unit.storage_fingerprint)
+            lists[unit.storage_fingerprint] = unit.event_list if known is None else known.join(unit.event_list)
+    return tuple(
+        replace(unit, event_list=lists[unit.storage_fingerprint], retention_us=lists[unit.storage_fingerprint].reach_us)
+        if isinstance(unit, ListUnit)
+        else unit
+        for unit in units
     )
-    inputs = {column for aggregate in bound for column in aggregate.inputs}
-    expressions = [where, *(expression for _, expression in columns)]
-    reads = {
-        *(column for column, _ in entity),
-        *(column for column in inputs if column not in dict(columns) | dict(functions)),
-        *(column for _, function in functions for column in function.reads if column not in dict(columns)),
-        *(column for e in expressions if e is not None for column in e.columns),
-        *(() if source.time_column is None else (source.time_column,)),
-        *(() if source.dedupe is None else (source.dedupe.column,)),
-    }
-    unit = StorageUnit(
-        view=view,
-        source=source.name,
-        entity=tuple(sorted(entity)),
-        spread=spread,
-        slice_us=slice_us,
-        where=where,
-        columns=columns,
-        layout=Layout(tuple(partials[key] for key in order)),
-        features=planned,
-        levels=levels,
-        retention_us=retention_us,
-        input_types=tuple((name, kinds[name]) for name in sorted(inputs)),
-        reads=tuple(sorted(reads)),
-        owner=owner,
-        project=project,
-        event_list=event_list,
-        functions=functions,
-        emission=emission,
-        dedupe=source.dedupe,
-    )
-    unit = replace(unit, storage_fingerprint=fingerprint(storage_payload(unit, source)))
-    return replace(unit, definition_fingerprint=fingerprint(definition_payload(unit)))
 
 
 def plain(value: Any) -> dict[str, Any]:
@@ -247,7 +223,7 @@ _WHERE_GIVEN = {"wire": (), "paths": (), "format": "json", "registry": None, "de
 
 
 def source_to_json(source: Source) -> dict[str, Any]:
-    """Plain values from which `source_from_json` builds an equal source; what was added later stands where it is given."""
+    """What `source_from_json` builds an equal source from; what was added later stands where it is given."""
     given = {name: v for name, v in plain(source).items() if name not in _WHERE_GIVEN or v != _WHERE_GIVEN[name]}
     if source.dedupe is not None:
         given["dedupe"] = plain(source.dedupe)
@@ -279,77 +255,3 @@ def _version_from_json(raw: Mapping[str, Any]) -> SchemaVersion:
         None if places is None else OffsetVector({(topic, partition): offset for topic, partition, offset in places})
     )
     return SchemaVersion(source_from_json(raw["source"]), until)
-
-
-def unit_to_json(unit: StorageUnit) -> dict[str, Any]:
-    """Plain values from which `unit_from_json` builds an equal unit."""
-    listed = {} if unit.event_list is None else {"event_list": plain(unit.event_list)}
-    made = {"functions": [[name, each.to_json()] for name, each in unit.functions]} if unit.functions else {}
-    published = {} if unit.emission is None else {"emission": plain(unit.emission)}
-    return (
-        listed
-        | made
-        | published
-        | {
-            "view": unit.view,
-            "source": unit.source,
-            "entity": unit.entity,
-            "spread": unit.spread,
-            "slice_us": unit.slice_us,
-            "where": None if unit.where is None else unit.where.to_json(),
-            "columns": [[name, column.to_json()] for name, column in unit.columns],
-            "features": [
-                {
-                    "column": feature.column,
-                    "feature": feature.feature,
-                    "window": feature.window.to_json(),
-                    "aggregate": feature.aggregate.spec(),
-                }
-                for feature in unit.features
-            ],
-            "levels": unit.levels,
-            "retention_us": unit.retention_us,
-            "owner": unit.owner,
-            "project": unit.project,
-            "storage_fingerprint": unit.storage_fingerprint,
-            "definition_fingerprint": unit.definition_fingerprint,
-        }
-    )
-
-
-def unit_from_json(raw: Mapping[str, Any], source: Source) -> StorageUnit:
-    """The unit; DefinitionError where this version would store other bytes under its fingerprints."""
-    unit = build_unit(
-        source,
-        view=raw["view"],
-        entity=tuple((column, kind) for column, kind in raw["entity"]),
-        spread=raw["spread"],
-        slice_us=raw["slice_us"],
-        where=None if raw["where"] is None else RowExpression.from_json(raw["where"]),
-        columns=tuple((name, RowExpression.from_json(column)) for name, column in raw["columns"]),
-        features=tuple(
-            (
-                each["column"],
-                each["feature"],
-                Window(**each["window"]),
-                from_spec(each["aggregate"]),
-            )
-            for each in raw["features"]
-        ),
-        levels=tuple(raw["levels"]),
-        retention_us=raw["retention_us"],
-        owner=raw["owner"],
-        project=raw["project"],
-        event_list=EventList(**raw["event_list"]) if "event_list" in raw else None,
-        emission=Emission(**raw["emission"]) if "emission" in raw else None,
-        functions=tuple((name, RowFunction.from_json(each)) for name, each in raw.get("functions", ())),
-    )
-    for name in ("storage_fingerprint", "definition_fingerprint"):
-        if getattr(unit, name) != raw[name]:
-            raise DefinitionError(
-                f"the {name.replace('_', ' ')} of view {unit.view!r} is {raw[name]} in the "
-                f"deployment and {getattr(unit, name)} here",
-                expected="the version of slicewise that deployed it, or one that stores alike",
-                next_step="run that version, or deploy and build again with this one",
-            )
-    return unit

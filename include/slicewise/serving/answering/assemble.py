@@ -1,22 +1,18 @@
-"""Merged values become an answer in the order that was asked for."""
+"""Values become an answer in the order that was asked for."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from itertools import chain
+from collections.abc import Mapping
 from typing import Any
 
 from slicewise.aggregates.scalar import Scalars
 from slicewise.offsets import token as tokens
-from slicewise.reading.answer import Merged
-from slicewise.reading.event_list import ListMerged
+from slicewise.reading.reader import Answered
 from slicewise.serving.answering.answer import Answer, EntityAnswer, Interval, SourceFreshness
 from slicewise.serving.answering.catalog import Selection
-from slicewise.serving.answering.memory.fallback import remembers
 from slicewise.serving.answering.planned import Planned
 from slicewise.serving.answering.questions import answered
 from slicewise.serving.answering.requests import FeaturesRequest
-from slicewise.serving.answering.values import Converter
 
 
 def answer_of(
@@ -25,27 +21,25 @@ def answer_of(
     mode: str,
     t_us: int,
     planned: Planned,
-    merged: Merged,
-    lists: Sequence[ListMerged],
+    found: Answered,
     freshness: tuple[SourceFreshness, ...],
     questions: Mapping[str, list[list[Any]]],
     unseen: Mapping[int, tuple[str, ...]],
 ) -> Answer:
-    """The answer of merged values: per entity a value per feature, its default where it is null, and a token.
+    """The answer of what was read: per entity a value per feature, its default where it is null, and a token.
 
     questions: what `questions_of` found in the request. unseen: per entity the views of which nothing was found.
     """
     refs, n = selection.refs, len(request.entities)
-    named = request.tokens or remembers(selection)  # what is remembered may be asked for with its tokens
-    parts = range(len(selection.sliced))
-    if n == 1 and not lists and all(type(found) is Scalars and not found.errors for found in merged.finished):
-        whole = list(chain.from_iterable([found.values for found in merged.finished]))
+    named = request.tokens or selection.is_remembered  # what is remembered may be asked for with its tokens
+    whole = found.values_of_one
+    if whole is not None:
         row = tuple([whole[place] for place in planned.places])
         if selection.defaults is not None:
             row = tuple([d if v is None else v for v, d in zip(row, selection.defaults, strict=True)])
-        token = tokens.join([merged.token(part, 0) for part in parts]) if named else ""
+        token = tokens.join(found.tokens(0)) if named else ""
         (entity_of,) = request.entities
-        sessions = _sessions(selection, merged, 0)
+        sessions = _sessions(selection, found, 0)
         one = (EntityAnswer(entity_of, row, token, bounds=sessions, no_data=unseen.get(0, ())),)
         return Answer(
             refs, mode, t_us, planned.bounds, one, freshness, (), doubles=selection.doubles, tokens=request.tokens
@@ -53,26 +47,22 @@ def answer_of(
     columns: list[list[Any]] = [[]] * len(refs)
     errors: list[dict[str, str]] = [{} for _ in range(n)]
     known: dict[int, list[Any]] = {}
-    for part, slots in zip(selection.sliced, merged.joint.slots, strict=True):
-        for position, slot in zip(part.positions, slots, strict=True):
-            values = known.get(slot.finish)
-            finished = merged.finished[slot.finish]
+    """Of each finish the converted values: features may share them."""
+    for number, part in enumerate(selection.parts):
+        for i, position in enumerate(part.positions):
+            finished, where = found.column(number, i)
+            values = known.get(id(finished))
             if values is None:
                 values = finished.values
                 if not isinstance(finished, Scalars):
                     values = selection.converters[position](values)
-                known[slot.finish] = values
-            first = n * slot.first + slot.interval
-            columns[position] = values[first : n * slot.first + n * slot.stride : slot.stride]
+                known[id(finished)] = values
+            columns[position] = values[where]
             if finished.errors:
-                for entity in range(n):
-                    code = finished.errors.get(first + entity * slot.stride)
+                for entity, row_of in enumerate(range(where.start, where.stop, where.step)):
+                    code = finished.errors.get(row_of)
                     if code is not None:
                         errors[entity][refs[position]] = code
-    for part, listed in zip(selection.listed, lists, strict=True):
-        for i, position in enumerate(part.positions):
-            _add_listed(listed, i, selection.converters[position], columns, position)
-            _add_errors(listed, i, selection.refs[position], errors)
     for position in selection.asking:
         columns[position], codes = answered(selection, position, columns[position], request.entities, questions)
         for entity, code in codes.items():
@@ -86,9 +76,9 @@ def answer_of(
         EntityAnswer(
             entity,
             rows[i],
-            _token(merged, lists, i) if named else "",
+            tokens.join(found.tokens(i)) if named else "",
             errors[i],
-            _sessions(selection, merged, i),
+            _sessions(selection, found, i),
             unseen.get(i, ()),
         )
         for i, entity in enumerate(request.entities)
@@ -99,31 +89,10 @@ def answer_of(
     )
 
 
-def _token(merged: Merged, lists: Sequence[ListMerged], entity: int) -> str:
-    parts = [merged.token(part, entity) for part in range(len(merged.joint.plans))]
-    return tokens.join([*parts, *(listed.token(entity) for listed in lists)])
-
-
-def _add_listed(listed: ListMerged, feature: int, convert: Converter, columns: list[list[Any]], position: int) -> None:
-    finished, where = listed.values(feature)
-    columns[position] = convert(finished.values)[where]
-
-
-def _add_errors(listed: ListMerged, feature: int, ref: str, errors: list[dict[str, str]]) -> None:
-    finished, where = listed.values(feature)
-    if finished.errors:
-        for entity, row in enumerate(range(where.start, listed.entities * where.step, where.step)):
-            if (code := finished.errors.get(row)) is not None:
-                errors[entity][ref] = code
-
-
-def _sessions(selection: Selection, merged: Merged, entity: int) -> dict[str, Interval]:
-    """The session of each feature for an entity; other features have the answer's bounds."""
-    found: dict[str, Interval] = {}
-    for number, (part, plan) in enumerate(zip(selection.sliced, merged.joint.plans, strict=True)):
-        if plan.gaps:
-            intervals = merged.intervals(number, entity)
-            for position, i in zip(part.positions, plan.interval_of, strict=True):
-                if plan.gaps[i]:
-                    found[selection.refs[position]] = intervals[i]
-    return found
+def _sessions(selection: Selection, found: Answered, entity: int) -> dict[str, Interval]:
+    """What each feature's session came to for an entity; other features have the answer's bounds."""
+    return {
+        selection.refs[part.positions[i]]: interval
+        for number, part in enumerate(selection.sliced)
+        for i, interval in found.sessions(number, entity).items()
+    }

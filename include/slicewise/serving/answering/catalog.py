@@ -18,9 +18,10 @@ from slicewise.aggregates.sketches.membership import Membership, asking
 from slicewise.errors import BadRequest
 from slicewise.features.names import unknown
 from slicewise.features.plan.deployment import Deployment
-from slicewise.features.plan.unit import PlannedFeature, StorageUnit
+from slicewise.features.plan.unit import ListUnit, PlannedFeature, SliceUnit, StorageUnit
 from slicewise.features.schema.types import BOOLEAN, DATE, LONG, STRING, TIMESTAMP, decimal_parts
 from slicewise.offsets.vector import OffsetVector, TopicPartition
+from slicewise.reading.reader import Target
 from slicewise.serving.answering.requests import Entity, Scalar, instant, instant_us
 from slicewise.serving.answering.values import Converter, converter, has_doubles
 from slicewise.stores.online import keys
@@ -73,14 +74,19 @@ class Selection:
     max_staleness_us: int | None
 
     @cached_property
+    def is_remembered(self) -> bool:
+        """Whether what is answered may be answered again while the store does not answer."""
+        return self.on_failure == "stale" and self.feature_set is not None
+
+    @cached_property
     def sliced(self) -> tuple[Part, ...]:
         """Parts that are answered from slices."""
-        return tuple(part for part in self.parts if part.unit.event_list is None)
+        return tuple(part for part in self.parts if isinstance(part.unit, SliceUnit))
 
     @cached_property
     def listed(self) -> tuple[Part, ...]:
         """Parts that are answered from event lists."""
-        return tuple(part for part in self.parts if part.unit.event_list is not None)
+        return tuple(part for part in self.parts if isinstance(part.unit, ListUnit))
 
 
 @dataclass(frozen=True, eq=False)
@@ -197,7 +203,7 @@ def _select(deployment: Deployment, refs: Sequence[str], name: str | None) -> Se
     for position, ref in enumerate(refs):
         unit, feature = deployment.resolve(ref)
         # views may share an event list: what each of them answers from it has a token of its own
-        which = (unit.event_list is not None, unit.storage_fingerprint, unit.view)
+        which = (isinstance(unit, ListUnit), unit.storage_fingerprint, unit.view)
         units[which] = unit
         by_unit.setdefault(which, []).append((position, feature))
     groups: dict[Any, int] = {}
@@ -280,6 +286,28 @@ def entity_tags(
         parts: Sequence[int | None] = partitions[source] if spread else (None,)
         found.append([(p, keys.entity_tags(entity_columns, rows, p, len(entities))) for p in parts])
     return found
+
+
+def tags_of(
+    catalog: Catalog, selection: Selection, entities: Sequence[Entity]
+) -> tuple[list[Target], list[bytes], list[int]]:
+    """Each tag with (group, entity, partition), and of several nodes the one that has it. StoreUnavailable where that
+    is away."""
+    several = bool(catalog.nodes)
+    spread = {source: catalog.partitions(source) for _, s, source in selection.groups if s}
+    targets: list[Target] = []
+    found: list[bytes] = []
+    numbers: list[int] = []
+    for group, by_partition in enumerate(entity_tags(selection, entities, spread)):
+        for partition, tags in by_partition:
+            targets += [(group, entity, partition) for entity in range(len(tags))]
+            found += tags
+            if several:
+                for tag in tags:
+                    number = nodes.node_of(tag, catalog.count)
+                    catalog.of_node(number)
+                    numbers.append(number)
+    return targets, found, numbers
 
 
 def _refuse(entity: Entity, columns: Mapping[str, str], i: int) -> None:

@@ -119,9 +119,9 @@ def readiness(catalog: Catalog, reached: HighWater) -> Flow[dict[str, Any]]:
 def gauges(metrics: Metrics, service: FeatureService) -> None:
     """Sets what is read off when metrics are asked for."""
     now_us = service.clock.now_us()
-    metrics.known_bytes.set(service.known.bytes)
-    metrics.known_asked.labels("yes").set(service.known.hits)
-    metrics.known_asked.labels("no").set(service.known.misses)
+    metrics.known_bytes.set(service.cache.partials.bytes)
+    metrics.known_asked.labels("yes").set(service.cache.partials.hits)
+    metrics.known_asked.labels("no").set(service.cache.partials.misses)
     for source in service.catalog.deployment.sources if service.catalog is not None else ():
         lost = service.reached.anywhere.get(source.name)
         metrics.lost.labels(source.name).set(0 if lost is None else lost.events)

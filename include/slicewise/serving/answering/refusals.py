@@ -8,11 +8,10 @@ from slicewise.errors import BadRequest, BehindToken, BeyondRetention, NotReady
 from slicewise.features.plan.unit import PlannedFeature, StorageUnit
 from slicewise.offsets import token as tokens
 from slicewise.offsets.vector import TopicPartition
-from slicewise.reading.answer import Merged
-from slicewise.reading.event_list import ListMerged, ListPlan
+from slicewise.reading.event_list import ListPlan
 from slicewise.reading.plan import ReadMode, ReadPlan
+from slicewise.reading.reader import Answered, Plan
 from slicewise.serving.answering.catalog import Selection
-from slicewise.serving.answering.planned import Planned
 from slicewise.serving.answering.requests import FeaturesRequest, instant_text
 from slicewise.stores.online.control_record import StoreMetadata
 from slicewise.stores.online.model.phases import Phase, waits_for
@@ -38,7 +37,7 @@ def check_ready(selection: Selection, marks: StoreMetadata, phases: Mapping[str,
             )
 
 
-def check_kept(planned: Planned, mode: ReadMode, t_us: int, now_us: int) -> None:
+def check_kept(planned: Plan, mode: ReadMode, t_us: int, now_us: int) -> None:
     """Refuses a window that begins before what the store keeps, by the store's own time: BeyondRetention,
     BadRequest for the future."""
     if mode == "at" and t_us > now_us:
@@ -48,15 +47,15 @@ def check_kept(planned: Planned, mode: ReadMode, t_us: int, now_us: int) -> None
             expected=f"at most the store's time, {instant_text(now_us)}",
             next_step="leave `at` out for the present",
         )
-    for plan, retention_us in planned.kept:
-        kept = kept_from_us(now_us, retention_us, plan.unit.slice_us)
+    for plan in planned.slices.batch.plans:
+        kept = kept_from_us(now_us, plan.unit.retention_us, plan.unit.slice_us)
         if plan.start_us < kept:
             raise _beyond(plan, mode, t_us, kept, now_us, _earliest(planned, now_us))
         if plan.horizon is not None and plan.lifetime_end_us < plan.horizon * HOUR_US:
             raise _before_totals(plan, mode, plan.horizon * HOUR_US, _earliest(planned, now_us))
-    for listed in planned.lists:
+    for listed in planned.events.plans:
         keeps, start_us = listed.unit.event_list, listed.start_us
-        if keeps is None or not keeps.expires or start_us is None:
+        if not keeps.expires or start_us is None:
             continue  # a list of rows never expires: what it lacks, its low-water mark says
         kept = kept_from_us(now_us, keeps.range_us, 1)
         if start_us < kept:
@@ -64,18 +63,18 @@ def check_kept(planned: Planned, mode: ReadMode, t_us: int, now_us: int) -> None
             raise _list_beyond(listed, short, mode, kept, f"events are kept from {instant_text(kept)}")
 
 
-def check_whole(request: FeaturesRequest, lists: Sequence[ListMerged], mode: ReadMode, now_us: int) -> None:
+def check_whole(request: FeaturesRequest, found: Answered, mode: ReadMode, now_us: int) -> None:
     """Refuses a window that reaches events which its list no longer has, by the list's own word: BeyondRetention."""
-    for merged in lists:
+    for merged in found.events.lists:
         for short in merged.short:
             plan = merged.plan
             feature = plan.span_of.index(short.span)
             why = (
                 f"the list of {dict(request.entities[short.entity])} lost events up to {instant_text(short.low_us)}: "
-                f"it keeps {plan.unit.event_list.most if plan.unit.event_list else 0}"
+                f"it keeps {plan.unit.event_list.most}"
             )
             kept = short.low_us + 1
-            if plan.spans[short.span].rows and plan.unit.event_list is not None:
+            if plan.spans[short.span].rows:
                 kept = max(kept, now_us - plan.unit.event_list.late_us)
             raise _list_beyond(plan, feature, mode, kept, why)
 
@@ -93,11 +92,11 @@ def _list_beyond(plan: ListPlan, feature: int, mode: ReadMode, kept_us: int, why
     )
 
 
-def _earliest(planned: Planned, now_us: int) -> int:
+def _earliest(planned: Plan, now_us: int) -> int:
     """The first `at` that all windows of slices can be answered for."""
     found = []
-    for plan, retention_us in planned.kept:
-        kept = kept_from_us(now_us, retention_us, plan.unit.slice_us)
+    for plan in planned.slices.batch.plans:
+        kept = kept_from_us(now_us, plan.unit.retention_us, plan.unit.slice_us)
         for feature in plan.features:
             if not feature.window.unbounded:
                 found.append(earliest_at(plan.unit, feature, kept))
@@ -163,18 +162,14 @@ def check_named(request: FeaturesRequest, selection: Selection) -> None:
             )
 
 
-def check_min_token(request: FeaturesRequest, merged: Merged, lists: Sequence[ListMerged] = ()) -> None:
+def check_min_token(request: FeaturesRequest, found: Answered) -> None:
     """Refuses an answer that lacks what the client has seen already: BehindToken."""
     for wanted in request.min_token:
-        for each in lists:
-            if each.plan.unit.storage_fingerprint == wanted.unit:
-                for base in each.base:
-                    _refuse_behind(tokens.missing_places(wanted, base, {}, (0, 0)))
-        for number, plan in enumerate(merged.joint.plans):
-            if plan.unit.storage_fingerprint != wanted.unit:
-                continue
-            for base, ahead in zip(merged.base[number], merged.ahead[number], strict=True):
-                _refuse_behind(tokens.missing_places(wanted, base, ahead, plan.hours))
+        for number, part in enumerate(found.plan.parts):
+            if part.unit.storage_fingerprint == wanted.unit:
+                hours = found.plan.hours(number)
+                for base, ahead in found.contained(number):
+                    _refuse_behind(tokens.missing_places(wanted, base, ahead, hours))
 
 
 def _refuse_behind(behind: Sequence[TopicPartition]) -> None:

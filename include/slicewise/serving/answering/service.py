@@ -1,6 +1,6 @@
 """One service object answers every read; the ledger value of an answer comes with its data.
 
-A flow (`read`) plans, asks the store once, and merges. It asks again only where the reply shows
+A flow (`read`) plans, asks the store once, and answers. It asks again only where the reply shows
 that the plan was made under other marks, or that a total is out of date.
 """
 
@@ -20,21 +20,22 @@ from slicewise.errors import (
     UnknownName,
 )
 from slicewise.features.plan.deployment import Deployment
+from slicewise.features.plan.unit import ListUnit
 from slicewise.offsets.vector import OffsetVector
-from slicewise.reading.answer import Merged, NodeClaims, Stored, merge
-from slicewise.reading.cache import PartialCache
-from slicewise.reading.event_list import merge_list
+from slicewise.reading.cache import ReadCache
+from slicewise.reading.claims import NodeClaims
 from slicewise.reading.plan import ReadMode, Total, plan_key
+from slicewise.reading.reader import Answered, NeedsClaims, Plan, Replies, Stale, Target
 from slicewise.serving.answering.answer import Answer
 from slicewise.serving.answering.assemble import answer_of
-from slicewise.serving.answering.catalog import Catalog, Part, Selection
+from slicewise.serving.answering.catalog import Catalog, Part, Selection, tags_of
 from slicewise.serving.answering.memory.fallback import CLOCK_OFF, LastKnown, defaults_of
 from slicewise.serving.answering.memory.freshness import Freshness
 from slicewise.serving.answering.memory.held import check_held
 from slicewise.serving.answering.memory.high_water import HighWater, check_recovered
 from slicewise.serving.answering.memory.unseen import views_without_data
-from slicewise.serving.answering.planned import Planned, Target, plan_selection, reads_of, with_lists
-from slicewise.serving.answering.questions import questions_of
+from slicewise.serving.answering.planned import Planned, plan_selection
+from slicewise.serving.answering.questions import NOTHING_ASKED, questions_of
 from slicewise.serving.answering.refusals import check_kept, check_min_token, check_named, check_ready, check_whole
 from slicewise.serving.answering.requests import FeaturesRequest
 from slicewise.serving.connection.steps import Flow, Generation, Reopen
@@ -61,7 +62,7 @@ class FeatureService:
     catalog: Catalog | None = None
     freshness: Freshness = field(default_factory=Freshness)
     last_known: LastKnown = field(default_factory=LastKnown)
-    known: PartialCache = field(default_factory=PartialCache)
+    cache: ReadCache = field(default_factory=ReadCache)
     reached: HighWater = field(default_factory=HighWater)
     _declared: Catalog | None = None
     """The newest catalog that there was: what feature sets declare for a store that is away or empty."""
@@ -178,13 +179,14 @@ class FeatureService:
         t_us = self.clock.now_us() if request.at_us is None else request.at_us
         planned = self._planned(catalog, selection, mode, t_us)
         try:
-            targets, reads = reads_of(catalog, selection, planned, request)
+            targets, tags, nodes = tags_of(catalog, selection, request.entities)
         except StoreUnavailable:
             if (yield from self.load()) is catalog:
                 raise
             return None  # the node is back
-        questions = questions_of(selection, request.entities)
-        reply: ReadReply = yield Read(reads)
+        questions = questions_of(selection, request.entities) if selection.asks else NOTHING_ASKED
+        plan = planned.plan
+        reply: ReadReply = yield Read(plan.requests(targets, tags, nodes))
         if not catalog.stands_on(reply.said):
             self.catalog = None
             return None
@@ -198,44 +200,38 @@ class FeatureService:
             check_ready(selection, marks, self.freshness.phases, time_us)
             if lost:
                 check_recovered(selection, lost)
-        check_kept(planned, mode, t_us, now_us)
-        merged, listed = yield from self._merge(catalog, planned, selection, targets, len(request.entities), reply)
-        if not merged.complete:
-            self._read_without(merged)
+        check_kept(plan, mode, t_us, now_us)
+        found = yield from self._answered(catalog, selection, plan, targets, len(request.entities), reply)
+        if isinstance(found, Stale):
+            self._read_without(found)
             return None
-        lists = [
-            merge_list(plan, stored, len(request.entities), base.ledger)
-            for plan, (stored, base) in zip(planned.lists, listed, strict=True)
-        ]
-        check_whole(request, lists, mode, now_us)
-        parts = () if catalog.nodes else (*selection.sliced, *selection.listed)
+        check_whole(request, found, mode, now_us)
+        parts = () if catalog.nodes else selection.parts
         ledgers = [self._base(catalog, part, 0, reply.said[0]).ledger for part in parts]
-        check_held(self.reached, selection, targets, reads, reply, merged, lists, ledgers)
+        check_held(self.reached, selection, targets, tags, reply, found, ledgers)
         if request.min_token:
-            check_min_token(request, merged, lists)
-        freshness = self.freshness.of(selection, merged.tail)
+            check_min_token(request, found)
+        freshness = self.freshness.of(selection, found.pending)
         unseen = views_without_data(selection, targets, reply.entities, len(request.entities))
-        answer = answer_of(request, selection, mode, t_us, planned, merged, lists, freshness, questions, unseen)
+        answer = answer_of(request, selection, mode, t_us, planned, found, freshness, questions, unseen)
         if lacking := self.freshness.incomplete(selection, planned.bounds):
             answer = replace(answer, incomplete=lacking, flags=(*answer.flags, "incomplete"))
         if mode == "live":
             if abs(t_us - now_us) > decisions.CLOCK_OFF_US:
                 answer = replace(answer, flags=(*answer.flags, CLOCK_OFF))
             # under the selection that it was read with: another read may have brought a newer catalog
-            self.last_known.keep(answer, selection)
+            if selection.is_remembered:
+                self.last_known.keep(answer, selection)
         return answer
 
     def _planned(self, catalog: Catalog, selection: Selection, mode: ReadMode, t_us: int) -> Planned:
-        planned = self._planned_slices(catalog, selection, mode, t_us)
-        return with_lists(planned, catalog, selection, mode, t_us) if selection.listed else planned
-
-    def _planned_slices(self, catalog: Catalog, selection: Selection, mode: ReadMode, t_us: int) -> Planned:
         tick = tuple([plan_key(part.unit, t_us) for part in selection.sliced])
         # The present does not come back: of a selection only the newest live plan is kept.
         key: object = selection if mode == "live" else (selection, tick)
         found = self._plans.get(key)
         if found is not None and found[0] == tick:
-            return found[1]
+            # of event lists no two instants have a plan in common
+            return plan_selection(catalog, selection, mode, t_us, (), found[1]) if selection.listed else found[1]
         if found is not None:
             del self._plans[key]
         elif len(self._plans) >= PLANS:
@@ -244,42 +240,35 @@ class FeatureService:
         self._plans[key] = (tick, planned)
         return planned
 
-    def _merge(
+    def _answered(
         self,
         catalog: Catalog,
-        planned: Planned,
         selection: Selection,
+        plan: Plan,
         targets: Sequence[Target],
         entities: int,
         reply: ReadReply,
-    ) -> Flow[tuple[Merged, list[tuple[list[Stored], NodeClaims]]]]:
-        """Merges the slices' answer; gives of event lists what was read, with what was claimed."""
-
-        def given(part: Part) -> tuple[list[Stored], NodeClaims]:
-            """The data of a part under each of its tags, and the only node's claims; of several nodes each part
-            brings what its own node claims."""
-            bases = {n: self._base(catalog, part, n, said) for n, said in reply.said.items()}
-            if not catalog.nodes:
-                return _stored(part, targets, reply, {}), bases[0]
-            return _stored(part, targets, reply, bases), NodeClaims(OffsetVector(), OffsetVector(), {})
-
+    ) -> Flow[Answered | Stale]:
+        """What the reply answers, under what its nodes claim."""
+        replies = Replies(entities, targets, reply.entities, reply.nodes if catalog.nodes else None)
         for again in (False, True):
             for part in selection.parts if catalog.nodes else selection.sliced:
                 where = (catalog.generation, part.unit.source)
                 if again or where not in self._covers:
                     # What a seq stands for never changes: it may be learned after the data.
                     self._covers[where] = yield ReadArchiveVersions(part.unit.source)
-            sliced = [given(part) for part in selection.sliced]
-            try:
-                stored, bases = [each for each, _ in sliced], [base for _, base in sliced]
-                merged = merge(planned.joint, stored, entities, bases, known=self.known)
-                return merged, [given(part) for part in selection.listed]
-            except KeyError as error:
-                if again:
-                    raise UnknownArchive(
-                        f"nothing says what archive seq {error} stands for",
-                        next_step="register the archive's covers again",
-                    ) from error
+            claims = [
+                {number: self._base(catalog, part, number, said) for number, said in reply.said.items()}
+                for part in selection.parts
+            ]
+            found = plan.answer(replies, claims, self.cache)
+            if not isinstance(found, NeedsClaims):
+                return found
+            if again:
+                raise UnknownArchive(
+                    f"nothing says what archive seq {found.version} stands for",
+                    next_step="register the archive's covers again",
+                ) from found.version
         raise AssertionError("the second attempt returns or raises")
 
     def _base(self, catalog: Catalog, part: Part, number: int, said: NodeReply) -> NodeClaims:
@@ -298,19 +287,17 @@ class FeatureService:
             tail = decisions.tail_counts(begun, incarnation, ledger)
             left = marks.topics.get(part.source_topic, "") if decisions.tail_left(begun, incarnation) else ""
             start = marks.starts.get(name, OffsetVector())
-            if part.unit.event_list is not None:  # it was filled to there, also where its node has yet to apply it
+            if isinstance(part.unit, ListUnit):  # it was filled to there, also where its node has yet to apply it
                 ledger = ledger.join(start)
             base = NodeClaims(ledger, start, covers, tail, left)
             found = self._bases[number, name] = (marks, covers, base)
         return found[2]
 
-    def _read_without(self, merged: Merged) -> None:
-        units = [plan.unit.storage_fingerprint for plan in merged.joint.plans]
-        stale = [(u, total) for u, totals in zip(units, merged.stale, strict=True) for total in totals]
+    def _read_without(self, found: Stale) -> None:
         # Until a day's total is written again, its hours are read at once; of a pentad its days.
         if len(self._without_total) >= WITHOUT_TOTAL:
             self._without_total.clear()
-        self._without_total.update(stale)
+        self._without_total.update(found.totals)
         self._plans.clear()
 
     def retry_totals(self) -> None:
@@ -352,18 +339,3 @@ def newest_of(standing: Mapping[int, StoreMetadata]) -> dict[int, StoreMetadata]
     """The nodes that have the newest deployment: what the others have is not all that is deployed."""
     first = list(standing.values())[joint_marks.newest(list(standing.values()))]
     return {n: each for n, each in standing.items() if (each.epoch, each.units) == (first.epoch, first.units)}
-
-
-def _stored(part: Part, targets: Sequence[Target], reply: ReadReply, bases: Mapping[int, NodeClaims]) -> list[Stored]:
-    """The data of a part, under each of its tags. bases: of several nodes what each claims."""
-    if bases:
-        return [
-            Stored(entity, partition, units[part.position].hot, units[part.position].days, bases[number])
-            for (group, entity, partition), units, number in zip(targets, reply.entities, reply.nodes, strict=True)
-            if group == part.group
-        ]
-    return [
-        Stored(entity, partition, units[part.position].hot, units[part.position].days)
-        for (group, entity, partition), units in zip(targets, reply.entities, strict=True)
-        if group == part.group
-    ]

@@ -10,7 +10,7 @@ import time
 from collections.abc import Mapping, Sequence
 
 from slicewise.errors import CommitConflict, GapRefused
-from slicewise.features.plan.unit import StorageUnit
+from slicewise.features.plan.unit import ListUnit, StorageUnit
 from slicewise.lifecycle.compaction import NOTHING, Fill, Filling, days_to_total
 from slicewise.offsets.vector import OffsetVector
 from slicewise.spark.lake.compact_run import UnitRun
@@ -65,7 +65,7 @@ def _build(context: Context, unit: StorageUnit, report: Report) -> dict[str, obj
             where=f"unit {unit.storage_fingerprint} of view {unit.view!r}",
             next_step="run it again once the log's end is archived",
         )
-    if unit.event_list is not None:
+    if isinstance(unit, ListUnit):
         return _fill(context, unit, start)
     table = context.unit_table(unit)
     filling = filling_of(context, unit)
@@ -132,7 +132,7 @@ def _total(context: Context, table: UnitTable, hours: Sequence[int], report: Rep
             report.add_day(table.unit, day, table.total(day))
 
 
-def _fill(context: Context, unit: StorageUnit, start: OffsetVector) -> dict[str, object]:
+def _fill(context: Context, unit: ListUnit, start: OffsetVector) -> dict[str, object]:
     context.store.run(MarkBuilding(unit, 0, 1))
     _say(context, [unit], "Spark writes its events to the store")
     done = fill(context, unit, start)

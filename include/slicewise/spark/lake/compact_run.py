@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from slicewise.errors import CommitConflict
-from slicewise.features.plan.unit import StorageUnit
+from slicewise.features.plan.unit import SliceUnit, StorageUnit
 from slicewise.lifecycle.compaction import UnitHours, Why, days_to_total, dirty_hours, hours_to_compact
 from slicewise.spark.lake.compaction import HourJob, UnitTable
 from slicewise.spark.lake.context import Context
@@ -50,7 +50,7 @@ def compact(context: Context, request: Request) -> Report:
     report = Report("compact")
     over_until = context.store.run(ReadTime()) // HOUR_US  # before the archive: what comes later may not be in it
     wanted = [unit for unit in context.deployment.declared.units if request.wants(unit)]
-    units = [unit for unit in wanted if unit.event_list is None]
+    units = [unit for unit in wanted if isinstance(unit, SliceUnit)]
     for source in dict.fromkeys(unit.source for unit in wanted):
         report.add_archive(context.archive(source))
         record_ledger(context.catalog, context.store, source, context.deployment.source(source).topic)

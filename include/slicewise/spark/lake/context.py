@@ -125,7 +125,7 @@ class Context:
     def trim_covers(self, source: str) -> int:
         """Lets the store forget which covers no hour of the source's units names; how many."""
         count = self.store.run(CountArchiveVersions(source))
-        units = [unit for unit in self.deployment.units if unit.source == source and unit.event_list is None]
+        units = [unit for unit in self.deployment.sliced if unit.source == source]
         hours = [self.hours(unit, self.unit_table(unit).headers()) for unit in units]
         live = [span for each in hours for span in each.named()]
         return self.store.run(TrimArchiveVersions(source, count, self.marks.epoch, live))

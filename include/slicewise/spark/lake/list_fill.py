@@ -10,7 +10,7 @@ import json
 
 from pyspark.sql import functions as F  # noqa: N812 (the name everybody uses)
 
-from slicewise.features.plan.unit import StorageUnit
+from slicewise.features.plan.unit import ListUnit
 from slicewise.offsets.vector import OffsetVector
 from slicewise.spark.lake.compaction import below, inputs_of, selected_events
 from slicewise.spark.lake.context import Context
@@ -24,10 +24,9 @@ from slicewise.windows.durations import HOUR_US
 _TASKS = 2
 
 
-def fill(context: Context, unit: StorageUnit, start: OffsetVector) -> MicroBatchOutcome:
+def fill(context: Context, unit: ListUnit, start: OffsetVector) -> MicroBatchOutcome:
     """Adds the archived events below the start cover that the list can hold."""
     keeps, archive = unit.event_list, context.archives[unit.source]
-    assert keeps is not None
     if archive.snapshot_id is None:
         return MicroBatchOutcome()
     source = context.deployment.source(unit.source)

@@ -23,7 +23,7 @@ from slicewise.clock import SystemClock
 from slicewise.errors import IncarnationChanged, SlicewiseError
 from slicewise.features.plan.deployment import Deployment
 from slicewise.features.plan.realtime import no_tail
-from slicewise.features.plan.unit import StorageUnit
+from slicewise.features.plan.unit import ListUnit, StorageUnit
 from slicewise.features.rowlogic.row_function import computed
 from slicewise.features.schema.duplicates import hashed
 from slicewise.features.schema.types import arrow_type
@@ -165,7 +165,7 @@ def _brought(
 ) -> tuple[MicroBatchOutcome, int, int]:
     """The unit's rows, in the store; how many its row functions refused; and the most of one entity."""
     kept = pc.sum(pc.equal(source.table[placed.keep], 0)).as_py() or 0
-    if unit.event_list is not None:
+    if isinstance(unit, ListUnit):
         events = list_batch_of(unit, placed, source)
         return (
             (store.run(AddToList(events)), kept - len(events.offset), 0)

@@ -11,7 +11,7 @@ from typing import Any
 from uuid import uuid4
 
 from slicewise.codec import ROOM
-from slicewise.features.plan.unit import StorageUnit
+from slicewise.features.plan.unit import ListUnit, StorageUnit
 from slicewise.settings import Settings
 from slicewise.spark.microbatch.apply import Placed
 from slicewise.spark.microbatch.streaming import StreamPlan
@@ -95,7 +95,7 @@ def _unit(plan: StreamPlan, marks: StoreMetadata, placed: Placed) -> dict[str, A
 
 
 def _kept(unit: StorageUnit) -> dict[str, int] | None:
-    kept = unit.event_list
-    if kept is None:
+    if not isinstance(unit, ListUnit):
         return None
+    kept = unit.event_list
     return {"range_us": kept.range_us, "rows": kept.rows, "late_us": kept.late_us, "most": kept.most}

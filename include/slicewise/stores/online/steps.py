@@ -10,8 +10,8 @@ from collections.abc import Callable, Generator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from slicewise.errors import StoreUnavailable
+from slicewise.reading.requests import ListShape, ReadShape
 from slicewise.stores.online import keys
-from slicewise.stores.online.shapes import ListShape, ReadShape
 
 if TYPE_CHECKING:
     from slicewise.codec import Room

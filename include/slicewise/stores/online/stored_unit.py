@@ -10,7 +10,7 @@ from slicewise.features.declare.event_list import EventList
 
 
 class StoredUnit(Protocol):
-    """Unit as a store must know it; `features.unit.Unit` is one."""
+    """Unit as a store must know it; units of `features.plan.unit` are some."""
 
     @property
     def storage_fingerprint(self) -> str: ...
@@ -38,6 +38,14 @@ class StoredUnit(Protocol):
     def event_list(self) -> EventList | None:
         """The events that it keeps, if it is an event list."""
         ...
+
+
+def kept_by(unit: StoredUnit) -> EventList:
+    """What an event list keeps. TypeError for a unit of slices, which keeps no events."""
+    match unit.event_list:
+        case EventList() as kept:
+            return kept
+    raise TypeError(f"unit {unit.storage_fingerprint} of view {unit.view!r} is no event list")
 
 
 class Deployable(Protocol):

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from slicewise.features.plan.unit import PlannedFeature
+from slicewise.features.plan.unit import ListUnit, PlannedFeature
 from slicewise.training.answering.question import Question, UnitEvents
 
 Flags = npt.NDArray[np.bool_]
@@ -39,8 +39,8 @@ def beyond_capacity(events: UnitEvents, features: Sequence[PlannedFeature], ques
 
 def _newest_left_out(events: UnitEvents) -> npt.NDArray[np.int64]:
     """Per entity the position of the newest event that its list left out; -1: it keeps all of them."""
+    assert isinstance(events.unit, ListUnit)
     kept = events.unit.event_list
-    assert kept is not None
     entity = events.source.entity
     last = np.full(int(entity.max(initial=-1)) + 2, -1, np.int64)  # one more: of entities without events
     # events are in order per entity: those of one list are counted from its newest back

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from slicewise.aggregates import Columns, Finished
-from slicewise.features.plan.unit import PlannedFeature, StorageUnit
+from slicewise.features.plan.unit import ListUnit, PlannedFeature, StorageUnit
 from slicewise.training.answering.knowledge import Covers
 from slicewise.training.answering.last import last_rows
 from slicewise.training.answering.question import Bounds as Bounds
@@ -78,7 +78,7 @@ def _tree(unit: StorageUnit, source: SortedRows, transit: Transit | None) -> Sli
 
 def _tree_slice(unit: StorageUnit) -> int:
     """The slice of a unit; of an event list, which has none, one that cuts its windows into some parts: bounds cut slices anywhere."""
-    if unit.event_list is None:
+    if not isinstance(unit, ListUnit):
         return unit.slice_us
     shortest = min((f.window.length_us for f in unit.features if not f.window.most_rows), default=SLICES[-1])
     return max((each for each in SLICES if each * 10 <= shortest), default=SLICES[0])

@@ -9,7 +9,7 @@ import pytest
 import slicewise as sw
 from slicewise.features.declare.project import Project
 from slicewise.features.plan.planner import plan
-from slicewise.features.plan.unit import StorageUnit
+from slicewise.features.plan.unit import SliceUnit, StorageUnit
 from slicewise.features.project import load_project
 from slicewise.reading.plan import plan_read
 from slicewise.stores.online.rules.decisions import kept_from_us
@@ -43,7 +43,7 @@ def needed(unit: StorageUnit) -> tuple[set[int], set[int]]:
     return set(hours), found & set(hours)
 
 
-KEPT_IN_SLICES = [unit for unit in plan(load_project(FLIGHTS)).units if unit.event_list is None]
+KEPT_IN_SLICES = [unit for unit in plan(load_project(FLIGHTS)).units if isinstance(unit, SliceUnit)]
 
 
 @pytest.mark.parametrize("unit", KEPT_IN_SLICES, ids=lambda unit: unit.view)

@@ -15,9 +15,10 @@ from hypothesis import strategies as st
 import slicewise as sw
 from slicewise.errors import DefinitionError, UnknownName
 from slicewise.features.declare.project import Project
+from slicewise.features.plan.build import definition_payload, storage_payload
 from slicewise.features.plan.deployment import Deployment
 from slicewise.features.plan.explain import TEXT_BYTES, changes, explain, reads_per_request, refuse_changed_units
-from slicewise.features.plan.fingerprint import canonical_json, definition_payload, storage_payload
+from slicewise.features.plan.fingerprint import canonical_json
 from slicewise.features.plan.planner import plan
 from slicewise.features.plan.unit import StorageUnit
 from slicewise.reading.plan import plan_read

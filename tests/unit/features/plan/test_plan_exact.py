@@ -14,7 +14,7 @@ from slicewise.features.plan.deployment import Deployment
 from slicewise.features.plan.explain import changes, explain, refuse_changed_units
 from slicewise.features.plan.planner import plan
 from slicewise.features.plan.projects import joined
-from slicewise.features.plan.unit import StorageUnit
+from slicewise.features.plan.unit import ListUnit, SliceUnit, StorageUnit
 from slicewise.windows.durations import DAY_US, HOUR_US
 
 source = sw.KafkaSource(
@@ -35,7 +35,7 @@ def deployed(*views: sw.FeatureView, project: str = "p") -> Deployment:
 
 
 def listed(deployment: Deployment, name: str) -> StorageUnit:
-    return next(unit for unit in deployment.view(name) if unit.event_list is not None)
+    return next(unit for unit in deployment.view(name) if isinstance(unit, ListUnit))
 
 
 def test_views_that_read_the_same_columns_share_a_list_that_keeps_what_both_need() -> None:
@@ -76,7 +76,7 @@ def test_the_features_of_a_view_are_answered_from_slices_and_from_its_list() -> 
     sliced, exact = both.view("a")
     assert [f.column for f in sliced.features] == ["f_1h", "f_tumbling_1h"]
     assert [f.column for f in exact.features] == ["f_rows_5", "f_exact_3h_left"]
-    assert sliced.event_list is None
+    assert isinstance(sliced, SliceUnit)
     assert both.resolve("a:f_rows_5")[0] is exact
 
 
@@ -120,7 +120,7 @@ def test_exact_windows_may_come_to_a_deployed_view_but_its_list_may_not_change()
     old = deployed(view("a", sw.sum("seconds"), "1h"))
     beside = deployed(view("a", sw.sum("seconds"), "1h", sw.rows(3)))
     assert {change.unit: change.kind for change in changes(beside, old)} == {
-        unit.storage_fingerprint: "unchanged" if unit.event_list is None else "new" for unit in beside.units
+        unit.storage_fingerprint: "new" if isinstance(unit, ListUnit) else "unchanged" for unit in beside.units
     }
     other = deployed(view("a", sw.last_k("song", k=1), sw.rows(3)))
     refused = deployed(view("a", sw.last_k("song", k=1), sw.rows(3), where="seconds > 3"))

@@ -30,7 +30,7 @@ class LastKnown:
 
     def keep(self, answer: Answer, selection: Selection) -> None:
         """Remembers an answer, if its feature set may be answered from memory."""
-        if selection.feature_set is None or not remembers(selection):
+        if selection.feature_set is None or not selection.is_remembered:
             return
         meaning = _meaning(selection)
         for result in answer.results:
@@ -64,11 +64,6 @@ class LastKnown:
         incomplete = tuple(ref for ref in selection.refs if ref in lost)
         flagged = (*flags, STALE)
         return replace(oldest, results=results, flags=flagged, incomplete=incomplete, tokens=request.tokens)
-
-
-def remembers(selection: Selection) -> bool:
-    """Tells whether an answer may be given again while the store does not answer."""
-    return selection.on_failure == STALE and selection.feature_set is not None
 
 
 def defaults_of(request: FeaturesRequest, selection: Selection, now_us: int) -> Answer:

@@ -29,11 +29,8 @@ class Pending:
     _all_before: dict[str, OffsetVector] = field(default_factory=dict)
     """Of a unit's entities together, where they were too many."""
     _all_now: dict[str, OffsetVector] = field(default_factory=dict)
-
-    @property
-    def recalls(self) -> bool:
-        """Tells whether anything of earlier lives is to be reached yet."""
-        return bool(self._before or self._all_before)
+    recalls: bool = False
+    """Tells whether anything of earlier lives is to be reached yet."""
 
     def restarted(self) -> None:
         """Another life of the store begins: what answers held is to be reached in it, and in all later ones."""
@@ -44,6 +41,7 @@ class Pending:
         if len(self._before) > self.most:  # lives that follow each other faster than the ledger comes on
             _join(self._all_before, _units_of(self._before))
             self._before = {}
+        self.recalls = bool(self._before or self._all_before)
 
     def reached(self, ledger: OffsetVector, topics: Iterable[str]) -> None:
         """Forgets of earlier lives what the ledger holds. topics: ids of those that stand."""
@@ -51,6 +49,7 @@ class Pending:
             stand = frozenset(topics)
             self._before = {k: base for k, base in self._before.items() if still_lost(ledger, base, stand)}
             self._all_before = {k: base for k, base in self._all_before.items() if still_lost(ledger, base, stand)}
+            self.recalls = bool(self._before or self._all_before)
 
     def lacking(self, unit: str, tag: bytes, base: OffsetVector, topics: Iterable[str]) -> OffsetVector:
         """The reach of an answer in an earlier life, where this one about the same entity falls behind it."""

@@ -27,7 +27,7 @@ from slicewise.stores.online.routing import ShardedSteps
 from slicewise.stores.online.rules import decisions
 from slicewise.stores.online.sharded.splitting import added, event_parts
 from slicewise.stores.online.steps import EXPIRED, MISSED, Command, Fields, ListChange, Steps, exact
-from slicewise.stores.online.stored_unit import StoredUnit
+from slicewise.stores.online.stored_unit import StoredUnit, kept_by
 
 CHUNK = 2048
 """Entities of one pipeline."""
@@ -117,8 +117,7 @@ def _attempt(
     store_id: int, build: Term, batch: ListBatch, rows: Int64
 ) -> Generator[Sequence[Command], list[Any], tuple[MicroBatchOutcome, Int64]]:
     """One read and one write of all entities of these rows; the entities to take again."""
-    kept_by = batch.unit.event_list
-    assert kept_by is not None
+    keeps = kept_by(batch.unit)
     place = batch.place
     names = [keys.LOW] if place is None else [keys.LOW, keys.guard_field(place)]
     starts = np.flatnonzero(np.diff(batch.entity[rows], prepend=-1)).tolist()
@@ -157,10 +156,10 @@ def _attempt(
             outcomes.append(replace(outcome, entities=0))
             continue
         checks = [(name, exact(found)) for name, found in zip(names, replies[i], strict=True)]
-        expiry = decisions.list_expiry_s(kept_by, int(batch.time[some].max()))
+        expiry = decisions.list_expiry_s(keeps, int(batch.time[some].max()))
         adds = [(codec.score_of(codec.identity_time(each)), each) for each in standing]
         members_key = keys.members_key(store_id, batch.tags[entities[i]], build.name)
-        wanted.append(ListChange(hashes[i], members_key, checks, sets, adds, kept_by, expiry))
+        wanted.append(ListChange(hashes[i], members_key, checks, sets, adds, keeps, expiry))
         owners.append(i)
         outcomes.append(outcome)
     done = (yield wanted) if wanted else []

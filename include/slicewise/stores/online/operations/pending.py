@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from slicewise import codec
+from slicewise.features.declare.event_list import EventList
 from slicewise.offsets.vector import OffsetVector, TopicPartition
 from slicewise.stores.online import keys
 from slicewise.stores.online.attempts import Int64, require_order
@@ -116,16 +117,17 @@ class WritePending(ByTag[PendingOutcome]):
         require_order(self.batch.offset)
         below = decisions.below_start(self.batch.offset, build.start.get(self.batch.place))
         calls = list(_calls(self.batch, np.flatnonzero(~below)))
-        replies = yield [
-            _fields(at.store_id, build, self.batch, rows, self.bound, self.room)
-            if self.batch.unit.event_list is None
-            else _members(at.store_id, build, self.batch, rows)
-            for rows in calls
-        ]
+        match self.batch.unit.event_list:
+            case None:
+                replies = yield [
+                    _fields(at.store_id, build, self.batch, rows, self.bound, self.room) for rows in calls
+                ]
+                rests = [(rest, 0) for *_, rest in replies]
+            case keeps:
+                replies = yield [_members(at.store_id, build, self.batch, rows, keeps) for rows in calls]
+                rests = [(0, rest) for *_, rest in replies]
         total = PendingOutcome(rows=len(self.batch.offset), below=int(below.sum()))
-        for reply in replies:
-            written, known, expired, rest = reply
-            skipped, cut = (rest, 0) if self.batch.unit.event_list is None else (0, rest)
+        for (written, known, expired, _), (skipped, cut) in zip(replies, rests, strict=True):
             one = PendingOutcome(0, written, known, 0, expired, skipped, cut)
             total = PendingOutcome(*(x + y for x, y in zip(astuple(total), astuple(one), strict=True)))
         return total
@@ -166,9 +168,7 @@ def _fields(store_id: int, build: Term, batch: PendingBatch, rows: Int64, bound:
     )
 
 
-def _members(store_id: int, build: Term, batch: PendingBatch, rows: Int64) -> Command:
-    keeps = batch.unit.event_list
-    assert keeps is not None
+def _members(store_id: int, build: Term, batch: PendingBatch, rows: Int64, keeps: EventList) -> Command:
     times = batch.time[rows]
     members = [batch.members[row] for row in rows.tolist()]
     return PendingListChange(

@@ -6,12 +6,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from slicewise.reading.requests import TagRead as TagRead
 from slicewise.stores.online.control_record import ServerRun, StoreMetadata
 from slicewise.stores.online.model import metadata
 from slicewise.stores.online.operation import NodeContext, Route, Routed
 from slicewise.stores.online.routing import by_node
 from slicewise.stores.online.rules import decisions
-from slicewise.stores.online.shapes import ReadShape
 from slicewise.stores.online.steps import STANDING, TIME, WHOLE_MARKS, Command, Fields, Steps, Tagged, Together, Whole
 
 
@@ -28,13 +28,6 @@ class EntityRead:
     """Units under one tag, read in one transaction."""
 
     units: tuple[UnitRead, ...]
-
-
-class TagRead(NamedTuple):
-    """An `EntityRead` of a shape that many tags are read by."""
-
-    shape: ReadShape
-    tag: bytes
 
 
 class UnitReply(NamedTuple):

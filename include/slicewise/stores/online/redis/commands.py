@@ -9,9 +9,9 @@ from typing import Any
 
 from slicewise.errors import CodecError, StoreUnavailable
 from slicewise.features.declare.event_list import EventList
+from slicewise.reading.requests import ReadShape
 from slicewise.stores.online.keys import MARKS
 from slicewise.stores.online.redis.wire import ReplyError, pack
-from slicewise.stores.online.shapes import ReadShape
 from slicewise.stores.online.steps import (
     STANDING,
     TIME,

@@ -1,4 +1,4 @@
-"""A plan's reads have one shape under every tag; `steps.Tagged` makes the commands of a tag of it."""
+"""A plan's reads have one shape under every tag; `stores/online/steps.py` makes the commands of a tag of it."""
 
 from __future__ import annotations
 
@@ -38,3 +38,10 @@ class ReadShape:
     def count(self) -> int:
         """The number of commands."""
         return sum(1 + len(ranges) for _, ranges in self.units)
+
+
+class TagRead(NamedTuple):
+    """Units under one tag, by a shape that many tags are read by."""
+
+    shape: ReadShape
+    tag: bytes

@@ -1,0 +1,440 @@
+"""One reader for slices and event lists: what a selection reads at one time, and what the replies answer.
+
+    plan(selection, mode, t_us, standing)     what is fetched of each unit, and for which windows
+    Plan.requests(targets, tags)              one request per tag
+    Plan.answer(replies, claims, cache)       Answered, or Stale, or NeedsClaims
+
+Parts of slices are answered together, in whole columns; parts of event lists each by itself. Both are a `Reader`, and
+nobody else needs to know which part is of which.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple, Protocol
+
+from slicewise.aggregates.operations import Finished
+from slicewise.aggregates.scalar import Scalars
+from slicewise.features.plan.unit import ListUnit, PlannedFeature, StorageUnit
+from slicewise.offsets.vector import OffsetVector
+from slicewise.reading.answer import Merged, merge
+from slicewise.reading.batched import BatchedPlan
+from slicewise.reading.cache import ReadCache
+from slicewise.reading.claims import NodeClaims, Stored
+from slicewise.reading.event_list import ListMerged, ListPlan, merge_list, plan_list
+from slicewise.reading.pending import PendingSeen
+from slicewise.reading.plan import Interval, ReadMode, Total, plan_read
+from slicewise.reading.requests import ListShape, ReadShape, TagRead, UnitShape
+
+Target = tuple[int, int, int | None]
+"""(group, entity, partition) that a tag is of."""
+Claims = Sequence[Mapping[int, NodeClaims]]
+"""Per part what each node claims that replied."""
+
+
+# ------------------------------------------------------------------ what is asked, of which store
+class Part(Protocol):
+    """The features of one unit in a selection."""
+
+    @property
+    def unit(self) -> StorageUnit: ...
+    @property
+    def features(self) -> Sequence[PlannedFeature]: ...
+    @property
+    def group(self) -> int:
+        """Units of one group have one tag, and are read in one transaction."""
+        ...
+
+    @property
+    def position(self) -> int:
+        """Of the unit in its group."""
+        ...
+
+
+class Selection(Protocol):
+    """What is asked for: parts of slices first, then those of event lists."""
+
+    @property
+    def parts(self) -> Sequence[Part]: ...
+    @property
+    def sliced(self) -> Sequence[Part]: ...
+    @property
+    def listed(self) -> Sequence[Part]: ...
+    @property
+    def groups(self) -> Sequence[object]: ...
+
+
+class Until(Protocol):
+    """How far a unit's totals reach."""
+
+    @property
+    def hour(self) -> int: ...
+
+
+class Standing(Protocol):
+    """What a store, or a node of it, calls its units in keys, and where their totals end."""
+
+    @property
+    def generation(self) -> int: ...
+    @property
+    def names(self) -> Mapping[str, str]: ...
+    @property
+    def horizons(self) -> Mapping[str, Until]: ...
+    @property
+    def nodes(self) -> Mapping[int, Standing]:
+        """Of a store of several nodes, each by its number; empty: of one."""
+        ...
+
+
+# ------------------------------------------------------------------ what came back
+class UnitReply(Protocol):
+    """What was read of one unit under one tag."""
+
+    @property
+    def hot(self) -> Sequence[bytes]: ...
+    @property
+    def days(self) -> Sequence[Sequence[bytes | None]]: ...
+
+
+class Replies(NamedTuple):
+    """What was read under each tag."""
+
+    entities: int
+    """How many were asked for."""
+    targets: Sequence[Target]
+    units: Sequence[Sequence[UnitReply]]
+    """Per target the units of its group."""
+    nodes: Sequence[int] | None = None
+    """Per target the node that has it; None: all are of the store's only one."""
+
+    def of(self, part: Part, claims: Mapping[int, NodeClaims]) -> tuple[list[Stored], NodeClaims]:
+        """What was read of a part under each of its tags, and what the only node claims; of several nodes each reply
+        brings what its own node claims."""
+        position, of_group = part.position, part.group
+        if self.nodes is None:
+            stored = [
+                Stored(entity, partition, units[position].hot, units[position].days)
+                for (group, entity, partition), units in zip(self.targets, self.units, strict=True)
+                if group == of_group
+            ]
+            return stored, claims[0]
+        stored = [
+            Stored(entity, partition, units[position].hot, units[position].days, claims[number])
+            for (group, entity, partition), units, number in zip(self.targets, self.units, self.nodes, strict=True)
+            if group == of_group
+        ]
+        return stored, NO_CLAIMS
+
+
+NO_CLAIMS = NodeClaims(OffsetVector(), OffsetVector(), {})
+
+
+# ------------------------------------------------------------------ the two implementations
+class Results(Protocol):
+    """What a reader's parts are answered, each by its number among them."""
+
+    @property
+    def stale(self) -> Sequence[frozenset[Total]]:
+        """Per part the totals that are out of date; where not all are empty, this is no answer yet."""
+        ...
+
+    def column(self, part: int, feature: int) -> tuple[Finished | Scalars, slice]:
+        """What a feature's values stand in, and where: one per entity."""
+        ...
+
+    def token(self, part: int, entity: int) -> str:
+        """What the answer of a unit for an entity contains."""
+        ...
+
+    def contained(self, part: int) -> Iterable[tuple[OffsetVector, Mapping[int, OffsetVector]]]:
+        """The same as offsets, per entity: the base, and per hour what is ahead of it."""
+        ...
+
+
+class Reader(Protocol):
+    """Plans of units that are answered in one way."""
+
+    def interval(self, part: int, feature: int) -> Interval:
+        """Effective bounds of a feature; of a session those within which it is looked for."""
+        ...
+
+    def shape(self, part: int, name: str) -> UnitShape | ListShape:
+        """What is fetched of a unit, by its name in keys."""
+        ...
+
+    def hours(self, part: int) -> tuple[int, int]:
+        """Half-open range of the hours that its windows reach, where hours are compacted."""
+        ...
+
+    def answer(
+        self, stored: Sequence[Sequence[Stored]], entities: int, claims: Sequence[NodeClaims], cache: ReadCache
+    ) -> Results:
+        """What was read, combined and finished. KeyError for an archive version that the claims do not know."""
+        ...
+
+
+@dataclass(frozen=True, eq=False)
+class SliceReader:
+    """Slices: all units in one batch, by whole columns or by scalars."""
+
+    batch: BatchedPlan
+
+    def interval(self, part: int, feature: int) -> Interval:
+        plan = self.batch.plans[part]
+        return plan.intervals[plan.interval_of[feature]]
+
+    def shape(self, part: int, name: str) -> UnitShape:
+        return UnitShape(name, tuple((day.day, day.names) for day in self.batch.plans[part].days))
+
+    def hours(self, part: int) -> tuple[int, int]:
+        return self.batch.plans[part].hours
+
+    def answer(
+        self, stored: Sequence[Sequence[Stored]], entities: int, claims: Sequence[NodeClaims], cache: ReadCache
+    ) -> Merged:
+        memories = [cache.of(plan) for plan in self.batch.plans]
+        return merge(self.batch, stored, entities, claims, known=cache.partials, memories=memories)
+
+
+@dataclass(frozen=True, eq=False)
+class ListReader:
+    """Event lists: each by itself, from its very events."""
+
+    plans: tuple[ListPlan, ...] = ()
+
+    def interval(self, part: int, feature: int) -> Interval:
+        return self.plans[part].bounds_of(feature)
+
+    def shape(self, part: int, name: str) -> ListShape:
+        return ListShape(name, self.plans[part].ranges)
+
+    def hours(self, part: int) -> tuple[int, int]:  # noqa: ARG002  nothing of a list is compacted
+        return 0, 0
+
+    def answer(
+        self,
+        stored: Sequence[Sequence[Stored]],
+        entities: int,
+        claims: Sequence[NodeClaims],
+        cache: ReadCache,  # noqa: ARG002  no two instants have a plan in common
+    ) -> ListResults:
+        each = zip(self.plans, stored, claims, strict=True)
+        return ListResults(tuple(merge_list(plan, some, entities, base.ledger) for plan, some, base in each))
+
+
+@dataclass(frozen=True, eq=False)
+class ListResults:
+    """What event lists answer."""
+
+    lists: tuple[ListMerged, ...]
+    stale: Sequence[frozenset[Total]] = ()
+
+    def column(self, part: int, feature: int) -> tuple[Finished, slice]:
+        return self.lists[part].column(feature)
+
+    def token(self, part: int, entity: int) -> str:
+        return self.lists[part].token(entity)
+
+    def contained(self, part: int) -> Iterable[tuple[OffsetVector, Mapping[int, OffsetVector]]]:
+        return ((base, {}) for base in self.lists[part].base)
+
+
+# ------------------------------------------------------------------ the door
+@dataclass(frozen=True, eq=False)
+class Answered:
+    """The answer of a plan, by the numbers of the selection's parts."""
+
+    plan: Plan
+    entities: int
+    slices: Merged
+    events: ListResults
+
+    def _of(self, part: int) -> tuple[Results, int]:
+        first = len(self.plan.slices.batch.plans)
+        return (self.slices, part) if part < first else (self.events, part - first)
+
+    def column(self, part: int, feature: int) -> tuple[Finished | Scalars, slice]:
+        """What a feature's values stand in, and where: one per entity."""
+        results, number = self._of(part)
+        return results.column(number, feature)
+
+    def tokens(self, entity: int) -> list[str]:
+        """What the answer for an entity contains, part by part."""
+        found = [self.slices.token(part, entity) for part in range(len(self.plan.slices.batch.plans))]
+        return found + [each.token(entity) for each in self.events.lists] if self.events.lists else found
+
+    def contained(self, part: int) -> Iterable[tuple[OffsetVector, Mapping[int, OffsetVector]]]:
+        """The same as offsets, per entity: the base, and per hour what is ahead of it."""
+        results, number = self._of(part)
+        return results.contained(number)
+
+    @property
+    def bases(self) -> list[tuple[OffsetVector, ...]]:
+        """Per part and entity the base."""
+        return [*self.slices.base, *(each.base for each in self.events.lists)]
+
+    @property
+    def pending(self) -> Sequence[PendingSeen]:
+        """Per part of slices what the answer contains of pending events."""
+        return self.slices.tail
+
+    def sessions(self, part: int, entity: int) -> Mapping[int, Interval]:
+        """Feature of a part -> what its session came to for an entity; of other features nothing."""
+        plans = self.plan.slices.batch.plans
+        if part >= len(plans) or not plans[part].gaps:
+            return {}
+        intervals, asked = self.slices.intervals(part, entity), plans[part]
+        return {i: intervals[at] for i, at in enumerate(asked.interval_of) if asked.gaps[at]}
+
+    @property
+    def values_of_one(self) -> list[object] | None:
+        """Of one entity all values side by side, at the places of `BatchedPlan.of_one`; None where that is not all."""
+        finished = self.slices.finished
+        if self.entities != 1 or self.events.lists:
+            return None
+        if not all(type(each) is Scalars and not each.errors for each in finished):
+            return None
+        return [value for each in finished for value in each.values]
+
+
+@dataclass(frozen=True, eq=False)
+class Stale:
+    """No answer: these totals are out of date, and what they are of is to be read instead."""
+
+    totals: tuple[tuple[str, Total], ...]
+    """(unit, day or five days)."""
+
+
+@dataclass(frozen=True, eq=False)
+class NeedsClaims:
+    """No answer yet: the claims do not say what this archive version stands for."""
+
+    version: KeyError
+
+
+@dataclass(frozen=True, eq=False)
+class Plan:
+    """A selection at one time: what is read of each part, and how it is answered."""
+
+    parts: tuple[Part, ...]
+    """Of slices, then of event lists."""
+    slices: SliceReader
+    events: ListReader
+    shapes: tuple[ReadShape, ...]
+    """Per group what is read of its units under a tag."""
+    by_node: Mapping[int, tuple[ReadShape, ...]] = field(default_factory=dict)
+    """Of a store of several nodes: the shapes under each one's names."""
+    alone: Plan | None = None
+    """The same without event lists, where there are any: it serves until a bound of its slices moves."""
+
+    def of(self, part: int) -> tuple[Reader, int]:
+        """The reader of a part, and the part's number among the reader's."""
+        first = len(self.slices.batch.plans)
+        return (self.slices, part) if part < first else (self.events, part - first)
+
+    def interval(self, part: int, feature: int) -> Interval:
+        """Effective bounds of a feature."""
+        reader, number = self.of(part)
+        return reader.interval(number, feature)
+
+    def hours(self, part: int) -> tuple[int, int]:
+        """Half-open range of the hours that a part's windows reach."""
+        reader, number = self.of(part)
+        return reader.hours(number)
+
+    def requests(self, targets: Sequence[Target], tags: Sequence[bytes], nodes: Sequence[int] = ()) -> list[TagRead]:
+        """One request per tag. nodes: per tag the node that has it; empty: of a store of one."""
+        if nodes:
+            shapes = self.by_node
+            return [
+                TagRead(shapes[node][group], tag)
+                for (group, _, _), tag, node in zip(targets, tags, nodes, strict=True)
+            ]
+        one = self.shapes
+        return [TagRead(one[group], tag) for (group, _, _), tag in zip(targets, tags, strict=True)]
+
+    def answer(self, replies: Replies, claims: Claims, cache: ReadCache) -> Answered | Stale | NeedsClaims:
+        """What the replies come to under the claims that came with them.
+
+        Raises CodecError for damaged values, DataLoss where stored values contradict each other.
+        """
+        given = [replies.of(part, of_part) for part, of_part in zip(self.parts, claims, strict=True)]
+        stored, bases = [each for each, _ in given], [base for _, base in given]
+        first = len(self.slices.batch.plans)
+        try:
+            slices = self.slices.answer(stored[:first], replies.entities, bases[:first], cache)
+        except KeyError as version:
+            return NeedsClaims(version)
+        if any(slices.stale):
+            units = [part.unit.storage_fingerprint for part in self.parts[:first]]
+            return Stale(tuple((u, total) for u, totals in zip(units, slices.stale, strict=True) for total in totals))
+        events = self.events.answer(stored[first:], replies.entities, bases[first:], cache)
+        return Answered(self, replies.entities, slices, events)
+
+
+def plan(
+    selection: Selection,
+    mode: ReadMode,
+    t_us: int,
+    standing: Standing,
+    without_total: Collection[tuple[str, Total]] = (),
+    kept: Plan | None = None,
+) -> Plan:
+    """What a selection reads at t (microseconds UTC; `live`: the serving clock).
+
+    without_total: (unit, day or five days) of what is read by its hours or days. kept: the selection's plan of another
+    instant, between which and this one no bound of its slices moved: they are read as it says.
+    """
+    found = _of_slices(selection, mode, t_us, standing, without_total) if kept is None else kept.alone or kept
+    return _with_lists(found, selection, mode, t_us, standing) if selection.listed else found
+
+
+def _of_slices(
+    selection: Selection,
+    mode: ReadMode,
+    t_us: int,
+    standing: Standing,
+    without_total: Collection[tuple[str, Total]],
+) -> Plan:
+    plans = []
+    for part in selection.sliced:
+        name = part.unit.storage_fingerprint
+        missing = frozenset(total for unit, total in without_total if unit == name)
+        horizon = standing.horizons.get(name)
+        reached = None if horizon is None else horizon.hour
+        plans.append(plan_read(part.unit, part.features, mode, t_us, missing, reached))
+    slices, parts = SliceReader(BatchedPlan(tuple(plans))), tuple(selection.sliced)
+
+    def shapes(of: Standing) -> tuple[ReadShape, ...]:
+        return _shapes(parts, slices, of, [ReadShape(of.generation, ()) for _ in selection.groups])
+
+    return Plan(parts, slices, ListReader(), shapes(standing), {n: shapes(each) for n, each in standing.nodes.items()})
+
+
+def _with_lists(found: Plan, selection: Selection, mode: ReadMode, t_us: int, standing: Standing) -> Plan:
+    """A plan of slices, and the event lists beside them: those at this very instant."""
+    parts = tuple(selection.listed)
+    units = [(part.unit, part.features) for part in parts]
+    events = ListReader(tuple(plan_list(u, some, mode, t_us) for u, some in units if isinstance(u, ListUnit)))
+    return replace(
+        found,
+        parts=(*selection.sliced, *parts),
+        events=events,
+        shapes=_shapes(parts, events, standing, found.shapes),
+        by_node={number: _shapes(parts, events, standing.nodes[number], s) for number, s in found.by_node.items()},
+        alone=found,
+    )
+
+
+def _shapes(
+    parts: Sequence[Part], reader: Reader, standing: Standing, before: Sequence[ReadShape]
+) -> tuple[ReadShape, ...]:
+    """Per group what was to be read of it, and then the units of these parts, by their names in keys."""
+    shapes = [
+        (part.group, reader.shape(i, standing.names[part.unit.storage_fingerprint])) for i, part in enumerate(parts)
+    ]
+    return tuple(
+        ReadShape(shape.generation, (*shape.units, *(each for of, each in shapes if of == group)))
+        for group, shape in enumerate(before)
+    )
